@@ -1,0 +1,1 @@
+//! The in-memory structures of Alluvium that need unsafe code.

@@ -1,0 +1,23 @@
+//! XXH3-64, seeded so that a structure read from the wrong place or file does not pass as the right one.
+//!
+//! The seeds live on disk in effect and never change.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// The checksum of `bytes` under `seed`.
+pub fn checksum(bytes: &[u8], seed: u64) -> u64 {
+    xxh3_64_with_seed(bytes, seed)
+}
+
+/// The seed of a structure that stands at `offset` of the file with this uid.
+///
+/// The uid is random per file, so that a file number handed out twice after a crash cannot confuse two files.
+pub fn place_seed(file_uid: u64, offset: u64) -> u64 {
+    // The multiplier is 2^64 divided by the golden ratio, made odd: distinct offsets give distinct seeds.
+    file_uid ^ offset.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// A 64-bit hash of a key for filters, locks and shards. Stored in filters, so it never changes.
+pub fn key_hash(key: &[u8]) -> u64 {
+    xxh3_64_with_seed(key, 0)
+}

@@ -1,0 +1,90 @@
+//! The vocabulary below everything else: identities, sequence numbers, value kinds, checksums, integer coding.
+//!
+//! Nothing here does I/O or knows of a database. What is stored on disk says so and never changes.
+
+pub mod checksum;
+pub mod coding;
+
+use std::fmt;
+
+/// Orders all commits of a database. One commit, one number; 0 means "older than every commit".
+pub type SeqNo = u64;
+
+/// The largest number a commit can have: the top byte is left free for packing with a [`ValueKind`].
+pub const SEQNO_MAX: SeqNo = (1 << 56) - 1;
+
+/// The longest key in bytes.
+pub const KEY_BYTES_MAX: usize = 65_535;
+
+/// The longest value in bytes.
+pub const VALUE_BYTES_MAX: usize = 1 << 30;
+
+/// Names a keyspace on disk. Never reused, also after a drop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyspaceId(pub u32);
+
+/// Names a table file (`000017.sst`). Unique within a database directory, never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId(pub u64);
+
+/// Names a WAL segment (`000017.wal`). Increasing; never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentId(pub u64);
+
+impl fmt::Display for KeyspaceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "keyspace {}", self.0)
+    }
+}
+
+impl fmt::Display for TableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:06}.sst", self.0)
+    }
+}
+
+impl fmt::Display for SegmentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:06}.wal", self.0)
+    }
+}
+
+/// What an entry says of its key. The numbers are stored in WAL, memtable and tables and never change.
+///
+/// Kinds that no release writes yet have their number already, so that the formats need not change for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ValueKind {
+    /// The caller knew that the key was absent: a delete that meets it cancels it, and neither is kept.
+    Insert = 1,
+    /// Covers whatever older entries of the key exist.
+    Put = 2,
+    /// The key is absent (a tombstone).
+    Delete = 3,
+    /// Covers every older entry in a range: the key is its start, the value its exclusive end.
+    RangeDelete = 4,
+    /// A change to be folded into the older value. Reserved.
+    Upsert = 5,
+    /// The value is elsewhere: file, offset, length. Reserved.
+    Pointer = 6,
+}
+
+impl ValueKind {
+    /// The kind with this stored number, if there is one.
+    pub fn from_u8(byte: u8) -> Option<ValueKind> {
+        Some(match byte {
+            1 => ValueKind::Insert,
+            2 => ValueKind::Put,
+            3 => ValueKind::Delete,
+            4 => ValueKind::RangeDelete,
+            5 => ValueKind::Upsert,
+            6 => ValueKind::Pointer,
+            _ => return None,
+        })
+    }
+
+    /// Whether a reader who meets this entry first finds the key absent.
+    pub fn is_tombstone(self) -> bool {
+        self == ValueKind::Delete
+    }
+}

@@ -1,0 +1,150 @@
+//! The one error type of the engine: each variant tells the caller what to do next.
+//!
+//! Messages are lower-case sentences without a full stop that name the file, keyspace or key in question.
+//! Causes are kept in `source()`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The result of every fallible engine call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed. Cheap to clone, so that a poisoned database can repeat its first cause.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation. Fix its cause and reopen; nothing acknowledged is lost.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was attempted, as a verb phrase.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's own error.
+        #[source]
+        source: Arc<std::io::Error>,
+    },
+    /// The device or quota is full. Free space and retry: nothing was applied, nothing acknowledged is lost.
+    #[error("no space left to {action} {}: free some space, then retry", path.display())]
+    NoSpace {
+        /// What was attempted, as a verb phrase.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's own error.
+        #[source]
+        source: Arc<std::io::Error>,
+    },
+    /// Stored bytes are wrong. They were not returned as data; restore the file or verify the database.
+    #[error("corruption in {} at offset {offset}: {what} (expected {expected}, found {found})", path.display())]
+    Corruption {
+        /// The damaged file.
+        path: PathBuf,
+        /// Byte offset of the damaged structure in the file.
+        offset: u64,
+        /// The structure that failed its check.
+        what: &'static str,
+        /// What the check expected.
+        expected: String,
+        /// What was there.
+        found: String,
+    },
+    /// The file was written by a newer version. Open it with that version.
+    #[error("{} has format version {found}, this build reads up to {supported}: use a newer build", path.display())]
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// The version found.
+        found: u32,
+        /// The newest version that this build reads.
+        supported: u32,
+    },
+    /// Another transaction changed the same row first. Roll back and retry the whole transaction.
+    #[error("write conflict on a row of keyspace {keyspace}: roll back and retry")]
+    Conflict {
+        /// The keyspace of the row.
+        keyspace: String,
+        /// The row's key.
+        key: Vec<u8>,
+    },
+    /// A row lock was not granted in time. Roll back, or retry the statement.
+    #[error("lock wait timeout after {waited_ms} ms on a row of keyspace {keyspace}")]
+    LockTimeout {
+        /// The keyspace of the row.
+        keyspace: String,
+        /// The row's key.
+        key: Vec<u8>,
+        /// How long the call waited.
+        waited_ms: u64,
+    },
+    /// Waiting for this row lock would close a cycle. Roll back and retry the whole transaction.
+    #[error("deadlock on a row of keyspace {keyspace}: roll back and retry")]
+    Deadlock {
+        /// The keyspace of the row.
+        keyspace: String,
+        /// The row's key.
+        key: Vec<u8>,
+    },
+    /// The call or its options make no sense. Change the arguments.
+    #[error("{0}")]
+    InvalidArgument(String),
+    /// The keyspace was dropped. Take a new handle if it was created again.
+    #[error("keyspace {0} was dropped")]
+    KeyspaceDropped(String),
+    /// The directory belongs to another open database. Close that one first.
+    #[error("{} is in use by another process: close it first", .0.display())]
+    Locked(PathBuf),
+    /// The database was opened read-only.
+    #[error("the database is open read-only")]
+    ReadOnly,
+    /// The database was closed; its handles answer nothing but this.
+    #[error("the database is closed")]
+    Closed,
+    /// An earlier write or sync failed, so nothing further is acknowledged. Fix the cause, then reopen.
+    #[error(
+        "the database stopped accepting writes after a failure: {0}; fix the cause, then reopen"
+    )]
+    Poisoned(Arc<Error>),
+}
+
+impl Error {
+    /// An [`Error::Io`], or [`Error::NoSpace`] where the system says that the device or quota is full.
+    pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
+        let path = path.to_path_buf();
+        let full = matches!(
+            source.kind(),
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+        );
+        let source = Arc::new(source);
+        if full {
+            Error::NoSpace {
+                action,
+                path,
+                source,
+            }
+        } else {
+            Error::Io {
+                action,
+                path,
+                source,
+            }
+        }
+    }
+
+    /// An [`Error::Corruption`].
+    pub fn corruption(
+        path: &Path,
+        offset: u64,
+        what: &'static str,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> Error {
+        Error::Corruption {
+            path: path.to_path_buf(),
+            offset,
+            what,
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Alluvium: an embedded, transactional, write-optimised storage engine.
+#![forbid(unsafe_code)]
+
+pub mod base;
+mod error;
+
+pub use error::{Error, Result};

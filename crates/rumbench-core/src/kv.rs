@@ -1,0 +1,120 @@
+//! What an ordered key-value engine offers, so that each workload is written once for all of them.
+//!
+//! Maps are ordered by memcmp. Rows and index keys are encoded the same way for all engines (big-endian,
+//! memory-comparable), and every engine gives the same transactional meaning: see [`KvConnection::begin`].
+//! Everything is monomorphised per engine: the client's cost must not distort the engine's.
+
+use crate::engine::Result;
+
+/// Index of an ordered map in the schema given at open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MapId(pub usize);
+
+/// One ordered map of a workload's schema. The hints let an engine choose filters; they never change results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MapDef {
+    /// Name in the database.
+    pub name: &'static str,
+    /// Scans always fix this many leading key bytes, so that a prefix filter can answer them.
+    pub scan_prefix_bytes: Option<usize>,
+    /// Whether point reads occur, so that a whole-key filter can answer them.
+    pub point_reads: bool,
+    /// Whether point reads are expected to find their key nearly always.
+    pub reads_hit: bool,
+}
+
+/// Which way a scan goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Reverse,
+}
+
+/// A half-open range of keys, with its direction and most rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Scan<'a> {
+    /// First key of the range, inclusive.
+    pub start: &'a [u8],
+    /// End of the range, exclusive.
+    pub end: &'a [u8],
+    /// Which end comes first.
+    pub direction: Direction,
+    /// Stop after this many rows.
+    pub limit: usize,
+}
+
+/// One write of a bulk load. Keys of a load are new: the engine may use its cheapest insert.
+#[derive(Debug, Clone, Copy)]
+pub struct BulkRow<'a> {
+    /// Where to.
+    pub map: MapId,
+    /// New key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// An open ordered key-value engine.
+pub trait KvEngine: Send + Sync + 'static {
+    /// One client's connection.
+    type Connection: KvConnection;
+
+    /// A connection for one client thread.
+    fn connect(&self) -> Result<Self::Connection>;
+}
+
+/// One client's connection: single reads outside transactions, scans, transactions, bulk load.
+pub trait KvConnection: Send {
+    /// A read-write transaction.
+    type Txn<'a>: KvTxn
+    where
+        Self: 'a;
+
+    /// Reads the newest committed value; `read` sees it in place, or `None`.
+    fn get<R>(
+        &mut self,
+        map: MapId,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R>;
+
+    /// Reads committed rows of one point in time in order. `visit` returns whether to go on.
+    fn scan(
+        &mut self,
+        map: MapId,
+        scan: Scan<'_>,
+        visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()>;
+
+    /// Begins a transaction. What it read by [`KvTxn::get_for_update`] cannot change before it ends: either others
+    /// wait for the row, or one of the two gets [`crate::engine::EngineError::Retry`] at the latest from commit.
+    fn begin(&mut self) -> Result<Self::Txn<'_>>;
+
+    /// Writes new rows of a load, all of them atomically and with the engine's durability class.
+    fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()>;
+}
+
+/// A read-write transaction. Dropping it without commit rolls it back.
+pub trait KvTxn {
+    /// Reads a row that this transaction may write, protected from lost updates; sees own writes.
+    fn get_for_update<R>(
+        &mut self,
+        map: MapId,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R>;
+
+    /// Writes a key that the caller knows to be absent.
+    fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Writes a key that may exist.
+    fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Removes a key.
+    fn delete(&mut self, map: MapId, key: &[u8]) -> Result<()>;
+
+    /// Makes all of it visible and durable as the engine's class says.
+    fn commit(self) -> Result<()>;
+}

@@ -1,0 +1,10 @@
+//! The laboratory's vocabulary and workloads: pure and seeded, no I/O, no clock.
+//!
+//! Reading order: [`trial`] (phases, clients, operations), [`engine`] (what an engine under test
+//! must offer), [`kv`] (what an ordered key-value engine must offer), then the workloads, [`linkbench`] first.
+#![forbid(unsafe_code)]
+
+pub mod engine;
+pub mod kv;
+pub mod linkbench;
+pub mod trial;

@@ -1,0 +1,77 @@
+//! How a workload hands its work to the runner: phases made of clients that prepare and perform operations.
+//!
+//! The runner owns threads, clocks, pacing, histograms and sampling; a workload owns what is done. Only
+//! [`PhaseClient::execute`] is timed.
+
+use crate::engine::{Engine, EngineError};
+use serde::{Deserialize, Serialize};
+
+/// Index into [`Phase::operations`].
+pub type OpIndex = usize;
+
+/// What one operation did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Rows read or written.
+    pub rows: u64,
+    /// Times that the transaction was run again after a conflict.
+    pub retries: u64,
+}
+
+/// One client of one phase; lives on its own thread.
+pub trait PhaseClient: Send {
+    /// Chooses the next operation and builds its arguments; not timed. `None`: this client has no more to do.
+    fn prepare(&mut self) -> Option<OpIndex>;
+
+    /// Performs the prepared operation against the engine; timed by the runner.
+    fn execute(&mut self) -> Result<Done, EngineError>;
+}
+
+/// When a phase ends, besides its clients running out of work.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PhaseEnd {
+    /// When its clients have no more to do.
+    Work,
+    /// After this many seconds.
+    Seconds(f64),
+    /// After this many operations over all clients: the same work for every engine.
+    Operations(u64),
+}
+
+/// One step of a trial.
+pub struct Phase {
+    /// Name in results: `load`, `index`, `warmup`, `request`, `request#2`, ... (`settle` is the runner's own).
+    pub name: String,
+    /// Names of the operations, indexed by [`OpIndex`].
+    pub operations: &'static [&'static str],
+    /// When it ends.
+    pub end: PhaseEnd,
+    /// Whether its operations are recorded (a warm-up is not).
+    pub recorded: bool,
+    /// Whether the suite's `rate` and `arrivals` apply.
+    pub paced: bool,
+    /// The clients, one thread each.
+    pub clients: Vec<Box<dyn PhaseClient>>,
+}
+
+/// A workload, configured. The runner opens the engine, then asks for one phase after the other.
+pub trait Workload: Send {
+    /// Name and version, for example `linkbench` and 1: the version changes when the golden operations change.
+    fn identity(&self) -> (&'static str, u32);
+
+    /// Names of the phases that will come, in order, for plans and progress.
+    fn phase_names(&self) -> Vec<String>;
+
+    /// Every effective setting as text, for the result.
+    fn settings(&self) -> Vec<(String, String)>;
+
+    /// Rows that the load will write, for progress and disk estimates: (rows, bytes).
+    fn load_estimate(&self) -> (u64, u64);
+
+    /// The next phase on this engine; `None` when all are done.
+    fn next_phase(&mut self, engine: &dyn Engine) -> Result<Option<Phase>, EngineError>;
+
+    /// Checks row counts and invariants on the quiet engine after all phases. `Ok` is a sentence for the report.
+    fn verify(&self, engine: &dyn Engine) -> Result<String, EngineError>;
+}

@@ -1,0 +1,3 @@
+//! The rumbench laboratory.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! Checks of the workspace.
+
+fn main() {}
