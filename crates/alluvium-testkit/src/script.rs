@@ -304,7 +304,7 @@ mod tests {
     fn answer(command: &Command) -> String {
         match command.name.as_str() {
             "echo" => command.input.clone(),
-            "args" => command.arguments.join("|").replace(SEPARATOR, "-"),
+            "args" => command.arguments.join("|").replace('-', "."),
             "gap" => "one\n\ntwo\n".to_string(),
             "empty" => String::new(),
             _ => "unknown".to_string(),
