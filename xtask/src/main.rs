@@ -1,3 +1,59 @@
-//! Checks of the workspace.
+//! Checks of the workspace that no ready-made tool does: `cargo xtask tidy | formats | licences`.
+//!
+//! Each check reads text only and prints what it found as `path:line: message`. The exit code is 0 when all is
+//! well, 1 when something was found or could not be read, 2 for wrong usage.
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, reason = "findings are this program's result")]
+#![expect(clippy::print_stderr, reason = "errors and usage go to stderr")]
 
-fn main() {}
+mod files;
+mod finding;
+mod formats;
+mod licences;
+mod source;
+mod tidy;
+
+use std::process::ExitCode;
+
+use finding::Finding;
+
+const USAGE: &str = "\
+usage: cargo xtask tidy              style rules that text can show
+       cargo xtask formats           on-disk formats and their pages change together
+       cargo xtask formats --update  write the present hashes into the pages
+       cargo xtask licences          licences of all dependencies";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments[..] {
+        ["tidy"] => tidy::check(&files::root()),
+        ["formats"] => formats::check(&files::root()),
+        ["formats", "--update"] => formats::update(&files::root()),
+        ["licences"] => licences::check(&files::root()),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(findings) => report(&findings),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the findings; fails if one of them is more than a warning.
+fn report(findings: &[Finding]) -> ExitCode {
+    for finding in findings {
+        println!("{finding}");
+    }
+    let errors = findings.iter().filter(|finding| !finding.warning).count();
+    if errors == 0 {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("{errors} to fix");
+    ExitCode::FAILURE
+}

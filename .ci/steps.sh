@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# The steps of `make test`, in order of cost: the cheap ones fail first.
+#
+#   .ci/steps.sh              all steps
+#   .ci/steps.sh fmt clippy   these steps only
+#
+# Each step prints its name and how long it took. The first failure stops everything and is named.
+# Nothing is skipped: a step that lacks something installs it or fails and says what is missing.
+#
+# All cargo work shares one target directory outside the checkout, so that a fresh clone on a machine that has run
+# this before does not build RocksDB (some 20 minutes on two cores) again.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+all_steps=(system fmt tidy formats clippy test docs licences fuzz lab-smoke kill rocksdb)
+cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
+
+# The engines of a default build of the laboratory that keep data on disk.
+durable_engines=(alluvium fjall lmdb sqlite)
+# How long the random-input step lasts in all, in seconds.
+fuzz_seconds=60
+
+missing() {
+    printf 'missing: %s\n' "$1" >&2
+    return 1
+}
+
+found() { compgen -G "$1" >/dev/null; }
+
+# bindgen, which the RocksDB crate uses, needs libclang and the compiler headers that come with it.
+have_libclang() {
+    { [ -n "${LIBCLANG_PATH:-}" ] || found '/usr/lib/llvm*/lib/libclang*.so*' || found '/usr/lib/*/libclang*.so*' ||
+        found '/usr/lib64/libclang*.so*' || found '/usr/lib/libclang*.so*'; } &&
+        { found '/usr/lib/llvm*/lib/clang/*/include/stddef.h' || found '/usr/lib/clang/*/include/stddef.h' ||
+            [ -n "${LIBCLANG_PATH:-}" ]; }
+}
+
+have_compilers() { command -v cc >/dev/null && command -v c++ >/dev/null; }
+
+install_debian_packages() {
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null && sudo -n true 2>/dev/null || return 1
+        as_root=(sudo -n)
+    fi
+    "${as_root[@]}" apt-get update -qq &&
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y -qq --no-install-recommends build-essential libclang-dev
+}
+
+step_system() {
+    command -v cargo >/dev/null || missing 'cargo: install Rust with rustup (https://rustup.rs)'
+    command -v git >/dev/null || missing 'git'
+    # With rustup the first call of cargo installs the toolchain that rust-toolchain.toml names.
+    cargo --version
+    cargo fmt --version >/dev/null || missing 'rustfmt: rustup component add rustfmt'
+    cargo clippy --version >/dev/null || missing 'clippy: rustup component add clippy'
+    if ! { have_compilers && have_libclang; } && command -v apt-get >/dev/null; then
+        install_debian_packages ||
+            missing 'root or password-less sudo, to run: apt-get install build-essential libclang-dev'
+    fi
+    have_compilers || missing 'C and C++ compilers as cc and c++ (LMDB, SQLite, zstd and RocksDB are built from source)'
+    have_libclang || missing 'libclang with its headers (bindgen of the RocksDB crate), or LIBCLANG_PATH naming its folder'
+    printf 'target directory: %s\n' "$CARGO_TARGET_DIR"
+}
+
+step_fmt() { cargo fmt --all --check; }
+
+step_tidy() { cargo xtask tidy; }
+
+step_formats() { cargo xtask formats; }
+
+step_licences() { cargo xtask licences; }
+
+step_clippy() { cargo clippy --locked --workspace --all-targets -- -D warnings; }
+
+step_test() { cargo test --locked --workspace; }
+
+step_docs() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --workspace; }
+
+# Tests that feed random input are named fuzz_* and loop until the budget of testkit's `fuzz_budget` is spent.
+# The minute is shared out among them, because each processor runs one at a time.
+step_fuzz() {
+    local count seconds
+    count=$(cargo test --quiet --locked --workspace --lib --bins --tests -- --list fuzz_ | grep -c ': test$' || true)
+    [ "$count" -gt 0 ] || missing 'tests named fuzz_*: this step would prove nothing'
+    seconds=$((fuzz_seconds * $(nproc) / count))
+    [ "$seconds" -ge 2 ] || seconds=2
+    printf '%s tests, %s s each\n' "$count" "$seconds"
+    ALLUVIUM_FUZZ_SECONDS=$seconds cargo test --quiet --locked --workspace --lib --bins --tests -- fuzz_
+}
+
+in_scratch() {
+    local scratch status=0
+    scratch=$(mktemp -d)
+    "$1" "$scratch" || status=$?
+    rm -rf "$scratch"
+    return "$status"
+}
+
+rumbench() { cargo run --quiet --locked -p rumbench -- "$@"; }
+
+lab_smoke() {
+    local engine engines=(--engine null)
+    for engine in "${durable_engines[@]}"; do engines+=(--engine "$engine"); done
+    rumbench run linkbench "${engines[@]}" --set nodes=1000 --set clients=2 --set operations=1000 --set steps=1 \
+        --set cache_bytes=16777216 --out "$1/smoke" &&
+        rumbench report "$1/smoke" >/dev/null &&
+        test -s "$1/smoke/result.json" &&
+        test -s "$1/smoke/report.html"
+}
+
+step_lab-smoke() { in_scratch lab_smoke; }
+
+kill_engines() {
+    local engine
+    for engine in "${durable_engines[@]}"; do
+        rumbench durability --engine "$engine" --kills 5 --out "$1/$engine" || return
+    done
+}
+
+step_kill() { in_scratch kill_engines; }
+
+step_rocksdb() { cargo test --locked --release -p rumbench-engines --features rocksdb; }
+
+run_step() {
+    local name=$1 started=$SECONDS status
+    printf '\n==> %s\n' "$name"
+    # Not part of a condition: there, bash would ignore `set -e` inside the step.
+    set +e
+    (set -e; "step_$name")
+    status=$?
+    set -e
+    if [ "$status" -ne 0 ]; then
+        printf '\nFAILED: step %s (exit code %s, %s s)\n' "$name" "$status" $((SECONDS - started)) >&2
+        exit 1
+    fi
+    printf '<== %s: ok, %s s\n' "$name" $((SECONDS - started))
+}
+
+main() {
+    local name steps=("$@")
+    [ "${#steps[@]}" -gt 0 ] || steps=("${all_steps[@]}")
+    for name in "${steps[@]}"; do
+        declare -F "step_$name" >/dev/null || {
+            printf 'no step %s; the steps are: %s\n' "$name" "${all_steps[*]}" >&2
+            exit 2
+        }
+    done
+    for name in "${steps[@]}"; do run_step "$name"; done
+    printf '\nall steps ok, %s s\n' "$SECONDS"
+}
+
+main "$@"

@@ -1,0 +1,34 @@
+# Everything that is run by hand or by continuous integration. `make help` lists it.
+
+# Build results that are costly to make again are kept outside the checkout. ALLUVIUM_CACHE moves them.
+CACHE ?= $(or $(ALLUVIUM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvium)
+
+.DEFAULT_GOAL := help
+.PHONY: help bench test miri loom peers clean-cache
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+bench: ## build the laboratory and run its quick comparison of embedded engines (results under out/)
+	cargo build --locked --release -p rumbench
+	cargo run --quiet --locked --release -p rumbench -- quick
+
+test: ## everything that continuous integration checks
+	ALLUVIUM_CACHE='$(CACHE)' CARGO_TARGET_DIR='$(CACHE)/target' bash .ci/steps.sh
+
+miri: ## run the tests of the unsafe code under miri (needs the nightly toolchain)
+	@cargo +nightly miri --version >/dev/null 2>&1 || { \
+	  echo 'miri is missing: rustup toolchain install nightly --component miri' >&2; exit 1; }
+	CARGO_TARGET_DIR='$(CACHE)/miri' cargo +nightly miri test --locked -p alluvium-mem
+
+loom: ## run the models of the lock-free structures through all interleavings
+	CARGO_TARGET_DIR='$(CACHE)/loom' RUSTFLAGS='--cfg loom' \
+	  cargo test --locked --release -p alluvium-mem --lib loom
+
+peers: ## build the laboratory with RocksDB too (20 minutes on two cores, once; needs libclang)
+	bash .ci/steps.sh system
+	CARGO_TARGET_DIR='$(CACHE)/target' cargo build --locked --release -p rumbench --features rocksdb
+	@echo 'the laboratory with RocksDB: $(CACHE)/target/release/rumbench'
+
+clean-cache: ## delete the build results that are kept outside the checkout
+	rm -rf '$(CACHE)/target' '$(CACHE)/miri' '$(CACHE)/loom'

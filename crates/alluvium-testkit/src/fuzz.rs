@@ -1,0 +1,142 @@
+//! Fuzzing on the stable toolchain: a time budget for tests that loop on random input, and damaged copies of good input.
+
+use std::time::{Duration, Instant};
+
+use crate::random::Rng;
+
+/// The variable that sets how long each fuzz test lasts, in seconds.
+pub const BUDGET_VARIABLE: &str = "ALLUVIUM_FUZZ_SECONDS";
+
+/// Enough to notice what is badly broken without making `cargo test` slow.
+const BUDGET_DEFAULT: Duration = Duration::from_secs(2);
+
+/// How long one fuzz test may loop: [`BUDGET_VARIABLE`], or 2 seconds.
+///
+/// # Panics
+/// If the variable is set to something that is no number of seconds.
+pub fn fuzz_budget() -> Duration {
+    match std::env::var(BUDGET_VARIABLE) {
+        Ok(value) => parse_budget(&value)
+            .unwrap_or_else(|| panic!("{BUDGET_VARIABLE}={value} is no number of seconds")),
+        Err(_) => BUDGET_DEFAULT,
+    }
+}
+
+fn parse_budget(value: &str) -> Option<Duration> {
+    let seconds: f64 = value.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// The end of a budget that starts now.
+pub(crate) struct Deadline {
+    started: Instant,
+    budget: Duration,
+}
+
+impl Deadline {
+    pub(crate) fn of_fuzz_budget() -> Deadline {
+        let (started, budget) = (Instant::now(), fuzz_budget());
+        Deadline { started, budget }
+    }
+
+    pub(crate) fn passed(&self) -> bool {
+        self.started.elapsed() >= self.budget
+    }
+}
+
+/// Numbers that lengths, counts and offsets on disk go wrong at.
+const ODD_NUMBERS: [u64; 8] = [0, 1, 0x7F, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0xFFFF_FFFF, u64::MAX];
+
+/// A damaged copy of `bytes`: one to four of flipped bits, odd numbers, truncation, a removed, repeated or
+/// overwritten stretch, appended bytes. Rarely equal to the original.
+///
+/// A decoder must reject the result or decode it; it must not panic, hang or allocate without bounds.
+pub fn mutate(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..rng.range(1..5) {
+        if bytes.is_empty() {
+            let count = rng.below(16);
+            bytes = rng.bytes(count);
+            continue;
+        }
+        let at = rng.below(bytes.len());
+        let stretch = at..(at + rng.range(1..33)).min(bytes.len());
+        match rng.below(8) {
+            0 | 1 => bytes[at] ^= 1 << rng.below(8),
+            2 => overwrite(&mut bytes, at, rng),
+            3 => bytes.truncate(at),
+            4 => drop(bytes.drain(stretch)),
+            5 => {
+                let copy = bytes[stretch].to_vec();
+                let to = rng.below(bytes.len() + 1);
+                drop(bytes.splice(to..to, copy));
+            }
+            6 => bytes[stretch].fill(*rng.pick(&[0, 0xFF])),
+            _ => {
+                let count = rng.range(1..17);
+                bytes.extend(rng.bytes(count));
+            }
+        }
+    }
+    bytes
+}
+
+/// Writes an odd number of 1, 2, 4 or 8 bytes over what is at `at`.
+fn overwrite(bytes: &mut [u8], at: usize, rng: &mut Rng) {
+    let number = rng.pick(&ODD_NUMBERS).to_le_bytes();
+    let width = *rng.pick(&[1, 2, 4, 8]);
+    for (byte, new) in bytes[at..].iter_mut().zip(&number[..width]) {
+        *byte = *new;
+    }
+}
+
+/// The beginning of `front` followed by the end of `back`, both cut at random: two good inputs make one odd input.
+pub fn splice(front: &[u8], back: &[u8], rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = front[..rng.below(front.len() + 1)].to_vec();
+    bytes.extend(&back[rng.below(back.len() + 1)..]);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_a_number_of_seconds() {
+        assert_eq!(parse_budget("60"), Some(Duration::from_secs(60)));
+        assert_eq!(parse_budget("0.5"), Some(Duration::from_millis(500)));
+        for wrong in ["", "soon", "-1", "nan"] {
+            assert_eq!(parse_budget(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn mutations_shorten_lengthen_and_change() {
+        let original = vec![7; 100];
+        let mut rng = Rng::new(1);
+        let (mut shorter, mut longer, mut changed) = (0, 0, 0);
+        for _ in 0..1000 {
+            let mutant = mutate(&original, &mut rng);
+            shorter += usize::from(mutant.len() < original.len());
+            longer += usize::from(mutant.len() > original.len());
+            changed += usize::from(mutant != original);
+        }
+        assert!(shorter > 100 && longer > 100 && changed > 950);
+    }
+
+    #[test]
+    fn nothing_can_be_mutated_too() {
+        let mut rng = Rng::new(2);
+        assert!((0..100).any(|_| !mutate(&[], &mut rng).is_empty()));
+    }
+
+    #[test]
+    fn a_splice_is_a_beginning_and_an_end() {
+        let mut rng = Rng::new(3);
+        for _ in 0..100 {
+            let bytes = splice(b"aaaa", b"bbbb", &mut rng);
+            let front = bytes.iter().take_while(|byte| **byte == b'a').count();
+            assert!(front <= 4 && bytes[front..].iter().all(|byte| *byte == b'b'));
+        }
+    }
+}

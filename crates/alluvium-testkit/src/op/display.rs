@@ -1,0 +1,103 @@
+//! Operations as text, one line each, for the log of a failing test.
+
+use std::fmt;
+use std::ops::Bound;
+
+use super::Op;
+use crate::model::Write;
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Op::Commit(writes) => {
+                write!(f, "commit")?;
+                writes
+                    .iter()
+                    .try_for_each(|(name, write)| write!(f, " [{name} {write}]"))
+            }
+            Op::Get {
+                keyspace,
+                key,
+                snapshot,
+            } => {
+                write!(
+                    f,
+                    "get {keyspace} \"{}\"{}",
+                    key.escape_ascii(),
+                    Through(*snapshot)
+                )
+            }
+            Op::Scan {
+                keyspace,
+                range,
+                direction,
+                limit,
+                snapshot,
+            } => {
+                let (start, end) = (Shown(&range.0), Shown(&range.1));
+                write!(
+                    f,
+                    "scan {keyspace} {start}..{end} {direction:?} limit={limit}{}",
+                    Through(*snapshot)
+                )
+            }
+            Op::Snapshot => write!(f, "snapshot"),
+            Op::DropSnapshot(index) => write!(f, "drop snapshot {index}"),
+            Op::Flush => write!(f, "flush"),
+            Op::Compact(name) => write!(f, "compact {name}"),
+            Op::Reopen => write!(f, "reopen"),
+            Op::Crash => write!(f, "crash"),
+            Op::CreateKeyspace(name) => write!(f, "create {name}"),
+            Op::DropKeyspace(name) => write!(f, "drop {name}"),
+        }
+    }
+}
+
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The number in front is enough to know a value.
+        let number = |value: &[u8]| {
+            value
+                .split(|byte| *byte == b'.')
+                .next()
+                .map_or(0, <[u8]>::len)
+        };
+        let (verb, key, value) = match self {
+            Write::Put(key, value) => ("put", key, value),
+            Write::Insert(key, value) => ("insert", key, value),
+            Write::Delete(key) => return write!(f, "delete \"{}\"", key.escape_ascii()),
+            Write::DeleteRange(start, end) => {
+                let (start, end) = (start.escape_ascii(), end.escape_ascii());
+                return write!(f, "delete \"{start}\"..\"{end}\"");
+            }
+        };
+        let (start, bytes) = (value[..number(value).min(24)].escape_ascii(), value.len());
+        write!(
+            f,
+            "{verb} \"{}\" {start} ({bytes} bytes)",
+            key.escape_ascii()
+        )
+    }
+}
+
+struct Through(Option<usize>);
+
+impl fmt::Display for Through {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|index| write!(f, " snapshot={index}"))
+    }
+}
+
+struct Shown<'a>(&'a Bound<Vec<u8>>);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Bound::Included(key) => write!(f, "=\"{}\"", key.escape_ascii()),
+            Bound::Excluded(key) => write!(f, "\"{}\"", key.escape_ascii()),
+            Bound::Unbounded => Ok(()),
+        }
+    }
+}

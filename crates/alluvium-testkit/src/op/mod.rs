@@ -1,0 +1,377 @@
+//! Random operations on a database: what to do next, chosen by weights, on few and clustered keys.
+//!
+//! An [`Op`] is plain data, so that one history can drive the model, the engine and other databases, and can be
+//! printed. Keys are few, of all lengths, share prefixes and are prefixes of each other: that is where ordering,
+//! range borders and filters go wrong. Values are all different: a wrong version is never mistaken for the right one.
+
+mod display;
+
+use std::ops::{Bound, Range};
+
+use crate::model::{Commit, Direction, Model, Write};
+use crate::random::Rng;
+
+/// One operation on a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    /// Writes of one commit, each with its keyspace. A batch may be empty.
+    Commit(Vec<(String, Write)>),
+    /// Reads one key, now or through an open snapshot.
+    Get {
+        /// The keyspace to read.
+        keyspace: String,
+        /// The key to read.
+        key: Vec<u8>,
+        /// Index into the open snapshots, oldest first.
+        snapshot: Option<usize>,
+    },
+    /// Reads the rows of a range, now or through an open snapshot.
+    Scan {
+        /// The keyspace to read.
+        keyspace: String,
+        /// The bounds, which may enclose nothing.
+        range: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        /// The order of the rows.
+        direction: Direction,
+        /// The most rows to read.
+        limit: usize,
+        /// Index into the open snapshots, oldest first.
+        snapshot: Option<usize>,
+    },
+    /// Opens a snapshot: the newest of the open ones.
+    Snapshot,
+    /// Closes the open snapshot with this index; those behind it move up.
+    DropSnapshot(usize),
+    /// Moves the memtables to tables.
+    Flush,
+    /// Compacts one keyspace.
+    Compact(String),
+    /// Closes all snapshots and the database, and opens it again.
+    Reopen,
+    /// Ends without closing, loses what the durability in use allows, and opens again. Snapshots are gone.
+    Crash,
+    /// Creates a keyspace that does not exist.
+    CreateKeyspace(String),
+    /// Drops a keyspace that exists.
+    DropKeyspace(String),
+}
+
+impl Op {
+    /// Applies what commits to the model, and returns the commit if there was one. A crash loses nothing here: ask
+    /// [`Model::find_prefix`] what was lost and [`Model::rewind`] to it.
+    pub fn apply(&self, model: &mut Model) -> Option<Commit> {
+        match self {
+            Op::Commit(writes) => {
+                let writes = writes.iter().map(|(name, write)| (name.as_str(), write));
+                Some(model.commit(writes))
+            }
+            Op::CreateKeyspace(name) => Some(model.create_keyspace(name)),
+            Op::DropKeyspace(name) => Some(model.drop_keyspace(name)),
+            _ => None,
+        }
+    }
+}
+
+/// How often each operation comes, in proportion to the sum. What cannot be done at the moment (a write without a
+/// keyspace, dropping a snapshot when none is open) is replaced by another.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "each is named as its operation")]
+pub struct Weights {
+    pub put: usize,
+    pub insert: usize,
+    pub delete: usize,
+    pub delete_range: usize,
+    pub batch: usize,
+    pub get: usize,
+    pub scan: usize,
+    pub snapshot: usize,
+    pub drop_snapshot: usize,
+    pub flush: usize,
+    pub compact: usize,
+    pub reopen: usize,
+    pub crash: usize,
+    pub create_keyspace: usize,
+    pub drop_keyspace: usize,
+}
+
+impl Default for Weights {
+    /// Mostly writes and reads, some flushes and snapshots, no range deletes, crashes or drops of keyspaces.
+    fn default() -> Weights {
+        Weights {
+            put: 20,
+            insert: 10,
+            delete: 15,
+            delete_range: 0,
+            batch: 10,
+            get: 15,
+            scan: 15,
+            snapshot: 2,
+            drop_snapshot: 2,
+            flush: 3,
+            compact: 2,
+            reopen: 1,
+            crash: 0,
+            create_keyspace: 1,
+            drop_keyspace: 0,
+        }
+    }
+}
+
+/// What keys and values look like.
+#[derive(Debug, Clone)]
+pub struct KeyShape {
+    /// How many different keys there are.
+    pub distinct: usize,
+    /// Lengths of keys in bytes.
+    pub key_bytes: Range<usize>,
+    /// Lengths of most values in bytes. The number that makes a value unique is never cut off.
+    pub value_bytes: Range<usize>,
+    /// One value in a hundred has this length, for what only large values reach.
+    pub large_value_bytes: usize,
+    /// How many keyspaces may exist at a time.
+    pub keyspaces: usize,
+}
+
+impl Default for KeyShape {
+    fn default() -> KeyShape {
+        KeyShape {
+            distinct: 60,
+            key_bytes: 0..41,
+            value_bytes: 0..100,
+            large_value_bytes: 10_000,
+            keyspaces: 3,
+        }
+    }
+}
+
+/// Chooses operations. It remembers which snapshots are open; the rest it asks the model.
+pub struct Generator {
+    weights: Weights,
+    shape: KeyShape,
+    keys: Vec<Vec<u8>>,
+    snapshots: usize,
+    values: u64,
+}
+
+/// The most open snapshots, so that a long history does not collect them.
+const SNAPSHOTS_MAX: usize = 8;
+const BATCH_WRITES_MAX: usize = 12;
+
+impl Generator {
+    /// A generator with its own choice of keys.
+    ///
+    /// # Panics
+    /// If the shape allows no key.
+    pub fn new(weights: Weights, shape: KeyShape, rng: &mut Rng) -> Generator {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        for _ in 0..shape.distinct.max(1) {
+            let key = random_key(&keys, shape.key_bytes.clone(), rng);
+            keys.push(key);
+        }
+        Generator {
+            weights,
+            shape,
+            keys,
+            snapshots: 0,
+            values: 0,
+        }
+    }
+
+    /// How many snapshots are open behind the operations so far.
+    pub fn open_snapshots(&self) -> usize {
+        self.snapshots
+    }
+
+    /// The next operation on a database in the state of `model`.
+    pub fn next(&mut self, rng: &mut Rng, model: &Model) -> Op {
+        let existing = model.keyspaces();
+        if existing.is_empty() {
+            return Op::CreateKeyspace(keyspace_name(0));
+        }
+        let keyspace = (*rng.pick(&existing)).to_string();
+        let op = self.choose(rng, model, keyspace);
+        match op {
+            Op::Snapshot => self.snapshots += 1,
+            Op::DropSnapshot(_) => self.snapshots -= 1,
+            Op::Reopen | Op::Crash => self.snapshots = 0,
+            _ => {}
+        }
+        op
+    }
+
+    fn choose(&mut self, rng: &mut Rng, model: &Model, keyspace: String) -> Op {
+        let w = &self.weights;
+        let writes = w.put + w.insert + w.delete + w.delete_range;
+        let weights = [
+            writes,
+            w.batch,
+            w.get,
+            w.scan,
+            w.snapshot,
+            w.drop_snapshot,
+            w.flush,
+            w.compact,
+            w.reopen,
+            w.crash,
+            w.create_keyspace,
+            w.drop_keyspace,
+        ];
+        match rng.weighted(&weights) {
+            0 => Op::Commit(vec![self.write(rng, model, keyspace, &[])]),
+            1 => self.batch(rng, model),
+            2 => self.get(rng, keyspace),
+            3 => self.scan(rng, keyspace),
+            4 if self.snapshots < SNAPSHOTS_MAX => Op::Snapshot,
+            4 | 5 if self.snapshots > 0 => Op::DropSnapshot(rng.below(self.snapshots)),
+            6 => Op::Flush,
+            7 => Op::Compact(keyspace),
+            8 => Op::Reopen,
+            9 => Op::Crash,
+            10 => match self.absent_keyspace(rng, model) {
+                Some(name) => Op::CreateKeyspace(name),
+                None => self.get(rng, keyspace),
+            },
+            11 => Op::DropKeyspace(keyspace),
+            _ => self.scan(rng, keyspace),
+        }
+    }
+
+    fn absent_keyspace(&self, rng: &mut Rng, model: &Model) -> Option<String> {
+        let name = keyspace_name(rng.below(self.shape.keyspaces.max(1)));
+        (!model.keyspaces().contains(&name.as_str())).then_some(name)
+    }
+
+    fn batch(&mut self, rng: &mut Rng, model: &Model) -> Op {
+        let existing = model.keyspaces();
+        let mut writes = Vec::new();
+        for _ in 0..rng.below(BATCH_WRITES_MAX + 1) {
+            let keyspace = (*rng.pick(&existing)).to_string();
+            let write = self.write(rng, model, keyspace, &writes);
+            writes.push(write);
+        }
+        Op::Commit(writes)
+    }
+
+    /// One write behind the `earlier` ones of its batch.
+    fn write(
+        &mut self,
+        rng: &mut Rng,
+        model: &Model,
+        keyspace: String,
+        earlier: &[(String, Write)],
+    ) -> (String, Write) {
+        let w = &self.weights;
+        let kinds = [w.put, w.insert, w.delete, w.delete_range];
+        let key = self.key(rng);
+        // A batch may be wanted where single writes are not.
+        let kind = if kinds.iter().sum::<usize>() == 0 {
+            0
+        } else {
+            rng.weighted(&kinds)
+        };
+        let write = match kind {
+            // Whether a key that the batch has touched exists is simplest not asked.
+            1 if model.get(&keyspace, &key, model.last_commit()).is_none()
+                && !earlier
+                    .iter()
+                    .any(|(name, write)| *name == keyspace && touches(write, &key)) =>
+            {
+                Write::Insert(key, self.value(rng))
+            }
+            2 => Write::Delete(key),
+            3 => {
+                let other = self.key(rng);
+                Write::DeleteRange(key.clone().min(other.clone()), key.max(other))
+            }
+            _ => Write::Put(key, self.value(rng)),
+        };
+        (keyspace, write)
+    }
+
+    fn get(&self, rng: &mut Rng, keyspace: String) -> Op {
+        Op::Get {
+            keyspace,
+            key: self.key(rng),
+            snapshot: self.snapshot(rng),
+        }
+    }
+
+    fn scan(&self, rng: &mut Rng, keyspace: String) -> Op {
+        let directions = [Direction::Forward, Direction::Backward];
+        Op::Scan {
+            keyspace,
+            range: (self.bound(rng), self.bound(rng)),
+            direction: *rng.pick(&directions),
+            limit: *rng.pick(&[1, 2, 5, 20, usize::MAX]),
+            snapshot: self.snapshot(rng),
+        }
+    }
+
+    fn bound(&self, rng: &mut Rng) -> Bound<Vec<u8>> {
+        match rng.below(4) {
+            0 => Bound::Unbounded,
+            1 => Bound::Excluded(self.key(rng)),
+            _ => Bound::Included(self.key(rng)),
+        }
+    }
+
+    /// One read in three goes through a snapshot, if one is open.
+    fn snapshot(&self, rng: &mut Rng) -> Option<usize> {
+        (self.snapshots > 0 && rng.percent(33)).then(|| rng.below(self.snapshots))
+    }
+
+    /// A known key, or rarely one that was perhaps never written.
+    fn key(&self, rng: &mut Rng) -> Vec<u8> {
+        if rng.percent(5) {
+            return random_key(&self.keys, self.shape.key_bytes.clone(), rng);
+        }
+        rng.pick(&self.keys).clone()
+    }
+
+    fn value(&mut self, rng: &mut Rng) -> Vec<u8> {
+        self.values += 1;
+        let bytes = match rng.percent(1) {
+            true => self.shape.large_value_bytes,
+            false => rng.range(self.shape.value_bytes.clone()),
+        };
+        let mut value = format!("v{}.", self.values).into_bytes();
+        // Half compressible, as values are.
+        let padding = bytes.saturating_sub(value.len());
+        value.extend(rng.bytes(padding / 2));
+        value.resize(value.len() + padding - padding / 2, b'.');
+        value
+    }
+}
+
+fn touches(write: &Write, key: &[u8]) -> bool {
+    match write {
+        Write::Put(other, _) | Write::Insert(other, _) | Write::Delete(other) => other == key,
+        Write::DeleteRange(start, end) => (start.as_slice()..end.as_slice()).contains(&key),
+    }
+}
+
+fn keyspace_name(number: usize) -> String {
+    format!("keyspace-{number}")
+}
+
+/// A key that is often a beginning or a continuation of one that exists.
+fn random_key(keys: &[Vec<u8>], lengths: Range<usize>, rng: &mut Rng) -> Vec<u8> {
+    const ALPHABET: [u8; 6] = [0x00, 0x01, b'a', b'b', 0x7F, 0xFF];
+    let length = rng.range(lengths);
+    let mut key = match keys.is_empty() || rng.percent(30) {
+        true => Vec::new(),
+        false => rng.pick(keys).clone(),
+    };
+    // Most keys that continue another one share all but their last bytes with it.
+    if rng.percent(70) {
+        key.truncate(length.saturating_sub(rng.range(1..4)));
+    }
+    key.truncate(length);
+    while key.len() < length {
+        key.push(*rng.pick(&ALPHABET));
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! What every page keeps: one title; decision records that are numbered and listed.
+
+use crate::files::TextFile;
+use crate::finding::Finding;
+
+const DECISIONS: &str = "docs/decisions/";
+
+/// A page has exactly one `#` title.
+pub fn check_page(file: &TextFile) -> Vec<Finding> {
+    let mut titles = 0;
+    let mut found = Vec::new();
+    for (number, _) in headings(&file.text) {
+        titles += 1;
+        if titles == 2 {
+            found.push(Finding::error(&file.path, number, "a second # title"));
+        }
+    }
+    if titles == 0 {
+        found.push(Finding::error(&file.path, 1, "no # title"));
+    }
+    found
+}
+
+/// First-level headings outside code blocks, as (line, title).
+fn headings(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fence: Option<&str> = None;
+    (1..).zip(text.lines()).filter_map(move |(number, line)| {
+        let start = line.trim_start();
+        let mark = ["```", "~~~"]
+            .into_iter()
+            .find(|mark| start.starts_with(mark));
+        match (fence, mark) {
+            (None, Some(mark)) => fence = Some(mark),
+            (Some(open), Some(mark)) if open == mark => fence = None,
+            _ => {}
+        }
+        let title = line.strip_prefix("# ").filter(|_| fence.is_none());
+        title.map(|title| (number, title))
+    })
+}
+
+/// Decision records are named `NNNN-*.md`, have different numbers and are listed in their README.
+pub fn check_decisions(files: &[TextFile]) -> Vec<Finding> {
+    let readme = files
+        .iter()
+        .find(|file| file.path == format!("{DECISIONS}README.md"));
+    let listed = readme.map_or("", |file| file.text.as_str());
+    let mut numbers = std::collections::BTreeSet::new();
+    let mut found = Vec::new();
+    for file in files {
+        let Some(name) = file.path.strip_prefix(DECISIONS) else {
+            continue;
+        };
+        if name == "README.md" {
+            continue;
+        }
+        let Some(number) = record_number(name) else {
+            found.push(Finding::error(
+                &file.path,
+                1,
+                "the name of a record is NNNN-subject.md",
+            ));
+            continue;
+        };
+        if !numbers.insert(number.to_string()) {
+            let message = format!("record {number} exists twice");
+            found.push(Finding::error(&file.path, 1, message));
+        }
+        if !listed.contains(&format!("({name})")) {
+            let message = format!("not listed in {DECISIONS}README.md");
+            found.push(Finding::error(&file.path, 1, message));
+        }
+    }
+    found
+}
+
+fn record_number(name: &str) -> Option<&str> {
+    let (number, subject) = name.strip_suffix(".md")?.split_once('-')?;
+    let digits = number.len() == 4 && number.bytes().all(|byte| byte.is_ascii_digit());
+    (digits && !subject.is_empty()).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::tests::{file, shown};
+
+    #[test]
+    fn a_page_has_exactly_one_title() {
+        let titles = |text: &str| shown(&check_page(&file("a.md", text)));
+        assert!(titles("# One\n\n```sh\n# a comment\n```\n## Part\n").is_empty());
+        assert_eq!(titles("text\n"), ["1: no # title"]);
+        assert_eq!(titles("# One\n# Two\n# Three\n"), ["2: a second # title"]);
+    }
+
+    #[test]
+    fn records_are_numbered_once_and_listed() {
+        let files = [
+            file(
+                "docs/decisions/README.md",
+                "# Decisions\n- [a](0001-a.md)\n- [b](0001-b.md)\n",
+            ),
+            file("docs/decisions/0001-a.md", ""),
+            file("docs/decisions/0001-b.md", ""),
+            file("docs/decisions/0002-c.md", ""),
+            file("docs/decisions/12-d.md", ""),
+        ];
+        let expected = [
+            "1: record 0001 exists twice",
+            "1: not listed in docs/decisions/README.md",
+            "1: the name of a record is NNNN-subject.md",
+        ];
+        assert_eq!(shown(&check_decisions(&files)), expected);
+    }
+}

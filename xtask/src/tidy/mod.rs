@@ -1,0 +1,108 @@
+//! `cargo xtask tidy`: rules of style that text can show, so that no reviewer has to look for them.
+//!
+//! [`rust`] holds what every source file must keep, [`layers`] which module of the engine may use which,
+//! [`markdown`] what pages must keep. What belongs to every text file is here.
+
+mod layers;
+mod markdown;
+mod rust;
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::files::{self, TextFile};
+use crate::finding::Finding;
+
+/// Checks all files of the workspace.
+pub fn check(root: &Path) -> Result<Vec<Finding>> {
+    Ok(findings(&files::text_files(root)?))
+}
+
+fn findings(files: &[TextFile]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for file in files {
+        found.extend(machine_paths(file));
+        if file.path.ends_with(".rs") {
+            found.extend(rust::check(file));
+            found.extend(layers::check(file));
+        } else if file.path.ends_with(".md") {
+            found.extend(markdown::check_page(file));
+        }
+    }
+    found.extend(markdown::check_decisions(files));
+    found
+}
+
+/// Folders that exist on one person's machine only. Written in halves, so that this file passes its own check.
+const MACHINE_FOLDERS: [&str; 3] = [
+    concat!("/ro", "ot/"),
+    concat!("/ho", "me/"),
+    concat!("/wo", "rk/"),
+];
+
+/// Absolute paths of a developer's machine mean nothing to anyone else.
+fn machine_paths(file: &TextFile) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(file.text.lines()) {
+        for folder in MACHINE_FOLDERS {
+            let absolute = line.match_indices(folder).any(|(at, _)| {
+                // Behind a name or a closing bracket it is the middle of a relative path or an address.
+                let before = line[..at].chars().next_back();
+                !before.is_some_and(|c| c.is_alphanumeric() || "._-~})/".contains(c))
+            });
+            if absolute {
+                let message = format!("a path of one machine: {folder}");
+                found.push(Finding::error(&file.path, number, message));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file made of `path` and `text`.
+    pub fn file(path: &str, text: &str) -> TextFile {
+        let (path, text) = (path.to_string(), text.to_string());
+        TextFile { path, text }
+    }
+
+    /// Findings as `line: message`, one a line.
+    pub fn shown(found: &[Finding]) -> Vec<String> {
+        let show = |f: &Finding| format!("{}: {}", f.line, f.message);
+        found.iter().map(show).collect()
+    }
+
+    #[test]
+    fn absolute_machine_paths_are_found_and_relative_ones_are_not() {
+        let home = MACHINE_FOLDERS[1];
+        let text = format!("ok\nsee {home}ann/x\nsee src{home}x and $HOME/x\n");
+        let found = machine_paths(&file("a.toml", &text));
+        assert_eq!(shown(&found), [format!("2: a path of one machine: {home}")]);
+    }
+
+    #[test]
+    fn every_kind_of_file_gets_its_checks() {
+        let files = [
+            file("crates/x/src/lib.rs", "fn f() {}\n"),
+            file("docs/guide/a.md", "no title\n"),
+            file("docs/decisions/README.md", "# Decisions\n"),
+            file("docs/decisions/1-short.md", "# One\n"),
+            file(
+                "crates/alluvium/src/wal/mod.rs",
+                "//! W.\nuse crate::db::Database;\n",
+            ),
+        ];
+        let paths: Vec<_> = findings(&files).into_iter().map(|f| f.path).collect();
+        let mut expected: Vec<_> = files.iter().map(|f| f.path.clone()).collect();
+        expected.retain(|path| !path.ends_with("README.md"));
+        expected.sort();
+        let mut paths: Vec<_> = paths;
+        paths.sort();
+        paths.dedup();
+        assert_eq!(paths, expected);
+    }
+}
