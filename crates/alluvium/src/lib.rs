@@ -1,11 +1,10 @@
 //! Alluvium: an embedded, transactional, write-optimised storage engine.
 #![forbid(unsafe_code)]
 
-pub mod admission;
 pub mod base;
+pub mod cache;
 mod error;
-pub mod read_points;
-pub mod sync;
-pub mod txn;
+pub mod table;
+pub mod vfs;
 
 pub use error::{Error, Result};
