@@ -3,5 +3,6 @@
 
 pub mod base;
 mod error;
+pub mod vfs;
 
 pub use error::{Error, Result};
