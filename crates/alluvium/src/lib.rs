@@ -4,5 +4,6 @@
 pub mod base;
 mod error;
 pub mod vfs;
+pub mod wal;
 
 pub use error::{Error, Result};
