@@ -2,9 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod base;
-pub mod cache;
 mod error;
-pub mod table;
 pub mod vfs;
+pub mod wal;
 
 pub use error::{Error, Result};
