@@ -14,7 +14,7 @@
 
 use crate::base::checksum::key_hash;
 use crate::base::coding::Decoder;
-use crate::table::filter_standin::{FilterBuilder, FilterReader};
+use alluvium_mem::filter::{FilterBuilder, FilterReader};
 use crate::table::malformed::Malformed;
 use crate::table::section::{Layout, Section};
 

@@ -19,7 +19,6 @@ mod builder;
 mod codec;
 mod cursor;
 mod fences;
-mod filter_standin;
 mod filters;
 mod footer;
 mod frames;

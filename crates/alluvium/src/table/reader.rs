@@ -184,6 +184,36 @@ impl Table {
         TableSummary::new(self.footer.uid, self.footer.file_bytes, &self.properties)
     }
 
+    /// The smallest key.
+    pub fn first_key(&self) -> &[u8] {
+        &self.properties.first_key
+    }
+
+    /// The largest key.
+    pub fn last_key(&self) -> &[u8] {
+        &self.properties.last_key
+    }
+
+    /// Entries, all versions and tombstones counted.
+    pub fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    /// Entries that are tombstones.
+    pub fn tombstones(&self) -> u64 {
+        self.properties.tombstones
+    }
+
+    /// The oldest sequence number of an entry.
+    pub fn min_seqno(&self) -> SeqNo {
+        self.properties.min_seqno
+    }
+
+    /// The newest sequence number of an entry.
+    pub fn max_seqno(&self) -> SeqNo {
+        self.properties.max_seqno
+    }
+
     /// Length of the file.
     pub fn file_bytes(&self) -> u64 {
         self.footer.file_bytes

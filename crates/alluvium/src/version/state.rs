@@ -1,0 +1,435 @@
+//! What all edits add up to: keyspaces, their groups, the tables listed in them. Plain data, no files.
+//!
+//! Applying an edit checks it: an edit that contradicts the state was damaged or comes from a mistake in the engine, and
+//! neither may go on unnoticed. After a refused edit the state is half changed and must not be used any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::ops::Bound;
+
+use super::edit::{GroupEdit, KeyspaceRecord, TableRecord, VersionEdit};
+use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
+
+/// The sum of all edits so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManifestState {
+    /// The smallest table id never used.
+    pub next_table: TableId,
+    /// The smallest segment id not known to be used.
+    pub next_segment: SegmentId,
+    /// The smallest keyspace id never used.
+    pub next_keyspace: KeyspaceId,
+    /// No entry of a table has a higher seqno.
+    pub last_seqno: SeqNo,
+    /// The oldest log segment that replay needs; 0 while no edit has said.
+    pub oldest_segment: SegmentId,
+    /// The keyspaces that exist.
+    pub keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
+    /// How often, and as which file, each table is listed.
+    tables: BTreeMap<TableId, Listing>,
+}
+
+/// One keyspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyspaceState {
+    /// Its name.
+    pub name: String,
+    /// Its options, encoded by the keyspace module.
+    pub options: Vec<u8>,
+    /// Its place in the commit order.
+    pub created_seqno: SeqNo,
+    /// Everything up to this seqno is in tables.
+    pub flushed_seqno: SeqNo,
+    /// The groups by their low key; the first one's is empty.
+    pub groups: BTreeMap<Vec<u8>, GroupState>,
+}
+
+/// The tables of one group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupState {
+    /// Upper tables with their runs, newest run first, tables of one run in key order.
+    pub upper: Vec<(u64, TableRecord)>,
+    /// The last level, in key order, without overlaps.
+    pub last: Vec<TableRecord>,
+}
+
+/// Why an edit does not fit the state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{expected} expected, {found} found")]
+pub struct Inconsistency {
+    /// What the state allows.
+    pub expected: &'static str,
+    /// What the edit says.
+    pub found: String,
+}
+
+fn refuse<T>(expected: &'static str, found: impl Display) -> Result<T, Inconsistency> {
+    Err(Inconsistency {
+        expected,
+        found: found.to_string(),
+    })
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Listing {
+    uid: u64,
+    count: u64,
+}
+
+impl Default for ManifestState {
+    fn default() -> ManifestState {
+        ManifestState {
+            next_table: TableId(1),
+            next_segment: SegmentId(1),
+            next_keyspace: KeyspaceId(1),
+            last_seqno: 0,
+            oldest_segment: SegmentId(0),
+            keyspaces: BTreeMap::new(),
+            tables: BTreeMap::new(),
+        }
+    }
+}
+
+impl ManifestState {
+    /// The ids of all tables that are listed anywhere: files with other ids are not part of the database.
+    pub fn table_ids(&self) -> impl Iterator<Item = TableId> + '_ {
+        self.tables.keys().copied()
+    }
+
+    /// Whether a table is listed anywhere.
+    pub fn lists_table(&self, table: TableId) -> bool {
+        self.tables.contains_key(&table)
+    }
+
+    /// Applies one edit.
+    ///
+    /// # Errors
+    ///
+    /// [`Inconsistency`] if it contradicts the state, which is useless afterwards.
+    pub fn apply(&mut self, edit: &VersionEdit) -> Result<(), Inconsistency> {
+        let first_new_keyspace = self.next_keyspace;
+        raise(&mut self.next_table, edit.next_table);
+        raise(&mut self.next_segment, edit.next_segment);
+        raise(&mut self.next_keyspace, edit.next_keyspace);
+        raise(&mut self.last_seqno, edit.last_seqno);
+        raise(&mut self.oldest_segment, edit.oldest_segment);
+        for &(id, _) in &edit.dropped {
+            self.drop_keyspace(id)?;
+        }
+        for (id, name) in &edit.renamed {
+            self.keyspace(*id)?.name.clone_from(name);
+        }
+        for record in &edit.created {
+            self.create_keyspace(record, first_new_keyspace)?;
+        }
+        for (id, options) in &edit.options_changed {
+            self.keyspace(*id)?.options.clone_from(options);
+        }
+        for &(id, seqno) in &edit.flushed_seqno {
+            let flushed = &mut self.keyspace(id)?.flushed_seqno;
+            if seqno < *flushed {
+                return refuse("a flushed seqno that does not fall", seqno);
+            }
+            *flushed = seqno;
+        }
+        let mut touched = BTreeSet::new();
+        for group in &edit.groups {
+            self.apply_group(group, &mut touched)?;
+        }
+        self.check_names(edit)?;
+        touched
+            .into_iter()
+            .try_for_each(|(id, low)| self.check_group(id, &low))
+    }
+
+    /// One edit that makes an empty state equal to this one.
+    pub fn to_edit(&self) -> VersionEdit {
+        let mut edit = VersionEdit {
+            next_table: Some(self.next_table),
+            next_segment: Some(self.next_segment),
+            next_keyspace: Some(self.next_keyspace),
+            last_seqno: Some(self.last_seqno),
+            oldest_segment: Some(self.oldest_segment),
+            ..VersionEdit::default()
+        };
+        for (&keyspace, state) in &self.keyspaces {
+            edit.created.push(KeyspaceRecord {
+                id: keyspace,
+                name: state.name.clone(),
+                options: state.options.clone(),
+                created_seqno: state.created_seqno,
+            });
+            edit.flushed_seqno.push((keyspace, state.flushed_seqno));
+            let mut previous: &[u8] = &[];
+            for (low, group) in &state.groups {
+                if !low.is_empty() {
+                    edit.groups.push(GroupEdit::Split {
+                        keyspace,
+                        low: previous.to_vec(),
+                        at: low.clone(),
+                    });
+                }
+                previous = low;
+                group.list(keyspace, low, &mut edit.groups);
+            }
+        }
+        edit
+    }
+
+    fn keyspace(&mut self, id: KeyspaceId) -> Result<&mut KeyspaceState, Inconsistency> {
+        match self.keyspaces.get_mut(&id) {
+            Some(keyspace) => Ok(keyspace),
+            None => refuse("an existing keyspace", id),
+        }
+    }
+
+    fn create_keyspace(
+        &mut self,
+        record: &KeyspaceRecord,
+        first_new: KeyspaceId,
+    ) -> Result<(), Inconsistency> {
+        // Also true where the edit creates two keyspaces with one id.
+        let reused = record.id < first_new || self.keyspaces.contains_key(&record.id);
+        if reused || record.id >= self.next_keyspace {
+            return refuse("a new keyspace id below the next one", record.id);
+        }
+        let state = KeyspaceState {
+            name: record.name.clone(),
+            options: record.options.clone(),
+            created_seqno: record.created_seqno,
+            flushed_seqno: 0,
+            groups: BTreeMap::from([(Vec::new(), GroupState::default())]),
+        };
+        self.keyspaces.insert(record.id, state);
+        Ok(())
+    }
+
+    fn drop_keyspace(&mut self, id: KeyspaceId) -> Result<(), Inconsistency> {
+        let Some(state) = self.keyspaces.remove(&id) else {
+            return refuse("an existing keyspace to drop", id);
+        };
+        for table in state.groups.values().flat_map(GroupState::tables) {
+            self.unlist(table.id)?;
+        }
+        Ok(())
+    }
+
+    fn check_names(&self, edit: &VersionEdit) -> Result<(), Inconsistency> {
+        if edit.created.is_empty() && edit.renamed.is_empty() {
+            return Ok(());
+        }
+        let mut names = BTreeSet::new();
+        for state in self.keyspaces.values() {
+            if !names.insert(&state.name) {
+                return refuse("distinct keyspace names", format!("{} twice", state.name));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_group(
+        &mut self,
+        edit: &GroupEdit,
+        touched: &mut BTreeSet<(KeyspaceId, Vec<u8>)>,
+    ) -> Result<(), Inconsistency> {
+        let (id, low) = (edit.keyspace(), edit.low());
+        touched.insert((id, low.to_vec()));
+        match edit {
+            GroupEdit::AddUpper { table, run, .. } => {
+                self.group(id, low)?.add_upper(*run, table)?;
+                self.list(table)
+            }
+            GroupEdit::AddLast { table, .. } => {
+                self.group(id, low)?.add_last(table)?;
+                self.list(table)
+            }
+            GroupEdit::RemoveUpper { table, .. } => {
+                let upper = &mut self.group(id, low)?.upper;
+                take(upper, |(_, listed)| listed.id == *table, *table)?;
+                self.unlist(*table)
+            }
+            GroupEdit::RemoveLast { table, .. } => {
+                let last = &mut self.group(id, low)?.last;
+                take(last, |listed| listed.id == *table, *table)?;
+                self.unlist(*table)
+            }
+            GroupEdit::Split { at, .. } => {
+                touched.insert((id, at.clone()));
+                self.split(id, low, at)
+            }
+            GroupEdit::Join { .. } => {
+                let left = self.join(id, low)?;
+                touched.insert((id, left));
+                Ok(())
+            }
+        }
+    }
+
+    fn group(&mut self, id: KeyspaceId, low: &[u8]) -> Result<&mut GroupState, Inconsistency> {
+        match self.keyspace(id)?.groups.get_mut(low) {
+            Some(group) => Ok(group),
+            None => refuse("an existing group", group_name(id, low)),
+        }
+    }
+
+    fn split(&mut self, id: KeyspaceId, low: &[u8], at: &[u8]) -> Result<(), Inconsistency> {
+        self.group(id, low)?;
+        let keyspace = self.keyspace(id)?;
+        if at <= low || next_low(&keyspace.groups, low).is_some_and(|next| at >= next) {
+            return refuse("a border inside the group", group_name(id, at));
+        }
+        keyspace.groups.insert(at.to_vec(), GroupState::default());
+        Ok(())
+    }
+
+    /// Returns the left neighbour's low key.
+    fn join(&mut self, id: KeyspaceId, low: &[u8]) -> Result<Vec<u8>, Inconsistency> {
+        let groups = &mut self.keyspace(id)?.groups;
+        let bounds = (Bound::Unbounded, Bound::Excluded(low));
+        let left = groups.range::<[u8], _>(bounds).next_back();
+        let left = left.map(|(left, _)| left.clone());
+        let (Some(left), Some(group)) = (left, groups.remove(low)) else {
+            return refuse("a group with a left neighbour", group_name(id, low));
+        };
+        let mut listed_twice = Vec::new();
+        let target = self.group(id, &left)?;
+        for (run, table) in group.upper {
+            if target.upper.contains(&(run, table.clone())) {
+                listed_twice.push(table.id);
+            } else {
+                target.add_upper(run, &table)?;
+            }
+        }
+        for table in &group.last {
+            target.add_last(table)?;
+        }
+        listed_twice
+            .into_iter()
+            .try_for_each(|table| self.unlist(table))?;
+        Ok(left)
+    }
+
+    fn list(&mut self, table: &TableRecord) -> Result<(), Inconsistency> {
+        if table.id >= self.next_table {
+            return refuse("a table id below the next one", table.id);
+        }
+        let listing = self.tables.entry(table.id).or_insert(Listing {
+            uid: table.uid,
+            count: 0,
+        });
+        if listing.uid != table.uid {
+            return refuse("one file for each table id", table.id);
+        }
+        listing.count += 1;
+        Ok(())
+    }
+
+    fn unlist(&mut self, table: TableId) -> Result<(), Inconsistency> {
+        match self.tables.get_mut(&table) {
+            Some(listing) if listing.count > 1 => listing.count -= 1,
+            Some(_) => drop(self.tables.remove(&table)),
+            None => return refuse("a listed table", table),
+        }
+        Ok(())
+    }
+
+    /// The last level of a group lies inside its range, in order.
+    fn check_group(&self, id: KeyspaceId, low: &[u8]) -> Result<(), Inconsistency> {
+        let groups = self.keyspaces.get(&id).map(|keyspace| &keyspace.groups);
+        let Some((groups, group)) = groups.and_then(|groups| Some((groups, groups.get(low)?)))
+        else {
+            // Joined or dropped by the same edit.
+            return Ok(());
+        };
+        for pair in group.last.windows(2) {
+            if pair[0].last_key >= pair[1].first_key {
+                let found = format!("{} and {}", pair[0].id, pair[1].id);
+                return refuse("last-level tables without overlap", found);
+            }
+        }
+        let next = next_low(groups, low);
+        let outside = group.last.iter().find(|table| {
+            &table.first_key[..] < low || next.is_some_and(|next| &table.last_key[..] >= next)
+        });
+        match outside {
+            Some(table) => refuse("last-level tables inside their group", table.id),
+            None => Ok(()),
+        }
+    }
+}
+
+impl GroupState {
+    /// All tables of the group.
+    pub fn tables(&self) -> impl Iterator<Item = &TableRecord> {
+        self.upper.iter().map(|(_, table)| table).chain(&self.last)
+    }
+
+    fn add_upper(&mut self, run: u64, table: &TableRecord) -> Result<(), Inconsistency> {
+        self.check_unlisted(table.id)?;
+        let place = self.upper.partition_point(|(other_run, other)| {
+            (run, &other.first_key) < (*other_run, &table.first_key)
+                || (run == *other_run && other.first_key < table.first_key)
+        });
+        self.upper.insert(place, (run, table.clone()));
+        Ok(())
+    }
+
+    fn add_last(&mut self, table: &TableRecord) -> Result<(), Inconsistency> {
+        self.check_unlisted(table.id)?;
+        let place = self
+            .last
+            .partition_point(|other| other.first_key < table.first_key);
+        self.last.insert(place, table.clone());
+        Ok(())
+    }
+
+    fn check_unlisted(&self, table: TableId) -> Result<(), Inconsistency> {
+        if self.tables().any(|other| other.id == table) {
+            return refuse("a table that the group does not list yet", table);
+        }
+        Ok(())
+    }
+
+    /// The edits that fill an empty group.
+    fn list(&self, keyspace: KeyspaceId, low: &[u8], out: &mut Vec<GroupEdit>) {
+        out.extend(self.upper.iter().map(|(run, table)| GroupEdit::AddUpper {
+            keyspace,
+            low: low.to_vec(),
+            table: table.clone(),
+            run: *run,
+        }));
+        out.extend(self.last.iter().map(|table| GroupEdit::AddLast {
+            keyspace,
+            low: low.to_vec(),
+            table: table.clone(),
+        }));
+    }
+}
+
+fn raise<T: Ord>(slot: &mut T, value: Option<T>) {
+    if let Some(value) = value.filter(|value| *value > *slot) {
+        *slot = value;
+    }
+}
+
+fn take<T>(
+    list: &mut Vec<T>,
+    is_it: impl Fn(&T) -> bool,
+    table: TableId,
+) -> Result<(), Inconsistency> {
+    match list.iter().position(is_it) {
+        Some(place) => drop(list.remove(place)),
+        None => return refuse("a table that the group lists", table),
+    }
+    Ok(())
+}
+
+fn next_low<'a>(groups: &'a BTreeMap<Vec<u8>, GroupState>, low: &[u8]) -> Option<&'a [u8]> {
+    let bounds = (Bound::Excluded(low), Bound::Unbounded);
+    let mut above = groups.range::<[u8], _>(bounds);
+    above.next().map(|(next, _)| &next[..])
+}
+
+fn group_name(id: KeyspaceId, low: &[u8]) -> String {
+    format!("{id} at key {}", low.escape_ascii())
+}
