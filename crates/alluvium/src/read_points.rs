@@ -153,7 +153,7 @@ impl ReadPoints {
     /// Puts `seqno` into a free slot, from this thread's last one on; `None` if all are taken.
     fn claim_slot(&self, seqno: SeqNo) -> Option<usize> {
         let count = self.slots.len();
-        let hint = hint::get() % count;
+        let hint = hint::get().min(count);
         for index in (hint..count).chain(0..hint) {
             let slot = &self.slots[index].seqno;
             if slot.load(Ordering::Relaxed) != FREE {

@@ -158,9 +158,7 @@ impl WriteSet {
             }
             Err(position) => self.add(position, keyspace, key, kind, value),
         }
-        if self.footprint() >= self.compact_at {
-            self.compact();
-        }
+        self.compact();
     }
 
     /// The latest write of a key. The key of a cancelled pair reads as deleted.
@@ -220,6 +218,7 @@ impl WriteSet {
     pub fn release(&mut self, savepoint: SavepointId) {
         if let Some(place) = self.savepoints.iter().position(|s| s.id == savepoint) {
             self.savepoints.truncate(place);
+            self.compact();
         }
     }
 
@@ -233,6 +232,7 @@ impl WriteSet {
     pub fn close_view(&mut self, view: View) {
         if let Some(place) = self.views.iter().position(|&stamp| stamp == view.0) {
             self.views.swap_remove(place);
+            self.compact();
         }
     }
 
@@ -466,8 +466,11 @@ impl WriteSet {
     ///
     /// Looks again only after the footprint has doubled, so the copying stays within a constant factor of the writes.
     fn compact(&mut self) {
-        let unneeded = self.savepoints.is_empty() && self.views.is_empty();
-        if unneeded && self.footprint() > 2 * self.bytes {
+        let needed = !self.savepoints.is_empty() || !self.views.is_empty();
+        if needed || self.footprint() < self.compact_at {
+            return;
+        }
+        if self.footprint() > 2 * self.bytes {
             let old = std::mem::take(&mut self.arena);
             self.history.clear();
             for entry in &mut self.entries {
