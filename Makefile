@@ -21,9 +21,9 @@ miri: ## run the tests of the unsafe code under miri (needs the nightly toolchai
 	  echo 'miri is missing: rustup toolchain install nightly --component miri' >&2; exit 1; }
 	CARGO_TARGET_DIR='$(CACHE)/miri' cargo +nightly miri test --locked -p alluvium-mem
 
-loom: ## run the models of the lock-free structures through all interleavings
+loom: ## run the models of the concurrent structures through all their interleavings
 	CARGO_TARGET_DIR='$(CACHE)/loom' RUSTFLAGS='--cfg loom' \
-	  cargo test --locked --release -p alluvium-mem --lib loom
+	  cargo test --locked --release -p alluvium-mem -p alluvium --lib -- model loom
 
 peers: ## build the laboratory with RocksDB too (20 minutes on two cores, once; needs libclang)
 	bash .ci/steps.sh system

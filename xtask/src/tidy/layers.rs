@@ -12,7 +12,7 @@ const ENGINE: &str = "crates/alluvium/src/";
 const LAYERS: &[&[&str]] = &[
     &["error", "base"],
     &["sync"],
-    &["options", "metrics", "event"],
+    &["options", "metrics", "event", "read_points", "admission"],
     &["vfs"],
     &["cache", "table"],
     &["wal"],
