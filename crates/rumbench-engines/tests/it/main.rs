@@ -1,0 +1,7 @@
+//! Every engine of this build against the suites of behaviour.
+
+#[cfg(feature = "fjall")]
+mod fjall;
+#[cfg(feature = "lmdb")]
+mod lmdb;
+mod setup;
