@@ -22,7 +22,7 @@ use crate::measure::{environment, size};
 use crate::report::{marks, spread};
 use crate::store::file;
 use crate::store::result::{
-    Amplification, Calibration, PhaseResult, SCHEMA_VERSION, SuiteResult, TrialResult,
+    Amplification, PhaseResult, SCHEMA_VERSION, SuiteResult, TrialResult,
 };
 
 /// The result is written at least this often while a phase runs.
@@ -480,10 +480,6 @@ fn remove_if_empty(directory: &Path) {
     let _ = std::fs::remove_dir(directory);
 }
 
-/// Client cost of a suite, for tables.
-pub fn calibrated_us(calibration: Option<&Calibration>, phase: &str) -> Option<f64> {
-    calibration?.client_us_per_op.get(phase).copied()
-}
 
 #[cfg(test)]
 mod tests {
