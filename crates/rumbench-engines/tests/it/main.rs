@@ -4,4 +4,6 @@
 mod fjall;
 #[cfg(feature = "lmdb")]
 mod lmdb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
 mod setup;
