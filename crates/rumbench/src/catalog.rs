@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rumbench_core::linkbench;
 use rumbench_core::trial::Workload;
@@ -43,7 +44,22 @@ pub const WORKLOADS: &[WorkloadEntry] = &[WorkloadEntry {
 fn create_linkbench(settings: &BTreeMap<String, String>) -> anyhow::Result<Box<dyn Workload>> {
     let config = linkbench::Config::from_pairs(settings.iter())
         .map_err(|error| usage(error.to_string()))?;
-    Ok(Box::new(linkbench::LinkBench::new(config)))
+    let hooks = linkbench::Hooks { now_ms, backoff };
+    Ok(Box::new(linkbench::LinkBench::new(config, hooks)))
+}
+
+/// Milliseconds since the epoch.
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |elapsed| elapsed.as_millis() as u64)
+}
+
+/// The wait of the reference before a transaction is run again: none before the first retry, then 20 ms more each time.
+fn backoff(attempt: u32) {
+    let ms = 20 * u64::from(attempt.saturating_sub(2));
+    if ms > 0 {
+        std::thread::sleep(Duration::from_millis(ms));
+    }
 }
 
 /// A configured workload.
