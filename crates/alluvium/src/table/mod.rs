@@ -19,7 +19,6 @@ mod builder;
 mod codec;
 mod cursor;
 mod fences;
-mod filter_standin;
 mod filters;
 mod footer;
 mod frames;
@@ -40,3 +39,6 @@ pub use pinned::PinnedValue;
 pub use properties::{KeyspacePart, Properties};
 pub use reader::{Found, Table};
 pub use scan::TableScan;
+
+#[cfg(test)]
+mod tests;
