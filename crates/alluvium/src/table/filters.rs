@@ -17,6 +17,7 @@ use crate::base::coding::Decoder;
 use alluvium_mem::filter::{FilterBuilder, FilterReader};
 use crate::table::malformed::Malformed;
 use crate::table::section::{Layout, Section};
+use alluvium_mem::filter::{FilterBuilder, FilterReader};
 
 /// Which filters a table gets. A filter costs its bits for each key, in the file and in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +49,6 @@ pub(in crate::table) struct FilterWriter {
     whole_bits: u32,
     whole: Option<FilterBuilder>,
     prefix: Option<(PrefixFilter, FilterBuilder)>,
-    last_prefix: Option<Vec<u8>>,
 }
 
 impl FilterWriter {
@@ -59,7 +59,6 @@ impl FilterWriter {
             whole_bits: bits,
             whole: (bits > 0).then(|| FilterBuilder::new(bits)),
             prefix: prefix.map(|p| (p, FilterBuilder::new(p.bits))),
-            last_prefix: None,
         }
     }
 
@@ -70,14 +69,7 @@ impl FilterWriter {
         }
         if let Some((definition, filter)) = &mut self.prefix {
             let prefix = &key[..key.len().min(definition.bytes)];
-            match &mut self.last_prefix {
-                Some(last) if last == prefix => return,
-                Some(last) => {
-                    last.clear();
-                    last.extend_from_slice(prefix);
-                }
-                none => *none = Some(prefix.to_vec()),
-            }
+            // Equal prefixes follow each other, and the builder counts a repeated hash once.
             filter.add_hash(key_hash(prefix));
         }
     }
@@ -112,7 +104,6 @@ pub(in crate::table) struct TableFilter {
     /// `None` where hash, seed or rule are not the ones of this version: such a filter says "maybe" to everything.
     rule: Option<Rule>,
     filter: FilterReader,
-    bytes: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,14 +132,9 @@ impl TableFilter {
             (HASH_XXH3, HASH_SEED, RULE_PREFIX) => Some(Rule::Prefix(prefix_bytes)),
             _ => None,
         };
-        let bytes = d.rest().len();
-        let filter = FilterReader::new(d.rest().to_vec())
-            .ok_or_else(|| Malformed::new("filter", "a filter's bytes", bytes))?;
-        Ok(TableFilter {
-            rule,
-            filter,
-            bytes,
-        })
+        let filter = FilterReader::new(d.rest())
+            .ok_or_else(|| Malformed::new("filter", "a filter's bytes", d.rest().len()))?;
+        Ok(TableFilter { rule, filter })
     }
 
     /// Whether a key with this hash may be in the table.
@@ -175,6 +161,6 @@ impl TableFilter {
 
     /// The bytes of memory that the filter takes.
     pub(in crate::table) fn resident_bytes(&self) -> usize {
-        self.bytes
+        self.filter.memory_bytes()
     }
 }

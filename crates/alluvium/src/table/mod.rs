@@ -39,3 +39,6 @@ pub use pinned::PinnedValue;
 pub use properties::{KeyspacePart, Properties};
 pub use reader::{Found, Table};
 pub use scan::TableScan;
+
+#[cfg(test)]
+mod tests;

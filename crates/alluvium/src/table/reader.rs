@@ -25,7 +25,7 @@ pub struct Table {
     pub(in crate::table) file: Arc<dyn VfsFile>,
     id: TableId,
     footer: Footer,
-    properties: Properties,
+    pub(in crate::table) properties: Properties,
     pub(in crate::table) fences: Fences,
     pub(in crate::table) whole_filter: Option<TableFilter>,
     pub(in crate::table) prefix_filter: Option<TableFilter>,

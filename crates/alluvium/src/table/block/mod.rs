@@ -35,3 +35,6 @@ pub(in crate::table) use search::{common_prefix, head, ties};
 
 /// Rows with more key and value bytes than this get a block of their own.
 pub(in crate::table) const ONE_ROW_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests;
