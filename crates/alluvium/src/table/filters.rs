@@ -14,7 +14,6 @@
 
 use crate::base::checksum::key_hash;
 use crate::base::coding::Decoder;
-use alluvium_mem::filter::{FilterBuilder, FilterReader};
 use crate::table::malformed::Malformed;
 use crate::table::section::{Layout, Section};
 use alluvium_mem::filter::{FilterBuilder, FilterReader};
