@@ -3,6 +3,7 @@
 
 pub mod base;
 mod error;
+pub mod version;
 pub mod vfs;
 pub mod wal;
 
