@@ -1,7 +1,7 @@
 //! The durable list of tables: the manifest, its state, the open tables, and the only ways to change them.
 //!
-//! Every change goes: build the edit against the current state, apply it to a copy (which checks it), append and
-//! sync it, publish the new versions, then let go of what the edit no longer names. A failed append poisons the
+//! Every change goes: build the edit against the current state, append and sync it (the manifest refuses one that
+//! does not fit), publish the new versions, then let go of what the edit no longer names. A failed append poisons the
 //! database. Files of tables that nobody names are deleted when their last reader is gone.
 
 use std::collections::HashMap;
@@ -12,6 +12,7 @@ use alluvium_mem::Memtable;
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
 use crate::compaction::output::{NewTable, discard};
 use crate::compaction::{Inputs, Merged};
+use crate::db::poison::Poison;
 use crate::db::shared::Shared;
 use crate::db::split::{plan_split, upper_edits};
 use crate::error::Result;
@@ -23,7 +24,6 @@ use crate::version::{GroupEdit, GroupState, Manifest, ManifestState, TableRecord
 /// See the module.
 pub(crate) struct Store {
     manifest: Manifest,
-    state: ManifestState,
     /// Every table that the state names.
     tables: HashMap<TableId, Arc<Table>>,
     /// The newest run number given out.
@@ -39,10 +39,10 @@ pub(crate) struct FlushedTree {
 }
 
 impl Store {
-    pub fn new(manifest: Manifest, state: ManifestState, tables: HashMap<TableId, Arc<Table>>) -> Store {
-        let runs = state.keyspaces.values().flat_map(|k| k.groups.values());
+    pub fn new(manifest: Manifest, tables: HashMap<TableId, Arc<Table>>) -> Store {
+        let runs = manifest.state().keyspaces.values().flat_map(|k| k.groups.values());
         let last_run = runs.flat_map(|g| &g.upper).map(|(run, _)| *run).max().unwrap_or(0);
-        Store { manifest, state, tables, last_run }
+        Store { manifest, tables, last_run }
     }
 
     pub fn database_uid(&self) -> u64 {
@@ -50,22 +50,18 @@ impl Store {
     }
 
     pub fn state(&self) -> &ManifestState {
-        &self.state
+        self.manifest.state()
     }
 
-    /// Appends an edit and makes it the state. On an error nothing changed in memory.
-    pub fn append(&mut self, shared_poison: &crate::db::poison::Poison, edit: &VersionEdit) -> Result<()> {
-        shared_poison.check()?;
-        let mut next = self.state.clone();
-        next.apply(edit).map_err(|e| shared_poison.set(e))?;
-        shared_poison.guard(self.manifest.append(edit, &next))?;
-        self.state = next;
-        Ok(())
+    /// Appends an edit, durably. On an error nothing changed in memory.
+    pub fn append(&mut self, poison: &Poison, edit: &VersionEdit) -> Result<()> {
+        poison.check()?;
+        poison.guard(self.manifest.append(edit))
     }
 
     /// The open form of a keyspace's tables.
     pub fn version(&self, keyspace: KeyspaceId) -> Version {
-        let Some(state) = self.state.keyspaces.get(&keyspace) else { return Version::empty() };
+        let Some(state) = self.state().keyspaces.get(&keyspace) else { return Version::empty() };
         let groups = state.groups.iter().map(|(low, group)| Arc::new(self.group(low, group)));
         Version::new(groups.collect())
     }
@@ -83,7 +79,7 @@ impl Store {
     /// Forgets tables that the state no longer names; their files go with their last reader.
     pub fn release_unnamed(&mut self, shared: &Shared) {
         let mut named = std::collections::HashSet::new();
-        for group in self.state.keyspaces.values().flat_map(|k| k.groups.values()) {
+        for group in self.manifest.state().keyspaces.values().flat_map(|k| k.groups.values()) {
             named.extend(group.upper.iter().map(|(_, r)| r.id));
             named.extend(group.last.iter().map(|r| r.id));
         }
@@ -128,7 +124,7 @@ impl Shared {
         store.last_run += 1;
         let run = store.last_run;
         let (live, dropped): (Vec<_>, Vec<_>) =
-            flushed.into_iter().partition(|f| store.state.keyspaces.contains_key(&f.tree.id));
+            flushed.into_iter().partition(|f| store.state().keyspaces.contains_key(&f.tree.id));
         let mut edit = VersionEdit {
             next_table: Some(self.peek_next_table()),
             last_seqno: Some(last_seqno),
@@ -137,7 +133,7 @@ impl Shared {
         };
         for flush in &live {
             edit.flushed_seqno.push((flush.tree.id, last_seqno));
-            let groups = &store.state.keyspaces[&flush.tree.id].groups;
+            let groups = &store.state().keyspaces[&flush.tree.id].groups;
             for table in &flush.tables {
                 edit.groups.extend(upper_edits(flush.tree.id, groups, run, &table.record));
             }
@@ -203,7 +199,7 @@ impl Shared {
 /// The edits of a finished merge; `None` when the compare-and-swap fails.
 fn merge_edits(shared: &Shared, store: &Store, inputs: &Inputs, merged: &Merged) -> Option<Vec<GroupEdit>> {
     let keyspace = inputs.keyspace;
-    let groups = &store.state.keyspaces.get(&keyspace)?.groups;
+    let groups = &store.state().keyspaces.get(&keyspace)?.groups;
     let group = groups.get(&inputs.low)?;
     let has_upper = |id: &TableId| group.upper.iter().any(|(_, r)| r.id == *id);
     let same_last = group.last.iter().map(|r| r.id).eq(inputs.last.iter().copied());

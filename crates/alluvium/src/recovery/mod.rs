@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::keyspace::{KeyspaceOptions, Tree};
 use crate::read_points::ReadPoints;
 use crate::table::Table;
-use crate::version::{CURRENT, Manifest, ManifestState, TableRecord, VersionEdit};
+use crate::version::{Manifest, ManifestState, TableRecord, VersionEdit, random_uid};
 use crate::vfs::Vfs;
 use crate::wal::{RecordKind, ReplayEnd, WalWriter};
 
@@ -43,12 +43,13 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Recovered> {
     options.check()?;
     let lock = take_directory(&*vfs, dir, &options)?;
-    let (manifest, state) = open_manifest(&vfs, dir, &options)?;
+    let manifest = open_manifest(&vfs, dir, &options)?;
+    let state = manifest.state();
     let listed = list(&*vfs, dir)?;
     let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
-    let tables = open_tables(&*vfs, dir, &state, &cache)?;
-    move_unreferenced(&*vfs, dir, &listed, &state)?;
-    let mut store = Store::new(manifest, state, tables);
+    let tables = open_tables(&*vfs, dir, state, &cache)?;
+    move_unreferenced(&*vfs, dir, &listed, state)?;
+    let mut store = Store::new(manifest, tables);
     let trees = open_trees(&store, dir, &options)?;
     let mut log = Log::new(None, store.state().last_seqno, trees.clone());
     let (end, sealed) = replay(&*vfs, dir, &options, &store, &mut log)?;
@@ -81,22 +82,16 @@ fn exists(vfs: &dyn Vfs, path: &Path) -> Result<bool> {
     vfs.exists(path).map_err(|e| Error::io("look for", path, e))
 }
 
-fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<(Manifest, ManifestState)> {
-    let current = dir.join(CURRENT);
-    if exists(&**vfs, &current)? {
-        return Manifest::open(Arc::clone(vfs), dir);
-    }
-    // The log and tables are created after CURRENT: if they are here, CURRENT was lost.
-    let listed = list(&**vfs, dir)?;
-    if let Some(stray) = listed.iter().find(|n| n.ends_with(".sst") || n.ends_with(".wal")) {
-        let what = "pointer to the manifest";
-        return Err(Error::corruption(&current, 0, what, "a file beside the data", format!("only {stray}")));
+fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Manifest> {
+    if Manifest::exists(&**vfs, dir)? {
+        let (manifest, _) = Manifest::open(Arc::clone(vfs), dir)?;
+        return Ok(manifest);
     }
     if !options.create {
         let message = format!("there is no database in {}: set `create` to make one", dir.display());
         return Err(Error::InvalidArgument(message));
     }
-    Manifest::create(Arc::clone(vfs), dir)
+    Manifest::create(Arc::clone(vfs), dir, random_uid())
 }
 
 /// The number in the name of a table file.
@@ -175,7 +170,7 @@ fn open_trees(store: &Store, dir: &Path, options: &Options) -> Result<HashMap<Ke
     for (&id, keyspace) in &store.state().keyspaces {
         let decoded = KeyspaceOptions::decode(&keyspace.options).ok_or_else(|| {
             let what = "keyspace options";
-            Error::corruption(&dir.join(CURRENT), 0, what, "options of this version", "unknown or malformed ones")
+            Error::corruption(&dir.join("CURRENT"), 0, what, "options of this version", "unknown or malformed ones")
         })?;
         let tree = Tree::new(id, &keyspace.name, decoded, store.version(id), active_bytes);
         trees.insert(id, Arc::new(tree));
