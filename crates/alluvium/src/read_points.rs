@@ -7,7 +7,7 @@
 //! # Protocol
 //!
 //! `visible` is the newest published seqno, `announced` the newest that a dropper has taken as its bound, and a
-//! slot holds the point of one registration, or [`FREE`].
+//! slot holds the point of one registration, or FREE.
 //!
 //! ```text
 //! reader:  s := visible                          dropper:  c := visible
@@ -57,7 +57,7 @@ const HINT_STRIDE: usize = 4;
 
 /// One registration. Padded, because readers on different cores write to neighbouring slots at the same time.
 struct Slot {
-    /// The registered point or [`FREE`]. FREE is stored with release and pairs with the acquire loads of droppers
+    /// The registered point or FREE. FREE is stored with release and pairs with the acquire loads of droppers
     /// and of the next to claim the slot: what the reader read, it read before. Points are ordered by the fences.
     seqno: AtomicU64,
     /// How many [`ReadPoint`]s share the slot. Only meaningful while it is claimed.

@@ -4,6 +4,6 @@ pub mod lock_table;
 pub mod write_set;
 
 pub use lock_table::{
-    Granted, LockCancel, LockFailure, LockHash, LockMode, LockTable, LockWait, TxnId,
+    Granted, LockCancel, LockFailure, LockHash, LockMode, LockTable, LockWait, OnWait, TxnId,
 };
 pub use write_set::{SavepointId, View, WriteEntry, WriteSet};
