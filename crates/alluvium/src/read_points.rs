@@ -7,23 +7,24 @@
 //! # Protocol
 //!
 //! `visible` is the newest published seqno, `announced` the newest that a dropper has taken as its bound, and a
-//! slot holds the point of one registration, or [`FREE`].
+//! slot holds the point of one registration, or FREE.
 //!
 //! ```text
 //! reader:  s := visible                          dropper:  c := visible
 //!          slot: FREE -> s                                 announced := max(announced, c)
+//!          fence                                           fence
 //!          while announced > s:                            read all slots in use, and the overflow map
-//!              s := visible; slot := s                     bound c, points = those read that are < c
+//!              s := visible; slot := s; fence              bound c, points = those read that are < c
 //! ```
 //!
 //! **Claim.** A reader that ends with point p either has p >= c, or the dropper saw p (or looked after the reader
-//! had let go of it). **Proof.** All these accesses are sequentially consistent, so they have one order. Take
-//! p < c. The reader's last load of `announced` gave at most p; `announced` only grows, so this load comes before
-//! the dropper's announcement. The reader stored p before that load, and the dropper reads the slot after its
-//! announcement, so it finds p or what came after it: FREE. The length of the slots in use, `in_use`, is raised
-//! before a slot beyond it is claimed and read after the announcement, so the same order covers it. A reader that
-//! found no free slot loads `visible` and enters the overflow map under one hold of its mutex: a dropper that has
-//! the mutex later sees the entry, and one that had it earlier had loaded c before, so p >= c.
+//! had let go of it). **Proof.** The fences are sequentially consistent, so the reader's last one and the dropper's
+//! have an order. If the dropper's is first, the reader's last load of `announced` gives at least c, and the reader
+//! ends only with p at least that. If the reader's is first, the store of p comes before it and the dropper's load
+//! of the slot after the dropper's fence, so the dropper finds p or what came after p: FREE. The number of slots in
+//! use is raised before a slot beyond it is claimed, and loaded after the dropper's fence, so the same holds for it.
+//! A reader that found no free slot loads `visible` and enters the overflow map under one hold of its mutex: a
+//! dropper that has the mutex later sees the entry, and one that had it earlier had loaded c before, so p >= c.
 //!
 //! **Why that is enough.** [`DropPoints::can_drop`] allows an entry to go only if a newer one of the same key has
 //! seqno <= c and no seen point lies between them. A reader with p >= c reads the newer one or a still newer one;
@@ -42,7 +43,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::base::SeqNo;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// A slot that registers nothing. Larger than every seqno.
 const FREE: u64 = u64::MAX;
@@ -56,7 +57,8 @@ const HINT_STRIDE: usize = 4;
 
 /// One registration. Padded, because readers on different cores write to neighbouring slots at the same time.
 struct Slot {
-    /// The registered point or [`FREE`]. Its stores pair with the loads in [`ReadPoints::for_each_point`].
+    /// The registered point or FREE. FREE is stored with release and pairs with the acquire loads of droppers
+    /// and of the next to claim the slot: what the reader read, it read before. Points are ordered by the fences.
     seqno: AtomicU64,
     /// How many [`ReadPoint`]s share the slot. Only meaningful while it is claimed.
     shared_by: AtomicU32,
@@ -64,14 +66,15 @@ struct Slot {
 
 /// The read points of one database.
 pub struct ReadPoints {
-    /// Stored by the committer alone, by [`publish`](Self::publish); pairs with the load in
-    /// [`register`](Self::register), so that a reader at s finds every entry of the commits up to s.
+    /// Stored (release) by the committer alone, in [`publish`](Self::publish). Pairs with the load (acquire) in
+    /// [`visible`](Self::visible), so that a reader at s finds every entry of the commits up to s.
     visible: CachePadded<AtomicU64>,
-    /// Raised by droppers, loaded by readers after they have stored their point.
+    /// Raised (release) by droppers after they loaded `visible`. Pairs with the load (acquire) of readers, who then
+    /// find `visible` at least as high.
     announced: CachePadded<AtomicU64>,
     /// No slot at or above this index was ever claimed. Spares a dropper the walk over the rest.
     in_use: CachePadded<AtomicUsize>,
-    slots: Box<[CachePadded<Slot>]>,
+    slots: Box<[Arc<CachePadded<Slot>>]>,
     /// Registrations that found no slot: point and count. A leaf in the lock order; held for a map operation.
     overflow: Mutex<BTreeMap<SeqNo, usize>>,
 }
@@ -80,10 +83,15 @@ pub struct ReadPoints {
 ///
 /// Owned and `Send`. Register it before loading the version of the tree that is read with it.
 pub struct ReadPoint {
-    registry: Arc<ReadPoints>,
     seqno: SeqNo,
-    /// The slot, or `None` for an entry of the overflow map.
-    slot: Option<u32>,
+    place: Place,
+}
+
+/// Where a point is registered.
+enum Place {
+    /// Owned by itself, not through the registry: readers would meet at the registry's one reference count.
+    Slot(Arc<CachePadded<Slot>>),
+    Overflow(Arc<ReadPoints>),
 }
 
 /// What was registered at one moment: the one authority on what may be dropped.
@@ -103,10 +111,10 @@ impl ReadPoints {
 
     fn with_slots(visible: SeqNo, slots: usize) -> Arc<ReadPoints> {
         let free = || {
-            CachePadded::new(Slot {
+            Arc::new(CachePadded::new(Slot {
                 seqno: AtomicU64::new(FREE),
                 shared_by: AtomicU32::new(0),
-            })
+            }))
         };
         Arc::new(ReadPoints {
             visible: CachePadded::new(AtomicU64::new(visible)),
@@ -119,7 +127,7 @@ impl ReadPoints {
 
     /// The newest published seqno. Not a read point: nothing keeps what a reader at it would need.
     pub fn visible(&self) -> SeqNo {
-        self.visible.load(Ordering::SeqCst)
+        self.visible.load(Ordering::Acquire)
     }
 
     /// Makes the commits up to `seqno` visible to readers that register from now on.
@@ -127,46 +135,46 @@ impl ReadPoints {
     /// Called by the committer alone, in commit order, after the entries are where readers find them.
     pub fn publish(&self, seqno: SeqNo) {
         debug_assert!(seqno >= self.visible(), "publication goes forward only");
-        self.visible.store(seqno, Ordering::SeqCst);
+        self.visible.store(seqno, Ordering::Release);
     }
 
     /// Registers the newest published seqno as a read point.
     pub fn register(self: &Arc<Self>) -> ReadPoint {
-        let first = self.visible();
-        let Some(index) = self.claim_slot(first) else {
+        let mut seqno = self.visible();
+        let Some(slot) = self.claim_slot(seqno) else {
             return self.register_in_overflow();
         };
-        let slot = &self.slots[index];
         slot.shared_by.store(1, Ordering::Relaxed);
-        let mut seqno = first;
-        while self.announced.load(Ordering::SeqCst) > seqno {
+        fence(Ordering::SeqCst);
+        while self.announced.load(Ordering::Acquire) > seqno {
             seqno = self.visible();
-            slot.seqno.store(seqno, Ordering::SeqCst);
+            slot.seqno.store(seqno, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
         }
         ReadPoint {
-            registry: Arc::clone(self),
             seqno,
-            slot: Some(index as u32),
+            place: Place::Slot(Arc::clone(slot)),
         }
     }
 
     /// Puts `seqno` into a free slot, from this thread's last one on; `None` if all are taken.
-    fn claim_slot(&self, seqno: SeqNo) -> Option<usize> {
+    fn claim_slot(&self, seqno: SeqNo) -> Option<&Arc<CachePadded<Slot>>> {
         let count = self.slots.len();
         let hint = hint::get().min(count);
         for index in (hint..count).chain(0..hint) {
-            let slot = &self.slots[index].seqno;
-            if slot.load(Ordering::Relaxed) != FREE {
+            let slot = &self.slots[index];
+            if slot.seqno.load(Ordering::Relaxed) != FREE {
                 continue;
             }
-            // Acquire: whoever raised it did so, in the one order of the proof, before what this thread does next.
+            // Acquire: whoever raised it did so before this thread's fence.
             if self.in_use.load(Ordering::Acquire) <= index {
-                self.in_use.fetch_max(index + 1, Ordering::SeqCst);
+                self.in_use.fetch_max(index + 1, Ordering::Release);
             }
-            let claimed = slot.compare_exchange(FREE, seqno, Ordering::SeqCst, Ordering::Relaxed);
+            let (claim, refusal) = (Ordering::Acquire, Ordering::Relaxed);
+            let claimed = slot.seqno.compare_exchange(FREE, seqno, claim, refusal);
             if claimed.is_ok() {
                 hint::set(index);
-                return Some(index);
+                return Some(slot);
             }
         }
         None
@@ -180,9 +188,8 @@ impl ReadPoints {
         *overflow.entry(seqno).or_insert(0) += 1;
         drop(overflow);
         ReadPoint {
-            registry: Arc::clone(self),
             seqno,
-            slot: None,
+            place: Place::Overflow(Arc::clone(self)),
         }
     }
 
@@ -212,10 +219,11 @@ impl ReadPoints {
     /// The dropper's side of the protocol: returns c and shows every registered point below it.
     fn for_each_point(&self, mut seen: impl FnMut(SeqNo)) -> SeqNo {
         let bound = self.visible();
-        self.announced.fetch_max(bound, Ordering::SeqCst);
-        let in_use = self.in_use.load(Ordering::SeqCst);
+        self.announced.fetch_max(bound, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+        let in_use = self.in_use.load(Ordering::Relaxed);
         for slot in &self.slots[..in_use] {
-            let point = slot.seqno.load(Ordering::SeqCst);
+            let point = slot.seqno.load(Ordering::Acquire);
             // A free slot holds the largest number and falls out here too.
             if point < bound {
                 seen(point);
@@ -245,29 +253,30 @@ impl ReadPoint {
 
 impl Clone for ReadPoint {
     fn clone(&self) -> ReadPoint {
-        match self.slot {
-            Some(index) => {
+        let place = match &self.place {
+            Place::Slot(slot) => {
                 // Relaxed: the source keeps the slot claimed, and a count needs no order to grow.
-                let shared_by = &self.registry.slots[index as usize].shared_by;
-                let before = shared_by.fetch_add(1, Ordering::Relaxed);
+                let before = slot.shared_by.fetch_add(1, Ordering::Relaxed);
                 assert!(before < u32::MAX, "too many clones of one read point");
+                Place::Slot(Arc::clone(slot))
             }
-            None => *self.registry.overflow.lock().entry(self.seqno).or_insert(0) += 1,
-        }
+            Place::Overflow(registry) => {
+                *registry.overflow.lock().entry(self.seqno).or_insert(0) += 1;
+                Place::Overflow(Arc::clone(registry))
+            }
+        };
         ReadPoint {
-            registry: Arc::clone(&self.registry),
             seqno: self.seqno,
-            slot: self.slot,
+            place,
         }
     }
 }
 
 impl Drop for ReadPoint {
     fn drop(&mut self) {
-        match self.slot {
-            Some(index) => {
-                let slot = &self.registry.slots[index as usize];
-                // A count of one means that nobody else can clone or drop; it spares the common case the second
+        match &self.place {
+            Place::Slot(slot) => {
+                // A count of one means that nobody else can clone or drop; it spares the common case a second
                 // locked instruction. Acquire and release: the reads of all sharers come before the slot is free.
                 if slot.shared_by.load(Ordering::Acquire) == 1
                     || slot.shared_by.fetch_sub(1, Ordering::AcqRel) == 1
@@ -275,8 +284,8 @@ impl Drop for ReadPoint {
                     slot.seqno.store(FREE, Ordering::Release);
                 }
             }
-            None => {
-                let mut overflow = self.registry.overflow.lock();
+            Place::Overflow(registry) => {
+                let mut overflow = registry.overflow.lock();
                 if let Some(count) = overflow.get_mut(&self.seqno) {
                     *count -= 1;
                     if *count == 0 {

@@ -65,6 +65,8 @@ impl Log {
     }
 
     fn try_process(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Result<()> {
+        // Under the log's mutex: a commit that passed its first check while the database closed stops here.
+        shared.check_open()?;
         shared.poison.check()?;
         self.make_room(shared)?;
         let mut seqno = self.last_seqno;

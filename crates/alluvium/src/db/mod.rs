@@ -260,7 +260,7 @@ impl Database {
     }
 
     /// Closes the database: syncs the log (with [`Durability::None`]: flushes), ends the threads, releases the
-    /// directory once the last handle is gone. Later calls of any handle get `Closed`. A second close does nothing.
+    /// directory. Later calls of any handle get `Closed`. A second close does nothing.
     ///
     /// # Errors
     ///
@@ -275,14 +275,16 @@ impl Handle {
         let shared = &self.shared;
         let result = if shared.is_closed() { Ok(()) } else { last_sync(shared) };
         shared.set_closed();
+        // Whoever commits now is done when this lock is granted; later ones are refused under it.
+        drop(shared.log.lock());
         shared.jobs.stop();
         shared.stop_flusher();
         shared.stop_syncer();
-        for thread in self.threads.lock().drain(..) {
-            // A background thread holds no handle, so this is never a thread joining itself.
-            if thread.join().is_err() {
-                return Err(Error::InvalidArgument("a background thread panicked".into()));
-            }
+        // A background thread holds no handle, so this is never a thread joining itself.
+        let joined: Vec<_> = self.threads.lock().drain(..).map(JoinHandle::join).collect();
+        shared.release_directory();
+        if joined.iter().any(Result::is_err) {
+            return Err(Error::InvalidArgument("a background thread panicked".into()));
         }
         result
     }

@@ -25,7 +25,7 @@ use crate::keyspace::tree::Tree;
 use crate::metrics::Metrics;
 use crate::read_points::ReadPoints;
 use crate::txn::{LockHash, LockMode, LockTable, LockWait, TxnId, WriteSet, lock_error};
-use crate::vfs::Vfs;
+use crate::vfs::{LockGuard, Vfs};
 
 /// See the module.
 pub(crate) struct Shared {
@@ -58,8 +58,8 @@ pub(crate) struct Shared {
     /// Whether the sync thread is to end; its condition is `syncer_changed`. Guards nothing else.
     syncer_stop: Mutex<bool>,
     syncer_changed: Condvar,
-    /// The exclusive lock of the directory, held until the last handle is gone.
-    _lock: Box<dyn Send + Sync>,
+    /// The exclusive lock of the directory, until close gives it back. Guards nothing else.
+    directory: Mutex<Option<LockGuard>>,
 }
 
 /// The parts that opening a database brings together.
@@ -72,7 +72,7 @@ pub(crate) struct Parts {
     pub store: Store,
     pub catalog: HashMap<String, Arc<Tree>>,
     pub read_points: Arc<ReadPoints>,
-    pub lock: Box<dyn Send + Sync>,
+    pub lock: LockGuard,
 }
 
 impl Shared {
@@ -101,7 +101,7 @@ impl Shared {
             next_table: AtomicU64::new(next_table.0),
             syncer_stop: Mutex::new(false),
             syncer_changed: Condvar::new(),
-            _lock: parts.lock,
+            directory: Mutex::new(Some(parts.lock)),
         }
     }
 
@@ -118,6 +118,11 @@ impl Shared {
     pub fn set_closed(&self) {
         self.closed.store(true, Ordering::Release);
         self.admission.close();
+    }
+
+    /// Lets others open the directory: the last step of closing.
+    pub fn release_directory(&self) {
+        *self.directory.lock() = None;
     }
 
     /// A number for a new table file.

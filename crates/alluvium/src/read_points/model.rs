@@ -89,7 +89,11 @@ fn model_a_clone_outlives_its_source_under_a_dropper() {
     loom::model(|| {
         let points = ReadPoints::with_slots(0, 2);
         let entries = entries(2);
+        // The slot before the source's is free again: a clone that took it could be passed by the dropper before,
+        // and the source after it is gone.
+        let before = points.register();
         let source = points.register();
+        drop(before);
         let reader = {
             let entries = Arc::clone(&entries);
             thread::spawn(move || {

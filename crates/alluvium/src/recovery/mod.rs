@@ -22,7 +22,7 @@ use crate::keyspace::{KeyspaceOptions, Tree};
 use crate::read_points::ReadPoints;
 use crate::table::Table;
 use crate::version::{Manifest, ManifestState, TableRecord, VersionEdit, random_uid};
-use crate::vfs::Vfs;
+use crate::vfs::{LockGuard, Vfs};
 use crate::wal::{RecordKind, ReplayEnd, WalWriter};
 
 /// Subdirectory of tables that no manifest names.
@@ -65,13 +65,29 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     Ok(Recovered { parts, sealed, next_table })
 }
 
-fn take_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Box<dyn Send + Sync>> {
+fn take_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<LockGuard> {
     if options.create {
-        vfs.create_dir_all(dir).map_err(|e| Error::io("create directory", dir, e))?;
+        create_directory(vfs, dir)?;
     }
     let path = dir.join(LOCK);
     let lock = vfs.lock(&path).map_err(|e| Error::io("lock", &path, e))?;
     lock.ok_or_else(|| Error::Locked(dir.to_path_buf()))
+}
+
+/// Creates the directory and makes its name durable: a commit in a directory that power loss takes away is lost.
+fn create_directory(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let mut missing = Vec::new();
+    for ancestor in dir.ancestors().filter(|a| !a.as_os_str().is_empty()) {
+        if exists(vfs, ancestor)? {
+            break;
+        }
+        missing.push(ancestor);
+    }
+    vfs.create_dir_all(dir).map_err(|e| Error::io("create directory", dir, e))?;
+    for parent in missing.iter().filter_map(|path| path.parent()) {
+        vfs.sync_dir(parent).map_err(|e| Error::io("sync", parent, e))?;
+    }
+    Ok(())
 }
 
 fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<String>> {

@@ -20,7 +20,7 @@
 //! A [`View`] is a stamp: a cursor sees the writes made before it was opened and no later ones, or an update that
 //! moves rows forward would meet them again.
 //!
-//! Keys and values lie in one arena, and the order in an [`Index`] of entry numbers, so that a write allocates
+//! Keys and values lie in one arena, and the order in an `Index` of entry numbers, so that a write allocates
 //! nothing of its own.
 
 mod index;

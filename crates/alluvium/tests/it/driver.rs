@@ -1,5 +1,6 @@
 //! Drives a database and the reference model with the same operations and compares every answer.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub struct Driver {
     snapshots: Vec<(Snapshot, u64)>,
     /// The newest commit known durable whatever happens.
     pub durable: u64,
+    /// When each keyspace was created last: an older snapshot knows another keyspace of that name.
+    created: BTreeMap<String, u64>,
 }
 
 /// Options under which a few hundred rows flush, merge, split and fill the cache.
@@ -48,7 +51,8 @@ impl Driver {
     pub fn new(options: Options) -> Driver {
         let vfs = Arc::new(MemVfs::new());
         let db = Database::open_on(vfs.clone(), Path::new("db"), options.clone()).expect("open");
-        Driver { vfs, db, model: Model::new(), options, snapshots: Vec::new(), durable: 0 }
+        let (model, snapshots, created) = (Model::new(), Vec::new(), BTreeMap::new());
+        Driver { vfs, db, model, options, snapshots, durable: 0, created }
     }
 
     pub fn keyspace(&self, name: &str) -> Keyspace {
@@ -57,7 +61,7 @@ impl Driver {
 
     /// Runs one operation on both and compares. `seed` decides what a crash keeps.
     pub fn run(&mut self, op: &Op, seed: u64) {
-        let before = self.model.last_commit();
+        let before = self.model.last_commit(); 
         op.apply(&mut self.model);
         match op {
             Op::Commit(writes) => self.commit(writes),
@@ -77,6 +81,7 @@ impl Driver {
             Op::CreateKeyspace(name) => {
                 self.keyspace(name);
                 self.durable = self.model.last_commit();
+                self.created.insert(name.clone(), self.durable);
             }
             Op::DropKeyspace(name) => {
                 let keyspace = self.keyspace(name);
@@ -104,7 +109,16 @@ impl Driver {
         self.db.write(&batch).expect("commit");
     }
 
+    /// Whether a snapshot was taken before the keyspace that has this name now.
+    fn predates(&self, snapshot: Option<usize>, name: &str) -> bool {
+        let created = self.created.get(name).copied().unwrap_or(0);
+        snapshot.is_some_and(|i| self.snapshots[i].1 < created)
+    }
+
     fn get(&self, name: &str, key: &[u8], snapshot: Option<usize>) {
+        if self.predates(snapshot, name) {
+            return;
+        }
         let keyspace = self.keyspace(name);
         let (found, at) = match snapshot {
             Some(i) => (self.snapshots[i].0.get(&keyspace, key), self.snapshots[i].1),
@@ -122,6 +136,9 @@ impl Driver {
         limit: usize,
         snapshot: Option<usize>,
     ) {
+        if self.predates(snapshot, name) {
+            return;
+        }
         let keyspace = self.keyspace(name);
         let after = |key: &[u8]| [key, &[0]].concat();
         let start = match &range.0 {
@@ -140,8 +157,9 @@ impl Driver {
             None => (keyspace.cursor(options), self.model.last_commit()),
         };
         let found = collect(cursor.expect("cursor"), direction, limit);
-        let bound = |b: &Bound<Vec<u8>>| b.clone();
-        let expected = self.model.scan(name, (bound(&range.0), bound(&range.1)), direction, limit, at);
+        let bounds = (range.0.as_ref().map(Vec::as_slice), range.1.as_ref().map(Vec::as_slice));
+        let expected = self.model.scan(name, bounds, direction, limit, at);
+        let found: Vec<_> = found.iter().map(|(k, v)| (&k[..], &v[..])).collect();
         assert_eq!(found, expected, "scan {range:?} {direction:?} of {name} at {at}");
     }
 

@@ -20,8 +20,11 @@ pub struct LockWait {
     pub cancel: Option<LockCancel>,
     /// Called once, with the holders at that moment, when the request has its place in the queue and is about to
     /// sleep. No lock of the table is held. It must neither panic nor ask for row locks of the same owner.
-    pub on_wait: Option<Arc<dyn Fn(&[TxnId]) + Send + Sync>>,
+    pub on_wait: Option<Arc<OnWait>>,
 }
+
+/// What a wait calls before it sleeps, with the holders of the lock.
+pub type OnWait = dyn Fn(&[TxnId]) + Send + Sync;
 
 /// Ends the waits of a transaction from another thread. Clones are the same token.
 ///

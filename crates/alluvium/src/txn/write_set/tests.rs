@@ -186,10 +186,12 @@ fn a_cleared_set_is_as_new() {
 /// What a set must show: a copy of everything at each savepoint and view.
 #[derive(Clone, Default)]
 struct Model {
-    rows: BTreeMap<(u32, Vec<u8>), (Option<ValueKind>, Vec<u8>)>,
+    rows: BTreeMap<Key, (Option<ValueKind>, Vec<u8>)>,
 }
 
-type Shown = ((u32, Vec<u8>), ValueKind, Vec<u8>);
+type Key = (u32, Vec<u8>);
+
+type Shown = (Key, ValueKind, Vec<u8>);
 
 impl Model {
     fn put(&mut self, keyspace: u32, key: &[u8], kind: ValueKind, value: &[u8]) {
@@ -353,6 +355,10 @@ impl Pair {
 }
 
 #[test]
+#[expect(
+    clippy::print_stdout,
+    reason = "a failure shows the seed that repeats it"
+)]
 fn random_writes_savepoints_and_views_match_the_model() {
     // Few keys fold a lot; many keys cut chunks.
     for (seed, distinct, steps) in (0..40)
