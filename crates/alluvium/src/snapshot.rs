@@ -30,12 +30,20 @@ impl Snapshot {
     pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
         keyspace.check()?;
         self.db.shared().check_open()?;
-        keyspace.tree().load().get(key, self.point.seqno(), |value| value.map(FoundIn::pin))
+        keyspace
+            .tree()
+            .load()
+            .get(key, self.point.seqno(), |value| value.map(FoundIn::pin))
     }
 
     /// A cursor as of this snapshot. It stays valid after the snapshot is gone.
     pub fn cursor(&self, keyspace: &Keyspace, options: CursorOptions) -> Result<Cursor> {
         keyspace.check()?;
-        Ok(Cursor::new(keyspace.clone(), self.point.clone(), options, None))
+        Ok(Cursor::new(
+            keyspace.clone(),
+            self.point.clone(),
+            options,
+            None,
+        ))
     }
 }

@@ -39,7 +39,13 @@ impl WriteBatch {
         self.add(keyspace, ValueKind::Delete, key, &[])
     }
 
-    fn add(&mut self, keyspace: &Keyspace, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
+    fn add(
+        &mut self,
+        keyspace: &Keyspace,
+        kind: ValueKind,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
         check_sizes(key, value)?;
         self.writes.put(keyspace.id(), key, kind, value);
         Ok(())
@@ -63,11 +69,17 @@ impl WriteBatch {
 /// Refuses keys and values that no format can hold.
 pub(crate) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
     if key.len() > KEY_BYTES_MAX {
-        let message = format!("the key has {} bytes, the most is {KEY_BYTES_MAX}", key.len());
+        let message = format!(
+            "the key has {} bytes, the most is {KEY_BYTES_MAX}",
+            key.len()
+        );
         return Err(Error::InvalidArgument(message));
     }
     if value.len() > VALUE_BYTES_MAX {
-        let message = format!("the value has {} bytes, the most is {VALUE_BYTES_MAX}", value.len());
+        let message = format!(
+            "the value has {} bytes, the most is {VALUE_BYTES_MAX}",
+            value.len()
+        );
         return Err(Error::InvalidArgument(message));
     }
     Ok(())
@@ -95,8 +107,22 @@ pub(crate) fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
 /// The payload of a commit of these writes.
 pub(crate) fn encode_payload(writes: &WriteSet) -> Vec<u8> {
     let mut out = Vec::with_capacity(writes.bytes() + 8 * writes.len());
-    for WriteEntry { keyspace, key, kind, value } in writes.iter() {
-        encode_op(&mut out, &Op { kind, keyspace, key, value });
+    for WriteEntry {
+        keyspace,
+        key,
+        kind,
+        value,
+    } in writes.iter()
+    {
+        encode_op(
+            &mut out,
+            &Op {
+                kind,
+                keyspace,
+                key,
+                value,
+            },
+        );
     }
     out
 }
@@ -115,10 +141,17 @@ impl<'a> Ops<'a> {
         let key = self.0.bytes().filter(|k| k.len() <= KEY_BYTES_MAX)?;
         let value = match kind {
             ValueKind::Delete => &[],
-            ValueKind::Insert | ValueKind::Put => self.0.bytes().filter(|v| v.len() <= VALUE_BYTES_MAX)?,
+            ValueKind::Insert | ValueKind::Put => {
+                self.0.bytes().filter(|v| v.len() <= VALUE_BYTES_MAX)?
+            }
             ValueKind::RangeDelete | ValueKind::Upsert | ValueKind::Pointer => return None,
         };
-        Some(Op { kind, keyspace, key, value })
+        Some(Op {
+            kind,
+            keyspace,
+            key,
+            value,
+        })
     }
 }
 
@@ -144,9 +177,24 @@ mod tests {
     #[test]
     fn a_payload_round_trips_and_a_cut_one_is_refused() {
         let ops = [
-            Op { kind: ValueKind::Put, keyspace: KeyspaceId(1), key: b"a", value: b"1" },
-            Op { kind: ValueKind::Delete, keyspace: KeyspaceId(300), key: b"", value: b"" },
-            Op { kind: ValueKind::Insert, keyspace: KeyspaceId(7), key: &[7; 200], value: b"" },
+            Op {
+                kind: ValueKind::Put,
+                keyspace: KeyspaceId(1),
+                key: b"a",
+                value: b"1",
+            },
+            Op {
+                kind: ValueKind::Delete,
+                keyspace: KeyspaceId(300),
+                key: b"",
+                value: b"",
+            },
+            Op {
+                kind: ValueKind::Insert,
+                keyspace: KeyspaceId(7),
+                key: &[7; 200],
+                value: b"",
+            },
         ];
         let mut payload = Vec::new();
         ops.iter().for_each(|op| encode_op(&mut payload, op));
@@ -162,7 +210,12 @@ mod tests {
     #[test]
     fn reserved_kinds_are_refused() {
         let mut payload = Vec::new();
-        let op = Op { kind: ValueKind::Upsert, keyspace: KeyspaceId(1), key: b"a", value: b"1" };
+        let op = Op {
+            kind: ValueKind::Upsert,
+            keyspace: KeyspaceId(1),
+            key: b"a",
+            value: b"1",
+        };
         encode_op(&mut payload, &op);
         assert_eq!(Ops::new(&payload).next(), Some(Err(())));
     }

@@ -51,8 +51,20 @@ const ENTRY_OVERHEAD: usize = 72;
 const HORIZON_EVERY: u64 = 32;
 
 impl Log {
-    pub fn new(wal: Option<WalWriter>, last_seqno: SeqNo, trees: HashMap<KeyspaceId, Arc<Tree>>) -> Log {
-        Log { wal, last_seqno, trees, unsynced: false, active_bytes: 0, horizon: 0, groups: 0 }
+    pub fn new(
+        wal: Option<WalWriter>,
+        last_seqno: SeqNo,
+        trees: HashMap<KeyspaceId, Arc<Tree>>,
+    ) -> Log {
+        Log {
+            wal,
+            last_seqno,
+            trees,
+            unsynced: false,
+            active_bytes: 0,
+            horizon: 0,
+            groups: 0,
+        }
     }
 
     /// Performs a group of commits.
@@ -76,7 +88,10 @@ impl Log {
                 wal.append(seqno, RecordKind::Commit, &request.payload);
             }
             // A full device fails this group alone: its records must not go out with the next one.
-            shared.poison.guard(wal.write()).inspect_err(|_| wal.discard())?;
+            shared
+                .poison
+                .guard(wal.write())
+                .inspect_err(|_| wal.discard())?;
             self.unsynced = true;
             if group.iter().any(|r| r.durability == Durability::Sync) {
                 self.sync(shared)?;
@@ -88,9 +103,12 @@ impl Log {
         self.groups += 1;
         for request in group {
             self.last_seqno += 1;
-            self.apply(self.last_seqno, &request.payload).map_err(|()| {
-                shared.poison.set(Error::InvalidArgument("a commit's own payload does not decode".into()))
-            })?;
+            self.apply(self.last_seqno, &request.payload)
+                .map_err(|()| {
+                    shared.poison.set(Error::InvalidArgument(
+                        "a commit's own payload does not decode".into(),
+                    ))
+                })?;
         }
         shared.read_points.publish(self.last_seqno);
         Ok(())
@@ -103,7 +121,10 @@ impl Log {
         let seqno = self.last_seqno + 1;
         if let Some(wal) = &mut self.wal {
             wal.append(seqno, RecordKind::Ddl, payload);
-            shared.poison.guard(wal.write()).inspect_err(|_| wal.discard())?;
+            shared
+                .poison
+                .guard(wal.write())
+                .inspect_err(|_| wal.discard())?;
             self.unsynced = true;
             self.sync(shared)?;
         }
@@ -142,7 +163,8 @@ impl Log {
                 encode_op(&mut kept, &op);
             }
         }
-        self.apply(seqno, &kept).map_err(|()| "a malformed operation".to_owned())
+        self.apply(seqno, &kept)
+            .map_err(|()| "a malformed operation".to_owned())
     }
 
     /// Bytes in the active memtables, overhead included.
@@ -156,7 +178,9 @@ impl Log {
         let mut ops = Ops::new(payload).peekable();
         while let Some(op) = ops.next() {
             let first = op?;
-            let Some(tree) = self.trees.get(&first.keyspace) else { continue };
+            let Some(tree) = self.trees.get(&first.keyspace) else {
+                continue;
+            };
             let state = tree.load();
             let mut writer = state.active.writer();
             let mut op = first;
@@ -164,7 +188,15 @@ impl Log {
                 let hash = checksum::key_hash(op.key);
                 let prefix = tree.prefix_hash(op.key);
                 let kind = covering(&state.active, op.kind, op.key, hash);
-                writer.insert(op.key, hash, prefix, seqno, kind as u8, op.value, self.horizon);
+                writer.insert(
+                    op.key,
+                    hash,
+                    prefix,
+                    seqno,
+                    kind as u8,
+                    op.value,
+                    self.horizon,
+                );
                 self.active_bytes += op.key.len() + op.value.len() + ENTRY_OVERHEAD;
                 match ops.next_if(|next| next.is_ok_and(|next| next.keyspace == first.keyspace)) {
                     Some(next) => op = next?,
@@ -203,10 +235,18 @@ impl Log {
     /// Takes the active memtables out of the trees.
     pub fn sealed_generation(&mut self, next_segment: Option<SegmentId>) -> SealedGeneration {
         self.active_bytes = 0;
-        let sealed = self.trees.values().filter_map(|tree| Some((Arc::clone(tree), tree.seal()?)));
+        let sealed = self
+            .trees
+            .values()
+            .filter_map(|tree| Some((Arc::clone(tree), tree.seal()?)));
         let memtables: Vec<_> = sealed.collect();
         let bytes = memtables.iter().map(|(_, m)| m.bytes()).sum();
-        SealedGeneration { memtables, last_seqno: self.last_seqno, next_segment, bytes }
+        SealedGeneration {
+            memtables,
+            last_seqno: self.last_seqno,
+            next_segment,
+            bytes,
+        }
     }
 }
 

@@ -51,7 +51,12 @@ impl Committer {
         process: impl FnOnce(&[Arc<Request>]) -> Vec<Result<SeqNo>>,
     ) -> Result<SeqNo> {
         let fate = Mutex::new(Fate::Queued);
-        let request = Arc::new(Request { payload, durability, fate, changed: Condvar::new() });
+        let request = Arc::new(Request {
+            payload,
+            durability,
+            fate,
+            changed: Condvar::new(),
+        });
         let lead = {
             let mut queue = self.queue.lock();
             queue.pending.push(Arc::clone(&request));
@@ -140,7 +145,9 @@ mod tests {
                             Durability::Buffered,
                             |group| {
                                 groups.fetch_add(1, Ordering::Relaxed);
-                                let read = |r: &Arc<Request>| u64::from_le_bytes(r.payload[..].try_into().unwrap());
+                                let read = |r: &Arc<Request>| {
+                                    u64::from_le_bytes(r.payload[..].try_into().unwrap())
+                                };
                                 group.iter().map(|r| Ok(read(r))).collect()
                             },
                         );

@@ -133,7 +133,11 @@ mod tests {
         text.split_whitespace()
             .map(|w| {
                 let seqno = w[1..].parse().unwrap();
-                Version { seqno, kind: kind(w.chars().next().unwrap()), at: seqno as usize }
+                Version {
+                    seqno,
+                    kind: kind(w.chars().next().unwrap()),
+                    at: seqno as usize,
+                }
             })
             .collect()
     }
@@ -144,14 +148,21 @@ mod tests {
             ValueKind::Put => 'p',
             _ => 'd',
         };
-        let words: Vec<_> = versions.iter().map(|v| format!("{}{}", letter(v.kind), v.seqno)).collect();
+        let words: Vec<_> = versions
+            .iter()
+            .map(|v| format!("{}{}", letter(v.kind), v.seqno))
+            .collect();
         words.join(" ")
     }
 
     fn fold(text: &str, visible: SeqNo, registered: &[SeqNo], bottom: bool) -> String {
         let points = DropPoints::new(visible, registered.to_vec());
         let mut list = versions(text);
-        FoldRules { points: &points, bottom }.fold(&mut list, &mut FoldCounts::default());
+        FoldRules {
+            points: &points,
+            bottom,
+        }
+        .fold(&mut list, &mut FoldCounts::default());
         shown(&list)
     }
 
@@ -171,7 +182,11 @@ mod tests {
             ("d200 i7", &[][..], "d200 i7"),
             ("d9", &[][..], "d9"),
         ] {
-            assert_eq!(fold(input, 100, registered, false), expected, "{input} with {registered:?}");
+            assert_eq!(
+                fold(input, 100, registered, false),
+                expected,
+                "{input} with {registered:?}"
+            );
         }
     }
 
@@ -185,7 +200,11 @@ mod tests {
             ("p200 d9", &[][..], "p200"),
             ("p200 p9", &[][..], "p200 p0"),
         ] {
-            assert_eq!(fold(input, 100, registered, true), expected, "{input} with {registered:?}");
+            assert_eq!(
+                fold(input, 100, registered, true),
+                expected,
+                "{input} with {registered:?}"
+            );
         }
     }
 
@@ -210,7 +229,11 @@ mod tests {
                     legal &= !(kind == ValueKind::Insert && present);
                     present = kind != ValueKind::Delete;
                     let seqno = u64::from(step + 1) * 10;
-                    history.push(Version { seqno, kind, at: seqno as usize });
+                    history.push(Version {
+                        seqno,
+                        kind,
+                        at: seqno as usize,
+                    });
                 }
                 if legal {
                     check_history(&history);
@@ -222,8 +245,10 @@ mod tests {
     fn check_history(history: &[Version]) {
         let n = history.len();
         for mask in 0..1u32 << n {
-            let registered: Vec<SeqNo> =
-                (0..n).filter(|i| mask >> i & 1 == 1).map(|i| history[i].seqno + 5).collect();
+            let registered: Vec<SeqNo> = (0..n)
+                .filter(|i| mask >> i & 1 == 1)
+                .map(|i| history[i].seqno + 5)
+                .collect();
             let sources: Vec<_> = history.iter().rev().map(|v| vec![*v]).collect();
             let expected: Vec<_> = registered.iter().map(|p| visible(&sources, *p)).collect();
             merge_all_ways(&sources, &registered, &expected, history);
@@ -240,15 +265,26 @@ mod tests {
         let last = visible(&[history.iter().rev().copied().collect()], newest);
         let seen: Vec<_> = registered.iter().map(|p| visible(sources, *p)).collect();
         assert_eq!(seen, expected, "{history:?} {registered:?} {sources:?}");
-        assert_eq!(visible(sources, newest), last, "{history:?} {registered:?} {sources:?}");
+        assert_eq!(
+            visible(sources, newest),
+            last,
+            "{history:?} {registered:?} {sources:?}"
+        );
         for from in 0..sources.len() {
             for to in from + 2..=sources.len() {
                 for drop_points in 0..2 {
                     // A snapshot may be closed between two merges: then nothing is registered any more.
-                    let points = if drop_points == 0 { registered.to_vec() } else { Vec::new() };
+                    let points = if drop_points == 0 {
+                        registered.to_vec()
+                    } else {
+                        Vec::new()
+                    };
                     let rules_points = DropPoints::new(newest, points.clone());
                     let mut merged: Vec<_> = sources[from..to].iter().flatten().copied().collect();
-                    let rules = FoldRules { points: &rules_points, bottom: to == sources.len() };
+                    let rules = FoldRules {
+                        points: &rules_points,
+                        bottom: to == sources.len(),
+                    };
                     rules.fold(&mut merged, &mut FoldCounts::default());
                     let mut next: Vec<_> = sources[..from].to_vec();
                     next.push(merged);

@@ -42,13 +42,20 @@ impl Job {
     pub fn run(&self, shared: &Shared) -> Result<()> {
         let began = Instant::now();
         let version = Arc::clone(&self.tree.load().version);
-        let Some(index) = version.find_low(&self.low) else { return Ok(()) };
+        let Some(index) = version.find_low(&self.low) else {
+            return Ok(());
+        };
         let group = Arc::clone(&version.groups()[index]);
         let (inputs, merged) = match self.work {
             Work::LastLevel => self.merge_last_level(shared, &version, index, &group)?,
-            Work::Tier { from, to } => self.merge_tier(shared, &version, index, &group, from, to)?,
+            Work::Tier { from, to } => {
+                self.merge_tier(shared, &version, index, &group, from, to)?
+            }
         };
-        shared.vfs.sync_dir(&shared.dir).map_err(|e| Error::io("sync", &shared.dir, e))?;
+        shared
+            .vfs
+            .sync_dir(&shared.dir)
+            .map_err(|e| Error::io("sync", &shared.dir, e))?;
         let consumed: u64 = match self.work {
             Work::LastLevel => group.upper_bytes(),
             Work::Tier { .. } => 0,
@@ -69,7 +76,10 @@ impl Job {
         let mut streams = self.upper_streams(version, index, group, 0, group.upper.len())?;
         let last = group.last.iter().map(|t| t.scan_all(None, None)).collect();
         streams.extend(Stream::tables(last)?);
-        let cuts = Cuts { borders: Vec::new(), bytes_max: shared.options.partition_bytes };
+        let cuts = Cuts {
+            borders: Vec::new(),
+            bytes_max: shared.options.partition_bytes,
+        };
         let tables = self.write(shared, &mut streams, true, cuts)?;
         let inputs = Inputs {
             keyspace: self.tree.id,
@@ -90,13 +100,27 @@ impl Job {
         to: usize,
     ) -> Result<(Inputs, Merged)> {
         let mut streams = self.upper_streams(version, index, group, from, to)?;
-        let cuts = Cuts { borders: Vec::new(), bytes_max: u64::MAX };
+        let cuts = Cuts {
+            borders: Vec::new(),
+            bytes_max: u64::MAX,
+        };
         let mut tables = self.write(shared, &mut streams, false, cuts)?;
         let table = tables.pop();
         discard(shared, &tables);
         let upper = group.upper[from..to].iter().map(|u| u.table.id()).collect();
-        let inputs = Inputs { keyspace: self.tree.id, low: self.low.clone(), upper, last: Vec::new() };
-        Ok((inputs, Merged::Upper { run: group.upper[from].run, table }))
+        let inputs = Inputs {
+            keyspace: self.tree.id,
+            low: self.low.clone(),
+            upper,
+            last: Vec::new(),
+        };
+        Ok((
+            inputs,
+            Merged::Upper {
+                run: group.upper[from].run,
+                table,
+            },
+        ))
     }
 
     /// Upper tables `from..to` of the group, newest first, clipped to the group's range.
@@ -125,7 +149,10 @@ impl Job {
         cuts: Cuts,
     ) -> Result<Vec<NewTable>> {
         let points = shared.read_points.horizon_points();
-        let rules = FoldRules { points: &points, bottom: last_level };
+        let rules = FoldRules {
+            points: &points,
+            bottom: last_level,
+        };
         let options = table_options(&self.tree.options, last_level);
         let mut output = Output::new(shared, &self.tree, options, cuts);
         let mut counts = FoldCounts::default();

@@ -43,7 +43,11 @@ impl Gathered {
     fn push(&mut self, seqno: SeqNo, kind: ValueKind, value: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        self.versions.push(Version { seqno, kind, at: self.values.len() });
+        self.versions.push(Version {
+            seqno,
+            kind,
+            at: self.values.len(),
+        });
         self.values.push(start..self.bytes.len());
     }
 }
@@ -58,8 +62,14 @@ impl Stream {
     /// A stream over tables in key order; `None` when they hold nothing.
     pub fn tables(mut scans: Vec<TableScan>) -> Result<Option<Stream>> {
         scans.reverse();
-        let Some(current) = scans.pop() else { return Ok(None) };
-        let mut tables = TableSequence { current, rest: scans, valid: true };
+        let Some(current) = scans.pop() else {
+            return Ok(None);
+        };
+        let mut tables = TableSequence {
+            current,
+            rest: scans,
+            valid: true,
+        };
         tables.next()?;
         Ok(tables.valid.then_some(Stream::Tables(tables)))
     }
@@ -109,8 +119,9 @@ impl TableSequence {
 
 /// Only the engine writes memtables, so a kind it does not know is a defect in memory, not on disk.
 fn memtable_kind(kind: u8) -> Result<ValueKind> {
-    ValueKind::from_u8(kind)
-        .ok_or_else(|| Error::InvalidArgument(format!("a memtable entry has the unknown kind {kind}")))
+    ValueKind::from_u8(kind).ok_or_else(|| {
+        Error::InvalidArgument(format!("a memtable entry has the unknown kind {kind}"))
+    })
 }
 
 /// Merges `streams`, given newest first, and hands what the rules keep to `emit` in table order.

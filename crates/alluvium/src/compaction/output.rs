@@ -7,7 +7,9 @@ use crate::base::{SeqNo, TableId, ValueKind};
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::{Compression, KeyspaceOptions, Tree};
-use crate::table::{Codec, FilterOptions, PrefixFilter, Table, TableBuilder, TableOptions, TableSummary};
+use crate::table::{
+    Codec, FilterOptions, PrefixFilter, Table, TableBuilder, TableOptions, TableSummary,
+};
 use crate::version::TableRecord;
 
 /// A finished table that no version names yet.
@@ -57,15 +59,39 @@ pub(crate) fn table_options(options: &KeyspaceOptions, last_level: bool) -> Tabl
     };
     // Reads that nearly always hit end in the last level anyway: a filter there would only say yes.
     let whole_key = options.whole_key_filter && !(last_level && options.reads_hit);
-    let prefix = options.prefix_filter_bytes.map(|bytes| PrefixFilter { bytes, bits: FILTER_BITS });
-    let filter = FilterOptions { whole_key_bits: if whole_key { FILTER_BITS } else { 0 }, prefix };
-    TableOptions { block_bytes: options.block_bytes, codec, filter }
+    let prefix = options.prefix_filter_bytes.map(|bytes| PrefixFilter {
+        bytes,
+        bits: FILTER_BITS,
+    });
+    let filter = FilterOptions {
+        whole_key_bits: if whole_key { FILTER_BITS } else { 0 },
+        prefix,
+    };
+    TableOptions {
+        block_bytes: options.block_bytes,
+        codec,
+        filter,
+    }
 }
 
 impl<'a> Output<'a> {
-    pub fn new(shared: &'a Shared, tree: &'a Tree, options: TableOptions, cuts: Cuts) -> Output<'a> {
+    pub fn new(
+        shared: &'a Shared,
+        tree: &'a Tree,
+        options: TableOptions,
+        cuts: Cuts,
+    ) -> Output<'a> {
         let (open, finished, last_key) = (None, Vec::new(), Vec::new());
-        Output { shared, tree, options, cuts, next_border: 0, open, finished, last_key }
+        Output {
+            shared,
+            tree,
+            options,
+            cuts,
+            next_border: 0,
+            open,
+            finished,
+            last_key,
+        }
     }
 
     /// Adds the next entry; keys ascend, sequence numbers of one key fall.
@@ -85,12 +111,20 @@ impl<'a> Output<'a> {
     /// Whether a table ends before `key`, which starts a new group of versions.
     fn is_cut_before(&mut self, key: &[u8]) -> bool {
         let mut crossed = false;
-        while self.cuts.borders.get(self.next_border).is_some_and(|b| b.as_slice() <= key) {
+        while self
+            .cuts
+            .borders
+            .get(self.next_border)
+            .is_some_and(|b| b.as_slice() <= key)
+        {
             // Borders at or before the open table's first key were not crossed by it.
             crossed |= self.cuts.borders[self.next_border] > self.last_key;
             self.next_border += 1;
         }
-        let full = self.open.as_ref().is_some_and(|o| o.builder.stored_bytes() >= self.cuts.bytes_max);
+        let full = self
+            .open
+            .as_ref()
+            .is_some_and(|o| o.builder.stored_bytes() >= self.cuts.bytes_max);
         crossed || full
     }
 
@@ -98,22 +132,43 @@ impl<'a> Output<'a> {
         let id = self.shared.next_table_id();
         let uid = crate::version::random_uid();
         let path = self.shared.path(id.to_string());
-        let file = self.shared.vfs.create(&path).map_err(|e| Error::io("create", &path, e))?;
+        let file = self
+            .shared
+            .vfs
+            .create(&path)
+            .map_err(|e| Error::io("create", &path, e))?;
         let builder = TableBuilder::new(file, uid, self.tree.id, &self.options);
-        Ok(Open { id, uid, path, builder })
+        Ok(Open {
+            id,
+            uid,
+            path,
+            builder,
+        })
     }
 
     fn finish_table(&mut self) -> Result<()> {
-        let Some(open) = self.open.take() else { return Ok(()) };
+        let Some(open) = self.open.take() else {
+            return Ok(());
+        };
         let (id, uid, path) = (open.id, open.uid, open.path);
         let finished = open.builder.finish().and_then(|summary| {
-            let file = self.shared.vfs.open_read(&path).map_err(|e| Error::io("open", &path, e))?;
+            let file = self
+                .shared
+                .vfs
+                .open_read(&path)
+                .map_err(|e| Error::io("open", &path, e))?;
             let table = Table::open(file, id, uid, Arc::clone(&self.shared.cache))?;
-            Ok(NewTable { record: record(id, summary), table })
+            Ok(NewTable {
+                record: record(id, summary),
+                table,
+            })
         });
         match finished {
             Ok(table) => {
-                self.shared.metrics.table_bytes_written.add(table.record.file_bytes);
+                self.shared
+                    .metrics
+                    .table_bytes_written
+                    .add(table.record.file_bytes);
                 self.finished.push(table);
                 Ok(())
             }
@@ -136,7 +191,10 @@ impl Drop for Output<'_> {
     /// A merge that failed leaves no files behind.
     fn drop(&mut self) {
         let open = self.open.take().map(|o| o.path);
-        let finished = self.finished.drain(..).map(|t| self.shared.path(t.record.id.to_string()));
+        let finished = self
+            .finished
+            .drain(..)
+            .map(|t| self.shared.path(t.record.id.to_string()));
         for path in finished.chain(open) {
             // Left-overs are moved aside at the next open; a second failure here changes nothing.
             let _ = self.shared.vfs.remove(&path);

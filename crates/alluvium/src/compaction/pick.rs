@@ -89,7 +89,10 @@ impl PickRules {
         let over_budget = self.debt(groups) > 0.0;
         let densest = (over_budget).then(|| self.densest(groups)).flatten();
         if let Some(group) = densest {
-            return Some(Picked { group, work: Work::LastLevel });
+            return Some(Picked {
+                group,
+                work: Work::LastLevel,
+            });
         }
         let crowded = groups
             .iter()
@@ -110,7 +113,10 @@ impl PickRules {
             let dead: f64 = g.upper.iter().map(|u| u.tombstone_bytes as f64).sum();
             (upper + TOMBSTONE_WEIGHT * dead) / (upper + g.last_bytes as f64).max(1.0)
         };
-        let free = groups.iter().enumerate().filter(|(_, g)| !g.busy && !g.upper.is_empty());
+        let free = groups
+            .iter()
+            .enumerate()
+            .filter(|(_, g)| !g.busy && !g.upper.is_empty());
         let best = free.max_by(|(_, a), (_, b)| density(a).total_cmp(&density(b)));
         best.map(|(i, _)| i)
     }
@@ -140,11 +146,25 @@ fn similar_window(upper: &[UpperSize]) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
 
-    const RULES: PickRules = PickRules { upper_fraction: 0.15, floor_bytes: 100, tables_max: 6 };
+    const RULES: PickRules = PickRules {
+        upper_fraction: 0.15,
+        floor_bytes: 100,
+        tables_max: 6,
+    };
 
     fn group(upper: &[u64], last_bytes: u64) -> GroupSize {
-        let upper = upper.iter().map(|&bytes| UpperSize { bytes, tombstone_bytes: 0 }).collect();
-        GroupSize { upper, last_bytes, busy: false }
+        let upper = upper
+            .iter()
+            .map(|&bytes| UpperSize {
+                bytes,
+                tombstone_bytes: 0,
+            })
+            .collect();
+        GroupSize {
+            upper,
+            last_bytes,
+            busy: false,
+        }
     }
 
     #[test]
@@ -156,21 +176,45 @@ mod tests {
     #[test]
     fn the_densest_group_goes_first_and_busy_ones_are_left_alone() {
         let mut groups = [group(&[100], 1000), group(&[100], 500), group(&[60], 0)];
-        assert_eq!(RULES.pick(&groups), Some(Picked { group: 2, work: Work::LastLevel }));
+        assert_eq!(
+            RULES.pick(&groups),
+            Some(Picked {
+                group: 2,
+                work: Work::LastLevel
+            })
+        );
         groups[2].busy = true;
-        assert_eq!(RULES.pick(&groups), Some(Picked { group: 1, work: Work::LastLevel }));
+        assert_eq!(
+            RULES.pick(&groups),
+            Some(Picked {
+                group: 1,
+                work: Work::LastLevel
+            })
+        );
     }
 
     #[test]
     fn a_group_full_of_tombstones_beats_a_denser_one() {
         let mut groups = [group(&[100], 1000), group(&[200], 1000)];
         groups[0].upper[0].tombstone_bytes = 100;
-        assert_eq!(RULES.pick(&groups), Some(Picked { group: 0, work: Work::LastLevel }));
+        assert_eq!(
+            RULES.pick(&groups),
+            Some(Picked {
+                group: 0,
+                work: Work::LastLevel
+            })
+        );
     }
 
     #[test]
     fn many_small_upper_tables_are_tiered_by_size_class() {
         let groups = [group(&[10, 12, 9, 30, 10, 200, 900], 100_000)];
-        assert_eq!(RULES.pick(&groups), Some(Picked { group: 0, work: Work::Tier { from: 0, to: 5 } }));
+        assert_eq!(
+            RULES.pick(&groups),
+            Some(Picked {
+                group: 0,
+                work: Work::Tier { from: 0, to: 5 }
+            })
+        );
     }
 }

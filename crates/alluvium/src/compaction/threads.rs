@@ -63,12 +63,20 @@ impl Jobs {
         let rate = bytes as f64 / took.as_secs_f64().max(1e-3);
         let mut state = self.state.lock();
         let old = state.drain_bytes_per_s;
-        state.drain_bytes_per_s = if old == 0.0 { rate } else { old + DRAIN_SMOOTHING * (rate - old) };
+        state.drain_bytes_per_s = if old == 0.0 {
+            rate
+        } else {
+            old + DRAIN_SMOOTHING * (rate - old)
+        };
     }
 
     fn drain_bytes_per_s(&self) -> f64 {
         let rate = self.state.lock().drain_bytes_per_s;
-        if rate == 0.0 { DRAIN_BYTES_PER_S_FIRST } else { rate }
+        if rate == 0.0 {
+            DRAIN_BYTES_PER_S_FIRST
+        } else {
+            rate
+        }
     }
 
     fn is_busy(&self, tree: &Tree, low: &[u8]) -> bool {
@@ -124,7 +132,14 @@ fn claim(shared: &Shared) -> Option<Job> {
             && let Some(picked) = rules.pick(&sizes)
         {
             let low = version.groups()[picked.group].low.clone();
-            best = Some((debt, Job { tree, low, work: picked.work }));
+            best = Some((
+                debt,
+                Job {
+                    tree,
+                    low,
+                    work: picked.work,
+                },
+            ));
         }
     }
     let (_, job) = best?;
@@ -153,12 +168,19 @@ const FLOOR_FLUSH_UNITS: u64 = 1;
 /// Upper tables in one group above which they are tiered.
 const TABLES_MAX: usize = 6;
 
-fn group_sizes(shared: &Shared, tree: &Tree, version: &crate::version::group::Version) -> Vec<GroupSize> {
+fn group_sizes(
+    shared: &Shared,
+    tree: &Tree,
+    version: &crate::version::group::Version,
+) -> Vec<GroupSize> {
     let sizes = version.groups().iter().map(|group| {
         let upper = group.upper.iter().map(|u| {
             let entries = u.table.entries().max(1);
             let bytes = u.bytes();
-            UpperSize { bytes, tombstone_bytes: bytes * u.table.tombstones() / entries }
+            UpperSize {
+                bytes,
+                tombstone_bytes: bytes * u.table.tombstones() / entries,
+            }
         });
         GroupSize {
             upper: upper.collect(),
@@ -180,7 +202,9 @@ pub(crate) fn update_admission(shared: &Shared) {
     }
     let sealed = shared.sealed_bytes() as f64 / shared.plan.write_bytes as f64;
     let debt = (upper_debt - DEBT_SLACK).max(2.0 * (sealed - 1.0));
-    shared.admission.set_debt(debt, shared.jobs.drain_bytes_per_s());
+    shared
+        .admission
+        .set_debt(debt, shared.jobs.drain_bytes_per_s());
 }
 
 /// Waits until nothing is picked and nothing runs.
@@ -203,7 +227,10 @@ pub(crate) fn settle(shared: &Shared) -> Result<()> {
         }
         if state.events == seen {
             // Bounded, so that a poisoned database is noticed.
-            shared.jobs.changed.wait_for(&mut state, Duration::from_millis(200));
+            shared
+                .jobs
+                .changed
+                .wait_for(&mut state, Duration::from_millis(200));
         }
     }
 }

@@ -82,10 +82,19 @@ impl Database {
     }
 
     /// As [`Database::open`], on a file system of the caller's: an in-memory or fault-injecting one in tests.
-    pub fn open_on(vfs: Arc<dyn Vfs>, path: impl AsRef<Path>, options: Options) -> Result<Database> {
+    pub fn open_on(
+        vfs: Arc<dyn Vfs>,
+        path: impl AsRef<Path>,
+        options: Options,
+    ) -> Result<Database> {
         let shared = Arc::new(open::open(vfs, path.as_ref(), options)?);
         let threads = open::start_threads(&shared)?;
-        Ok(Database { handle: Arc::new(Handle { shared, threads: Mutex::new(threads) }) })
+        Ok(Database {
+            handle: Arc::new(Handle {
+                shared,
+                threads: Mutex::new(threads),
+            }),
+        })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -110,7 +119,12 @@ impl Database {
         let mut store = shared.store.lock();
         let id = store.state().next_keyspace;
         let created_seqno = log.mark_ddl(shared, &ddl_marker(DDL_CREATE, id, name))?;
-        let record = KeyspaceRecord { id, name: name.to_owned(), options: options.encode(), created_seqno };
+        let record = KeyspaceRecord {
+            id,
+            name: name.to_owned(),
+            options: options.encode(),
+            created_seqno,
+        };
         let edit = VersionEdit {
             next_keyspace: Some(KeyspaceId(id.0 + 1)),
             created: vec![record],
@@ -118,10 +132,19 @@ impl Database {
             ..VersionEdit::default()
         };
         store.append(&shared.poison, &edit)?;
-        let tree = Tree::new(id, name, options, Version::empty(), shared.plan.active_bytes);
+        let tree = Tree::new(
+            id,
+            name,
+            options,
+            Version::empty(),
+            shared.plan.active_bytes,
+        );
         let tree = Arc::new(tree);
         log.trees.insert(id, Arc::clone(&tree));
-        shared.catalog.write().insert(name.to_owned(), Arc::clone(&tree));
+        shared
+            .catalog
+            .write()
+            .insert(name.to_owned(), Arc::clone(&tree));
         Ok(Keyspace::new(self.clone(), tree))
     }
 
@@ -214,7 +237,10 @@ impl Database {
 
     /// Begins a transaction.
     pub fn begin(&self, isolation: Isolation) -> Result<Transaction> {
-        self.begin_with(TransactionOptions { isolation, ..TransactionOptions::default() })
+        self.begin_with(TransactionOptions {
+            isolation,
+            ..TransactionOptions::default()
+        })
     }
 
     /// As [`Database::begin`] with options.
@@ -273,7 +299,11 @@ impl Database {
 impl Handle {
     fn close(&self) -> Result<()> {
         let shared = &self.shared;
-        let result = if shared.is_closed() { Ok(()) } else { last_sync(shared) };
+        let result = if shared.is_closed() {
+            Ok(())
+        } else {
+            last_sync(shared)
+        };
         shared.set_closed();
         // Whoever commits now is done when this lock is granted; later ones are refused under it.
         drop(shared.log.lock());
@@ -281,10 +311,17 @@ impl Handle {
         shared.stop_flusher();
         shared.stop_syncer();
         // A background thread holds no handle, so this is never a thread joining itself.
-        let joined: Vec<_> = self.threads.lock().drain(..).map(JoinHandle::join).collect();
+        let joined: Vec<_> = self
+            .threads
+            .lock()
+            .drain(..)
+            .map(JoinHandle::join)
+            .collect();
         shared.release_directory();
         if joined.iter().any(Result::is_err) {
-            return Err(Error::InvalidArgument("a background thread panicked".into()));
+            return Err(Error::InvalidArgument(
+                "a background thread panicked".into(),
+            ));
         }
         result
     }

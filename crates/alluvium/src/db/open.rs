@@ -26,7 +26,9 @@ pub(super) fn start_threads(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>>
     let mut threads = Vec::new();
     let mut start = |name: &str, body: fn(&Shared)| {
         let own = Arc::clone(shared);
-        let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&own));
+        let spawned = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || body(&own));
         threads.push(spawned.map_err(|e| Error::io("start a thread for", &shared.dir, e))?);
         Ok(())
     };

@@ -70,16 +70,28 @@ impl Options {
     pub(crate) fn check(&self) -> Result<()> {
         let bad = |message: String| Err(Error::InvalidArgument(message));
         if self.memory_bytes < MEMORY_BYTES_MIN {
-            return bad(format!("memory_bytes is {}, the least is {MEMORY_BYTES_MIN}", self.memory_bytes));
+            return bad(format!(
+                "memory_bytes is {}, the least is {MEMORY_BYTES_MIN}",
+                self.memory_bytes
+            ));
         }
         if !(0.02..=1.0).contains(&self.upper_fraction) {
-            return bad(format!("upper_fraction is {}, it must be 0.02 to 1.0", self.upper_fraction));
+            return bad(format!(
+                "upper_fraction is {}, it must be 0.02 to 1.0",
+                self.upper_fraction
+            ));
         }
         if !(1..=16).contains(&self.compaction_threads) {
-            return bad(format!("compaction_threads is {}, it must be 1 to 16", self.compaction_threads));
+            return bad(format!(
+                "compaction_threads is {}, it must be 1 to 16",
+                self.compaction_threads
+            ));
         }
         if self.partition_bytes < 4096 {
-            return bad(format!("partition_bytes is {}, the least is 4096", self.partition_bytes));
+            return bad(format!(
+                "partition_bytes is {}, the least is 4096",
+                self.partition_bytes
+            ));
         }
         Ok(())
     }
@@ -90,7 +102,10 @@ impl Options {
         let active_bytes = self
             .memtable_bytes
             .unwrap_or_else(|| (write_bytes / 8).clamp(1 << 20, 32 << 20));
-        MemoryPlan { active_bytes, write_bytes: write_bytes.max(active_bytes * 4) }
+        MemoryPlan {
+            active_bytes,
+            write_bytes: write_bytes.max(active_bytes * 4),
+        }
     }
 }
 

@@ -107,7 +107,11 @@ impl Shared {
 
     /// Refuses once the database is closed.
     pub fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        if self.closed.load(Ordering::Acquire) {
+            Err(Error::Closed)
+        } else {
+            Ok(())
+        }
     }
 
     pub fn is_closed(&self) -> bool {
@@ -143,7 +147,9 @@ impl Shared {
     /// Commits an encoded payload: see [`crate::commit`].
     pub fn commit(&self, payload: Vec<u8>, durability: Durability) -> Result<SeqNo> {
         self.check_open()?;
-        self.committer.commit(payload, durability, |group| self.log.lock().process(self, group))
+        self.committer.commit(payload, durability, |group| {
+            self.log.lock().process(self, group)
+        })
     }
 
     /// The path of a file in the database directory.
@@ -173,11 +179,17 @@ impl Shared {
 
     /// Locks every row of a batch, in key order, so that batches never deadlock among themselves.
     pub fn lock_writes(&self, writes: &WriteSet) -> Result<BatchLocks> {
-        let mut locks = BatchLocks { owner: self.next_txn(), held: Vec::with_capacity(writes.len()) };
+        let mut locks = BatchLocks {
+            owner: self.next_txn(),
+            held: Vec::with_capacity(writes.len()),
+        };
         let wait = LockWait::timeout(self.options.lock_timeout);
         for entry in writes.iter() {
             let hash = self.row_locks.hash(entry.keyspace, entry.key);
-            match self.row_locks.lock(locks.owner, hash, LockMode::Exclusive, &wait) {
+            match self
+                .row_locks
+                .lock(locks.owner, hash, LockMode::Exclusive, &wait)
+            {
                 Ok(_) => locks.held.push(hash),
                 Err(failure) => {
                     self.unlock_writes(locks);
@@ -197,14 +209,18 @@ impl Shared {
     /// A keyspace's name for messages.
     fn keyspace_name(&self, id: KeyspaceId) -> String {
         let catalog = self.catalog.read();
-        catalog.values().find(|t| t.id == id).map_or_else(|| id.to_string(), |t| t.name.clone())
+        catalog
+            .values()
+            .find(|t| t.id == id)
+            .map_or_else(|| id.to_string(), |t| t.name.clone())
     }
 
     /// The log's sync thread: bounds how long a `Buffered` commit stays unsynced.
     pub fn run_syncer(&self) {
         let mut stop = self.syncer_stop.lock();
         while !*stop {
-            self.syncer_changed.wait_for(&mut stop, self.options.sync_interval);
+            self.syncer_changed
+                .wait_for(&mut stop, self.options.sync_interval);
             if self.poison.check().is_err() {
                 return;
             }

@@ -21,9 +21,17 @@ pub(crate) fn upper_edits(
         .next_back()
         .map(|(low, _)| low);
     let later = groups
-        .range::<[u8], _>((Bound::Excluded(&table.first_key[..]), Bound::Included(&table.last_key[..])))
+        .range::<[u8], _>((
+            Bound::Excluded(&table.first_key[..]),
+            Bound::Included(&table.last_key[..]),
+        ))
         .map(|(low, _)| low);
-    let add = |low: &Vec<u8>| GroupEdit::AddUpper { keyspace, low: low.clone(), table: table.clone(), run };
+    let add = |low: &Vec<u8>| GroupEdit::AddUpper {
+        keyspace,
+        low: low.clone(),
+        table: table.clone(),
+        run,
+    };
     first.into_iter().chain(later).map(add).collect()
 }
 
@@ -41,7 +49,11 @@ pub(crate) fn plan_split(
     let aim = partition_bytes.max(total / GROUPS_AIM);
     let bytes: u64 = outputs.iter().map(|r| r.file_bytes).sum();
     // Split only what is clearly too large, and then into parts of about the aim: no flapping.
-    let parts = if bytes > 2 * aim { bytes.div_ceil(aim) } else { 1 };
+    let parts = if bytes > 2 * aim {
+        bytes.div_ceil(aim)
+    } else {
+        1
+    };
     let part_bytes = bytes.div_ceil(parts).max(1);
     let mut edits = Vec::new();
     let mut lows = vec![low.to_vec()];
@@ -49,23 +61,41 @@ pub(crate) fn plan_split(
     for record in outputs {
         if filled >= part_bytes {
             let at = record.first_key.clone();
-            edits.push(GroupEdit::Split { keyspace, low: lows[lows.len() - 1].clone(), at: at.clone() });
+            edits.push(GroupEdit::Split {
+                keyspace,
+                low: lows[lows.len() - 1].clone(),
+                at: at.clone(),
+            });
             lows.push(at);
             filled = 0;
         }
         filled += record.file_bytes;
         let low = lows[lows.len() - 1].clone();
-        edits.push(GroupEdit::AddLast { keyspace, low, table: record.clone() });
+        edits.push(GroupEdit::AddLast {
+            keyspace,
+            low,
+            table: record.clone(),
+        });
     }
     for (i, part) in lows.iter().enumerate() {
         let high = lows.get(i + 1);
         for (run, table) in newer {
-            let reaches = (i == 0 || table.last_key >= *part) && high.is_none_or(|h| table.first_key < *h);
+            let reaches =
+                (i == 0 || table.last_key >= *part) && high.is_none_or(|h| table.first_key < *h);
             let (keyspace, low) = (keyspace, part.clone());
             match (i == 0, reaches) {
-                (true, false) => edits.push(GroupEdit::RemoveUpper { keyspace, low, table: table.id }),
+                (true, false) => edits.push(GroupEdit::RemoveUpper {
+                    keyspace,
+                    low,
+                    table: table.id,
+                }),
                 (false, true) => {
-                    edits.push(GroupEdit::AddUpper { keyspace, low, table: table.clone(), run: *run });
+                    edits.push(GroupEdit::AddUpper {
+                        keyspace,
+                        low,
+                        table: table.clone(),
+                        run: *run,
+                    });
                 }
                 _ => {}
             }
@@ -119,8 +149,16 @@ mod tests {
 
     #[test]
     fn a_large_result_becomes_groups_and_newer_tables_go_where_they_reach() {
-        let outputs = [record(1, "a", "c", 100), record(2, "d", "f", 100), record(3, "g", "k", 100)];
-        let newer = [(9, record(8, "e", "z", 10)), (7, record(6, "a", "b", 10)), (5, record(4, "h", "h", 10))];
+        let outputs = [
+            record(1, "a", "c", 100),
+            record(2, "d", "f", 100),
+            record(3, "g", "k", 100),
+        ];
+        let newer = [
+            (9, record(8, "e", "z", 10)),
+            (7, record(6, "a", "b", 10)),
+            (5, record(4, "h", "h", 10)),
+        ];
         let edits = plan_split(KeyspaceId(1), b"", &outputs, &newer, 0, 100);
         assert_eq!(
             shown(&edits),
@@ -131,7 +169,10 @@ mod tests {
     #[test]
     fn a_flushed_table_is_listed_by_every_group_it_reaches() {
         let lows = ["", "d", "g"];
-        let groups = lows.iter().map(|l| (l.as_bytes().to_vec(), GroupState::default())).collect();
+        let groups = lows
+            .iter()
+            .map(|l| (l.as_bytes().to_vec(), GroupState::default()))
+            .collect();
         let edits = upper_edits(KeyspaceId(1), &groups, 3, &record(5, "e", "g", 1));
         assert_eq!(shown(&edits), "d+up5 g+up5");
         let edits = upper_edits(KeyspaceId(1), &groups, 3, &record(5, "d", "f", 1));

@@ -40,9 +40,21 @@ pub(crate) struct FlushedTree {
 
 impl Store {
     pub fn new(manifest: Manifest, tables: HashMap<TableId, Arc<Table>>) -> Store {
-        let runs = manifest.state().keyspaces.values().flat_map(|k| k.groups.values());
-        let last_run = runs.flat_map(|g| &g.upper).map(|(run, _)| *run).max().unwrap_or(0);
-        Store { manifest, tables, last_run }
+        let runs = manifest
+            .state()
+            .keyspaces
+            .values()
+            .flat_map(|k| k.groups.values());
+        let last_run = runs
+            .flat_map(|g| &g.upper)
+            .map(|(run, _)| *run)
+            .max()
+            .unwrap_or(0);
+        Store {
+            manifest,
+            tables,
+            last_run,
+        }
     }
 
     pub fn database_uid(&self) -> u64 {
@@ -61,14 +73,23 @@ impl Store {
 
     /// The open form of a keyspace's tables.
     pub fn version(&self, keyspace: KeyspaceId) -> Version {
-        let Some(state) = self.state().keyspaces.get(&keyspace) else { return Version::empty() };
-        let groups = state.groups.iter().map(|(low, group)| Arc::new(self.group(low, group)));
+        let Some(state) = self.state().keyspaces.get(&keyspace) else {
+            return Version::empty();
+        };
+        let groups = state
+            .groups
+            .iter()
+            .map(|(low, group)| Arc::new(self.group(low, group)));
         Version::new(groups.collect())
     }
 
     fn group(&self, low: &[u8], state: &GroupState) -> Group {
         let open = |record: &TableRecord| Arc::clone(&self.tables[&record.id]);
-        let upper = state.upper.iter().map(|(run, r)| Upper { run: *run, table: open(r), shared_by: 1 });
+        let upper = state.upper.iter().map(|(run, r)| Upper {
+            run: *run,
+            table: open(r),
+            shared_by: 1,
+        });
         Group {
             low: low.to_vec(),
             upper: upper.collect(),
@@ -79,7 +100,13 @@ impl Store {
     /// Forgets tables that the state no longer names; their files go with their last reader.
     pub fn release_unnamed(&mut self, shared: &Shared) {
         let mut named = std::collections::HashSet::new();
-        for group in self.manifest.state().keyspaces.values().flat_map(|k| k.groups.values()) {
+        for group in self
+            .manifest
+            .state()
+            .keyspaces
+            .values()
+            .flat_map(|k| k.groups.values())
+        {
             named.extend(group.upper.iter().map(|(_, r)| r.id));
             named.extend(group.last.iter().map(|r| r.id));
         }
@@ -100,12 +127,16 @@ impl Store {
     /// Gives the cache what the memory number leaves.
     pub fn fit_cache(&self, shared: &Shared) {
         let resident: usize = self.tables.values().map(|t| t.resident_bytes()).sum();
-        let rest = shared.options.memory_bytes.saturating_sub(shared.plan.write_bytes + resident);
+        let rest = shared
+            .options
+            .memory_bytes
+            .saturating_sub(shared.plan.write_bytes + resident);
         shared.cache.set_capacity(rest.max(CACHE_BYTES_MIN) as u64);
     }
 
     fn add_tables(&mut self, tables: &[NewTable]) {
-        self.tables.extend(tables.iter().map(|t| (t.record.id, Arc::clone(&t.table))));
+        self.tables
+            .extend(tables.iter().map(|t| (t.record.id, Arc::clone(&t.table))));
     }
 }
 
@@ -123,8 +154,9 @@ impl Shared {
         let mut store = self.store.lock();
         store.last_run += 1;
         let run = store.last_run;
-        let (live, dropped): (Vec<_>, Vec<_>) =
-            flushed.into_iter().partition(|f| store.state().keyspaces.contains_key(&f.tree.id));
+        let (live, dropped): (Vec<_>, Vec<_>) = flushed
+            .into_iter()
+            .partition(|f| store.state().keyspaces.contains_key(&f.tree.id));
         let mut edit = VersionEdit {
             next_table: Some(self.peek_next_table()),
             last_seqno: Some(last_seqno),
@@ -135,11 +167,15 @@ impl Shared {
             edit.flushed_seqno.push((flush.tree.id, last_seqno));
             let groups = &store.state().keyspaces[&flush.tree.id].groups;
             for table in &flush.tables {
-                edit.groups.extend(upper_edits(flush.tree.id, groups, run, &table.record));
+                edit.groups
+                    .extend(upper_edits(flush.tree.id, groups, run, &table.record));
             }
         }
         let appended = store.append(&self.poison, &edit);
-        for flush in dropped.iter().chain(live.iter().filter(|_| appended.is_err())) {
+        for flush in dropped
+            .iter()
+            .chain(live.iter().filter(|_| appended.is_err()))
+        {
             discard(self, &flush.tables);
         }
         appended?;
@@ -147,7 +183,9 @@ impl Shared {
             store.add_tables(&flush.tables);
             let version = Arc::new(store.version(flush.tree.id));
             flush.tree.change(|state| {
-                state.sealed.retain(|m| !flush.memtables.iter().any(|f| Arc::ptr_eq(f, m)));
+                state
+                    .sealed
+                    .retain(|m| !flush.memtables.iter().any(|f| Arc::ptr_eq(f, m)));
                 state.version = version;
             });
         }
@@ -197,19 +235,35 @@ impl Shared {
 }
 
 /// The edits of a finished merge; `None` when the compare-and-swap fails.
-fn merge_edits(shared: &Shared, store: &Store, inputs: &Inputs, merged: &Merged) -> Option<Vec<GroupEdit>> {
+fn merge_edits(
+    shared: &Shared,
+    store: &Store,
+    inputs: &Inputs,
+    merged: &Merged,
+) -> Option<Vec<GroupEdit>> {
     let keyspace = inputs.keyspace;
     let groups = &store.state().keyspaces.get(&keyspace)?.groups;
     let group = groups.get(&inputs.low)?;
     let has_upper = |id: &TableId| group.upper.iter().any(|(_, r)| r.id == *id);
-    let same_last = group.last.iter().map(|r| r.id).eq(inputs.last.iter().copied());
+    let same_last = group
+        .last
+        .iter()
+        .map(|r| r.id)
+        .eq(inputs.last.iter().copied());
     let intact = inputs.upper.iter().all(has_upper);
     if !intact || (matches!(merged, Merged::LastLevel(_)) && !same_last) {
         return None;
     }
     let low = || inputs.low.clone();
-    let mut edits: Vec<GroupEdit> =
-        inputs.upper.iter().map(|&table| GroupEdit::RemoveUpper { keyspace, low: low(), table }).collect();
+    let mut edits: Vec<GroupEdit> = inputs
+        .upper
+        .iter()
+        .map(|&table| GroupEdit::RemoveUpper {
+            keyspace,
+            low: low(),
+            table,
+        })
+        .collect();
     match merged {
         Merged::Upper { run, table } => edits.extend(table.iter().map(|t| GroupEdit::AddUpper {
             keyspace,
@@ -218,14 +272,32 @@ fn merge_edits(shared: &Shared, store: &Store, inputs: &Inputs, merged: &Merged)
             run: *run,
         })),
         Merged::LastLevel(tables) => {
-            edits.extend(inputs.last.iter().map(|&table| GroupEdit::RemoveLast { keyspace, low: low(), table }));
-            let total: u64 = groups.values().flat_map(|g| &g.last).map(|r| r.file_bytes).sum();
-            let newer: Vec<_> =
-                group.upper.iter().filter(|(_, r)| !inputs.upper.contains(&r.id)).cloned().collect();
+            edits.extend(inputs.last.iter().map(|&table| GroupEdit::RemoveLast {
+                keyspace,
+                low: low(),
+                table,
+            }));
+            let total: u64 = groups
+                .values()
+                .flat_map(|g| &g.last)
+                .map(|r| r.file_bytes)
+                .sum();
+            let newer: Vec<_> = group
+                .upper
+                .iter()
+                .filter(|(_, r)| !inputs.upper.contains(&r.id))
+                .cloned()
+                .collect();
             let records: Vec<_> = tables.iter().map(|t| t.record.clone()).collect();
-            edits.extend(plan_split(keyspace, &inputs.low, &records, &newer, total, shared.options.partition_bytes));
+            edits.extend(plan_split(
+                keyspace,
+                &inputs.low,
+                &records,
+                &newer,
+                total,
+                shared.options.partition_bytes,
+            ));
         }
     }
     Some(edits)
 }
-

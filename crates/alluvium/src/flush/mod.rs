@@ -49,9 +49,16 @@ fn flush(shared: &Shared, generations: &[SealedGeneration]) -> Result<()> {
             continue;
         }
         let tables = write_tables(shared, &tree, &memtables)?;
-        flushed.push(FlushedTree { tree, memtables, tables });
+        flushed.push(FlushedTree {
+            tree,
+            memtables,
+            tables,
+        });
     }
-    shared.vfs.sync_dir(&shared.dir).map_err(|e| Error::io("sync", &shared.dir, e))?;
+    shared
+        .vfs
+        .sync_dir(&shared.dir)
+        .map_err(|e| Error::io("sync", &shared.dir, e))?;
     let last = generations.last();
     let last_seqno: SeqNo = last.map_or(0, |g| g.last_seqno);
     let next_segment = last.and_then(|g| g.next_segment);
@@ -72,17 +79,37 @@ fn by_tree(generations: &[SealedGeneration]) -> Vec<(Arc<Tree>, Vec<Arc<Memtable
     trees
 }
 
-fn write_tables(shared: &Shared, tree: &Tree, memtables: &[Arc<Memtable>]) -> Result<Vec<NewTable>> {
+fn write_tables(
+    shared: &Shared,
+    tree: &Tree,
+    memtables: &[Arc<Memtable>],
+) -> Result<Vec<NewTable>> {
     let points = shared.read_points.horizon_points();
-    let rules = FoldRules { points: &points, bottom: false };
+    let rules = FoldRules {
+        points: &points,
+        bottom: false,
+    };
     let version = Arc::clone(&tree.load().version);
-    let borders = version.groups()[1..].iter().map(|g| g.low.clone()).collect();
-    let cuts = Cuts { borders, bytes_max: u64::MAX };
+    let borders = version.groups()[1..]
+        .iter()
+        .map(|g| g.low.clone())
+        .collect();
+    let cuts = Cuts {
+        borders,
+        bytes_max: u64::MAX,
+    };
     let mut output = Output::new(shared, tree, table_options(&tree.options, false), cuts);
-    let mut streams: Vec<_> =
-        memtables.iter().map(|m| Stream::memtable(m.cursor(SeqNo::MAX))).collect();
+    let mut streams: Vec<_> = memtables
+        .iter()
+        .map(|m| Stream::memtable(m.cursor(SeqNo::MAX)))
+        .collect();
     let mut counts = FoldCounts::default();
-    merge(&mut streams, &rules, &mut counts, |key, seqno, kind, value| output.add(key, seqno, kind, value))?;
+    merge(
+        &mut streams,
+        &rules,
+        &mut counts,
+        |key, seqno, kind, value| output.add(key, seqno, kind, value),
+    )?;
     shared.metrics.folded(&counts);
     output.finish()
 }

@@ -21,12 +21,18 @@ impl CursorOptions {
     /// [`crate::KeyspaceOptions::prefix_filter_bytes`], filters skip what holds nothing of it.
     pub fn prefix(prefix: &[u8]) -> CursorOptions {
         let bounds = Bounds::prefix(prefix);
-        CursorOptions { start: bounds.start, end: bounds.end }
+        CursorOptions {
+            start: bounds.start,
+            end: bounds.end,
+        }
     }
 
     /// Rows from `start` (inclusive) to `end` (exclusive).
     pub fn range(start: &[u8], end: &[u8]) -> CursorOptions {
-        CursorOptions { start: start.to_vec(), end: Some(end.to_vec()) }
+        CursorOptions {
+            start: start.to_vec(),
+            end: Some(end.to_vec()),
+        }
     }
 }
 
@@ -48,9 +54,16 @@ impl Cursor {
         options: CursorOptions,
         writes: Option<WriteCursor>,
     ) -> Cursor {
-        let bounds = Bounds { start: options.start, end: options.end };
+        let bounds = Bounds {
+            start: options.start,
+            end: options.end,
+        };
         let merge = MergeCursor::new(keyspace.tree().clone(), point.seqno(), bounds, writes);
-        Cursor { keyspace, point, merge }
+        Cursor {
+            keyspace,
+            point,
+            merge,
+        }
     }
 
     /// Moves to the first row at or after `key`.

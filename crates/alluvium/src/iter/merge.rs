@@ -50,7 +50,10 @@ struct Input {
 impl Bounds {
     /// The range of all keys that start with `prefix`.
     pub fn prefix(prefix: &[u8]) -> Bounds {
-        Bounds { start: prefix.to_vec(), end: successor(prefix) }
+        Bounds {
+            start: prefix.to_vec(),
+            end: successor(prefix),
+        }
     }
 
     /// The prefix of `bytes` bytes that all keys of the range share, if they do.
@@ -98,7 +101,10 @@ impl MergeCursor {
             current: None,
         };
         if let Some(writes) = writes {
-            cursor.sources.push(Input { source: Source::Writes(writes), clipped: false });
+            cursor.sources.push(Input {
+                source: Source::Writes(writes),
+                clipped: false,
+            });
         }
         cursor.open_memtables();
         cursor
@@ -146,7 +152,9 @@ impl MergeCursor {
     }
 
     pub fn next(&mut self) -> Result<bool> {
-        let Some(at) = self.current else { return Ok(false) };
+        let Some(at) = self.current else {
+            return Ok(false);
+        };
         if self.reverse || self.is_stale() {
             let mut after = self.sources[at].source.key().to_vec();
             after.push(0);
@@ -157,7 +165,9 @@ impl MergeCursor {
     }
 
     pub fn prev(&mut self) -> Result<bool> {
-        let Some(at) = self.current else { return Ok(false) };
+        let Some(at) = self.current else {
+            return Ok(false);
+        };
         if !self.reverse || self.is_stale() {
             let key = self.sources[at].source.key().to_vec();
             return self.seek_before(Some(&key));
@@ -177,7 +187,13 @@ impl MergeCursor {
         }
         self.publications = self.tree.publications();
         self.state = self.tree.load_full();
-        let writes = matches!(self.sources.first(), Some(Input { source: Source::Writes(_), .. }));
+        let writes = matches!(
+            self.sources.first(),
+            Some(Input {
+                source: Source::Writes(_),
+                ..
+            })
+        );
         self.sources.truncate(usize::from(writes));
         self.current = None;
         self.open_memtables();
@@ -189,7 +205,10 @@ impl MergeCursor {
         let wanted = memtables.filter(|m| prefix.is_none_or(|p| m.may_contain_prefix(p.hash)));
         for memtable in wanted {
             let source = Source::Memtable(memtable.cursor(self.read_point));
-            self.sources.push(Input { source, clipped: false });
+            self.sources.push(Input {
+                source,
+                clipped: false,
+            });
         }
         self.fixed = self.sources.len();
         self.group = usize::MAX;
@@ -206,15 +225,24 @@ impl MergeCursor {
         let tables = &version.groups()[group];
         for upper in &tables.upper {
             let table = &upper.table;
-            if self.prefix.is_some_and(|p| !table.may_contain_prefix(p.bytes, p.hash)) {
+            if self
+                .prefix
+                .is_some_and(|p| !table.may_contain_prefix(p.bytes, p.hash))
+            {
                 continue;
             }
             let source = Source::Table(table.cursor(self.read_point));
-            self.sources.push(Input { source, clipped: upper.shared_by > 1 });
+            self.sources.push(Input {
+                source,
+                clipped: upper.shared_by > 1,
+            });
         }
         if !tables.last.is_empty() {
             let run = RunCursor::new(Arc::clone(tables), self.read_point, self.prefix);
-            self.sources.push(Input { source: Source::Run(run), clipped: false });
+            self.sources.push(Input {
+                source: Source::Run(run),
+                clipped: false,
+            });
         }
     }
 
@@ -233,7 +261,11 @@ impl MergeCursor {
         self.current = None;
         let group = match key {
             // The group that holds the keys just below `key`: not the one that starts with it.
-            Some(key) => self.state.version.groups().partition_point(|g| g.low.as_slice() < key),
+            Some(key) => self
+                .state
+                .version
+                .groups()
+                .partition_point(|g| g.low.as_slice() < key),
             None => self.state.version.groups().len(),
         };
         self.open_group(group.saturating_sub(1));
@@ -259,7 +291,11 @@ impl MergeCursor {
 
     fn step(&mut self, at: usize) -> Result<()> {
         let source = &mut self.sources[at].source;
-        if self.reverse { source.prev()? } else { source.next()? };
+        if self.reverse {
+            source.prev()?
+        } else {
+            source.next()?
+        };
         Ok(())
     }
 
@@ -276,7 +312,9 @@ impl MergeCursor {
         if self.reverse {
             input.source.key() >= version.groups()[self.group].low.as_slice()
         } else {
-            version.high(self.group).is_none_or(|high| input.source.key() < high)
+            version
+                .high(self.group)
+                .is_none_or(|high| input.source.key() < high)
         }
     }
 
@@ -285,9 +323,16 @@ impl MergeCursor {
         self.current = None;
         loop {
             self.next_group()?;
-            let Some(at) = self.choose(|a, b| a < b) else { return Ok(false) };
+            let Some(at) = self.choose(|a, b| a < b) else {
+                return Ok(false);
+            };
             let source = &self.sources[at].source;
-            if self.bounds.end.as_deref().is_some_and(|end| source.key() >= end) {
+            if self
+                .bounds
+                .end
+                .as_deref()
+                .is_some_and(|end| source.key() >= end)
+            {
                 return Ok(false);
             }
             if !source.is_tombstone() {
@@ -302,7 +347,9 @@ impl MergeCursor {
         self.current = None;
         loop {
             self.previous_group()?;
-            let Some(at) = self.choose(|a, b| a > b) else { return Ok(false) };
+            let Some(at) = self.choose(|a, b| a > b) else {
+                return Ok(false);
+            };
             let source = &self.sources[at].source;
             if source.key() < &self.bounds.start[..] {
                 return Ok(false);
@@ -333,7 +380,9 @@ impl MergeCursor {
     fn next_group(&mut self) -> Result<()> {
         while !(self.fixed..self.sources.len()).any(|i| self.live(i)) {
             let version = Arc::clone(&self.state.version);
-            let Some(low) = version.high(self.group) else { break };
+            let Some(low) = version.high(self.group) else {
+                break;
+            };
             if self.bounds.end.as_deref().is_some_and(|end| low >= end) {
                 break;
             }

@@ -28,7 +28,13 @@ pub(crate) struct RunCursor {
 
 impl RunCursor {
     pub fn new(group: Arc<Group>, read_point: SeqNo, prefix: Option<PrefixProbe>) -> RunCursor {
-        RunCursor { group, read_point, prefix, index: 0, cursor: None }
+        RunCursor {
+            group,
+            read_point,
+            prefix,
+            index: 0,
+            cursor: None,
+        }
     }
 
     /// Opens the table at `index`; false when its filter rules the prefix out.
@@ -37,7 +43,10 @@ impl RunCursor {
             return true;
         }
         let table = &self.group.last[index];
-        if self.prefix.is_some_and(|p| !table.may_contain_prefix(p.bytes, p.hash)) {
+        if self
+            .prefix
+            .is_some_and(|p| !table.may_contain_prefix(p.bytes, p.hash))
+        {
             self.cursor = None;
             return false;
         }
@@ -66,7 +75,9 @@ impl RunCursor {
 
     pub fn seek_before(&mut self, key: Option<&[u8]>) -> Result<bool> {
         let tables = &self.group.last;
-        let end = key.map_or(tables.len(), |k| tables.partition_point(|t| t.first_key() < k));
+        let end = key.map_or(tables.len(), |k| {
+            tables.partition_point(|t| t.first_key() < k)
+        });
         for index in (0..end).rev() {
             if self.open(index)
                 && let Some(table) = self.table()
@@ -83,7 +94,9 @@ impl RunCursor {
     }
 
     pub fn next(&mut self) -> Result<bool> {
-        let Some(table) = self.table() else { return Ok(false) };
+        let Some(table) = self.table() else {
+            return Ok(false);
+        };
         if table.next()? {
             return Ok(true);
         }
@@ -100,7 +113,9 @@ impl RunCursor {
     }
 
     pub fn prev(&mut self) -> Result<bool> {
-        let Some(table) = self.table() else { return Ok(false) };
+        let Some(table) = self.table() else {
+            return Ok(false);
+        };
         if table.prev()? {
             return Ok(true);
         }

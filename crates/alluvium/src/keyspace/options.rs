@@ -53,11 +53,18 @@ const FLAG_READS_HIT: u64 = 2;
 
 impl KeyspaceOptions {
     pub(crate) fn check(&self) -> Result<()> {
-        if self.prefix_filter_bytes.is_some_and(|n| !(1..=255).contains(&n)) {
-            return Err(Error::InvalidArgument("prefix_filter_bytes must be 1 to 255".into()));
+        if self
+            .prefix_filter_bytes
+            .is_some_and(|n| !(1..=255).contains(&n))
+        {
+            return Err(Error::InvalidArgument(
+                "prefix_filter_bytes must be 1 to 255".into(),
+            ));
         }
         if !(1 << 10..=64 << 10).contains(&self.block_bytes) {
-            return Err(Error::InvalidArgument("block_bytes must be 1 KiB to 64 KiB".into()));
+            return Err(Error::InvalidArgument(
+                "block_bytes must be 1 KiB to 64 KiB".into(),
+            ));
         }
         Ok(())
     }
@@ -65,8 +72,11 @@ impl KeyspaceOptions {
     /// Tag, value pairs of varints; see `docs/format/manifest.md`.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
-        let flags = if self.whole_key_filter { FLAG_WHOLE_KEY } else { 0 }
-            | if self.reads_hit { FLAG_READS_HIT } else { 0 };
+        let flags = if self.whole_key_filter {
+            FLAG_WHOLE_KEY
+        } else {
+            0
+        } | if self.reads_hit { FLAG_READS_HIT } else { 0 };
         let compression = match self.compression {
             Compression::Adaptive => 0,
             Compression::Lz4 => 1,
@@ -87,7 +97,10 @@ impl KeyspaceOptions {
 
     /// `None`: malformed, or a field that this build must know and does not.
     pub(crate) fn decode(bytes: &[u8]) -> Option<KeyspaceOptions> {
-        let mut options = KeyspaceOptions { whole_key_filter: false, ..KeyspaceOptions::default() };
+        let mut options = KeyspaceOptions {
+            whole_key_filter: false,
+            ..KeyspaceOptions::default()
+        };
         let mut d = Decoder::new(bytes);
         while !d.is_empty() {
             let (tag, value) = (d.varint()?, d.varint()?);

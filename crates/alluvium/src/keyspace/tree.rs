@@ -62,7 +62,11 @@ impl Tree {
         memtable_bytes: usize,
     ) -> Tree {
         let active = Arc::new(new_memtable(&options, memtable_bytes));
-        let state = TreeState { active, sealed: Vec::new(), version: Arc::new(version) };
+        let state = TreeState {
+            active,
+            sealed: Vec::new(),
+            version: Arc::new(version),
+        };
         Tree {
             id,
             name: name.to_owned(),
@@ -174,10 +178,17 @@ impl TreeState {
     pub fn written_after(&self, key: &[u8], snapshot: SeqNo) -> Result<Option<SeqNo>> {
         let hash = checksum::key_hash(key);
         for memtable in std::iter::once(&self.active).chain(&self.sealed) {
-            if memtable.seqno_range().is_none_or(|(_, newest)| newest <= snapshot) {
+            if memtable
+                .seqno_range()
+                .is_none_or(|(_, newest)| newest <= snapshot)
+            {
                 continue;
             }
-            if let Some(entry) = memtable.may_contain(hash).then(|| memtable.get(key, SeqNo::MAX)).flatten() {
+            if let Some(entry) = memtable
+                .may_contain(hash)
+                .then(|| memtable.get(key, SeqNo::MAX))
+                .flatten()
+            {
                 return Ok((entry.seqno > snapshot).then_some(entry.seqno));
             }
         }

@@ -56,13 +56,31 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     if options.durability != Durability::None {
         log.wal = Some(start_log(&vfs, dir, &options, &mut store, &end)?);
     }
-    let highest = listed.iter().filter_map(|n| table_number(n)).max().unwrap_or(0);
+    let highest = listed
+        .iter()
+        .filter_map(|n| table_number(n))
+        .max()
+        .unwrap_or(0);
     let next_table = TableId(store.state().next_table.0.max(highest + 1));
     let catalog = trees.into_values().map(|t| (t.name.clone(), t)).collect();
     let read_points = ReadPoints::new(log.last_seqno);
     let dir = dir.to_path_buf();
-    let parts = Parts { dir, vfs, options, cache, log, store, catalog, read_points, lock };
-    Ok(Recovered { parts, sealed, next_table })
+    let parts = Parts {
+        dir,
+        vfs,
+        options,
+        cache,
+        log,
+        store,
+        catalog,
+        read_points,
+        lock,
+    };
+    Ok(Recovered {
+        parts,
+        sealed,
+        next_table,
+    })
 }
 
 fn take_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<LockGuard> {
@@ -83,9 +101,11 @@ fn create_directory(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
         }
         missing.push(ancestor);
     }
-    vfs.create_dir_all(dir).map_err(|e| Error::io("create directory", dir, e))?;
+    vfs.create_dir_all(dir)
+        .map_err(|e| Error::io("create directory", dir, e))?;
     for parent in missing.iter().filter_map(|path| path.parent()) {
-        vfs.sync_dir(parent).map_err(|e| Error::io("sync", parent, e))?;
+        vfs.sync_dir(parent)
+            .map_err(|e| Error::io("sync", parent, e))?;
     }
     Ok(())
 }
@@ -104,7 +124,10 @@ fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Ma
         return Ok(manifest);
     }
     if !options.create {
-        let message = format!("there is no database in {}: set `create` to make one", dir.display());
+        let message = format!(
+            "there is no database in {}: set `create` to make one",
+            dir.display()
+        );
         return Err(Error::InvalidArgument(message));
     }
     Manifest::create(Arc::clone(vfs), dir, random_uid())
@@ -116,7 +139,12 @@ fn table_number(name: &str) -> Option<u64> {
 }
 
 /// Moves table files that the manifest does not name aside, and deletes what an earlier open had moved.
-fn move_unreferenced(vfs: &dyn Vfs, dir: &Path, listed: &[String], state: &ManifestState) -> Result<()> {
+fn move_unreferenced(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    listed: &[String],
+    state: &ManifestState,
+) -> Result<()> {
     let aside = dir.join(UNREFERENCED);
     let named: HashSet<TableId> = records(state).map(|r| r.id).collect();
     let stray = |name: &&String| table_number(name).is_some_and(|n| !named.contains(&TableId(n)));
@@ -124,16 +152,19 @@ fn move_unreferenced(vfs: &dyn Vfs, dir: &Path, listed: &[String], state: &Manif
     if exists(vfs, &aside)? {
         for name in list(vfs, &aside)? {
             let path = aside.join(name);
-            vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+            vfs.remove(&path)
+                .map_err(|e| Error::io("remove", &path, e))?;
         }
     }
     if strays.is_empty() {
         return Ok(());
     }
-    vfs.create_dir_all(&aside).map_err(|e| Error::io("create directory", &aside, e))?;
+    vfs.create_dir_all(&aside)
+        .map_err(|e| Error::io("create directory", &aside, e))?;
     for name in strays {
         let (from, to) = (dir.join(name), aside.join(name));
-        vfs.rename(&from, &to).map_err(|e| Error::io("move aside", &from, e))?;
+        vfs.rename(&from, &to)
+            .map_err(|e| Error::io("move aside", &from, e))?;
     }
     Ok(())
 }
@@ -157,9 +188,13 @@ fn open_tables(
         }
         let path = dir.join(record.id.to_string());
         let file = vfs.open_read(&path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => {
-                Error::corruption(&path, 0, "table file", "a file that the manifest names", "none")
-            }
+            std::io::ErrorKind::NotFound => Error::corruption(
+                &path,
+                0,
+                "table file",
+                "a file that the manifest names",
+                "none",
+            ),
             _ => Error::io("open", &path, e),
         })?;
         let table = Table::open(file, record.id, record.uid, Arc::clone(cache))?;
@@ -173,20 +208,41 @@ fn open_tables(
 fn check_record(path: &Path, record: &TableRecord, table: &Table) -> Result<()> {
     let expected = (record.entries, record.min_seqno, record.max_seqno);
     let found = (table.entries(), table.min_seqno(), table.max_seqno());
-    if expected != found || record.first_key != table.first_key() || record.last_key != table.last_key() {
-        let shown = |(entries, min, max): (u64, SeqNo, SeqNo)| format!("{entries} entries, seqnos {min} to {max}");
-        return Err(Error::corruption(path, 0, "table properties", shown(expected), shown(found)));
+    if expected != found
+        || record.first_key != table.first_key()
+        || record.last_key != table.last_key()
+    {
+        let shown = |(entries, min, max): (u64, SeqNo, SeqNo)| {
+            format!("{entries} entries, seqnos {min} to {max}")
+        };
+        return Err(Error::corruption(
+            path,
+            0,
+            "table properties",
+            shown(expected),
+            shown(found),
+        ));
     }
     Ok(())
 }
 
-fn open_trees(store: &Store, dir: &Path, options: &Options) -> Result<HashMap<KeyspaceId, Arc<Tree>>> {
+fn open_trees(
+    store: &Store,
+    dir: &Path,
+    options: &Options,
+) -> Result<HashMap<KeyspaceId, Arc<Tree>>> {
     let active_bytes = options.memory_plan().active_bytes;
     let mut trees = HashMap::new();
     for (&id, keyspace) in &store.state().keyspaces {
         let decoded = KeyspaceOptions::decode(&keyspace.options).ok_or_else(|| {
             let what = "keyspace options";
-            Error::corruption(&dir.join("CURRENT"), 0, what, "options of this version", "unknown or malformed ones")
+            Error::corruption(
+                &dir.join("CURRENT"),
+                0,
+                what,
+                "options of this version",
+                "unknown or malformed ones",
+            )
         })?;
         let tree = Tree::new(id, &keyspace.name, decoded, store.version(id), active_bytes);
         trees.insert(id, Arc::new(tree));
@@ -205,17 +261,29 @@ fn replay(
     let state = store.state();
     let mut sealed = Vec::new();
     let active_bytes = options.memory_plan().active_bytes;
-    let flushed = |id: KeyspaceId| state.keyspaces.get(&id).map_or(SeqNo::MAX, |k| k.flushed_seqno);
+    let flushed = |id: KeyspaceId| {
+        state
+            .keyspaces
+            .get(&id)
+            .map_or(SeqNo::MAX, |k| k.flushed_seqno)
+    };
     let mut visit = |segment: SegmentId, seqno: SeqNo, kind: RecordKind, payload: &[u8]| {
         log.last_seqno = log.last_seqno.max(seqno);
         if kind != RecordKind::Commit {
             return Ok(());
         }
-        log.replay(seqno, payload, state.next_keyspace, &flushed).map_err(|found| {
-            let path = dir.join(segment.to_string());
-            let what = "payload of a commit record";
-            Error::corruption(&path, 0, what, "operations on known keyspaces", format!("{found} in commit {seqno}"))
-        })?;
+        log.replay(seqno, payload, state.next_keyspace, &flushed)
+            .map_err(|found| {
+                let path = dir.join(segment.to_string());
+                let what = "payload of a commit record";
+                Error::corruption(
+                    &path,
+                    0,
+                    what,
+                    "operations on known keyspaces",
+                    format!("{found} in commit {seqno}"),
+                )
+            })?;
         if log.active_bytes() >= active_bytes {
             // Only what lies before this segment is complete in the generation.
             sealed.push(log.sealed_generation(Some(segment)));
@@ -223,7 +291,13 @@ fn replay(
         Ok(())
     };
     // 0: nothing was recorded yet, and whatever log there is must reach back to its beginning.
-    let end = crate::wal::replay(vfs, dir, store.database_uid(), state.oldest_segment, &mut visit)?;
+    let end = crate::wal::replay(
+        vfs,
+        dir,
+        store.database_uid(),
+        state.oldest_segment,
+        &mut visit,
+    )?;
     Ok((end, sealed))
 }
 

@@ -19,7 +19,9 @@ use crate::iter::{Cursor, CursorOptions};
 use crate::keyspace::{FoundIn, Keyspace};
 use crate::read_points::ReadPoint;
 use crate::table::PinnedValue;
-use crate::txn::lock_table::{Granted, LockCancel, LockFailure, LockHash, LockMode, LockWait, TxnId};
+use crate::txn::lock_table::{
+    Granted, LockCancel, LockFailure, LockHash, LockMode, LockWait, TxnId,
+};
 use crate::txn::write_cursor::WriteCursor;
 use crate::txn::write_set::{SavepointId, View, WriteSet};
 
@@ -104,7 +106,9 @@ impl Transaction {
     fn check(&self, keyspace: &Keyspace) -> Result<()> {
         keyspace.check()?;
         if !Arc::ptr_eq(keyspace.db().shared(), self.db.shared()) {
-            return Err(Error::InvalidArgument("the keyspace belongs to another database".into()));
+            return Err(Error::InvalidArgument(
+                "the keyspace belongs to another database".into(),
+            ));
         }
         if self.held.lock().ended {
             return Err(Error::InvalidArgument("the transaction has ended".into()));
@@ -150,7 +154,10 @@ impl Transaction {
         let shared = self.shared();
         let hash = shared.row_locks.hash(keyspace.id(), key);
         let wait = LockWait {
-            timeout: self.options.lock_timeout.unwrap_or(shared.options.lock_timeout),
+            timeout: self
+                .options
+                .lock_timeout
+                .unwrap_or(shared.options.lock_timeout),
             cancel: self.options.cancel.clone(),
             ..LockWait::none()
         };
@@ -172,7 +179,10 @@ impl Transaction {
     fn check_unchanged(&self, keyspace: &Keyspace, key: &[u8], snapshot: SeqNo) -> Result<()> {
         match keyspace.tree().load().written_after(key, snapshot)? {
             None => Ok(()),
-            Some(_) => Err(Error::Conflict { keyspace: keyspace.name().to_owned(), key: key.to_vec() }),
+            Some(_) => Err(Error::Conflict {
+                keyspace: keyspace.name().to_owned(),
+                key: key.to_vec(),
+            }),
         }
     }
 
@@ -221,7 +231,13 @@ impl Transaction {
         self.write_untracked(keyspace, ValueKind::Delete, key, &[])
     }
 
-    fn write_untracked(&self, keyspace: &Keyspace, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
+    fn write_untracked(
+        &self,
+        keyspace: &Keyspace,
+        kind: ValueKind,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
         check_sizes(key, value)?;
         self.check(keyspace)?;
         self.writes.lock().put(keyspace.id(), key, kind, value);
@@ -237,7 +253,11 @@ impl Transaction {
             None => self.shared().read_points.register(),
         };
         // Without own writes there is nothing to merge; later ones stay unseen either way.
-        let own = self.writes.lock().next(keyspace.id(), Bound::Unbounded, View::LATEST).is_some();
+        let own = self
+            .writes
+            .lock()
+            .next(keyspace.id(), Bound::Unbounded, View::LATEST)
+            .is_some();
         let writes = own.then(|| WriteCursor::open(Arc::clone(&self.writes), keyspace.id()));
         Ok(Cursor::new(keyspace.clone(), point, options, writes))
     }
@@ -248,7 +268,11 @@ impl Transaction {
         let public = Savepoint(held.savepoints.last().map_or(0, |m| m.public.0 + 1));
         let writes = self.writes.lock().savepoint();
         let locks = held.locks.len();
-        held.savepoints.push(Mark { public, writes, locks });
+        held.savepoints.push(Mark {
+            public,
+            writes,
+            locks,
+        });
         public
     }
 
@@ -258,7 +282,9 @@ impl Transaction {
         let mut held = self.held.lock();
         let place = held.savepoints.iter().position(|m| m.public == savepoint);
         let Some(place) = place else {
-            return Err(Error::InvalidArgument("the savepoint was released or rolled back".into()));
+            return Err(Error::InvalidArgument(
+                "the savepoint was released or rolled back".into(),
+            ));
         };
         held.savepoints.truncate(place + 1);
         let (writes, locks) = (held.savepoints[place].writes, held.savepoints[place].locks);
@@ -321,16 +347,26 @@ impl Drop for Transaction {
 }
 
 fn read_at(keyspace: &Keyspace, key: &[u8], seqno: SeqNo) -> Result<Option<PinnedValue>> {
-    keyspace.tree().load().get(key, seqno, |value| value.map(FoundIn::pin))
+    keyspace
+        .tree()
+        .load()
+        .get(key, seqno, |value| value.map(FoundIn::pin))
 }
 
 /// The caller's error for a lock that was not granted.
-pub(crate) fn lock_error(failure: LockFailure, keyspace: &str, key: &[u8], waited: Duration) -> Error {
+pub(crate) fn lock_error(
+    failure: LockFailure,
+    keyspace: &str,
+    key: &[u8],
+    waited: Duration,
+) -> Error {
     let (keyspace, key) = (keyspace.to_owned(), key.to_vec());
     match failure {
-        LockFailure::Timeout { .. } => {
-            Error::LockTimeout { keyspace, key, waited_ms: waited.as_millis() as u64 }
-        }
+        LockFailure::Timeout { .. } => Error::LockTimeout {
+            keyspace,
+            key,
+            waited_ms: waited.as_millis() as u64,
+        },
         LockFailure::Deadlock { .. } => Error::Deadlock { keyspace, key },
         LockFailure::Cancelled => Error::InvalidArgument("the lock wait was cancelled".into()),
     }

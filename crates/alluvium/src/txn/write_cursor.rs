@@ -25,7 +25,15 @@ impl WriteCursor {
     pub(crate) fn open(writes: Arc<Mutex<WriteSet>>, keyspace: KeyspaceId) -> WriteCursor {
         let view = writes.lock().open_view();
         let (key, value) = (Vec::new(), Vec::new());
-        WriteCursor { writes, keyspace, view, valid: false, key, kind: ValueKind::Put, value }
+        WriteCursor {
+            writes,
+            keyspace,
+            view,
+            valid: false,
+            key,
+            kind: ValueKind::Put,
+            value,
+        }
     }
 
     fn step(&mut self, forward: bool, from: Bound<&[u8]>) -> bool {

@@ -76,14 +76,24 @@ impl Upper {
 impl Version {
     /// A keyspace without tables.
     pub fn empty() -> Version {
-        Version { groups: vec![Arc::new(Group::default())] }
+        Version {
+            groups: vec![Arc::new(Group::default())],
+        }
     }
 
     /// A version of these groups, given in key order. Checks what every version must keep.
     pub fn new(groups: Vec<Arc<Group>>) -> Version {
-        assert!(!groups.is_empty() && groups[0].low.is_empty(), "the first group starts at the empty key");
-        assert!(groups.windows(2).all(|w| w[0].low < w[1].low), "groups are in key order");
-        let version = Version { groups: share(groups) };
+        assert!(
+            !groups.is_empty() && groups[0].low.is_empty(),
+            "the first group starts at the empty key"
+        );
+        assert!(
+            groups.windows(2).all(|w| w[0].low < w[1].low),
+            "groups are in key order"
+        );
+        let version = Version {
+            groups: share(groups),
+        };
         if cfg!(debug_assertions) {
             version.check();
         }
@@ -99,14 +109,23 @@ impl Version {
                 let (newer, older) = (&pair[0], &pair[1]);
                 assert!(newer.run > older.run, "upper tables are newest first");
                 let apart = newer.table.min_seqno() > older.table.max_seqno();
-                assert!(apart, "sequence numbers of {} and {} overlap", newer.table.id(), older.table.id());
+                assert!(
+                    apart,
+                    "sequence numbers of {} and {} overlap",
+                    newer.table.id(),
+                    older.table.id()
+                );
             }
             for table in &group.last {
-                let inside = table.first_key() >= &group.low[..] && high.is_none_or(|h| table.last_key() < h);
+                let inside = table.first_key() >= &group.low[..]
+                    && high.is_none_or(|h| table.last_key() < h);
                 assert!(inside, "last-level table {} leaves its group", table.id());
             }
             for pair in group.last.windows(2) {
-                assert!(pair[0].last_key() < pair[1].first_key(), "last-level tables overlap");
+                assert!(
+                    pair[0].last_key() < pair[1].first_key(),
+                    "last-level tables overlap"
+                );
             }
         }
     }
@@ -123,7 +142,9 @@ impl Version {
 
     /// Index of the group that starts at `low`.
     pub fn find_low(&self, low: &[u8]) -> Option<usize> {
-        self.groups.binary_search_by(|g| g.low.as_slice().cmp(low)).ok()
+        self.groups
+            .binary_search_by(|g| g.low.as_slice().cmp(low))
+            .ok()
     }
 
     /// The exclusive end of a group's range; `None` is the end of the keyspace.
@@ -145,13 +166,22 @@ impl Version {
 
     /// The newest sequence number in any table.
     pub fn max_seqno(&self) -> SeqNo {
-        self.tables().iter().map(|t| t.max_seqno()).max().unwrap_or(0)
+        self.tables()
+            .iter()
+            .map(|t| t.max_seqno())
+            .max()
+            .unwrap_or(0)
     }
 }
 
 /// Sets how many groups list each upper table.
 fn share(groups: Vec<Arc<Group>>) -> Vec<Arc<Group>> {
-    let count = |id: TableId| groups.iter().filter(|g| g.upper.iter().any(|u| u.table.id() == id)).count() as u32;
+    let count = |id: TableId| {
+        groups
+            .iter()
+            .filter(|g| g.upper.iter().any(|u| u.table.id() == id))
+            .count() as u32
+    };
     let wrong = |g: &Group| g.upper.iter().any(|u| u.shared_by != count(u.table.id()));
     let fixed = groups.iter().map(|g| {
         if !wrong(g) {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use alluvium::vfs::{CrashOptions, MemVfs};
 use alluvium::{
-    Cursor, CursorOptions, Database, Durability, Keyspace, KeyspaceOptions, Options, Snapshot, WriteBatch,
+    Cursor, CursorOptions, Database, Durability, Keyspace, KeyspaceOptions, Options, Snapshot,
+    WriteBatch,
 };
 use alluvium_testkit::model::{Direction, Model, Rows, State, Write};
 use alluvium_testkit::op::Op;
@@ -41,9 +42,20 @@ pub fn small_options(rng: &mut Rng) -> Options {
 fn keyspace_options(name: &str) -> KeyspaceOptions {
     // Different filters, so that the same histories run over all of them.
     match name.len() % 3 + name.bytes().last().map_or(0, usize::from) % 3 {
-        0 => KeyspaceOptions { whole_key_filter: false, ..KeyspaceOptions::default() },
-        1 => KeyspaceOptions { prefix_filter_bytes: Some(2), block_bytes: 1024, ..KeyspaceOptions::default() },
-        _ => KeyspaceOptions { prefix_filter_bytes: Some(1), reads_hit: true, ..KeyspaceOptions::default() },
+        0 => KeyspaceOptions {
+            whole_key_filter: false,
+            ..KeyspaceOptions::default()
+        },
+        1 => KeyspaceOptions {
+            prefix_filter_bytes: Some(2),
+            block_bytes: 1024,
+            ..KeyspaceOptions::default()
+        },
+        _ => KeyspaceOptions {
+            prefix_filter_bytes: Some(1),
+            reads_hit: true,
+            ..KeyspaceOptions::default()
+        },
     }
 }
 
@@ -52,24 +64,46 @@ impl Driver {
         let vfs = Arc::new(MemVfs::new());
         let db = Database::open_on(vfs.clone(), Path::new("db"), options.clone()).expect("open");
         let (model, snapshots, created) = (Model::new(), Vec::new(), BTreeMap::new());
-        Driver { vfs, db, model, options, snapshots, durable: 0, created }
+        Driver {
+            vfs,
+            db,
+            model,
+            options,
+            snapshots,
+            durable: 0,
+            created,
+        }
     }
 
     pub fn keyspace(&self, name: &str) -> Keyspace {
-        self.db.keyspace(name, keyspace_options(name)).expect("keyspace")
+        self.db
+            .keyspace(name, keyspace_options(name))
+            .expect("keyspace")
     }
 
     /// Runs one operation on both and compares. `seed` decides what a crash keeps.
     pub fn run(&mut self, op: &Op, seed: u64) {
-        let before = self.model.last_commit(); 
+        let before = self.model.last_commit();
         op.apply(&mut self.model);
         match op {
             Op::Commit(writes) => self.commit(writes),
-            Op::Get { keyspace, key, snapshot } => self.get(keyspace, key, *snapshot),
-            Op::Scan { keyspace, range, direction, limit, snapshot } => {
+            Op::Get {
+                keyspace,
+                key,
+                snapshot,
+            } => self.get(keyspace, key, *snapshot),
+            Op::Scan {
+                keyspace,
+                range,
+                direction,
+                limit,
+                snapshot,
+            } => {
                 self.scan(keyspace, range, *direction, *limit, *snapshot);
             }
-            Op::Snapshot => self.snapshots.push((self.db.snapshot().expect("snapshot"), before)),
+            Op::Snapshot => self
+                .snapshots
+                .push((self.db.snapshot().expect("snapshot"), before)),
             Op::DropSnapshot(at) => drop(self.snapshots.remove(*at)),
             Op::Flush => {
                 self.db.flush().expect("flush");
@@ -125,7 +159,11 @@ impl Driver {
             None => (keyspace.get(key), self.model.last_commit()),
         };
         let expected = self.model.get(name, key, at);
-        assert_eq!(found.expect("get").as_deref(), expected, "get {key:?} of {name} at {at}");
+        assert_eq!(
+            found.expect("get").as_deref(),
+            expected,
+            "get {key:?} of {name} at {at}"
+        );
     }
 
     fn scan(
@@ -153,20 +191,30 @@ impl Driver {
         };
         let options = CursorOptions { start, end };
         let (cursor, at) = match snapshot {
-            Some(i) => (self.snapshots[i].0.cursor(&keyspace, options), self.snapshots[i].1),
+            Some(i) => (
+                self.snapshots[i].0.cursor(&keyspace, options),
+                self.snapshots[i].1,
+            ),
             None => (keyspace.cursor(options), self.model.last_commit()),
         };
         let found = collect(cursor.expect("cursor"), direction, limit);
-        let bounds = (range.0.as_ref().map(Vec::as_slice), range.1.as_ref().map(Vec::as_slice));
+        let bounds = (
+            range.0.as_ref().map(Vec::as_slice),
+            range.1.as_ref().map(Vec::as_slice),
+        );
         let expected = self.model.scan(name, bounds, direction, limit, at);
         let found: Vec<_> = found.iter().map(|(k, v)| (&k[..], &v[..])).collect();
-        assert_eq!(found, expected, "scan {range:?} {direction:?} of {name} at {at}");
+        assert_eq!(
+            found, expected,
+            "scan {range:?} {direction:?} of {name} at {at}"
+        );
     }
 
     fn reopen(&mut self) {
         self.snapshots.clear();
         self.db.close().expect("close");
-        self.db = Database::open_on(self.vfs.clone(), Path::new("db"), self.options.clone()).expect("reopen");
+        self.db = Database::open_on(self.vfs.clone(), Path::new("db"), self.options.clone())
+            .expect("reopen");
         self.durable = self.model.last_commit();
         self.check_state();
     }
@@ -189,10 +237,16 @@ impl Driver {
     pub fn state(&self) -> State {
         let names = self.db.keyspace_names().expect("names");
         let rows = |name: &String| {
-            let cursor = self.keyspace(name).cursor(CursorOptions::default()).expect("cursor");
+            let cursor = self
+                .keyspace(name)
+                .cursor(CursorOptions::default())
+                .expect("cursor");
             Rows::from_iter(collect(cursor, Direction::Forward, usize::MAX))
         };
-        names.iter().map(|name| (name.clone(), rows(name))).collect()
+        names
+            .iter()
+            .map(|name| (name.clone(), rows(name)))
+            .collect()
     }
 
     pub fn check_state(&self) {

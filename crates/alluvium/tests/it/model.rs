@@ -8,7 +8,10 @@ use crate::driver::{Driver, small_options};
 
 fn history(rng: &mut Rng, weights: Weights, steps: usize) {
     let mut driver = Driver::new(small_options(rng));
-    let shape = KeyShape { distinct: rng.range(5..200), ..KeyShape::default() };
+    let shape = KeyShape {
+        distinct: rng.range(5..200),
+        ..KeyShape::default()
+    };
     let mut generator = Generator::new(weights, shape, rng);
     for _ in 0..steps {
         let op = generator.next(rng, &driver.model);
@@ -20,15 +23,28 @@ fn history(rng: &mut Rng, weights: Weights, steps: usize) {
 #[test]
 fn random_histories_match_the_model() {
     Seeded::run("random_histories_match_the_model", 40, |rng| {
-        let weights = Weights { drop_keyspace: 1, ..Weights::default() };
+        let weights = Weights {
+            drop_keyspace: 1,
+            ..Weights::default()
+        };
         history(rng, weights, 600);
     });
 }
 
 #[test]
 fn power_loss_at_any_moment_keeps_a_prefix_of_the_commits() {
-    Seeded::run("power_loss_at_any_moment_keeps_a_prefix_of_the_commits", 60, |rng| {
-        let weights = Weights { crash: 3, drop_keyspace: 1, flush: 5, compact: 4, ..Weights::default() };
-        history(rng, weights, 400);
-    });
+    Seeded::run(
+        "power_loss_at_any_moment_keeps_a_prefix_of_the_commits",
+        60,
+        |rng| {
+            let weights = Weights {
+                crash: 3,
+                drop_keyspace: 1,
+                flush: 5,
+                compact: 4,
+                ..Weights::default()
+            };
+            history(rng, weights, 400);
+        },
+    );
 }

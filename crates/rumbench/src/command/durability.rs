@@ -66,11 +66,15 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
     let (mut engines, sorted) =
         settings::sort(std::slice::from_ref(&arguments.engine), &arguments.sets)?;
     if let Some(key) = sorted.workload.keys().next() {
-        return Err(usage(format!("--set {key}: not a setting of durability tests; an engine's are ENGINE.KEY=VALUE")));
+        return Err(usage(format!(
+            "--set {key}: not a setting of durability tests; an engine's are ENGINE.KEY=VALUE"
+        )));
     }
     let choice = engines.remove(0);
     if choice.engine == "null" {
-        return Err(usage("null keeps nothing; a durability test needs an engine that does"));
+        return Err(usage(
+            "null keeps nothing; a durability test needs an engine that does",
+        ));
     }
     let test = KillTest {
         choice,
@@ -91,7 +95,10 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
     } else {
         print(&render(&result));
     }
-    say(&format!("results: {}", file::result_path(&test.out).display()));
+    say(&format!(
+        "results: {}",
+        file::result_path(&test.out).display()
+    ));
     Ok(if result.violated() {
         Exit::Threshold
     } else if result.interrupted {
@@ -105,14 +112,24 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
 
 fn render(result: &DurabilityResult) -> String {
     let title = match &result.durability_facts {
-        Some(facts) => format!("A killed process keeps, by its own statement: {}", facts.process_kill),
+        Some(facts) => format!(
+            "A killed process keeps, by its own statement: {}",
+            facts.process_kill
+        ),
         None => "The engine was not opened".to_string(),
     };
     let mut table = Table::new(
         title,
         &[
-            "engine", "kills", "commits acknowledged", "acknowledged lost", "seen lost",
-            "order violations", "atomicity violations", "recovery p50 (ms)", "recovery max (ms)",
+            "engine",
+            "kills",
+            "commits acknowledged",
+            "acknowledged lost",
+            "seen lost",
+            "order violations",
+            "atomicity violations",
+            "recovery p50 (ms)",
+            "recovery max (ms)",
         ],
     );
     let count = |n: u64| number(Some(n as f64));
@@ -129,8 +146,12 @@ fn render(result: &DurabilityResult) -> String {
     ]);
     for detail in result.violations.iter().take(10) {
         let text = serde_json::to_string(&detail.violation).unwrap_or_default();
-        table.notes.push(format!("after kill {}: {text}", detail.after_kill));
+        table
+            .notes
+            .push(format!("after kill {}: {text}", detail.after_kill));
     }
-    table.notes.extend(result.errors.iter().map(|error| format!("error: {error}")));
+    table
+        .notes
+        .extend(result.errors.iter().map(|error| format!("error: {error}")));
     table.render(Format::Text)
 }

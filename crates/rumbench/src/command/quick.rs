@@ -54,9 +54,13 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         })
         .collect();
     if engines.is_empty() {
-        return Err(usage("this build has none of the quick engines; see `rumbench list engines`"));
+        return Err(usage(
+            "this build has none of the quick engines; see `rumbench list engines`",
+        ));
     }
-    let pairs = SETTINGS.iter().map(|(key, value)| ((*key).to_string(), (*value).to_string()));
+    let pairs = SETTINGS
+        .iter()
+        .map(|(key, value)| ((*key).to_string(), (*value).to_string()));
     let settings: BTreeMap<String, String> = pairs.collect();
     let equivalent = equivalent(&engines);
     say(&format!("about three minutes; the same as\n  {equivalent}"));

@@ -22,16 +22,24 @@ const SHORT_NAMES: &[(&str, &str)] = &[
 pub fn short(group: &Group<'_>, phase: &str) -> Option<Table> {
     let figures: [(&str, fn(&Latency) -> f64); 3] =
         [("p99", |l| l.p99), ("max", |l| l.max), ("mean", |l| l.mean)];
-    let mut table = Table::new(format!("{phase}: response time (ms)"), &["engine", "figure"]);
+    let mut table = Table::new(
+        format!("{phase}: response time (ms)"),
+        &["engine", "figure"],
+    );
     table.text_columns = 2;
-    table.headers.extend(SHORT_NAMES.iter().map(|(_, short)| format!("{short} (ms)")));
+    table
+        .headers
+        .extend(SHORT_NAMES.iter().map(|(_, short)| format!("{short} (ms)")));
     for (figure, value) in figures {
         for engine in group.engines() {
             let cells: Vec<String> = SHORT_NAMES
                 .iter()
                 .map(|(name, _)| {
                     number(group.median(&engine, phase, |phase| {
-                        phase.latency_us.get(*name).map(|latency| value(latency) / 1e3)
+                        phase
+                            .latency_us
+                            .get(*name)
+                            .map(|latency| value(latency) / 1e3)
                     }))
                 })
                 .collect();
@@ -59,13 +67,23 @@ pub fn full(group: &Group<'_>, phase: &str) -> Option<Table> {
         ("p99.99 (us)", |l| l.p9999),
         ("max (us)", |l| l.max),
     ];
-    let mut table = Table::new(format!("{phase}: response time by operation"), &["operation", "engine"]);
+    let mut table = Table::new(
+        format!("{phase}: response time by operation"),
+        &["operation", "engine"],
+    );
     table.text_columns = 2;
-    table.headers.extend(FIGURES.iter().map(|(name, _)| (*name).to_string()));
+    table
+        .headers
+        .extend(FIGURES.iter().map(|(name, _)| (*name).to_string()));
     let engines = group.engines();
     let mut operations: Vec<String> = Vec::new();
     for found in engines.iter().flat_map(|engine| group.of(engine, phase)) {
-        for name in found.latency_us.keys().filter(|name| !operations.contains(name)).collect::<Vec<_>>() {
+        for name in found
+            .latency_us
+            .keys()
+            .filter(|name| !operations.contains(name))
+            .collect::<Vec<_>>()
+        {
             operations.push(name.clone());
         }
     }
@@ -73,7 +91,9 @@ pub fn full(group: &Group<'_>, phase: &str) -> Option<Table> {
         for engine in &engines {
             let mut row = vec![operation.clone(), group.label(engine)];
             row.extend(FIGURES.iter().map(|(_, value)| {
-                number(group.median(engine, phase, |phase| phase.latency_us.get(operation).map(value)))
+                number(group.median(engine, phase, |phase| {
+                    phase.latency_us.get(operation).map(value)
+                }))
             }));
             if row[2] != "-" {
                 table.rows.push(row);

@@ -33,8 +33,16 @@ pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Ta
     if suite.workload != "linkbench" {
         return None;
     }
-    let cpus: f64 = suite.environment.get("cpus").and_then(|n| n.parse().ok()).unwrap_or(1.0);
-    let (rate, item) = if counts_rows(phase) { ("ips", "i") } else { ("qps", "q") };
+    let cpus: f64 = suite
+        .environment
+        .get("cpus")
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(1.0);
+    let (rate, item) = if counts_rows(phase) {
+        ("ips", "i")
+    } else {
+        ("qps", "q")
+    };
     let unit = if item == "i" { "row" } else { "op" };
     let mut table = Table::new(format!("{phase}: LinkBench columns"), &["engine"]);
     table.headers.extend([
@@ -64,7 +72,13 @@ pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Ta
         };
         table.rows.push(vec![
             group.label(&engine),
-            of(&|phase| if item == "i" { phase.rows_per_s } else { phase.ops_per_s }),
+            of(&|phase| {
+                if item == "i" {
+                    phase.rows_per_s
+                } else {
+                    phase.ops_per_s
+                }
+            }),
             of(&|phase| Some(phase.seconds)),
             each(&|phase| phase.reads_per_op),
             each(&|phase| phase.kb_read_per_op),
@@ -82,10 +96,16 @@ pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Ta
     let sources: Vec<&str> = group
         .engines()
         .iter()
-        .filter_map(|engine| group.of(engine, phase).find_map(|phase| phase.io_source.as_deref()))
+        .filter_map(|engine| {
+            group
+                .of(engine, phase)
+                .find_map(|phase| phase.io_source.as_deref())
+        })
         .collect();
     if let Some(first) = sources.first() {
-        table.notes.push(format!("reads and writes counted by: {first}"));
+        table
+            .notes
+            .push(format!("reads and writes counted by: {first}"));
     }
     Some(table)
 }

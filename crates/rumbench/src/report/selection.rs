@@ -51,7 +51,11 @@ pub fn group_trials<'a>(
                 group.mixed |= group.title != title;
                 group.trials.push(trial);
             }
-            None => found.push(Group { title, trials: vec![trial], mixed: false }),
+            None => found.push(Group {
+                title,
+                trials: vec![trial],
+                mixed: false,
+            }),
         }
     }
     for group in found.iter_mut().filter(|group| group.mixed) {
@@ -95,7 +99,11 @@ impl<'a> Group<'a> {
     }
 
     /// Repetitions of one phase on one engine.
-    pub fn of<'s>(&'s self, engine: &'s str, phase: &'s str) -> impl Iterator<Item = &'a PhaseResult> + 's {
+    pub fn of<'s>(
+        &'s self,
+        engine: &'s str,
+        phase: &'s str,
+    ) -> impl Iterator<Item = &'a PhaseResult> + 's {
         self.trials
             .iter()
             .filter(move |trial| trial.name() == engine)

@@ -45,7 +45,9 @@ impl Table {
     }
 
     fn text(&self) -> String {
-        let widths: Vec<usize> = (0..self.headers.len()).map(|column| self.width(column)).collect();
+        let widths: Vec<usize> = (0..self.headers.len())
+            .map(|column| self.width(column))
+            .collect();
         let line = |cells: &[String]| {
             let padded: Vec<String> = cells
                 .iter()
@@ -138,7 +140,10 @@ mod tests {
         assert_eq!(text(0.1234), "0.123");
         assert_eq!(text(12.34), "12.3");
         assert_eq!(text(99.97), "100");
-        assert_eq!((number(None), text(f64::NAN)), ("-".to_string(), "-".to_string()));
+        assert_eq!(
+            (number(None), text(f64::NAN)),
+            ("-".to_string(), "-".to_string())
+        );
     }
 
     #[test]

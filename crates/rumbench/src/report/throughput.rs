@@ -6,22 +6,37 @@ use super::table::{Table, number};
 /// Engines against phases, operations per second.
 pub fn absolute(group: &Group<'_>) -> Table {
     let phases = group.phases();
-    let mut table = Table::new("Absolute: operations/s by phase, median of repetitions", &["engine"]);
-    table.headers.extend(phases.iter().map(|phase| format!("{phase} (op/s)")));
+    let mut table = Table::new(
+        "Absolute: operations/s by phase, median of repetitions",
+        &["engine"],
+    );
+    table
+        .headers
+        .extend(phases.iter().map(|phase| format!("{phase} (op/s)")));
     table.headers.push("repetitions".to_string());
     for engine in group.engines() {
         let mut row = vec![group.label(&engine)];
         for phase in &phases {
             let value = group.median(&engine, phase, |phase| phase.ops_per_s);
             let unmet = group.of(&engine, phase).any(super::marks::rate_unmet);
-            row.push(format!("{}{}", number(value), if unmet { " !" } else { "" }));
+            row.push(format!(
+                "{}{}",
+                number(value),
+                if unmet { " !" } else { "" }
+            ));
         }
-        let repetitions = group.trials.iter().filter(|trial| trial.name() == engine).count();
+        let repetitions = group
+            .trials
+            .iter()
+            .filter(|trial| trial.name() == engine)
+            .count();
         row.push(repetitions.to_string());
         table.rows.push(row);
     }
     if table.rows.iter().flatten().any(|cell| cell.ends_with(" !")) {
-        table.notes.push("! below 95 % of the rate that was asked for".to_string());
+        table
+            .notes
+            .push("! below 95 % of the rate that was asked for".to_string());
     }
     table
 }
@@ -31,7 +46,9 @@ pub fn relative(group: &Group<'_>, base: &str) -> Table {
     let phases = group.phases();
     let title = format!("Relative: operations/s by phase, divided by {base}");
     let mut table = Table::new(title, &["engine"]);
-    table.headers.extend(phases.iter().map(|phase| format!("{phase} (ratio)")));
+    table
+        .headers
+        .extend(phases.iter().map(|phase| format!("{phase} (ratio)")));
     for engine in group.engines() {
         let mut row = vec![group.label(&engine)];
         for phase in &phases {
@@ -49,14 +66,23 @@ pub fn cpu(group: &Group<'_>, phase: &str) -> Option<Table> {
     let mut table = Table::new(
         format!("{phase}: CPU and quality of service"),
         &[
-            "engine", "CPU total (us/op)", "client (us/op)", "engine foreground (us/op)",
-            "engine background (us/op)", "machine (us/op)", "stalls (s)", "longest stall (ms)",
-            "errors", "retries",
+            "engine",
+            "CPU total (us/op)",
+            "client (us/op)",
+            "engine foreground (us/op)",
+            "engine background (us/op)",
+            "machine (us/op)",
+            "stalls (s)",
+            "longest stall (ms)",
+            "errors",
+            "retries",
         ],
     );
     for engine in group.engines() {
         let cpu = |value: fn(&crate::store::result::CpuPerOp) -> Option<f64>| {
-            number(group.median(&engine, phase, |phase| phase.cpu_us_per_op.as_ref().and_then(value)))
+            number(group.median(&engine, phase, |phase| {
+                phase.cpu_us_per_op.as_ref().and_then(value)
+            }))
         };
         let other = |value: fn(&crate::store::result::PhaseResult) -> Option<f64>| {
             number(group.median(&engine, phase, value))
@@ -82,7 +108,12 @@ pub fn settle(group: &Group<'_>) -> Option<Table> {
     let mut table = Table::new(
         "settle: the engine pays its debt; sizes are taken after it",
         &[
-            "engine", "time (s)", "CPU (s)", "written (MiB)", "data (GiB)", "directory (GiB)",
+            "engine",
+            "time (s)",
+            "CPU (s)",
+            "written (MiB)",
+            "data (GiB)",
+            "directory (GiB)",
             "space amplification (ratio)",
         ],
     );
@@ -98,9 +129,21 @@ pub fn settle(group: &Group<'_>) -> Option<Table> {
             of(|phase| Some(phase.seconds)),
             of(|phase| phase.cpu_seconds.map(|cpu| cpu.process)),
             of(|phase| phase.kb_written.map(|kb| kb / 1024.0)),
-            of(|phase| phase.size_bytes.map(|size| super::linkbench::gib(size.data))),
-            of(|phase| phase.size_bytes.map(|size| super::linkbench::gib(size.directory))),
-            of(|phase| phase.amplification.and_then(|amplification| amplification.space)),
+            of(|phase| {
+                phase
+                    .size_bytes
+                    .map(|size| super::linkbench::gib(size.data))
+            }),
+            of(|phase| {
+                phase
+                    .size_bytes
+                    .map(|size| super::linkbench::gib(size.directory))
+            }),
+            of(|phase| {
+                phase
+                    .amplification
+                    .and_then(|amplification| amplification.space)
+            }),
         ]);
     }
     (!table.rows.is_empty()).then_some(table)

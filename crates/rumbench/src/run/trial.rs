@@ -95,16 +95,25 @@ fn run_phases(workload: &mut dyn Workload, context: &PhaseContext<'_>) -> Result
         let failed = outcome.result.operations == 0 && outcome.result.errors > 0;
         let name = outcome.result.name.clone();
         let sample = outcome.result.error_samples.first().cloned();
-        emitter.emit(&Event::Phase { result: Box::new(outcome.result) });
+        emitter.emit(&Event::Phase {
+            result: Box::new(outcome.result),
+        });
         if let Some(wrong) = outcome.wrong {
-            emitter.emit(&Event::Mark { mark: format!("wrong-answer ({wrong})") });
+            emitter.emit(&Event::Mark {
+                mark: format!("wrong-answer ({wrong})"),
+            });
             return Ok(());
         }
         if failed {
-            bail!("every operation of phase {name} failed: {}", sample.unwrap_or_default());
+            bail!(
+                "every operation of phase {name} failed: {}",
+                sample.unwrap_or_default()
+            );
         }
         if context.interrupted.load(Ordering::Relaxed) {
-            emitter.emit(&Event::Mark { mark: format!("interrupted (in {name})") });
+            emitter.emit(&Event::Mark {
+                mark: format!("interrupted (in {name})"),
+            });
             return Ok(());
         }
     }
@@ -114,11 +123,15 @@ fn run_phases(workload: &mut dyn Workload, context: &PhaseContext<'_>) -> Result
         operations: None,
     });
     let result = phase::settle(context).context("cannot settle")?;
-    emitter.emit(&Event::Phase { result: Box::new(result) });
+    emitter.emit(&Event::Phase {
+        result: Box::new(result),
+    });
     match workload.verify(engine) {
         Ok(sentence) => emitter.emit(&Event::Verified { sentence }),
         Err(EngineError::Wrong(message)) => {
-            emitter.emit(&Event::Mark { mark: format!("wrong-answer ({message})") });
+            emitter.emit(&Event::Mark {
+                mark: format!("wrong-answer ({message})"),
+            });
         }
         Err(error) => return Err(error).context("cannot verify the data"),
     }
