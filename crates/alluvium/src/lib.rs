@@ -1,7 +1,40 @@
 //! Alluvium: an embedded, transactional, write-optimised storage engine.
+//!
+//! A [`Database`] is a directory; a [`Keyspace`] is an ordered map in it from byte keys to byte values. Writes go
+//! to a write-ahead log and to memory, are flushed as sorted tables and merged in the background. Reads see one
+//! commit's state: the newest, a [`Snapshot`]'s or a [`Transaction`]'s.
+//!
+//! Reading order of the modules: `base`, `vfs`, `wal`, `table` with `cache`, `version`, `read_points`, `keyspace`,
+//! `iter`, `commit`, `flush`, `compaction`, `recovery`, `txn`, `db`.
 #![forbid(unsafe_code)]
 
+mod admission;
 pub mod base;
+mod cache;
+mod commit;
+mod compaction;
+mod db;
 mod error;
+mod flush;
+mod iter;
+mod keyspace;
+mod metrics;
+mod read_points;
+mod recovery;
+mod snapshot;
+pub mod sync;
+pub mod table;
+mod txn;
+mod version;
+pub mod vfs;
+mod wal;
 
+pub use base::{KEY_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX};
+pub use commit::WriteBatch;
+pub use db::{Database, Durability, KeyspaceStats, Options, Stats, WriteOptions};
 pub use error::{Error, Result};
+pub use iter::{Cursor, CursorOptions};
+pub use keyspace::{Compression, Keyspace, KeyspaceOptions};
+pub use snapshot::Snapshot;
+pub use table::PinnedValue as Value;
+pub use txn::{Isolation, LockCancel, LockMode, Savepoint, Transaction, TransactionOptions};

@@ -15,7 +15,8 @@ pub struct MapId(pub usize);
 pub struct MapDef {
     /// Name in the database.
     pub name: &'static str,
-    /// Scans always fix this many leading key bytes, so that a prefix filter can answer them.
+    /// Scans fix this many leading key bytes, so that a prefix filter can answer them. Only the final check scans
+    /// across prefixes: a scan whose start and end differ in these bytes is answered in total order.
     pub scan_prefix_bytes: Option<usize>,
     /// Whether point reads occur, so that a whole-key filter can answer them.
     pub point_reads: bool,

@@ -7,4 +7,5 @@
 pub mod engine;
 pub mod kv;
 pub mod linkbench;
+pub mod random;
 pub mod trial;

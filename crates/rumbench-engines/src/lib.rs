@@ -1,1 +1,38 @@
-//! The engines that rumbench can drive.
+//! The engines that rumbench can drive: one module and one cargo feature each.
+//!
+//! Reading order: [`registry`] (names, variants, how to open one), then the engines by themselves. Ordered maps
+//! implement [`rumbench_core::kv::KvEngine`] and get every workload from it; SQLite implements the workload's own
+//! trait with SQL; `null` answers at once, so that the client's own cost can be measured. Each engine is opened in
+//! its best reviewed configuration, each tuned value with its reason, and says what its commits really survive.
+//! What they have in common is small: [`settings`] reads `--set`, [`facts`] collects what was decided,
+//! [`periodic`] syncs a log once a second.
+
+pub mod conformance;
+#[cfg(any(
+    feature = "fjall",
+    feature = "lmdb",
+    feature = "rocksdb",
+    feature = "sqlite"
+))]
+mod error;
+mod facts;
+#[cfg(feature = "fjall")]
+pub mod fjall;
+#[cfg(feature = "lmdb")]
+pub mod lmdb;
+pub mod null;
+#[cfg(any(
+    feature = "fjall",
+    feature = "lmdb",
+    feature = "rocksdb",
+    feature = "sqlite"
+))]
+mod periodic;
+pub mod registry;
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb;
+mod settings;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+pub use registry::{EngineEntry, Found, Variant, engines, find};

@@ -1,3 +1,17 @@
-//! The rumbench laboratory.
+//! rumbench: a benchmark laboratory for databases of small data.
+//!
+//! Reading order: [`command`] (what can be asked), [`run`] (how a suite is run), [`durability`] (kill tests), [`measure`] (what is
+//! measured and how), [`store`] (results on disk), [`report`] (tables), [`catalog`] (engines and workloads by name).
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod catalog;
+mod command;
+mod durability;
+mod measure;
+mod report;
+mod run;
+mod store;
+
+fn main() -> std::process::ExitCode {
+    command::main()
+}

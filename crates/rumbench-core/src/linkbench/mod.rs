@@ -1,8 +1,36 @@
 //! LinkBench: a social graph's nodes, links and counts, and ten operations on them.
+//!
+//! Reading order: [`store`](LinkStore) (the rows and what a store does with them), [`config`] (the settings),
+//! [`graph`] (what is loaded), [`stream`] (what is asked), [`workload`] (the phases), then [`kv_store`] (the store of
+//! all ordered key-value engines). The guide is `docs/guide/linkbench.md`.
 
+pub mod access;
+mod client;
+pub mod config;
+pub mod degree;
+pub mod distribution;
+pub mod graph;
+mod history;
+pub mod java_random;
+mod kv_check;
+mod kv_rows;
+pub mod kv_store;
+mod load;
+pub mod payload;
+pub mod request;
+mod sample;
+pub mod settings;
+pub mod shuffle;
+mod stationary;
 mod store;
+pub mod stream;
+pub mod workload;
 
+pub use config::{Config, ConfigError, Mode, Rules};
+pub use kv_store::KvLinkStore;
+pub use settings::{SETTINGS, Setting};
 pub use store::{
     Count, Link, LinkConnection, LinkKey, LinkStore, ListQuery, ListResult, Node, TableTotals,
     WriteOutcome,
 };
+pub use workload::{Hooks, LinkBench};

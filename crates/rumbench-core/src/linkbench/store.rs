@@ -106,6 +106,12 @@ pub trait LinkStore: Send + Sync {
     /// A connection for one client thread.
     fn connect(&self) -> Result<Box<dyn LinkConnection>>;
 
+    /// Whether rows written can be read. Only an engine that measures the client's own cost answers no; its answers
+    /// are then not judged.
+    fn keeps_rows(&self) -> bool {
+        true
+    }
+
     /// Whether [`LinkStore::build_index`] creates `id1_type` after the load; otherwise the load maintains it.
     fn separate_index(&self) -> bool {
         false

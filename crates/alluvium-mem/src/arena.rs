@@ -1,0 +1,156 @@
+//! Bump allocation for one memtable: memory is handed out front to back and given back all at once.
+//!
+//! Invariant: a pointer that was handed out stays valid, at the same address, until the arena is dropped. Nothing is
+//! dropped in place, so only types without drop glue may live here.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// Every chunk starts on a cache line, so that offsets within it decide the alignment of what lies there.
+const CHUNK_ALIGN: usize = 64;
+
+/// A memtable that never grows costs this much.
+const CHUNK_BYTES_MIN: usize = 64 << 10;
+
+/// Chunks double up to here: few enough allocations, and little left unused in the last one.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// Owns the memory of one memtable.
+pub(crate) struct Arena {
+    chunks: Vec<Chunk>,
+    /// The chunk being filled; requests that are large beside it have chunks of their own.
+    current: NonNull<u8>,
+    current_bytes: usize,
+    used_bytes: usize,
+    next_chunk_bytes: usize,
+    bytes: usize,
+}
+
+struct Chunk {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the arena owns its chunks alone; the pointers in it refer to nothing that is tied to a thread.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    pub(crate) fn new() -> Arena {
+        Arena {
+            chunks: Vec::new(),
+            current: NonNull::dangling(),
+            current_bytes: 0,
+            used_bytes: 0,
+            next_chunk_bytes: CHUNK_BYTES_MIN,
+            bytes: 0,
+        }
+    }
+
+    /// Bytes taken from the allocator, used or not.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Uninitialized memory of this layout, valid until the arena is dropped.
+    ///
+    /// # Panics
+    ///
+    /// If the alignment is beyond a cache line.
+    pub(crate) fn alloc(&mut self, layout: Layout) -> NonNull<u8> {
+        assert!(layout.align() <= CHUNK_ALIGN);
+        if let Some(found) = self.bump(layout) {
+            return found;
+        }
+        if layout.size() > self.next_chunk_bytes / 4 {
+            return self.add_chunk(layout.size());
+        }
+        self.current_bytes = self.next_chunk_bytes;
+        self.current = self.add_chunk(self.current_bytes);
+        self.used_bytes = 0;
+        self.next_chunk_bytes = (self.next_chunk_bytes * 2).min(CHUNK_BYTES_MAX);
+        self.bump(layout)
+            .expect("a fresh chunk holds four times what was asked for")
+    }
+
+    fn bump(&mut self, layout: Layout) -> Option<NonNull<u8>> {
+        let start = self.used_bytes.next_multiple_of(layout.align());
+        if start > self.current_bytes || layout.size() > self.current_bytes - start {
+            return None;
+        }
+        self.used_bytes = start + layout.size();
+        // SAFETY: `start + size` was just checked to lie within the current chunk.
+        Some(unsafe { self.current.add(start) })
+    }
+
+    fn add_chunk(&mut self, bytes: usize) -> NonNull<u8> {
+        let layout = Layout::from_size_align(bytes.max(1), CHUNK_ALIGN)
+            .expect("chunks are far smaller than the address space");
+        // SAFETY: the layout is not empty.
+        let start = NonNull::new(unsafe { alloc(layout) });
+        let start = start.unwrap_or_else(|| handle_alloc_error(layout));
+        self.chunks.push(Chunk { start, layout });
+        self.bytes += layout.size();
+        start
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for chunk in &self.chunks {
+            // SAFETY: allocated with this very layout in `add_chunk`, freed nowhere else.
+            unsafe { dealloc(chunk.start.as_ptr(), chunk.layout) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(size: usize, align: usize) -> Layout {
+        Layout::from_size_align(size, align).unwrap()
+    }
+
+    #[test]
+    fn allocations_are_aligned_and_do_not_overlap() {
+        let mut arena = Arena::new();
+        let mut taken = Vec::new();
+        for round in 0..if cfg!(miri) { 60 } else { 5_000 } {
+            let layout = layout(round % 97 + 1, [1, 8, 64][round % 3]);
+            let start = arena.alloc(layout);
+            assert!(start.addr().get().is_multiple_of(layout.align()));
+            // SAFETY: this many bytes were just allocated.
+            unsafe { start.write_bytes(round as u8, layout.size()) };
+            taken.push((start, layout.size(), round as u8));
+        }
+        for (start, size, fill) in taken {
+            // SAFETY: written above, and the arena is still alive.
+            let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), size) };
+            assert!(bytes.iter().all(|byte| *byte == fill));
+        }
+    }
+
+    #[test]
+    fn chunks_double_up_to_their_limit() {
+        let mut arena = Arena::new();
+        let mut sizes = Vec::new();
+        while arena.bytes() < 6 * CHUNK_BYTES_MAX {
+            let before = arena.bytes();
+            arena.alloc(layout(1024, 8));
+            if arena.bytes() != before {
+                sizes.push((arena.bytes() - before) >> 10);
+            }
+        }
+        assert_eq!(sizes[..6], [64, 128, 256, 512, 1024, 1024]);
+    }
+
+    #[test]
+    fn a_large_request_has_its_own_chunk_and_leaves_the_current_one_in_use() {
+        let mut arena = Arena::new();
+        arena.alloc(layout(100, 8));
+        arena.alloc(layout(3 << 20, 8));
+        assert_eq!(arena.bytes(), CHUNK_BYTES_MIN + (3 << 20));
+        arena.alloc(layout(100, 8));
+        assert_eq!(arena.bytes(), CHUNK_BYTES_MIN + (3 << 20));
+    }
+}

@@ -1,0 +1,269 @@
+//! Keys and their versions, as they lie in the arena.
+//!
+//! ```text
+//! record   newest version -> | inserts until the next trim | key length | key bytes
+//! version  older version ->  | seqno | value length | kind | value bytes
+//! ```
+//!
+//! The bytes are written before the pointer to them is stored (release) and never change after it; readers find them
+//! through that pointer (acquire). Only two things change later: `newest`, when the key gets another version, and
+//! `older`, which is set to null when no reader needs what lies behind it.
+//! A reader that already passed an unlinked pointer goes on safely, because the memory stays in the arena.
+
+use std::alloc::Layout;
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::AtomicU32;
+
+use crate::arena::Arena;
+use crate::sync::{
+    AtomicPtr,
+    Ordering::{Acquire, Relaxed, Release},
+    Published,
+};
+
+/// One version of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'m> {
+    /// The commit that wrote it.
+    pub seqno: u64,
+    /// What it says of the key, in the caller's numbering.
+    pub kind: u8,
+    /// Its value; empty for kinds without one.
+    pub value: &'m [u8],
+}
+
+/// Chains shorter than this are not worth a walk.
+const TRIM_INTERVAL_MIN: u32 = 8;
+
+#[repr(C)]
+pub(super) struct Record {
+    newest: AtomicPtr<Version>,
+    /// Used by the writer alone; atomic because readers share the record.
+    until_trim: AtomicU32,
+    key_len: u32,
+    published: Published,
+}
+
+#[repr(C)]
+pub(super) struct Version {
+    older: AtomicPtr<Version>,
+    seqno: u64,
+    value_len: u32,
+    kind: u8,
+    published: Published,
+}
+
+/// A published record in an arena that lives at least as long as `'m`.
+#[derive(Clone, Copy)]
+pub(super) struct RecordRef<'m> {
+    /// Has the provenance of the whole chunk: the key lies behind the record.
+    ptr: NonNull<Record>,
+    arena: PhantomData<&'m Record>,
+}
+
+/// A published version in an arena that lives at least as long as `'m`.
+#[derive(Clone, Copy)]
+pub(super) struct VersionRef<'m> {
+    /// Has the provenance of the whole chunk: the value lies behind the version.
+    ptr: NonNull<Version>,
+    arena: PhantomData<&'m Version>,
+}
+
+impl<'m> RecordRef<'m> {
+    /// Copies a key and its first version into the arena.
+    ///
+    /// # Safety
+    ///
+    /// The arena outlives `'m`.
+    pub(super) unsafe fn create(arena: &mut Arena, key: &[u8], first: Entry<'_>) -> Self {
+        let ptr = alloc_with_tail::<Record>(arena, key.len());
+        // SAFETY: the caller vouches for the arena.
+        let version = unsafe { VersionRef::<'m>::create(arena, first, None) };
+        let record = Record {
+            newest: AtomicPtr::new(version.ptr.as_ptr()),
+            until_trim: AtomicU32::new(TRIM_INTERVAL_MIN),
+            key_len: key.len() as u32,
+            published: Published::new(),
+        };
+        // SAFETY: the memory is fresh, aligned, and large enough for the record and the key behind it.
+        unsafe {
+            ptr.write(record);
+            copy_tail(ptr, key);
+            RecordRef::from_raw(ptr)
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `ptr` was made by [`create`](Self::create) in an arena that outlives `'m`, and came here through an acquire load
+    /// of the pointer (or never left the thread).
+    pub(super) unsafe fn from_raw(ptr: NonNull<Record>) -> Self {
+        RecordRef {
+            ptr,
+            arena: PhantomData,
+        }
+    }
+
+    pub(super) fn as_raw(self) -> NonNull<Record> {
+        self.ptr
+    }
+
+    pub(super) fn key(self) -> &'m [u8] {
+        let len = self.record().key_len as usize;
+        // SAFETY: `create` wrote `key_len` bytes behind the record, and nobody writes them again.
+        unsafe { tail(self.ptr, len) }
+    }
+
+    pub(super) fn newest(self) -> VersionRef<'m> {
+        let newest = NonNull::new(self.record().newest.load(Acquire));
+        let newest = newest.expect("a record always has a version");
+        // SAFETY: the pointer was published by `create` or `push`.
+        unsafe { VersionRef::from_raw(newest) }
+    }
+
+    /// The newest version that a reader at this point sees.
+    pub(super) fn visible_at(self, read_point: u64) -> Option<VersionRef<'m>> {
+        let mut version = self.newest();
+        while version.entry().seqno > read_point {
+            version = version.older()?;
+        }
+        Some(version)
+    }
+
+    /// Puts a version on top and unlinks those that no reader at or above `horizon` needs.
+    ///
+    /// Only the writer calls this. Chains keep at most twice the versions that are needed, plus a few: a chain is
+    /// walked only when it may have doubled since the last walk, which makes the walks free on average.
+    pub(super) fn push(self, arena: &mut Arena, new: Entry<'_>, horizon: u64) {
+        let newest = self.newest();
+        debug_assert!(newest.entry().seqno < new.seqno);
+        let until_trim = match self.record().until_trim.load(Relaxed) {
+            _ if newest.entry().seqno <= horizon => {
+                newest.unlink_older();
+                TRIM_INTERVAL_MIN
+            }
+            0 => newest.trim(horizon).max(TRIM_INTERVAL_MIN),
+            until_trim => until_trim - 1,
+        };
+        self.record().until_trim.store(until_trim, Relaxed);
+        // SAFETY: this record lies in the same arena, which outlives `'m`.
+        let version = unsafe { VersionRef::<'m>::create(arena, new, Some(newest)) };
+        // Pairs with the load in `newest`: whoever sees the pointer sees the bytes.
+        self.record().newest.store(version.ptr.as_ptr(), Release);
+    }
+
+    fn record(self) -> &'m Record {
+        // SAFETY: `from_raw` promises a published record that lives as long as `'m`.
+        let record = unsafe { self.ptr.as_ref() };
+        record.published.check();
+        record
+    }
+}
+
+impl<'m> VersionRef<'m> {
+    /// # Safety
+    ///
+    /// The arena outlives `'m`.
+    unsafe fn create(arena: &mut Arena, entry: Entry<'_>, older: Option<VersionRef<'m>>) -> Self {
+        let ptr = alloc_with_tail::<Version>(arena, entry.value.len());
+        let version = Version {
+            older: AtomicPtr::new(older.map_or(null_mut(), |older| older.ptr.as_ptr())),
+            seqno: entry.seqno,
+            value_len: entry.value.len() as u32,
+            kind: entry.kind,
+            published: Published::new(),
+        };
+        // SAFETY: the memory is fresh, aligned, and large enough for the version and the value behind it.
+        unsafe {
+            ptr.write(version);
+            copy_tail(ptr, entry.value);
+            VersionRef::from_raw(ptr)
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`RecordRef::from_raw`].
+    pub(super) unsafe fn from_raw(ptr: NonNull<Version>) -> Self {
+        VersionRef {
+            ptr,
+            arena: PhantomData,
+        }
+    }
+
+    pub(super) fn as_raw(self) -> NonNull<Version> {
+        self.ptr
+    }
+
+    pub(super) fn entry(self) -> Entry<'m> {
+        let version = self.version();
+        Entry {
+            seqno: version.seqno,
+            kind: version.kind,
+            // SAFETY: `create` wrote `value_len` bytes behind the version, and nobody writes them again.
+            value: unsafe { tail(self.ptr, version.value_len as usize) },
+        }
+    }
+
+    pub(super) fn older(self) -> Option<VersionRef<'m>> {
+        let older = NonNull::new(self.version().older.load(Acquire))?;
+        // SAFETY: it was the newest version, published as such, when it became the older one of this.
+        Some(unsafe { VersionRef::from_raw(older) })
+    }
+
+    /// Unlinks what lies behind the newest version at or below `horizon`; says how many versions remain from here on.
+    fn trim(self, horizon: u64) -> u32 {
+        let mut kept = 1;
+        let mut version = self;
+        while version.entry().seqno > horizon {
+            match version.older() {
+                Some(older) => version = older,
+                None => return kept,
+            }
+            kept += 1;
+        }
+        version.unlink_older();
+        kept
+    }
+
+    /// Relaxed is enough: nothing is published by it, and a reader that misses it finds the old versions intact.
+    fn unlink_older(self) {
+        self.version().older.store(null_mut(), Relaxed);
+    }
+
+    fn version(self) -> &'m Version {
+        // SAFETY: `from_raw` promises a published version that lives as long as `'m`.
+        let version = unsafe { self.ptr.as_ref() };
+        version.published.check();
+        version
+    }
+}
+
+/// Room for a `T` and `tail_bytes` behind it. Everything in the arena is at least 8-byte aligned.
+fn alloc_with_tail<T>(arena: &mut Arena, tail_bytes: usize) -> NonNull<T> {
+    let size = size_of::<T>() + tail_bytes;
+    let layout = Layout::from_size_align(size, align_of::<T>());
+    arena
+        .alloc(layout.expect("keys and values are bounded"))
+        .cast()
+}
+
+/// # Safety
+///
+/// `bytes.len()` bytes behind the `T` belong to the same allocation and are not shared yet.
+unsafe fn copy_tail<T>(ptr: NonNull<T>, bytes: &[u8]) {
+    // SAFETY: promised by the caller; fresh memory cannot overlap the source.
+    unsafe {
+        let tail = ptr.add(1).cast::<u8>();
+        tail.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+    }
+}
+
+/// # Safety
+///
+/// `len` bytes behind the `T` were written by [`copy_tail`] before the pointer was published, and live as long as `'m`.
+unsafe fn tail<'m, T>(ptr: NonNull<T>, len: usize) -> &'m [u8] {
+    // SAFETY: promised by the caller.
+    unsafe { std::slice::from_raw_parts(ptr.add(1).cast::<u8>().as_ptr(), len) }
+}

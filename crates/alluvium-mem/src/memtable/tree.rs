@@ -1,0 +1,334 @@
+//! The B+-tree over the records: descent, insertion, splits.
+//!
+//! Readers descend optimistically: having read a child's version, they check that the parent has not changed since its
+//! own version was read. The single writer makes a parent odd before it splits a child and even again after the
+//! child, so a reader cannot take a child's version from after a split together with a parent from before it.
+//! The root pointer plays the parent of the root: a new root is stored before the old one is split.
+//!
+//! Full inner nodes are split on the writer's way down, so the parent of a split always has room. Keys are never
+//! removed; hence leaves are never empty (but for the first), and the smallest key of a leaf is the one that its
+//! parents know it by. A search that runs off the right end of a leaf thus finds its answer in that next separator.
+
+use std::ptr::NonNull;
+
+use super::node::{Equal, Node, NodeRef, Probe, SLOTS, Slot};
+use super::record::{Entry, RecordRef};
+use crate::arena::Arena;
+use crate::sync::{
+    AtomicPtr,
+    Ordering::{Acquire, Release},
+};
+
+pub(super) struct Tree {
+    root: AtomicPtr<Node>,
+}
+
+/// Where to go: forwards from a key, backwards from a key, or to the end.
+#[derive(Clone, Copy)]
+pub(super) enum Target<'k> {
+    AtOrAfter(Probe<'k>),
+    After(Probe<'k>),
+    Before(Probe<'k>),
+    Last,
+}
+
+/// A record and where it was found, good for the next step as long as the leaf does not change.
+#[derive(Clone, Copy)]
+pub(super) struct Position<'m> {
+    pub(super) record: RecordRef<'m>,
+    pub(super) leaf: NodeRef<'m>,
+    pub(super) leaf_version: u64,
+    pub(super) slot: usize,
+    /// The smallest key of the next leaf.
+    pub(super) next_leaf: Option<RecordRef<'m>>,
+}
+
+/// A leaf that covers a target, and the version to read it at.
+struct Leaf<'m> {
+    node: NodeRef<'m>,
+    version: u64,
+    next_leaf: Option<RecordRef<'m>>,
+}
+
+/// Where the writer arrived. The parent has room for one more child; there is none while the root is a leaf with room.
+struct WritePath<'m> {
+    parent: Option<(NodeRef<'m>, usize)>,
+    leaf: NodeRef<'m>,
+    is_last_leaf: bool,
+}
+
+impl Tree {
+    /// # Safety
+    ///
+    /// The same arena is given to all calls of [`insert`](Self::insert), and outlives the tree.
+    pub(super) unsafe fn new(arena: &mut Arena) -> Tree {
+        // SAFETY: promised by the caller.
+        let root = unsafe { NodeRef::create_leaf(arena) };
+        Tree {
+            root: AtomicPtr::new(root.as_raw().as_ptr()),
+        }
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> Option<RecordRef<'_>> {
+        let probe = Probe::new(key);
+        loop {
+            let leaf = self.leaf_for(&Target::AtOrAfter(probe));
+            let count = leaf.node.count();
+            let slot = leaf.node.rank(0, count, &probe, Equal::After);
+            let record = (slot < count).then(|| leaf.node.record(slot));
+            if leaf.node.unchanged_since(leaf.version) {
+                return record.filter(|record| record.key() == key);
+            }
+        }
+    }
+
+    pub(super) fn locate<'m>(&'m self, target: &Target<'_>) -> Option<Position<'m>> {
+        loop {
+            let leaf = self.leaf_for(target);
+            let count = leaf.node.count();
+            let slot = target.slot(leaf.node, count);
+            let record = slot.filter(|slot| *slot < count);
+            let record = record.map(|slot| leaf.node.record(slot));
+            if !leaf.node.unchanged_since(leaf.version) {
+                continue;
+            }
+            return match (slot, record) {
+                (Some(slot), Some(record)) => Some(Position {
+                    record,
+                    leaf: leaf.node,
+                    leaf_version: leaf.version,
+                    slot,
+                    next_leaf: leaf.next_leaf,
+                }),
+                (Some(_), None) => self.first_of(leaf.next_leaf),
+                (None, _) => None,
+            };
+        }
+    }
+
+    /// The first record behind this one.
+    pub(super) fn next<'m>(&'m self, from: &Position<'m>) -> Option<Position<'m>> {
+        let slot = from.slot + 1;
+        let record = (slot < from.leaf.count()).then(|| from.leaf.record(slot));
+        if !from.leaf.unchanged_since(from.leaf_version) {
+            return self.locate(&Target::After(Probe::new(from.record.key())));
+        }
+        match record {
+            Some(record) => Some(Position {
+                record,
+                slot,
+                ..*from
+            }),
+            None => self.first_of(from.next_leaf),
+        }
+    }
+
+    /// The last record before this one.
+    pub(super) fn prev<'m>(&'m self, from: &Position<'m>) -> Option<Position<'m>> {
+        if let Some(slot) = from.slot.checked_sub(1) {
+            let record = from.leaf.record(slot);
+            if from.leaf.unchanged_since(from.leaf_version) {
+                return Some(Position {
+                    record,
+                    slot,
+                    ..*from
+                });
+            }
+        }
+        self.locate(&Target::Before(Probe::new(from.record.key())))
+    }
+
+    /// The position of the smallest key of a leaf. That key exists, so `locate` ends there and does not come back.
+    fn first_of<'m>(&'m self, leaf: Option<RecordRef<'m>>) -> Option<Position<'m>> {
+        self.locate(&Target::AtOrAfter(Probe::new(leaf?.key())))
+    }
+
+    /// Descends to the leaf that covers the target. Starts again whenever the writer was in the way, which the writer
+    /// is only for the length of a split.
+    fn leaf_for<'m>(&'m self, target: &Target<'_>) -> Leaf<'m> {
+        'restart: loop {
+            let mut node = self.root();
+            let mut version = node.version();
+            if self.root().as_raw() != node.as_raw() {
+                continue 'restart;
+            }
+            let mut next_leaf = None;
+            while !node.is_leaf() {
+                let count = node.count();
+                let slot = target.child(node, count);
+                let child = node.child(slot);
+                child.prefetch();
+                if slot + 1 < count {
+                    next_leaf = Some(node.record(slot + 1));
+                }
+                let child_version = child.version();
+                if !node.unchanged_since(version) {
+                    continue 'restart;
+                }
+                (node, version) = (child, child_version);
+            }
+            return Leaf {
+                node,
+                version,
+                next_leaf,
+            };
+        }
+    }
+
+    fn root(&self) -> NodeRef<'_> {
+        let root = NonNull::new(self.root.load(Acquire)).expect("there is always a root");
+        // SAFETY: stored with release by `new` or `grow`; the arena outlives the tree.
+        unsafe { NodeRef::from_raw(root) }
+    }
+}
+
+/// The writer's side. Only one thread at a time is here, and nobody else changes what it reads.
+impl Tree {
+    /// Adds a version, to the record of the key if there is one.
+    ///
+    /// # Safety
+    ///
+    /// The arena is the one of [`new`](Self::new), and no other thread is in this function.
+    pub(super) unsafe fn insert(
+        &self,
+        arena: &mut Arena,
+        key: &[u8],
+        new: Entry<'_>,
+        horizon: u64,
+    ) {
+        let probe = Probe::new(key);
+        let path = self.leaf_for_writing(arena, &probe);
+        let (leaf, count) = (path.leaf, path.leaf.count());
+        let slot = leaf.rank(0, count, &probe, Equal::After);
+        if slot < count && leaf.record(slot).key() == key {
+            leaf.record(slot).push(arena, new, horizon);
+            return;
+        }
+        let new = Slot {
+            head: probe.head,
+            // SAFETY: the arena outlives the tree.
+            record: unsafe { RecordRef::create(arena, key, new) },
+            child: None,
+        };
+        match path.parent {
+            Some(parent) if count == SLOTS => {
+                let appends = path.is_last_leaf && slot == count;
+                let at = if appends { count } else { count / 2 };
+                self.split(arena, parent, leaf, at, Some((slot, new)));
+            }
+            _ => leaf.change().insert(slot, new),
+        }
+    }
+
+    /// Descends to the leaf of the key, and makes room for a split of it on the way.
+    fn leaf_for_writing<'m>(&'m self, arena: &mut Arena, probe: &Probe<'_>) -> WritePath<'m> {
+        let target = Target::AtOrAfter(*probe);
+        let mut node = self.root();
+        if node.is_full() {
+            node = self.grow(arena, node);
+        }
+        let mut parent = None;
+        let mut is_last_leaf = true;
+        while !node.is_leaf() {
+            let slot = target.child(node, node.count());
+            let is_last = is_last_leaf && slot + 1 == node.count();
+            let child = node.child(slot);
+            child.prefetch();
+            if !child.is_leaf() && child.is_full() {
+                let appends = is_last && target.child(child, SLOTS) + 1 == SLOTS;
+                let at = if appends { SLOTS - 1 } else { SLOTS / 2 };
+                self.split(arena, (node, slot), child, at, None);
+                // The halves have room: the next turn goes down.
+                continue;
+            }
+            is_last_leaf = is_last;
+            parent = Some((node, slot));
+            node = child;
+        }
+        WritePath {
+            parent,
+            leaf: node,
+            is_last_leaf,
+        }
+    }
+
+    /// Puts a new root above a full one. Readers may use either until the old one is split.
+    fn grow<'m>(&'m self, arena: &mut Arena, old: NodeRef<'m>) -> NodeRef<'m> {
+        // SAFETY: the arena outlives the tree.
+        let root = unsafe { NodeRef::create_inner(arena) };
+        let first = Slot {
+            head: 0,
+            record: old.record(0),
+            child: Some(old),
+        };
+        root.change().insert(0, first);
+        self.root.store(root.as_raw().as_ptr(), Release);
+        root
+    }
+
+    /// Moves the slots of `node` from `at` on to a new right neighbor, which gets its place in the parent, and inserts
+    /// `new` on its side of the border.
+    ///
+    /// The neighbor is filled before anyone sees it; the old node and its parent are odd only for what is left to do.
+    fn split<'m>(
+        &'m self,
+        arena: &mut Arena,
+        (parent, parent_slot): (NodeRef<'m>, usize),
+        node: NodeRef<'m>,
+        at: usize,
+        new: Option<(usize, Slot<'m>)>,
+    ) {
+        // SAFETY: the arena outlives the tree.
+        let right = unsafe {
+            match node.is_leaf() {
+                true => NodeRef::create_leaf(arena),
+                false => NodeRef::create_inner(arena),
+            }
+        };
+        let (left_new, right_new) = match new {
+            Some((slot, new)) if slot > at || at == node.count() => (None, Some((slot - at, new))),
+            left => (left, None),
+        };
+        let mut filling = right.change();
+        filling.append(node, at);
+        if let Some((slot, new)) = right_new {
+            filling.insert(slot, new);
+        }
+        drop(filling);
+
+        let mut parent_change = parent.change();
+        let mut node_change = node.change();
+        node_change.truncate(at);
+        if let Some((slot, new)) = left_new {
+            node_change.insert(slot, new);
+        }
+        parent_change.insert(parent_slot + 1, right.as_child());
+        // The order matters: the child becomes readable first (see the top of this file).
+        drop(node_change);
+        drop(parent_change);
+    }
+}
+
+impl Target<'_> {
+    /// The slot of the child to go to in an inner node.
+    fn child(&self, node: NodeRef<'_>, count: usize) -> usize {
+        let end = match self {
+            Target::AtOrAfter(probe) | Target::After(probe) => {
+                node.rank(1, count, probe, Equal::Before)
+            }
+            Target::Before(probe) => node.rank(1, count, probe, Equal::After),
+            Target::Last => count,
+        };
+        end - 1
+    }
+
+    /// The slot to stop at in a leaf: the count if it lies behind this leaf, nothing if there is no such key at all.
+    fn slot(&self, leaf: NodeRef<'_>, count: usize) -> Option<usize> {
+        match self {
+            Target::AtOrAfter(probe) => Some(leaf.rank(0, count, probe, Equal::After)),
+            Target::After(probe) => Some(leaf.rank(0, count, probe, Equal::Before)),
+            Target::Before(probe) => leaf.rank(0, count, probe, Equal::After).checked_sub(1),
+            Target::Last => count.checked_sub(1),
+        }
+    }
+}

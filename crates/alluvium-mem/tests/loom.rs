@@ -1,0 +1,177 @@
+//! Loom models of the memtable: every interleaving of one writer and one reader, within a bound on preemptions.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test -p alluvium-mem --release --test loom
+//! ```
+//!
+//! Nodes have three slots under loom, so one insert can split a leaf, an inner node, and grow the tree.
+//! Loom sees the atomics of the tree. That records and values are published before they are read is checked by the
+//! `Published` marker inside them.
+#![cfg(loom)]
+
+use std::sync::Arc;
+
+use alluvium_mem::{Memtable, MemtableOptions};
+use loom::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
+
+/// Enough for any reordering of one change against one descent; each further one multiplies the time by ten.
+const PREEMPTIONS: usize = 3;
+
+/// A memtable, and the visible seqno that an engine keeps beside it.
+struct Store {
+    memtable: Arc<Memtable>,
+    visible: AtomicU64,
+}
+
+impl Store {
+    /// Inserts the keys in this order, with seqnos from 1 on.
+    fn with(keys: &[u8]) -> Arc<Store> {
+        let store = Store {
+            memtable: Arc::new(Memtable::new(&MemtableOptions {
+                expected_bytes: 96,
+                ..MemtableOptions::default()
+            })),
+            visible: AtomicU64::new(0),
+        };
+        for (key, seqno) in keys.iter().zip(1..) {
+            store.insert(*key, seqno, 0);
+        }
+        Arc::new(store)
+    }
+
+    fn insert(&self, key: u8, seqno: u64, horizon: u64) {
+        let value = [seqno as u8];
+        let mut writer = self.memtable.writer();
+        writer.insert(&[key], u64::from(key), None, seqno, 2, &value, horizon);
+        drop(writer);
+        self.visible.store(seqno, Release);
+    }
+
+    /// The seqno of the version that a reader sees; checks that the value belongs to it.
+    fn get(&self, key: u8, read_point: u64) -> Option<u64> {
+        let entry = self.memtable.get(&[key], read_point)?;
+        assert_eq!(entry.value, [entry.seqno as u8]);
+        Some(entry.seqno)
+    }
+}
+
+/// Runs `write` beside `read` in all interleavings, on a fresh store each time.
+fn check(keys: &'static [u8], write: fn(&Store), read: fn(&Store)) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(PREEMPTIONS);
+    model.max_branches = 20_000;
+    model.check(move || {
+        let store = Store::with(keys);
+        let writing = Arc::clone(&store);
+        let writer = loom::thread::spawn(move || write(&writing));
+        read(&store);
+        writer.join().expect("the writer ends");
+    });
+}
+
+#[test]
+fn a_get_beside_a_leaf_split_finds_what_was_published() {
+    check(
+        b"bdf",
+        |store| store.insert(b'c', 4, 0),
+        |store| {
+            assert_eq!(store.get(b'f', 3), Some(3));
+            let visible = store.visible.load(Acquire);
+            assert_eq!(store.get(b'c', visible), (visible == 4).then_some(4));
+        },
+    );
+}
+
+#[test]
+fn a_cursor_beside_a_leaf_split_steps_over_every_key_once() {
+    check(
+        b"bdf",
+        |store| store.insert(b'c', 4, 0),
+        |store| {
+            let mut cursor = store.memtable.cursor(3);
+            assert!(cursor.seek(b"b"));
+            for expected in [b'd', b'f'] {
+                assert!(cursor.next());
+                assert_eq!(cursor.key(), [expected]);
+            }
+            assert!(!cursor.next());
+        },
+    );
+}
+
+#[test]
+fn a_backward_cursor_beside_a_leaf_split_steps_over_every_key_once() {
+    check(
+        b"bdf",
+        |store| store.insert(b'c', 4, 0),
+        |store| {
+            let mut cursor = store.memtable.cursor(3);
+            assert!(cursor.seek_last());
+            for expected in [b'd', b'b'] {
+                assert!(cursor.prev());
+                assert_eq!(cursor.key(), [expected]);
+            }
+            assert!(!cursor.prev());
+        },
+    );
+}
+
+#[test]
+fn a_get_beside_a_split_of_the_root_and_a_leaf_finds_what_was_published() {
+    // Ascending keys leave full leaves of three: the root is full of leaves, and `d` falls into a full one.
+    check(
+        b"aceghikmo",
+        |store| store.insert(b'd', 10, 0),
+        |store| {
+            assert_eq!(store.get(b'o', 9), Some(9));
+            let visible = store.visible.load(Acquire);
+            assert_eq!(store.get(b'd', visible), (visible == 10).then_some(10));
+        },
+    );
+}
+
+#[test]
+fn an_insert_beside_a_get_in_the_same_leaf_is_seen_once_published() {
+    check(
+        b"df",
+        |store| store.insert(b'b', 3, 0),
+        |store| {
+            assert_eq!(store.get(b'd', 2), Some(1));
+            let visible = store.visible.load(Acquire);
+            assert_eq!(store.get(b'b', visible), (visible == 3).then_some(3));
+        },
+    );
+}
+
+#[test]
+fn a_reader_at_the_horizon_keeps_its_version_while_older_ones_are_unlinked() {
+    check(
+        b"aaa",
+        |store| {
+            store.insert(b'a', 4, 3);
+            store.insert(b'a', 5, 3);
+        },
+        |store| {
+            assert_eq!(store.get(b'a', 3), Some(3));
+            let visible = store.visible.load(Acquire);
+            assert_eq!(store.get(b'a', visible), Some(visible));
+            let mut cursor = store.memtable.cursor(3);
+            assert!(cursor.seek_first());
+            let seqnos = cursor.versions().map(|version| version.seqno);
+            assert!(seqnos.is_sorted_by(|newer, older| newer > older));
+            assert_eq!(cursor.entry().seqno, 3);
+        },
+    );
+}
+
+#[test]
+fn a_reader_at_the_horizon_keeps_its_version_while_a_long_chain_is_trimmed() {
+    check(
+        b"aaaaaaaaa",
+        |store| store.insert(b'a', 10, 5),
+        |store| {
+            assert_eq!(store.get(b'a', 5), Some(5));
+            assert_eq!(store.get(b'a', 8), Some(8));
+        },
+    );
+}

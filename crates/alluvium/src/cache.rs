@@ -1,0 +1,238 @@
+//! The block cache: byte accounting and eviction. It has no hash table, because it stores nothing.
+//!
+//! Each table keeps its decoded blocks in slots of its own, one for each block, so a hit costs one pointer load next to
+//! the fence search that a reader makes anyway. What is shared is the memory: an owner charges what it installs, and
+//! the cache asks owners to give frames up, in CLOCK order, until the total is within the capacity.
+//!
+//! Lock order: the ring's mutex is a leaf. It is taken on misses only, never on a hit.
+
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Something whose frames the cache may ask back.
+pub trait FrameOwner: Send + Sync {
+    /// Lowers the use count of a frame, or gives the frame up where the count is 0.
+    fn try_evict(&self, frame: u32) -> Eviction;
+}
+
+/// What became of a frame that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eviction {
+    /// It was used since it was last asked for, and stays for now.
+    Kept,
+    /// It is gone, and so is the claim on this many bytes.
+    Evicted(u64),
+}
+
+/// Bounds the memory of decoded blocks over all tables of a database. Shared by `Arc`.
+pub struct Cache {
+    capacity: AtomicU64,
+    used: AtomicU64,
+    /// Guards the CLOCK order. Every installed frame whose owner lives has exactly one entry.
+    ring: Mutex<VecDeque<RingEntry>>,
+    counters: [CachePadded<Counters>; COUNTER_SHARDS],
+}
+
+struct RingEntry {
+    owner: Weak<dyn FrameOwner>,
+    frame: u32,
+}
+
+#[derive(Default)]
+struct Counters {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// Enough that threads on different cores rarely share a counter's cache line.
+const COUNTER_SHARDS: usize = 16;
+
+/// A frame whose use count is saturated (3) goes at the fourth request, so this many rounds always free something.
+const ROUNDS_MAX: usize = 4;
+
+impl Cache {
+    /// A cache that keeps at most `capacity_bytes` of decoded blocks.
+    pub fn new(capacity_bytes: u64) -> Cache {
+        Cache {
+            capacity: AtomicU64::new(capacity_bytes),
+            used: AtomicU64::new(0),
+            ring: Mutex::new(VecDeque::new()),
+            counters: std::array::from_fn(|_| CachePadded::default()),
+        }
+    }
+
+    /// The most bytes that are kept.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// Changes the capacity. Frames above it are given up before the call returns.
+    pub fn set_capacity(&self, capacity_bytes: u64) {
+        self.capacity.store(capacity_bytes, Ordering::Relaxed);
+        self.evict(&mut self.ring.lock());
+    }
+
+    /// The bytes that frames take now. A block that a reader still holds after its eviction is not counted.
+    pub fn used_bytes(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// How many lookups found their block.
+    pub fn hits(&self) -> u64 {
+        let hits = self.counters.iter().map(|c| c.hits.load(Ordering::Relaxed));
+        hits.sum()
+    }
+
+    /// How many lookups had to read their block.
+    pub fn misses(&self) -> u64 {
+        let misses = self
+            .counters
+            .iter()
+            .map(|c| c.misses.load(Ordering::Relaxed));
+        misses.sum()
+    }
+
+    /// Counts a lookup that found its block.
+    pub fn count_hit(&self) {
+        self.shard().hits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a lookup that did not find its block.
+    pub fn count_miss(&self) {
+        self.shard().misses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes over the eviction of a frame that `owner` has just installed, and makes room.
+    ///
+    /// Called once for each installed frame, after it is in place, so that an eviction always finds it.
+    pub fn charge(&self, bytes: u64, owner: Weak<dyn FrameOwner>, frame: u32) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        let mut ring = self.ring.lock();
+        ring.push_back(RingEntry { owner, frame });
+        // Dropped tables leave their entries behind. Looking at two for each one added keeps them few, also where
+        // the cache never fills up and the loop below never runs.
+        for _ in 0..2 {
+            if let Some(entry) = ring.pop_front()
+                && entry.owner.strong_count() > 0
+            {
+                ring.push_back(entry);
+            }
+        }
+        self.evict(&mut ring);
+    }
+
+    /// Returns the bytes of frames that their owner has dropped by itself.
+    pub fn release(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn evict(&self, ring: &mut VecDeque<RingEntry>) {
+        let steps_max = ring.len() * ROUNDS_MAX;
+        for _ in 0..steps_max {
+            if self.used_bytes() <= self.capacity_bytes() {
+                return;
+            }
+            let Some(entry) = ring.pop_front() else {
+                return;
+            };
+            let Some(owner) = entry.owner.upgrade() else {
+                continue;
+            };
+            match owner.try_evict(entry.frame) {
+                Eviction::Kept => ring.push_back(entry),
+                Eviction::Evicted(bytes) => self.release(bytes),
+            }
+        }
+    }
+
+    fn shard(&self) -> &Counters {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            // No destructor, so it does not matter which runtime owns the thread.
+            static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
+        }
+        let shard = SHARD.with(|shard| {
+            if shard.get() == usize::MAX {
+                shard.set(NEXT.fetch_add(1, Ordering::Relaxed) % COUNTER_SHARDS);
+            }
+            shard.get()
+        });
+        &self.counters[shard]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    /// Frames of 10 bytes with a use count each.
+    struct Owner {
+        uses: Mutex<Vec<u32>>,
+    }
+
+    impl FrameOwner for Owner {
+        fn try_evict(&self, frame: u32) -> Eviction {
+            let mut uses = self.uses.lock();
+            let uses = &mut uses[frame as usize];
+            match *uses {
+                0 => Eviction::Evicted(10),
+                _ => {
+                    *uses -= 1;
+                    Eviction::Kept
+                }
+            }
+        }
+    }
+
+    fn owner(uses: &[u32]) -> Arc<Owner> {
+        Arc::new(Owner {
+            uses: Mutex::new(uses.to_vec()),
+        })
+    }
+
+    fn weak(owner: &Arc<Owner>) -> Weak<dyn FrameOwner> {
+        Arc::downgrade(owner) as Weak<dyn FrameOwner>
+    }
+
+    #[test]
+    fn unused_frames_go_first_and_the_total_stays_within_the_capacity() {
+        let owner = owner(&[3, 0, 3, 0, 3]);
+        let cache = Cache::new(30);
+        for frame in 0..5 {
+            cache.charge(10, weak(&owner), frame);
+            assert!(cache.used_bytes() <= 30);
+        }
+        let left: Vec<u32> = cache.ring.lock().iter().map(|e| e.frame).collect();
+        assert!(!left.contains(&1) && !left.contains(&3), "{left:?}");
+    }
+
+    #[test]
+    fn a_lower_capacity_evicts_at_once() {
+        let owner = owner(&[3; 10]);
+        let cache = Cache::new(1000);
+        for frame in 0..10 {
+            cache.charge(10, weak(&owner), frame);
+        }
+        cache.set_capacity(25);
+        assert_eq!(cache.used_bytes(), 20);
+    }
+
+    #[test]
+    fn entries_of_dropped_owners_do_not_pile_up() {
+        let cache = Cache::new(u64::MAX);
+        for _ in 0..100 {
+            let owner = owner(&[0; 50]);
+            for frame in 0..50 {
+                cache.charge(10, weak(&owner), frame);
+            }
+            cache.release(500);
+        }
+        assert!(cache.ring.lock().len() <= 150);
+        assert_eq!(cache.used_bytes(), 0);
+    }
+}

@@ -1,0 +1,169 @@
+//! The operations of one commit: how callers collect them and how the log stores them.
+//!
+//! The payload of a commit record is the operations in order of keyspace and key, each
+//! `kind: u8, keyspace: varint, key: varint length + bytes, value: varint length + bytes` (no value behind a
+//! delete). There is one operation a key, because a commit has one sequence number.
+
+use crate::base::coding::{Decoder, put_bytes, put_varint};
+use crate::base::{KEY_BYTES_MAX, KeyspaceId, VALUE_BYTES_MAX, ValueKind};
+use crate::error::{Error, Result};
+use crate::keyspace::Keyspace;
+use crate::txn::{WriteEntry, WriteSet};
+
+/// Writes to any keyspaces that become visible and durable together: see [`crate::Database::write`].
+///
+/// Later writes of a key replace earlier ones of the same batch.
+#[derive(Default)]
+pub struct WriteBatch {
+    writes: WriteSet,
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> WriteBatch {
+        WriteBatch::default()
+    }
+
+    /// Writes `value` under `key`, whether or not the key exists.
+    pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add(keyspace, ValueKind::Put, key, value)
+    }
+
+    /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`].
+    pub fn insert(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add(keyspace, ValueKind::Insert, key, value)
+    }
+
+    /// Removes `key`, whether or not it exists.
+    pub fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+        self.add(keyspace, ValueKind::Delete, key, &[])
+    }
+
+    fn add(&mut self, keyspace: &Keyspace, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
+        check_sizes(key, value)?;
+        self.writes.put(keyspace.id(), key, kind, value);
+        Ok(())
+    }
+
+    /// Number of keys written.
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    pub(crate) fn writes(&self) -> &WriteSet {
+        &self.writes
+    }
+}
+
+/// Refuses keys and values that no format can hold.
+pub(crate) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
+    if key.len() > KEY_BYTES_MAX {
+        let message = format!("the key has {} bytes, the most is {KEY_BYTES_MAX}", key.len());
+        return Err(Error::InvalidArgument(message));
+    }
+    if value.len() > VALUE_BYTES_MAX {
+        let message = format!("the value has {} bytes, the most is {VALUE_BYTES_MAX}", value.len());
+        return Err(Error::InvalidArgument(message));
+    }
+    Ok(())
+}
+
+/// One decoded operation of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Op<'a> {
+    pub kind: ValueKind,
+    pub keyspace: KeyspaceId,
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+}
+
+/// Appends one operation to a payload.
+pub(crate) fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
+    out.push(op.kind as u8);
+    put_varint(out, u64::from(op.keyspace.0));
+    put_bytes(out, op.key);
+    if op.kind != ValueKind::Delete {
+        put_bytes(out, op.value);
+    }
+}
+
+/// The payload of a commit of these writes.
+pub(crate) fn encode_payload(writes: &WriteSet) -> Vec<u8> {
+    let mut out = Vec::with_capacity(writes.bytes() + 8 * writes.len());
+    for WriteEntry { keyspace, key, kind, value } in writes.iter() {
+        encode_op(&mut out, &Op { kind, keyspace, key, value });
+    }
+    out
+}
+
+/// The operations of a payload. An `Err(())` item says that the payload is malformed from there on.
+pub(crate) struct Ops<'a>(Decoder<'a>);
+
+impl<'a> Ops<'a> {
+    pub fn new(payload: &'a [u8]) -> Ops<'a> {
+        Ops(Decoder::new(payload))
+    }
+
+    fn decode(&mut self) -> Option<Op<'a>> {
+        let kind = ValueKind::from_u8(self.0.u8()?)?;
+        let keyspace = KeyspaceId(self.0.varint32()?);
+        let key = self.0.bytes().filter(|k| k.len() <= KEY_BYTES_MAX)?;
+        let value = match kind {
+            ValueKind::Delete => &[],
+            ValueKind::Insert | ValueKind::Put => self.0.bytes().filter(|v| v.len() <= VALUE_BYTES_MAX)?,
+            ValueKind::RangeDelete | ValueKind::Upsert | ValueKind::Pointer => return None,
+        };
+        Some(Op { kind, keyspace, key, value })
+    }
+}
+
+impl<'a> Iterator for Ops<'a> {
+    type Item = Result<Op<'a>, ()>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let op = self.decode().ok_or(());
+        if op.is_err() {
+            self.0 = Decoder::new(&[]);
+        }
+        Some(op)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_round_trips_and_a_cut_one_is_refused() {
+        let ops = [
+            Op { kind: ValueKind::Put, keyspace: KeyspaceId(1), key: b"a", value: b"1" },
+            Op { kind: ValueKind::Delete, keyspace: KeyspaceId(300), key: b"", value: b"" },
+            Op { kind: ValueKind::Insert, keyspace: KeyspaceId(7), key: &[7; 200], value: b"" },
+        ];
+        let mut payload = Vec::new();
+        ops.iter().for_each(|op| encode_op(&mut payload, op));
+        let decoded: Result<Vec<_>, ()> = Ops::new(&payload).collect();
+        assert_eq!(decoded.as_deref(), Ok(&ops[..]));
+        for cut in 1..payload.len() {
+            let complete = [5, 9].contains(&cut);
+            let decoded: Result<Vec<_>, ()> = Ops::new(&payload[..cut]).collect();
+            assert_eq!(decoded.is_ok(), complete, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn reserved_kinds_are_refused() {
+        let mut payload = Vec::new();
+        let op = Op { kind: ValueKind::Upsert, keyspace: KeyspaceId(1), key: b"a", value: b"1" };
+        encode_op(&mut payload, &op);
+        assert_eq!(Ops::new(&payload).next(), Some(Err(())));
+    }
+}

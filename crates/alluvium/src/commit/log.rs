@@ -1,0 +1,219 @@
+//! The leader's work: sequence numbers, log records, memtables, publication, and sealing memtables in time.
+//!
+//! [`Log`] is what the leader needs; its mutex is held by one leader, or by a keyspace being created or dropped,
+//! or for a moment by the log's sync thread. Order within a group: log written, synced if asked, applied to the
+//! memtables, published. A failed write or sync poisons the database before anything of the group is applied.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use alluvium_mem::Memtable;
+
+use crate::base::{KeyspaceId, SegmentId, SeqNo, ValueKind, checksum};
+use crate::commit::batch::{Ops, encode_op};
+use crate::commit::queue::Request;
+use crate::db::Durability;
+use crate::db::shared::Shared;
+use crate::error::{Error, Result};
+use crate::keyspace::tree::Tree;
+use crate::wal::{RecordKind, WalWriter};
+
+/// Memtables sealed together, all keyspaces at one sequence number: what one flush consumes.
+pub(crate) struct SealedGeneration {
+    pub memtables: Vec<(Arc<Tree>, Arc<Memtable>)>,
+    /// The newest commit inside.
+    pub last_seqno: SeqNo,
+    /// Log segments before this one are not needed once the generation is flushed.
+    pub next_segment: Option<SegmentId>,
+    pub bytes: usize,
+}
+
+/// See the module.
+pub(crate) struct Log {
+    /// `None`: the database keeps no log (durability `None`).
+    pub wal: Option<WalWriter>,
+    /// The newest sequence number given out.
+    pub last_seqno: SeqNo,
+    /// Every keyspace that commits may name.
+    pub trees: HashMap<KeyspaceId, Arc<Tree>>,
+    /// Whether log bytes may be unsynced.
+    pub unsynced: bool,
+    /// Bytes written to the active memtables, with their overhead.
+    active_bytes: usize,
+    /// Newest horizon known; old values are safe, so it is refreshed only now and then.
+    horizon: SeqNo,
+    groups: u64,
+}
+
+/// What an entry costs in a memtable besides its key and value: record, version, its share of a leaf.
+const ENTRY_OVERHEAD: usize = 72;
+/// Groups between two looks at the read points.
+const HORIZON_EVERY: u64 = 32;
+
+impl Log {
+    pub fn new(wal: Option<WalWriter>, last_seqno: SeqNo, trees: HashMap<KeyspaceId, Arc<Tree>>) -> Log {
+        Log { wal, last_seqno, trees, unsynced: false, active_bytes: 0, horizon: 0, groups: 0 }
+    }
+
+    /// Performs a group of commits.
+    pub fn process(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Vec<Result<SeqNo>> {
+        let first = self.last_seqno + 1;
+        match self.try_process(shared, group) {
+            Ok(()) => (first..).take(group.len()).map(Ok).collect(),
+            Err(error) => group.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    fn try_process(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Result<()> {
+        shared.poison.check()?;
+        self.make_room(shared)?;
+        let mut seqno = self.last_seqno;
+        if let Some(wal) = &mut self.wal {
+            for request in group {
+                seqno += 1;
+                wal.append(seqno, RecordKind::Commit, &request.payload);
+            }
+            // A full device fails this group alone: its records must not go out with the next one.
+            shared.poison.guard(wal.write()).inspect_err(|_| wal.discard())?;
+            self.unsynced = true;
+            if group.iter().any(|r| r.durability == Durability::Sync) {
+                self.sync(shared)?;
+            }
+        }
+        if self.groups.is_multiple_of(HORIZON_EVERY) {
+            self.horizon = shared.read_points.horizon();
+        }
+        self.groups += 1;
+        for request in group {
+            self.last_seqno += 1;
+            self.apply(self.last_seqno, &request.payload).map_err(|()| {
+                shared.poison.set(Error::InvalidArgument("a commit's own payload does not decode".into()))
+            })?;
+        }
+        shared.read_points.publish(self.last_seqno);
+        Ok(())
+    }
+
+    /// Writes a marker of a change of keyspaces into the log and syncs everything up to it, so that the manifest
+    /// edit that follows never overtakes commits before it.
+    pub fn mark_ddl(&mut self, shared: &Shared, payload: &[u8]) -> Result<SeqNo> {
+        shared.poison.check()?;
+        let seqno = self.last_seqno + 1;
+        if let Some(wal) = &mut self.wal {
+            wal.append(seqno, RecordKind::Ddl, payload);
+            shared.poison.guard(wal.write()).inspect_err(|_| wal.discard())?;
+            self.unsynced = true;
+            self.sync(shared)?;
+        }
+        self.last_seqno = seqno;
+        shared.read_points.publish(seqno);
+        Ok(seqno)
+    }
+
+    /// Makes every record written so far durable.
+    pub fn sync(&mut self, shared: &Shared) -> Result<()> {
+        if let Some(wal) = self.wal.as_mut().filter(|_| self.unsynced) {
+            let position = wal.position();
+            shared.poison.guard(wal.syncer().sync())?;
+            wal.note_durable(position);
+            self.unsynced = false;
+        }
+        Ok(())
+    }
+
+    /// Applies a logged commit at recovery: only operations above what their keyspace has in tables. Operations of
+    /// dropped keyspaces are skipped; one that no keyspace ever had is damage, described in the error.
+    pub fn replay(
+        &mut self,
+        seqno: SeqNo,
+        payload: &[u8],
+        next_keyspace: KeyspaceId,
+        flushed: &dyn Fn(KeyspaceId) -> SeqNo,
+    ) -> Result<(), String> {
+        let mut kept = Vec::new();
+        for op in Ops::new(payload) {
+            let op = op.map_err(|()| "a malformed operation".to_owned())?;
+            if op.keyspace >= next_keyspace {
+                return Err(format!("{}, never created,", op.keyspace));
+            }
+            if seqno > flushed(op.keyspace) {
+                encode_op(&mut kept, &op);
+            }
+        }
+        self.apply(seqno, &kept).map_err(|()| "a malformed operation".to_owned())
+    }
+
+    /// Bytes in the active memtables, overhead included.
+    pub fn active_bytes(&self) -> usize {
+        self.active_bytes
+    }
+
+    /// Applies a commit's payload to the active memtables. Operations on keyspaces that are gone are skipped, as
+    /// at replay. The caller publishes afterwards.
+    pub fn apply(&mut self, seqno: SeqNo, payload: &[u8]) -> Result<(), ()> {
+        let mut ops = Ops::new(payload).peekable();
+        while let Some(op) = ops.next() {
+            let first = op?;
+            let Some(tree) = self.trees.get(&first.keyspace) else { continue };
+            let state = tree.load();
+            let mut writer = state.active.writer();
+            let mut op = first;
+            loop {
+                let hash = checksum::key_hash(op.key);
+                let prefix = tree.prefix_hash(op.key);
+                let kind = covering(&state.active, op.kind, op.key, hash);
+                writer.insert(op.key, hash, prefix, seqno, kind as u8, op.value, self.horizon);
+                self.active_bytes += op.key.len() + op.value.len() + ENTRY_OVERHEAD;
+                match ops.next_if(|next| next.is_ok_and(|next| next.keyspace == first.keyspace)) {
+                    Some(next) => op = next?,
+                    None => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Seals full memtables; at the hard ceiling waits for a flush. Bounded flush priority and admission control
+    /// make that wait unreachable; it is counted, because reaching it is a defect.
+    fn make_room(&mut self, shared: &Shared) -> Result<()> {
+        if self.active_bytes >= shared.plan.active_bytes {
+            self.seal(shared)?;
+            shared.wait_for_flush_below_ceiling()?;
+        }
+        Ok(())
+    }
+
+    /// Seals all memtables that hold anything as one generation and hands them to the flusher. The log rolls to a
+    /// new segment first, which syncs the old one: a flush never overtakes the log.
+    pub fn seal(&mut self, shared: &Shared) -> Result<()> {
+        if self.active_bytes == 0 {
+            return Ok(());
+        }
+        let next_segment = match &mut self.wal {
+            Some(wal) => Some(shared.poison.guard(wal.rotate())?),
+            None => None,
+        };
+        self.unsynced = false;
+        shared.queue_flush(self.sealed_generation(next_segment));
+        Ok(())
+    }
+
+    /// Takes the active memtables out of the trees.
+    pub fn sealed_generation(&mut self, next_segment: Option<SegmentId>) -> SealedGeneration {
+        self.active_bytes = 0;
+        let sealed = self.trees.values().filter_map(|tree| Some((Arc::clone(tree), tree.seal()?)));
+        let memtables: Vec<_> = sealed.collect();
+        let bytes = memtables.iter().map(|(_, m)| m.bytes()).sum();
+        SealedGeneration { memtables, last_seqno: self.last_seqno, next_segment, bytes }
+    }
+}
+
+/// An insert over anything that this memtable holds of its key becomes a covering put: the memtable may later let
+/// go of the older version (a delete, if the caller kept its promise), and then nothing would tell that a delete
+/// of this insert must stay to hide what tables hold.
+fn covering(memtable: &Memtable, kind: ValueKind, key: &[u8], hash: u64) -> ValueKind {
+    let present = kind == ValueKind::Insert
+        && memtable.may_contain(hash)
+        && memtable.get(key, SeqNo::MAX).is_some();
+    if present { ValueKind::Put } else { kind }
+}

@@ -1,0 +1,15 @@
+//! From a set of writes to a published commit: log, memtables, visibility, in groups.
+//!
+//! Committing threads queue their encoded payloads. One of them leads: it takes what is queued, gives each commit
+//! its sequence number, writes all records with one `pwrite`, syncs if one of them asked for it, applies them to
+//! the memtables and publishes the newest sequence number. The others sleep until their commit is done or the lead
+//! is handed to them. Publication follows log order, so a `Buffered` commit behind a `Sync` one of the same group
+//! waits for its sync. With one client there is no hand-off at all.
+
+pub(crate) mod batch;
+mod log;
+mod queue;
+
+pub use batch::WriteBatch;
+pub(crate) use log::{Log, SealedGeneration};
+pub(crate) use queue::Committer;

@@ -1,0 +1,148 @@
+//! The merge behind flush and compaction: streams of all versions in, folded entries out.
+
+use alluvium_mem::MemtableCursor;
+
+use crate::base::{SeqNo, ValueKind};
+use crate::compaction::fold::{FoldCounts, FoldRules, Version};
+use crate::error::{Error, Result};
+use crate::table::TableScan;
+
+/// A forward stream of all versions of all keys of one input.
+pub(crate) enum Stream {
+    Memtable(MemtableCursor),
+    /// Tables in key order that do not overlap, read one after the other.
+    Tables(TableSequence),
+}
+
+/// Scans of tables in key order, as one stream.
+pub(crate) struct TableSequence {
+    current: TableScan,
+    /// The tables after it, the next one last.
+    rest: Vec<TableScan>,
+    /// Whether `current` is on an entry; otherwise the stream is at its end.
+    valid: bool,
+}
+
+/// All versions of one key from all streams, newest first, with their values.
+#[derive(Default)]
+struct Gathered {
+    key: Vec<u8>,
+    versions: Vec<Version>,
+    /// Value of version `at`, as a range of `bytes`.
+    values: Vec<std::ops::Range<usize>>,
+    bytes: Vec<u8>,
+}
+
+impl Gathered {
+    fn clear(&mut self) {
+        self.versions.clear();
+        self.values.clear();
+        self.bytes.clear();
+    }
+
+    fn push(&mut self, seqno: SeqNo, kind: ValueKind, value: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.versions.push(Version { seqno, kind, at: self.values.len() });
+        self.values.push(start..self.bytes.len());
+    }
+}
+
+impl Stream {
+    /// A stream over a sealed memtable.
+    pub fn memtable(mut cursor: MemtableCursor) -> Stream {
+        cursor.seek_first();
+        Stream::Memtable(cursor)
+    }
+
+    /// A stream over tables in key order; `None` when they hold nothing.
+    pub fn tables(mut scans: Vec<TableScan>) -> Result<Option<Stream>> {
+        scans.reverse();
+        let Some(current) = scans.pop() else { return Ok(None) };
+        let mut tables = TableSequence { current, rest: scans, valid: true };
+        tables.next()?;
+        Ok(tables.valid.then_some(Stream::Tables(tables)))
+    }
+
+    fn key(&self) -> Option<&[u8]> {
+        match self {
+            Stream::Memtable(cursor) => cursor.valid().then(|| cursor.key()),
+            Stream::Tables(tables) => tables.valid.then(|| tables.current.key()),
+        }
+    }
+
+    /// Moves every version of the current key into `out` and goes on to the next key.
+    fn take(&mut self, out: &mut Gathered) -> Result<()> {
+        match self {
+            Stream::Memtable(cursor) => {
+                for version in cursor.versions() {
+                    out.push(version.seqno, memtable_kind(version.kind)?, version.value);
+                }
+                cursor.next();
+                Ok(())
+            }
+            Stream::Tables(tables) => {
+                while tables.valid && tables.current.key() == out.key {
+                    let entry = &tables.current;
+                    out.push(entry.seqno(), entry.kind(), entry.value());
+                    tables.next()?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl TableSequence {
+    /// Moves to the next entry, of this table or of one after it.
+    fn next(&mut self) -> Result<()> {
+        while !self.current.next()? {
+            let Some(next) = self.rest.pop() else {
+                self.valid = false;
+                return Ok(());
+            };
+            self.current = next;
+        }
+        Ok(())
+    }
+}
+
+/// Only the engine writes memtables, so a kind it does not know is a defect in memory, not on disk.
+fn memtable_kind(kind: u8) -> Result<ValueKind> {
+    ValueKind::from_u8(kind)
+        .ok_or_else(|| Error::InvalidArgument(format!("a memtable entry has the unknown kind {kind}")))
+}
+
+/// Merges `streams`, given newest first, and hands what the rules keep to `emit` in table order.
+pub(crate) fn merge(
+    streams: &mut [Stream],
+    rules: &FoldRules<'_>,
+    counts: &mut FoldCounts,
+    mut emit: impl FnMut(&[u8], SeqNo, ValueKind, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut gathered = Gathered::default();
+    loop {
+        let mut least: Option<&[u8]> = None;
+        for stream in streams.iter() {
+            if let Some(key) = stream.key()
+                && least.is_none_or(|l| key < l)
+            {
+                least = Some(key);
+            }
+        }
+        let Some(least) = least else { return Ok(()) };
+        gathered.key.clear();
+        gathered.key.extend_from_slice(least);
+        gathered.clear();
+        for stream in streams.iter_mut() {
+            if stream.key() == Some(&gathered.key) {
+                stream.take(&mut gathered)?;
+            }
+        }
+        rules.fold(&mut gathered.versions, counts);
+        for version in &gathered.versions {
+            let value = &gathered.bytes[gathered.values[version.at].clone()];
+            emit(&gathered.key, version.seqno, version.kind, value)?;
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Tables to tables: what to merge ([`pick`]), which versions survive ([`fold`]), the merge itself and its files,
+//! the jobs and their threads.
+
+pub(crate) mod fold;
+mod job;
+pub(crate) mod merge;
+pub(crate) mod output;
+pub(crate) mod pick;
+mod threads;
+
+pub(crate) use job::{Inputs, Merged};
+pub(crate) use threads::{Jobs, run, settle, update_admission};

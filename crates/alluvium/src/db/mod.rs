@@ -1,0 +1,320 @@
+//! An open database: its handle, keyspaces by name, commits, and its end.
+
+pub(crate) mod flush_queue;
+mod open;
+pub(crate) mod options;
+pub(crate) mod poison;
+pub(crate) mod shared;
+pub(crate) mod split;
+mod stats;
+pub(crate) mod store;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+pub use options::{Durability, Options};
+pub use stats::{KeyspaceStats, Stats};
+
+use crate::base::coding::{put_bytes, put_varint};
+use crate::base::{KeyspaceId, SeqNo};
+use crate::commit::WriteBatch;
+use crate::commit::batch::encode_payload;
+use crate::db::shared::Shared;
+use crate::error::{Error, Result};
+use crate::keyspace::{Keyspace, KeyspaceOptions, Tree};
+use crate::snapshot::Snapshot;
+use crate::txn::{Isolation, Transaction, TransactionOptions, WriteSet};
+use crate::version::group::Version;
+use crate::version::{KeyspaceRecord, VersionEdit};
+use crate::vfs::Vfs;
+
+/// An open database. Clones are handles of the same one; it closes when the last handle of any kind is gone, or
+/// by [`Database::close`].
+///
+/// ```
+/// use alluvium::{Database, Isolation, KeyspaceOptions, Options};
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = Database::open(dir.path(), Options::default())?;
+/// let users = db.keyspace("users", KeyspaceOptions::default())?;
+/// users.put(b"ada", b"1815")?;
+/// let txn = db.begin(Isolation::Snapshot)?;
+/// assert_eq!(txn.get_for_update(&users, b"ada")?.as_deref(), Some(&b"1815"[..]));
+/// txn.put(&users, b"grace", b"1906")?;
+/// txn.commit()?;
+/// assert!(users.get(b"grace")?.is_some());
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Database {
+    handle: Arc<Handle>,
+}
+
+/// Owns the background threads; dropping it closes the database.
+struct Handle {
+    shared: Arc<Shared>,
+    /// Guards the threads to join, so that two closing calls do not join twice.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// How one write is to be made durable and checked: see [`Database::write_with`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WriteOptions {
+    /// `None`: as [`Options::durability`] says. A database opened with [`Durability::None`] has no log, so
+    /// nothing else can be asked of it, and no other database can be asked for it.
+    pub durability: Option<Durability>,
+    /// Write without row locks. Only for loads and replication, where no transaction writes the same keys:
+    /// otherwise updates between another transaction's locking read and its commit go unnoticed.
+    pub untracked: bool,
+}
+
+impl Database {
+    /// Opens the database in a directory, creating it where [`Options::create`] allows.
+    ///
+    /// # Errors
+    ///
+    /// `Locked` when another process or handle has it open, `Corruption` and `NewerFormat` when stored bytes
+    /// cannot be trusted or read, `InvalidArgument` for options out of range, `Io` for the rest.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Database> {
+        Database::open_on(Arc::new(crate::vfs::RealVfs), path, options)
+    }
+
+    /// As [`Database::open`], on a file system of the caller's: an in-memory or fault-injecting one in tests.
+    pub fn open_on(vfs: Arc<dyn Vfs>, path: impl AsRef<Path>, options: Options) -> Result<Database> {
+        let shared = Arc::new(open::open(vfs, path.as_ref(), options)?);
+        let threads = open::start_threads(&shared)?;
+        Ok(Database { handle: Arc::new(Handle { shared, threads: Mutex::new(threads) }) })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
+    /// The keyspace of this name, created with `options` if there is none. The options of one that exists stay.
+    ///
+    /// Creating is durable when the call returns, at every durability level.
+    pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        let shared = self.shared();
+        shared.check_open()?;
+        options.check()?;
+        if let Some(keyspace) = self.existing_keyspace(name)? {
+            return Ok(keyspace);
+        }
+        let mut log = shared.log.lock();
+        // Another thread may have created it while this one waited.
+        if let Some(keyspace) = self.existing_keyspace(name)? {
+            return Ok(keyspace);
+        }
+        let mut store = shared.store.lock();
+        let id = store.state().next_keyspace;
+        let created_seqno = log.mark_ddl(shared, &ddl_marker(DDL_CREATE, id, name))?;
+        let record = KeyspaceRecord { id, name: name.to_owned(), options: options.encode(), created_seqno };
+        let edit = VersionEdit {
+            next_keyspace: Some(KeyspaceId(id.0 + 1)),
+            created: vec![record],
+            last_seqno: Some(created_seqno),
+            ..VersionEdit::default()
+        };
+        store.append(&shared.poison, &edit)?;
+        let tree = Tree::new(id, name, options, Version::empty(), shared.plan.active_bytes);
+        let tree = Arc::new(tree);
+        log.trees.insert(id, Arc::clone(&tree));
+        shared.catalog.write().insert(name.to_owned(), Arc::clone(&tree));
+        Ok(Keyspace::new(self.clone(), tree))
+    }
+
+    /// The keyspace of this name, if there is one.
+    pub fn existing_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
+        self.shared().check_open()?;
+        let tree = self.shared().catalog.read().get(name).cloned();
+        Ok(tree.map(|tree| Keyspace::new(self.clone(), tree)))
+    }
+
+    /// The names of all keyspaces, sorted.
+    pub fn keyspace_names(&self) -> Result<Vec<String>> {
+        self.shared().check_open()?;
+        let mut names: Vec<String> = self.shared().catalog.read().keys().cloned().collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Drops a keyspace with everything in it. Durable when the call returns. Its space comes back as soon as open
+    /// cursors and snapshots reads let go of its files; its handles get `KeyspaceDropped` from now on.
+    pub fn drop_keyspace(&self, keyspace: &Keyspace) -> Result<()> {
+        let shared = self.shared();
+        shared.check_open()?;
+        let tree = keyspace.tree();
+        let mut log = shared.log.lock();
+        if tree.is_dropped() {
+            return Err(Error::KeyspaceDropped(tree.name.clone()));
+        }
+        let seqno = log.mark_ddl(shared, &ddl_marker(DDL_DROP, tree.id, &tree.name))?;
+        let mut store = shared.store.lock();
+        let edit = VersionEdit {
+            dropped: vec![(tree.id, seqno)],
+            last_seqno: Some(seqno),
+            ..VersionEdit::default()
+        };
+        store.append(&shared.poison, &edit)?;
+        tree.mark_dropped();
+        log.trees.remove(&tree.id);
+        shared.catalog.write().remove(&tree.name);
+        store.release_unnamed(shared);
+        // The handles that are left keep an empty tree: its files are free to go.
+        tree.change(|state| {
+            state.sealed.clear();
+            state.version = Arc::new(Version::empty());
+        });
+        Ok(())
+    }
+
+    /// Applies a batch atomically over its keyspaces, with row locks and the database's durability.
+    ///
+    /// # Errors
+    ///
+    /// `Deadlock` and `LockTimeout` when a transaction holds its rows: nothing was written, retry. `Poisoned` after
+    /// an earlier failure, `NoSpace` when the log cannot grow.
+    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+        self.write_with(batch, &WriteOptions::default())
+    }
+
+    /// As [`Database::write`] with options.
+    pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.commit_writes(batch.writes(), options)
+    }
+
+    pub(crate) fn commit_writes(&self, writes: &WriteSet, options: &WriteOptions) -> Result<()> {
+        if writes.is_empty() {
+            return self.shared().check_open();
+        }
+        let shared = self.shared();
+        let durability = shared.durability(options.durability)?;
+        let payload = encode_payload(writes);
+        let bytes = payload.len();
+        // Debt is paid before any lock is taken, or one writer's wait would become everybody's.
+        shared.pay_for(bytes);
+        if options.untracked {
+            shared.commit(payload, durability)?;
+        } else {
+            let locks = shared.lock_writes(writes)?;
+            let result = shared.commit(payload, durability);
+            shared.unlock_writes(locks);
+            result?;
+        }
+        Ok(())
+    }
+
+    /// A fixed read point: the newest commit that is visible now.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        self.shared().check_open()?;
+        Ok(Snapshot::new(self.clone()))
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&self, isolation: Isolation) -> Result<Transaction> {
+        self.begin_with(TransactionOptions { isolation, ..TransactionOptions::default() })
+    }
+
+    /// As [`Database::begin`] with options.
+    pub fn begin_with(&self, options: TransactionOptions) -> Result<Transaction> {
+        self.shared().check_open()?;
+        Transaction::begin(self.clone(), options)
+    }
+
+    /// Makes everything committed so far as durable as [`Durability::Sync`] does.
+    pub fn sync(&self) -> Result<()> {
+        let shared = self.shared();
+        shared.check_open()?;
+        if shared.options.durability == Durability::None {
+            return self.flush();
+        }
+        shared.log.lock().sync(shared)
+    }
+
+    /// Moves all memtables into tables and waits for it.
+    pub fn flush(&self) -> Result<()> {
+        let shared = self.shared();
+        shared.check_open()?;
+        shared.log.lock().seal(shared)?;
+        shared.wait_for_flushes()
+    }
+
+    /// Pays the background debt: flushes, then waits until no merge is due. What is due is decided by
+    /// [`Options::upper_fraction`]; this is not a full compaction.
+    pub fn settle(&self) -> Result<()> {
+        self.flush()?;
+        crate::compaction::settle(self.shared())
+    }
+
+    /// Sizes and counters of the moment.
+    pub fn stats(&self) -> Result<Stats> {
+        self.shared().check_open()?;
+        Ok(stats::collect(self.shared()))
+    }
+
+    /// The newest commit that readers see.
+    pub fn visible_seqno(&self) -> SeqNo {
+        self.shared().read_points.visible()
+    }
+
+    /// Closes the database: syncs the log (with [`Durability::None`]: flushes), ends the threads, releases the
+    /// directory once the last handle is gone. Later calls of any handle get `Closed`. A second close does nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the last sync or flush met; the database is closed all the same.
+    pub fn close(&self) -> Result<()> {
+        self.handle.close()
+    }
+}
+
+impl Handle {
+    fn close(&self) -> Result<()> {
+        let shared = &self.shared;
+        let result = if shared.is_closed() { Ok(()) } else { last_sync(shared) };
+        shared.set_closed();
+        shared.jobs.stop();
+        shared.stop_flusher();
+        shared.stop_syncer();
+        for thread in self.threads.lock().drain(..) {
+            // A background thread holds no handle, so this is never a thread joining itself.
+            if thread.join().is_err() {
+                return Err(Error::InvalidArgument("a background thread panicked".into()));
+            }
+        }
+        result
+    }
+}
+
+/// What close owes to the commits it acknowledged.
+fn last_sync(shared: &Shared) -> Result<()> {
+    if shared.poison.check().is_err() {
+        return Ok(());
+    }
+    if shared.options.durability == Durability::None {
+        shared.log.lock().seal(shared)?;
+        return shared.wait_for_flushes();
+    }
+    shared.log.lock().sync(shared)
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Nobody is left to hear of an error; everything acknowledged is as durable as its level promised.
+        let _ = self.close();
+    }
+}
+
+const DDL_CREATE: u8 = 1;
+const DDL_DROP: u8 = 2;
+
+/// Payload of a DDL record in the log: action, keyspace id, name. Replay needs none of it (the manifest decides);
+/// it is there for readers of the log.
+fn ddl_marker(action: u8, id: KeyspaceId, name: &str) -> Vec<u8> {
+    let mut out = vec![action];
+    put_varint(&mut out, u64::from(id.0));
+    put_bytes(&mut out, name.as_bytes());
+    out
+}

@@ -1,0 +1,41 @@
+//! Opening: recovery, then the background threads.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crate::db::options::{Durability, Options};
+use crate::db::shared::Shared;
+use crate::error::{Error, Result};
+use crate::recovery::recover;
+use crate::vfs::Vfs;
+
+/// Recovers the database in `dir`. Its threads are not running yet.
+pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Shared> {
+    let recovered = recover(vfs, dir, options)?;
+    let shared = Shared::new(recovered.parts, recovered.next_table);
+    shared.store.lock().fit_cache(&shared);
+    for generation in recovered.sealed {
+        shared.queue_flush(generation);
+    }
+    Ok(shared)
+}
+
+/// Starts the flusher, the merging threads and the log's sync thread.
+pub(super) fn start_threads(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
+    let mut threads = Vec::new();
+    let mut start = |name: &str, body: fn(&Shared)| {
+        let own = Arc::clone(shared);
+        let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&own));
+        threads.push(spawned.map_err(|e| Error::io("start a thread for", &shared.dir, e))?);
+        Ok(())
+    };
+    start("alluvium-flush", crate::flush::run)?;
+    for _ in 0..shared.options.compaction_threads {
+        start("alluvium-merge", crate::compaction::run)?;
+    }
+    if shared.options.durability == Durability::Buffered {
+        start("alluvium-sync", Shared::run_syncer)?;
+    }
+    Ok(threads)
+}

@@ -1,0 +1,116 @@
+//! How a database is opened: one memory number, one durability default, few other choices.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// What an acknowledged commit means (an acknowledged commit is one whose call returned `Ok`).
+///
+/// At every level commits are atomic across keyspaces and keep their order: if a commit is present after a
+/// failure, so is every commit acknowledged before it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Durability {
+    /// No write-ahead log: after any failure the database is as some earlier flush left it, all keyspaces at the
+    /// same commit. A choice for the whole database; a single commit cannot ask for it.
+    None,
+    /// The log record was handed to the kernel. A killed process loses nothing; a power cut may lose the commits
+    /// of the last [`Options::sync_interval`], and those only.
+    #[default]
+    Buffered,
+    /// The log record was made durable on the device. Nothing is lost.
+    Sync,
+}
+
+/// Options of [`crate::Database::open`].
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The one memory number in bytes: memtables, cached blocks, fences and filters together. At least 8 MiB.
+    pub memory_bytes: usize,
+    /// The durability of commits that do not choose their own.
+    pub durability: Durability,
+    /// How long a `Buffered` commit may stay unsynced.
+    pub sync_interval: Duration,
+    /// Whether to create the database where the directory holds none.
+    pub create: bool,
+    /// Threads that merge tables, 1 to 16. One more flushes memtables, one more syncs the log.
+    pub compaction_threads: usize,
+    /// How long a row lock is waited for unless the call says otherwise.
+    pub lock_timeout: Duration,
+    /// Bytes of unmerged tables allowed per byte of the last level, 0.02 to 1.0: the space budget. More saves
+    /// background writes, less saves space and reads.
+    pub upper_fraction: f64,
+    /// Size in bytes of the active memtables together at which they are sealed; `None` derives it from
+    /// [`Options::memory_bytes`]. Tests set it small.
+    pub memtable_bytes: Option<usize>,
+    /// Size in bytes at which a last-level table is cut.
+    pub partition_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            memory_bytes: 256 << 20,
+            durability: Durability::Buffered,
+            sync_interval: Duration::from_millis(100),
+            create: true,
+            compaction_threads: 1,
+            lock_timeout: Duration::from_secs(10),
+            upper_fraction: 0.15,
+            memtable_bytes: None,
+            partition_bytes: 32 << 20,
+        }
+    }
+}
+
+/// The smallest memory number that leaves room for memtables and a cache.
+const MEMORY_BYTES_MIN: usize = 8 << 20;
+
+impl Options {
+    /// Refuses values outside their documented ranges, naming the option.
+    pub(crate) fn check(&self) -> Result<()> {
+        let bad = |message: String| Err(Error::InvalidArgument(message));
+        if self.memory_bytes < MEMORY_BYTES_MIN {
+            return bad(format!("memory_bytes is {}, the least is {MEMORY_BYTES_MIN}", self.memory_bytes));
+        }
+        if !(0.02..=1.0).contains(&self.upper_fraction) {
+            return bad(format!("upper_fraction is {}, it must be 0.02 to 1.0", self.upper_fraction));
+        }
+        if !(1..=16).contains(&self.compaction_threads) {
+            return bad(format!("compaction_threads is {}, it must be 1 to 16", self.compaction_threads));
+        }
+        if self.partition_bytes < 4096 {
+            return bad(format!("partition_bytes is {}, the least is 4096", self.partition_bytes));
+        }
+        Ok(())
+    }
+
+    /// How the memory number is divided. Pure, so that tests and `stats` can show it.
+    pub(crate) fn memory_plan(&self) -> MemoryPlan {
+        let write_bytes = (self.memory_bytes / 4).clamp(4 << 20, 512 << 20);
+        let active_bytes = self
+            .memtable_bytes
+            .unwrap_or_else(|| (write_bytes / 8).clamp(1 << 20, 32 << 20));
+        MemoryPlan { active_bytes, write_bytes: write_bytes.max(active_bytes * 4) }
+    }
+}
+
+/// Shares of the memory number, in bytes. What is left is the cache's, less the resident fences and filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoryPlan {
+    /// Active memtables are sealed at this size.
+    pub active_bytes: usize,
+    /// Active and sealed memtables together; a flush starts at half of it.
+    pub write_bytes: usize,
+}
+
+impl MemoryPlan {
+    /// Sealed bytes at which they are merged into one flush: large flush units are merged less often later.
+    pub fn flush_bytes(&self) -> usize {
+        self.write_bytes / 2
+    }
+
+    /// The ceiling at which commits wait for a flush. Admission control makes it unreachable in practice.
+    pub fn ceiling_bytes(&self) -> usize {
+        self.write_bytes * 2
+    }
+}

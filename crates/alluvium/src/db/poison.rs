@@ -1,0 +1,39 @@
+//! The first failed write or sync, after which nothing further is acknowledged.
+//!
+//! A write or sync that failed is never tried again: after a failed sync the kernel may have dropped the dirty
+//! pages, so a second one that succeeds proves nothing. Reads go on.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+
+use crate::error::{Error, Result};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Poison {
+    cause: OnceLock<Arc<Error>>,
+}
+
+impl Poison {
+    /// Refuses with the first cause once there is one.
+    pub fn check(&self) -> Result<()> {
+        match self.cause.get() {
+            None => Ok(()),
+            Some(cause) => Err(Error::Poisoned(Arc::clone(cause))),
+        }
+    }
+
+    /// Remembers `cause` unless an earlier one is there, and returns what callers get from now on.
+    pub fn set(&self, cause: Error) -> Error {
+        Error::Poisoned(Arc::clone(self.cause.get_or_init(|| Arc::new(cause))))
+    }
+
+    /// Poisons on every error but those that changed nothing and can be retried.
+    pub fn guard<T>(&self, result: Result<T>) -> Result<T> {
+        match result {
+            Err(error @ (Error::NoSpace { .. } | Error::Poisoned(_))) => Err(error),
+            Err(error) => Err(self.set(error)),
+            Ok(value) => Ok(value),
+        }
+    }
+}

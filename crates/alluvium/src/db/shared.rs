@@ -1,0 +1,253 @@
+//! What all handles and background threads of one open database share.
+//!
+//! Lock order, outermost first: `log`, `store`, `flushes`, `Tree::change`. The sync thread holds `syncer_stop` while it
+//! takes `log`; nobody takes `syncer_stop` under another lock. The catalog is locked by itself.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use crate::admission::Admission;
+use crate::base::{KeyspaceId, SeqNo, TableId};
+use crate::cache::Cache;
+use crate::commit::{Committer, Log};
+use crate::compaction::Jobs;
+use crate::db::flush_queue::FlushQueue;
+use crate::db::options::{Durability, MemoryPlan, Options};
+use crate::db::poison::Poison;
+use crate::db::store::Store;
+use crate::error::{Error, Result};
+use crate::keyspace::tree::Tree;
+use crate::metrics::Metrics;
+use crate::read_points::ReadPoints;
+use crate::txn::{LockHash, LockMode, LockTable, LockWait, TxnId, WriteSet, lock_error};
+use crate::vfs::Vfs;
+
+/// See the module.
+pub(crate) struct Shared {
+    pub dir: PathBuf,
+    pub vfs: Arc<dyn Vfs>,
+    pub options: Options,
+    pub plan: MemoryPlan,
+    pub read_points: Arc<ReadPoints>,
+    pub row_locks: LockTable,
+    pub cache: Arc<Cache>,
+    pub committer: Committer,
+    /// Guards the log, sequence numbers and the active memtables' writers. Held across the log's own I/O.
+    pub log: Mutex<Log>,
+    /// Guards the manifest and the lists of tables. Held across manifest I/O, by background threads and by
+    /// creating and dropping keyspaces; never needed by a commit.
+    pub store: Mutex<Store>,
+    /// Guards the open keyspaces by name. Never held across I/O.
+    pub catalog: RwLock<HashMap<String, Arc<Tree>>>,
+    pub flushes: FlushQueue,
+    pub jobs: Jobs,
+    pub admission: Admission,
+    pub poison: Poison,
+    pub metrics: Metrics,
+    /// Numbers transactions and batches for the lock table.
+    next_txn: AtomicU64,
+    /// Set by close; every later call is refused. A stale read only lets a racing call finish.
+    closed: AtomicBool,
+    /// Numbers table files. Relaxed: only uniqueness matters; the manifest records it with each table.
+    next_table: AtomicU64,
+    /// Whether the sync thread is to end; its condition is `syncer_changed`. Guards nothing else.
+    syncer_stop: Mutex<bool>,
+    syncer_changed: Condvar,
+    /// The exclusive lock of the directory, held until the last handle is gone.
+    _lock: Box<dyn Send + Sync>,
+}
+
+/// The parts that opening a database brings together.
+pub(crate) struct Parts {
+    pub dir: PathBuf,
+    pub vfs: Arc<dyn Vfs>,
+    pub options: Options,
+    pub cache: Arc<Cache>,
+    pub log: Log,
+    pub store: Store,
+    pub catalog: HashMap<String, Arc<Tree>>,
+    pub read_points: Arc<ReadPoints>,
+    pub lock: Box<dyn Send + Sync>,
+}
+
+impl Shared {
+    pub fn new(parts: Parts, next_table: TableId) -> Shared {
+        let plan = parts.options.memory_plan();
+        let seed = parts.store.database_uid().rotate_left(17);
+        Shared {
+            plan,
+            row_locks: LockTable::new(seed),
+            read_points: parts.read_points,
+            dir: parts.dir,
+            vfs: parts.vfs,
+            options: parts.options,
+            cache: parts.cache,
+            committer: Committer::default(),
+            log: Mutex::new(parts.log),
+            store: Mutex::new(parts.store),
+            catalog: RwLock::new(parts.catalog),
+            flushes: FlushQueue::default(),
+            jobs: Jobs::default(),
+            admission: Admission::new(),
+            poison: Poison::default(),
+            metrics: Metrics::default(),
+            next_txn: AtomicU64::new(1),
+            closed: AtomicBool::new(false),
+            next_table: AtomicU64::new(next_table.0),
+            syncer_stop: Mutex::new(false),
+            syncer_changed: Condvar::new(),
+            _lock: parts.lock,
+        }
+    }
+
+    /// Refuses once the database is closed.
+    pub fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Closes for new calls.
+    pub fn set_closed(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.admission.close();
+    }
+
+    /// A number for a new table file.
+    pub fn next_table_id(&self) -> TableId {
+        TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The first number not given out yet, for the manifest.
+    pub fn peek_next_table(&self) -> TableId {
+        TableId(self.next_table.load(Ordering::Relaxed))
+    }
+
+    pub fn next_txn(&self) -> TxnId {
+        // Relaxed: only uniqueness matters.
+        TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Commits an encoded payload: see [`crate::commit`].
+    pub fn commit(&self, payload: Vec<u8>, durability: Durability) -> Result<SeqNo> {
+        self.check_open()?;
+        self.committer.commit(payload, durability, |group| self.log.lock().process(self, group))
+    }
+
+    /// The path of a file in the database directory.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The durability of a commit that asks for this, if it can have it.
+    pub fn durability(&self, asked: Option<Durability>) -> Result<Durability> {
+        let own = self.options.durability;
+        let durability = asked.unwrap_or(own);
+        if (durability == Durability::None) != (own == Durability::None) {
+            let message = "durability none is chosen for a whole database, at its opening";
+            return Err(Error::InvalidArgument(message.into()));
+        }
+        Ok(durability)
+    }
+
+    /// Delays the caller as the background debt asks, before (or after) its commit, never under a lock.
+    pub fn pay_for(&self, bytes: usize) {
+        let waited = self.admission.admit(bytes as u64);
+        if !waited.is_zero() {
+            self.metrics.delayed_commits.add(1);
+            self.metrics.delay_us.add(waited.as_micros() as u64);
+        }
+    }
+
+    /// Locks every row of a batch, in key order, so that batches never deadlock among themselves.
+    pub fn lock_writes(&self, writes: &WriteSet) -> Result<BatchLocks> {
+        let mut locks = BatchLocks { owner: self.next_txn(), held: Vec::with_capacity(writes.len()) };
+        let wait = LockWait::timeout(self.options.lock_timeout);
+        for entry in writes.iter() {
+            let hash = self.row_locks.hash(entry.keyspace, entry.key);
+            match self.row_locks.lock(locks.owner, hash, LockMode::Exclusive, &wait) {
+                Ok(_) => locks.held.push(hash),
+                Err(failure) => {
+                    self.unlock_writes(locks);
+                    let name = self.keyspace_name(entry.keyspace);
+                    return Err(lock_error(failure, &name, entry.key, wait.timeout));
+                }
+            }
+        }
+        Ok(locks)
+    }
+
+    /// Releases what [`Shared::lock_writes`] locked.
+    pub fn unlock_writes(&self, locks: BatchLocks) {
+        self.row_locks.unlock_all(locks.owner, &locks.held);
+    }
+
+    /// A keyspace's name for messages.
+    fn keyspace_name(&self, id: KeyspaceId) -> String {
+        let catalog = self.catalog.read();
+        catalog.values().find(|t| t.id == id).map_or_else(|| id.to_string(), |t| t.name.clone())
+    }
+
+    /// The log's sync thread: bounds how long a `Buffered` commit stays unsynced.
+    pub fn run_syncer(&self) {
+        let mut stop = self.syncer_stop.lock();
+        while !*stop {
+            self.syncer_changed.wait_for(&mut stop, self.options.sync_interval);
+            if self.poison.check().is_err() {
+                return;
+            }
+            let (syncer, position) = {
+                let mut log = self.log.lock();
+                let unsynced = std::mem::take(&mut log.unsynced);
+                match log.wal.as_ref().filter(|_| unsynced) {
+                    Some(wal) => (wal.syncer(), wal.position()),
+                    None => continue,
+                }
+            };
+            // Without the log's lock: commits go on meanwhile.
+            match syncer.sync() {
+                Ok(()) => {
+                    if let Some(wal) = &mut self.log.lock().wal {
+                        wal.note_durable(position);
+                    }
+                }
+                Err(error) => {
+                    self.poison.set(error);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Ends the sync thread.
+    pub fn stop_syncer(&self) {
+        *self.syncer_stop.lock() = true;
+        self.syncer_changed.notify_all();
+    }
+
+    /// Waits a moment before background work that found no space is tried again; false when there is no point,
+    /// because the database closes.
+    pub fn pause_for_space(&self) -> bool {
+        let mut stop = self.syncer_stop.lock();
+        if !*stop {
+            self.syncer_changed.wait_for(&mut stop, SPACE_RETRY);
+        }
+        !*stop
+    }
+}
+
+/// Row locks of one plain batch.
+pub(crate) struct BatchLocks {
+    owner: TxnId,
+    held: Vec<LockHash>,
+}
+
+/// Between two tries of background work that found no space.
+const SPACE_RETRY: Duration = Duration::from_secs(1);

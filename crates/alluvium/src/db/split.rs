@@ -1,0 +1,140 @@
+//! How groups come to be: a group whose last level grew is split at table borders. Pure edits over records.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use crate::base::KeyspaceId;
+use crate::version::{GroupEdit, GroupState, TableRecord};
+
+/// About this many groups per keyspace once it is large: fewer make merges long, more make flushed tables small.
+const GROUPS_AIM: u64 = 32;
+
+/// Lists a flushed table as newest upper table of every group that it reaches into.
+pub(crate) fn upper_edits(
+    keyspace: KeyspaceId,
+    groups: &BTreeMap<Vec<u8>, GroupState>,
+    run: u64,
+    table: &TableRecord,
+) -> Vec<GroupEdit> {
+    let first = groups
+        .range::<[u8], _>((Bound::Unbounded, Bound::Included(&table.first_key[..])))
+        .next_back()
+        .map(|(low, _)| low);
+    let later = groups
+        .range::<[u8], _>((Bound::Excluded(&table.first_key[..]), Bound::Included(&table.last_key[..])))
+        .map(|(low, _)| low);
+    let add = |low: &Vec<u8>| GroupEdit::AddUpper { keyspace, low: low.clone(), table: table.clone(), run };
+    first.into_iter().chain(later).map(add).collect()
+}
+
+/// Puts a merge's outputs into the group at `low` and, where they are too much for one group, into new groups to
+/// its right. `newer` upper tables of the group (newest first) go with every part that they reach into. `total` is
+/// the size of the keyspace's last level before the merge.
+pub(crate) fn plan_split(
+    keyspace: KeyspaceId,
+    low: &[u8],
+    outputs: &[TableRecord],
+    newer: &[(u64, TableRecord)],
+    total: u64,
+    partition_bytes: u64,
+) -> Vec<GroupEdit> {
+    let aim = partition_bytes.max(total / GROUPS_AIM);
+    let bytes: u64 = outputs.iter().map(|r| r.file_bytes).sum();
+    // Split only what is clearly too large, and then into parts of about the aim: no flapping.
+    let parts = if bytes > 2 * aim { bytes.div_ceil(aim) } else { 1 };
+    let part_bytes = bytes.div_ceil(parts).max(1);
+    let mut edits = Vec::new();
+    let mut lows = vec![low.to_vec()];
+    let mut filled = 0;
+    for record in outputs {
+        if filled >= part_bytes {
+            let at = record.first_key.clone();
+            edits.push(GroupEdit::Split { keyspace, low: lows[lows.len() - 1].clone(), at: at.clone() });
+            lows.push(at);
+            filled = 0;
+        }
+        filled += record.file_bytes;
+        let low = lows[lows.len() - 1].clone();
+        edits.push(GroupEdit::AddLast { keyspace, low, table: record.clone() });
+    }
+    for (i, part) in lows.iter().enumerate() {
+        let high = lows.get(i + 1);
+        for (run, table) in newer {
+            let reaches = (i == 0 || table.last_key >= *part) && high.is_none_or(|h| table.first_key < *h);
+            let (keyspace, low) = (keyspace, part.clone());
+            match (i == 0, reaches) {
+                (true, false) => edits.push(GroupEdit::RemoveUpper { keyspace, low, table: table.id }),
+                (false, true) => {
+                    edits.push(GroupEdit::AddUpper { keyspace, low, table: table.clone(), run: *run });
+                }
+                _ => {}
+            }
+        }
+    }
+    edits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::TableId;
+
+    fn record(id: u64, first: &str, last: &str, file_bytes: u64) -> TableRecord {
+        TableRecord {
+            id: TableId(id),
+            uid: id,
+            file_bytes,
+            entries: 1,
+            tombstones: 0,
+            raw_bytes: 1,
+            first_key: first.into(),
+            last_key: last.into(),
+            min_seqno: 1,
+            max_seqno: 1,
+            global_seqno: None,
+        }
+    }
+
+    fn shown(edits: &[GroupEdit]) -> String {
+        let key = |k: &[u8]| String::from_utf8_lossy(k).into_owned();
+        let words: Vec<String> = edits
+            .iter()
+            .map(|edit| match edit {
+                GroupEdit::Split { low, at, .. } => format!("split {}|{}", key(low), key(at)),
+                GroupEdit::AddLast { low, table, .. } => format!("{}+last{}", key(low), table.id.0),
+                GroupEdit::AddUpper { low, table, .. } => format!("{}+up{}", key(low), table.id.0),
+                GroupEdit::RemoveUpper { low, table, .. } => format!("{}-up{}", key(low), table.0),
+                other => format!("{other:?}"),
+            })
+            .collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn a_small_result_stays_one_group() {
+        let outputs = [record(1, "a", "c", 100), record(2, "d", "f", 100)];
+        let edits = plan_split(KeyspaceId(1), b"", &outputs, &[], 0, 100);
+        assert_eq!(shown(&edits), "+last1 +last2");
+    }
+
+    #[test]
+    fn a_large_result_becomes_groups_and_newer_tables_go_where_they_reach() {
+        let outputs = [record(1, "a", "c", 100), record(2, "d", "f", 100), record(3, "g", "k", 100)];
+        let newer = [(9, record(8, "e", "z", 10)), (7, record(6, "a", "b", 10)), (5, record(4, "h", "h", 10))];
+        let edits = plan_split(KeyspaceId(1), b"", &outputs, &newer, 0, 100);
+        assert_eq!(
+            shown(&edits),
+            "+last1 split |d d+last2 split d|g g+last3 -up8 -up4 d+up8 g+up8 g+up4"
+        );
+    }
+
+    #[test]
+    fn a_flushed_table_is_listed_by_every_group_it_reaches() {
+        let lows = ["", "d", "g"];
+        let groups = lows.iter().map(|l| (l.as_bytes().to_vec(), GroupState::default())).collect();
+        let edits = upper_edits(KeyspaceId(1), &groups, 3, &record(5, "e", "g", 1));
+        assert_eq!(shown(&edits), "d+up5 g+up5");
+        let edits = upper_edits(KeyspaceId(1), &groups, 3, &record(5, "d", "f", 1));
+        assert_eq!(shown(&edits), "d+up5");
+    }
+}

@@ -1,0 +1,231 @@
+//! The durable list of tables: the manifest, its state, the open tables, and the only ways to change them.
+//!
+//! Every change goes: build the edit against the current state, append and sync it (the manifest refuses one that
+//! does not fit), publish the new versions, then let go of what the edit no longer names. A failed append poisons the
+//! database. Files of tables that nobody names are deleted when their last reader is gone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use alluvium_mem::Memtable;
+
+use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
+use crate::compaction::output::{NewTable, discard};
+use crate::compaction::{Inputs, Merged};
+use crate::db::poison::Poison;
+use crate::db::shared::Shared;
+use crate::db::split::{plan_split, upper_edits};
+use crate::error::Result;
+use crate::keyspace::tree::Tree;
+use crate::table::Table;
+use crate::version::group::{Group, Upper, Version};
+use crate::version::{GroupEdit, GroupState, Manifest, ManifestState, TableRecord, VersionEdit};
+
+/// See the module.
+pub(crate) struct Store {
+    manifest: Manifest,
+    /// Every table that the state names.
+    tables: HashMap<TableId, Arc<Table>>,
+    /// The newest run number given out.
+    last_run: u64,
+}
+
+/// What a flush produced for one keyspace.
+pub(crate) struct FlushedTree {
+    pub tree: Arc<Tree>,
+    /// The memtables that the tables replace.
+    pub memtables: Vec<Arc<Memtable>>,
+    pub tables: Vec<NewTable>,
+}
+
+impl Store {
+    pub fn new(manifest: Manifest, tables: HashMap<TableId, Arc<Table>>) -> Store {
+        let runs = manifest.state().keyspaces.values().flat_map(|k| k.groups.values());
+        let last_run = runs.flat_map(|g| &g.upper).map(|(run, _)| *run).max().unwrap_or(0);
+        Store { manifest, tables, last_run }
+    }
+
+    pub fn database_uid(&self) -> u64 {
+        self.manifest.database_uid()
+    }
+
+    pub fn state(&self) -> &ManifestState {
+        self.manifest.state()
+    }
+
+    /// Appends an edit, durably. On an error nothing changed in memory.
+    pub fn append(&mut self, poison: &Poison, edit: &VersionEdit) -> Result<()> {
+        poison.check()?;
+        poison.guard(self.manifest.append(edit))
+    }
+
+    /// The open form of a keyspace's tables.
+    pub fn version(&self, keyspace: KeyspaceId) -> Version {
+        let Some(state) = self.state().keyspaces.get(&keyspace) else { return Version::empty() };
+        let groups = state.groups.iter().map(|(low, group)| Arc::new(self.group(low, group)));
+        Version::new(groups.collect())
+    }
+
+    fn group(&self, low: &[u8], state: &GroupState) -> Group {
+        let open = |record: &TableRecord| Arc::clone(&self.tables[&record.id]);
+        let upper = state.upper.iter().map(|(run, r)| Upper { run: *run, table: open(r), shared_by: 1 });
+        Group {
+            low: low.to_vec(),
+            upper: upper.collect(),
+            last: state.last.iter().map(open).collect(),
+        }
+    }
+
+    /// Forgets tables that the state no longer names; their files go with their last reader.
+    pub fn release_unnamed(&mut self, shared: &Shared) {
+        let mut named = std::collections::HashSet::new();
+        for group in self.manifest.state().keyspaces.values().flat_map(|k| k.groups.values()) {
+            named.extend(group.upper.iter().map(|(_, r)| r.id));
+            named.extend(group.last.iter().map(|r| r.id));
+        }
+        self.tables.retain(|id, table| {
+            let keep = named.contains(id);
+            if !keep {
+                let (vfs, path) = (Arc::clone(&shared.vfs), shared.path(id.to_string()));
+                // A file that cannot be removed is moved aside at the next open.
+                table.mark_obsolete(Box::new(move || {
+                    let _ = vfs.remove(&path);
+                }));
+            }
+            keep
+        });
+        self.fit_cache(shared);
+    }
+
+    /// Gives the cache what the memory number leaves.
+    pub fn fit_cache(&self, shared: &Shared) {
+        let resident: usize = self.tables.values().map(|t| t.resident_bytes()).sum();
+        let rest = shared.options.memory_bytes.saturating_sub(shared.plan.write_bytes + resident);
+        shared.cache.set_capacity(rest.max(CACHE_BYTES_MIN) as u64);
+    }
+
+    fn add_tables(&mut self, tables: &[NewTable]) {
+        self.tables.extend(tables.iter().map(|t| (t.record.id, Arc::clone(&t.table))));
+    }
+}
+
+/// Without any cache every read decodes a block: the memory number is exceeded rather than that.
+pub(crate) const CACHE_BYTES_MIN: usize = 1 << 20;
+
+impl Shared {
+    /// Installs the tables of a flush and forgets its memtables and log segments.
+    pub fn install_flush(
+        &self,
+        flushed: Vec<FlushedTree>,
+        last_seqno: SeqNo,
+        next_segment: Option<SegmentId>,
+    ) -> Result<()> {
+        let mut store = self.store.lock();
+        store.last_run += 1;
+        let run = store.last_run;
+        let (live, dropped): (Vec<_>, Vec<_>) =
+            flushed.into_iter().partition(|f| store.state().keyspaces.contains_key(&f.tree.id));
+        let mut edit = VersionEdit {
+            next_table: Some(self.peek_next_table()),
+            last_seqno: Some(last_seqno),
+            oldest_segment: next_segment,
+            ..VersionEdit::default()
+        };
+        for flush in &live {
+            edit.flushed_seqno.push((flush.tree.id, last_seqno));
+            let groups = &store.state().keyspaces[&flush.tree.id].groups;
+            for table in &flush.tables {
+                edit.groups.extend(upper_edits(flush.tree.id, groups, run, &table.record));
+            }
+        }
+        let appended = store.append(&self.poison, &edit);
+        for flush in dropped.iter().chain(live.iter().filter(|_| appended.is_err())) {
+            discard(self, &flush.tables);
+        }
+        appended?;
+        for flush in &live {
+            store.add_tables(&flush.tables);
+            let version = Arc::new(store.version(flush.tree.id));
+            flush.tree.change(|state| {
+                state.sealed.retain(|m| !flush.memtables.iter().any(|f| Arc::ptr_eq(f, m)));
+                state.version = version;
+            });
+        }
+        store.release_unnamed(self);
+        drop(store);
+        self.remove_segments(next_segment);
+        Ok(())
+    }
+
+    /// Deletes log segments that nobody needs any more.
+    fn remove_segments(&self, oldest_needed: Option<SegmentId>) {
+        let Some(oldest) = oldest_needed else { return };
+        // What cannot be listed or removed now is removed after the next flush or at the next open.
+        for name in self.vfs.list(&self.dir).unwrap_or_default() {
+            if crate::wal::parse_segment_name(&name).is_some_and(|id| id < oldest) {
+                let _ = self.vfs.remove(&self.path(name));
+            }
+        }
+    }
+
+    /// Installs a merge, unless its inputs are no longer there as they were: then its outputs are discarded.
+    pub fn install_merge(&self, tree: &Arc<Tree>, inputs: &Inputs, merged: Merged) -> Result<()> {
+        let mut store = self.store.lock();
+        let outputs = match merged {
+            Merged::LastLevel(ref tables) => tables.as_slice(),
+            Merged::Upper { ref table, .. } => table.as_slice(),
+        };
+        let Some(edits) = merge_edits(self, &store, inputs, &merged) else {
+            discard(self, outputs);
+            return Ok(());
+        };
+        let edit = VersionEdit {
+            next_table: Some(self.peek_next_table()),
+            groups: edits,
+            ..VersionEdit::default()
+        };
+        if let Err(error) = store.append(&self.poison, &edit) {
+            discard(self, outputs);
+            return Err(error);
+        }
+        store.add_tables(outputs);
+        let version = Arc::new(store.version(tree.id));
+        tree.change(|state| state.version = version);
+        store.release_unnamed(self);
+        Ok(())
+    }
+}
+
+/// The edits of a finished merge; `None` when the compare-and-swap fails.
+fn merge_edits(shared: &Shared, store: &Store, inputs: &Inputs, merged: &Merged) -> Option<Vec<GroupEdit>> {
+    let keyspace = inputs.keyspace;
+    let groups = &store.state().keyspaces.get(&keyspace)?.groups;
+    let group = groups.get(&inputs.low)?;
+    let has_upper = |id: &TableId| group.upper.iter().any(|(_, r)| r.id == *id);
+    let same_last = group.last.iter().map(|r| r.id).eq(inputs.last.iter().copied());
+    let intact = inputs.upper.iter().all(has_upper);
+    if !intact || (matches!(merged, Merged::LastLevel(_)) && !same_last) {
+        return None;
+    }
+    let low = || inputs.low.clone();
+    let mut edits: Vec<GroupEdit> =
+        inputs.upper.iter().map(|&table| GroupEdit::RemoveUpper { keyspace, low: low(), table }).collect();
+    match merged {
+        Merged::Upper { run, table } => edits.extend(table.iter().map(|t| GroupEdit::AddUpper {
+            keyspace,
+            low: low(),
+            table: t.record.clone(),
+            run: *run,
+        })),
+        Merged::LastLevel(tables) => {
+            edits.extend(inputs.last.iter().map(|&table| GroupEdit::RemoveLast { keyspace, low: low(), table }));
+            let total: u64 = groups.values().flat_map(|g| &g.last).map(|r| r.file_bytes).sum();
+            let newer: Vec<_> =
+                group.upper.iter().filter(|(_, r)| !inputs.upper.contains(&r.id)).cloned().collect();
+            let records: Vec<_> = tables.iter().map(|t| t.record.clone()).collect();
+            edits.extend(plan_split(keyspace, &inputs.low, &records, &newer, total, shared.options.partition_bytes));
+        }
+    }
+    Some(edits)
+}
+

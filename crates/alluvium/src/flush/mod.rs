@@ -1,0 +1,88 @@
+//! From sealed memtables to tables: one multi-way merge for all generations that wait, one manifest edit for all
+//! keyspaces.
+//!
+//! Merging several sealed memtables at once makes large flush units, so that the tables below are merged less
+//! often, while each active memtable stays small and quick. Outputs are cut at the borders of the keyspace's
+//! groups. Order: tables written and synced, directory synced, edit synced, new state published, old log segments
+//! deleted. The log was synced through the newest flushed commit when its segment was left.
+
+use std::sync::Arc;
+
+use alluvium_mem::Memtable;
+
+use crate::base::SeqNo;
+use crate::commit::SealedGeneration;
+use crate::compaction::fold::{FoldCounts, FoldRules};
+use crate::compaction::merge::{Stream, merge};
+use crate::compaction::output::{Cuts, NewTable, Output, table_options};
+use crate::db::shared::Shared;
+use crate::db::store::FlushedTree;
+use crate::error::{Error, Result};
+use crate::keyspace::tree::Tree;
+
+/// The flusher thread: ends when the database closes or is poisoned.
+pub(crate) fn run(shared: &Shared) {
+    while let Some(generations) = shared.next_flush() {
+        let bytes = generations.iter().map(|g| g.bytes).sum();
+        loop {
+            match flush(shared, &generations) {
+                Ok(()) => break,
+                // Nothing was installed; the memtables are still there. Space may come back.
+                Err(Error::NoSpace { .. }) if shared.pause_for_space() => {}
+                Err(error) => {
+                    shared.poison.set(error);
+                    break;
+                }
+            }
+        }
+        shared.flush_done(bytes);
+        crate::compaction::update_admission(shared);
+        shared.jobs.wake();
+    }
+}
+
+/// Flushes generations (oldest first) as one unit.
+fn flush(shared: &Shared, generations: &[SealedGeneration]) -> Result<()> {
+    let mut flushed = Vec::new();
+    for (tree, memtables) in by_tree(generations) {
+        if tree.is_dropped() {
+            continue;
+        }
+        let tables = write_tables(shared, &tree, &memtables)?;
+        flushed.push(FlushedTree { tree, memtables, tables });
+    }
+    shared.vfs.sync_dir(&shared.dir).map_err(|e| Error::io("sync", &shared.dir, e))?;
+    let last = generations.last();
+    let last_seqno: SeqNo = last.map_or(0, |g| g.last_seqno);
+    let next_segment = last.and_then(|g| g.next_segment);
+    shared.install_flush(flushed, last_seqno, next_segment)?;
+    shared.metrics.flushes.add(1);
+    Ok(())
+}
+
+/// The memtables of each keyspace, newest first.
+fn by_tree(generations: &[SealedGeneration]) -> Vec<(Arc<Tree>, Vec<Arc<Memtable>>)> {
+    let mut trees: Vec<(Arc<Tree>, Vec<Arc<Memtable>>)> = Vec::new();
+    for (tree, memtable) in generations.iter().rev().flat_map(|g| &g.memtables) {
+        match trees.iter_mut().find(|(t, _)| t.id == tree.id) {
+            Some((_, memtables)) => memtables.push(Arc::clone(memtable)),
+            None => trees.push((Arc::clone(tree), vec![Arc::clone(memtable)])),
+        }
+    }
+    trees
+}
+
+fn write_tables(shared: &Shared, tree: &Tree, memtables: &[Arc<Memtable>]) -> Result<Vec<NewTable>> {
+    let points = shared.read_points.horizon_points();
+    let rules = FoldRules { points: &points, bottom: false };
+    let version = Arc::clone(&tree.load().version);
+    let borders = version.groups()[1..].iter().map(|g| g.low.clone()).collect();
+    let cuts = Cuts { borders, bytes_max: u64::MAX };
+    let mut output = Output::new(shared, tree, table_options(&tree.options, false), cuts);
+    let mut streams: Vec<_> =
+        memtables.iter().map(|m| Stream::memtable(m.cursor(SeqNo::MAX))).collect();
+    let mut counts = FoldCounts::default();
+    merge(&mut streams, &rules, &mut counts, |key, seqno, kind, value| output.add(key, seqno, kind, value))?;
+    shared.metrics.folded(&counts);
+    output.finish()
+}

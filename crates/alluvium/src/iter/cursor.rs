@@ -1,0 +1,113 @@
+//! The public cursor: rows of one keyspace at one read point, in both directions.
+
+use crate::error::Result;
+use crate::iter::merge::{Bounds, MergeCursor};
+use crate::keyspace::Keyspace;
+use crate::read_points::ReadPoint;
+use crate::table::PinnedValue;
+use crate::txn::WriteCursor;
+
+/// Which rows a cursor sees. The default is all.
+#[derive(Debug, Clone, Default)]
+pub struct CursorOptions {
+    /// First key, inclusive; empty is the start of the keyspace.
+    pub start: Vec<u8>,
+    /// End, exclusive; `None` is the end of the keyspace.
+    pub end: Option<Vec<u8>>,
+}
+
+impl CursorOptions {
+    /// All rows whose keys start with `prefix`. Where the prefix is at least as long as
+    /// [`crate::KeyspaceOptions::prefix_filter_bytes`], filters skip what holds nothing of it.
+    pub fn prefix(prefix: &[u8]) -> CursorOptions {
+        let bounds = Bounds::prefix(prefix);
+        CursorOptions { start: bounds.start, end: bounds.end }
+    }
+
+    /// Rows from `start` (inclusive) to `end` (exclusive).
+    pub fn range(start: &[u8], end: &[u8]) -> CursorOptions {
+        CursorOptions { start: start.to_vec(), end: Some(end.to_vec()) }
+    }
+}
+
+/// A position in a keyspace at a fixed read point. Owned and `Send`; keeps the database open.
+///
+/// Starts before the first row: call a `seek` first. A call that finds a row returns `Ok(true)`; then
+/// [`Cursor::key`] and [`Cursor::value`] give it. While idle it keeps the versions that its read point needs, and
+/// the tables of its last call, from being freed.
+pub struct Cursor {
+    keyspace: Keyspace,
+    point: ReadPoint,
+    merge: MergeCursor,
+}
+
+impl Cursor {
+    pub(crate) fn new(
+        keyspace: Keyspace,
+        point: ReadPoint,
+        options: CursorOptions,
+        writes: Option<WriteCursor>,
+    ) -> Cursor {
+        let bounds = Bounds { start: options.start, end: options.end };
+        let merge = MergeCursor::new(keyspace.tree().clone(), point.seqno(), bounds, writes);
+        Cursor { keyspace, point, merge }
+    }
+
+    /// Moves to the first row at or after `key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.keyspace.check()?;
+        self.merge.seek(key)
+    }
+
+    /// Moves to the last row before `key`.
+    pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
+        self.keyspace.check()?;
+        self.merge.seek_before(Some(key))
+    }
+
+    /// Moves to the first row.
+    pub fn seek_first(&mut self) -> Result<bool> {
+        self.seek(&[])
+    }
+
+    /// Moves to the last row.
+    pub fn seek_last(&mut self) -> Result<bool> {
+        self.keyspace.check()?;
+        self.merge.seek_before(None)
+    }
+
+    /// Moves to the next row; from before the first call or past an end it finds none.
+    pub fn next(&mut self) -> Result<bool> {
+        self.merge.next()
+    }
+
+    /// Moves to the previous row.
+    pub fn prev(&mut self) -> Result<bool> {
+        self.merge.prev()
+    }
+
+    /// Whether the cursor is on a row.
+    pub fn valid(&self) -> bool {
+        self.merge.valid()
+    }
+
+    /// The current key. Panics where the cursor is not on a row.
+    pub fn key(&self) -> &[u8] {
+        self.merge.key()
+    }
+
+    /// The current value. Panics where the cursor is not on a row.
+    pub fn value(&self) -> &[u8] {
+        self.merge.value()
+    }
+
+    /// The current value, to keep after the cursor moves. Panics where the cursor is not on a row.
+    pub fn pin_value(&self) -> PinnedValue {
+        self.merge.pin_value()
+    }
+
+    /// The commit that the cursor shows.
+    pub fn seqno(&self) -> crate::base::SeqNo {
+        self.point.seqno()
+    }
+}

@@ -1,0 +1,362 @@
+//! The merge of a keyspace's sources at one read point, in both directions, with bounds.
+//!
+//! Memtables (and a transaction's writes) span the keyspace; tables are taken group by group, so a scan inside one
+//! group opens only that group's tables, and filters are asked again in each group. When the state of the tree
+//! was replaced meanwhile, the merge takes the new one and seeks again from its key, so that an open cursor does
+//! not keep old memtables and files for longer than it rests.
+
+use std::sync::Arc;
+
+use crate::base::SeqNo;
+use crate::error::Result;
+use crate::iter::run::{PrefixProbe, RunCursor};
+use crate::iter::source::Source;
+use crate::keyspace::tree::{Tree, TreeState};
+use crate::table::PinnedValue;
+use crate::txn::WriteCursor;
+
+/// The half-open range of keys that a cursor stays in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// Inclusive; empty is the start of the keyspace.
+    pub start: Vec<u8>,
+    /// Exclusive; `None` is the end of the keyspace.
+    pub end: Option<Vec<u8>>,
+}
+
+/// See the module.
+pub(crate) struct MergeCursor {
+    tree: Arc<Tree>,
+    state: Arc<TreeState>,
+    publications: u64,
+    read_point: SeqNo,
+    bounds: Arc<Bounds>,
+    prefix: Option<PrefixProbe>,
+    /// Newest first: writes, memtables, then the tables of `group`.
+    sources: Vec<Input>,
+    /// How many of `sources` span the keyspace.
+    fixed: usize,
+    group: usize,
+    reverse: bool,
+    current: Option<usize>,
+}
+
+struct Input {
+    source: Source,
+    /// Whether the source may leave the group's range, so that its keys must be compared with the borders.
+    clipped: bool,
+}
+
+impl Bounds {
+    /// The range of all keys that start with `prefix`.
+    pub fn prefix(prefix: &[u8]) -> Bounds {
+        Bounds { start: prefix.to_vec(), end: successor(prefix) }
+    }
+
+    /// The prefix of `bytes` bytes that all keys of the range share, if they do.
+    fn shared_prefix(&self, bytes: usize) -> Option<&[u8]> {
+        let prefix = self.start.get(..bytes)?;
+        let end = self.end.as_deref()?;
+        let inside = end.starts_with(prefix) || successor(prefix).as_deref() == Some(end);
+        inside.then_some(prefix)
+    }
+}
+
+/// The smallest key larger than all keys with this prefix; `None` when there is none.
+fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let kept = prefix.iter().rposition(|&b| b != 0xFF)?;
+    let mut next = prefix[..=kept].to_vec();
+    next[kept] += 1;
+    Some(next)
+}
+
+impl MergeCursor {
+    pub fn new(
+        tree: Arc<Tree>,
+        read_point: SeqNo,
+        bounds: Bounds,
+        writes: Option<WriteCursor>,
+    ) -> MergeCursor {
+        let prefix = tree.options.prefix_filter_bytes.and_then(|bytes| {
+            let hash = tree.prefix_hash(bounds.shared_prefix(bytes)?)?;
+            Some(PrefixProbe { bytes, hash })
+        });
+        // Counted before loading: a publication in between only costs one needless reload.
+        let publications = tree.publications();
+        let state = tree.load_full();
+        let mut cursor = MergeCursor {
+            tree,
+            state,
+            publications,
+            read_point,
+            bounds: Arc::new(bounds),
+            prefix,
+            sources: Vec::with_capacity(8),
+            fixed: 0,
+            group: usize::MAX,
+            reverse: false,
+            current: None,
+        };
+        if let Some(writes) = writes {
+            cursor.sources.push(Input { source: Source::Writes(writes), clipped: false });
+        }
+        cursor.open_memtables();
+        cursor
+    }
+
+    pub fn valid(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// The current key. Panics where the cursor is not on a row.
+    pub fn key(&self) -> &[u8] {
+        self.row().key()
+    }
+
+    /// The current value. Panics where the cursor is not on a row.
+    pub fn value(&self) -> &[u8] {
+        self.row().value()
+    }
+
+    pub fn pin_value(&self) -> PinnedValue {
+        self.row().pin_value()
+    }
+
+    fn row(&self) -> &Source {
+        let at = self.current.expect("the cursor is not on a row");
+        &self.sources[at].source
+    }
+
+    /// The first row at or after `key`, within the bounds.
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.refresh_state();
+        let bounds = Arc::clone(&self.bounds);
+        self.seek_forward(key.max(&bounds.start))
+    }
+
+    /// The last row before `key` (`None`: before the end), within the bounds.
+    pub fn seek_before(&mut self, key: Option<&[u8]>) -> Result<bool> {
+        self.refresh_state();
+        let bounds = Arc::clone(&self.bounds);
+        let limit = match (key, bounds.end.as_deref()) {
+            (Some(key), Some(end)) => Some(key.min(end)),
+            (key, end) => key.or(end),
+        };
+        self.seek_reverse(limit)
+    }
+
+    pub fn next(&mut self) -> Result<bool> {
+        let Some(at) = self.current else { return Ok(false) };
+        if self.reverse || self.is_stale() {
+            let mut after = self.sources[at].source.key().to_vec();
+            after.push(0);
+            return self.seek(&after);
+        }
+        self.step_equal(at)?;
+        self.settle_forward()
+    }
+
+    pub fn prev(&mut self) -> Result<bool> {
+        let Some(at) = self.current else { return Ok(false) };
+        if !self.reverse || self.is_stale() {
+            let key = self.sources[at].source.key().to_vec();
+            return self.seek_before(Some(&key));
+        }
+        self.step_equal(at)?;
+        self.settle_reverse()
+    }
+
+    fn is_stale(&self) -> bool {
+        self.publications != self.tree.publications()
+    }
+
+    /// Takes the tree's newest state, if it was replaced.
+    fn refresh_state(&mut self) {
+        if !self.is_stale() {
+            return;
+        }
+        self.publications = self.tree.publications();
+        self.state = self.tree.load_full();
+        let writes = matches!(self.sources.first(), Some(Input { source: Source::Writes(_), .. }));
+        self.sources.truncate(usize::from(writes));
+        self.current = None;
+        self.open_memtables();
+    }
+
+    fn open_memtables(&mut self) {
+        let prefix = self.prefix;
+        let memtables = std::iter::once(&self.state.active).chain(&self.state.sealed);
+        let wanted = memtables.filter(|m| prefix.is_none_or(|p| m.may_contain_prefix(p.hash)));
+        for memtable in wanted {
+            let source = Source::Memtable(memtable.cursor(self.read_point));
+            self.sources.push(Input { source, clipped: false });
+        }
+        self.fixed = self.sources.len();
+        self.group = usize::MAX;
+    }
+
+    /// Makes `group` the one whose tables are read. They are not positioned yet.
+    fn open_group(&mut self, group: usize) {
+        if self.group == group {
+            return;
+        }
+        self.group = group;
+        self.sources.truncate(self.fixed);
+        let version = &self.state.version;
+        let tables = &version.groups()[group];
+        for upper in &tables.upper {
+            let table = &upper.table;
+            if self.prefix.is_some_and(|p| !table.may_contain_prefix(p.bytes, p.hash)) {
+                continue;
+            }
+            let source = Source::Table(table.cursor(self.read_point));
+            self.sources.push(Input { source, clipped: upper.shared_by > 1 });
+        }
+        if !tables.last.is_empty() {
+            let run = RunCursor::new(Arc::clone(tables), self.read_point, self.prefix);
+            self.sources.push(Input { source: Source::Run(run), clipped: false });
+        }
+    }
+
+    fn seek_forward(&mut self, key: &[u8]) -> Result<bool> {
+        self.reverse = false;
+        self.current = None;
+        self.open_group(self.state.version.find(key));
+        for input in &mut self.sources {
+            input.source.seek(key)?;
+        }
+        self.settle_forward()
+    }
+
+    fn seek_reverse(&mut self, key: Option<&[u8]>) -> Result<bool> {
+        self.reverse = true;
+        self.current = None;
+        let group = match key {
+            // The group that holds the keys just below `key`: not the one that starts with it.
+            Some(key) => self.state.version.groups().partition_point(|g| g.low.as_slice() < key),
+            None => self.state.version.groups().len(),
+        };
+        self.open_group(group.saturating_sub(1));
+        for input in &mut self.sources {
+            input.source.seek_before(key)?;
+        }
+        self.settle_reverse()
+    }
+
+    /// Steps every source that stands on the key of source `at`, that one last.
+    fn step_equal(&mut self, at: usize) -> Result<()> {
+        for i in at + 1..self.sources.len() {
+            let same = {
+                let source = &self.sources[i].source;
+                source.valid() && source.key() == self.sources[at].source.key()
+            };
+            if same {
+                self.step(i)?;
+            }
+        }
+        self.step(at)
+    }
+
+    fn step(&mut self, at: usize) -> Result<()> {
+        let source = &mut self.sources[at].source;
+        if self.reverse { source.prev()? } else { source.next()? };
+        Ok(())
+    }
+
+    /// Whether source `i` stands on a key of its range.
+    fn live(&self, i: usize) -> bool {
+        let input = &self.sources[i];
+        if !input.source.valid() {
+            return false;
+        }
+        if !input.clipped {
+            return true;
+        }
+        let version = &self.state.version;
+        if self.reverse {
+            input.source.key() >= version.groups()[self.group].low.as_slice()
+        } else {
+            version.high(self.group).is_none_or(|high| input.source.key() < high)
+        }
+    }
+
+    /// Moves to the first row at or after where the sources stand.
+    fn settle_forward(&mut self) -> Result<bool> {
+        self.current = None;
+        loop {
+            self.next_group()?;
+            let Some(at) = self.choose(|a, b| a < b) else { return Ok(false) };
+            let source = &self.sources[at].source;
+            if self.bounds.end.as_deref().is_some_and(|end| source.key() >= end) {
+                return Ok(false);
+            }
+            if !source.is_tombstone() {
+                self.current = Some(at);
+                return Ok(true);
+            }
+            self.step_equal(at)?;
+        }
+    }
+
+    fn settle_reverse(&mut self) -> Result<bool> {
+        self.current = None;
+        loop {
+            self.previous_group()?;
+            let Some(at) = self.choose(|a, b| a > b) else { return Ok(false) };
+            let source = &self.sources[at].source;
+            if source.key() < &self.bounds.start[..] {
+                return Ok(false);
+            }
+            if !source.is_tombstone() {
+                self.current = Some(at);
+                return Ok(true);
+            }
+            self.step_equal(at)?;
+        }
+    }
+
+    /// The live source whose key comes first; of equal keys the newest source.
+    fn choose(&self, before: impl Fn(&[u8], &[u8]) -> bool) -> Option<usize> {
+        let mut best: Option<(usize, &[u8])> = None;
+        for i in 0..self.sources.len() {
+            if self.live(i) {
+                let key = self.sources[i].source.key();
+                if best.is_none_or(|(_, least)| before(key, least)) {
+                    best = Some((i, key));
+                }
+            }
+        }
+        best.map(|(i, _)| i)
+    }
+
+    /// While no table of the current group has rows left, opens the next group inside the bounds.
+    fn next_group(&mut self) -> Result<()> {
+        while !(self.fixed..self.sources.len()).any(|i| self.live(i)) {
+            let version = Arc::clone(&self.state.version);
+            let Some(low) = version.high(self.group) else { break };
+            if self.bounds.end.as_deref().is_some_and(|end| low >= end) {
+                break;
+            }
+            self.open_group(self.group + 1);
+            for input in &mut self.sources[self.fixed..] {
+                input.source.seek(low)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn previous_group(&mut self) -> Result<()> {
+        while !(self.fixed..self.sources.len()).any(|i| self.live(i)) {
+            let version = Arc::clone(&self.state.version);
+            let low = &version.groups()[self.group].low;
+            if self.group == 0 || low.as_slice() <= &self.bounds.start[..] {
+                break;
+            }
+            self.open_group(self.group - 1);
+            for input in &mut self.sources[self.fixed..] {
+                input.source.seek_before(Some(low))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,11 @@
+//! Ordered reading: sources with one visible version a key, their merge in both directions, the public cursor.
+//!
+//! Every source (a transaction's writes, a memtable, a table) shows for each key the newest version at or below
+//! the read point. As sequence numbers of sources never overlap, the newest source that shows a key decides.
+
+mod cursor;
+mod merge;
+mod run;
+mod source;
+
+pub use cursor::{Cursor, CursorOptions};

@@ -1,0 +1,107 @@
+//! One input of a merge, whatever it reads from.
+
+use alluvium_mem::MemtableCursor;
+
+use crate::base::ValueKind;
+use crate::error::Result;
+use crate::iter::run::RunCursor;
+use crate::table::{PinnedValue, TableCursor};
+use crate::txn::WriteCursor;
+
+/// A cursor over one source, positioned on keys that have a version visible to the merge.
+pub(crate) enum Source {
+    /// A transaction's own writes.
+    Writes(WriteCursor),
+    Memtable(MemtableCursor),
+    Table(TableCursor),
+    /// The last level of one group.
+    Run(RunCursor),
+}
+
+impl Source {
+    /// The first key at or after `key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        match self {
+            Source::Writes(c) => Ok(c.seek(key)),
+            Source::Memtable(c) => Ok(c.seek(key)),
+            Source::Table(c) => c.seek(key),
+            Source::Run(c) => c.seek(key),
+        }
+    }
+
+    /// The last key before `key`; `None` stands for the end.
+    pub fn seek_before(&mut self, key: Option<&[u8]>) -> Result<bool> {
+        match (self, key) {
+            (Source::Writes(c), key) => Ok(c.seek_before(key)),
+            (Source::Memtable(c), Some(key)) => Ok(c.seek_before(key)),
+            (Source::Memtable(c), None) => Ok(c.seek_last()),
+            (Source::Table(c), Some(key)) => c.seek_before(key),
+            (Source::Table(c), None) => c.seek_last(),
+            (Source::Run(c), key) => c.seek_before(key),
+        }
+    }
+
+    pub fn next(&mut self) -> Result<bool> {
+        match self {
+            Source::Writes(c) => Ok(c.next()),
+            Source::Memtable(c) => Ok(c.next()),
+            Source::Table(c) => c.next(),
+            Source::Run(c) => c.next(),
+        }
+    }
+
+    pub fn prev(&mut self) -> Result<bool> {
+        match self {
+            Source::Writes(c) => Ok(c.prev()),
+            Source::Memtable(c) => Ok(c.prev()),
+            Source::Table(c) => c.prev(),
+            Source::Run(c) => c.prev(),
+        }
+    }
+
+    pub fn valid(&self) -> bool {
+        match self {
+            Source::Writes(c) => c.valid(),
+            Source::Memtable(c) => c.valid(),
+            Source::Table(c) => c.valid(),
+            Source::Run(c) => c.valid(),
+        }
+    }
+
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Source::Writes(c) => c.key(),
+            Source::Memtable(c) => c.key(),
+            Source::Table(c) => c.key(),
+            Source::Run(c) => c.key(),
+        }
+    }
+
+    /// Whether the visible version hides the key.
+    pub fn is_tombstone(&self) -> bool {
+        match self {
+            Source::Writes(c) => c.kind().is_tombstone(),
+            Source::Memtable(c) => c.entry().kind == ValueKind::Delete as u8,
+            Source::Table(c) => c.kind().is_tombstone(),
+            Source::Run(c) => c.kind().is_tombstone(),
+        }
+    }
+
+    pub fn value(&self) -> &[u8] {
+        match self {
+            Source::Writes(c) => c.value(),
+            Source::Memtable(c) => c.entry().value,
+            Source::Table(c) => c.value(),
+            Source::Run(c) => c.value(),
+        }
+    }
+
+    /// The value, independent of the cursor: pinned in its block, or copied from memory.
+    pub fn pin_value(&self) -> PinnedValue {
+        match self {
+            Source::Table(c) => c.pin_value(),
+            Source::Run(c) => c.pin_value(),
+            Source::Writes(_) | Source::Memtable(_) => PinnedValue::from(self.value()),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What a keyspace declares at its creation. Stored in the manifest; filters and codecs never change results.
+
+use crate::base::coding::{Decoder, put_varint};
+use crate::error::{Error, Result};
+
+/// How stored blocks are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compression {
+    /// LZ4 in young tables, zstd level 1 in the last level.
+    #[default]
+    Adaptive,
+    /// LZ4 everywhere.
+    Lz4,
+    /// None anywhere: for data that is compressed already.
+    None,
+}
+
+/// Options of [`crate::Database::create_keyspace`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyspaceOptions {
+    /// Keep a Bloom filter of whole keys, so that point reads of absent keys touch no block.
+    pub whole_key_filter: bool,
+    /// Keep a Bloom filter of this many leading key bytes, so that scans inside one such prefix skip tables that
+    /// hold nothing of it. Any scan stays exact, with or without it. At most 255.
+    pub prefix_filter_bytes: Option<usize>,
+    /// Whether reads nearly always find their key: the last level then needs no whole-key filter.
+    pub reads_hit: bool,
+    /// Block compression.
+    pub compression: Compression,
+    /// Size in bytes at which a block is cut, before compression: 1 KiB to 64 KiB.
+    pub block_bytes: usize,
+}
+
+impl Default for KeyspaceOptions {
+    fn default() -> KeyspaceOptions {
+        KeyspaceOptions {
+            whole_key_filter: true,
+            prefix_filter_bytes: None,
+            reads_hit: false,
+            compression: Compression::Adaptive,
+            block_bytes: 8 << 10,
+        }
+    }
+}
+
+// Tags of the stored form, stored for ever. Fields with an unknown tag above 127 are skipped, below refused.
+const TAG_FLAGS: u64 = 1;
+const TAG_PREFIX: u64 = 2;
+const TAG_COMPRESSION: u64 = 3;
+const TAG_BLOCK_BYTES: u64 = 4;
+const FLAG_WHOLE_KEY: u64 = 1;
+const FLAG_READS_HIT: u64 = 2;
+
+impl KeyspaceOptions {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.prefix_filter_bytes.is_some_and(|n| !(1..=255).contains(&n)) {
+            return Err(Error::InvalidArgument("prefix_filter_bytes must be 1 to 255".into()));
+        }
+        if !(1 << 10..=64 << 10).contains(&self.block_bytes) {
+            return Err(Error::InvalidArgument("block_bytes must be 1 KiB to 64 KiB".into()));
+        }
+        Ok(())
+    }
+
+    /// Tag, value pairs of varints; see `docs/format/manifest.md`.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16);
+        let flags = if self.whole_key_filter { FLAG_WHOLE_KEY } else { 0 }
+            | if self.reads_hit { FLAG_READS_HIT } else { 0 };
+        let compression = match self.compression {
+            Compression::Adaptive => 0,
+            Compression::Lz4 => 1,
+            Compression::None => 2,
+        };
+        let mut field = |tag: u64, value: u64| {
+            put_varint(&mut out, tag);
+            put_varint(&mut out, value);
+        };
+        field(TAG_FLAGS, flags);
+        if let Some(bytes) = self.prefix_filter_bytes {
+            field(TAG_PREFIX, bytes as u64);
+        }
+        field(TAG_COMPRESSION, compression);
+        field(TAG_BLOCK_BYTES, self.block_bytes as u64);
+        out
+    }
+
+    /// `None`: malformed, or a field that this build must know and does not.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<KeyspaceOptions> {
+        let mut options = KeyspaceOptions { whole_key_filter: false, ..KeyspaceOptions::default() };
+        let mut d = Decoder::new(bytes);
+        while !d.is_empty() {
+            let (tag, value) = (d.varint()?, d.varint()?);
+            match tag {
+                TAG_FLAGS => {
+                    options.whole_key_filter = value & FLAG_WHOLE_KEY != 0;
+                    options.reads_hit = value & FLAG_READS_HIT != 0;
+                }
+                TAG_PREFIX => options.prefix_filter_bytes = Some(usize::try_from(value).ok()?),
+                TAG_COMPRESSION => {
+                    options.compression = match value {
+                        0 => Compression::Adaptive,
+                        1 => Compression::Lz4,
+                        2 => Compression::None,
+                        _ => return None,
+                    }
+                }
+                TAG_BLOCK_BYTES => options.block_bytes = usize::try_from(value).ok()?,
+                tag if tag > 127 => {}
+                _ => return None,
+            }
+        }
+        options.check().ok()?;
+        Some(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_round_trip_and_unknown_must_know_tags_are_refused() {
+        let options = KeyspaceOptions {
+            whole_key_filter: false,
+            prefix_filter_bytes: Some(16),
+            reads_hit: true,
+            compression: Compression::Lz4,
+            block_bytes: 16 << 10,
+        };
+        let mut bytes = options.encode();
+        assert_eq!(KeyspaceOptions::decode(&bytes), Some(options.clone()));
+        let mut newer = bytes.clone();
+        put_varint(&mut newer, 200);
+        put_varint(&mut newer, 1);
+        assert_eq!(KeyspaceOptions::decode(&newer), Some(options));
+        put_varint(&mut bytes, 100);
+        put_varint(&mut bytes, 1);
+        assert_eq!(KeyspaceOptions::decode(&bytes), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! The tree of one keyspace as readers see it: memtables and tables, published by one atomic store.
+//!
+//! Readers load the [`TreeState`] after they registered their read point (see `read_points`), so it holds
+//! everything at or below that point. Writers of the state (rotation by the commit leader, flush, compaction) take
+//! `change`, copy the state, change the copy and publish it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use alluvium_mem::{Memtable, MemtableOptions};
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::base::{KeyspaceId, SeqNo, ValueKind, checksum};
+use crate::error::Result;
+use crate::keyspace::KeyspaceOptions;
+use crate::table::PinnedValue;
+use crate::version::group::Version;
+
+/// Everything of a keyspace that a read looks at, newest first.
+#[derive(Clone)]
+pub(crate) struct TreeState {
+    /// Takes the writes.
+    pub active: Arc<Memtable>,
+    /// Waiting for their flush, newest first.
+    pub sealed: Vec<Arc<Memtable>>,
+    /// The tables.
+    pub version: Arc<Version>,
+}
+
+/// One keyspace's data, shared by its handles, cursors and the background jobs.
+pub(crate) struct Tree {
+    pub id: KeyspaceId,
+    pub name: String,
+    pub options: KeyspaceOptions,
+    state: ArcSwap<TreeState>,
+    /// Serialises changes of `state`. Below every other lock of the engine: nothing is locked under it.
+    change: Mutex<()>,
+    /// Counts publications, so that a cursor sees cheaply that its sources are no longer the newest. Stored with
+    /// Release after `state`; a cursor's Acquire load pairs with it.
+    publications: AtomicU64,
+    /// Set once, when the keyspace is dropped. Read before every operation; stale reads are caught by the leader.
+    dropped: AtomicBool,
+    /// Expected bytes of a memtable, to size its filter.
+    memtable_bytes: usize,
+}
+
+/// A version of a key that a read found.
+pub(crate) enum FoundIn<'a> {
+    /// In a memtable: bytes live as long as the state.
+    Memory(&'a [u8]),
+    /// In a table block, pinned.
+    Table(PinnedValue),
+}
+
+impl Tree {
+    pub fn new(
+        id: KeyspaceId,
+        name: &str,
+        options: KeyspaceOptions,
+        version: Version,
+        memtable_bytes: usize,
+    ) -> Tree {
+        let active = Arc::new(new_memtable(&options, memtable_bytes));
+        let state = TreeState { active, sealed: Vec::new(), version: Arc::new(version) };
+        Tree {
+            id,
+            name: name.to_owned(),
+            options,
+            state: ArcSwap::from_pointee(state),
+            change: Mutex::new(()),
+            publications: AtomicU64::new(0),
+            dropped: AtomicBool::new(false),
+            memtable_bytes,
+        }
+    }
+
+    /// The current state, for the length of one call.
+    pub fn load(&self) -> arc_swap::Guard<Arc<TreeState>> {
+        self.state.load()
+    }
+
+    /// The current state, to keep.
+    pub fn load_full(&self) -> Arc<TreeState> {
+        self.state.load_full()
+    }
+
+    /// How often the state was replaced.
+    pub fn publications(&self) -> u64 {
+        self.publications.load(Ordering::Acquire)
+    }
+
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    pub fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+
+    /// Publishes a changed state. `f` must be short: it runs under the change lock.
+    pub fn change<R>(&self, f: impl FnOnce(&mut TreeState) -> R) -> R {
+        let _changing = self.change.lock();
+        let mut state = TreeState::clone(&self.state.load());
+        let result = f(&mut state);
+        self.state.store(Arc::new(state));
+        self.publications.fetch_add(1, Ordering::Release);
+        result
+    }
+
+    /// Seals the active memtable, if anything was written to it, and returns it.
+    pub fn seal(&self) -> Option<Arc<Memtable>> {
+        if self.load().active.is_empty() {
+            return None;
+        }
+        let fresh = Arc::new(new_memtable(&self.options, self.memtable_bytes));
+        Some(self.change(|state| {
+            let sealed = std::mem::replace(&mut state.active, fresh);
+            state.sealed.insert(0, Arc::clone(&sealed));
+            sealed
+        }))
+    }
+
+    /// The hash of the part of `key` that the prefix filter covers: short keys are hashed whole.
+    pub fn prefix_hash(&self, key: &[u8]) -> Option<u64> {
+        let bytes = self.options.prefix_filter_bytes?;
+        Some(checksum::key_hash(&key[..bytes.min(key.len())]))
+    }
+}
+
+fn new_memtable(options: &KeyspaceOptions, bytes: usize) -> Memtable {
+    Memtable::new(&MemtableOptions {
+        expected_bytes: bytes,
+        prefix_bytes: options.prefix_filter_bytes,
+        ..MemtableOptions::default()
+    })
+}
+
+impl TreeState {
+    /// The newest version of `key` at or below `read_point`; `Ok(None)` also for a deleted key. `read` runs while
+    /// the value is in place.
+    pub fn get<R>(
+        &self,
+        key: &[u8],
+        read_point: SeqNo,
+        read: impl FnOnce(Option<FoundIn<'_>>) -> R,
+    ) -> Result<R> {
+        let hash = checksum::key_hash(key);
+        for memtable in std::iter::once(&self.active).chain(&self.sealed) {
+            if !memtable.may_contain(hash) {
+                continue;
+            }
+            if let Some(entry) = memtable.get(key, read_point) {
+                let live = entry.kind != ValueKind::Delete as u8;
+                return Ok(read(live.then_some(FoundIn::Memory(entry.value))));
+            }
+        }
+        let group = &self.version.groups()[self.version.find(key)];
+        let upper = group.upper.iter().map(|u| &u.table);
+        for table in upper.chain(group.last_for(key)) {
+            if !(table.first_key() <= key && key <= table.last_key()) {
+                continue;
+            }
+            if let Some(found) = table.get(key, hash, read_point)? {
+                let live = !found.kind.is_tombstone();
+                return Ok(read(live.then_some(FoundIn::Table(found.value))));
+            }
+        }
+        Ok(read(None))
+    }
+
+    /// The newest sequence number at which `key` was written after `snapshot`, if it was. Sources without anything
+    /// that new are not asked, so that a blind write seldom reads a block.
+    pub fn written_after(&self, key: &[u8], snapshot: SeqNo) -> Result<Option<SeqNo>> {
+        let hash = checksum::key_hash(key);
+        for memtable in std::iter::once(&self.active).chain(&self.sealed) {
+            if memtable.seqno_range().is_none_or(|(_, newest)| newest <= snapshot) {
+                continue;
+            }
+            if let Some(entry) = memtable.may_contain(hash).then(|| memtable.get(key, SeqNo::MAX)).flatten() {
+                return Ok((entry.seqno > snapshot).then_some(entry.seqno));
+            }
+        }
+        let group = &self.version.groups()[self.version.find(key)];
+        let upper = group.upper.iter().map(|u| &u.table);
+        for table in upper.chain(group.last_for(key)) {
+            if table.max_seqno() <= snapshot {
+                continue;
+            }
+            if let Some(seqno) = table.newest_seqno(key, hash)? {
+                return Ok((seqno > snapshot).then_some(seqno));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Bytes of all its memtables.
+    pub fn memtable_bytes(&self) -> usize {
+        self.active.bytes() + self.sealed.iter().map(|m| m.bytes()).sum::<usize>()
+    }
+}

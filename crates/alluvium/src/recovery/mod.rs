@@ -1,0 +1,233 @@
+//! What happens between open and ready: manifest, tables, log.
+//!
+//! Order: take the directory's lock, read the manifest, move aside files that nothing names, open every table,
+//! replay the log above what is flushed, start a new log segment. Nothing is ever appended to a segment that was
+//! replayed, and no table is deleted that an earlier manifest might still need: tables that nothing names wait in
+//! a subdirectory until the next successful open.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
+use crate::cache::Cache;
+use crate::commit::{Log, SealedGeneration};
+use crate::db::Durability;
+use crate::db::options::Options;
+use crate::db::poison::Poison;
+use crate::db::shared::Parts;
+use crate::db::store::{CACHE_BYTES_MIN, Store};
+use crate::error::{Error, Result};
+use crate::keyspace::{KeyspaceOptions, Tree};
+use crate::read_points::ReadPoints;
+use crate::table::Table;
+use crate::version::{Manifest, ManifestState, TableRecord, VersionEdit, random_uid};
+use crate::vfs::Vfs;
+use crate::wal::{RecordKind, ReplayEnd, WalWriter};
+
+/// Subdirectory of tables that no manifest names.
+const UNREFERENCED: &str = "unreferenced";
+/// The lock file.
+const LOCK: &str = "LOCK";
+
+/// A recovered database, ready for its threads.
+pub(crate) struct Recovered {
+    pub parts: Parts,
+    /// Memtables that replay filled, oldest first.
+    pub sealed: Vec<SealedGeneration>,
+    /// The first table number that no file has.
+    pub next_table: TableId,
+}
+
+/// Opens or creates the database in `dir`.
+pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Recovered> {
+    options.check()?;
+    let lock = take_directory(&*vfs, dir, &options)?;
+    let manifest = open_manifest(&vfs, dir, &options)?;
+    let state = manifest.state();
+    let listed = list(&*vfs, dir)?;
+    let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
+    let tables = open_tables(&*vfs, dir, state, &cache)?;
+    move_unreferenced(&*vfs, dir, &listed, state)?;
+    let mut store = Store::new(manifest, tables);
+    let trees = open_trees(&store, dir, &options)?;
+    let mut log = Log::new(None, store.state().last_seqno, trees.clone());
+    let (end, sealed) = replay(&*vfs, dir, &options, &store, &mut log)?;
+    if options.durability != Durability::None {
+        log.wal = Some(start_log(&vfs, dir, &options, &mut store, &end)?);
+    }
+    let highest = listed.iter().filter_map(|n| table_number(n)).max().unwrap_or(0);
+    let next_table = TableId(store.state().next_table.0.max(highest + 1));
+    let catalog = trees.into_values().map(|t| (t.name.clone(), t)).collect();
+    let read_points = ReadPoints::new(log.last_seqno);
+    let dir = dir.to_path_buf();
+    let parts = Parts { dir, vfs, options, cache, log, store, catalog, read_points, lock };
+    Ok(Recovered { parts, sealed, next_table })
+}
+
+fn take_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Box<dyn Send + Sync>> {
+    if options.create {
+        vfs.create_dir_all(dir).map_err(|e| Error::io("create directory", dir, e))?;
+    }
+    let path = dir.join(LOCK);
+    let lock = vfs.lock(&path).map_err(|e| Error::io("lock", &path, e))?;
+    lock.ok_or_else(|| Error::Locked(dir.to_path_buf()))
+}
+
+fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<String>> {
+    vfs.list(dir).map_err(|e| Error::io("list", dir, e))
+}
+
+fn exists(vfs: &dyn Vfs, path: &Path) -> Result<bool> {
+    vfs.exists(path).map_err(|e| Error::io("look for", path, e))
+}
+
+fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Manifest> {
+    if Manifest::exists(&**vfs, dir)? {
+        let (manifest, _) = Manifest::open(Arc::clone(vfs), dir)?;
+        return Ok(manifest);
+    }
+    if !options.create {
+        let message = format!("there is no database in {}: set `create` to make one", dir.display());
+        return Err(Error::InvalidArgument(message));
+    }
+    Manifest::create(Arc::clone(vfs), dir, random_uid())
+}
+
+/// The number in the name of a table file.
+fn table_number(name: &str) -> Option<u64> {
+    name.strip_suffix(".sst")?.parse().ok()
+}
+
+/// Moves table files that the manifest does not name aside, and deletes what an earlier open had moved.
+fn move_unreferenced(vfs: &dyn Vfs, dir: &Path, listed: &[String], state: &ManifestState) -> Result<()> {
+    let aside = dir.join(UNREFERENCED);
+    let named: HashSet<TableId> = records(state).map(|r| r.id).collect();
+    let stray = |name: &&String| table_number(name).is_some_and(|n| !named.contains(&TableId(n)));
+    let strays: Vec<&String> = listed.iter().filter(stray).collect();
+    if exists(vfs, &aside)? {
+        for name in list(vfs, &aside)? {
+            let path = aside.join(name);
+            vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+        }
+    }
+    if strays.is_empty() {
+        return Ok(());
+    }
+    vfs.create_dir_all(&aside).map_err(|e| Error::io("create directory", &aside, e))?;
+    for name in strays {
+        let (from, to) = (dir.join(name), aside.join(name));
+        vfs.rename(&from, &to).map_err(|e| Error::io("move aside", &from, e))?;
+    }
+    Ok(())
+}
+
+/// Every table of every keyspace; one that several groups list comes several times.
+fn records(state: &ManifestState) -> impl Iterator<Item = &TableRecord> {
+    let groups = state.keyspaces.values().flat_map(|k| k.groups.values());
+    groups.flat_map(|g| g.upper.iter().map(|(_, r)| r).chain(&g.last))
+}
+
+fn open_tables(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    state: &ManifestState,
+    cache: &Arc<Cache>,
+) -> Result<HashMap<TableId, Arc<Table>>> {
+    let mut tables = HashMap::new();
+    for record in records(state) {
+        if tables.contains_key(&record.id) {
+            continue;
+        }
+        let path = dir.join(record.id.to_string());
+        let file = vfs.open_read(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::corruption(&path, 0, "table file", "a file that the manifest names", "none")
+            }
+            _ => Error::io("open", &path, e),
+        })?;
+        let table = Table::open(file, record.id, record.uid, Arc::clone(cache))?;
+        check_record(&path, record, &table)?;
+        tables.insert(record.id, table);
+    }
+    Ok(tables)
+}
+
+/// The manifest and the table must tell the same: a swapped file is damage, whatever its own checksums say.
+fn check_record(path: &Path, record: &TableRecord, table: &Table) -> Result<()> {
+    let expected = (record.entries, record.min_seqno, record.max_seqno);
+    let found = (table.entries(), table.min_seqno(), table.max_seqno());
+    if expected != found || record.first_key != table.first_key() || record.last_key != table.last_key() {
+        let shown = |(entries, min, max): (u64, SeqNo, SeqNo)| format!("{entries} entries, seqnos {min} to {max}");
+        return Err(Error::corruption(path, 0, "table properties", shown(expected), shown(found)));
+    }
+    Ok(())
+}
+
+fn open_trees(store: &Store, dir: &Path, options: &Options) -> Result<HashMap<KeyspaceId, Arc<Tree>>> {
+    let active_bytes = options.memory_plan().active_bytes;
+    let mut trees = HashMap::new();
+    for (&id, keyspace) in &store.state().keyspaces {
+        let decoded = KeyspaceOptions::decode(&keyspace.options).ok_or_else(|| {
+            let what = "keyspace options";
+            Error::corruption(&dir.join("CURRENT"), 0, what, "options of this version", "unknown or malformed ones")
+        })?;
+        let tree = Tree::new(id, &keyspace.name, decoded, store.version(id), active_bytes);
+        trees.insert(id, Arc::new(tree));
+    }
+    Ok(trees)
+}
+
+/// Applies every logged commit above its keyspace's flushed sequence number.
+fn replay(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    options: &Options,
+    store: &Store,
+    log: &mut Log,
+) -> Result<(ReplayEnd, Vec<SealedGeneration>)> {
+    let state = store.state();
+    let mut sealed = Vec::new();
+    let active_bytes = options.memory_plan().active_bytes;
+    let flushed = |id: KeyspaceId| state.keyspaces.get(&id).map_or(SeqNo::MAX, |k| k.flushed_seqno);
+    let mut visit = |segment: SegmentId, seqno: SeqNo, kind: RecordKind, payload: &[u8]| {
+        log.last_seqno = log.last_seqno.max(seqno);
+        if kind != RecordKind::Commit {
+            return Ok(());
+        }
+        log.replay(seqno, payload, state.next_keyspace, &flushed).map_err(|found| {
+            let path = dir.join(segment.to_string());
+            let what = "payload of a commit record";
+            Error::corruption(&path, 0, what, "operations on known keyspaces", format!("{found} in commit {seqno}"))
+        })?;
+        if log.active_bytes() >= active_bytes {
+            // Only what lies before this segment is complete in the generation.
+            sealed.push(log.sealed_generation(Some(segment)));
+        }
+        Ok(())
+    };
+    // 0: nothing was recorded yet, and whatever log there is must reach back to its beginning.
+    let end = crate::wal::replay(vfs, dir, store.database_uid(), state.oldest_segment, &mut visit)?;
+    Ok((end, sealed))
+}
+
+/// Starts the first segment of this session and records it before any commit can be acknowledged.
+fn start_log(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    options: &Options,
+    store: &mut Store,
+    end: &ReplayEnd,
+) -> Result<WalWriter> {
+    let first = SegmentId(end.next_segment.max(store.state().next_segment).0.max(1));
+    let segment_bytes = (2 * options.memory_plan().active_bytes as u64).max(1 << 20);
+    let uid = store.database_uid();
+    let wal = WalWriter::create(Arc::clone(vfs), dir, uid, first, end.end, segment_bytes)?;
+    let edit = VersionEdit {
+        next_segment: Some(SegmentId(first.0 + 1)),
+        oldest_segment: (store.state().oldest_segment.0 == 0).then_some(first),
+        ..VersionEdit::default()
+    };
+    store.append(&Poison::default(), &edit)?;
+    Ok(wal)
+}

@@ -1,0 +1,106 @@
+//! Integer columns: a base and, for each entry, the difference to it in as few bytes as the largest needs.
+//!
+//! ```text
+//! base varint | width u8 (0..=8) | `width` planes of one byte for each entry, least significant plane first
+//! ```
+//!
+//! A width of 0 says that all entries equal the base, and costs no bytes for them.
+
+use crate::base::coding::{Decoder, put_varint};
+
+/// Appends a column.
+pub(in crate::table) fn put_ints(out: &mut Vec<u8>, values: impl Iterator<Item = u64> + Clone) {
+    let base = values.clone().min().unwrap_or(0);
+    let spread = values.clone().max().unwrap_or(0) - base;
+    let width = (u64::BITS - spread.leading_zeros()).div_ceil(8);
+    put_varint(out, base);
+    out.push(width as u8);
+    for plane in 0..width {
+        out.extend(values.clone().map(|v| ((v - base) >> (8 * plane)) as u8));
+    }
+}
+
+/// A column in a raw block. Every value is at most the limit that it was read with.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::table) struct Ints<'a> {
+    base: u64,
+    count: usize,
+    planes: &'a [u8],
+}
+
+impl<'a> Ints<'a> {
+    /// Reads a column of `count` values; `None` where it is cut short or a value is above `limit`.
+    pub(in crate::table) fn read(
+        from: &mut Decoder<'a>,
+        count: usize,
+        limit: u64,
+    ) -> Option<Ints<'a>> {
+        let base = from.varint()?;
+        let width = usize::from(from.u8()?);
+        if width > 8 || base > limit {
+            return None;
+        }
+        let planes = from.take(width.checked_mul(count)?)?;
+        let column = Ints {
+            base,
+            count,
+            planes,
+        };
+        let headroom = limit - base;
+        let all_fit = (0..count).all(|i| column.difference(i) <= headroom);
+        (width == 0 || all_fit).then_some(column)
+    }
+
+    /// The value of all entries, where they have the same.
+    pub(in crate::table) fn constant(&self) -> Option<u64> {
+        self.planes.is_empty().then_some(self.base)
+    }
+
+    /// The value of entry `i`.
+    pub(in crate::table) fn get(&self, i: usize) -> u64 {
+        self.base + self.difference(i)
+    }
+
+    fn difference(&self, i: usize) -> u64 {
+        let planes = self.planes.iter().skip(i).step_by(self.count.max(1));
+        planes.enumerate().fold(0, |sum, (plane, &byte)| {
+            sum | u64::from(byte) << (8 * plane)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(values: &[u64], limit: u64) -> Option<Vec<u64>> {
+        let mut out = Vec::new();
+        put_ints(&mut out, values.iter().copied());
+        let mut d = Decoder::new(&out);
+        let column = Ints::read(&mut d, values.len(), limit)?;
+        assert!(d.is_empty());
+        Some((0..values.len()).map(|i| column.get(i)).collect())
+    }
+
+    #[test]
+    fn columns_of_every_width_round_trip() {
+        for spread in [0, 1, 255, 256, 65_536, 1 << 40, u64::MAX - 9] {
+            let values = [9, 9 + spread, 9 + spread / 2, 9];
+            assert_eq!(round_trip(&values, u64::MAX).as_deref(), Some(&values[..]));
+        }
+    }
+
+    #[test]
+    fn equal_values_take_no_bytes_for_each_entry() {
+        let mut out = Vec::new();
+        put_ints(&mut out, [7; 1000].into_iter());
+        assert_eq!(out, [7, 0]);
+    }
+
+    #[test]
+    fn a_value_above_the_limit_is_refused() {
+        assert_eq!(round_trip(&[1, 300], 299), None);
+        assert_eq!(round_trip(&[1, 300], 300), Some(vec![1, 300]));
+        assert_eq!(round_trip(&[300, 300], 299), None);
+    }
+}

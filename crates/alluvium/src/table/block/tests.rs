@@ -1,0 +1,205 @@
+//! Blocks alone: the two layouts against each other, and decoders against garbage.
+
+use super::*;
+use crate::base::{SeqNo, ValueKind};
+use crate::table::codec::{Codec, Packer, Unpacker};
+use crate::table::fences::Fences;
+use crate::table::filters::TableFilter;
+use crate::table::properties::Properties;
+use crate::table::section::{Layout, Place, Section, open_section, put_section};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+type Rows = BTreeMap<(Vec<u8>, std::cmp::Reverse<SeqNo>), (u8, Vec<u8>)>;
+
+fn rows(
+    key: impl Strategy<Value = Vec<u8>>,
+    seqno: impl Strategy<Value = SeqNo>,
+    value: impl Strategy<Value = Vec<u8>>,
+) -> impl Strategy<Value = Rows> {
+    let seqno = seqno.prop_map(std::cmp::Reverse);
+    proptest::collection::btree_map((key, seqno), (1u8..=3, value), 1..80)
+}
+
+fn any_rows() -> impl Strategy<Value = Rows> {
+    use proptest::collection::vec;
+    prop_oneof![
+        // Fixed widths, as index keys have.
+        (1usize..40, 0usize..70).prop_flat_map(|(key, value)| rows(
+            vec(0u8..3, key),
+            Just(0),
+            vec(any::<u8>(), value)
+        )),
+        // Fixed keys, any values; every seqno.
+        rows(
+            vec(0u8..2, 12),
+            any::<u64>().prop_map(|s| s >> 8),
+            vec(any::<u8>(), 0..20)
+        ),
+        // Anything, with many versions of few keys.
+        rows(vec(0u8..2, 0..5), 0u64..9, vec(any::<u8>(), 0..90)),
+        rows(vec(any::<u8>(), 0..300), 0u64..3, vec(any::<u8>(), 8)),
+    ]
+}
+
+fn encode(rows: &Rows, order: ValueOrder) -> Vec<u8> {
+    let mut open = OpenBlock::default();
+    for ((key, seqno), (kind, value)) in rows {
+        let kind = ValueKind::from_u8(*kind).unwrap_or(ValueKind::Put);
+        open.push(key, seqno.0, kind, value);
+    }
+    let mut raw = Vec::new();
+    open.encode(order, &mut raw);
+    raw
+}
+
+fn section(layout: Layout, entries: u32, raw: &[u8]) -> Section<'_> {
+    Section {
+        layout,
+        entries,
+        raw,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn decoded_rows_are_the_encoded_ones_in_either_value_order(rows in any_rows()) {
+        for order in [ValueOrder::Rows, ValueOrder::Planes] {
+            let raw = encode(&rows, order);
+            let mut block = DecodedBlock::empty();
+            let decoded = block.decode(&section(Layout::Columns, rows.len() as u32, &raw));
+            prop_assert!(decoded.is_ok(), "{decoded:?}");
+            prop_assert_eq!(block.len(), rows.len());
+            for (slot, ((key, seqno), (kind, value))) in rows.iter().enumerate() {
+                let row = block.row(slot);
+                prop_assert_eq!(&[row.prefix, row.suffix].concat(), key);
+                prop_assert!(block.key_is(slot, key));
+                prop_assert_eq!((row.seqno, row.kind as u8, row.value), (seqno.0, *kind, &value[..]));
+            }
+        }
+    }
+
+    #[test]
+    fn seek_finds_the_first_slot_at_or_after_any_key(
+        rows in any_rows(),
+        needles in proptest::collection::vec(proptest::collection::vec(0u8..3, 0..20), 30),
+    ) {
+        let raw = encode(&rows, ValueOrder::Rows);
+        let mut block = DecodedBlock::empty();
+        let decoded = block.decode(&section(Layout::Columns, rows.len() as u32, &raw));
+        prop_assert!(decoded.is_ok());
+        let keys: Vec<&Vec<u8>> = rows.keys().map(|(key, _)| key).collect();
+        let own = keys.iter().map(|key| (*key).clone());
+        for needle in needles.into_iter().chain(own) {
+            let expected = keys.partition_point(|key| **key < needle);
+            prop_assert_eq!(block.seek(&needle), expected);
+        }
+    }
+}
+
+/// A valid section of each kind, to be damaged.
+fn samples() -> Vec<(Layout, u32, Vec<u8>)> {
+    let mut rows = Rows::new();
+    for i in 0..40u8 {
+        let key = vec![b'k', i / 2, i, 7];
+        let value = vec![i; 3 + usize::from(i % 5)];
+        rows.insert((key, std::cmp::Reverse(u64::from(i))), (1 + i % 3, value));
+    }
+    let mut one_row = Vec::new();
+    encode_one_row(b"key", 9, ValueKind::Put, &[7; 60], &mut one_row);
+    vec![
+        (Layout::Columns, 40, encode(&rows, ValueOrder::Rows)),
+        (Layout::OneRow, 1, one_row),
+    ]
+}
+
+/// Decodes as everything it may be; what a section says of itself is not to be trusted.
+fn decode_all(layout: Layout, entries: u32, raw: &[u8]) {
+    let section = section(layout, entries, raw);
+    let mut block = DecodedBlock::empty();
+    if block.decode(&section).is_ok() {
+        assert!(block.resident_bytes() <= 1024 + 32 * raw.len());
+        for slot in 0..block.len() {
+            let row = block.row(slot);
+            block.seek(&[row.prefix, row.suffix].concat());
+        }
+    }
+    if let Ok(fences) = Fences::decode(&section, raw.len() as u64) {
+        assert!(fences.resident_bytes() <= 1024 + 32 * raw.len());
+        fences.find(raw);
+    }
+    if let Ok(filter) = TableFilter::decode(&section) {
+        assert!(filter.resident_bytes() <= 128 + 2 * raw.len());
+        filter.admits(raw);
+    }
+    let _ = Properties::decode(raw).map(|p| p.entries);
+}
+
+#[test]
+fn damaged_and_random_sections_never_panic_and_never_take_much_memory() {
+    let samples = samples();
+    let layouts = [
+        Layout::Columns,
+        Layout::OneRow,
+        Layout::Fences,
+        Layout::Filter,
+        Layout::Properties,
+    ];
+    let mut random = crate::table::tests::Random::new(99);
+    for case in 0..100_000u64 {
+        let length = random.below(100) as usize;
+        if case % 2 == 0 {
+            let layout = layouts[random.below(5) as usize];
+            let mut raw = random.bytes(length);
+            // Small numbers get further into a decoder than random ones.
+            raw.iter_mut().for_each(|b| *b %= 12);
+            let entries = [random.below(20) as u32, random.next() as u32];
+            decode_all(layout, entries[random.below(2) as usize], &raw);
+        } else {
+            let (layout, mut entries, mut raw) = samples[random.below(2) as usize].clone();
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(raw.len() as u64) as usize;
+                raw[at] = random.next() as u8;
+            }
+            if random.below(4) == 0 {
+                entries = random.below(90) as u32;
+            }
+            if random.below(4) == 0 {
+                raw.truncate(length);
+            }
+            decode_all(layout, entries, &raw);
+        }
+    }
+}
+
+#[test]
+fn sections_with_any_changed_byte_are_refused() {
+    let path = Path::new("x.sst");
+    for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+        for (layout, entries, raw) in samples() {
+            let place = Place {
+                uid: 1,
+                offset: 77,
+                path,
+            };
+            let mut out = Vec::new();
+            let mut packer = Packer::new(codec);
+            let put = put_section(&mut out, place, layout, entries, &raw, &mut packer);
+            assert_eq!(put.ok(), Some(out.len() as u32));
+            let mut unpacker = Unpacker::default();
+            let opened = open_section(&out, &mut unpacker, 1, 77);
+            assert_eq!(opened.map(|s| s.raw.to_vec()).ok().as_ref(), Some(&raw));
+            assert!(open_section(&out, &mut unpacker, 1, 78).is_err());
+            assert!(open_section(&out, &mut unpacker, 2, 77).is_err());
+            for at in 0..out.len() {
+                let mut damaged = out.clone();
+                damaged[at] ^= 0x10;
+                assert!(open_section(&damaged, &mut unpacker, 1, 77).is_err());
+                assert!(open_section(&out[..at], &mut unpacker, 1, 77).is_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! Writes a table: rows in order go into the open block, full blocks go to the file in chunks of about 1 MiB.
+//!
+//! Nothing of an unfinished table is ever read: the file is named by the manifest only after `finish` has synced it.
+
+use crate::base::{KEY_BYTES_MAX, KeyspaceId, SEQNO_MAX, SeqNo, VALUE_BYTES_MAX, ValueKind};
+use crate::table::block::{ONE_ROW_BYTES, OpenBlock, ValueOrder, encode_one_row};
+use crate::table::codec::{Codec, Packer};
+use crate::table::fences::FenceBuilder;
+use crate::table::filters::{FilterOptions, FilterWriter};
+use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
+use crate::table::properties::{KeyspacePart, Properties};
+use crate::table::section::{Layout, Place, put_section};
+use crate::vfs::VfsFile;
+use crate::{Error, Result};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// How a table is written. Readers need none of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableOptions {
+    /// Bytes of rows for each block before compression, 512 bytes to 256 KiB.
+    pub block_bytes: usize,
+    /// How blocks are compressed.
+    pub codec: Codec,
+    /// Which filters the table gets.
+    pub filter: FilterOptions,
+}
+
+impl Default for TableOptions {
+    fn default() -> TableOptions {
+        TableOptions {
+            block_bytes: 8 << 10,
+            codec: Codec::Lz4,
+            filter: FilterOptions {
+                whole_key_bits: 10,
+                prefix: None,
+            },
+        }
+    }
+}
+
+/// What a finished table holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableSummary {
+    /// The random number in footer and manifest that tells this file from any other.
+    pub uid: u64,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// All entries: every version of every key.
+    pub entries: u64,
+    /// The entries that are deletes.
+    pub tombstones: u64,
+    /// The entries that are inserts, which a delete may cancel.
+    pub inserts: u64,
+    /// Sum of all key and value lengths.
+    pub raw_bytes: u64,
+    /// The smallest key.
+    pub first_key: Vec<u8>,
+    /// The largest key.
+    pub last_key: Vec<u8>,
+    /// The smallest seqno of an entry.
+    pub min_seqno: SeqNo,
+    /// The largest seqno of an entry.
+    pub max_seqno: SeqNo,
+}
+
+impl TableSummary {
+    pub(in crate::table) fn new(uid: u64, file_bytes: u64, properties: &Properties) -> Self {
+        TableSummary {
+            uid,
+            file_bytes,
+            entries: properties.entries,
+            tombstones: properties.tombstones,
+            inserts: properties.inserts,
+            raw_bytes: properties.raw_key_bytes + properties.raw_value_bytes,
+            first_key: properties.first_key.clone(),
+            last_key: properties.last_key.clone(),
+            min_seqno: properties.min_seqno,
+            max_seqno: properties.max_seqno,
+        }
+    }
+}
+
+/// Bytes that are collected before they are written.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Versions of one key stay in one block until it is this many times as large as it should be.
+const STRETCH_MAX: usize = 4;
+
+/// Every so many blocks both value orders are tried, and the smaller one is used from there on.
+const VALUE_ORDER_TRIAL_BLOCKS: usize = 16;
+
+/// Writes one table file. After an error the file is worthless and the builder is to be dropped.
+pub struct TableBuilder {
+    file: Arc<dyn VfsFile>,
+    uid: u64,
+    keyspace: KeyspaceId,
+    block_bytes: usize,
+    packer: Packer,
+    open: OpenBlock,
+    /// The largest key so far and its last seqno.
+    last: Option<(Vec<u8>, SeqNo)>,
+    /// The length of the block before the open one, whose fence waits for the next key.
+    unfenced: Option<u32>,
+    value_order: ValueOrder,
+    fences: FenceBuilder,
+    filters: FilterWriter,
+    properties: Properties,
+    /// Raw bytes of the block that is being encoded, kept for its memory.
+    raw: Vec<u8>,
+    /// What is not written yet, and where it goes.
+    chunk: Vec<u8>,
+    chunk_offset: u64,
+}
+
+impl TableBuilder {
+    /// Starts an empty table at the start of `file`, for rows of `keyspace`. `uid` is random.
+    pub fn new(
+        file: Arc<dyn VfsFile>,
+        uid: u64,
+        keyspace: KeyspaceId,
+        options: &TableOptions,
+    ) -> TableBuilder {
+        TableBuilder {
+            file,
+            uid,
+            keyspace,
+            block_bytes: options.block_bytes.clamp(512, 256 << 10),
+            packer: Packer::new(options.codec),
+            open: OpenBlock::default(),
+            last: None,
+            unfenced: None,
+            value_order: ValueOrder::Rows,
+            fences: FenceBuilder::default(),
+            filters: FilterWriter::new(&options.filter),
+            properties: Properties {
+                min_seqno: SEQNO_MAX,
+                ..Properties::default()
+            },
+            raw: Vec::new(),
+            chunk: Vec::new(),
+            chunk_offset: 0,
+        }
+    }
+
+    /// Appends an entry: keys ascend, and the versions of a key come newest first.
+    ///
+    /// Errors: `InvalidArgument` for an entry out of order, beyond the limits of key, value or seqno, or a range
+    /// delete, which this version does not store; `Io` and `NoSpace` from the file.
+    pub fn add(&mut self, key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8]) -> Result<()> {
+        self.check_entry(key, seqno, kind, value)?;
+        let new_key = self.check_order(key, seqno)?;
+        if new_key {
+            self.filters.add(key);
+        }
+        let oversize = key.len() + value.len() > ONE_ROW_BYTES;
+        let raw_bytes = self.open.raw_bytes();
+        let full = raw_bytes >= self.block_bytes && new_key;
+        if full || oversize || raw_bytes >= self.block_bytes * STRETCH_MAX {
+            self.write_open_block()?;
+        }
+        self.fence(Some(key));
+        if oversize {
+            self.raw.clear();
+            encode_one_row(key, seqno, kind, value, &mut self.raw);
+            self.write_block(Layout::OneRow, 1)?;
+        } else {
+            self.open.push(key, seqno, kind, value);
+        }
+        self.count(key, seqno, kind, value);
+        match &mut self.last {
+            Some((last, last_seqno)) => {
+                last.clear();
+                last.extend_from_slice(key);
+                *last_seqno = seqno;
+            }
+            none => *none = Some((key.to_vec(), seqno)),
+        }
+        Ok(())
+    }
+
+    /// Stores a property that means something to the caller only; it comes back from `Table::properties`.
+    pub fn set_user_property(&mut self, name: &[u8], value: &[u8]) {
+        self.properties.user.push((name.to_vec(), value.to_vec()));
+    }
+
+    /// About how long the file would be if it were finished now, filters apart.
+    pub fn stored_bytes(&self) -> u64 {
+        let written = self.chunk_offset + self.chunk.len() as u64;
+        let written_rows = self.properties.raw_key_bytes + self.properties.raw_value_bytes;
+        let open = self.open.raw_bytes() as u64;
+        let closed = written_rows.saturating_sub(open).max(1);
+        // The open block is taken to compress like those before it.
+        let open_stored = match written {
+            0 => open,
+            _ => (u128::from(open) * u128::from(written) / u128::from(closed)) as u64,
+        };
+        written + open_stored.min(open) + self.fences.raw_bytes() as u64 + FOOTER_BYTES as u64
+    }
+
+    /// How many entries were added.
+    pub fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    /// Writes what is left and syncs the file. The caller syncs the directory.
+    ///
+    /// Errors: `InvalidArgument` for a table without entries; `Io` and `NoSpace` from the file.
+    pub fn finish(mut self) -> Result<TableSummary> {
+        if self.properties.entries == 0 {
+            return Err(Error::InvalidArgument(
+                "a table needs at least one entry".to_owned(),
+            ));
+        }
+        self.write_open_block()?;
+        self.fence(None);
+        self.properties.last_key = self.last.take().map_or_else(Vec::new, |(key, _)| key);
+        self.properties.keyspaces = vec![KeyspacePart {
+            keyspace: self.keyspace,
+            first_block: 0,
+            blocks: self.fences.len() as u32,
+        }];
+        let footer = self.write_sections()?;
+        self.chunk.extend_from_slice(&footer.encode());
+        self.write_chunk()?;
+        let path = self.file.path();
+        self.file.sync().map_err(|e| Error::io("sync", path, e))?;
+        Ok(TableSummary::new(
+            self.uid,
+            footer.file_bytes,
+            &self.properties,
+        ))
+    }
+
+    fn write_sections(&mut self) -> Result<Footer> {
+        let filters = FilterWriter::new(&FilterOptions {
+            whole_key_bits: 0,
+            prefix: None,
+        });
+        let (whole, prefix) = std::mem::replace(&mut self.filters, filters).finish();
+        let mut footer = Footer {
+            uid: self.uid,
+            ..Footer::default()
+        };
+        footer.whole_filter = self.write_filter(whole)?;
+        footer.prefix_filter = self.write_filter(prefix)?;
+        self.raw.clear();
+        self.fences.encode(&mut self.raw);
+        footer.fences = self.write_section(Layout::Fences, self.fences.len() as u32)?;
+        self.raw.clear();
+        self.properties.encode(&mut self.raw);
+        footer.properties = self.write_section(Layout::Properties, 1)?;
+        footer.file_bytes = self.offset() + FOOTER_BYTES as u64;
+        Ok(footer)
+    }
+
+    fn write_filter(&mut self, raw: Option<Vec<u8>>) -> Result<Handle> {
+        match raw {
+            Some(raw) => {
+                self.raw = raw;
+                self.write_section(Layout::Filter, 1)
+            }
+            None => Ok(Handle::default()),
+        }
+    }
+
+    fn check_entry(&self, key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8]) -> Result<()> {
+        let refused = match () {
+            () if key.len() > KEY_BYTES_MAX => "a key is longer than 65,535 bytes",
+            () if value.len() > VALUE_BYTES_MAX => "a value is longer than 1 GiB",
+            () if seqno > SEQNO_MAX => "a seqno is above 2^56 - 1",
+            () if kind == ValueKind::RangeDelete => "this version stores no range deletes",
+            () => return Ok(()),
+        };
+        Err(Error::InvalidArgument(refused.to_owned()))
+    }
+
+    /// Whether the key differs from the last one.
+    fn check_order(&self, key: &[u8], seqno: SeqNo) -> Result<bool> {
+        let Some((last, last_seqno)) = &self.last else {
+            return Ok(true);
+        };
+        match key.cmp(last) {
+            Ordering::Greater => Ok(true),
+            Ordering::Equal if seqno < *last_seqno => Ok(false),
+            Ordering::Equal | Ordering::Less => Err(Error::InvalidArgument(format!(
+                "entries of a table must be in order: {} at {seqno} came after {} at {last_seqno}",
+                key.escape_ascii(),
+                last.escape_ascii(),
+            ))),
+        }
+    }
+
+    fn count(&mut self, key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8]) {
+        let properties = &mut self.properties;
+        if properties.entries == 0 {
+            properties.first_key = key.to_vec();
+        }
+        properties.entries += 1;
+        properties.tombstones += u64::from(kind.is_tombstone());
+        properties.inserts += u64::from(kind == ValueKind::Insert);
+        properties.raw_key_bytes += key.len() as u64;
+        properties.raw_value_bytes += value.len() as u64;
+        properties.min_seqno = properties.min_seqno.min(seqno);
+        properties.max_seqno = properties.max_seqno.max(seqno);
+    }
+
+    /// Adds the fence of the block before, now that the key after it is known.
+    fn fence(&mut self, next: Option<&[u8]>) {
+        if let (Some(length), Some((last, _))) = (self.unfenced.take(), &self.last) {
+            self.fences.push(last, next, length);
+        }
+    }
+
+    fn write_open_block(&mut self) -> Result<()> {
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        self.choose_value_order()?;
+        self.raw.clear();
+        self.open.encode(self.value_order, &mut self.raw);
+        let entries = self.open.len() as u32;
+        self.open.clear();
+        self.write_block(Layout::Columns, entries)
+    }
+
+    /// Whether planes pay for values depends on what they are: counters do, text does not. So it is tried.
+    fn choose_value_order(&mut self) -> Result<()> {
+        if self.fences.len() % VALUE_ORDER_TRIAL_BLOCKS != 0 || !self.open.values_have_planes() {
+            return Ok(());
+        }
+        let mut stored = |order| {
+            self.raw.clear();
+            self.open.encode(order, &mut self.raw);
+            let packed = self.packer.pack(&self.raw, self.file.path());
+            packed.map(|(_, bytes)| bytes.len())
+        };
+        self.value_order = match stored(ValueOrder::Planes)? < stored(ValueOrder::Rows)? {
+            true => ValueOrder::Planes,
+            false => ValueOrder::Rows,
+        };
+        Ok(())
+    }
+
+    fn write_block(&mut self, layout: Layout, entries: u32) -> Result<()> {
+        let handle = self.write_section(layout, entries)?;
+        self.unfenced = Some(handle.length as u32);
+        if self.chunk.len() >= WRITE_BYTES {
+            self.write_chunk()?;
+        }
+        Ok(())
+    }
+
+    /// Appends the section with the raw bytes in `self.raw`.
+    fn write_section(&mut self, layout: Layout, entries: u32) -> Result<Handle> {
+        let offset = self.offset();
+        let place = Place {
+            uid: self.uid,
+            offset,
+            path: self.file.path(),
+        };
+        let (chunk, packer) = (&mut self.chunk, &mut self.packer);
+        let length = put_section(chunk, place, layout, entries, &self.raw, packer)?;
+        Ok(Handle {
+            offset,
+            length: u64::from(length),
+        })
+    }
+
+    fn offset(&self) -> u64 {
+        self.chunk_offset + self.chunk.len() as u64
+    }
+
+    fn write_chunk(&mut self) -> Result<()> {
+        let path = self.file.path();
+        let written = self.file.write_at(&self.chunk, self.chunk_offset);
+        written.map_err(|e| Error::io("write", path, e))?;
+        self.chunk_offset += self.chunk.len() as u64;
+        self.chunk.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! The general-purpose compressors behind blocks and sections, with reused contexts and buffers.
+//!
+//! Creating a zstd context costs as much as decompressing several blocks, so readers borrow a `Scratch` from a small
+//! process-wide pool. There are no thread-locals: server thread pools and the C ABI move work between threads.
+
+use crate::table::malformed::Malformed;
+use crate::{Error, Result};
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+use zstd::bulk::{Compressor, Decompressor};
+
+/// How the blocks of a table are compressed. The numbers are stored in section headers and never change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Codec {
+    /// Stored as they are.
+    None = 0,
+    /// LZ4 block format: the fastest to read.
+    Lz4 = 1,
+    /// zstd at level 1: smaller, slower to read.
+    Zstd = 2,
+}
+
+impl Codec {
+    /// The codec with this stored number, if there is one.
+    pub(in crate::table) fn from_u8(byte: u8) -> Option<Codec> {
+        match byte {
+            0 => Some(Codec::None),
+            1 => Some(Codec::Lz4),
+            2 => Some(Codec::Zstd),
+            _ => None,
+        }
+    }
+}
+
+const ZSTD_LEVEL: i32 = 1;
+
+/// A writer's compressor: keeps its context and its output buffer between blocks.
+pub(in crate::table) struct Packer {
+    codec: Codec,
+    zstd: Option<Compressor<'static>>,
+    packed: Vec<u8>,
+}
+
+impl Packer {
+    /// A compressor for `codec`.
+    pub(in crate::table) fn new(codec: Codec) -> Packer {
+        Packer {
+            codec,
+            zstd: None,
+            packed: Vec::new(),
+        }
+    }
+
+    /// The codec to store `raw` with and the bytes to store: compressed only where that saves at least 1/16.
+    ///
+    /// `path` is only named in errors.
+    pub(in crate::table) fn pack<'a>(
+        &'a mut self,
+        raw: &'a [u8],
+        path: &Path,
+    ) -> Result<(Codec, &'a [u8])> {
+        let length = match self.codec {
+            Codec::None => return Ok((Codec::None, raw)),
+            Codec::Lz4 => {
+                let bound = lz4_flex::block::get_maximum_output_size(raw.len());
+                self.grow(bound);
+                let packed = lz4_flex::block::compress_into(raw, &mut self.packed);
+                packed.map_err(|e| packing_failed(path, e.to_string()))?
+            }
+            Codec::Zstd => {
+                self.grow(zstd::zstd_safe::compress_bound(raw.len()));
+                let context = match &mut self.zstd {
+                    Some(context) => context,
+                    none => none.insert(
+                        Compressor::new(ZSTD_LEVEL)
+                            .map_err(|e| packing_failed(path, e.to_string()))?,
+                    ),
+                };
+                let packed = context.compress_to_buffer(raw, &mut self.packed[..]);
+                packed.map_err(|e| packing_failed(path, e.to_string()))?
+            }
+        };
+        if length + raw.len() / 16 <= raw.len() && length < raw.len() {
+            Ok((self.codec, &self.packed[..length]))
+        } else {
+            Ok((Codec::None, raw))
+        }
+    }
+
+    fn grow(&mut self, bound: usize) {
+        if self.packed.len() < bound {
+            self.packed.resize(bound, 0);
+        }
+    }
+}
+
+fn packing_failed(path: &Path, cause: String) -> Error {
+    Error::Io {
+        action: "compress a block of",
+        path: path.to_path_buf(),
+        source: Arc::new(std::io::Error::other(cause)),
+    }
+}
+
+/// A reader's decompressor: keeps its context and its output buffer between blocks.
+#[derive(Default)]
+pub(in crate::table) struct Unpacker {
+    raw: Vec<u8>,
+    zstd: Option<Decompressor<'static>>,
+}
+
+impl Unpacker {
+    /// Decompresses `stored` to exactly `raw_length` bytes.
+    ///
+    /// The caller has checked `raw_length` against the limit of its structure and the stored bytes' checksum.
+    pub(in crate::table) fn unpack<'a>(
+        &'a mut self,
+        codec: Codec,
+        stored: &'a [u8],
+        raw_length: usize,
+    ) -> Result<&'a [u8], Malformed> {
+        if codec != Codec::None {
+            // Shrinking keeps the buffer; the codecs overwrite all of it or fail.
+            self.raw.resize(raw_length, 0);
+        }
+        let length = match codec {
+            Codec::None => stored.len(),
+            Codec::Lz4 => lz4_flex::block::decompress_into(stored, &mut self.raw)
+                .map_err(|e| Malformed::new("compressed bytes", "LZ4", e))?,
+            Codec::Zstd => {
+                let context = match &mut self.zstd {
+                    Some(context) => context,
+                    none => none.insert(
+                        Decompressor::new()
+                            .map_err(|e| Malformed::new("decompressor", "a context", e))?,
+                    ),
+                };
+                context
+                    .decompress_to_buffer(stored, &mut self.raw[..])
+                    .map_err(|e| Malformed::new("compressed bytes", "zstd", e))?
+            }
+        };
+        if length != raw_length {
+            return Err(Malformed::new("raw length", raw_length, length));
+        }
+        match codec {
+            Codec::None => Ok(stored),
+            Codec::Lz4 | Codec::Zstd => Ok(&self.raw),
+        }
+    }
+}
+
+/// A reader's buffers, borrowed from a process-wide pool for one block.
+#[derive(Default)]
+pub(in crate::table) struct Scratch {
+    /// The block as it stands in the file.
+    pub(in crate::table) stored: Vec<u8>,
+    pub(in crate::table) unpacker: Unpacker,
+}
+
+/// About as many as there are readers inside a miss at one time; more are dropped rather than kept.
+const POOL_SIZE: usize = 32;
+
+/// Buffers grown by an oversize row are not kept.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// Guards idle scratches. A leaf in the lock order, held for a push or a pop.
+static POOL: Mutex<Vec<Scratch>> = Mutex::new(Vec::new());
+
+impl Scratch {
+    /// Runs `work` with a scratch from the pool.
+    pub(in crate::table) fn with<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+        let idle = POOL.lock().pop();
+        let mut scratch = idle.unwrap_or_default();
+        let result = work(&mut scratch);
+        let largest = scratch
+            .stored
+            .capacity()
+            .max(scratch.unpacker.raw.capacity());
+        if largest <= KEPT_BYTES_MAX {
+            let mut pool = POOL.lock();
+            if pool.len() < POOL_SIZE {
+                pool.push(scratch);
+            }
+        }
+        result
+    }
+}

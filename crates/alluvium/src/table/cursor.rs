@@ -1,0 +1,257 @@
+//! A cursor over one table: for each key the newest version at or below a read point, in both directions.
+//!
+//! The cursor stands on a slot of a block that it holds by `Arc`. The key is put together from the block's prefix and
+//! the slot's suffix in a buffer that is reused, so stepping allocates nothing. The versions of a key may run over a
+//! block border; the separator of a block tells without reading the next one whether they can.
+
+use crate::Result;
+use crate::base::{SeqNo, ValueKind};
+use crate::table::block::DecodedBlock;
+use crate::table::pinned::PinnedValue;
+use crate::table::reader::Table;
+use std::sync::Arc;
+
+/// See [`Table::cursor`].
+///
+/// After an error the cursor is not valid and may be positioned anew.
+pub struct TableCursor {
+    table: Arc<Table>,
+    read_point: SeqNo,
+    at: Position,
+    valid: bool,
+    key: Vec<u8>,
+}
+
+#[derive(Clone)]
+struct Position {
+    block: Arc<DecodedBlock>,
+    index: usize,
+    slot: usize,
+}
+
+impl TableCursor {
+    pub(in crate::table) fn new(table: Arc<Table>, read_point: SeqNo) -> TableCursor {
+        TableCursor {
+            table,
+            read_point,
+            at: Position {
+                block: Arc::new(DecodedBlock::empty()),
+                index: usize::MAX,
+                slot: 0,
+            },
+            valid: false,
+            key: Vec::new(),
+        }
+    }
+
+    /// Goes to the first key that is at least `key`. Returns whether there is one, as all moves do.
+    ///
+    /// Errors, of all moves: `Corruption` and `Io` for a block.
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.valid = false;
+        let index = self.table.fences.find(key);
+        if index == self.table.fences.len() {
+            return Ok(false);
+        }
+        self.load(index)?;
+        self.at.slot = self.at.block.seek(key);
+        if self.at.slot == self.at.block.len() && !self.enter_next_block()? {
+            return Ok(false);
+        }
+        self.settle_forward()
+    }
+
+    /// Goes to the last key that is below `key`.
+    pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
+        self.valid = false;
+        let index = self.table.fences.find(key);
+        if index == self.table.fences.len() {
+            return self.seek_last();
+        }
+        self.load(index)?;
+        self.at.slot = self.at.block.seek(key);
+        match self.step_back()? {
+            true => self.settle_backward(),
+            false => Ok(false),
+        }
+    }
+
+    /// Goes to the first key.
+    pub fn seek_first(&mut self) -> Result<bool> {
+        self.valid = false;
+        self.load(0)?;
+        self.at.slot = 0;
+        self.settle_forward()
+    }
+
+    /// Goes to the last key.
+    pub fn seek_last(&mut self) -> Result<bool> {
+        self.valid = false;
+        self.load(self.table.fences.len() - 1)?;
+        self.at.slot = self.at.block.len() - 1;
+        self.settle_backward()
+    }
+
+    /// Goes to the next key. From an invalid cursor it goes nowhere.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "a cursor reports errors and lends its rows"
+    )]
+    pub fn next(&mut self) -> Result<bool> {
+        if !self.valid {
+            return Ok(false);
+        }
+        self.valid = false;
+        loop {
+            let slot = self.at.slot;
+            if slot + 1 < self.at.block.len() {
+                self.at.slot = slot + 1;
+                if !self.at.block.same_key(slot, slot + 1) {
+                    break;
+                }
+            } else if !self.enter_next_block()? {
+                return Ok(false);
+            } else if !self.at.block.key_is(0, &self.key) {
+                break;
+            }
+        }
+        self.settle_forward()
+    }
+
+    /// Goes to the key before. From an invalid cursor it goes nowhere.
+    pub fn prev(&mut self) -> Result<bool> {
+        if !self.valid {
+            return Ok(false);
+        }
+        self.valid = false;
+        loop {
+            if !self.step_back()? {
+                return Ok(false);
+            }
+            if !self.at.block.key_is(self.at.slot, &self.key) {
+                return self.settle_backward();
+            }
+        }
+    }
+
+    /// Whether the cursor stands on an entry; the accessors below may be called only then.
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// The whole key.
+    pub fn key(&self) -> &[u8] {
+        debug_assert!(self.valid);
+        &self.key
+    }
+
+    /// The number of the commit that wrote the entry.
+    pub fn seqno(&self) -> SeqNo {
+        self.at.block.seqno(self.at.slot)
+    }
+
+    /// What the entry says of its key: deletes are shown too.
+    pub fn kind(&self) -> ValueKind {
+        self.at.block.kind(self.at.slot)
+    }
+
+    /// The value, until the cursor moves.
+    pub fn value(&self) -> &[u8] {
+        let block = &self.at.block;
+        block.bytes(block.value_range(self.at.slot))
+    }
+
+    /// The value, for as long as the caller likes.
+    pub fn pin_value(&self) -> PinnedValue {
+        PinnedValue::from_block(&self.at.block, self.at.slot)
+    }
+
+    /// Stands on the newest version of some key. Goes on to the first version at or below the read point.
+    fn settle_forward(&mut self) -> Result<bool> {
+        while self.at.block.seqno(self.at.slot) > self.read_point {
+            if self.at.slot + 1 < self.at.block.len() {
+                self.at.slot += 1;
+            } else if !self.enter_next_block()? {
+                return Ok(false);
+            }
+        }
+        self.show();
+        Ok(true)
+    }
+
+    /// Stands on the oldest version of some key. Goes back to a key with a version at or below the read point, and
+    /// there to the newest such version.
+    fn settle_backward(&mut self) -> Result<bool> {
+        while self.at.block.seqno(self.at.slot) > self.read_point {
+            if !self.step_back()? {
+                return Ok(false);
+            }
+        }
+        self.show();
+        self.valid = false;
+        loop {
+            let slot = self.at.slot;
+            if slot > 0 {
+                let newer = slot - 1;
+                let block = &self.at.block;
+                if !block.same_key(newer, slot) || block.seqno(newer) > self.read_point {
+                    break;
+                }
+                self.at.slot = newer;
+            } else {
+                let index = self.at.index;
+                if index == 0 || !self.table.fences.separator_is(index - 1, &self.key) {
+                    break;
+                }
+                // The block before ends with the same key.
+                let here = self.at.clone();
+                self.step_back()?;
+                if self.at.block.seqno(self.at.slot) > self.read_point {
+                    self.at = here;
+                    break;
+                }
+            }
+        }
+        self.valid = true;
+        Ok(true)
+    }
+
+    fn show(&mut self) {
+        let block = &self.at.block;
+        self.key.clear();
+        self.key.extend_from_slice(block.prefix());
+        self.key.extend_from_slice(block.suffix(self.at.slot));
+        self.valid = true;
+    }
+
+    /// Moves to the slot before, in whichever block; `false` at the start of the table.
+    fn step_back(&mut self) -> Result<bool> {
+        if self.at.slot == 0 {
+            if self.at.index == 0 {
+                return Ok(false);
+            }
+            self.load(self.at.index - 1)?;
+            self.at.slot = self.at.block.len();
+        }
+        self.at.slot -= 1;
+        Ok(true)
+    }
+
+    /// Moves to the first slot of the next block; `false` at the end of the table.
+    fn enter_next_block(&mut self) -> Result<bool> {
+        if self.at.index + 1 >= self.table.fences.len() {
+            return Ok(false);
+        }
+        self.load(self.at.index + 1)?;
+        self.at.slot = 0;
+        Ok(true)
+    }
+
+    fn load(&mut self, index: usize) -> Result<()> {
+        if self.at.index != index {
+            self.at.block = self.table.block(index)?;
+            self.at.index = index;
+        }
+        Ok(())
+    }
+}

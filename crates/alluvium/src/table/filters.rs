@@ -1,0 +1,165 @@
+//! The filters of a table: over whole keys, and over key prefixes of one length.
+//!
+//! Each filter is stored with its definition, and a reader who asks by another definition gets "maybe": options may
+//! change while tables written under the old ones live on. The raw bytes of a filter section are
+//!
+//! ```text
+//!  0  u8   hash: 1 = XXH3-64
+//!  1  u64  seed of the hash
+//!  9  u8   rule: 0 whole keys; 1 the first `prefix bytes` of each key, shorter keys whole
+//! 10  u32  prefix bytes; 0 for whole keys
+//! 14  u32  bits per key that the filter was built with
+//! 18  ...  the filter
+//! ```
+
+use crate::base::checksum::key_hash;
+use crate::base::coding::Decoder;
+use crate::table::malformed::Malformed;
+use crate::table::section::{Layout, Section};
+use alluvium_mem::filter::{FilterBuilder, FilterReader};
+
+/// Which filters a table gets. A filter costs its bits for each key, in the file and in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilterOptions {
+    /// Bits for each key of the whole-key filter; 0 for none.
+    pub whole_key_bits: u32,
+    /// The prefix filter, if there is one.
+    pub prefix: Option<PrefixFilter>,
+}
+
+/// A filter over the first bytes of keys, for scans of one prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrefixFilter {
+    /// How many bytes of the key count. Shorter keys count whole.
+    pub bytes: usize,
+    /// Bits for each distinct prefix.
+    pub bits: u32,
+}
+
+/// The hash function and seed of [`key_hash`].
+const HASH_XXH3: u8 = 1;
+const HASH_SEED: u64 = 0;
+
+const RULE_WHOLE_KEYS: u8 = 0;
+const RULE_PREFIX: u8 = 1;
+
+/// Collects the keys of a table, which come in order, into its filters.
+pub(in crate::table) struct FilterWriter {
+    whole_bits: u32,
+    whole: Option<FilterBuilder>,
+    prefix: Option<(PrefixFilter, FilterBuilder)>,
+}
+
+impl FilterWriter {
+    pub(in crate::table) fn new(options: &FilterOptions) -> FilterWriter {
+        let bits = options.whole_key_bits;
+        let prefix = options.prefix.filter(|p| p.bits > 0);
+        FilterWriter {
+            whole_bits: bits,
+            whole: (bits > 0).then(|| FilterBuilder::new(bits)),
+            prefix: prefix.map(|p| (p, FilterBuilder::new(p.bits))),
+        }
+    }
+
+    /// Adds a key that differs from the one before.
+    pub(in crate::table) fn add(&mut self, key: &[u8]) {
+        if let Some(whole) = &mut self.whole {
+            whole.add_hash(key_hash(key));
+        }
+        if let Some((definition, filter)) = &mut self.prefix {
+            let prefix = &key[..key.len().min(definition.bytes)];
+            // Equal prefixes follow each other, and the builder counts a repeated hash once.
+            filter.add_hash(key_hash(prefix));
+        }
+    }
+
+    /// The raw bytes of the whole-key filter's section and of the prefix filter's.
+    pub(in crate::table) fn finish(self) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+        let whole = self.whole.map(|filter| {
+            let mut raw = definition(RULE_WHOLE_KEYS, 0, self.whole_bits);
+            raw.extend_from_slice(&filter.finish());
+            raw
+        });
+        let prefix = self.prefix.map(|(p, filter)| {
+            let mut raw = definition(RULE_PREFIX, p.bytes as u32, p.bits);
+            raw.extend_from_slice(&filter.finish());
+            raw
+        });
+        (whole, prefix)
+    }
+}
+
+fn definition(rule: u8, prefix_bytes: u32, bits: u32) -> Vec<u8> {
+    let mut raw = vec![HASH_XXH3];
+    raw.extend_from_slice(&HASH_SEED.to_le_bytes());
+    raw.push(rule);
+    raw.extend_from_slice(&prefix_bytes.to_le_bytes());
+    raw.extend_from_slice(&bits.to_le_bytes());
+    raw
+}
+
+/// A filter in memory, with what it was built from.
+pub(in crate::table) struct TableFilter {
+    /// `None` where hash, seed or rule are not the ones of this version: such a filter says "maybe" to everything.
+    rule: Option<Rule>,
+    filter: FilterReader,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    WholeKeys,
+    Prefix(usize),
+}
+
+impl TableFilter {
+    pub(in crate::table) fn decode(section: &Section<'_>) -> Result<TableFilter, Malformed> {
+        let cut = || Malformed::new("filter definition", "18 bytes", section.raw.len());
+        if section.layout != Layout::Filter {
+            let found = section.layout as u8;
+            return Err(Malformed::new("section layout", "a filter", found));
+        }
+        let mut d = Decoder::new(section.raw);
+        let hash = (
+            d.u8().ok_or_else(cut)?,
+            d.u64().ok_or_else(cut)?,
+            d.u8().ok_or_else(cut)?,
+        );
+        let prefix_bytes = d.u32().ok_or_else(cut)? as usize;
+        let _bits = d.u32().ok_or_else(cut)?;
+        let rule = match hash {
+            (HASH_XXH3, HASH_SEED, RULE_WHOLE_KEYS) => Some(Rule::WholeKeys),
+            (HASH_XXH3, HASH_SEED, RULE_PREFIX) => Some(Rule::Prefix(prefix_bytes)),
+            _ => None,
+        };
+        let filter = FilterReader::new(d.rest())
+            .ok_or_else(|| Malformed::new("filter", "a filter's bytes", d.rest().len()))?;
+        Ok(TableFilter { rule, filter })
+    }
+
+    /// Whether a key with this hash may be in the table.
+    pub(in crate::table) fn may_contain_key(&self, hash: u64) -> bool {
+        self.rule != Some(Rule::WholeKeys) || self.filter.may_contain_hash(hash)
+    }
+
+    /// Whether a key that begins with the prefix of this length and hash may be in the table.
+    pub(in crate::table) fn may_contain_prefix(&self, bytes: usize, hash: u64) -> bool {
+        self.rule != Some(Rule::Prefix(bytes)) || self.filter.may_contain_hash(hash)
+    }
+
+    /// Whether the filter lets `key` pass, as it must for every key of the table.
+    pub(in crate::table) fn admits(&self, key: &[u8]) -> bool {
+        match self.rule {
+            None => true,
+            Some(Rule::WholeKeys) => self.filter.may_contain_hash(key_hash(key)),
+            Some(Rule::Prefix(bytes)) => {
+                let prefix = &key[..key.len().min(bytes)];
+                self.filter.may_contain_hash(key_hash(prefix))
+            }
+        }
+    }
+
+    /// The bytes of memory that the filter takes.
+    pub(in crate::table) fn resident_bytes(&self) -> usize {
+        self.filter.memory_bytes()
+    }
+}

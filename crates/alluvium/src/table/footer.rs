@@ -1,0 +1,213 @@
+//! The footer: the last 192 bytes of a table file.
+//!
+//! ```text
+//!   0  u64  checksum: XXH3-64 over bytes 8.. of the footer, seeded by file uid and footer offset
+//!   8  u64  file uid
+//!  16  u64  file length
+//!  24  u32  must-know features: a reader that does not know one of these bits refuses the file
+//!  28  u32  may-ignore features
+//!  32       8 handles of u64 offset, u64 length; 0, 0 for an absent section:
+//!           fences, properties, whole-key filter, prefix filter, range deletes, expiry, dictionary, spare
+//! 160       16 bytes of 0
+//! 176  u32  format version
+//! 180  u32  footer length
+//! 184       magic
+//! ```
+//!
+//! Magic, footer length and version keep their distance from the end of the file, checksum and uid their distance from
+//! the start of the footer, in every version to come.
+
+use crate::base::checksum::{checksum, place_seed};
+use crate::base::coding::Decoder;
+use crate::table::malformed::Malformed;
+use crate::vfs::VfsFile;
+use crate::{Error, Result};
+
+/// The version that this build writes, and the newest that it reads.
+pub(in crate::table) const FORMAT_VERSION: u32 = 1;
+
+/// The length of the footer in version 1.
+pub(in crate::table) const FOOTER_BYTES: usize = 192;
+
+const MAGIC: [u8; 8] = *b"\x89ALVTBL\n";
+/// Version, footer length, magic.
+const TAIL_BYTES: usize = 16;
+const HANDLES: usize = 8;
+
+/// The must-know bits of this version. Bit 0 (range deletes), 1 (expiry) and 2 (dictionary) are reserved.
+const KNOWN_FEATURES: u32 = 0;
+
+/// Where a section stands in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::table) struct Handle {
+    pub(in crate::table) offset: u64,
+    pub(in crate::table) length: u64,
+}
+
+/// The footer's content.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(in crate::table) struct Footer {
+    pub(in crate::table) uid: u64,
+    pub(in crate::table) file_bytes: u64,
+    pub(in crate::table) fences: Handle,
+    pub(in crate::table) properties: Handle,
+    pub(in crate::table) whole_filter: Handle,
+    pub(in crate::table) prefix_filter: Handle,
+    /// The lengths of all sections, also of those that this version does not read.
+    pub(in crate::table) sections_bytes: u64,
+}
+
+impl Footer {
+    /// The footer's bytes; it stands at the end of a file of `file_bytes`.
+    pub(in crate::table) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; 8];
+        out.extend_from_slice(&self.uid.to_le_bytes());
+        out.extend_from_slice(&self.file_bytes.to_le_bytes());
+        out.extend_from_slice(&KNOWN_FEATURES.to_le_bytes());
+        out.extend_from_slice(&0u32.to_le_bytes());
+        let handles = [
+            self.fences,
+            self.properties,
+            self.whole_filter,
+            self.prefix_filter,
+        ];
+        for handle in handles {
+            out.extend_from_slice(&handle.offset.to_le_bytes());
+            out.extend_from_slice(&handle.length.to_le_bytes());
+        }
+        out.resize(FOOTER_BYTES - TAIL_BYTES, 0);
+        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out.extend_from_slice(&(FOOTER_BYTES as u32).to_le_bytes());
+        out.extend_from_slice(&MAGIC);
+        let seed = place_seed(self.uid, self.file_bytes - FOOTER_BYTES as u64);
+        let sum = checksum(&out[8..], seed);
+        out[..8].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Reads and checks the footer of `file`, which must have the uid that the caller knows from elsewhere.
+    pub(in crate::table) fn read(file: &dyn VfsFile, expected_uid: u64) -> Result<Footer> {
+        let path = file.path();
+        let failed = |e| Error::io("read the footer of", path, e);
+        let file_bytes = file.len().map_err(failed)?;
+        let damaged = |malformed: Malformed| malformed.at(path, file_bytes);
+        let mut tail = [0; TAIL_BYTES];
+        let Some(tail_offset) = file_bytes.checked_sub(TAIL_BYTES as u64) else {
+            let expected = format!("at least {TAIL_BYTES}");
+            return Err(damaged(Malformed::new("file length", expected, file_bytes)));
+        };
+        file.read_at(&mut tail, tail_offset).map_err(failed)?;
+        let (version, length) = parse_tail(&tail, file_bytes).map_err(damaged)?;
+        let offset = file_bytes - length as u64;
+        let mut bytes = vec![0; length];
+        file.read_at(&mut bytes, offset).map_err(failed)?;
+        let damaged = |malformed: Malformed| malformed.at(path, offset);
+        check_sum(&bytes, offset).map_err(damaged)?;
+        let newer = |found| Error::NewerFormat {
+            path: path.to_path_buf(),
+            found,
+            supported: FORMAT_VERSION,
+        };
+        if version > FORMAT_VERSION {
+            return Err(newer(version));
+        }
+        let (footer, features) = Footer::parse(&bytes)
+            .ok_or_else(|| damaged(Malformed::new("footer length", FOOTER_BYTES, length)))?;
+        if features & !KNOWN_FEATURES != 0 {
+            // Every bit that this build does not know was defined after its version.
+            return Err(newer(FORMAT_VERSION + 1));
+        }
+        footer
+            .check(expected_uid, file_bytes, offset)
+            .map_err(damaged)?;
+        Ok(footer)
+    }
+
+    fn parse(bytes: &[u8]) -> Option<(Footer, u32)> {
+        let mut d = Decoder::new(bytes);
+        d.take(8)?;
+        let mut footer = Footer {
+            uid: d.u64()?,
+            file_bytes: d.u64()?,
+            ..Footer::default()
+        };
+        let features = d.u32()?;
+        d.take(4)?;
+        let mut handles = [Handle::default(); HANDLES];
+        for handle in &mut handles {
+            handle.offset = d.u64()?;
+            handle.length = d.u64()?;
+            footer.sections_bytes = footer.sections_bytes.checked_add(handle.length)?;
+        }
+        [
+            footer.fences,
+            footer.properties,
+            footer.whole_filter,
+            footer.prefix_filter,
+            ..,
+        ] = handles;
+        Some((footer, features))
+    }
+
+    fn check(&self, expected_uid: u64, file_bytes: u64, offset: u64) -> Result<(), Malformed> {
+        if self.uid != expected_uid {
+            return Err(Malformed::new(
+                "file uid",
+                format_args!("{expected_uid:#018x}"),
+                format_args!("{:#018x}", self.uid),
+            ));
+        }
+        if self.file_bytes != file_bytes {
+            return Err(Malformed::new("file length", self.file_bytes, file_bytes));
+        }
+        for handle in [
+            self.fences,
+            self.properties,
+            self.whole_filter,
+            self.prefix_filter,
+        ] {
+            let end = handle.offset.checked_add(handle.length);
+            if end.is_none_or(|end| end > offset) {
+                let expected = format!("an end up to {offset}");
+                let found = format!("{} bytes at {}", handle.length, handle.offset);
+                return Err(Malformed::new("section handle", expected, found));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse_tail(tail: &[u8; TAIL_BYTES], file_bytes: u64) -> Result<(u32, usize), Malformed> {
+    let mut d = Decoder::new(tail);
+    let (version, length) = (d.u32().unwrap_or(0), d.u32().unwrap_or(0));
+    if d.rest() != MAGIC {
+        return Err(Malformed::new(
+            "table magic",
+            MAGIC.escape_ascii(),
+            d.rest().escape_ascii(),
+        ));
+    }
+    // Later versions may have a longer footer, within reason.
+    let possible = FOOTER_BYTES as u64..=file_bytes.min(1 << 16);
+    if version == 0 || !possible.contains(&u64::from(length)) {
+        let found = format!("version {version}, {length} bytes");
+        return Err(Malformed::new("footer", "a version and its length", found));
+    }
+    Ok((version, length as usize))
+}
+
+fn check_sum(bytes: &[u8], offset: u64) -> Result<(), Malformed> {
+    let mut d = Decoder::new(bytes);
+    let expected = d.u64().unwrap_or(0);
+    let covered = d.rest();
+    let uid = d.u64().unwrap_or(0);
+    let found = checksum(covered, place_seed(uid, offset));
+    match expected == found {
+        true => Ok(()),
+        false => Err(Malformed::new(
+            "footer checksum",
+            format_args!("{expected:#018x}"),
+            format_args!("{found:#018x}"),
+        )),
+    }
+}

@@ -1,0 +1,107 @@
+//! The cached blocks of one table: a slot for each block, filled by misses and emptied by the cache.
+//!
+//! A slot is absent or holds a decoded block. Readers load it without a lock; a miss installs with a compare-and-swap,
+//! so of two threads that read the same block one wins and charges the cache. A table that is dropped detaches its
+//! frames by dropping this structure; ring entries of the cache hold it weakly and find it gone.
+
+use crate::cache::{Cache, Eviction, FrameOwner};
+use crate::table::block::DecodedBlock;
+use arc_swap::{ArcSwapOption, Guard};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+
+/// The frames of a table.
+pub(in crate::table) struct Frames {
+    cache: Arc<Cache>,
+    slots: Box<[Slot]>,
+}
+
+#[derive(Default)]
+struct Slot {
+    block: ArcSwapOption<DecodedBlock>,
+    /// How often the block was used since the cache last asked for it, up to [`USES_MAX`]. A hint: lost updates are
+    /// harmless, so it is loaded and stored relaxed and written only below the maximum.
+    uses: AtomicU8,
+}
+
+const USES_MAX: u8 = 3;
+
+impl Frames {
+    /// Empty frames for `blocks` blocks.
+    pub(in crate::table) fn new(cache: Arc<Cache>, blocks: usize) -> Arc<Frames> {
+        Arc::new(Frames {
+            cache,
+            slots: (0..blocks).map(|_| Slot::default()).collect(),
+        })
+    }
+
+    /// The block, if it is here. The guard must not outlive the call that took it: it occupies one of the few debt
+    /// slots of the thread.
+    pub(in crate::table) fn load(&self, block: usize) -> Guard<Option<Arc<DecodedBlock>>> {
+        let slot = &self.slots[block];
+        let guard = slot.block.load();
+        if guard.is_some() {
+            let uses = slot.uses.load(Ordering::Relaxed);
+            if uses < USES_MAX {
+                slot.uses.store(uses + 1, Ordering::Relaxed);
+            }
+            self.cache.count_hit();
+        } else {
+            self.cache.count_miss();
+        }
+        guard
+    }
+
+    /// Offers a block that was just read, and returns the one to use.
+    pub(in crate::table) fn install(
+        self: &Arc<Self>,
+        block: usize,
+        read: Arc<DecodedBlock>,
+    ) -> Arc<DecodedBlock> {
+        let bytes = read.resident_bytes() as u64;
+        if bytes > self.cache.capacity_bytes() {
+            return read;
+        }
+        let absent: Option<Arc<DecodedBlock>> = None;
+        let slot = &self.slots[block];
+        let before = slot
+            .block
+            .compare_and_swap(&absent, Some(Arc::clone(&read)));
+        if let Some(other) = &*before {
+            return Arc::clone(other);
+        }
+        // New frames start unused: one that is never met again is the first to go.
+        slot.uses.store(0, Ordering::Relaxed);
+        let weak: Weak<Frames> = Arc::downgrade(self);
+        self.cache.charge(bytes, weak, block as u32);
+        read
+    }
+
+    /// The bytes of memory that the slots take, without the blocks in them.
+    pub(in crate::table) fn resident_bytes(&self) -> usize {
+        self.slots.len() * size_of::<Slot>()
+    }
+}
+
+impl FrameOwner for Frames {
+    fn try_evict(&self, frame: u32) -> Eviction {
+        let Some(slot) = self.slots.get(frame as usize) else {
+            return Eviction::Evicted(0);
+        };
+        let uses = slot.uses.load(Ordering::Relaxed);
+        if uses > 0 {
+            slot.uses.store(uses - 1, Ordering::Relaxed);
+            return Eviction::Kept;
+        }
+        let block = slot.block.swap(None);
+        Eviction::Evicted(block.map_or(0, |block| block.resident_bytes() as u64))
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        let blocks = self.slots.iter().filter_map(|slot| slot.block.swap(None));
+        self.cache
+            .release(blocks.map(|block| block.resident_bytes() as u64).sum());
+    }
+}

@@ -1,0 +1,78 @@
+//! Values that outlive the call that found them.
+
+use crate::table::block::DecodedBlock;
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+/// A value that owns its bytes: small ones are copied in, larger ones keep their block in memory.
+///
+/// A block that is kept this way after the cache gave it up is not part of the cache's byte count.
+#[derive(Clone)]
+pub struct PinnedValue(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Inline(u8, [u8; INLINE_BYTES]),
+    Block(Arc<DecodedBlock>, Range<usize>),
+    Shared(Arc<[u8]>),
+}
+
+/// Copying up to this many bytes is cheaper than counting a reference that other threads count too.
+const INLINE_BYTES: usize = 64;
+
+impl PinnedValue {
+    /// The value in a slot of `block`.
+    pub(in crate::table) fn from_block(block: &Arc<DecodedBlock>, slot: usize) -> PinnedValue {
+        let range = block.value_range(slot);
+        match inline(block.bytes(range.clone())) {
+            Some(repr) => PinnedValue(repr),
+            None => PinnedValue(Repr::Block(Arc::clone(block), range)),
+        }
+    }
+}
+
+fn inline(bytes: &[u8]) -> Option<Repr> {
+    let mut copy = [0; INLINE_BYTES];
+    copy.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(Repr::Inline(bytes.len() as u8, copy))
+}
+
+impl From<&[u8]> for PinnedValue {
+    /// Copies the bytes.
+    fn from(bytes: &[u8]) -> PinnedValue {
+        PinnedValue(inline(bytes).unwrap_or_else(|| Repr::Shared(bytes.into())))
+    }
+}
+
+impl Deref for PinnedValue {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline(length, bytes) => &bytes[..usize::from(*length)],
+            Repr::Block(block, range) => block.bytes(range.clone()),
+            Repr::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl AsRef<[u8]> for PinnedValue {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for PinnedValue {
+    fn eq(&self, other: &PinnedValue) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for PinnedValue {}
+
+impl fmt::Debug for PinnedValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes: {}", self.len(), self.escape_ascii())
+    }
+}

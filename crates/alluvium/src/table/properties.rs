@@ -1,0 +1,202 @@
+//! What a table says of itself: counts, key range, seqno range, and the owner's own properties.
+//!
+//! The raw bytes are fields of `tag varint | length varint | bytes`. A reader skips tags that it does not know;
+//! what it must know has a feature bit in the footer.
+//!
+//! ```text
+//! 1  keyspaces    for each: id, first block, block count (varints); this version writes one
+//! 2  counts       entries, tombstones, inserts, raw key bytes, raw value bytes (varints)
+//! 3  seqnos       smallest, largest (varints)
+//! 4  first key    bytes
+//! 5  last key     bytes
+//! 6  user         name (varint length, bytes), value (the rest); one field for each
+//! ```
+
+use crate::base::coding::{Decoder, put_bytes, put_varint};
+use crate::base::{KeyspaceId, SeqNo};
+use crate::table::malformed::Malformed;
+
+/// The properties of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Properties {
+    /// The keyspaces whose rows the table holds, in order. One, as written by this version.
+    pub keyspaces: Vec<KeyspacePart>,
+    /// All entries: every version of every key.
+    pub entries: u64,
+    /// The entries that are deletes.
+    pub tombstones: u64,
+    /// The entries that are inserts, which a delete may cancel.
+    pub inserts: u64,
+    /// Sum of all key lengths.
+    pub raw_key_bytes: u64,
+    /// Sum of all value lengths.
+    pub raw_value_bytes: u64,
+    /// The smallest seqno of an entry.
+    pub min_seqno: SeqNo,
+    /// The largest seqno of an entry.
+    pub max_seqno: SeqNo,
+    /// The smallest key.
+    pub first_key: Vec<u8>,
+    /// The largest key.
+    pub last_key: Vec<u8>,
+    /// Names and values that the table's owner stored and that mean nothing to the table.
+    pub user: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// The blocks of one keyspace in a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyspacePart {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// The number of its first block.
+    pub first_block: u32,
+    /// How many blocks it has.
+    pub blocks: u32,
+}
+
+const TAG_KEYSPACES: u64 = 1;
+const TAG_COUNTS: u64 = 2;
+const TAG_SEQNOS: u64 = 3;
+const TAG_FIRST_KEY: u64 = 4;
+const TAG_LAST_KEY: u64 = 5;
+const TAG_USER: u64 = 6;
+
+impl Properties {
+    /// Appends the raw bytes.
+    pub(in crate::table) fn encode(&self, out: &mut Vec<u8>) {
+        let parts = self.keyspaces.iter();
+        let parts = parts.flat_map(|p| [p.keyspace.0, p.first_block, p.blocks].map(u64::from));
+        put_numbers(out, TAG_KEYSPACES, parts);
+        let counts = [
+            self.entries,
+            self.tombstones,
+            self.inserts,
+            self.raw_key_bytes,
+            self.raw_value_bytes,
+        ];
+        put_numbers(out, TAG_COUNTS, counts.into_iter());
+        put_numbers(
+            out,
+            TAG_SEQNOS,
+            [self.min_seqno, self.max_seqno].into_iter(),
+        );
+        put_field(out, TAG_FIRST_KEY, &self.first_key);
+        put_field(out, TAG_LAST_KEY, &self.last_key);
+        for (name, value) in &self.user {
+            let mut field = Vec::with_capacity(name.len() + value.len() + 5);
+            put_bytes(&mut field, name);
+            field.extend_from_slice(value);
+            put_field(out, TAG_USER, &field);
+        }
+    }
+
+    /// Reads the raw bytes.
+    pub(in crate::table) fn decode(raw: &[u8]) -> Result<Properties, Malformed> {
+        let mut properties = Properties::default();
+        let mut d = Decoder::new(raw);
+        while !d.is_empty() {
+            let field = d.varint().zip(d.bytes());
+            let tag = field.map(|(tag, _)| tag);
+            let read = field.and_then(|(tag, bytes)| properties.read_field(tag, bytes));
+            if read.is_none() {
+                let found = tag.map_or("a cut one".to_owned(), |tag| format!("tag {tag}"));
+                return Err(Malformed::new("property", "a field of its tag", found));
+            }
+        }
+        if properties.entries == 0 || properties.keyspaces.is_empty() {
+            return Err(Malformed::new("properties", "keyspaces and counts", "none"));
+        }
+        Ok(properties)
+    }
+
+    fn read_field(&mut self, tag: u64, bytes: &[u8]) -> Option<()> {
+        let mut d = Decoder::new(bytes);
+        match tag {
+            TAG_KEYSPACES => {
+                while !d.is_empty() {
+                    self.keyspaces.push(KeyspacePart {
+                        keyspace: KeyspaceId(d.varint32()?),
+                        first_block: d.varint32()?,
+                        blocks: d.varint32()?,
+                    });
+                }
+            }
+            TAG_COUNTS => {
+                self.entries = d.varint()?;
+                self.tombstones = d.varint()?;
+                self.inserts = d.varint()?;
+                self.raw_key_bytes = d.varint()?;
+                self.raw_value_bytes = d.varint()?;
+            }
+            TAG_SEQNOS => {
+                self.min_seqno = d.varint()?;
+                self.max_seqno = d.varint()?;
+            }
+            TAG_FIRST_KEY => self.first_key = bytes.to_vec(),
+            TAG_LAST_KEY => self.last_key = bytes.to_vec(),
+            TAG_USER => {
+                let name = d.bytes()?.to_vec();
+                self.user.push((name, d.rest().to_vec()));
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+fn put_numbers(out: &mut Vec<u8>, tag: u64, numbers: impl Iterator<Item = u64>) {
+    let mut field = Vec::new();
+    numbers.for_each(|n| put_varint(&mut field, n));
+    put_field(out, tag, &field);
+}
+
+fn put_field(out: &mut Vec<u8>, tag: u64, bytes: &[u8]) {
+    put_varint(out, tag);
+    put_bytes(out, bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Properties {
+        Properties {
+            keyspaces: vec![KeyspacePart {
+                keyspace: KeyspaceId(7),
+                first_block: 0,
+                blocks: 12,
+            }],
+            entries: 1000,
+            tombstones: 3,
+            inserts: 5,
+            raw_key_bytes: 8000,
+            raw_value_bytes: 1 << 40,
+            min_seqno: 0,
+            max_seqno: 99,
+            first_key: b"a".to_vec(),
+            last_key: Vec::new(),
+            user: vec![(b"collector".to_vec(), vec![0, 1, 2])],
+        }
+    }
+
+    #[test]
+    fn properties_round_trip_and_unknown_tags_are_skipped() {
+        let mut raw = Vec::new();
+        put_field(&mut raw, 1_000_000, b"from a later version");
+        sample().encode(&mut raw);
+        let read = Properties::decode(&raw).expect("fresh properties are readable");
+        assert_eq!(read, sample());
+    }
+
+    #[test]
+    fn cut_properties_are_refused() {
+        let mut raw = Vec::new();
+        sample().encode(&mut raw);
+        for n in 0..raw.len() {
+            if let Ok(read) = Properties::decode(&raw[..n]) {
+                // A cut between two fields is left to the section's checksum.
+                assert_ne!(read, sample());
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! An open table: footer, fences and filters in memory, blocks read on demand and kept in the cache.
+
+use crate::base::{SeqNo, TableId, ValueKind};
+use crate::cache::Cache;
+use crate::table::block::DecodedBlock;
+use crate::table::builder::TableSummary;
+use crate::table::codec::Scratch;
+use crate::table::cursor::TableCursor;
+use crate::table::fences::Fences;
+use crate::table::filters::TableFilter;
+use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
+use crate::table::frames::Frames;
+use crate::table::malformed::Malformed;
+use crate::table::pinned::PinnedValue;
+use crate::table::properties::Properties;
+use crate::table::scan::TableScan;
+use crate::table::section::{Layout, Section, open_section};
+use crate::vfs::VfsFile;
+use crate::{Error, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// An immutable table file, open for reading. Shared by `Arc`; every method may be called from any thread.
+pub struct Table {
+    pub(in crate::table) file: Arc<dyn VfsFile>,
+    id: TableId,
+    footer: Footer,
+    pub(in crate::table) properties: Properties,
+    pub(in crate::table) fences: Fences,
+    pub(in crate::table) whole_filter: Option<TableFilter>,
+    pub(in crate::table) prefix_filter: Option<TableFilter>,
+    frames: Arc<Frames>,
+    /// Guards what removes the file once the last user is gone. A leaf in the lock order.
+    on_drop: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+/// What a lookup found: the newest entry of a key at or below the read point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The number of the commit that wrote it.
+    pub seqno: SeqNo,
+    /// What it says of the key: a [`ValueKind::Delete`] is found too.
+    pub kind: ValueKind,
+    /// The value; empty for a delete.
+    pub value: PinnedValue,
+}
+
+impl Table {
+    /// Opens a table and checks footer, fences, properties and filters; blocks are checked when they are read.
+    ///
+    /// Errors: `Corruption` where a check fails or the file has another uid than the manifest says; `NewerFormat`;
+    /// `Io`.
+    pub fn open(
+        file: Arc<dyn VfsFile>,
+        id: TableId,
+        expected_uid: u64,
+        cache: Arc<Cache>,
+    ) -> Result<Arc<Table>> {
+        let footer = Footer::read(&*file, expected_uid)?;
+        let filter = |handle: Handle| match handle.length {
+            0 => Ok(None),
+            _ => read_section(&*file, footer.uid, handle, TableFilter::decode).map(Some),
+        };
+        let whole_filter = filter(footer.whole_filter)?;
+        let prefix_filter = filter(footer.prefix_filter)?;
+        let fences = read_section(&*file, footer.uid, footer.fences, |section| {
+            expect_layout(section, Layout::Fences)?;
+            Fences::decode(section, footer.file_bytes)
+        })?;
+        let properties = read_section(&*file, footer.uid, footer.properties, |section| {
+            expect_layout(section, Layout::Properties)?;
+            Properties::decode(section.raw)
+        })?;
+        // Every byte of the file belongs to one section, and so to one checksum.
+        let covered = fences.blocks_end() + footer.sections_bytes + FOOTER_BYTES as u64;
+        if covered != footer.file_bytes {
+            let malformed = Malformed::new("sum of all sections", footer.file_bytes, covered);
+            return Err(malformed.at(file.path(), footer.fences.offset));
+        }
+        let frames = Frames::new(cache, fences.len());
+        Ok(Arc::new(Table {
+            file,
+            id,
+            footer,
+            properties,
+            fences,
+            whole_filter,
+            prefix_filter,
+            frames,
+            on_drop: Mutex::new(None),
+        }))
+    }
+
+    /// The newest entry of `key` whose seqno is at most `read_point`. `key_hash` is [`key_hash`] of the key; the
+    /// whole-key filter is asked first.
+    ///
+    /// Errors: `Corruption` and `Io` for the block. Cost: one filter probe, and one block where the filter passes.
+    ///
+    /// [`key_hash`]: crate::base::checksum::key_hash
+    pub fn get(&self, key: &[u8], key_hash: u64, read_point: SeqNo) -> Result<Option<Found>> {
+        self.find(key, key_hash, read_point, |block, slot| Found {
+            seqno: block.seqno(slot),
+            kind: block.kind(slot),
+            value: PinnedValue::from_block(block, slot),
+        })
+    }
+
+    /// The seqno of the newest entry of `key`, for conflict checks. Cost and errors as for [`Table::get`].
+    pub fn newest_seqno(&self, key: &[u8], key_hash: u64) -> Result<Option<SeqNo>> {
+        self.find(key, key_hash, SeqNo::MAX, |block, slot| block.seqno(slot))
+    }
+
+    fn find<T>(
+        &self,
+        key: &[u8],
+        key_hash: u64,
+        read_point: SeqNo,
+        found: impl Fn(&Arc<DecodedBlock>, usize) -> T,
+    ) -> Result<Option<T>> {
+        if !self.may_contain(key_hash) {
+            return Ok(None);
+        }
+        for index in self.fences.find(key)..self.fences.len() {
+            let outcome = self.with_block(index, |block| {
+                let mut slot = block.seek(key);
+                while slot < block.len() && block.key_is(slot, key) {
+                    if block.seqno(slot) <= read_point {
+                        return (Some(found(block, slot)), false);
+                    }
+                    slot += 1;
+                }
+                // Older versions of the key may follow in the next block.
+                (None, slot == block.len())
+            })?;
+            match outcome {
+                (None, true) if self.fences.separator_is(index, key) => {}
+                (found, _) => return Ok(found),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a key with this hash may be here; `true` where there is no whole-key filter.
+    pub fn may_contain(&self, key_hash: u64) -> bool {
+        let filter = self.whole_filter.as_ref();
+        filter.is_none_or(|filter| filter.may_contain_key(key_hash))
+    }
+
+    /// Whether a key that begins with these bytes may be here; `true` where there is no filter over prefixes of
+    /// exactly `prefix_bytes` bytes. `prefix_hash` is the `key_hash` of the prefix.
+    pub fn may_contain_prefix(&self, prefix_bytes: usize, prefix_hash: u64) -> bool {
+        let filter = self.prefix_filter.as_ref();
+        filter.is_none_or(|filter| filter.may_contain_prefix(prefix_bytes, prefix_hash))
+    }
+
+    /// A cursor over the newest version of each key at or below `read_point`, in both directions. Unpositioned.
+    pub fn cursor(self: &Arc<Self>, read_point: SeqNo) -> TableCursor {
+        TableCursor::new(Arc::clone(self), read_point)
+    }
+
+    /// All versions of all keys from `from` (inclusive) to `to` (exclusive), forward. Reads ahead in large pieces and
+    /// leaves the cache alone.
+    pub fn scan_all(self: &Arc<Self>, from: Option<&[u8]>, to: Option<&[u8]>) -> TableScan {
+        TableScan::new(Arc::clone(self), from, to)
+    }
+
+    /// The id that the table was opened with.
+    pub fn id(&self) -> TableId {
+        self.id
+    }
+
+    /// The random number that tells this file from any other.
+    pub fn uid(&self) -> u64 {
+        self.footer.uid
+    }
+
+    /// What the table says of itself.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// The same as its builder's `finish` returned.
+    pub fn summary(&self) -> TableSummary {
+        TableSummary::new(self.footer.uid, self.footer.file_bytes, &self.properties)
+    }
+
+    /// The smallest key.
+    pub fn first_key(&self) -> &[u8] {
+        &self.properties.first_key
+    }
+
+    /// The largest key.
+    pub fn last_key(&self) -> &[u8] {
+        &self.properties.last_key
+    }
+
+    /// Entries, all versions and tombstones counted.
+    pub fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    /// Entries that are tombstones.
+    pub fn tombstones(&self) -> u64 {
+        self.properties.tombstones
+    }
+
+    /// The oldest sequence number of an entry.
+    pub fn min_seqno(&self) -> SeqNo {
+        self.properties.min_seqno
+    }
+
+    /// The newest sequence number of an entry.
+    pub fn max_seqno(&self) -> SeqNo {
+        self.properties.max_seqno
+    }
+
+    /// Length of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.footer.file_bytes
+    }
+
+    /// How many blocks the table has.
+    pub fn blocks(&self) -> usize {
+        self.fences.len()
+    }
+
+    /// The bytes of memory for fences, filters and cache slots, which stay as long as the table is open.
+    pub fn resident_bytes(&self) -> usize {
+        let filters = [&self.whole_filter, &self.prefix_filter];
+        let filters = filters.into_iter().flatten().map(|f| f.resident_bytes());
+        self.fences.resident_bytes() + self.frames.resident_bytes() + filters.sum::<usize>()
+    }
+
+    /// Says that no version names the table any more: `remove` is called when the last user has dropped it.
+    pub fn mark_obsolete(&self, remove: Box<dyn FnOnce() + Send>) {
+        *self.on_drop.lock() = Some(remove);
+    }
+
+    /// The block, from the cache or from the file.
+    pub(in crate::table) fn block(&self, index: usize) -> Result<Arc<DecodedBlock>> {
+        let guard = self.frames.load(index);
+        match arc_swap::Guard::into_inner(guard) {
+            Some(block) => Ok(block),
+            None => self.miss(index),
+        }
+    }
+
+    /// Runs `work` on the block without counting a reference where it is cached.
+    fn with_block<T>(&self, index: usize, work: impl FnOnce(&Arc<DecodedBlock>) -> T) -> Result<T> {
+        let guard = self.frames.load(index);
+        match &*guard {
+            Some(block) => Ok(work(block)),
+            None => Ok(work(&self.miss(index)?)),
+        }
+    }
+
+    /// Reads and decodes outside any lock, then offers the block to the cache.
+    #[cold]
+    fn miss(&self, index: usize) -> Result<Arc<DecodedBlock>> {
+        let block = self.read_block(index)?;
+        Ok(self.frames.install(index, Arc::new(block)))
+    }
+
+    /// Reads a block from the file, past the cache.
+    pub(in crate::table) fn read_block(&self, index: usize) -> Result<DecodedBlock> {
+        let range = self.fences.block_range(index);
+        let handle = Handle {
+            offset: range.start,
+            length: range.end - range.start,
+        };
+        read_section(&*self.file, self.footer.uid, handle, |section| {
+            let mut block = DecodedBlock::empty();
+            block.decode(section)?;
+            Ok(block)
+        })
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        if let Some(remove) = self.on_drop.get_mut().take() {
+            remove();
+        }
+    }
+}
+
+/// Reads the section at `handle`, checks it and decodes it.
+fn read_section<T>(
+    file: &dyn VfsFile,
+    uid: u64,
+    handle: Handle,
+    decode: impl FnOnce(&Section<'_>) -> Result<T, Malformed>,
+) -> Result<T> {
+    let path = file.path();
+    Scratch::with(|scratch| {
+        let Scratch { stored, unpacker } = scratch;
+        // The handle lies inside the file, so this cannot be made to allocate more than the file is long.
+        stored.resize(handle.length as usize, 0);
+        file.read_at(stored, handle.offset)
+            .map_err(|e| Error::io("read a block of", path, e))?;
+        let section = open_section(stored, unpacker, uid, handle.offset);
+        section
+            .and_then(|section| decode(&section))
+            .map_err(|malformed| malformed.at(path, handle.offset))
+    })
+}
+
+fn expect_layout(section: &Section<'_>, layout: Layout) -> Result<(), Malformed> {
+    match section.layout == layout {
+        true => Ok(()),
+        false => {
+            let found = section.layout as u8;
+            Err(Malformed::new("section layout", layout as u8, found))
+        }
+    }
+}

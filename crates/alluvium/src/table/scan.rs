@@ -1,0 +1,148 @@
+//! A forward scan over all versions in a key range, for compaction.
+//!
+//! It reads blocks in pieces of up to 512 KiB and decodes each into the same buffers, past the cache: a merge touches
+//! every block once, and would only push out what readers use.
+
+use crate::base::{SeqNo, ValueKind};
+use crate::table::block::DecodedBlock;
+use crate::table::codec::Unpacker;
+use crate::table::reader::Table;
+use crate::table::section::open_section;
+use crate::{Error, Result};
+use std::sync::Arc;
+
+/// Bytes of blocks that are read at a time; one block at least.
+const READ_AHEAD_BYTES: u64 = 512 << 10;
+
+/// See [`Table::scan_all`].
+pub struct TableScan {
+    table: Arc<Table>,
+    to: Option<Vec<u8>>,
+    /// Where the first `next` begins.
+    from: Option<Vec<u8>>,
+    /// The block that is decoded next, and the end of those that may hold rows below `to`.
+    next_block: usize,
+    end_block: usize,
+    block: DecodedBlock,
+    /// The slot that is shown next.
+    next_slot: usize,
+    /// Bytes of the file from `ahead_offset`.
+    ahead: Vec<u8>,
+    ahead_offset: u64,
+    unpacker: Unpacker,
+    key: Vec<u8>,
+}
+
+impl TableScan {
+    pub(in crate::table) fn new(
+        table: Arc<Table>,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+    ) -> TableScan {
+        let blocks = table.fences.len();
+        let next_block = from.map_or(0, |from| table.fences.find(from));
+        let end_block = to.map_or(blocks, |to| (table.fences.find(to) + 1).min(blocks));
+        TableScan {
+            table,
+            to: to.map(<[u8]>::to_vec),
+            from: from.map(<[u8]>::to_vec),
+            next_block,
+            end_block,
+            block: DecodedBlock::empty(),
+            next_slot: 0,
+            ahead: Vec::new(),
+            ahead_offset: 0,
+            unpacker: Unpacker::default(),
+            key: Vec::new(),
+        }
+    }
+
+    /// Goes to the next entry, at first to the first one. `false` at the end of the range, where the accessors below
+    /// must not be called.
+    ///
+    /// Errors: `Corruption` and `Io` for a block. The scan is over then.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "a scan reports errors and lends its rows"
+    )]
+    pub fn next(&mut self) -> Result<bool> {
+        // Two rounds at most: only the first block can have no row at or after `from`.
+        while self.next_slot >= self.block.len() {
+            if self.next_block >= self.end_block {
+                return Ok(false);
+            }
+            let decoded = self.decode_next_block();
+            if decoded.is_err() {
+                self.end_block = 0;
+            }
+            decoded?;
+            self.next_slot = match self.from.take() {
+                Some(from) => self.block.seek(&from),
+                None => 0,
+            };
+        }
+        let slot = self.next_slot;
+        self.key.clear();
+        self.key.extend_from_slice(self.block.prefix());
+        self.key.extend_from_slice(self.block.suffix(slot));
+        if self.to.as_ref().is_some_and(|to| self.key >= *to) {
+            self.next_slot = self.block.len();
+            self.end_block = 0;
+            return Ok(false);
+        }
+        self.next_slot += 1;
+        Ok(true)
+    }
+
+    /// The whole key, until the scan moves on.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The number of the commit that wrote the entry.
+    pub fn seqno(&self) -> SeqNo {
+        self.block.seqno(self.next_slot - 1)
+    }
+
+    /// What the entry says of its key.
+    pub fn kind(&self) -> ValueKind {
+        self.block.kind(self.next_slot - 1)
+    }
+
+    /// The value, until the scan moves on.
+    pub fn value(&self) -> &[u8] {
+        self.block.bytes(self.block.value_range(self.next_slot - 1))
+    }
+
+    fn decode_next_block(&mut self) -> Result<()> {
+        let range = self.table.fences.block_range(self.next_block);
+        let ahead_end = self.ahead_offset + self.ahead.len() as u64;
+        if range.start < self.ahead_offset || range.end > ahead_end {
+            self.read_ahead()?;
+        }
+        let start = (range.start - self.ahead_offset) as usize;
+        let bytes = &self.ahead[start..start + (range.end - range.start) as usize];
+        let uid = self.table.uid();
+        open_section(bytes, &mut self.unpacker, uid, range.start)
+            .and_then(|section| self.block.decode(&section))
+            .map_err(|malformed| malformed.at(self.table.file.path(), range.start))?;
+        self.next_block += 1;
+        Ok(())
+    }
+
+    /// Reads the next block and as many after it as fit.
+    fn read_ahead(&mut self) -> Result<()> {
+        let fences = &self.table.fences;
+        let first = fences.block_range(self.next_block);
+        let limit = first.start + READ_AHEAD_BYTES;
+        let fitting = (self.next_block..self.end_block)
+            .map(|block| fences.block_range(block).end)
+            .take_while(|&end| end <= limit);
+        let end = fitting.last().unwrap_or(first.end);
+        self.ahead.resize((end - first.start) as usize, 0);
+        self.ahead_offset = first.start;
+        let file = &self.table.file;
+        let read = file.read_at(&mut self.ahead, first.start);
+        read.map_err(|e| Error::io("read blocks of", file.path(), e))
+    }
+}

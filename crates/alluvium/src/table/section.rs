@@ -1,0 +1,182 @@
+//! The frame around everything in a table file except the footer: blocks, fences, filters, properties.
+//!
+//! ```text
+//!  0  u64  checksum: XXH3-64 over bytes 8.. of header and stored bytes, seeded by file uid and offset
+//!  8  u8   layout: what the raw bytes are
+//!  9  u8   codec of the stored bytes
+//! 10  u16  dictionary id: 0, no dictionary
+//! 12  u32  entries
+//! 16  u32  raw length: bytes after decompression
+//! 20  u32  stored length: bytes after this header
+//! 24  ...  stored bytes
+//! ```
+
+use crate::Result;
+use crate::base::checksum::{checksum, place_seed};
+use crate::base::coding::Decoder;
+use crate::table::codec::{Codec, Packer, Unpacker};
+use crate::table::malformed::Malformed;
+use std::path::Path;
+
+/// Bytes of a section header.
+pub(in crate::table) const HEADER_BYTES: usize = 24;
+
+/// What the raw bytes of a section are. The numbers are stored and never change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(in crate::table) enum Layout {
+    /// A block of rows in columns.
+    Columns = 1,
+    /// A block of one row too large for columns.
+    OneRow = 2,
+    /// The fence index.
+    Fences = 16,
+    /// A filter with its definition.
+    Filter = 17,
+    /// The properties.
+    Properties = 18,
+}
+
+impl Layout {
+    fn from_u8(byte: u8) -> Option<Layout> {
+        Some(match byte {
+            1 => Layout::Columns,
+            2 => Layout::OneRow,
+            16 => Layout::Fences,
+            17 => Layout::Filter,
+            18 => Layout::Properties,
+            _ => return None,
+        })
+    }
+
+    /// The longest raw form that a reader allocates memory for.
+    fn raw_bytes_max(self) -> usize {
+        match self {
+            Layout::Columns => 4 << 20,
+            Layout::OneRow => (1 << 30) + (1 << 17),
+            Layout::Fences | Layout::Filter => u32::MAX as usize,
+            Layout::Properties => 16 << 20,
+        }
+    }
+}
+
+/// Where a section goes: the file's uid, the offset, and the path for errors.
+#[derive(Clone, Copy)]
+pub(in crate::table) struct Place<'a> {
+    pub(in crate::table) uid: u64,
+    pub(in crate::table) offset: u64,
+    pub(in crate::table) path: &'a Path,
+}
+
+/// Appends a section to `out` and returns its length with the header.
+pub(in crate::table) fn put_section(
+    out: &mut Vec<u8>,
+    place: Place<'_>,
+    layout: Layout,
+    entries: u32,
+    raw: &[u8],
+    packer: &mut Packer,
+) -> Result<u32> {
+    let (codec, stored) = packer.pack(raw, place.path)?;
+    let too_long = || {
+        crate::Error::InvalidArgument(format!(
+            "a section of {} cannot have {} bytes",
+            place.path.display(),
+            raw.len()
+        ))
+    };
+    let raw_length = u32::try_from(raw.len()).map_err(|_| too_long())?;
+    let stored_length = u32::try_from(stored.len()).map_err(|_| too_long())?;
+    let length = stored_length
+        .checked_add(HEADER_BYTES as u32)
+        .ok_or_else(too_long)?;
+    let start = out.len();
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&[layout as u8, codec as u8, 0, 0]);
+    out.extend_from_slice(&entries.to_le_bytes());
+    out.extend_from_slice(&raw_length.to_le_bytes());
+    out.extend_from_slice(&stored_length.to_le_bytes());
+    out.extend_from_slice(stored);
+    let sum = checksum(&out[start + 8..], place_seed(place.uid, place.offset));
+    out[start..start + 8].copy_from_slice(&sum.to_le_bytes());
+    Ok(length)
+}
+
+/// A section whose checksum and lengths were right.
+#[derive(Debug)]
+pub(in crate::table) struct Section<'a> {
+    pub(in crate::table) layout: Layout,
+    pub(in crate::table) entries: u32,
+    pub(in crate::table) raw: &'a [u8],
+}
+
+/// Checks a section with its header, read from `offset` of the file with this uid, and decompresses it.
+pub(in crate::table) fn open_section<'a>(
+    bytes: &'a [u8],
+    unpacker: &'a mut Unpacker,
+    uid: u64,
+    offset: u64,
+) -> Result<Section<'a>, Malformed> {
+    let header = Header::check(bytes, uid, offset)?;
+    let raw = unpacker.unpack(header.codec, header.stored, header.raw_length)?;
+    Ok(Section {
+        layout: header.layout,
+        entries: header.entries,
+        raw,
+    })
+}
+
+struct Header<'a> {
+    layout: Layout,
+    codec: Codec,
+    entries: u32,
+    raw_length: usize,
+    stored: &'a [u8],
+}
+
+impl<'a> Header<'a> {
+    fn check(bytes: &'a [u8], uid: u64, offset: u64) -> Result<Header<'a>, Malformed> {
+        let short = || Malformed::new("section header", HEADER_BYTES, bytes.len());
+        let mut d = Decoder::new(bytes);
+        let expected = d.u64().ok_or_else(short)?;
+        let found = checksum(d.rest(), place_seed(uid, offset));
+        if expected != found {
+            return Err(Malformed::new(
+                "section checksum",
+                format_args!("{expected:#018x}"),
+                format_args!("{found:#018x}"),
+            ));
+        }
+        let layout = d.u8().ok_or_else(short)?;
+        let codec = d.u8().ok_or_else(short)?;
+        let dictionary = d.u16().ok_or_else(short)?;
+        let entries = d.u32().ok_or_else(short)?;
+        let raw_length = d.u32().ok_or_else(short)? as usize;
+        let stored_length = d.u32().ok_or_else(short)? as usize;
+        let layout = Layout::from_u8(layout)
+            .ok_or_else(|| Malformed::new("section layout", "1, 2 or 16 to 18", layout))?;
+        let codec = Codec::from_u8(codec)
+            .ok_or_else(|| Malformed::new("section codec", "0 to 2", codec))?;
+        if dictionary != 0 {
+            return Err(Malformed::new("section dictionary", 0, dictionary));
+        }
+        if stored_length != d.rest().len() {
+            return Err(Malformed::new(
+                "section length",
+                d.rest().len(),
+                stored_length,
+            ));
+        }
+        if raw_length > layout.raw_bytes_max() {
+            let limit = format!("at most {}", layout.raw_bytes_max());
+            return Err(Malformed::new("section raw length", limit, raw_length));
+        }
+        Ok(Header {
+            layout,
+            codec,
+            entries,
+            raw_length,
+            stored: d.rest(),
+        })
+    }
+}

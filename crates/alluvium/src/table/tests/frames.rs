@@ -1,0 +1,102 @@
+//! The cache over whole tables: same answers, bounded memory, nothing left behind.
+
+use super::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn rows(n: u32) -> Vec<Entry> {
+    let row = |i: u32| entry(&i.to_be_bytes(), 0, ValueKind::Put, &[i as u8; 100]);
+    (0..n).map(row).collect()
+}
+
+#[test]
+fn a_tiny_cache_gives_the_same_answers_and_stays_within_its_capacity() {
+    let entries = rows(5000);
+    let capacity = 24 << 10;
+    let cache = Arc::new(Cache::new(capacity));
+    let table = open_with(build(&entries, &options(8 << 10, Codec::Lz4)), &cache).expect("opens");
+    assert!(table.blocks() > 20);
+    let mut random = Random::new(5);
+    for _ in 0..3000 {
+        let e = &entries[random.below(5000) as usize];
+        assert_eq!(get(&table, &e.key, 0).expect("readable").as_ref(), Some(e));
+        assert!(cache.used_bytes() <= capacity);
+    }
+    assert!(cache.used_bytes() > 0);
+    assert!(cache.hits() > 0 && cache.misses() > 20);
+}
+
+#[test]
+fn a_block_is_read_once_while_it_fits_and_scans_leave_the_cache_alone() {
+    let entries = rows(5000);
+    let cache = Arc::new(Cache::new(64 << 20));
+    let table = open_with(build(&entries, &options(8 << 10, Codec::Lz4)), &cache).expect("opens");
+    assert_eq!(scan(&table, None, None).expect("readable"), entries);
+    table.verify().expect("right");
+    assert_eq!((cache.used_bytes(), cache.misses()), (0, 0));
+    for _ in 0..2 {
+        for e in &entries {
+            get(&table, &e.key, 0).expect("readable");
+        }
+        assert_eq!(cache.misses(), table.blocks() as u64);
+    }
+}
+
+#[test]
+fn a_dropped_table_gives_its_frames_back() {
+    let cache = Arc::new(Cache::new(64 << 20));
+    let bytes = build(&rows(5000), &options(8 << 10, Codec::Lz4));
+    let table = open_with(bytes.clone(), &cache).expect("opens");
+    let other = open_with(bytes, &cache).expect("opens");
+    for e in rows(5000) {
+        get(&table, &e.key, 0).expect("readable");
+    }
+    get(&other, &0u32.to_be_bytes(), 0).expect("readable");
+    let both = cache.used_bytes();
+    drop(table);
+    assert!(cache.used_bytes() > 0 && cache.used_bytes() < both / 10);
+    drop(other);
+    assert_eq!(cache.used_bytes(), 0);
+}
+
+#[test]
+fn a_pinned_value_outlives_table_and_cache() {
+    let cache = Arc::new(Cache::new(1 << 20));
+    let entries = rows(100);
+    let table = open_with(build(&entries, &options(8 << 10, Codec::Lz4)), &cache).expect("opens");
+    let key = &entries[42].key;
+    let found = table.get(key, key_hash(key), 0).expect("readable");
+    cache.set_capacity(0);
+    drop(table);
+    assert_eq!(found.map(|f| f.value.to_vec()), Some(vec![42; 100]));
+}
+
+#[test]
+fn threads_that_miss_the_same_blocks_agree_and_charge_each_once() {
+    let cache = Arc::new(Cache::new(64 << 20));
+    let entries = rows(3000);
+    let table = open_with(build(&entries, &options(8 << 10, Codec::Zstd)), &cache).expect("opens");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for e in &entries {
+                    assert_eq!(get(&table, &e.key, 0).expect("readable").as_ref(), Some(e));
+                }
+            });
+        }
+    });
+    let used = cache.used_bytes();
+    cache.set_capacity(0);
+    assert_eq!(cache.used_bytes(), 0, "of {used}");
+}
+
+#[test]
+fn an_obsolete_table_is_removed_when_its_last_user_drops_it() {
+    static REMOVED: AtomicBool = AtomicBool::new(false);
+    let table = open(build(&rows(10), &TableOptions::default())).expect("opens");
+    let cursor = table.cursor(0);
+    table.mark_obsolete(Box::new(|| REMOVED.store(true, Ordering::Relaxed)));
+    drop(table);
+    assert!(!REMOVED.load(Ordering::Relaxed));
+    drop(cursor);
+    assert!(REMOVED.load(Ordering::Relaxed));
+}

@@ -1,0 +1,124 @@
+//! Finds the cycle that a new wait would close, before its thread sleeps.
+//!
+//! The detector knows every wait that has been checked. A thread whose request is already in its queue takes the
+//! detector's mutex, looks whether its wait leads back to itself, and either adds the wait or withdraws the request;
+//! it takes the wait out again before it runs on. The walk takes one shard after another, never two at a time, and
+//! no thread that holds a shard takes the detector, so the walk waits for nobody who could wait for it.
+//!
+//! *No deadlock is missed.* Of the waits in a cycle one comes to the detector last. All of them are queued by then,
+//! nothing in a real deadlock goes away by itself, so that walk sees the whole cycle.
+//!
+//! *One victim.* Among the waits that the detector knows there is no cycle, so a cycle found goes through the
+//! requester, and its withdrawal ends it.
+//!
+//! *No phantom.* While the walk holds the mutex, no known waiter runs on, so none gives back a lock: holders read
+//! early in the walk are still holders at its end. A wait may end by a timeout or a cancellation during the walk,
+//! which can make a victim of a request that would have been served at that moment.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+
+use super::wait::Waiter;
+use super::{Identity, LockTable, TxnId};
+use crate::sync::Mutex;
+
+/// The waits that go on, by owner.
+#[derive(Default)]
+pub(super) struct Detector {
+    waits: Mutex<Waits>,
+}
+
+type ById<T> = HashMap<u64, T, BuildHasherDefault<Identity>>;
+type Waits = ById<Arc<Waiter>>;
+
+/// What becomes of a new wait.
+pub(super) enum Verdict {
+    /// It may sleep; or it was granted meanwhile, which it will see for itself.
+    Wait,
+    /// It would close this cycle. The request is out of its queue.
+    Victim(Vec<TxnId>),
+}
+
+impl Detector {
+    /// Checks a queued request, and adds it to the known waits unless it closes a cycle.
+    pub(super) fn enter(&self, table: &LockTable, waiter: &Arc<Waiter>) -> Verdict {
+        let mut waits = self.waits.lock();
+        if let Some(cycle) = find_cycle(table, &waits, waiter) {
+            let withdrawn = table.give_up(waiter, |_| super::LockFailure::Cancelled);
+            if withdrawn.is_err() {
+                return Verdict::Victim(cycle);
+            }
+        }
+        waits.insert(waiter.request.owner.0, Arc::clone(waiter));
+        Verdict::Wait
+    }
+
+    /// Forgets a wait that is over.
+    pub(super) fn leave(&self, waiter: &Arc<Waiter>) {
+        let mut waits = self.waits.lock();
+        let owner = waiter.request.owner.0;
+        if waits.get(&owner).is_some_and(|w| Arc::ptr_eq(w, waiter)) {
+            waits.remove(&owner);
+        }
+    }
+
+    /// How many waits go on.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.waits.lock().len()
+    }
+}
+
+/// Walks from a request to those it waits for, breadth first: the cycle it finds is a shortest one.
+///
+/// A waiter leads on to the holders of its lock. It may also wait for requests queued before it, but they wait for
+/// the same holders, so a way through them is a detour. Each transaction is visited once.
+fn find_cycle(table: &LockTable, waits: &Waits, start: &Arc<Waiter>) -> Option<Vec<TxnId>> {
+    let requester = start.request.owner;
+    let mut reached_from: ById<TxnId> = ById::default();
+    let mut visit = vec![Arc::clone(start)];
+    let mut next = 0;
+    while let Some(waiter) = visit.get(next).map(Arc::clone) {
+        next += 1;
+        let owner = waiter.request.owner;
+        for holder in blockers(table, &waiter) {
+            if holder == requester {
+                return Some(path(&reached_from, requester, owner));
+            }
+            if reached_from.contains_key(&holder.0) {
+                continue;
+            }
+            reached_from.insert(holder.0, owner);
+            visit.extend(waits.get(&holder.0).map(Arc::clone));
+        }
+    }
+    None
+}
+
+/// Reads from one shard which holders a waiter waits for: none, if it waits no more.
+fn blockers(table: &LockTable, waiter: &Arc<Waiter>) -> Vec<TxnId> {
+    let shard = table.shard(waiter.hash).lock();
+    match shard.get(&waiter.hash.0) {
+        Some(slot) if slot.queue().iter().any(|w| Arc::ptr_eq(w, waiter)) => {
+            slot.holders_but(waiter.request.owner)
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The owners from the requester to the one that waits for it.
+fn path(reached_from: &ById<TxnId>, requester: TxnId, last: TxnId) -> Vec<TxnId> {
+    let mut cycle = vec![last];
+    let mut at = last;
+    // Each step goes back to an owner visited earlier, so this ends at the requester.
+    while at != requester {
+        let Some(&before) = reached_from.get(&at.0) else {
+            break;
+        };
+        cycle.push(before);
+        at = before;
+    }
+    cycle.reverse();
+    cycle
+}

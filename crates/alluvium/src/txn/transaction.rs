@@ -1,0 +1,337 @@
+//! Transactions: reads with own writes, row locks, conflict checks, savepoints, commit.
+//!
+//! Writes lock their rows at once and are kept in the transaction until commit. Blind writes stay blind: a write
+//! reads nothing, but for the conflict check of snapshot isolation, which asks only sources that hold anything
+//! newer than the snapshot.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::base::{KeyspaceId, SeqNo, ValueKind};
+use crate::commit::batch::{check_sizes, encode_payload};
+use crate::db::shared::Shared;
+use crate::db::{Database, Durability};
+use crate::error::{Error, Result};
+use crate::iter::{Cursor, CursorOptions};
+use crate::keyspace::{FoundIn, Keyspace};
+use crate::read_points::ReadPoint;
+use crate::table::PinnedValue;
+use crate::txn::lock_table::{Granted, LockCancel, LockFailure, LockHash, LockMode, LockWait, TxnId};
+use crate::txn::write_cursor::WriteCursor;
+use crate::txn::write_set::{SavepointId, View, WriteSet};
+
+/// What concurrent commits a transaction sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Isolation {
+    /// Each read sees the newest commit; rows that were locked or written stay locked to the end.
+    ReadCommitted,
+    /// All reads see the state at the beginning. A write to a row that somebody changed since is a `Conflict`.
+    /// Write skew between two transactions is possible.
+    #[default]
+    Snapshot,
+}
+
+/// Options of [`Database::begin_with`].
+#[derive(Debug, Clone, Default)]
+pub struct TransactionOptions {
+    /// What concurrent commits it sees.
+    pub isolation: Isolation,
+    /// Durability of its commit; `None`: the database's.
+    pub durability: Option<Durability>,
+    /// How long a row lock is waited for; `None`: the database's [`crate::Options::lock_timeout`].
+    pub lock_timeout: Option<Duration>,
+    /// Ends lock waits of this transaction from another thread.
+    pub cancel: Option<LockCancel>,
+}
+
+/// A transaction. Its methods take `&self`, so that it can write while one of its cursors is open. Dropping it
+/// without [`Transaction::commit`] rolls it back. `Send`: threads may hand it on.
+pub struct Transaction {
+    db: Database,
+    id: TxnId,
+    options: TransactionOptions,
+    /// The fixed read point of snapshot isolation.
+    point: Option<ReadPoint>,
+    /// Guards the transaction's writes; shared with its cursors. Nothing is locked under it.
+    writes: Arc<Mutex<WriteSet>>,
+    /// Guards what the transaction holds. Taken before `writes` where both are needed.
+    held: Mutex<Held>,
+}
+
+/// Locks and savepoints, in the order of their making.
+#[derive(Default)]
+struct Held {
+    /// One entry for each acquisition.
+    locks: Vec<LockHash>,
+    savepoints: Vec<Mark>,
+    ended: bool,
+}
+
+struct Mark {
+    public: Savepoint,
+    writes: SavepointId,
+    locks: usize,
+}
+
+/// Names a savepoint of one transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Savepoint(u64);
+
+impl Transaction {
+    pub(crate) fn begin(db: Database, options: TransactionOptions) -> Result<Transaction> {
+        let shared = db.shared();
+        shared.durability(options.durability)?;
+        let id = shared.next_txn();
+        let snapshot = options.isolation == Isolation::Snapshot;
+        let point = snapshot.then(|| shared.read_points.register());
+        Ok(Transaction {
+            db,
+            id,
+            options,
+            point,
+            writes: Arc::new(Mutex::new(WriteSet::new())),
+            held: Mutex::default(),
+        })
+    }
+
+    fn shared(&self) -> &Shared {
+        self.db.shared()
+    }
+
+    fn check(&self, keyspace: &Keyspace) -> Result<()> {
+        keyspace.check()?;
+        if !Arc::ptr_eq(keyspace.db().shared(), self.db.shared()) {
+            return Err(Error::InvalidArgument("the keyspace belongs to another database".into()));
+        }
+        if self.held.lock().ended {
+            return Err(Error::InvalidArgument("the transaction has ended".into()));
+        }
+        Ok(())
+    }
+
+    /// The value of `key` as this transaction sees it, own writes included.
+    pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
+        self.check(keyspace)?;
+        if let Some(own) = self.own_write(keyspace.id(), key) {
+            return Ok(own);
+        }
+        match &self.point {
+            Some(point) => read_at(keyspace, key, point.seqno()),
+            None => keyspace.get(key),
+        }
+    }
+
+    /// As [`Transaction::get`], with an exclusive lock on the row, also where it does not exist.
+    ///
+    /// After the lock is granted the newest commit is read, at every isolation level.
+    ///
+    /// # Errors
+    ///
+    /// `Deadlock` or `LockTimeout` from the lock; under snapshot isolation `Conflict` when the row changed since
+    /// the beginning.
+    pub fn get_for_update(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
+        self.lock(keyspace, key, LockMode::Exclusive)?;
+        if let Some(own) = self.own_write(keyspace.id(), key) {
+            return Ok(own);
+        }
+        match &self.point {
+            // The lock's conflict check has seen that nothing newer than the snapshot exists.
+            Some(point) => read_at(keyspace, key, point.seqno()),
+            None => keyspace.get(key),
+        }
+    }
+
+    /// Locks a row without reading it, also where it does not exist. Errors as [`Transaction::get_for_update`].
+    pub fn lock(&self, keyspace: &Keyspace, key: &[u8], mode: LockMode) -> Result<()> {
+        self.check(keyspace)?;
+        let shared = self.shared();
+        let hash = shared.row_locks.hash(keyspace.id(), key);
+        let wait = LockWait {
+            timeout: self.options.lock_timeout.unwrap_or(shared.options.lock_timeout),
+            cancel: self.options.cancel.clone(),
+            ..LockWait::none()
+        };
+        let granted = shared
+            .row_locks
+            .lock(self.id, hash, mode, &wait)
+            .map_err(|failure| lock_error(failure, keyspace.name(), key, wait.timeout))?;
+        self.held.lock().locks.push(hash);
+        if granted == Granted::Again {
+            return Ok(());
+        }
+        match &self.point {
+            Some(point) => self.check_unchanged(keyspace, key, point.seqno()),
+            None => Ok(()),
+        }
+    }
+
+    /// Snapshot isolation's check: first committer wins.
+    fn check_unchanged(&self, keyspace: &Keyspace, key: &[u8], snapshot: SeqNo) -> Result<()> {
+        match keyspace.tree().load().written_after(key, snapshot)? {
+            None => Ok(()),
+            Some(_) => Err(Error::Conflict { keyspace: keyspace.name().to_owned(), key: key.to_vec() }),
+        }
+    }
+
+    fn own_write(&self, keyspace: KeyspaceId, key: &[u8]) -> Option<Option<PinnedValue>> {
+        let writes = self.writes.lock();
+        let (kind, value) = writes.get(keyspace, key)?;
+        Some((kind != ValueKind::Delete).then(|| PinnedValue::from(value)))
+    }
+
+    /// Writes `value` under `key`, whether or not the key exists. Locks the row. Errors as
+    /// [`Transaction::get_for_update`].
+    pub fn put(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(keyspace, ValueKind::Put, key, value)
+    }
+
+    /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`]. Locks the row.
+    pub fn insert(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(keyspace, ValueKind::Insert, key, value)
+    }
+
+    /// Removes `key`, whether or not it exists. Locks the row.
+    pub fn delete(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+        self.write(keyspace, ValueKind::Delete, key, &[])
+    }
+
+    fn write(&self, keyspace: &Keyspace, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
+        check_sizes(key, value)?;
+        self.lock(keyspace, key, LockMode::Exclusive)?;
+        self.writes.lock().put(keyspace.id(), key, kind, value);
+        Ok(())
+    }
+
+    /// Writes without a row lock or conflict check: for changes that something else serialises already, for example
+    /// secondary index entries of a row that is locked, or replication. `kind` of write as in the tracked calls.
+    pub fn put_untracked(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write_untracked(keyspace, ValueKind::Put, key, value)
+    }
+
+    /// As [`Transaction::put_untracked`] for [`Transaction::insert`].
+    pub fn insert_untracked(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write_untracked(keyspace, ValueKind::Insert, key, value)
+    }
+
+    /// As [`Transaction::put_untracked`] for [`Transaction::delete`].
+    pub fn delete_untracked(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+        self.write_untracked(keyspace, ValueKind::Delete, key, &[])
+    }
+
+    fn write_untracked(&self, keyspace: &Keyspace, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
+        check_sizes(key, value)?;
+        self.check(keyspace)?;
+        self.writes.lock().put(keyspace.id(), key, kind, value);
+        Ok(())
+    }
+
+    /// A cursor over what this transaction sees: its snapshot (read committed: the newest commit now) and the own
+    /// writes made before the cursor was opened, no later ones.
+    pub fn cursor(&self, keyspace: &Keyspace, options: CursorOptions) -> Result<Cursor> {
+        self.check(keyspace)?;
+        let point = match &self.point {
+            Some(point) => point.clone(),
+            None => self.shared().read_points.register(),
+        };
+        // Without own writes there is nothing to merge; later ones stay unseen either way.
+        let own = self.writes.lock().next(keyspace.id(), Bound::Unbounded, View::LATEST).is_some();
+        let writes = own.then(|| WriteCursor::open(Arc::clone(&self.writes), keyspace.id()));
+        Ok(Cursor::new(keyspace.clone(), point, options, writes))
+    }
+
+    /// Marks a point to which [`Transaction::rollback_to`] can return. Numbers rise within a transaction.
+    pub fn savepoint(&self) -> Savepoint {
+        let mut held = self.held.lock();
+        let public = Savepoint(held.savepoints.last().map_or(0, |m| m.public.0 + 1));
+        let writes = self.writes.lock().savepoint();
+        let locks = held.locks.len();
+        held.savepoints.push(Mark { public, writes, locks });
+        public
+    }
+
+    /// Takes back everything since the savepoint: writes, locks acquired since, later savepoints. The savepoint
+    /// itself stays.
+    pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
+        let mut held = self.held.lock();
+        let place = held.savepoints.iter().position(|m| m.public == savepoint);
+        let Some(place) = place else {
+            return Err(Error::InvalidArgument("the savepoint was released or rolled back".into()));
+        };
+        held.savepoints.truncate(place + 1);
+        let (writes, locks) = (held.savepoints[place].writes, held.savepoints[place].locks);
+        self.writes.lock().rollback_to(writes)?;
+        for hash in held.locks.drain(locks..) {
+            self.shared().row_locks.unlock(self.id, hash);
+        }
+        Ok(())
+    }
+
+    /// Forgets a savepoint and later ones; their changes stay.
+    pub fn release(&self, savepoint: Savepoint) {
+        let mut held = self.held.lock();
+        if let Some(place) = held.savepoints.iter().position(|m| m.public == savepoint) {
+            self.writes.lock().release(held.savepoints[place].writes);
+            held.savepoints.truncate(place);
+        }
+    }
+
+    /// Commits: all writes become visible together and as durable as the transaction's options say.
+    ///
+    /// # Errors
+    ///
+    /// `NoSpace`: nothing was written, the transaction is rolled back. `Poisoned`, `Closed`.
+    pub fn commit(self) -> Result<()> {
+        let shared = Arc::clone(self.db.shared());
+        shared.check_open()?;
+        let writes = self.writes.lock();
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let payload = encode_payload(&writes);
+        drop(writes);
+        let bytes = payload.len();
+        let durability = shared.durability(self.options.durability)?;
+        let result = shared.commit(payload, durability);
+        self.end();
+        // Paid without the locks, or every hot row would wait with this client.
+        shared.pay_for(bytes);
+        result.map(|_| ())
+    }
+
+    /// Takes everything back. Dropping the transaction does the same.
+    pub fn rollback(self) {
+        self.end();
+    }
+
+    fn end(&self) {
+        let mut held = self.held.lock();
+        held.ended = true;
+        let locks = std::mem::take(&mut held.locks);
+        self.shared().row_locks.unlock_all(self.id, &locks);
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn read_at(keyspace: &Keyspace, key: &[u8], seqno: SeqNo) -> Result<Option<PinnedValue>> {
+    keyspace.tree().load().get(key, seqno, |value| value.map(FoundIn::pin))
+}
+
+/// The caller's error for a lock that was not granted.
+pub(crate) fn lock_error(failure: LockFailure, keyspace: &str, key: &[u8], waited: Duration) -> Error {
+    let (keyspace, key) = (keyspace.to_owned(), key.to_vec());
+    match failure {
+        LockFailure::Timeout { .. } => {
+            Error::LockTimeout { keyspace, key, waited_ms: waited.as_millis() as u64 }
+        }
+        LockFailure::Deadlock { .. } => Error::Deadlock { keyspace, key },
+        LockFailure::Cancelled => Error::InvalidArgument("the lock wait was cancelled".into()),
+    }
+}

@@ -1,0 +1,524 @@
+//! The ordered set of a transaction's own writes, over all keyspaces, with savepoints; also a folded write batch.
+//!
+//! A commit has one seqno, so each key stands here once, with what all writes to it amount to:
+//!
+//! | before        | insert | put | delete            |
+//! |---------------|--------|-----|-------------------|
+//! | nothing       | insert | put | delete            |
+//! | insert        | put    | put | nothing to commit |
+//! | put or delete | put    | put | delete            |
+//!
+//! A put on top of anything is a covering put: if "delete, insert" of a key became an insert, a later delete would
+//! cancel it and bring the older row back. Where an insert and its delete cancel, the key stays in the set as a
+//! delete for the transaction's own reads; there is only nothing to commit.
+//!
+//! # Versions
+//!
+//! Every write has a stamp. A version that a live savepoint or an open view may still need goes to `history` when
+//! it is overwritten; otherwise the overwrite is in place. A rollback puts back what stands in the history after the
+//! savepoint's mark, in reverse, and cuts arena, entries and history at the mark: all three only grow at their end.
+//! A [`View`] is a stamp: a cursor sees the writes made before it was opened and no later ones, or an update that
+//! moves rows forward would meet them again.
+//!
+//! Keys and values lie in one arena, and the order in an [`Index`] of entry numbers, so that a write allocates
+//! nothing of its own.
+
+mod index;
+
+use std::ops::{Bound, Range};
+
+use crate::base::{KEY_BYTES_MAX, KeyspaceId, VALUE_BYTES_MAX, ValueKind};
+use crate::error::{Error, Result};
+
+use index::{Index, Position, Probe};
+
+/// Below this footprint in bytes no space is won back.
+const COMPACT_BYTES_MIN: usize = 64 * 1024;
+
+/// The writes of one transaction or batch.
+#[derive(Debug)]
+pub struct WriteSet {
+    /// Keys and values, in the order of their writes.
+    arena: Vec<u8>,
+    /// One for each key, in the order of their first writes.
+    entries: Vec<Entry>,
+    index: Index,
+    /// Overwritten versions, in the order in which they were overwritten.
+    history: Vec<Replaced>,
+    savepoints: Vec<Savepoint>,
+    next_savepoint: u64,
+    /// The stamps of the open views.
+    views: Vec<u64>,
+    /// The stamp of the latest write. Never goes back.
+    stamp: u64,
+    len: usize,
+    bytes: usize,
+    /// The footprint at which to look again whether space can be won back.
+    compact_at: usize,
+}
+
+/// Names a savepoint of one [`WriteSet`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SavepointId(u64);
+
+/// A moment in the life of a [`WriteSet`]: what a cursor opened then sees of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct View(u64);
+
+/// A key of the set with its latest write, or its latest as of a [`View`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteEntry<'a> {
+    /// The keyspace of the key.
+    pub keyspace: KeyspaceId,
+    /// The key.
+    pub key: &'a [u8],
+    /// [`ValueKind::Insert`], [`ValueKind::Put`] or [`ValueKind::Delete`].
+    pub kind: ValueKind,
+    /// The value; empty for a delete.
+    pub value: &'a [u8],
+}
+
+#[derive(Debug)]
+struct Entry {
+    keyspace: KeyspaceId,
+    key: Span,
+    head: Version,
+}
+
+/// Bytes in the arena.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    offset: usize,
+    len: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Version {
+    stamp: u64,
+    value: Span,
+    /// `None` where an insert was cancelled by its delete.
+    kind: Option<ValueKind>,
+    /// The version before this one, in the history.
+    older: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Replaced {
+    entry: u32,
+    version: Version,
+}
+
+#[derive(Debug)]
+struct Savepoint {
+    id: SavepointId,
+    stamp: u64,
+    arena: usize,
+    entries: usize,
+    history: usize,
+}
+
+impl View {
+    /// Sees every write up to the moment it is used. Needs not be opened.
+    pub const LATEST: View = View(u64::MAX);
+}
+
+impl WriteSet {
+    /// An empty set. Allocates nothing.
+    pub fn new() -> WriteSet {
+        WriteSet {
+            arena: Vec::new(),
+            entries: Vec::new(),
+            index: Index::default(),
+            history: Vec::new(),
+            savepoints: Vec::new(),
+            next_savepoint: 0,
+            views: Vec::new(),
+            stamp: 0,
+            len: 0,
+            bytes: 0,
+            compact_at: COMPACT_BYTES_MIN,
+        }
+    }
+
+    /// Adds a write, folded with earlier writes of the same key.
+    ///
+    /// `kind` is insert, put or delete; a delete's value is ignored. The caller has checked the lengths.
+    pub fn put(&mut self, keyspace: KeyspaceId, key: &[u8], kind: ValueKind, value: &[u8]) {
+        debug_assert!(key.len() <= KEY_BYTES_MAX && value.len() <= VALUE_BYTES_MAX);
+        assert!(
+            matches!(kind, ValueKind::Insert | ValueKind::Put | ValueKind::Delete),
+            "a write set holds inserts, puts and deletes"
+        );
+        let value = if kind.is_tombstone() { &[] } else { value };
+        self.stamp += 1;
+        match self.find(keyspace, key) {
+            Ok(position) => {
+                let entry = self.index.entry(position);
+                self.overwrite(entry, kind, value);
+            }
+            Err(position) => self.add(position, keyspace, key, kind, value),
+        }
+        self.compact();
+    }
+
+    /// The latest write of a key. The key of a cancelled pair reads as deleted.
+    pub fn get(&self, keyspace: KeyspaceId, key: &[u8]) -> Option<(ValueKind, &[u8])> {
+        let position = self.find(keyspace, key).ok()?;
+        let head = &self.entries[self.index.entry(position) as usize].head;
+        Some((head.read_kind(), self.bytes_of(head.value)))
+    }
+
+    /// Marks the present state.
+    pub fn savepoint(&mut self) -> SavepointId {
+        let id = SavepointId(self.next_savepoint);
+        self.next_savepoint += 1;
+        self.savepoints.push(Savepoint {
+            id,
+            stamp: self.stamp,
+            arena: self.arena.len(),
+            entries: self.entries.len(),
+            history: self.history.len(),
+        });
+        id
+    }
+
+    /// Goes back to the state at a savepoint. It stays; later ones are gone. Open views lose what is undone.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the savepoint was released, or rolled back past; nothing changes then.
+    pub fn rollback_to(&mut self, savepoint: SavepointId) -> Result<()> {
+        let Some(place) = self.savepoints.iter().position(|s| s.id == savepoint) else {
+            return Err(Error::InvalidArgument(
+                "the savepoint was released or rolled back past".to_owned(),
+            ));
+        };
+        self.savepoints.truncate(place + 1);
+        let (arena, entries, history) = {
+            let mark = &self.savepoints[place];
+            (mark.arena, mark.entries, mark.history)
+        };
+        for replaced in self.history.split_off(history).into_iter().rev() {
+            self.set_head(replaced.entry, replaced.version);
+        }
+        for entry in entries..self.entries.len() {
+            self.uncount(entry as u32);
+            let (keyspace, key) = (self.entries[entry].keyspace, self.entries[entry].key);
+            let found = self.find(keyspace, self.bytes_of(key));
+            debug_assert!(found.is_ok(), "every entry is in the index");
+            if let Ok(position) = found {
+                self.index.remove(position);
+            }
+        }
+        self.entries.truncate(entries);
+        self.arena.truncate(arena);
+        Ok(())
+    }
+
+    /// Forgets a savepoint and all later ones, and keeps the writes. Does nothing if it is gone already.
+    pub fn release(&mut self, savepoint: SavepointId) {
+        if let Some(place) = self.savepoints.iter().position(|s| s.id == savepoint) {
+            self.savepoints.truncate(place);
+            self.compact();
+        }
+    }
+
+    /// Opens a view of the present state: what is overwritten later is kept for it until it is closed.
+    pub fn open_view(&mut self) -> View {
+        self.views.push(self.stamp);
+        View(self.stamp)
+    }
+
+    /// Closes a view, once for each time it was opened.
+    pub fn close_view(&mut self, view: View) {
+        if let Some(place) = self.views.iter().position(|&stamp| stamp == view.0) {
+            self.views.swap_remove(place);
+            self.compact();
+        }
+    }
+
+    /// How many keys a commit would write.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes of the keys and values that a commit would write.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether a commit would write nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What a commit would write, ordered by keyspace, then key; each key once.
+    pub fn iter(&self) -> impl Iterator<Item = WriteEntry<'_>> {
+        let in_order = self.index.iter();
+        in_order.filter_map(|entry| {
+            let head = &self.entries[entry as usize].head;
+            head.kind.map(|_| self.show(entry, head))
+        })
+    }
+
+    /// The first key within the bound, as of the view.
+    pub fn next(
+        &self,
+        keyspace: KeyspaceId,
+        from: Bound<&[u8]>,
+        view: View,
+    ) -> Option<WriteEntry<'_>> {
+        let mut position = match from {
+            Bound::Unbounded => self.after_or_at(keyspace, &[]),
+            Bound::Included(key) => self.after_or_at(keyspace, key),
+            Bound::Excluded(key) => match self.find(keyspace, key) {
+                Ok(position) => self.index.after(position),
+                Err(position) => position,
+            },
+        };
+        // Ends at the end of the keyspace; passes over keys that the view does not see.
+        loop {
+            let entry = self.index.get(position)?;
+            if self.entries[entry as usize].keyspace != keyspace {
+                return None;
+            }
+            if let Some(version) = self.version_at(entry, view) {
+                return Some(self.show(entry, version));
+            }
+            position = self.index.after(position);
+        }
+    }
+
+    /// The last key within the bound, as of the view.
+    pub fn prev(
+        &self,
+        keyspace: KeyspaceId,
+        from: Bound<&[u8]>,
+        view: View,
+    ) -> Option<WriteEntry<'_>> {
+        let beyond = match from {
+            Bound::Unbounded => match keyspace.0.checked_add(1) {
+                Some(next) => self.after_or_at(KeyspaceId(next), &[]),
+                None => self.index.end(),
+            },
+            Bound::Excluded(key) => self.after_or_at(keyspace, key),
+            Bound::Included(key) => match self.find(keyspace, key) {
+                Ok(position) => self.index.after(position),
+                Err(position) => position,
+            },
+        };
+        let mut position = self.index.before(beyond)?;
+        loop {
+            let entry = self.index.get(position)?;
+            if self.entries[entry as usize].keyspace != keyspace {
+                return None;
+            }
+            if let Some(version) = self.version_at(entry, view) {
+                return Some(self.show(entry, version));
+            }
+            position = self.index.before(position)?;
+        }
+    }
+
+    /// Forgets everything, savepoints and views too, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.arena.clear();
+        self.entries.clear();
+        self.index.clear();
+        self.history.clear();
+        self.savepoints.clear();
+        self.views.clear();
+        self.len = 0;
+        self.bytes = 0;
+        self.compact_at = COMPACT_BYTES_MIN;
+    }
+
+    fn add(
+        &mut self,
+        position: Position,
+        keyspace: KeyspaceId,
+        key: &[u8],
+        kind: ValueKind,
+        value: &[u8],
+    ) {
+        let entry = u32::try_from(self.entries.len()).expect("fewer than 2^32 keys in a write set");
+        self.index
+            .insert(position, Probe::new(keyspace, key), entry);
+        let key = self.store(key);
+        let head = Version {
+            stamp: self.stamp,
+            value: self.store(value),
+            kind: Some(kind),
+            older: None,
+        };
+        self.entries.push(Entry {
+            keyspace,
+            key,
+            head,
+        });
+        self.count(entry);
+    }
+
+    fn overwrite(&mut self, entry: u32, kind: ValueKind, value: &[u8]) {
+        let old = self.entries[entry as usize].head;
+        let kind = fold(old.kind, kind);
+        let (value, older) = if self.is_needed(old.stamp) {
+            let place = u32::try_from(self.history.len()).expect("fewer than 2^32 versions");
+            self.history.push(Replaced {
+                entry,
+                version: old,
+            });
+            (self.store(value), Some(place))
+        } else if value.len() <= old.value.len as usize {
+            (self.store_at(old.value.offset, value), old.older)
+        } else {
+            (self.store(value), old.older)
+        };
+        let stamp = self.stamp;
+        self.set_head(
+            entry,
+            Version {
+                stamp,
+                value,
+                kind,
+                older,
+            },
+        );
+    }
+
+    /// Whether a live savepoint or an open view may ask for a version with this stamp.
+    fn is_needed(&self, stamp: u64) -> bool {
+        let newest_savepoint = self.savepoints.last().map(|savepoint| savepoint.stamp);
+        let newest_view = self.views.iter().copied().max();
+        newest_savepoint.max(newest_view) >= Some(stamp)
+    }
+
+    fn set_head(&mut self, entry: u32, version: Version) {
+        self.uncount(entry);
+        self.entries[entry as usize].head = version;
+        self.count(entry);
+    }
+
+    fn count(&mut self, entry: u32) {
+        let entry = &self.entries[entry as usize];
+        if entry.head.kind.is_some() {
+            self.len += 1;
+            self.bytes += entry.key.len as usize + entry.head.value.len as usize;
+        }
+    }
+
+    fn uncount(&mut self, entry: u32) {
+        let entry = &self.entries[entry as usize];
+        if entry.head.kind.is_some() {
+            self.len -= 1;
+            self.bytes -= entry.key.len as usize + entry.head.value.len as usize;
+        }
+    }
+
+    fn version_at(&self, entry: u32, view: View) -> Option<&Version> {
+        let mut version = &self.entries[entry as usize].head;
+        // Stamps fall from each version to the one before it.
+        while version.stamp > view.0 {
+            version = &self.history[version.older? as usize].version;
+        }
+        Some(version)
+    }
+
+    fn show(&self, entry: u32, version: &Version) -> WriteEntry<'_> {
+        let entry = &self.entries[entry as usize];
+        WriteEntry {
+            keyspace: entry.keyspace,
+            key: self.bytes_of(entry.key),
+            kind: version.read_kind(),
+            value: self.bytes_of(version.value),
+        }
+    }
+
+    fn find(&self, keyspace: KeyspaceId, key: &[u8]) -> Result<Position, Position> {
+        let key_of = |entry: u32| self.bytes_of(self.entries[entry as usize].key);
+        self.index.find(Probe::new(keyspace, key), key, key_of)
+    }
+
+    fn after_or_at(&self, keyspace: KeyspaceId, key: &[u8]) -> Position {
+        self.find(keyspace, key).unwrap_or_else(|position| position)
+    }
+
+    fn bytes_of(&self, span: Span) -> &[u8] {
+        &self.arena[span.range()]
+    }
+
+    fn store(&mut self, bytes: &[u8]) -> Span {
+        let offset = self.arena.len();
+        self.arena.extend_from_slice(bytes);
+        Span::new(offset, bytes.len())
+    }
+
+    fn store_at(&mut self, offset: usize, bytes: &[u8]) -> Span {
+        let span = Span::new(offset, bytes.len());
+        self.arena[span.range()].copy_from_slice(bytes);
+        span
+    }
+
+    fn footprint(&self) -> usize {
+        self.arena.len() + self.history.len() * size_of::<Replaced>()
+    }
+
+    /// Wins back the space of overwritten versions, where more than half is theirs and nobody needs them.
+    ///
+    /// Looks again only after the footprint has doubled, so the copying stays within a constant factor of the writes.
+    fn compact(&mut self) {
+        let needed = !self.savepoints.is_empty() || !self.views.is_empty();
+        if needed || self.footprint() < self.compact_at {
+            return;
+        }
+        if self.footprint() > 2 * self.bytes {
+            let old = std::mem::take(&mut self.arena);
+            self.history.clear();
+            for entry in &mut self.entries {
+                for span in [&mut entry.key, &mut entry.head.value] {
+                    let offset = self.arena.len();
+                    self.arena.extend_from_slice(&old[span.range()]);
+                    span.offset = offset;
+                }
+                entry.head.older = None;
+            }
+        }
+        self.compact_at = COMPACT_BYTES_MIN.max(2 * self.footprint());
+    }
+}
+
+impl Default for WriteSet {
+    fn default() -> WriteSet {
+        WriteSet::new()
+    }
+}
+
+impl Version {
+    /// What the transaction's own reads find.
+    fn read_kind(&self) -> ValueKind {
+        self.kind.unwrap_or(ValueKind::Delete)
+    }
+}
+
+impl Span {
+    fn new(offset: usize, len: usize) -> Span {
+        let len = u32::try_from(len).expect("keys and values are shorter than 4 GiB");
+        Span { offset, len }
+    }
+
+    fn range(self) -> Range<usize> {
+        self.offset..self.offset + self.len as usize
+    }
+}
+
+/// What a write makes of the one before it, by the table at the top.
+fn fold(before: Option<ValueKind>, write: ValueKind) -> Option<ValueKind> {
+    match (before, write) {
+        (None, write) => Some(write),
+        (Some(ValueKind::Insert), ValueKind::Delete) => None,
+        (Some(_), ValueKind::Delete) => Some(ValueKind::Delete),
+        (Some(_), _) => Some(ValueKind::Put),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,164 @@
+//! The order of a write set: entry numbers sorted by keyspace and key.
+//!
+//! A sorted vector cut into chunks, in effect a B-tree of two levels. A small set is one sorted vector; in a large
+//! one an insertion moves at most one chunk. Against a `BTreeMap` that owns its keys it needs no allocation for each
+//! key. The first bytes of each key stand beside its number, so most comparisons do not go to the arena.
+
+use std::cmp::Ordering;
+
+use crate::base::KeyspaceId;
+
+/// Places in a chunk before it is cut: 4 KiB.
+const CHUNK_MAX: usize = 256;
+
+/// Entry numbers in key order. No chunk is empty.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    chunks: Vec<Vec<Place>>,
+}
+
+/// The place of an entry in an [`Index`] until its next change, or the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Position {
+    chunk: usize,
+    at: usize,
+}
+
+/// The part of a key that is compared first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Probe {
+    keyspace: KeyspaceId,
+    /// The first eight bytes, big-endian, filled up with zeros: two keys are ordered as their heads, unless those
+    /// are equal.
+    head: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    probe: Probe,
+    entry: u32,
+}
+
+impl Probe {
+    pub(super) fn new(keyspace: KeyspaceId, key: &[u8]) -> Probe {
+        let mut head = [0; 8];
+        let len = key.len().min(head.len());
+        head[..len].copy_from_slice(&key[..len]);
+        Probe {
+            keyspace,
+            head: u64::from_be_bytes(head),
+        }
+    }
+}
+
+impl Index {
+    /// Where a key is, or where it would be inserted.
+    pub(super) fn find<'a>(
+        &self,
+        probe: Probe,
+        key: &[u8],
+        key_of: impl Fn(u32) -> &'a [u8],
+    ) -> Result<Position, Position> {
+        let compare = |place: &Place| {
+            let by_probe = place.probe.cmp(&probe);
+            by_probe.then_with(|| key_of(place.entry).cmp(key))
+        };
+        let above = self
+            .chunks
+            .partition_point(|chunk| compare(&chunk[0]) != Ordering::Greater);
+        // The key belongs behind a chunk's first key; the lowest of all belongs into the first chunk.
+        let chunk = above.saturating_sub(1);
+        let Some(places) = self.chunks.get(chunk) else {
+            return Err(Position { chunk, at: 0 });
+        };
+        match places.binary_search_by(compare) {
+            Ok(at) => Ok(Position { chunk, at }),
+            Err(at) => Err(Position { chunk, at }),
+        }
+    }
+
+    /// Inserts an entry where [`find`](Self::find) said.
+    pub(super) fn insert(&mut self, position: Position, probe: Probe, entry: u32) {
+        let Position { mut chunk, mut at } = position;
+        if self.chunks.is_empty() {
+            self.chunks.push(Vec::new());
+        }
+        if self.chunks[chunk].len() == CHUNK_MAX {
+            // Keys that come in order leave full chunks behind.
+            let in_order = at == CHUNK_MAX && chunk + 1 == self.chunks.len();
+            let cut = if in_order { CHUNK_MAX } else { CHUNK_MAX / 2 };
+            let mut upper = Vec::with_capacity(CHUNK_MAX);
+            upper.extend(self.chunks[chunk].drain(cut..));
+            self.chunks.insert(chunk + 1, upper);
+            if at > cut || in_order {
+                chunk += 1;
+                at -= cut;
+            }
+        }
+        self.chunks[chunk].insert(at, Place { probe, entry });
+    }
+
+    /// Takes out the entry at a position.
+    pub(super) fn remove(&mut self, position: Position) {
+        self.chunks[position.chunk].remove(position.at);
+        if self.chunks[position.chunk].is_empty() {
+            self.chunks.remove(position.chunk);
+        }
+    }
+
+    /// The entry at a position that [`find`](Self::find) found.
+    pub(super) fn entry(&self, position: Position) -> u32 {
+        self.chunks[position.chunk][position.at].entry
+    }
+
+    /// The entry at a position, or at the start of the next chunk if the position is behind its chunk's last place.
+    pub(super) fn get(&self, position: Position) -> Option<u32> {
+        let chunk = self.chunks.get(position.chunk)?;
+        let next_chunk = || self.chunks.get(position.chunk + 1)?.first();
+        let place = chunk.get(position.at).or_else(next_chunk)?;
+        Some(place.entry)
+    }
+
+    /// The position behind the entry that [`get`](Self::get) shows.
+    pub(super) fn after(&self, position: Position) -> Position {
+        let Position { chunk, at } = position;
+        match self.chunks.get(chunk) {
+            Some(places) if at >= places.len() => Position {
+                chunk: chunk + 1,
+                at: 1,
+            },
+            _ => Position { chunk, at: at + 1 },
+        }
+    }
+
+    /// The position of the entry before this one, if there is any.
+    pub(super) fn before(&self, position: Position) -> Option<Position> {
+        if position.at > 0 {
+            return Some(Position {
+                at: position.at - 1,
+                ..position
+            });
+        }
+        let chunk = position.chunk.checked_sub(1)?;
+        let at = self.chunks.get(chunk)?.len() - 1;
+        Some(Position { chunk, at })
+    }
+
+    /// The position behind the last entry.
+    pub(super) fn end(&self) -> Position {
+        Position {
+            chunk: self.chunks.len(),
+            at: 0,
+        }
+    }
+
+    /// All entries in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.chunks.iter().flatten().map(|place| place.entry)
+    }
+
+    /// Forgets all entries.
+    pub(super) fn clear(&mut self) {
+        self.chunks.clear();
+    }
+}

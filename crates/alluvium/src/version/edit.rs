@@ -1,0 +1,600 @@
+//! The vocabulary of the manifest: one atomic change of keyspaces and tables, and its encoding.
+//!
+//! An encoded edit is a list of fields, each a tag byte, a varint length and that many bytes. A reader skips a field that
+//! it does not know if the tag's top bit is set, and refuses the edit otherwise. The codec is pure, accepts any bytes
+//! without a panic, and allocates no more than its input accounts for. `docs/format/manifest.md` lists the fields.
+
+use crate::base::coding::{Decoder, put_bytes, put_varint};
+use crate::base::{KEY_BYTES_MAX, KeyspaceId, SEQNO_MAX, SegmentId, SeqNo, TableId};
+
+/// One atomic change. What is empty or `None` stays as it is.
+///
+/// The parts apply in this order: numbers, dropped, renamed, created, options, flushed, groups. A number that is lower
+/// than the present one is ignored, so that edits need not reach the manifest in the order in which ids were handed out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VersionEdit {
+    /// No table has this id or a higher one.
+    pub next_table: Option<TableId>,
+    /// No segment needed so far has this id or a higher one.
+    pub next_segment: Option<SegmentId>,
+    /// No keyspace, dropped ones included, has this id or a higher one.
+    pub next_keyspace: Option<KeyspaceId>,
+    /// No entry of a table has a higher seqno.
+    pub last_seqno: Option<SeqNo>,
+    /// The oldest log segment that replay needs.
+    pub oldest_segment: Option<SegmentId>,
+    /// Everything of a keyspace up to this seqno is in tables. Never falls.
+    pub flushed_seqno: Vec<(KeyspaceId, SeqNo)>,
+    /// New keyspaces, empty, with one group.
+    pub created: Vec<KeyspaceRecord>,
+    /// Keyspaces that are gone, and the seqno of their end.
+    pub dropped: Vec<(KeyspaceId, SeqNo)>,
+    /// Keyspaces with a new name. Names need to be distinct only after the whole edit.
+    pub renamed: Vec<(KeyspaceId, String)>,
+    /// Keyspaces with new options, encoded by the keyspace module.
+    pub options_changed: Vec<(KeyspaceId, Vec<u8>)>,
+    /// Changes to trees, applied one after another. Each group must be in order only after the whole edit.
+    pub groups: Vec<GroupEdit>,
+}
+
+/// What the manifest says of a keyspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyspaceRecord {
+    /// Its id, never used before.
+    pub id: KeyspaceId,
+    /// Its name.
+    pub name: String,
+    /// Its options, encoded by the keyspace module.
+    pub options: Vec<u8>,
+    /// Its place in the commit order.
+    pub created_seqno: SeqNo,
+}
+
+/// What the manifest says of a table file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableRecord {
+    /// Names the file.
+    pub id: TableId,
+    /// Random, also stored in the file: ties the record to this file and no other of the same name.
+    pub uid: u64,
+    /// The length of the file.
+    pub file_bytes: u64,
+    /// All entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones and range deletes.
+    pub tombstones: u64,
+    /// Keys and values before encoding.
+    pub raw_bytes: u64,
+    /// The smallest key.
+    pub first_key: Vec<u8>,
+    /// The largest key, inclusive.
+    pub last_key: Vec<u8>,
+    /// The smallest seqno of an entry.
+    pub min_seqno: SeqNo,
+    /// The largest seqno of an entry.
+    pub max_seqno: SeqNo,
+    /// For an ingested table: entries with a lower seqno count as having this one.
+    pub global_seqno: Option<SeqNo>,
+}
+
+/// A change to one group of a keyspace's tree. `low` is the group's low key, inclusive; empty for the first group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GroupEdit {
+    /// Lists a table in the group's upper part.
+    AddUpper {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The group.
+        low: Vec<u8>,
+        /// The table.
+        table: TableRecord,
+        /// The run that it belongs to; newer runs have larger numbers.
+        run: u64,
+    },
+    /// Takes a table out of the group's upper part.
+    RemoveUpper {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The group.
+        low: Vec<u8>,
+        /// The table.
+        table: TableId,
+    },
+    /// Lists a table in the group's last level, at its place in key order.
+    AddLast {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The group.
+        low: Vec<u8>,
+        /// The table.
+        table: TableRecord,
+    },
+    /// Takes a table out of the group's last level.
+    RemoveLast {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The group.
+        low: Vec<u8>,
+        /// The table.
+        table: TableId,
+    },
+    /// A new, empty group starts at `at`, inside the group at `low`. Following edits move tables to it.
+    Split {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The group that is cut.
+        low: Vec<u8>,
+        /// The new group's low key.
+        at: Vec<u8>,
+    },
+    /// The group disappears into its left neighbour, which takes over its tables.
+    Join {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The group that disappears; not the first one.
+        low: Vec<u8>,
+    },
+}
+
+/// Why bytes are not an edit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// The bytes follow no version of the format.
+    #[error("{0}")]
+    Malformed(&'static str),
+    /// A newer version wrote a field that must be understood.
+    #[error("unknown field {0}")]
+    UnknownField(u8),
+}
+
+/// Field tags. On disk; they never change, and a retired one is not used again.
+mod tag {
+    pub(super) const NEXT_TABLE: u8 = 1;
+    pub(super) const NEXT_SEGMENT: u8 = 2;
+    pub(super) const NEXT_KEYSPACE: u8 = 3;
+    pub(super) const LAST_SEQNO: u8 = 4;
+    pub(super) const OLDEST_SEGMENT: u8 = 5;
+    pub(super) const FLUSHED_SEQNO: u8 = 6;
+    pub(super) const CREATED: u8 = 7;
+    pub(super) const DROPPED: u8 = 8;
+    pub(super) const RENAMED: u8 = 9;
+    pub(super) const OPTIONS_CHANGED: u8 = 10;
+    pub(super) const ADD_UPPER: u8 = 11;
+    pub(super) const REMOVE_UPPER: u8 = 12;
+    pub(super) const ADD_LAST: u8 = 13;
+    pub(super) const REMOVE_LAST: u8 = 14;
+    pub(super) const SPLIT: u8 = 15;
+    pub(super) const JOIN: u8 = 16;
+
+    /// Set in the tags of fields that an older reader may skip.
+    pub(super) const MAY_IGNORE: u8 = 0x80;
+}
+
+/// Appends fields to an encoded edit.
+#[derive(Default)]
+struct FieldWriter {
+    out: Vec<u8>,
+    body: Vec<u8>,
+}
+
+impl FieldWriter {
+    fn field(&mut self, tag: u8, fill: impl FnOnce(&mut Vec<u8>)) {
+        self.body.clear();
+        fill(&mut self.body);
+        self.out.push(tag);
+        put_bytes(&mut self.out, &self.body);
+    }
+
+    fn number(&mut self, tag: u8, value: Option<u64>) {
+        if let Some(value) = value {
+            self.field(tag, |out| put_varint(out, value));
+        }
+    }
+}
+
+impl VersionEdit {
+    /// The edit's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = FieldWriter::default();
+        w.number(tag::NEXT_TABLE, self.next_table.map(|id| id.0));
+        w.number(tag::NEXT_SEGMENT, self.next_segment.map(|id| id.0));
+        w.number(tag::NEXT_KEYSPACE, self.next_keyspace.map(|id| id.0.into()));
+        w.number(tag::LAST_SEQNO, self.last_seqno);
+        w.number(tag::OLDEST_SEGMENT, self.oldest_segment.map(|id| id.0));
+        for (tag, list) in [
+            (tag::FLUSHED_SEQNO, &self.flushed_seqno),
+            (tag::DROPPED, &self.dropped),
+        ] {
+            for (keyspace, seqno) in list {
+                w.field(tag, |out| {
+                    put_varint(out, keyspace.0.into());
+                    put_varint(out, *seqno);
+                });
+            }
+        }
+        for record in &self.created {
+            w.field(tag::CREATED, |out| {
+                put_varint(out, record.id.0.into());
+                put_bytes(out, record.name.as_bytes());
+                put_bytes(out, &record.options);
+                put_varint(out, record.created_seqno);
+            });
+        }
+        let renamed = self.renamed.iter().map(|(id, name)| (id, name.as_bytes()));
+        let changed = self
+            .options_changed
+            .iter()
+            .map(|(id, bytes)| (id, &bytes[..]));
+        for (tag, keyspace, bytes) in renamed
+            .map(|(id, bytes)| (tag::RENAMED, id, bytes))
+            .chain(changed.map(|(id, bytes)| (tag::OPTIONS_CHANGED, id, bytes)))
+        {
+            w.field(tag, |out| {
+                put_varint(out, keyspace.0.into());
+                put_bytes(out, bytes);
+            });
+        }
+        for edit in &self.groups {
+            w.field(edit.tag(), |out| edit.encode(out));
+        }
+        w.out
+    }
+
+    /// The edit with these bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`EditError`] for anything that [`VersionEdit::encode`] of this or a compatible later version does not produce.
+    pub fn decode(bytes: &[u8]) -> Result<VersionEdit, EditError> {
+        let mut edit = VersionEdit::default();
+        let mut d = Decoder::new(bytes);
+        while !d.is_empty() {
+            let field = d.u8().zip(d.bytes());
+            let (tag, body) = field.ok_or(EditError::Malformed("a field is cut off"))?;
+            let mut body = Decoder::new(body);
+            match edit.decode_field(tag, &mut body) {
+                Some(true) if body.is_empty() => {}
+                Some(false) if tag & tag::MAY_IGNORE != 0 => {}
+                Some(false) => return Err(EditError::UnknownField(tag)),
+                Some(true) => return Err(EditError::Malformed("a field is too long")),
+                None => return Err(EditError::Malformed("a field holds no valid value")),
+            }
+        }
+        Ok(edit)
+    }
+
+    /// Adds one field. `Some(false)`: the tag is unknown. `None`: its body is not valid.
+    fn decode_field(&mut self, tag: u8, d: &mut Decoder<'_>) -> Option<bool> {
+        match tag {
+            tag::NEXT_TABLE => set_once(&mut self.next_table, TableId(d.varint()?))?,
+            tag::NEXT_SEGMENT => set_once(&mut self.next_segment, SegmentId(d.varint()?))?,
+            tag::NEXT_KEYSPACE => set_once(&mut self.next_keyspace, keyspace(d)?)?,
+            tag::LAST_SEQNO => set_once(&mut self.last_seqno, seqno(d)?)?,
+            tag::OLDEST_SEGMENT => set_once(&mut self.oldest_segment, SegmentId(d.varint()?))?,
+            tag::FLUSHED_SEQNO => self.flushed_seqno.push((keyspace(d)?, seqno(d)?)),
+            tag::DROPPED => self.dropped.push((keyspace(d)?, seqno(d)?)),
+            tag::CREATED => self.created.push(KeyspaceRecord {
+                id: keyspace(d)?,
+                name: text(d)?,
+                options: d.bytes()?.to_vec(),
+                created_seqno: seqno(d)?,
+            }),
+            tag::RENAMED => self.renamed.push((keyspace(d)?, text(d)?)),
+            tag::OPTIONS_CHANGED => self
+                .options_changed
+                .push((keyspace(d)?, d.bytes()?.to_vec())),
+            tag::ADD_UPPER..=tag::JOIN => self.groups.push(GroupEdit::decode(tag, d)?),
+            _ => return Some(false),
+        }
+        Some(true)
+    }
+}
+
+/// A number that stands twice in one edit is an error, as no writer produces it.
+fn set_once<T>(slot: &mut Option<T>, value: T) -> Option<()> {
+    slot.replace(value).is_none().then_some(())
+}
+
+fn keyspace(d: &mut Decoder<'_>) -> Option<KeyspaceId> {
+    d.varint32().map(KeyspaceId)
+}
+
+fn seqno(d: &mut Decoder<'_>) -> Option<SeqNo> {
+    d.varint().filter(|&seqno| seqno <= SEQNO_MAX)
+}
+
+fn text(d: &mut Decoder<'_>) -> Option<String> {
+    String::from_utf8(d.bytes()?.to_vec()).ok()
+}
+
+fn key(d: &mut Decoder<'_>) -> Option<Vec<u8>> {
+    let key = d.bytes()?;
+    (key.len() <= KEY_BYTES_MAX).then(|| key.to_vec())
+}
+
+impl GroupEdit {
+    /// The keyspace that changes.
+    pub fn keyspace(&self) -> KeyspaceId {
+        match self {
+            GroupEdit::AddUpper { keyspace, .. }
+            | GroupEdit::RemoveUpper { keyspace, .. }
+            | GroupEdit::AddLast { keyspace, .. }
+            | GroupEdit::RemoveLast { keyspace, .. }
+            | GroupEdit::Split { keyspace, .. }
+            | GroupEdit::Join { keyspace, .. } => *keyspace,
+        }
+    }
+
+    /// The low key of the group that changes.
+    pub fn low(&self) -> &[u8] {
+        match self {
+            GroupEdit::AddUpper { low, .. }
+            | GroupEdit::RemoveUpper { low, .. }
+            | GroupEdit::AddLast { low, .. }
+            | GroupEdit::RemoveLast { low, .. }
+            | GroupEdit::Split { low, .. }
+            | GroupEdit::Join { low, .. } => low,
+        }
+    }
+
+    fn tag(&self) -> u8 {
+        match self {
+            GroupEdit::AddUpper { .. } => tag::ADD_UPPER,
+            GroupEdit::RemoveUpper { .. } => tag::REMOVE_UPPER,
+            GroupEdit::AddLast { .. } => tag::ADD_LAST,
+            GroupEdit::RemoveLast { .. } => tag::REMOVE_LAST,
+            GroupEdit::Split { .. } => tag::SPLIT,
+            GroupEdit::Join { .. } => tag::JOIN,
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.keyspace().0.into());
+        put_bytes(out, self.low());
+        match self {
+            GroupEdit::AddUpper { table, run, .. } => {
+                put_varint(out, *run);
+                table.encode(out);
+            }
+            GroupEdit::AddLast { table, .. } => table.encode(out),
+            GroupEdit::RemoveUpper { table, .. } | GroupEdit::RemoveLast { table, .. } => {
+                put_varint(out, table.0);
+            }
+            GroupEdit::Split { at, .. } => put_bytes(out, at),
+            GroupEdit::Join { .. } => {}
+        }
+    }
+
+    fn decode(tag: u8, d: &mut Decoder<'_>) -> Option<GroupEdit> {
+        let keyspace = keyspace(d)?;
+        let low = key(d)?;
+        Some(match tag {
+            tag::ADD_UPPER => GroupEdit::AddUpper {
+                keyspace,
+                low,
+                run: d.varint()?,
+                table: TableRecord::decode(d)?,
+            },
+            tag::REMOVE_UPPER => GroupEdit::RemoveUpper {
+                keyspace,
+                low,
+                table: TableId(d.varint()?),
+            },
+            tag::ADD_LAST => GroupEdit::AddLast {
+                keyspace,
+                low,
+                table: TableRecord::decode(d)?,
+            },
+            tag::REMOVE_LAST => GroupEdit::RemoveLast {
+                keyspace,
+                low,
+                table: TableId(d.varint()?),
+            },
+            tag::SPLIT => GroupEdit::Split {
+                keyspace,
+                low,
+                at: key(d)?,
+            },
+            tag::JOIN => GroupEdit::Join { keyspace, low },
+            _ => return None,
+        })
+    }
+}
+
+impl TableRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.id.0);
+        out.extend_from_slice(&self.uid.to_le_bytes());
+        for number in [
+            self.file_bytes,
+            self.entries,
+            self.tombstones,
+            self.raw_bytes,
+        ] {
+            put_varint(out, number);
+        }
+        put_bytes(out, &self.first_key);
+        put_bytes(out, &self.last_key);
+        put_varint(out, self.min_seqno);
+        put_varint(out, self.max_seqno);
+        // Shifted by one, so that 0 is "none".
+        put_varint(out, self.global_seqno.map_or(0, |seqno| seqno + 1));
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Option<TableRecord> {
+        let record = TableRecord {
+            id: TableId(d.varint()?),
+            uid: d.u64()?,
+            file_bytes: d.varint()?,
+            entries: d.varint()?,
+            tombstones: d.varint()?,
+            raw_bytes: d.varint()?,
+            first_key: key(d)?,
+            last_key: key(d)?,
+            min_seqno: seqno(d)?,
+            max_seqno: seqno(d)?,
+            global_seqno: match d.varint()? {
+                0 => None,
+                shifted => Some(shifted - 1).filter(|&seqno| seqno <= SEQNO_MAX),
+            },
+        };
+        let ordered = record.first_key <= record.last_key && record.min_seqno <= record.max_seqno;
+        ordered.then_some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vfs::SplitMix;
+
+    fn table(id: u64) -> TableRecord {
+        TableRecord {
+            id: TableId(id),
+            uid: id.wrapping_mul(0x9E37_79B9_7F4A_7C15),
+            file_bytes: 1 << 20,
+            entries: 1000,
+            tombstones: 3,
+            raw_bytes: 1 << 21,
+            first_key: b"apple".to_vec(),
+            last_key: b"pear".to_vec(),
+            min_seqno: 5,
+            max_seqno: SEQNO_MAX,
+            global_seqno: Some(SEQNO_MAX),
+        }
+    }
+
+    fn full_edit() -> VersionEdit {
+        let keyspace = KeyspaceId(3);
+        let low = b"a".to_vec();
+        VersionEdit {
+            next_table: Some(TableId(300)),
+            next_segment: Some(SegmentId(0)),
+            next_keyspace: Some(KeyspaceId(u32::MAX)),
+            last_seqno: Some(99),
+            oldest_segment: Some(SegmentId(u64::MAX)),
+            flushed_seqno: vec![(keyspace, 98), (KeyspaceId(4), 0)],
+            created: vec![KeyspaceRecord {
+                id: keyspace,
+                name: "links".to_owned(),
+                options: vec![1, 2, 3],
+                created_seqno: 7,
+            }],
+            dropped: vec![(KeyspaceId(1), 6)],
+            renamed: vec![(KeyspaceId(4), "nœuds".to_owned())],
+            options_changed: vec![(KeyspaceId(4), vec![9; 200])],
+            groups: vec![
+                GroupEdit::Split {
+                    keyspace,
+                    low: Vec::new(),
+                    at: low.clone(),
+                },
+                GroupEdit::AddUpper {
+                    keyspace,
+                    low: low.clone(),
+                    table: table(17),
+                    run: 12,
+                },
+                GroupEdit::RemoveUpper {
+                    keyspace,
+                    low: low.clone(),
+                    table: TableId(16),
+                },
+                GroupEdit::AddLast {
+                    keyspace,
+                    low: low.clone(),
+                    table: table(18),
+                },
+                GroupEdit::RemoveLast {
+                    keyspace,
+                    low: low.clone(),
+                    table: TableId(15),
+                },
+                GroupEdit::Join { keyspace, low },
+            ],
+        }
+    }
+
+    #[test]
+    fn an_edit_survives_its_encoding() {
+        for edit in [full_edit(), VersionEdit::default()] {
+            assert_eq!(VersionEdit::decode(&edit.encode()), Ok(edit));
+        }
+    }
+
+    #[test]
+    fn an_unknown_field_is_skipped_only_if_it_says_so() {
+        let mut bytes = full_edit().encode();
+        bytes.extend_from_slice(&[0x80 | 90, 3, 1, 2, 3]);
+        assert_eq!(VersionEdit::decode(&bytes), Ok(full_edit()));
+        bytes.extend_from_slice(&[90, 0]);
+        assert_eq!(
+            VersionEdit::decode(&bytes),
+            Err(EditError::UnknownField(90))
+        );
+    }
+
+    #[test]
+    fn a_cut_edit_is_refused_except_between_fields() {
+        let edit = full_edit();
+        let bytes = edit.encode();
+        let whole = (0..bytes.len())
+            .filter(|&len| VersionEdit::decode(&bytes[..len]).is_ok())
+            .count();
+        // One for each of the 17 fields that may be the next one to miss.
+        assert_eq!(whole, 17);
+    }
+
+    #[test]
+    fn contradictory_or_overlong_fields_are_refused() {
+        let twice = [1, 1, 5, 1, 1, 5];
+        let too_long = [1, 2, 5, 5];
+        let seqno_too_large = {
+            let mut bytes = vec![4];
+            let mut body = Vec::new();
+            put_varint(&mut body, SEQNO_MAX + 1);
+            put_bytes(&mut bytes, &body);
+            bytes
+        };
+        let mut upside_down = table(1);
+        upside_down.last_key = b"a".to_vec();
+        let upside_down = VersionEdit {
+            groups: vec![GroupEdit::AddLast {
+                keyspace: KeyspaceId(1),
+                low: Vec::new(),
+                table: upside_down,
+            }],
+            ..VersionEdit::default()
+        };
+        for bytes in [
+            &twice[..],
+            &too_long,
+            &seqno_too_large,
+            &upside_down.encode(),
+        ] {
+            let result = VersionEdit::decode(bytes);
+            assert!(matches!(result, Err(EditError::Malformed(_))), "{result:?}");
+        }
+    }
+
+    #[test]
+    fn garbage_is_refused_or_means_what_its_own_encoding_means() {
+        let good = full_edit().encode();
+        for seed in 0..20_000 {
+            let mut random = SplitMix::new(seed);
+            let mut bytes = good.clone();
+            if random.chance(30) {
+                bytes = (0..random.below(80)).map(|_| random.next() as u8).collect();
+            } else {
+                for _ in 0..=random.below(3) {
+                    let at = random.below(bytes.len() as u64) as usize;
+                    bytes[at] = random.next() as u8;
+                }
+                bytes.truncate(random.below(2 * good.len() as u64) as usize);
+            }
+            if let Ok(edit) = VersionEdit::decode(&bytes) {
+                assert_eq!(VersionEdit::decode(&edit.encode()), Ok(edit), "seed {seed}");
+            }
+        }
+    }
+}

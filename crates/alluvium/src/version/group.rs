@@ -1,0 +1,167 @@
+//! The open form of a keyspace's tables: an immutable list of groups, each a key range with its own tables.
+//!
+//! ```text
+//! groups:   [ low "" .. "g" )          [ low "g" .. "p" )        [ low "p" .. end )
+//! upper:      run 9, run 8               run 9                     run 9, run 7      newest first
+//! last:       t1 | t2 | t3               t4 | t5                   t6                key order, one run
+//! ```
+//!
+//! An upper table may be listed by several neighbouring groups (it was written before they were split); each
+//! group shows only its own range of it. Within a group the sequence number ranges of its sources never overlap
+//! from newest to oldest, so the first source that holds a key, asked newest first, holds its newest version.
+//! Last-level tables may be listed by one group only.
+
+use std::sync::Arc;
+
+use crate::base::{SeqNo, TableId};
+use crate::table::Table;
+
+/// An upper table as one group lists it.
+#[derive(Clone)]
+pub(crate) struct Upper {
+    /// Orders upper tables by age: newer is larger.
+    pub run: u64,
+    /// The table.
+    pub table: Arc<Table>,
+    /// Among how many groups its bytes are shared.
+    pub shared_by: u32,
+}
+
+/// A key range and its tables.
+#[derive(Clone, Default)]
+pub(crate) struct Group {
+    /// First key of the range, inclusive; the first group's is empty. The range ends at the next group's low key.
+    pub low: Vec<u8>,
+    /// Newest first.
+    pub upper: Vec<Upper>,
+    /// In key order, not overlapping.
+    pub last: Vec<Arc<Table>>,
+}
+
+/// All groups of a keyspace at one time. Never empty: a new keyspace has one group without tables.
+pub(crate) struct Version {
+    groups: Vec<Arc<Group>>,
+}
+
+impl Group {
+    /// The last-level table that may hold `key`.
+    pub fn last_for(&self, key: &[u8]) -> Option<&Arc<Table>> {
+        let table = self.last.get(self.last_from(key))?;
+        (table.first_key() <= key).then_some(table)
+    }
+
+    /// Index of the first last-level table that ends at or after `key`; the number of tables when all end before.
+    pub fn last_from(&self, key: &[u8]) -> usize {
+        self.last.partition_point(|t| t.last_key() < key)
+    }
+
+    /// Bytes of its upper tables that count as this group's.
+    pub fn upper_bytes(&self) -> u64 {
+        self.upper.iter().map(Upper::bytes).sum()
+    }
+
+    /// Bytes of its last-level tables.
+    pub fn last_bytes(&self) -> u64 {
+        self.last.iter().map(|t| t.file_bytes()).sum()
+    }
+}
+
+impl Upper {
+    /// The share of the table's bytes that one group answers for.
+    pub fn bytes(&self) -> u64 {
+        self.table.file_bytes() / u64::from(self.shared_by.max(1))
+    }
+}
+
+impl Version {
+    /// A keyspace without tables.
+    pub fn empty() -> Version {
+        Version { groups: vec![Arc::new(Group::default())] }
+    }
+
+    /// A version of these groups, given in key order. Checks what every version must keep.
+    pub fn new(groups: Vec<Arc<Group>>) -> Version {
+        assert!(!groups.is_empty() && groups[0].low.is_empty(), "the first group starts at the empty key");
+        assert!(groups.windows(2).all(|w| w[0].low < w[1].low), "groups are in key order");
+        let version = Version { groups: share(groups) };
+        if cfg!(debug_assertions) {
+            version.check();
+        }
+        version
+    }
+
+    /// Within each group: upper runs newest first with falling, disjoint sequence number ranges, the last level in
+    /// key order and inside the group's range.
+    fn check(&self) {
+        for (i, group) in self.groups.iter().enumerate() {
+            let high = self.high(i);
+            for pair in group.upper.windows(2) {
+                let (newer, older) = (&pair[0], &pair[1]);
+                assert!(newer.run > older.run, "upper tables are newest first");
+                let apart = newer.table.min_seqno() > older.table.max_seqno();
+                assert!(apart, "sequence numbers of {} and {} overlap", newer.table.id(), older.table.id());
+            }
+            for table in &group.last {
+                let inside = table.first_key() >= &group.low[..] && high.is_none_or(|h| table.last_key() < h);
+                assert!(inside, "last-level table {} leaves its group", table.id());
+            }
+            for pair in group.last.windows(2) {
+                assert!(pair[0].last_key() < pair[1].first_key(), "last-level tables overlap");
+            }
+        }
+    }
+
+    /// The groups in key order.
+    pub fn groups(&self) -> &[Arc<Group>] {
+        &self.groups
+    }
+
+    /// Index of the group whose range holds `key`.
+    pub fn find(&self, key: &[u8]) -> usize {
+        self.groups.partition_point(|g| g.low.as_slice() <= key) - 1
+    }
+
+    /// Index of the group that starts at `low`.
+    pub fn find_low(&self, low: &[u8]) -> Option<usize> {
+        self.groups.binary_search_by(|g| g.low.as_slice().cmp(low)).ok()
+    }
+
+    /// The exclusive end of a group's range; `None` is the end of the keyspace.
+    pub fn high(&self, index: usize) -> Option<&[u8]> {
+        self.groups.get(index + 1).map(|g| g.low.as_slice())
+    }
+
+    /// Every table once.
+    pub fn tables(&self) -> Vec<Arc<Table>> {
+        let mut tables: Vec<Arc<Table>> = Vec::new();
+        for group in &self.groups {
+            tables.extend(group.upper.iter().map(|u| Arc::clone(&u.table)));
+            tables.extend(group.last.iter().cloned());
+        }
+        tables.sort_by_key(|t| t.id());
+        tables.dedup_by_key(|t| t.id());
+        tables
+    }
+
+    /// The newest sequence number in any table.
+    pub fn max_seqno(&self) -> SeqNo {
+        self.tables().iter().map(|t| t.max_seqno()).max().unwrap_or(0)
+    }
+}
+
+/// Sets how many groups list each upper table.
+fn share(groups: Vec<Arc<Group>>) -> Vec<Arc<Group>> {
+    let count = |id: TableId| groups.iter().filter(|g| g.upper.iter().any(|u| u.table.id() == id)).count() as u32;
+    let wrong = |g: &Group| g.upper.iter().any(|u| u.shared_by != count(u.table.id()));
+    let fixed = groups.iter().map(|g| {
+        if !wrong(g) {
+            return Arc::clone(g);
+        }
+        let mut group = Group::clone(g);
+        for upper in &mut group.upper {
+            upper.shared_by = count(upper.table.id());
+        }
+        Arc::new(group)
+    });
+    fixed.collect()
+}

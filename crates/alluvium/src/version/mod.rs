@@ -1,0 +1,17 @@
+//! Which keyspaces and tables exist: edits, the state they add up to, and the manifest that makes them durable.
+//!
+//! [`VersionEdit`] is one atomic change and its encoding. [`ManifestState`] is the sum of all edits as plain data, and
+//! refuses an edit that does not fit. [`Manifest`] is the file: append an edit, and it is durable on return.
+//!
+//! The tree of a keyspace is a list of *groups*. A group is a key range, from its low key to the next group's, with its own
+//! upper tables, newest run first, and its last-level tables in key order. An upper table may be listed in several groups;
+//! each of them sees the part of it that lies in its range.
+
+pub mod edit;
+pub(crate) mod group;
+pub mod manifest;
+pub mod state;
+
+pub use edit::{EditError, GroupEdit, KeyspaceRecord, TableRecord, VersionEdit};
+pub use manifest::{Manifest, random_uid};
+pub use state::{GroupState, Inconsistency, KeyspaceState, ManifestState};

@@ -1,0 +1,275 @@
+//! Makes chosen calls of another file system fail, and counts all of them.
+//!
+//! A test arms a [`Fault`]: which kinds of call count, the number of the call that fails, whether later ones fail too, and
+//! how. Running a scenario with the fault at call 1, 2, 3 and so on until it no longer trips visits every place where the
+//! system can refuse.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{LockGuard, Vfs, VfsFile};
+
+/// The kinds of call that can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoCall {
+    /// `Vfs::create`.
+    Create,
+    /// `Vfs::open` and `Vfs::open_read`.
+    Open,
+    /// `VfsFile::read_at`.
+    Read,
+    /// `VfsFile::write_at`.
+    Write,
+    /// `VfsFile::sync`.
+    Sync,
+    /// `VfsFile::allocate`.
+    Allocate,
+    /// `VfsFile::len` and `VfsFile::truncate`.
+    Length,
+    /// `Vfs::rename`.
+    Rename,
+    /// `Vfs::remove`.
+    Remove,
+    /// `Vfs::list` and `Vfs::exists`.
+    List,
+    /// `Vfs::sync_dir`.
+    SyncDir,
+    /// `Vfs::create_dir_all`, `Vfs::hard_link`, `Vfs::lock` and `Vfs::free_bytes`.
+    Other,
+}
+
+impl IoCall {
+    /// How many kinds there are.
+    const COUNT: usize = IoCall::Other as usize + 1;
+}
+
+/// What a failing call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultEffect {
+    /// Nothing but an error.
+    Error,
+    /// An error that says that the device is full.
+    NoSpace,
+    /// A write puts the first half of its bytes down, then reports an error. Other calls just fail.
+    ShortWrite,
+}
+
+/// Which calls fail, and how.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// The kinds that count. Empty: all kinds.
+    pub calls: Vec<IoCall>,
+    /// The first call to fail, counted from 1 among those kinds since the fault was armed.
+    pub nth: u64,
+    /// Whether every later call of those kinds fails too.
+    pub sticky: bool,
+    /// How they fail.
+    pub effect: FaultEffect,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    fault: Option<Fault>,
+    /// Calls that counted since the fault was armed.
+    matched: u64,
+    tripped: bool,
+    calls: [u64; IoCall::COUNT],
+}
+
+/// Another file system whose calls fail on demand. Clones share the plan.
+#[derive(Debug, Clone)]
+pub struct FaultVfs {
+    inner: Arc<dyn Vfs>,
+    plan: Arc<Mutex<Plan>>,
+}
+
+#[derive(Debug)]
+struct FaultFile {
+    inner: Arc<dyn VfsFile>,
+    plan: Arc<Mutex<Plan>>,
+}
+
+impl FaultVfs {
+    /// Wraps a file system; nothing fails until a fault is armed.
+    pub fn new(inner: Arc<dyn Vfs>) -> FaultVfs {
+        FaultVfs {
+            inner,
+            plan: Arc::default(),
+        }
+    }
+
+    /// Replaces the armed fault and starts counting its calls from zero.
+    pub fn arm(&self, fault: Fault) {
+        let mut plan = self.plan.lock();
+        plan.fault = Some(fault);
+        plan.matched = 0;
+        plan.tripped = false;
+    }
+
+    /// Lets every call through again.
+    pub fn disarm(&self) {
+        self.plan.lock().fault = None;
+    }
+
+    /// Whether a call has failed since the fault was armed.
+    pub fn tripped(&self) -> bool {
+        self.plan.lock().tripped
+    }
+
+    /// How many calls of this kind were made so far, failed ones included.
+    pub fn calls(&self, kind: IoCall) -> u64 {
+        self.plan.lock().calls[kind as usize]
+    }
+
+    fn wrap(&self, inner: Arc<dyn VfsFile>) -> Arc<dyn VfsFile> {
+        Arc::new(FaultFile {
+            inner,
+            plan: Arc::clone(&self.plan),
+        })
+    }
+
+    fn check(&self, kind: IoCall) -> io::Result<()> {
+        check(&self.plan, kind)
+    }
+}
+
+/// Counts the call and returns how it fails, if it does.
+fn trip(plan: &Mutex<Plan>, kind: IoCall) -> Option<FaultEffect> {
+    let mut plan = plan.lock();
+    plan.calls[kind as usize] += 1;
+    let fault = plan.fault.clone()?;
+    if !fault.calls.is_empty() && !fault.calls.contains(&kind) {
+        return None;
+    }
+    plan.matched += 1;
+    let fails = plan.matched == fault.nth || (fault.sticky && plan.matched > fault.nth);
+    plan.tripped |= fails;
+    fails.then_some(fault.effect)
+}
+
+fn check(plan: &Mutex<Plan>, kind: IoCall) -> io::Result<()> {
+    trip(plan, kind).map_or(Ok(()), |effect| Err(error_of(effect)))
+}
+
+fn error_of(effect: FaultEffect) -> io::Error {
+    match effect {
+        FaultEffect::NoSpace => io::ErrorKind::StorageFull.into(),
+        FaultEffect::Error | FaultEffect::ShortWrite => io::Error::other("injected fault"),
+    }
+}
+
+impl Vfs for FaultVfs {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        self.check(IoCall::Create)?;
+        Ok(self.wrap(self.inner.create(path)?))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        self.check(IoCall::Open)?;
+        Ok(self.wrap(self.inner.open(path)?))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        self.check(IoCall::Open)?;
+        Ok(self.wrap(self.inner.open_read(path)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(IoCall::Rename)?;
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.check(IoCall::Remove)?;
+        self.inner.remove(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.check(IoCall::List)?;
+        self.inner.list(dir)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.check(IoCall::List)?;
+        self.inner.exists(path)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.check(IoCall::Other)?;
+        self.inner.create_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.check(IoCall::SyncDir)?;
+        self.inner.sync_dir(dir)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(IoCall::Other)?;
+        self.inner.hard_link(from, to)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+        self.check(IoCall::Other)?;
+        self.inner.lock(path)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.check(IoCall::Other)?;
+        self.inner.free_bytes(dir)
+    }
+}
+
+impl VfsFile for FaultFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        check(&self.plan, IoCall::Read)?;
+        self.inner.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        match trip(&self.plan, IoCall::Write) {
+            None => self.inner.write_at(buf, offset),
+            Some(effect) => {
+                if effect == FaultEffect::ShortWrite {
+                    self.inner.write_at(&buf[..buf.len() / 2], offset)?;
+                }
+                Err(error_of(effect))
+            }
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        check(&self.plan, IoCall::Sync)?;
+        self.inner.sync()
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        check(&self.plan, IoCall::Allocate)?;
+        self.inner.allocate(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        check(&self.plan, IoCall::Length)?;
+        self.inner.len()
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        check(&self.plan, IoCall::Length)?;
+        self.inner.truncate(len)
+    }
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn start_writeback(&self, offset: u64, len: u64) {
+        self.inner.start_writeback(offset, len);
+    }
+
+    fn drop_cached(&self, offset: u64, len: u64) {
+        self.inner.drop_cached(offset, len);
+    }
+}

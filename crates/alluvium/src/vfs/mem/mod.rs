@@ -1,0 +1,476 @@
+//! Files in memory that can lose what was not synced, as a machine does when its power fails.
+//!
+//! The model, deliberately harsher than most file systems:
+//!
+//! - a file keeps any subset of its unsynced 512-byte sectors, and for a sector changed several times any of its states;
+//!   its length is any of the lengths it had since its last sync;
+//! - a directory keeps any subset of its unsynced operations (create, link, rename, remove, make directory), each of them
+//!   whole: a rename never leaves both names or none;
+//! - a name that survives may point to a file whose content did not;
+//! - locks are released.
+//!
+//! [`MemVfs::crash`] leaves the original untouched and returns what a restarted machine would find, so that a test can
+//! crash after every step of one history. The same seed gives the same result.
+
+mod content;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use self::content::{Inode, Space};
+use super::random::SplitMix;
+use super::{LockGuard, Vfs, VfsFile};
+
+/// How much of the unsynced state a crash keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing: the device had written none of it.
+    Nothing,
+    /// Everything: only the process died.
+    Everything,
+    /// A subset that the seed decides.
+    Random,
+}
+
+/// What a crash does to unsynced file content and to unsynced directory operations.
+#[derive(Debug, Clone, Copy)]
+pub struct CrashOptions {
+    /// Unsynced 512-byte sectors and lengths of files.
+    pub content: Keep,
+    /// Unsynced creations, links, renames and removals.
+    pub names: Keep,
+}
+
+impl CrashOptions {
+    /// Power loss: any subset survives.
+    pub const POWER_LOSS: CrashOptions = CrashOptions {
+        content: Keep::Random,
+        names: Keep::Random,
+    };
+    /// The worst power loss: only what was synced survives.
+    pub const LOSE_UNSYNCED: CrashOptions = CrashOptions {
+        content: Keep::Nothing,
+        names: Keep::Nothing,
+    };
+    /// The process died, the machine did not: everything handed to the system survives.
+    pub const PROCESS_KILLED: CrashOptions = CrashOptions {
+        content: Keep::Everything,
+        names: Keep::Everything,
+    };
+}
+
+type InodeRef = Arc<Mutex<Inode>>;
+
+/// Names and what they point to.
+#[derive(Debug, Default)]
+struct Tree {
+    files: BTreeMap<PathBuf, InodeRef>,
+    dirs: BTreeSet<PathBuf>,
+}
+
+/// One directory operation, applied whole or not at all.
+#[derive(Debug, Clone)]
+enum NameChange {
+    Add {
+        path: PathBuf,
+        inode: InodeRef,
+    },
+    Remove {
+        path: PathBuf,
+    },
+    Rename {
+        from: PathBuf,
+        to: PathBuf,
+        inode: InodeRef,
+    },
+    MakeDir {
+        path: PathBuf,
+    },
+}
+
+#[derive(Debug)]
+struct State {
+    current: Tree,
+    durable: Tree,
+    /// Operations in `current` and not in `durable`, oldest first.
+    unsynced: Vec<NameChange>,
+    locks: BTreeSet<PathBuf>,
+}
+
+/// Files in memory. Clones share them.
+#[derive(Debug, Clone)]
+pub struct MemVfs {
+    /// Taken before the lock of any file.
+    state: Arc<Mutex<State>>,
+    space: Arc<Space>,
+}
+
+#[derive(Debug)]
+struct MemFile {
+    inode: InodeRef,
+    path: PathBuf,
+    writable: bool,
+}
+
+struct MemLock {
+    state: Arc<Mutex<State>>,
+    path: PathBuf,
+}
+
+impl MemVfs {
+    /// An empty file system with a root directory and room for 1 TiB.
+    pub fn new() -> MemVfs {
+        MemVfs::with_capacity(1 << 40)
+    }
+
+    /// An empty file system that holds at most this many bytes, counted by file length.
+    pub fn with_capacity(capacity_bytes: u64) -> MemVfs {
+        let roots = || BTreeSet::from([PathBuf::new(), PathBuf::from("/")]);
+        let tree = || Tree {
+            files: BTreeMap::new(),
+            dirs: roots(),
+        };
+        MemVfs {
+            state: Arc::new(Mutex::new(State {
+                current: tree(),
+                durable: tree(),
+                unsynced: Vec::new(),
+                locks: BTreeSet::new(),
+            })),
+            space: Space::new(capacity_bytes),
+        }
+    }
+
+    /// Changes the capacity, also below what is used: growing files then fails with `StorageFull`.
+    pub fn set_capacity(&self, capacity_bytes: u64) {
+        self.space.capacity.store(capacity_bytes, Ordering::Relaxed);
+    }
+
+    /// What a restarted machine finds if this one crashes now.
+    pub fn crash(&self, seed: u64, options: CrashOptions) -> MemVfs {
+        let mut random = SplitMix::new(seed);
+        let state = self.state.lock();
+        let names = state.names_after_crash(options.names, &mut random);
+        let after = MemVfs::with_capacity(self.space.capacity.load(Ordering::Relaxed));
+        let mut renewed: BTreeMap<*const Mutex<Inode>, InodeRef> = BTreeMap::new();
+        let mut files = BTreeMap::new();
+        // In order of names, so that the seed alone decides.
+        for (path, inode) in names.files {
+            let inode = renewed.entry(Arc::as_ptr(&inode)).or_insert_with(|| {
+                let content = inode.lock().after_crash(options.content, &mut random);
+                Arc::new(Mutex::new(Inode::new(content, &after.space)))
+            });
+            files.insert(path, Arc::clone(inode));
+        }
+        {
+            let mut fresh = after.state.lock();
+            fresh.current.files = files.clone();
+            fresh.current.dirs = names.dirs.clone();
+            fresh.durable.files = files;
+            fresh.durable.dirs = names.dirs;
+        }
+        after
+    }
+
+    fn open_as(&self, path: &Path, writable: bool) -> io::Result<Arc<dyn VfsFile>> {
+        let state = self.state.lock();
+        let inode = state.current.file(path)?;
+        Ok(Arc::new(MemFile {
+            inode,
+            path: path.to_path_buf(),
+            writable,
+        }))
+    }
+}
+
+impl Default for MemVfs {
+    fn default() -> MemVfs {
+        MemVfs::new()
+    }
+}
+
+impl Tree {
+    fn file(&self, path: &Path) -> io::Result<InodeRef> {
+        let found = self.files.get(path).cloned();
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.files.contains_key(path) || self.dirs.contains(path)
+    }
+
+    fn apply(&mut self, change: NameChange) {
+        match change {
+            NameChange::Add { path, inode } => {
+                self.files.insert(path, inode);
+            }
+            NameChange::Remove { path } => {
+                self.files.remove(&path);
+            }
+            NameChange::Rename { from, to, inode } => {
+                self.files.remove(&from);
+                self.files.insert(to, inode);
+            }
+            NameChange::MakeDir { path } => {
+                self.dirs.insert(path);
+            }
+        }
+    }
+
+    /// Removes what lies in a directory that does not exist.
+    fn drop_orphans(&mut self) {
+        let all = self.dirs.clone();
+        let reachable = |path: &Path| path.ancestors().skip(1).all(|dir| all.contains(dir));
+        self.dirs.retain(|dir| reachable(dir));
+        self.files.retain(|path, _| reachable(path));
+    }
+}
+
+impl NameChange {
+    /// The directory whose sync makes the change durable.
+    fn dir(&self) -> &Path {
+        let path = match self {
+            NameChange::Add { path, .. }
+            | NameChange::Remove { path }
+            | NameChange::MakeDir { path }
+            | NameChange::Rename { to: path, .. } => path,
+        };
+        parent(path)
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+impl State {
+    fn change(&mut self, change: NameChange) {
+        self.unsynced.push(change.clone());
+        self.current.apply(change);
+    }
+
+    /// Fails unless `path` is free and its directory exists.
+    fn check_new(&self, path: &Path) -> io::Result<()> {
+        if !self.current.dirs.contains(parent(path)) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if self.current.exists(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, path: &Path, space: &Arc<Space>) -> io::Result<InodeRef> {
+        self.check_new(path)?;
+        let inode = Arc::new(Mutex::new(Inode::new(Default::default(), space)));
+        self.change(NameChange::Add {
+            path: path.to_path_buf(),
+            inode: Arc::clone(&inode),
+        });
+        Ok(inode)
+    }
+
+    fn names_after_crash(&self, keep: Keep, random: &mut SplitMix) -> Tree {
+        let mut tree = Tree {
+            files: self.durable.files.clone(),
+            dirs: self.durable.dirs.clone(),
+        };
+        let kept_percent = match keep {
+            Keep::Nothing => 0,
+            Keep::Everything => 100,
+            Keep::Random => [5, 30, 60, 95][random.below(4) as usize],
+        };
+        for change in &self.unsynced {
+            if random.chance(kept_percent) {
+                tree.apply(change.clone());
+            }
+        }
+        tree.drop_orphans();
+        tree
+    }
+}
+
+impl Vfs for MemVfs {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        let inode = self.state.lock().create(path, &self.space)?;
+        Ok(Arc::new(MemFile {
+            inode,
+            path: path.to_path_buf(),
+            writable: true,
+        }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        self.open_as(path, true)
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        self.open_as(path, false)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let inode = state.current.file(from)?;
+        if !state.current.dirs.contains(parent(to)) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if state.current.dirs.contains(to) {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if from != to {
+            state.change(NameChange::Rename {
+                from: from.to_path_buf(),
+                to: to.to_path_buf(),
+                inode,
+            });
+        }
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.current.file(path)?;
+        state.change(NameChange::Remove {
+            path: path.to_path_buf(),
+        });
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let state = self.state.lock();
+        if !state.current.dirs.contains(dir) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let paths = state.current.files.keys().chain(&state.current.dirs);
+        Ok(paths
+            .filter(|path| path.parent() == Some(dir))
+            .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+            .collect())
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.state.lock().current.exists(path))
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let mut missing = Vec::new();
+        for path in dir.ancestors() {
+            if state.current.files.contains_key(path) {
+                return Err(io::ErrorKind::NotADirectory.into());
+            }
+            if !state.current.dirs.contains(path) {
+                missing.push(path.to_path_buf());
+            }
+        }
+        for path in missing.into_iter().rev() {
+            state.change(NameChange::MakeDir { path });
+        }
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if !state.current.dirs.contains(dir) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let changes = std::mem::take(&mut state.unsynced);
+        for change in changes {
+            if change.dir() == dir {
+                state.durable.apply(change);
+            } else {
+                state.unsynced.push(change);
+            }
+        }
+        Ok(())
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let inode = state.current.file(from)?;
+        state.check_new(to)?;
+        state.change(NameChange::Add {
+            path: to.to_path_buf(),
+            inode,
+        });
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+        let mut state = self.state.lock();
+        if state.current.file(path).is_err() {
+            state.create(path, &self.space)?;
+        }
+        if !state.locks.insert(path.to_path_buf()) {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(MemLock {
+            state: Arc::clone(&self.state),
+            path: path.to_path_buf(),
+        })))
+    }
+
+    fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
+        Ok(self.space.free())
+    }
+}
+
+impl Drop for MemLock {
+    fn drop(&mut self) {
+        self.state.lock().locks.remove(&self.path);
+    }
+}
+
+impl MemFile {
+    fn check_writable(&self) -> io::Result<()> {
+        if self.writable {
+            return Ok(());
+        }
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+}
+
+impl VfsFile for MemFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inode.lock().current().read(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.check_writable()?;
+        self.inode.lock().write(buf, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inode.lock().sync();
+        Ok(())
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.check_writable()?;
+        let mut inode = self.inode.lock();
+        let len = len.max(inode.current().len());
+        inode.resize(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.inode.lock().current().len())
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.check_writable()?;
+        self.inode.lock().resize(len)
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn start_writeback(&self, _offset: u64, _len: u64) {}
+
+    fn drop_cached(&self, _offset: u64, _len: u64) {}
+}

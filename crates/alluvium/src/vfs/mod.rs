@@ -1,0 +1,106 @@
+//! Everything the engine does to files goes through [`Vfs`] and [`VfsFile`].
+//!
+//! [`RealVfs`] is the operating system. [`MemVfs`] keeps files in memory and can crash: it forgets any part of what was
+//! not synced. [`FaultVfs`] wraps another one and fails chosen calls. The traits hold only what the engine needs: one
+//! database directory, at most one level of directories below it, positional reads and writes.
+//!
+//! Durability is explicit everywhere. The content and the length of a file are durable after [`VfsFile::sync`]; its name
+//! is durable only after [`Vfs::sync_dir`] of its directory. Neither implies the other.
+
+mod fault;
+mod mem;
+mod random;
+mod real;
+#[cfg(test)]
+mod tests;
+
+pub use fault::{Fault, FaultEffect, FaultVfs, IoCall};
+pub use mem::{CrashOptions, Keep, MemVfs};
+#[cfg(test)]
+pub(crate) use random::SplitMix;
+pub use real::RealVfs;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Held while the caller owns a lock file; dropping it gives the lock up.
+pub type LockGuard = Box<dyn Send + Sync>;
+
+/// A file system.
+pub trait Vfs: Send + Sync + fmt::Debug {
+    /// Creates a file, open for reading and writing. Fails if the name is taken.
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>>;
+
+    /// Opens an existing file for reading and writing.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>>;
+
+    /// Opens an existing file for reading. Writing to it fails.
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>>;
+
+    /// Gives a file a new name, atomically replacing what has that name. Durable after `sync_dir` of the new directory.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file's name. Its content lives on while the file is open or has another name.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a directory, of files and directories, in no particular order.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+
+    /// Whether something has this name.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// Creates a directory and its missing parents. Succeeds if it exists.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+
+    /// Makes durable every creation, removal and renaming done so far in this directory.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Gives a file a second name. Fails if the new name is taken.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Takes the lock file at `path`, creating it if it is missing. `None` while another holder has it, in this process
+    /// or another one.
+    fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>>;
+
+    /// How many more bytes the file system of `dir` can take.
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
+}
+
+/// An open file. Calls may come from several threads at once.
+pub trait VfsFile: Send + Sync + fmt::Debug {
+    /// Fills `buf` from `offset`, or fails with `UnexpectedEof` where the file is too short.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `buf` at `offset`, extending the file if needed.
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes content and length durable, as `fdatasync` does. After an error nothing is known about what is durable.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Extends the file to `len` bytes of zeros that have their place on the device, so that writing there cannot run
+    /// out of space. Never shrinks. Fails with `StorageFull` where there is no room.
+    fn allocate(&self, len: u64) -> io::Result<()>;
+
+    /// The length in bytes.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the file has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Sets the length: cuts the file, or extends it with zeros that have no place on the device yet.
+    fn truncate(&self, len: u64) -> io::Result<()>;
+
+    /// The path under which the file was opened.
+    fn path(&self) -> &Path;
+
+    /// A hint to start writing the dirty pages of a freshly written range, so that they never pile up for the next sync.
+    /// Does not wait, promises nothing.
+    fn start_writeback(&self, offset: u64, len: u64);
+
+    /// A hint that the range will not be read soon. Clean pages leave the page cache.
+    fn drop_cached(&self, offset: u64, len: u64);
+}

@@ -1,0 +1,111 @@
+//! The write-ahead log: one record a commit, in segments that are allocated in full, used once and unlinked.
+//!
+//! ```text
+//! 000017.wal:  | header 80 B | frame | frame | ... | zeros up to the allocated length |
+//! frame:       | checksum 8 | header check 4 | payload length 4 | kind << 56 + seqno 8 | predecessor's checksum 8 |
+//!              | known durable offset 8 | payload | zeros up to a multiple of 8 |
+//! ```
+//!
+//! [`WalWriter`] frames records and writes them in groups, [`replay`] reads them back. Payloads are opaque here.
+//! `docs/format/wal.md` has the bytes and the rules. What they are for:
+//!
+//! - A record is bound to its place (its checksum is seeded with database, segment and offset) and to its predecessor,
+//!   so neither stale bytes nor a record behind a gap can pass as the continuation of the log.
+//! - A segment is synced before the next one is created, and the next one's header says where it ended. Only the newest
+//!   segment can have a torn tail; everywhere else an invalid record is damage.
+//! - Each record says up to where the segment was known durable when it was written. In the newest segment an invalid
+//!   record below such a mark is damage, above all marks it is a torn tail.
+//! - Nothing is ever appended to a segment that was replayed.
+
+pub(crate) mod frame;
+mod replay;
+mod segment;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use replay::{ReplayEnd, replay};
+pub use segment::{parse_segment_name, segment_path};
+pub use writer::{PAYLOAD_BYTES_MAX, WalSync, WalWriter};
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::base::SegmentId;
+
+/// The newest log format that this build reads, and the one it writes.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The usual length of a segment.
+pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
+
+/// What a record is. The numbers are stored and never change; those that no release writes yet are reserved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum RecordKind {
+    /// The operations of one commit.
+    Commit = 1,
+    /// The operations of a transaction prepared for an external coordinator. Reserved.
+    Prepare = 2,
+    /// A prepared transaction was committed. Reserved.
+    CommitPrepared = 3,
+    /// A prepared transaction was rolled back. Reserved.
+    Rollback = 4,
+    /// Tables were ingested at this place in the commit order. Reserved.
+    Ingest = 5,
+    /// Keyspaces were created, dropped or changed at this place in the commit order.
+    Ddl = 6,
+    /// The operations of a giant commit are in a file of their own. Reserved.
+    SideFile = 7,
+    /// Nothing but the durable mark that every record carries. Written by [`WalWriter::mark_synced`], seen by no visitor.
+    SyncMark = 8,
+}
+
+impl RecordKind {
+    /// The kind with this stored number, if there is one.
+    pub fn from_u8(byte: u8) -> Option<RecordKind> {
+        Some(match byte {
+            1 => RecordKind::Commit,
+            2 => RecordKind::Prepare,
+            3 => RecordKind::CommitPrepared,
+            4 => RecordKind::Rollback,
+            5 => RecordKind::Ingest,
+            6 => RecordKind::Ddl,
+            7 => RecordKind::SideFile,
+            8 => RecordKind::SyncMark,
+            _ => return None,
+        })
+    }
+}
+
+/// A place between two records. Positions compare in log order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WalPosition {
+    /// The segment.
+    pub segment: SegmentId,
+    /// The byte offset in it.
+    pub offset: u64,
+}
+
+/// Where a segment's valid records end, and what binds the next segment to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentEnd {
+    /// The segment.
+    pub segment: SegmentId,
+    /// The offset just behind its last record.
+    pub offset: u64,
+    /// The checksum of its last record, or of its header if it has none.
+    pub chain: u64,
+}
+
+/// An error that poisons the caller whatever its kind. A device that fills up during a write or a sync has failed
+/// something that may be acknowledged already, so it is not the retriable [`Error::NoSpace`].
+pub(crate) fn hard_io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
+    Error::Io {
+        action,
+        path: path.to_path_buf(),
+        source: Arc::new(source),
+    }
+}

@@ -1,0 +1,255 @@
+//! Reading the log back at open, and telling a torn tail from damage.
+//!
+//! The newest segment with a valid header is where the log ends. Its header names its predecessor and where that one
+//! ended, and so on back to the oldest segment that is still needed. In every segment but the newest the records must reach exactly
+//! that end. In the newest one they end at the first invalid record; if anything behind it says that this place was
+//! durable, that is damage, otherwise a torn tail.
+//!
+//! A newest file without a valid header is a creation that did not finish. Such a file holds no records, because the
+//! header is durable before the first of them is written; if it does hold one, its header was damaged.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::frame::{Frame, FrameReader};
+use super::segment::{
+    OpenSegment, SEGMENT_HEADER_BYTES, SegmentHeader, parse_segment_name, segment_path, segment_uid,
+};
+use super::{RecordKind, SegmentEnd};
+use crate::base::{SegmentId, SeqNo};
+use crate::error::{Error, Result};
+use crate::vfs::Vfs;
+
+/// Called with each record in log order.
+type Visit<'a> = &'a mut dyn FnMut(SegmentId, SeqNo, RecordKind, &[u8]) -> Result<()>;
+
+/// Where and how a replay ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplayEnd {
+    /// The largest seqno of any record; 0 if there is none.
+    pub last_seqno: SeqNo,
+    /// How many records were visited.
+    pub records: u64,
+    /// The end of the valid log, to be handed to [`super::WalWriter::create`]. `None` where there is no log yet.
+    pub end: Option<SegmentEnd>,
+    /// The segments that make up the log, oldest first.
+    pub segments: Vec<SegmentId>,
+    /// Bytes behind the end that belong to no record: writes that a crash cut off. They are never read again.
+    pub torn_tail_bytes: u64,
+    /// The smallest number for a new segment: above every file that is there.
+    pub next_segment: SegmentId,
+}
+
+/// Visits every record of the log from `oldest_needed` on, in order. What was visited is durable. Changes no file.
+///
+/// `oldest_needed` is what the manifest says; 0 while it says nothing, in which case the log must reach back to its
+/// beginning. The visitor's errors end the replay and are returned.
+///
+/// # Errors
+///
+/// [`Error::Corruption`] where durable records are missing or invalid, or a needed segment is missing;
+/// [`Error::NewerFormat`]; [`Error::Io`].
+pub fn replay(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    database_uid: u64,
+    oldest_needed: SegmentId,
+    visit: Visit<'_>,
+) -> Result<ReplayEnd> {
+    let ids = list_segments(vfs, dir)?;
+    let newest = ids.last().map_or(SegmentId(0), |&id| id);
+    let mut end = ReplayEnd {
+        last_seqno: 0,
+        records: 0,
+        end: None,
+        segments: Vec::new(),
+        torn_tail_bytes: 0,
+        next_segment: SegmentId(newest.max(oldest_needed).0 + 1),
+    };
+    let mut found = BTreeMap::new();
+    for id in ids.into_iter().filter(|&id| id >= oldest_needed) {
+        found.insert(id, OpenSegment::open(vfs, dir, id, database_uid)?);
+    }
+    let chain = link(dir, oldest_needed, &found, database_uid)?;
+    for (place, (segment, header, sum)) in chain.iter().enumerate() {
+        let mut reader = SegmentReplay {
+            id: segment.id,
+            path: segment.file.path(),
+            frames: FrameReader::new(
+                &*segment.file,
+                segment_uid(database_uid, segment.id),
+                SEGMENT_HEADER_BYTES,
+                *sum,
+            )?,
+        };
+        debug_assert_eq!(header.segment, segment.id);
+        match chain.get(place + 1) {
+            Some((_, next, _)) => reader.visit_closed(next, visit, &mut end)?,
+            None => reader.visit_newest(visit, &mut end)?,
+        }
+        end.segments.push(segment.id);
+    }
+    Ok(end)
+}
+
+fn list_segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<SegmentId>> {
+    let names = vfs
+        .list(dir)
+        .map_err(|error| Error::io("list", dir, error))?;
+    let mut ids: Vec<SegmentId> = names
+        .iter()
+        .filter_map(|name| parse_segment_name(name))
+        .collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+type Linked<'a> = (&'a OpenSegment, SegmentHeader, u64);
+
+/// Follows the headers back from the newest segment to the oldest needed one. Returns the log's segments, oldest first.
+fn link<'a>(
+    dir: &Path,
+    oldest_needed: SegmentId,
+    found: &'a BTreeMap<SegmentId, OpenSegment>,
+    database_uid: u64,
+) -> Result<Vec<Linked<'a>>> {
+    let mut chain: Vec<Linked<'a>> = Vec::new();
+    // The segment that must come next, going back; anything goes for the newest one.
+    let mut wanted = None;
+    for (&id, segment) in found.iter().rev() {
+        match segment.header {
+            None => check_unfinished(segment, database_uid)?,
+            Some((header, sum)) if wanted.is_none_or(|wanted| wanted == id) => {
+                wanted = header.previous.map(|end| end.segment);
+                chain.push((segment, header, sum));
+                if id == oldest_needed || wanted.is_none() {
+                    break;
+                }
+            }
+            Some(_) => {
+                let path = segment.file.path();
+                let what = "place of a log segment in the chain";
+                return Err(Error::corruption(
+                    path,
+                    0,
+                    what,
+                    name_of(wanted),
+                    name_of(Some(id)),
+                ));
+            }
+        }
+    }
+    let reached = chain.last().map(|(segment, ..)| segment.id);
+    let missing = match (reached, wanted) {
+        _ if reached == Some(oldest_needed) => None,
+        (_, Some(previous)) => Some(previous.max(oldest_needed)),
+        // The log's first segment ever was reached, or there is no log.
+        (_, None) => (oldest_needed.0 != 0).then_some(oldest_needed),
+    };
+    if let Some(missing) = missing {
+        let path = segment_path(dir, missing);
+        let what = "needed log segment";
+        return Err(Error::corruption(&path, 0, what, "a valid segment", "none"));
+    }
+    chain.reverse();
+    Ok(chain)
+}
+
+fn name_of(segment: Option<SegmentId>) -> String {
+    segment.map_or_else(|| "none".to_owned(), |segment| segment.to_string())
+}
+
+/// A file without a valid header is left over from a creation that stopped, unless it holds records.
+fn check_unfinished(segment: &OpenSegment, database_uid: u64) -> Result<()> {
+    let uid = segment_uid(database_uid, segment.id);
+    let frames = FrameReader::new(&*segment.file, uid, SEGMENT_HEADER_BYTES, 0)?;
+    if frames.any_header_follows()? {
+        let path = segment.file.path();
+        let what = "header of a log segment";
+        return Err(Error::corruption(
+            path,
+            0,
+            what,
+            "a valid header before records",
+            "an invalid one",
+        ));
+    }
+    Ok(())
+}
+
+/// The reading of one segment.
+struct SegmentReplay<'a> {
+    id: SegmentId,
+    path: &'a Path,
+    frames: FrameReader<'a>,
+}
+
+impl SegmentReplay<'_> {
+    /// Visits a segment whose end the next one's header gives.
+    fn visit_closed(
+        &mut self,
+        next: &SegmentHeader,
+        visit: Visit<'_>,
+        end: &mut ReplayEnd,
+    ) -> Result<()> {
+        let Some(expected) = next.previous else {
+            return Ok(());
+        };
+        while self.frames.offset() < expected.offset {
+            match self.frames.next()? {
+                Some(frame) => visit_frame(self.id, self.path, &frame, visit, end)?,
+                None => break,
+            }
+        }
+        if (self.frames.offset(), self.frames.chain()) != (expected.offset, expected.chain) {
+            return Err(Error::corruption(
+                self.path,
+                self.frames.offset(),
+                "record",
+                format!("valid records up to offset {}", expected.offset),
+                "an invalid record",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Visits the segment in which the log ends.
+    fn visit_newest(mut self, visit: Visit<'_>, end: &mut ReplayEnd) -> Result<()> {
+        while let Some(frame) = self.frames.next()? {
+            visit_frame(self.id, self.path, &frame, visit, end)?;
+        }
+        end.end = Some(SegmentEnd {
+            segment: self.id,
+            offset: self.frames.offset(),
+            chain: self.frames.chain(),
+        });
+        end.torn_tail_bytes = self.frames.finish()?;
+        Ok(())
+    }
+}
+
+fn visit_frame(
+    id: SegmentId,
+    path: &Path,
+    frame: &Frame<'_>,
+    visit: Visit<'_>,
+    end: &mut ReplayEnd,
+) -> Result<()> {
+    let header = frame.header;
+    let Some(kind) = RecordKind::from_u8(header.kind) else {
+        let what = "record kind";
+        return Err(Error::corruption(
+            path,
+            frame.offset,
+            what,
+            "1 to 8",
+            header.kind,
+        ));
+    };
+    if kind != RecordKind::SyncMark {
+        visit(id, header.seqno, kind, frame.payload)?;
+        end.records += 1;
+    }
+    end.last_seqno = end.last_seqno.max(header.seqno);
+    Ok(())
+}

@@ -1,0 +1,309 @@
+//! Segment files: their names, their header, and how one is created so that it is whole before it holds a record.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{FORMAT_VERSION, SegmentEnd, hard_io};
+use crate::base::SegmentId;
+use crate::base::checksum::checksum;
+use crate::base::coding::Decoder;
+use crate::error::{Error, Result};
+use crate::vfs::{Vfs, VfsFile};
+
+/// On disk; never changes.
+const MAGIC: [u8; 8] = *b"alluvwal";
+
+/// Bytes before the first frame. On disk; never changes.
+pub(super) const SEGMENT_HEADER_BYTES: u64 = 80;
+
+/// The bytes that the header's checksum covers. On disk; never changes, also in later versions.
+const COVERED_BYTES: usize = 72;
+
+/// The path of a segment.
+pub fn segment_path(dir: &Path, segment: SegmentId) -> PathBuf {
+    dir.join(segment.to_string())
+}
+
+/// The segment that a file name stands for, if it is the name of one.
+pub fn parse_segment_name(name: &str) -> Option<SegmentId> {
+    let segment = SegmentId(name.strip_suffix(".wal")?.parse().ok()?);
+    (segment.to_string() == name).then_some(segment)
+}
+
+/// What seeds the checksums of a segment's frames, together with their offset.
+pub(super) fn segment_uid(database_uid: u64, segment: SegmentId) -> u64 {
+    checksum(&segment.0.to_le_bytes(), database_uid)
+}
+
+/// The fixed start of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SegmentHeader {
+    pub(super) database_uid: u64,
+    pub(super) segment: SegmentId,
+    /// The file's length at creation. A shorter file has lost its end.
+    pub(super) allocated_bytes: u64,
+    /// Where the log goes on backwards.
+    pub(super) previous: Option<SegmentEnd>,
+}
+
+impl SegmentHeader {
+    /// The header's bytes and its checksum, with which the chain of this segment's frames starts.
+    fn encode(&self) -> (Vec<u8>, u64) {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        // Features that a reader must know, features that it may ignore, and room.
+        out.extend_from_slice(&[0; 12]);
+        let (segment, offset, chain) = match self.previous {
+            Some(end) => (end.segment.0, end.offset, end.chain),
+            None => (0, 0, 0),
+        };
+        let fields = [
+            self.database_uid,
+            self.segment.0,
+            self.allocated_bytes,
+            segment,
+            offset,
+            chain,
+        ];
+        for field in fields {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
+        debug_assert_eq!(out.len(), COVERED_BYTES);
+        let sum = checksum(&out, self.segment.0);
+        out.extend_from_slice(&sum.to_le_bytes());
+        (out, sum)
+    }
+
+    /// The header in `bytes` and its checksum; `Ok(None)` where the checksum does not fit.
+    fn decode(bytes: &[u8], segment: SegmentId, path: &Path) -> Result<Option<(Self, u64)>> {
+        let Some(raw) = RawHeader::parse(bytes, segment) else {
+            return Ok(None);
+        };
+        if raw.magic != MAGIC {
+            let what = "magic of a log segment";
+            return Err(Error::corruption(path, 0, what, "alluvwal", "other bytes"));
+        }
+        if raw.version > FORMAT_VERSION || raw.must_know != 0 {
+            return Err(Error::NewerFormat {
+                path: path.to_path_buf(),
+                found: raw.version.max(FORMAT_VERSION + 1),
+                supported: FORMAT_VERSION,
+            });
+        }
+        let [database_uid, id, allocated_bytes, previous, offset, chain] = raw.fields;
+        if id != segment.0 {
+            let what = "segment number";
+            return Err(Error::corruption(path, 32, what, segment.0, id));
+        }
+        let header = SegmentHeader {
+            database_uid,
+            segment,
+            allocated_bytes,
+            previous: (previous != 0).then_some(SegmentEnd {
+                segment: SegmentId(previous),
+                offset,
+                chain,
+            }),
+        };
+        Ok(Some((header, raw.sum)))
+    }
+}
+
+/// The header's fields behind a valid checksum, not yet interpreted.
+struct RawHeader {
+    magic: [u8; 8],
+    version: u32,
+    must_know: u32,
+    fields: [u64; 6],
+    sum: u64,
+}
+
+impl RawHeader {
+    fn parse(bytes: &[u8], segment: SegmentId) -> Option<RawHeader> {
+        let mut d = Decoder::new(bytes);
+        let magic = d.take(8)?.try_into().ok()?;
+        let version = d.u32()?;
+        let must_know = d.u32()?;
+        let _may_ignore_and_room = d.u64()?;
+        let mut fields = [0; 6];
+        for field in &mut fields {
+            *field = d.u64()?;
+        }
+        let sum = d.u64()?;
+        let valid = checksum(bytes.get(..COVERED_BYTES)?, segment.0) == sum;
+        valid.then_some(RawHeader {
+            magic,
+            version,
+            must_know,
+            fields,
+            sum,
+        })
+    }
+}
+
+/// A segment opened for reading, and its header if a valid one stands in it.
+#[derive(Debug)]
+pub(super) struct OpenSegment {
+    pub(super) id: SegmentId,
+    pub(super) file: Arc<dyn VfsFile>,
+    /// With its checksum.
+    pub(super) header: Option<(SegmentHeader, u64)>,
+}
+
+impl OpenSegment {
+    /// Opens a segment of this database.
+    ///
+    /// What the system still holds in memory is put on the device first, then read back from there: a later crash cannot
+    /// take away what was replayed, and pages that an earlier, failed sync left in the cache cannot pose as durable.
+    pub(super) fn open(
+        vfs: &dyn Vfs,
+        dir: &Path,
+        id: SegmentId,
+        database_uid: u64,
+    ) -> Result<OpenSegment> {
+        let path = segment_path(dir, id);
+        let file = vfs
+            .open_read(&path)
+            .map_err(|error| Error::io("open", &path, error))?;
+        file.sync().map_err(|error| hard_io("sync", &path, error))?;
+        let len = file
+            .len()
+            .map_err(|error| Error::io("measure", &path, error))?;
+        file.drop_cached(0, len);
+        let mut segment = OpenSegment {
+            id,
+            file,
+            header: None,
+        };
+        if len == 0 {
+            // Creation stopped between the name and the allocation.
+            return Ok(segment);
+        }
+        if len < SEGMENT_HEADER_BYTES {
+            let what = "length of a log segment";
+            let least = format!("at least {SEGMENT_HEADER_BYTES}");
+            return Err(Error::corruption(&path, 0, what, least, len));
+        }
+        let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
+        segment
+            .file
+            .read_at(&mut bytes, 0)
+            .map_err(|error| Error::io("read", &path, error))?;
+        segment.header = SegmentHeader::decode(&bytes, id, &path)?;
+        if let Some((header, _)) = segment.header {
+            check_identity(&header, database_uid, len, &path)?;
+        }
+        Ok(segment)
+    }
+}
+
+fn check_identity(header: &SegmentHeader, database_uid: u64, len: u64, path: &Path) -> Result<()> {
+    if header.database_uid != database_uid {
+        return Err(Error::corruption(
+            path,
+            24,
+            "database of a log segment",
+            format!("{database_uid:016x}"),
+            format!("{:016x}", header.database_uid),
+        ));
+    }
+    if len < header.allocated_bytes {
+        let what = "length of a log segment";
+        return Err(Error::corruption(
+            path,
+            len,
+            what,
+            header.allocated_bytes,
+            len,
+        ));
+    }
+    Ok(())
+}
+
+/// Creates a segment whose name, room and header are durable on return. Returns the file and its header's checksum.
+///
+/// # Errors
+///
+/// [`Error::NoSpace`] before anything was written, if there is no room: the half-made file is removed if possible, and
+/// its number must not be used again. Everything else is final.
+pub(super) fn create_segment(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    header: &SegmentHeader,
+) -> Result<(Arc<dyn VfsFile>, u64)> {
+    let path = segment_path(dir, header.segment);
+    let file = vfs
+        .create(&path)
+        .map_err(|error| Error::io("create", &path, error))?;
+    if let Err(error) = file.allocate(header.allocated_bytes) {
+        // An empty or header-less leftover is harmless: replay takes it for a creation that did not finish.
+        let _ = vfs.remove(&path);
+        return Err(Error::io("allocate", &path, error));
+    }
+    let (bytes, sum) = header.encode();
+    file.write_at(&bytes, 0)
+        .map_err(|error| hard_io("write the header of", &path, error))?;
+    file.sync().map_err(|error| hard_io("sync", &path, error))?;
+    vfs.sync_dir(dir)
+        .map_err(|error| hard_io("sync directory", dir, error))?;
+    Ok((file, sum))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_canonical_names_are_segments() {
+        assert_eq!(parse_segment_name("000017.wal"), Some(SegmentId(17)));
+        assert_eq!(parse_segment_name("1234567.wal"), Some(SegmentId(1234567)));
+        for name in ["17.wal", "+00017.wal", "0000017.wal", "000017.sst", ".wal"] {
+            assert_eq!(parse_segment_name(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_header_survives_its_encoding_and_no_flip_in_it_does() {
+        let path = Path::new("000009.wal");
+        let header = SegmentHeader {
+            database_uid: 77,
+            segment: SegmentId(9),
+            allocated_bytes: 4096,
+            previous: Some(SegmentEnd {
+                segment: SegmentId(8),
+                offset: 640,
+                chain: 5,
+            }),
+        };
+        let (bytes, sum) = header.encode();
+        let decode = |bytes: &[u8]| SegmentHeader::decode(bytes, SegmentId(9), path).unwrap();
+        assert_eq!(decode(&bytes), Some((header, sum)));
+        for bit in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&bad), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_refused_by_name() {
+        let header = SegmentHeader {
+            database_uid: 77,
+            segment: SegmentId(9),
+            allocated_bytes: 4096,
+            previous: None,
+        };
+        let (mut bytes, _) = header.encode();
+        for place in [8, 12] {
+            bytes[place] += 1;
+            let sum = checksum(&bytes[..COVERED_BYTES], 9);
+            bytes[COVERED_BYTES..].copy_from_slice(&sum.to_le_bytes());
+            let result = SegmentHeader::decode(&bytes, SegmentId(9), Path::new("x"));
+            assert!(
+                matches!(result, Err(Error::NewerFormat { found: 2, .. })),
+                "{result:?}"
+            );
+            bytes[place] -= 1;
+        }
+    }
+}

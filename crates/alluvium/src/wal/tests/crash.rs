@@ -1,0 +1,200 @@
+//! Crashes and failing calls: whatever happens, a prefix of the written records comes back, and it holds everything that
+//! was synced.
+
+use super::*;
+use crate::vfs::{CrashOptions, Fault, FaultEffect, FaultVfs, IoCall};
+
+/// What a client knows of its own log.
+#[derive(Debug, Default)]
+struct Ledger {
+    /// Every record that was appended, in order.
+    appended: Vec<Record>,
+    /// How many of them are known durable.
+    synced: usize,
+    /// How many of them were handed to the system without an error.
+    written: usize,
+}
+
+impl Ledger {
+    fn append(&mut self, wal: &mut WalWriter, random: &mut SplitMix) {
+        // Lengths around the sector size, now and then larger than a segment.
+        let len = match random.below(40) {
+            0 => 5_000,
+            1..=8 => random.below(1500),
+            _ => random.below(200),
+        };
+        let record = record(self.appended.len() as u64 + 1, len as usize);
+        append(wal, &record);
+        self.appended.push(record);
+    }
+
+    fn write(&mut self, wal: &mut WalWriter) -> Result<WalPosition> {
+        let position = wal.write()?;
+        self.written = self.appended.len();
+        Ok(position)
+    }
+
+    fn sync(&mut self, wal: &mut WalWriter) -> Result<()> {
+        let position = self.write(wal)?;
+        wal.syncer().sync()?;
+        wal.note_durable(position);
+        self.synced = self.written;
+        Ok(())
+    }
+
+    /// A few steps of a client, until one fails.
+    fn work(&mut self, wal: &mut WalWriter, random: &mut SplitMix, steps: u64) -> Result<()> {
+        for _ in 0..steps {
+            match random.below(10) {
+                0..=5 => {
+                    for _ in 0..=random.below(4) {
+                        self.append(wal, random);
+                    }
+                    self.write(wal)?;
+                }
+                6 | 7 => self.sync(wal)?,
+                8 => {
+                    wal.mark_synced()?;
+                    self.written = self.appended.len();
+                }
+                _ => {
+                    wal.rotate()?;
+                    // Everything in the older segments is durable now, and nothing is in the new one.
+                    self.synced = self.written;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with what a replay found, which is durable from then on.
+    fn adopt(&mut self, found: &[Record]) {
+        self.appended.truncate(found.len());
+        self.synced = found.len();
+        self.written = found.len();
+    }
+}
+
+#[test]
+fn after_power_loss_a_prefix_with_everything_synced_comes_back() {
+    let mut lost_something = 0;
+    for seed in 0..2_000 {
+        let mut random = SplitMix::new(seed);
+        let mut vfs = mem();
+        let mut ledger = Ledger::default();
+        let (mut first, mut previous) = (1, None);
+        for _ in 0..=random.below(3) {
+            let mut wal = writer(&vfs, first, previous);
+            let steps = random.below(25);
+            ledger.work(&mut wal, &mut random, steps).unwrap();
+            vfs = vfs.crash(random.next(), CrashOptions::POWER_LOSS);
+            let (found, end) =
+                start(&vfs, dir(), 1).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert!(ledger.appended.starts_with(&found), "seed {seed}");
+            assert!(found.len() >= ledger.synced, "seed {seed}");
+            assert!(found.len() <= ledger.written, "seed {seed}");
+            lost_something += u64::from(found.len() < ledger.written);
+            ledger.adopt(&found);
+            (first, previous) = (end.next_segment.0, end.end);
+        }
+    }
+    // The crashes must bite for the test to mean anything.
+    assert!(
+        lost_something > 500,
+        "only {lost_something} crashes lost records"
+    );
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_was_written() {
+    for seed in 0..100 {
+        let mut random = SplitMix::new(seed);
+        let vfs = mem();
+        let mut ledger = Ledger::default();
+        let mut wal = writer(&vfs, 1, None);
+        ledger.work(&mut wal, &mut random, 20).unwrap();
+        let after = vfs.crash(seed, CrashOptions::PROCESS_KILLED);
+        let (found, _) = start(&after, dir(), 1).unwrap();
+        assert_eq!(found, ledger.appended[..ledger.written], "seed {seed}");
+    }
+}
+
+/// Runs a client on a file system whose `nth` call of the kinds fails, then crashes. Returns whether the fault tripped.
+fn work_with_fault(calls: &[IoCall], nth: u64, effect: FaultEffect, seed: u64) -> bool {
+    let context = format!("calls {calls:?} nth {nth} effect {effect:?} seed {seed}");
+    let base = mem();
+    let faulty = FaultVfs::new(Arc::new(base.clone()));
+    faulty.arm(Fault {
+        calls: calls.to_vec(),
+        nth,
+        sticky: false,
+        effect,
+    });
+    let mut random = SplitMix::new(seed);
+    let mut ledger = Ledger::default();
+    let shared: Arc<dyn Vfs> = Arc::new(faulty.clone());
+    if let Ok(mut wal) = WalWriter::create(shared, dir(), UID, SegmentId(1), None, SMALL) {
+        match ledger.work(&mut wal, &mut random, 30) {
+            Ok(()) => {}
+            Err(Error::NoSpace { .. }) => {
+                // Nothing happened: the same records go through once there is room.
+                ledger.sync(&mut wal).unwrap();
+                ledger.work(&mut wal, &mut random, 5).unwrap();
+            }
+            Err(first) => {
+                // Final: later calls repeat the first cause although the system would accept them.
+                let repeated = [
+                    wal.write().map(drop),
+                    wal.rotate().map(drop),
+                    wal.syncer().sync(),
+                ];
+                for later in repeated {
+                    assert_eq!(
+                        later.unwrap_err().to_string(),
+                        first.to_string(),
+                        "{context}"
+                    );
+                }
+            }
+        }
+    }
+    for options in [CrashOptions::PROCESS_KILLED, CrashOptions::POWER_LOSS] {
+        let after = base.crash(seed, options);
+        let (found, end) =
+            start(&after, dir(), 0).unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert!(ledger.appended.starts_with(&found), "{context}");
+        assert!(found.len() >= ledger.synced, "{context}");
+        let mut wal = writer(&after, end.next_segment.0, end.end);
+        commit(&mut wal, &record(1_000, 10));
+        let (again, _) = start(&after, dir(), 0).unwrap();
+        assert_eq!(again.len(), found.len() + 1, "{context}");
+    }
+    faulty.tripped()
+}
+
+#[test]
+fn whichever_call_fails_nothing_synced_is_lost_and_nothing_later_is_accepted() {
+    let all: &[IoCall] = &[];
+    for effect in [
+        FaultEffect::Error,
+        FaultEffect::ShortWrite,
+        FaultEffect::NoSpace,
+    ] {
+        for seed in 0..4 {
+            let trips = (1..)
+                .take_while(|&nth| work_with_fault(all, nth, effect, seed))
+                .count();
+            assert!(trips > 20, "only {trips} calls in the scenario");
+        }
+    }
+}
+
+#[test]
+fn a_full_device_at_allocation_is_retriable() {
+    let calls = &[IoCall::Allocate];
+    let mut nth = 1;
+    while work_with_fault(calls, nth, FaultEffect::NoSpace, 3) {
+        nth += 1;
+    }
+    assert!(nth > 3);
+}

@@ -1,0 +1,343 @@
+//! Appending to the log: records are framed in memory and reach the file in one write per group.
+//!
+//! A group never straddles two segments. Where it does not fit, the current segment is synced, the next one is created
+//! whole and durable, and only then the group is written, so all older segments are always durable to their end.
+//! Frames are sealed at the write, not at the append, because their checksums depend on the place they get.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use super::frame::{FRAME_HEADER_BYTES, FrameHeader, frame_bytes, seal};
+use super::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, create_segment, segment_uid};
+use super::{RecordKind, SegmentEnd, WalPosition, hard_io};
+use crate::base::{SEQNO_MAX, SegmentId, SeqNo};
+use crate::error::{Error, Result};
+use crate::vfs::{Vfs, VfsFile};
+
+/// The largest payload of a record. The caller refuses larger commits.
+pub const PAYLOAD_BYTES_MAX: usize = u32::MAX as usize - 64;
+
+/// Segments are allocated in multiples of a device page.
+const ALLOCATION_UNIT_BYTES: u64 = 4096;
+
+/// After a larger group its buffer is given back.
+const BUFFER_KEPT_BYTES: usize = 1 << 20;
+
+/// The one writer of a log.
+#[derive(Debug)]
+pub struct WalWriter {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    database_uid: u64,
+    segment_bytes: u64,
+    /// The id of the next segment to create. A number that was tried once is not tried again.
+    next_segment: u64,
+    segment: Segment,
+    /// Frames not yet written, their headers still blank.
+    buffer: Vec<u8>,
+    pending: Vec<Pending>,
+    last_seqno: SeqNo,
+    /// The first failed write or sync, shared with every [`WalSync`]. Set once; nothing is written afterwards.
+    failure: Arc<OnceLock<Error>>,
+}
+
+/// The segment being written.
+#[derive(Debug)]
+struct Segment {
+    id: SegmentId,
+    file: Arc<dyn VfsFile>,
+    uid: u64,
+    allocated_bytes: u64,
+    /// Behind the last record.
+    end: u64,
+    /// The checksum of the last record, or of the header.
+    chain: u64,
+    /// Known to be on the device up to here.
+    durable: u64,
+    /// The durable mark that the last record carries.
+    marked: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    payload_bytes: u32,
+    kind: RecordKind,
+    seqno: SeqNo,
+}
+
+impl WalWriter {
+    /// Starts a log, or goes on with one in a new segment: `first` is a number that no file has ever had,
+    /// `previous` is where replay ended. On return the segment is durable.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSpace`] if there is no room for the segment: nothing happened. [`Error::Io`] otherwise.
+    ///
+    /// # Panics
+    ///
+    /// If `first` is 0 or not above `previous`.
+    pub fn create(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        database_uid: u64,
+        first: SegmentId,
+        previous: Option<SegmentEnd>,
+        segment_bytes: u64,
+    ) -> Result<WalWriter> {
+        assert!(first.0 > previous.map_or(0, |end| end.segment.0));
+        let header = SegmentHeader {
+            database_uid,
+            segment: first,
+            allocated_bytes: allocation(segment_bytes, 0),
+            previous,
+        };
+        let segment = Segment::create(&*vfs, dir, &header)?;
+        Ok(WalWriter {
+            vfs,
+            dir: dir.to_path_buf(),
+            database_uid,
+            segment_bytes,
+            next_segment: first.0 + 1,
+            segment,
+            buffer: Vec::new(),
+            pending: Vec::new(),
+            last_seqno: 0,
+            failure: Arc::default(),
+        })
+    }
+
+    /// Adds a record to the next group. No I/O.
+    ///
+    /// # Panics
+    ///
+    /// If the payload is larger than [`PAYLOAD_BYTES_MAX`], or the kind is [`RecordKind::SyncMark`].
+    pub fn append(&mut self, seqno: SeqNo, kind: RecordKind, payload: &[u8]) {
+        assert!(kind != RecordKind::SyncMark);
+        self.push(seqno, kind, payload);
+    }
+
+    fn push(&mut self, seqno: SeqNo, kind: RecordKind, payload: &[u8]) {
+        assert!(payload.len() <= PAYLOAD_BYTES_MAX && seqno <= SEQNO_MAX);
+        let end = self.buffer.len() + frame_bytes(payload.len());
+        self.buffer
+            .resize(self.buffer.len() + FRAME_HEADER_BYTES, 0);
+        self.buffer.extend_from_slice(payload);
+        self.buffer.resize(end, 0);
+        self.pending.push(Pending {
+            payload_bytes: payload.len() as u32,
+            kind,
+            seqno,
+        });
+    }
+
+    /// Hands everything appended to the system, in one write, and returns the position behind it. The records survive
+    /// the death of the process; the device's they are after a sync.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSpace`] if a new segment was needed and found no room: nothing was written, and what was appended
+    /// stays appended, for another try or for [`WalWriter::discard`]. [`Error::Io`] is final: all later calls repeat it.
+    pub fn write(&mut self) -> Result<WalPosition> {
+        self.check()?;
+        if self.buffer.is_empty() {
+            return Ok(self.position());
+        }
+        if self.segment.end + self.buffer.len() as u64 > self.segment.allocated_bytes {
+            self.roll()?;
+        }
+        let chain = self.seal_group();
+        let segment = &mut self.segment;
+        if let Err(error) = segment.file.write_at(&self.buffer, segment.end) {
+            let error = hard_io("write", segment.file.path(), error);
+            return Err(self.failure.get_or_init(|| error).clone());
+        }
+        segment.end += self.buffer.len() as u64;
+        segment.chain = chain;
+        segment.marked = segment.durable;
+        if let Some(last) = self.pending.last() {
+            self.last_seqno = last.seqno;
+        }
+        self.discard();
+        Ok(self.position())
+    }
+
+    /// Forgets what was appended since the last successful write. Call it before failing a commit whose write found no
+    /// space, or the record would be written with the next group.
+    pub fn discard(&mut self) {
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER_KEPT_BYTES);
+        self.pending.clear();
+    }
+
+    /// Fills in the headers of the group for the place where it is about to be written. Returns the last checksum.
+    fn seal_group(&mut self) -> u64 {
+        let segment = &self.segment;
+        let mut chain = segment.chain;
+        let mut start = 0;
+        for record in &self.pending {
+            let end = start + frame_bytes(record.payload_bytes as usize);
+            let header = FrameHeader {
+                payload_bytes: record.payload_bytes,
+                kind: record.kind as u8,
+                seqno: record.seqno,
+                chain,
+                durable: segment.durable,
+            };
+            let offset = segment.end + start as u64;
+            chain = seal(&mut self.buffer[start..end], header, segment.uid, offset);
+            start = end;
+        }
+        chain
+    }
+
+    /// A handle that syncs the segment being written, without holding the writer. To make a write durable, take the
+    /// handle after the write: if the writer has moved on since, it has synced that segment itself.
+    pub fn syncer(&self) -> WalSync {
+        WalSync {
+            file: Arc::clone(&self.segment.file),
+            segment: self.segment.id,
+            failure: Arc::clone(&self.failure),
+        }
+    }
+
+    /// Notes that everything before `position` is on the device, as later records will say.
+    pub fn note_durable(&mut self, position: WalPosition) {
+        // Older segments are durable to their end; the mark of a record is about its own segment.
+        if position.segment == self.segment.id {
+            assert!(position.offset <= self.segment.end);
+            self.segment.durable = self.segment.durable.max(position.offset);
+        }
+    }
+
+    /// Writes a small record that carries the newest durable mark, if no written record carries it yet. Without one
+    /// the last synced group cannot be told from a torn tail should it rot. Needs no sync; called at close and when
+    /// commits pause. What was appended is written first.
+    ///
+    /// # Errors
+    ///
+    /// As [`WalWriter::write`].
+    pub fn mark_synced(&mut self) -> Result<WalPosition> {
+        self.write()?;
+        let segment = &self.segment;
+        let room = segment.allocated_bytes - segment.end;
+        // In a full segment the next one's header says the same.
+        if segment.durable > segment.marked && room >= frame_bytes(0) as u64 {
+            self.push(self.last_seqno, RecordKind::SyncMark, &[]);
+            self.write()?;
+        }
+        Ok(self.position())
+    }
+
+    /// The segment being written.
+    pub fn segment(&self) -> SegmentId {
+        self.segment.id
+    }
+
+    /// The position behind the last written record.
+    pub fn position(&self) -> WalPosition {
+        WalPosition {
+            segment: self.segment.id,
+            offset: self.segment.end,
+        }
+    }
+
+    /// Moves to a new segment unless the current one is still empty, and returns the segment being written: every record
+    /// written from now on is in it or in a later one, every earlier record is in an older one and durable.
+    ///
+    /// # Errors
+    ///
+    /// As [`WalWriter::write`].
+    pub fn rotate(&mut self) -> Result<SegmentId> {
+        self.check()?;
+        if self.segment.end > SEGMENT_HEADER_BYTES {
+            self.roll()?;
+        }
+        Ok(self.segment.id)
+    }
+
+    fn roll(&mut self) -> Result<()> {
+        // Synced first, whole: the new header will say that this segment is durable to its end.
+        self.syncer().sync()?;
+        self.segment.durable = self.segment.end;
+        let header = SegmentHeader {
+            database_uid: self.database_uid,
+            segment: SegmentId(self.next_segment),
+            allocated_bytes: allocation(self.segment_bytes, self.buffer.len()),
+            previous: Some(SegmentEnd {
+                segment: self.segment.id,
+                offset: self.segment.end,
+                chain: self.segment.chain,
+            }),
+        };
+        self.next_segment += 1;
+        match Segment::create(&*self.vfs, &self.dir, &header) {
+            Ok(segment) => {
+                self.segment = segment;
+                Ok(())
+            }
+            Err(error @ Error::NoSpace { .. }) => Err(error),
+            Err(error) => Err(self.failure.get_or_init(|| error).clone()),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failure
+            .get()
+            .map_or(Ok(()), |error| Err(error.clone()))
+    }
+}
+
+impl Segment {
+    fn create(vfs: &dyn Vfs, dir: &Path, header: &SegmentHeader) -> Result<Segment> {
+        let (file, chain) = create_segment(vfs, dir, header)?;
+        Ok(Segment {
+            id: header.segment,
+            file,
+            uid: segment_uid(header.database_uid, header.segment),
+            allocated_bytes: header.allocated_bytes,
+            end: SEGMENT_HEADER_BYTES,
+            chain,
+            durable: SEGMENT_HEADER_BYTES,
+            marked: SEGMENT_HEADER_BYTES,
+        })
+    }
+}
+
+/// The length of a segment that must hold a group of this size.
+fn allocation(segment_bytes: u64, group_bytes: usize) -> u64 {
+    let needed = SEGMENT_HEADER_BYTES + group_bytes as u64;
+    segment_bytes
+        .max(needed)
+        .next_multiple_of(ALLOCATION_UNIT_BYTES)
+}
+
+/// Syncs one segment.
+#[derive(Debug, Clone)]
+pub struct WalSync {
+    file: Arc<dyn VfsFile>,
+    segment: SegmentId,
+    failure: Arc<OnceLock<Error>>,
+}
+
+impl WalSync {
+    /// The segment that it syncs.
+    pub fn segment(&self) -> SegmentId {
+        self.segment
+    }
+
+    /// Makes everything written to the segment so far durable. Costs one `fdatasync`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] is final, and repeated by every later call on this log: a second sync could report success
+    /// although the system has dropped the pages that the first one could not write.
+    pub fn sync(&self) -> Result<()> {
+        if let Some(error) = self.failure.get() {
+            return Err(error.clone());
+        }
+        self.file.sync().map_err(|error| {
+            let error = hard_io("sync", self.file.path(), error);
+            self.failure.get_or_init(|| error).clone()
+        })
+    }
+}

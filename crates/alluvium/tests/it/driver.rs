@@ -1,0 +1,208 @@
+//! Drives a database and the reference model with the same operations and compares every answer.
+
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use alluvium::vfs::{CrashOptions, MemVfs};
+use alluvium::{
+    Cursor, CursorOptions, Database, Durability, Keyspace, KeyspaceOptions, Options, Snapshot, WriteBatch,
+};
+use alluvium_testkit::model::{Direction, Model, Rows, State, Write};
+use alluvium_testkit::op::Op;
+use alluvium_testkit::random::Rng;
+
+/// A database in memory beside its model.
+pub struct Driver {
+    pub vfs: Arc<MemVfs>,
+    pub db: Database,
+    pub model: Model,
+    pub options: Options,
+    snapshots: Vec<(Snapshot, u64)>,
+    /// The newest commit known durable whatever happens.
+    pub durable: u64,
+}
+
+/// Options under which a few hundred rows flush, merge, split and fill the cache.
+pub fn small_options(rng: &mut Rng) -> Options {
+    Options {
+        memory_bytes: 8 << 20,
+        memtable_bytes: Some(rng.range(2_000..40_000)),
+        partition_bytes: 4096 * rng.range(1..4) as u64,
+        upper_fraction: *rng.pick(&[0.02, 0.15, 1.0]),
+        durability: *rng.pick(&[Durability::Buffered, Durability::Sync]),
+        ..Options::default()
+    }
+}
+
+fn keyspace_options(name: &str) -> KeyspaceOptions {
+    // Different filters, so that the same histories run over all of them.
+    match name.len() % 3 + name.bytes().last().map_or(0, usize::from) % 3 {
+        0 => KeyspaceOptions { whole_key_filter: false, ..KeyspaceOptions::default() },
+        1 => KeyspaceOptions { prefix_filter_bytes: Some(2), block_bytes: 1024, ..KeyspaceOptions::default() },
+        _ => KeyspaceOptions { prefix_filter_bytes: Some(1), reads_hit: true, ..KeyspaceOptions::default() },
+    }
+}
+
+impl Driver {
+    pub fn new(options: Options) -> Driver {
+        let vfs = Arc::new(MemVfs::new());
+        let db = Database::open_on(vfs.clone(), Path::new("db"), options.clone()).expect("open");
+        Driver { vfs, db, model: Model::new(), options, snapshots: Vec::new(), durable: 0 }
+    }
+
+    pub fn keyspace(&self, name: &str) -> Keyspace {
+        self.db.keyspace(name, keyspace_options(name)).expect("keyspace")
+    }
+
+    /// Runs one operation on both and compares. `seed` decides what a crash keeps.
+    pub fn run(&mut self, op: &Op, seed: u64) {
+        let before = self.model.last_commit();
+        op.apply(&mut self.model);
+        match op {
+            Op::Commit(writes) => self.commit(writes),
+            Op::Get { keyspace, key, snapshot } => self.get(keyspace, key, *snapshot),
+            Op::Scan { keyspace, range, direction, limit, snapshot } => {
+                self.scan(keyspace, range, *direction, *limit, *snapshot);
+            }
+            Op::Snapshot => self.snapshots.push((self.db.snapshot().expect("snapshot"), before)),
+            Op::DropSnapshot(at) => drop(self.snapshots.remove(*at)),
+            Op::Flush => {
+                self.db.flush().expect("flush");
+                self.durable = self.model.last_commit();
+            }
+            Op::Compact(_) => self.db.settle().expect("settle"),
+            Op::Reopen => self.reopen(),
+            Op::Crash => self.crash(seed),
+            Op::CreateKeyspace(name) => {
+                self.keyspace(name);
+                self.durable = self.model.last_commit();
+            }
+            Op::DropKeyspace(name) => {
+                let keyspace = self.keyspace(name);
+                self.db.drop_keyspace(&keyspace).expect("drop");
+                self.durable = self.model.last_commit();
+            }
+        }
+        if self.options.durability == Durability::Sync {
+            self.durable = self.model.last_commit();
+        }
+    }
+
+    fn commit(&mut self, writes: &[(String, Write)]) {
+        let mut batch = WriteBatch::new();
+        for (name, write) in writes {
+            let keyspace = self.keyspace(name);
+            match write {
+                Write::Put(key, value) => batch.put(&keyspace, key, value),
+                Write::Insert(key, value) => batch.insert(&keyspace, key, value),
+                Write::Delete(key) => batch.delete(&keyspace, key),
+                Write::DeleteRange(..) => unreachable!("not generated here"),
+            }
+            .expect("write");
+        }
+        self.db.write(&batch).expect("commit");
+    }
+
+    fn get(&self, name: &str, key: &[u8], snapshot: Option<usize>) {
+        let keyspace = self.keyspace(name);
+        let (found, at) = match snapshot {
+            Some(i) => (self.snapshots[i].0.get(&keyspace, key), self.snapshots[i].1),
+            None => (keyspace.get(key), self.model.last_commit()),
+        };
+        let expected = self.model.get(name, key, at);
+        assert_eq!(found.expect("get").as_deref(), expected, "get {key:?} of {name} at {at}");
+    }
+
+    fn scan(
+        &self,
+        name: &str,
+        range: &(Bound<Vec<u8>>, Bound<Vec<u8>>),
+        direction: Direction,
+        limit: usize,
+        snapshot: Option<usize>,
+    ) {
+        let keyspace = self.keyspace(name);
+        let after = |key: &[u8]| [key, &[0]].concat();
+        let start = match &range.0 {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => key.clone(),
+            Bound::Excluded(key) => after(key),
+        };
+        let end = match &range.1 {
+            Bound::Unbounded => None,
+            Bound::Included(key) => Some(after(key)),
+            Bound::Excluded(key) => Some(key.clone()),
+        };
+        let options = CursorOptions { start, end };
+        let (cursor, at) = match snapshot {
+            Some(i) => (self.snapshots[i].0.cursor(&keyspace, options), self.snapshots[i].1),
+            None => (keyspace.cursor(options), self.model.last_commit()),
+        };
+        let found = collect(cursor.expect("cursor"), direction, limit);
+        let bound = |b: &Bound<Vec<u8>>| b.clone();
+        let expected = self.model.scan(name, (bound(&range.0), bound(&range.1)), direction, limit, at);
+        assert_eq!(found, expected, "scan {range:?} {direction:?} of {name} at {at}");
+    }
+
+    fn reopen(&mut self) {
+        self.snapshots.clear();
+        self.db.close().expect("close");
+        self.db = Database::open_on(self.vfs.clone(), Path::new("db"), self.options.clone()).expect("reopen");
+        self.durable = self.model.last_commit();
+        self.check_state();
+    }
+
+    fn crash(&mut self, seed: u64) {
+        self.snapshots.clear();
+        let crashed = Arc::new(self.vfs.crash(seed, CrashOptions::POWER_LOSS));
+        // The old database goes on in files that nobody reads any more, and ends.
+        let old = std::mem::replace(&mut self.vfs, crashed);
+        self.db = Database::open_on(self.vfs.clone(), Path::new("db"), self.options.clone())
+            .unwrap_or_else(|e| panic!("reopen after a crash (seed {seed}): {}", chain(&e)));
+        drop(old);
+        let kept = self.model.find_prefix(&self.state(), self.durable);
+        let kept = kept.unwrap_or_else(|e| panic!("after a crash (seed {seed}): {e}"));
+        self.model.rewind(kept);
+        self.durable = kept;
+    }
+
+    /// Everything in the database.
+    pub fn state(&self) -> State {
+        let names = self.db.keyspace_names().expect("names");
+        let rows = |name: &String| {
+            let cursor = self.keyspace(name).cursor(CursorOptions::default()).expect("cursor");
+            Rows::from_iter(collect(cursor, Direction::Forward, usize::MAX))
+        };
+        names.iter().map(|name| (name.clone(), rows(name))).collect()
+    }
+
+    pub fn check_state(&self) {
+        assert_eq!(self.state(), self.model.state());
+    }
+}
+
+/// Up to `limit` rows.
+pub fn collect(mut cursor: Cursor, direction: Direction, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut rows = Vec::new();
+    let mut found = match direction {
+        Direction::Forward => cursor.seek_first(),
+        Direction::Backward => cursor.seek_last(),
+    };
+    while rows.len() < limit && found.expect("scan") {
+        rows.push((cursor.key().to_vec(), cursor.value().to_vec()));
+        found = match direction {
+            Direction::Forward => cursor.next(),
+            Direction::Backward => cursor.prev(),
+        };
+    }
+    rows
+}
+
+/// An error with its causes.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
+}

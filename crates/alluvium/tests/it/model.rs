@@ -1,0 +1,34 @@
+//! Random histories on the engine and on the reference model give the same answers, also across reopening and
+//! power loss at any moment.
+
+use alluvium_testkit::op::{Generator, KeyShape, Weights};
+use alluvium_testkit::random::{Rng, Seeded};
+
+use crate::driver::{Driver, small_options};
+
+fn history(rng: &mut Rng, weights: Weights, steps: usize) {
+    let mut driver = Driver::new(small_options(rng));
+    let shape = KeyShape { distinct: rng.range(5..200), ..KeyShape::default() };
+    let mut generator = Generator::new(weights, shape, rng);
+    for _ in 0..steps {
+        let op = generator.next(rng, &driver.model);
+        driver.run(&op, rng.next_u64());
+    }
+    driver.check_state();
+}
+
+#[test]
+fn random_histories_match_the_model() {
+    Seeded::run("random_histories_match_the_model", 40, |rng| {
+        let weights = Weights { drop_keyspace: 1, ..Weights::default() };
+        history(rng, weights, 600);
+    });
+}
+
+#[test]
+fn power_loss_at_any_moment_keeps_a_prefix_of_the_commits() {
+    Seeded::run("power_loss_at_any_moment_keeps_a_prefix_of_the_commits", 60, |rng| {
+        let weights = Weights { crash: 3, drop_keyspace: 1, flush: 5, compact: 4, ..Weights::default() };
+        history(rng, weights, 400);
+    });
+}

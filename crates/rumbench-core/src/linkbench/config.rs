@@ -1,0 +1,455 @@
+//! The configuration of one LinkBench trial, read from `key=value` settings.
+
+use super::degree::{Numbers, Split};
+use super::payload::PayloadShape;
+use super::settings::SETTINGS;
+use crate::trial::PhaseEnd;
+
+/// Operations of the request phase, in the order in which the mix is drawn.
+pub const OPERATIONS: usize = 10;
+
+/// Which rules choose destinations and say what an update does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rules {
+    /// Those of 2020: an update goes to the link, random destinations miss.
+    Revised,
+    /// Those of the original: an update is an add, destinations come from a widened range.
+    Classic,
+}
+
+/// What becomes of the reference implementations' defects, and whether lists may grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Reproduces the defects that decide the workload.
+    Faithful,
+    /// Repairs them.
+    Fixed,
+    /// As fixed, and the links of every id stay constant in expectation.
+    Stationary,
+}
+
+/// How popular ids are for one use.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AccessShape {
+    /// All ids alike instead of Zipf.
+    pub uniform: bool,
+    /// Zipf shape theta.
+    pub theta: f64,
+}
+
+/// Link access: a blend of ids unrelated to out-degree and ids ordered by it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkAccessShape {
+    /// Ids ordered by out-degree.
+    pub correlated: AccessShape,
+    /// Ids in an order of their own.
+    pub uncorrelated: AccessShape,
+    /// Percentage of the latter.
+    pub uncorrelated_percent: f64,
+}
+
+/// How many ids a multi-get asks for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MultigetShape {
+    /// One id always, instead of a geometric number.
+    pub single: bool,
+    /// Fewest ids.
+    pub min: u64,
+    /// One above the most ids.
+    pub max: u64,
+    /// Success probability.
+    pub probability: f64,
+}
+
+/// Length and content of one kind of payload.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PayloadConfig {
+    /// Median length in bytes.
+    pub median: u64,
+    /// Content.
+    pub shape: PayloadShape,
+}
+
+/// Everything that decides what a LinkBench trial does. See `docs/guide/linkbench.md` for each key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Loaded nodes.
+    pub nodes: u64,
+    /// Id of the first node.
+    pub start_id: u64,
+    /// Mix, payload sizes and out-degrees.
+    pub numbers: Numbers,
+    /// Destinations and updates.
+    pub rules: Rules,
+    /// Defects and drift.
+    pub mode: Mode,
+    /// Request phases.
+    pub steps: u32,
+    /// Clients of a request phase.
+    pub clients: u32,
+    /// Clients of the load; `None`: as many as of a request phase.
+    pub loaders: Option<u32>,
+    /// End of each request phase.
+    pub end: PhaseEnd,
+    /// End of the warm-up, if there is one.
+    pub warmup: Option<PhaseEnd>,
+    /// Percentages of the ten operations; they sum to 100.
+    pub mix: [f64; OPERATIONS],
+    /// Link types.
+    pub link_types: u64,
+    /// Destinations below this instead of from id1 up; 0: off.
+    pub random_id2_max: u64,
+    /// Every client its own destinations.
+    pub id2_per_client: bool,
+    /// Link payloads.
+    pub link_payload: PayloadConfig,
+    /// Node payloads.
+    pub node_payload: PayloadConfig,
+    /// Counts, multi-gets and lists.
+    pub reads: LinkAccessShape,
+    /// Adds, deletes and updates.
+    pub writes: LinkAccessShape,
+    /// GET_NODE.
+    pub node_reads: AccessShape,
+    /// UPDATE_NODE.
+    pub node_updates: AccessShape,
+    /// DELETE_NODE.
+    pub node_deletes: AccessShape,
+    /// Ids per multi-get.
+    pub multiget: MultigetShape,
+    /// Percentage of list queries that continue a long list.
+    pub history_percent: f64,
+    /// Most rows of a list query.
+    pub list_limit: usize,
+    /// Rows of one load commit.
+    pub bulk_rows: usize,
+    /// KiB of one node load commit; 0: no limit.
+    pub bulk_kb: u64,
+    /// Consecutive ids of one piece of the load.
+    pub chunk_ids: u64,
+    /// Lists longer than this are loaded in pieces of this many links.
+    pub split_rows: u64,
+    /// Links that a client may keep hidden in stationary mode.
+    pub hidden_links: usize,
+    /// Decides all data and all requests.
+    pub seed: u64,
+}
+
+/// Why settings were refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No such key.
+    #[error("unknown linkbench setting {key}; the nearest known one is {nearest}")]
+    UnknownKey {
+        /// What was given.
+        key: String,
+        /// The known key that resembles it most.
+        nearest: &'static str,
+    },
+    /// The key's value cannot be used.
+    #[error("linkbench setting {key}={value}: {allowed}")]
+    BadValue {
+        /// The key.
+        key: String,
+        /// What was given.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// Values that exclude each other.
+    #[error("linkbench settings: {0}")]
+    Combination(String),
+}
+
+impl Config {
+    /// The defaults of one measurement: 2017's, or 2011's mix and payload sizes.
+    pub fn new(numbers: Numbers) -> Config {
+        let zipf = |theta| AccessShape {
+            uniform: false,
+            theta,
+        };
+        let payload = |median, start_byte, end_byte, uniqueness, motif_bytes| PayloadConfig {
+            median,
+            shape: PayloadShape {
+                start_byte,
+                end_byte,
+                uniqueness,
+                motif_bytes,
+            },
+        };
+        let (mix, link_median, node_median) = match numbers {
+            Numbers::Y2017 => (MIX_2017, 23, 168),
+            Numbers::Y2011 => (MIX_2011, 8, 128),
+        };
+        Config {
+            nodes: 1_000_000,
+            start_id: 1,
+            numbers,
+            rules: Rules::Revised,
+            mode: Mode::Faithful,
+            steps: 1,
+            clients: 1,
+            loaders: None,
+            end: PhaseEnd::Seconds(60.0),
+            warmup: None,
+            mix,
+            link_types: 2,
+            random_id2_max: 0,
+            id2_per_client: false,
+            link_payload: payload(link_median, 32, 100, 0.225, 128),
+            node_payload: payload(node_median, 50, 220, 0.63, 512),
+            reads: LinkAccessShape {
+                correlated: zipf(0.8),
+                uncorrelated: zipf(0.8),
+                uncorrelated_percent: 99.5,
+            },
+            writes: LinkAccessShape {
+                correlated: zipf(0.741),
+                uncorrelated: zipf(0.741),
+                uncorrelated_percent: 95.0,
+            },
+            node_reads: zipf(0.625),
+            node_updates: zipf(0.606),
+            node_deletes: AccessShape {
+                uniform: true,
+                theta: 0.606,
+            },
+            multiget: MultigetShape {
+                single: false,
+                min: 1,
+                max: 128,
+                probability: 0.382,
+            },
+            history_percent: 0.3,
+            list_limit: 10_000,
+            bulk_rows: 1024,
+            bulk_kb: 0,
+            chunk_ids: 2048,
+            split_rows: 16_384,
+            hidden_links: 64,
+            seed: 1,
+        }
+    }
+
+    /// Reads settings; the last of a repeated key counts. What is not given has the default of `numbers`.
+    ///
+    /// # Errors
+    /// An unknown key (with the nearest known one), a value that is not allowed (with what is), or values that
+    /// exclude each other.
+    pub fn from_pairs<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Config, ConfigError>
+    where
+        K: AsRef<str>,
+        V: AsRef<str>,
+    {
+        let pairs: Vec<(String, String)> = pairs
+            .into_iter()
+            .map(|(key, value)| (key.as_ref().to_owned(), value.as_ref().to_owned()))
+            .collect();
+        let mut config = Config::new(Numbers::Y2017);
+        // `numbers` chooses the defaults that the other keys override.
+        for (key, value) in pairs.iter().filter(|(key, _)| key == "numbers") {
+            config.set(key, value)?;
+        }
+        config = Config::new(config.numbers);
+        for (key, value) in &pairs {
+            config.set(key, value)?;
+        }
+        let both = |a: &str, b: &str| [a, b].iter().all(|key| pairs.iter().any(|(k, _)| k == key));
+        for (a, b) in [
+            ("seconds", "operations"),
+            ("warmup_seconds", "warmup_operations"),
+        ] {
+            if both(a, b) {
+                return Err(ConfigError::Combination(format!(
+                    "give {a} or {b}, not both"
+                )));
+            }
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.key == key) else {
+            return Err(ConfigError::UnknownKey {
+                key: key.to_owned(),
+                nearest: nearest_key(key),
+            });
+        };
+        (setting.set)(self, value.trim()).map_err(|allowed| ConfigError::BadValue {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            allowed,
+        })
+    }
+
+    /// Checks what no key can check alone.
+    fn check(&self) -> Result<(), ConfigError> {
+        let refuse = |reason: String| Err(ConfigError::Combination(reason));
+        let sum: f64 = self.mix.iter().sum();
+        if (sum - 100.0).abs() > 1e-5 {
+            return refuse(format!(
+                "the ten percentages of the mix must sum to 100, not to {sum}"
+            ));
+        }
+        if self.multiget.min >= self.multiget.max {
+            return refuse(
+                "link_multiget_dist_min must be below link_multiget_dist_max".to_owned(),
+            );
+        }
+        for (name, shape) in [
+            ("link", self.link_payload.shape),
+            ("node", self.node_payload.shape),
+        ] {
+            if shape.start_byte > shape.end_byte {
+                return refuse(format!(
+                    "{name}_datagen_startbyte must not be above {name}_datagen_endbyte"
+                ));
+            }
+        }
+        if self.mode == Mode::Stationary {
+            if self.rules == Rules::Classic {
+                return refuse(
+                    "mode=stationary needs rules=revised, whose destinations it can follow"
+                        .to_owned(),
+                );
+            }
+            if self.random_id2_max > 0 || self.id2_per_client {
+                return refuse("mode=stationary chooses destinations itself: leave randomid2max and id2gen_config at 0".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Every effective setting as text, in the guide's order.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let shown = SETTINGS
+            .iter()
+            .filter_map(|setting| Some((setting.key.to_owned(), (setting.get)(self)?)));
+        shown.collect()
+    }
+
+    /// The split of a node's links over types that rules and mode give.
+    pub fn split(&self) -> Split {
+        match (self.rules, self.mode) {
+            (Rules::Revised, _) => Split::Revised,
+            (Rules::Classic, Mode::Faithful) => Split::ClassicAsWritten,
+            (Rules::Classic, _) => Split::ClassicRepaired,
+        }
+    }
+
+    /// The link write access that the mode gives: the reference reads the uncorrelated part from the keys of
+    /// link reads (D1).
+    pub fn effective_writes(&self) -> LinkAccessShape {
+        match self.mode {
+            Mode::Faithful => LinkAccessShape {
+                correlated: self.writes.correlated,
+                ..self.reads
+            },
+            _ => self.writes,
+        }
+    }
+
+    /// The content of a payload that the mode gives: the reference never finds the motif length (D2).
+    pub fn effective_shape(&self, payload: &PayloadConfig) -> PayloadShape {
+        let motif_bytes = match self.mode {
+            Mode::Faithful => 512,
+            _ => payload.shape.motif_bytes,
+        };
+        PayloadShape {
+            motif_bytes,
+            ..payload.shape
+        }
+    }
+}
+
+fn nearest_key(key: &str) -> &'static str {
+    let distance = |known: &str| strsim::damerau_levenshtein(known, key);
+    let nearest = SETTINGS
+        .iter()
+        .map(|setting| setting.key)
+        .min_by_key(|known| distance(known));
+    nearest.unwrap_or("nodes")
+}
+
+/// Percentages in the order ADD_LINK, DELETE_LINK, UPDATE_LINK, COUNT_LINK, MULTIGET_LINK, GET_LINKS_LIST, ADD_NODE,
+/// UPDATE_NODE, DELETE_NODE, GET_NODE.
+const MIX_2017: [f64; OPERATIONS] = [
+    5.35038, 0.98401, 4.75589, 4.27898, 12.14725, 22.57039, 2.61198, 3.06256, 0.25166, 43.9869,
+];
+const MIX_2011: [f64; OPERATIONS] = [
+    8.9886601, 2.9907664, 8.0122125, 4.8863567, 0.5261142, 50.7119145, 2.5732789, 7.366437,
+    1.0115914, 12.9326683,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(pairs: &[(&str, &str)]) -> String {
+        Config::from_pairs(pairs.iter().copied())
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn defaults_of_both_measurements_are_accepted_and_printed_settings_read_back() {
+        for numbers in ["2017", "2011"] {
+            let config =
+                Config::from_pairs([("numbers", numbers), ("warmup_operations", "10")]).unwrap();
+            assert_eq!(Config::from_pairs(config.settings()).unwrap(), config);
+        }
+    }
+
+    #[test]
+    fn numbers_choose_defaults_wherever_they_stand_and_keys_override_them() {
+        let config = Config::from_pairs([("node_datasize", "7"), ("numbers", "2011")]).unwrap();
+        assert_eq!(
+            (config.node_payload.median, config.link_payload.median),
+            (7, 8)
+        );
+        assert_eq!(config.mix, MIX_2011);
+    }
+
+    #[test]
+    fn an_unknown_key_is_answered_with_the_nearest_known_one() {
+        assert_eq!(
+            refusal(&[("node", "5")]),
+            "unknown linkbench setting node; the nearest known one is nodes"
+        );
+        assert!(refusal(&[("getlinklist_hist", "5")]).ends_with("getlinklist_history"));
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_what_is_allowed() {
+        assert_eq!(
+            refusal(&[("nodes", "0")]),
+            "linkbench setting nodes=0: a whole number from 1 to 1099511627776 is allowed"
+        );
+        assert!(refusal(&[("numbers", "2012")]).contains("2017 or 2011"));
+        assert!(refusal(&[("addlink", "50")]).contains("sum to 100"));
+        assert!(refusal(&[("read_shape", "1")]).contains("except 1"));
+        assert!(refusal(&[("seconds", "1"), ("operations", "1")]).contains("not both"));
+        assert!(refusal(&[("read_function", "real")]).contains("not reproduced"));
+        assert!(refusal(&[("nlinks_func", "PERFECT_SQUARES")]).contains("not reproduced"));
+        assert!(refusal(&[("mode", "stationary"), ("rules", "classic")]).contains("revised"));
+    }
+
+    #[test]
+    fn faithful_writes_take_the_uncorrelated_part_from_the_keys_of_reads() {
+        let faithful = Config::new(Numbers::Y2017).effective_writes();
+        assert_eq!(faithful.uncorrelated_percent, 99.5);
+        assert_eq!(
+            (faithful.uncorrelated.theta, faithful.correlated.theta),
+            (0.8, 0.741)
+        );
+        let fixed = Config::from_pairs([("mode", "fixed")])
+            .unwrap()
+            .effective_writes();
+        assert_eq!(
+            (fixed.uncorrelated_percent, fixed.uncorrelated.theta),
+            (95.0, 0.741)
+        );
+    }
+}

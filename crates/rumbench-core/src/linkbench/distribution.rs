@@ -1,0 +1,248 @@
+//! The distributions of LinkBench: popularity ranks, ids per multi-get, payload lengths.
+
+use crate::random::Random;
+
+/// From this many ranks on, zeta is approximated.
+const ZETA_EXACT_BELOW: u64 = 100_000;
+
+/// Zipf ranks in the form of Gray et al. (1994), constants computed once.
+///
+/// The draw is not an exact Zipf: for r >= 2, P(rank < r) = ((r/n)^(1-theta) - 1 + eta) / eta.
+#[derive(Debug, Clone, Copy)]
+pub struct Zipf {
+    count: f64,
+    last: u64,
+    zeta: f64,
+    eta: f64,
+    alpha: f64,
+    second: f64,
+}
+
+impl Zipf {
+    /// Ranks [0, count) of shape `theta`. A shape of 1 has a zeta but cannot be drawn from: callers reject it.
+    ///
+    /// # Panics
+    /// If `count` is 0 or `theta` is not above 0.
+    pub fn new(count: u64, theta: f64) -> Zipf {
+        assert!(
+            count > 0 && theta > 0.0,
+            "zipf of {count} ranks, shape {theta}"
+        );
+        let n = count as f64;
+        let zeta = zeta(count, theta);
+        let second = 1.0 + 0.5f64.powf(theta);
+        Zipf {
+            count: n,
+            last: count - 1,
+            zeta,
+            eta: (1.0 - (2.0 / n).powf(1.0 - theta)) / (1.0 - second / zeta),
+            alpha: 1.0 / (1.0 - theta),
+            second,
+        }
+    }
+
+    /// The sum of k^-theta over the ranks, approximated for many.
+    pub fn zeta(&self) -> f64 {
+        self.zeta
+    }
+
+    /// The constant eta of the draw.
+    pub fn eta(&self) -> f64 {
+        self.eta
+    }
+
+    /// The rank at the uniform draw `p` in [0, 1).
+    #[inline]
+    pub fn quantile(&self, p: f64) -> u64 {
+        let scaled = p * self.zeta;
+        if scaled < 1.0 {
+            return 0;
+        }
+        if scaled < self.second {
+            return 1.min(self.last);
+        }
+        let rank = self.count * (self.eta * p - self.eta + 1.0).powf(self.alpha);
+        (rank as u64).min(self.last)
+    }
+
+    /// S: the sum of squared access probabilities, which is how fast hot lists grow (see the guide).
+    pub fn sum_of_squares(&self) -> f64 {
+        let below = |rank: f64| match rank {
+            0.0 => 0.0,
+            1.0 => (1.0 / self.zeta).min(1.0),
+            _ => {
+                let share = (rank / self.count).powf(1.0 / self.alpha);
+                ((share - 1.0 + self.eta) / self.eta).min(1.0)
+            }
+        };
+        let head = 10_000.min(self.last + 1);
+        (0..head)
+            .map(|rank| {
+                (below(rank as f64 + 1.0) - below(rank as f64))
+                    .max(0.0)
+                    .powi(2)
+            })
+            .sum()
+    }
+}
+
+fn zeta(count: u64, theta: f64) -> f64 {
+    let n = count as f64;
+    if count < ZETA_EXACT_BELOW || theta > 1.0 {
+        return (1..=count).map(|k| 1.0 / (k as f64).powf(theta)).sum();
+    }
+    if theta == 1.0 {
+        return n.ln() + 0.577_22;
+    }
+    n.powf(1.0 - theta) / (1.0 - theta) + 0.58 - 1.0 / (1.0 - theta)
+}
+
+/// How popular the ranks [0, count) are.
+#[derive(Debug, Clone, Copy)]
+pub enum Popularity {
+    /// Rank 0 most, falling by a power.
+    Zipf(Zipf),
+    /// All alike, this many.
+    Uniform(u64),
+}
+
+impl Popularity {
+    /// Draws a rank.
+    #[inline]
+    pub fn draw(&self, random: &mut Random) -> u64 {
+        match self {
+            Popularity::Zipf(zipf) => zipf.quantile(random.unit()),
+            Popularity::Uniform(count) => random.below(*count),
+        }
+    }
+}
+
+/// Geometric numbers from `min` up, capped at `max` - 1.
+#[derive(Debug, Clone, Copy)]
+pub struct Geometric {
+    min: u64,
+    last: u64,
+    per_log: f64,
+    rounds_up: bool,
+}
+
+impl Geometric {
+    /// Numbers in [min, max) with success probability `probability`. `rounds_up` is the reference's quantile, which is
+    /// one too high (D3): practically never `min`.
+    ///
+    /// # Panics
+    /// Unless 0 < probability < 1 and min < max.
+    pub fn new(min: u64, max: u64, probability: f64, rounds_up: bool) -> Geometric {
+        assert!(min < max && probability > 0.0 && probability < 1.0);
+        Geometric {
+            min,
+            last: max - 1,
+            per_log: 1.0 / (1.0 - probability).ln(),
+            rounds_up,
+        }
+    }
+
+    /// The number at the uniform draw `p` in [0, 1).
+    pub fn quantile(&self, p: f64) -> u64 {
+        let steps = (1.0 - p).ln() * self.per_log;
+        let steps = if self.rounds_up {
+            steps.ceil()
+        } else {
+            steps.floor()
+        };
+        (self.min + steps as u64).min(self.last)
+    }
+
+    /// Draws a number.
+    pub fn draw(&self, random: &mut Random) -> u64 {
+        self.quantile(random.unit())
+    }
+}
+
+/// Payload lengths: log-normal with sigma 1, clamped to [0, cap).
+#[derive(Debug, Clone, Copy)]
+pub struct LogNormal {
+    mu: f64,
+    last: f64,
+}
+
+impl LogNormal {
+    /// Lengths of this median below `cap`.
+    ///
+    /// # Panics
+    /// If `median` or `cap` is 0.
+    pub fn new(median: u64, cap: u64) -> LogNormal {
+        assert!(median > 0 && cap > 0);
+        LogNormal {
+            mu: (median as f64).ln(),
+            last: (cap - 1) as f64,
+        }
+    }
+
+    /// Draws a length in bytes.
+    pub fn draw(&self, random: &mut Random) -> usize {
+        (self.mu + random.gaussian())
+            .exp()
+            .round()
+            .clamp(0.0, self.last) as usize
+    }
+
+    /// The mean length in bytes if nothing were clamped.
+    pub fn mean(&self) -> f64 {
+        (self.mu + 0.5).exp()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mean(mut draw: impl FnMut(&mut Random) -> f64) -> f64 {
+        let mut random = Random::new(11);
+        (0..300_000).map(|_| draw(&mut random)).sum::<f64>() / 300_000.0
+    }
+
+    #[test]
+    fn geometric_means_are_those_of_both_forms() {
+        let reference = Geometric::new(1, 128, 0.382, true);
+        let repaired = Geometric::new(1, 128, 0.382, false);
+        assert!((mean(|random| reference.draw(random) as f64) - 3.62).abs() < 0.02);
+        assert!((mean(|random| repaired.draw(random) as f64) - 2.62).abs() < 0.02);
+        assert_eq!((reference.quantile(0.0), reference.quantile(1e-9)), (1, 2));
+        assert_eq!(
+            (repaired.quantile(0.0), repaired.quantile(1.0 - 1e-16)),
+            (1, 77)
+        );
+    }
+
+    #[test]
+    fn payload_lengths_have_the_published_means() {
+        let link = LogNormal::new(23, 255);
+        let node = LogNormal::new(168, 1 << 20);
+        assert!((mean(|random| link.draw(random) as f64) - 36.95).abs() < 0.3);
+        assert!((mean(|random| node.draw(random) as f64) - 277.0).abs() < 2.5);
+        let mut random = Random::new(3);
+        assert!((0..100_000).all(|_| link.draw(&mut random) <= 254));
+    }
+
+    #[test]
+    fn sum_of_squares_matches_the_published_table() {
+        for (count, expected) in [
+            (100_000, 1.16e-3),
+            (1_000_000, 4.32e-4),
+            (10_000_000, 1.65e-4),
+        ] {
+            let found = Zipf::new(count, 0.8).sum_of_squares();
+            assert!((found / expected - 1.0).abs() < 0.01, "{count}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_shape_above_one_draws_within_range_and_favours_the_head() {
+        let zipf = Zipf::new(50_000, 1.2);
+        let mut random = Random::new(5);
+        let ranks: Vec<u64> = (0..10_000).map(|_| zipf.quantile(random.unit())).collect();
+        assert!(ranks.iter().all(|rank| *rank < 50_000));
+        assert!(ranks.iter().filter(|rank| **rank < 10).count() > 5_000);
+    }
+}

@@ -1,0 +1,85 @@
+//! The bijection between popularity ranks and ids.
+//!
+//! Ids fall into 1024 residue classes; each class is rotated by a number drawn from the Java generator with a fixed
+//! seed. A permutation and its inverse cost a few instructions and 8 KiB however many ids there are.
+
+use super::java_random::JavaRandom;
+
+/// Seed for out-degrees and correlated link access.
+pub const CORRELATED: i64 = 20_343_988_438_726_021;
+/// Seed for uncorrelated link reads and writes.
+pub const UNCORRELATED: i64 = 53_238_253_823_453;
+/// Seed for node reads, updates and deletes.
+pub const NODE: i64 = 4_766_565_305_853_767_165;
+
+const GROUPS: u64 = 1024;
+
+/// A fixed permutation of [0, n).
+#[derive(Debug, Clone)]
+pub struct Shuffler {
+    count: u64,
+    groups: u64,
+    rotations: Vec<u64>,
+}
+
+impl Shuffler {
+    /// The permutation of [0, count) that `seed` gives. Below 2048 it is the identity.
+    ///
+    /// # Panics
+    /// If `count` is 0 or 2^41 and more.
+    pub fn new(seed: i64, count: u64) -> Shuffler {
+        assert!(count > 0 && count < 1 << 41, "count {count}");
+        let groups = GROUPS.min(count);
+        let smallest = (count / groups) as u32;
+        let mut random = JavaRandom::new(seed);
+        Shuffler {
+            count,
+            groups,
+            rotations: (0..groups)
+                .map(|_| u64::from(random.below(smallest)))
+                .collect(),
+        }
+    }
+
+    /// Where `index` goes.
+    #[inline]
+    pub fn permute(&self, index: u64) -> u64 {
+        let (group, place, size) = self.locate(index);
+        // Both terms are below the size, so one subtraction is the remainder.
+        let rotated = place + self.rotations[group as usize];
+        group
+            + self.groups
+                * (if rotated >= size {
+                    rotated - size
+                } else {
+                    rotated
+                })
+    }
+
+    /// What goes to `index`.
+    #[inline]
+    pub fn inverse(&self, index: u64) -> u64 {
+        let (group, place, size) = self.locate(index);
+        let rotation = self.rotations[group as usize];
+        let origin = if place >= rotation {
+            place - rotation
+        } else {
+            place + size - rotation
+        };
+        group + self.groups * origin
+    }
+
+    /// Residue class, place within it, and size of the class.
+    #[inline]
+    fn locate(&self, index: u64) -> (u64, u64, u64) {
+        debug_assert!(index < self.count);
+        let (group, place) = (index % self.groups, index / self.groups);
+        let size = self.count / self.groups + u64::from(group < self.count % self.groups);
+        (group, place, size)
+    }
+
+    /// Rotations of all residue classes.
+    pub fn rotations(&self) -> &[u64] {
+        &self.rotations
+    }
+}

@@ -1,0 +1,337 @@
+//! LinkBench as a workload of the laboratory: its phases, in order, and its checks.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::client::{REQUEST_OPERATIONS, Requester, RequesterOptions, StreamRest};
+use super::config::{Config, Mode, Rules};
+use super::graph::Graph;
+use super::load::{LOAD_OPERATIONS, LoadQueue, Loader};
+use super::sample::check_sample;
+use super::store::{LinkStore, TableTotals};
+use super::stream::{RequestPlan, RequestStream};
+use crate::engine::{Engine, EngineError};
+use crate::trial::{Done, OpIndex, Phase, PhaseClient, PhaseEnd, Workload};
+
+/// Changes whenever the golden requests or the loaded rows change.
+pub const VERSION: u32 = 1;
+/// Times that one transaction is run before its conflict is an error.
+pub const ATTEMPTS_MAX: u32 = 1000;
+/// The operation of the `index` phase.
+const INDEX_OPERATIONS: &[&str] = &["BUILD_INDEX"];
+
+/// What a workload without clock and sleep needs of its runner.
+#[derive(Debug, Clone, Copy)]
+pub struct Hooks {
+    /// Milliseconds since the epoch.
+    pub now_ms: fn() -> u64,
+    /// Called before attempt number 2, 3, ... of a transaction; the reference sleeps 20 ms * (attempt - 2) there.
+    pub backoff: fn(u32),
+}
+
+/// Runs a transaction until it does not conflict, at most [`ATTEMPTS_MAX`] times; returns its result and how often it
+/// was run again.
+pub(super) fn retried_with<T>(
+    hooks: Hooks,
+    mut transaction: impl FnMut() -> Result<T, EngineError>,
+) -> Result<(T, u64), EngineError> {
+    let mut attempt = 1;
+    loop {
+        match transaction() {
+            Ok(result) => return Ok((result, u64::from(attempt - 1))),
+            Err(EngineError::Retry(_)) if attempt < ATTEMPTS_MAX => attempt += 1,
+            Err(error) => return Err(error),
+        }
+        (hooks.backoff)(attempt);
+    }
+}
+
+/// As [`retried_with`], for a commit of a known number of rows.
+pub(super) fn retried(
+    hooks: Hooks,
+    rows: u64,
+    transaction: impl FnMut() -> Result<(), EngineError>,
+) -> Result<Done, EngineError> {
+    let ((), retries) = retried_with(hooks, transaction)?;
+    Ok(Done { rows, retries })
+}
+
+/// Which phase comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Load,
+    Index,
+    Warmup,
+    Request(u32),
+    End,
+}
+
+/// LinkBench, configured.
+pub struct LinkBench {
+    config: Config,
+    hooks: Hooks,
+    graph: Arc<Graph>,
+    rest: Arc<Mutex<StreamRest>>,
+    next: Next,
+    loaded: bool,
+}
+
+impl LinkBench {
+    /// A trial of this configuration. The rows' times end at the time of this call.
+    pub fn new(config: Config, hooks: Hooks) -> LinkBench {
+        let graph = Arc::new(Graph::new(&config, (hooks.now_ms)()));
+        let plan = Arc::new(RequestPlan::new(&config, Arc::clone(&graph), hooks.now_ms));
+        let streams =
+            (0..config.clients).map(|client| RequestStream::new(Arc::clone(&plan), client));
+        LinkBench {
+            rest: Arc::new(Mutex::new(StreamRest::new(streams.collect()))),
+            config,
+            hooks,
+            graph,
+            next: Next::Load,
+            loaded: false,
+        }
+    }
+
+    /// The effective configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The loaded graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    fn rest(&self) -> MutexGuard<'_, StreamRest> {
+        // The rest is plain data that no panic can leave half changed.
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn load_phase(&self, store: &dyn LinkStore) -> Result<Phase, EngineError> {
+        let queue = Arc::new(LoadQueue::new(&self.config, Arc::clone(&self.graph)));
+        let loaders = self.config.loaders.unwrap_or(self.config.clients);
+        let clients = (0..loaders).map(|_| {
+            let loader = Loader::new(
+                Arc::clone(&queue),
+                store.connect()?,
+                &self.config,
+                self.hooks,
+            );
+            Ok(Box::new(loader) as Box<dyn PhaseClient>)
+        });
+        Ok(Phase {
+            name: "load".to_owned(),
+            operations: LOAD_OPERATIONS,
+            end: PhaseEnd::Work,
+            recorded: true,
+            paced: false,
+            clients: clients.collect::<Result<_, EngineError>>()?,
+        })
+    }
+
+    fn index_phase(&self, store: Arc<dyn LinkStore>) -> Phase {
+        let builder = IndexBuilder {
+            store,
+            rows: self.graph.totals().links,
+            done: false,
+        };
+        Phase {
+            name: "index".to_owned(),
+            operations: INDEX_OPERATIONS,
+            end: PhaseEnd::Work,
+            recorded: true,
+            paced: false,
+            clients: vec![Box::new(builder)],
+        }
+    }
+
+    fn request_phase(
+        &self,
+        store: &dyn LinkStore,
+        name: String,
+        end: PhaseEnd,
+        recorded: bool,
+    ) -> Result<Phase, EngineError> {
+        let options = RequesterOptions {
+            judges: store.keeps_rows(),
+            updates_are_adds: self.config.rules == Rules::Classic
+                && self.config.mode == Mode::Faithful,
+        };
+        let mut clients: Vec<Box<dyn PhaseClient>> = Vec::new();
+        for client in 0..self.config.clients as usize {
+            let connection = store.connect()?;
+            let stream = self.rest().take(client);
+            let stream = stream.ok_or_else(|| {
+                EngineError::failed(
+                    format!("beginning phase {name}"),
+                    "the clients of the phase before must be dropped first",
+                )
+            })?;
+            let rest = Arc::clone(&self.rest);
+            clients.push(Box::new(Requester::new(
+                client, stream, connection, self.hooks, options, rest,
+            )));
+        }
+        Ok(Phase {
+            name,
+            operations: REQUEST_OPERATIONS,
+            end,
+            recorded,
+            paced: true,
+            clients,
+        })
+    }
+
+    fn request_name(step: u32) -> String {
+        match step {
+            1 => "request".to_owned(),
+            _ => format!("request#{step}"),
+        }
+    }
+
+    fn step_after(&self, step: u32) -> Next {
+        if step < self.config.steps {
+            Next::Request(step + 1)
+        } else {
+            Next::End
+        }
+    }
+
+    /// What the tables must hold by the load and by the answers to all writes.
+    fn expected(&self) -> (TableTotals, bool) {
+        let loaded = self.graph.totals();
+        let tally = self.rest().tally;
+        let links = loaded.links + tally.links_inserted;
+        let expected = TableTotals {
+            nodes: loaded.nodes + tally.nodes_added - tally.nodes_deleted,
+            links,
+            visible_links: links + tally.links_revived - tally.links_hidden,
+            counts: loaded.counts,
+        };
+        // An inserted link may be the first of its list and bring a count row.
+        (expected, tally.links_inserted == 0)
+    }
+}
+
+impl Workload for LinkBench {
+    fn identity(&self) -> (&'static str, u32) {
+        ("linkbench", VERSION)
+    }
+
+    /// Without the `index` phase, which comes after `load` where the engine separates it.
+    fn phase_names(&self) -> Vec<String> {
+        let warmup = self.config.warmup.map(|_| "warmup".to_owned());
+        let requests = (1..=self.config.steps).map(LinkBench::request_name);
+        std::iter::once("load".to_owned())
+            .chain(warmup)
+            .chain(requests)
+            .collect()
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        self.config.settings()
+    }
+
+    fn load_estimate(&self) -> (u64, u64) {
+        let totals = self.graph.totals();
+        (
+            totals.nodes + totals.links + totals.counts,
+            self.graph.estimated_bytes(),
+        )
+    }
+
+    /// The clients of a phase must be dropped before the next phase is asked for: their streams go on in it.
+    fn next_phase(&mut self, engine: &dyn Engine) -> Result<Option<Phase>, EngineError> {
+        let store = engine.link_store()?;
+        // Each round goes on to a later phase.
+        loop {
+            match self.next {
+                Next::Load => {
+                    self.next = Next::Index;
+                    return self.load_phase(&*store).map(Some);
+                }
+                Next::Index => {
+                    self.next = Next::Warmup;
+                    if store.separate_index() {
+                        return Ok(Some(self.index_phase(store)));
+                    }
+                }
+                Next::Warmup => {
+                    if store.keeps_rows() {
+                        check_sample(&self.graph, self.config.seed, &mut *store.connect()?)?;
+                    }
+                    self.loaded = true;
+                    self.next = self.step_after(0);
+                    if let Some(end) = self.config.warmup.filter(|_| self.config.steps > 0) {
+                        return self
+                            .request_phase(&*store, "warmup".to_owned(), end, false)
+                            .map(Some);
+                    }
+                }
+                Next::Request(step) => {
+                    self.next = self.step_after(step);
+                    let name = LinkBench::request_name(step);
+                    return self
+                        .request_phase(&*store, name, self.config.end, true)
+                        .map(Some);
+                }
+                Next::End => return Ok(None),
+            }
+        }
+    }
+
+    fn verify(&self, engine: &dyn Engine) -> Result<String, EngineError> {
+        let store = engine.link_store()?;
+        if !store.keeps_rows() {
+            return Ok("not checked: this engine keeps no rows".to_owned());
+        }
+        let found = store.connect()?.check()?;
+        if !self.loaded {
+            return Ok(format!(
+                "counts, links and index agree ({} links); the load did not end",
+                found.links
+            ));
+        }
+        let (mut expected, exact_counts) = self.expected();
+        if !exact_counts && found.counts > expected.counts {
+            expected.counts = found.counts;
+        }
+        if found != expected {
+            return Err(EngineError::Wrong(format!(
+                "the load and the answers to all writes make {expected:?}, the tables hold {found:?}"
+            )));
+        }
+        let stationary = match self.rest().hidden_links() {
+            Some(hidden) if self.config.mode == Mode::Stationary => {
+                format!(", {hidden} loaded links hidden")
+            }
+            _ => String::new(),
+        };
+        Ok(format!(
+            "{} nodes, {} links ({} visible), {} counts: as the load and the answers to all writes make them{stationary}; \
+             every count equals its visible links, and every link has its index entry",
+            found.nodes, found.links, found.visible_links, found.counts
+        ))
+    }
+}
+
+/// The only client of the `index` phase.
+struct IndexBuilder {
+    store: Arc<dyn LinkStore>,
+    rows: u64,
+    done: bool,
+}
+
+impl PhaseClient for IndexBuilder {
+    fn prepare(&mut self) -> Option<OpIndex> {
+        (!std::mem::replace(&mut self.done, true)).then_some(0)
+    }
+
+    fn execute(&mut self) -> Result<Done, EngineError> {
+        self.store.build_index()?;
+        Ok(Done {
+            rows: self.rows,
+            retries: 0,
+        })
+    }
+}

@@ -1,0 +1,305 @@
+//! Alluvium, this workspace's own engine: a keyspace for each map, row locks, group commit.
+//!
+//! Transactions run at read committed, as MyRocks and InnoDB do in published LinkBench runs. Single reads look at the
+//! value in place; scans use a cursor with the map's prefix filter where one was declared.
+
+use std::sync::Arc;
+
+use alluvium::{
+    CursorOptions, Database, Error, Isolation, Keyspace, KeyspaceOptions, Options, Transaction,
+    WriteBatch, WriteOptions,
+};
+use rumbench_core::engine::{
+    Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
+};
+use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
+use rumbench_core::linkbench::{KvLinkStore, LinkStore, kv_store};
+
+use crate::error::no_map;
+use crate::facts::{ALL_ACKNOWLEDGED, Configuration, SOME_PREFIX, crate_version, survives};
+use crate::settings::Settings;
+
+/// An open Alluvium database with one keyspace for each map. Clones share it.
+#[derive(Clone)]
+pub struct Alluvium(Arc<Shared>);
+
+struct Shared {
+    db: Database,
+    maps: Vec<Keyspace>,
+    facts: EngineFacts,
+}
+
+/// Opens the LinkBench schema. No variants.
+pub(crate) fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Alluvium::open(config, &kv_store::schema())?))
+}
+
+impl Alluvium {
+    /// Opens or creates the maps of `schema` in `config.dir`.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`] for a variant or an unknown setting.
+    pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Alluvium> {
+        if let Some(variant) = &config.variant {
+            return Err(EngineError::Unsupported(format!(
+                "alluvium has no variant `{variant}`"
+            )));
+        }
+        let options = options(config)?;
+        let db = Database::open(&config.dir, options.clone()).map_err(failed)?;
+        let mut maps = Vec::with_capacity(schema.len());
+        for map in schema {
+            maps.push(
+                db.keyspace(map.name, keyspace_options(map))
+                    .map_err(failed)?,
+            );
+        }
+        let facts = EngineFacts {
+            version: format!("alluvium {}", crate_version("alluvium")),
+            configuration: describe(&options).to_map(),
+            durability: durability_facts(config.durability),
+        };
+        Ok(Alluvium(Arc::new(Shared { db, maps, facts })))
+    }
+}
+
+fn options(config: &OpenConfig) -> Result<Options> {
+    let mut settings = Settings::of("alluvium", config);
+    let defaults = Options::default();
+    let memory = usize::try_from(config.cache_bytes).unwrap_or(usize::MAX);
+    let options = Options {
+        memory_bytes: settings.take("memory_bytes", memory)?,
+        durability: match config.durability {
+            Durability::Buffered => alluvium::Durability::Buffered,
+            Durability::Sync => alluvium::Durability::Sync,
+            Durability::None => alluvium::Durability::None,
+        },
+        upper_fraction: settings.take("upper_fraction", defaults.upper_fraction)?,
+        partition_bytes: settings.take("partition_bytes", defaults.partition_bytes)?,
+        compaction_threads: settings.take("compaction_threads", defaults.compaction_threads)?,
+        memtable_bytes: match settings.take("memtable_bytes", 0)? {
+            0 => None,
+            bytes => Some(bytes),
+        },
+        ..defaults
+    };
+    settings.finish()?;
+    Ok(options)
+}
+
+fn keyspace_options(map: &MapDef) -> KeyspaceOptions {
+    KeyspaceOptions {
+        whole_key_filter: map.point_reads,
+        prefix_filter_bytes: map.scan_prefix_bytes,
+        reads_hit: map.reads_hit,
+        ..KeyspaceOptions::default()
+    }
+}
+
+fn describe(options: &Options) -> Configuration {
+    let mut configuration = Configuration::default();
+    configuration.tuned(
+        "memory_bytes",
+        options.memory_bytes,
+        "cache_bytes: memtables, fences and filters are inside this number",
+    );
+    configuration.given("upper_fraction", options.upper_fraction);
+    configuration.given("partition_bytes", options.partition_bytes);
+    configuration.given("compaction_threads", options.compaction_threads);
+    configuration.given("compression", "LZ4, zstd level 1 in the last level");
+    configuration.given("block_bytes", KeyspaceOptions::default().block_bytes);
+    configuration.given("isolation", "read committed, row locks");
+    configuration.given(
+        "filters",
+        "Bloom, 10 bits: whole keys for maps with point reads, prefixes for maps scanned by prefix",
+    );
+    configuration
+}
+
+fn durability_facts(class: Durability) -> DurabilityFacts {
+    match class {
+        Durability::Sync => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
+        // Synced each 100 ms, which is inside the promise that the other engines make.
+        Durability::Buffered => survives(ALL_ACKNOWLEDGED, crate::facts::PREFIX_ONE_SECOND),
+        Durability::None => survives(SOME_PREFIX, SOME_PREFIX),
+    }
+}
+
+/// Conflicts and lock failures are retried by the client; everything else ends the trial.
+#[cold]
+fn failed(error: Error) -> EngineError {
+    match error {
+        Error::Conflict { .. } | Error::Deadlock { .. } | Error::LockTimeout { .. } => {
+            EngineError::Retry(error.to_string())
+        }
+        error => EngineError::failed("alluvium", error),
+    }
+}
+
+impl Engine for Alluvium {
+    fn facts(&self) -> EngineFacts {
+        self.0.facts.clone()
+    }
+
+    fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
+        Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let Ok(stats) = self.0.db.stats() else {
+            return Vec::new();
+        };
+        let sum = |of: fn(&alluvium::KeyspaceStats) -> u64| stats.keyspaces.iter().map(of).sum();
+        let counters: [(&str, u64); 14] = [
+            ("memtable_bytes", sum(|k| k.memtable_bytes)),
+            ("sealed_bytes", stats.sealed_bytes),
+            ("groups", sum(|k| k.groups)),
+            ("upper_tables", sum(|k| k.upper_tables)),
+            ("upper_bytes", sum(|k| k.upper_bytes)),
+            ("last_bytes", sum(|k| k.last_bytes)),
+            ("cache_bytes", stats.cache_used_bytes),
+            ("cache_hits", stats.cache_hits),
+            ("cache_misses", stats.cache_misses),
+            ("flushes", stats.flushes),
+            ("compactions", stats.compactions),
+            ("table_write_bytes", stats.table_bytes_written),
+            ("delay_us", stats.delay_us),
+            ("ceiling_waits", stats.ceiling_waits),
+        ];
+        let counter = |(name, value): (&str, u64)| Counter {
+            name: name.to_owned(),
+            value: value as f64,
+        };
+        counters.into_iter().map(counter).collect()
+    }
+
+    fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        progress("flushing memtables and merging what is due");
+        self.0.db.settle().map_err(failed)?;
+        self.0.db.sync().map_err(failed)
+    }
+
+    fn is_data_file(&self, file_name: &str) -> bool {
+        file_name.ends_with(".sst")
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.0.db.close().map_err(failed)
+    }
+}
+
+impl KvEngine for Alluvium {
+    type Connection = AlluviumConnection;
+
+    fn connect(&self) -> Result<AlluviumConnection> {
+        Ok(AlluviumConnection(Arc::clone(&self.0)))
+    }
+}
+
+/// One client's view of the database.
+pub struct AlluviumConnection(Arc<Shared>);
+
+fn map_of(shared: &Shared, map: MapId) -> Result<&Keyspace> {
+    shared.maps.get(map.0).ok_or_else(|| no_map(map))
+}
+
+impl KvConnection for AlluviumConnection {
+    type Txn<'a> = AlluviumTxn<'a>;
+
+    fn get<R>(
+        &mut self,
+        map: MapId,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R> {
+        map_of(&self.0, map)?.read(key, read).map_err(failed)
+    }
+
+    fn scan(
+        &mut self,
+        map: MapId,
+        scan: Scan<'_>,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        let options = CursorOptions::range(scan.start, scan.end);
+        let mut cursor = map_of(&self.0, map)?.cursor(options).map_err(failed)?;
+        let mut found = match scan.direction {
+            Direction::Forward => cursor.seek_first(),
+            Direction::Reverse => cursor.seek_last(),
+        };
+        let mut left = scan.limit;
+        while left > 0 && found.map_err(failed)? && visit(cursor.key(), cursor.value()) {
+            left -= 1;
+            if left == 0 {
+                break;
+            }
+            found = match scan.direction {
+                Direction::Forward => cursor.next(),
+                Direction::Reverse => cursor.prev(),
+            };
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<AlluviumTxn<'_>> {
+        let txn = self.0.db.begin(Isolation::ReadCommitted).map_err(failed)?;
+        Ok(AlluviumTxn {
+            txn,
+            shared: &self.0,
+        })
+    }
+
+    fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for row in rows {
+            let map = map_of(&self.0, row.map)?;
+            batch.insert(map, row.key, row.value).map_err(failed)?;
+        }
+        // New keys conflict with nobody.
+        let options = WriteOptions {
+            untracked: true,
+            ..WriteOptions::default()
+        };
+        self.0.db.write_with(&batch, &options).map_err(failed)
+    }
+}
+
+/// A read committed transaction.
+pub struct AlluviumTxn<'a> {
+    txn: Transaction,
+    shared: &'a Shared,
+}
+
+impl KvTxn for AlluviumTxn<'_> {
+    fn get_for_update<R>(
+        &mut self,
+        map: MapId,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R> {
+        let value = self
+            .txn
+            .get_for_update(map_of(self.shared, map)?, key)
+            .map_err(failed)?;
+        Ok(read(value.as_deref()))
+    }
+
+    fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        let map = map_of(self.shared, map)?;
+        self.txn.insert(map, key, value).map_err(failed)
+    }
+
+    fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        let map = map_of(self.shared, map)?;
+        self.txn.put(map, key, value).map_err(failed)
+    }
+
+    fn delete(&mut self, map: MapId, key: &[u8]) -> Result<()> {
+        let map = map_of(self.shared, map)?;
+        self.txn.delete(map, key).map_err(failed)
+    }
+
+    fn commit(self) -> Result<()> {
+        self.txn.commit().map_err(failed)
+    }
+}

@@ -1,0 +1,414 @@
+//! fjall 3: log-structured merge trees in Rust over one shared journal.
+//!
+//! Of its two transactional flavours this module uses the single-writer one: a lock from begin to commit protects
+//! what a transaction read. The optimistic one validates instead, but walks the remembered write sets of thousands
+//! of earlier commits under a lock at every commit, which costs more than it saves with the few clients of a
+//! LinkBench trial; docs/guide/engines.md has the measurement.
+//!
+//! Scans read a snapshot; single reads take the newest value, as the library's own `get` does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fjall::config::{BlockSizePolicy, CompressionPolicy, FilterPolicy, HashRatioPolicy};
+use fjall::{
+    CompressionType, Guard, KeyspaceCreateOptions, PersistMode, Readable, SingleWriterTxDatabase,
+    SingleWriterTxKeyspace, SingleWriterWriteTx,
+};
+use rumbench_core::engine::{
+    Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
+};
+use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
+use rumbench_core::linkbench::{KvLinkStore, LinkStore, kv_store};
+
+use crate::error::{failed, no_map, still_open};
+use crate::facts::{
+    ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, SOME_PREFIX, crate_version, survives,
+};
+use crate::periodic::{Periodic, SYNC_INTERVAL};
+use crate::settings::Settings;
+
+const MIB: u64 = 1 << 20;
+
+/// An open fjall database with one keyspace for each map. Clones share it.
+#[derive(Clone)]
+pub struct Fjall(Arc<Shared>);
+
+struct Shared {
+    db: SingleWriterTxDatabase,
+    maps: Vec<SingleWriterTxKeyspace>,
+    /// What every commit asks of the journal; `None` leaves it in the process.
+    commit: Option<PersistMode>,
+    facts: EngineFacts,
+    syncer: Option<Periodic>,
+}
+
+/// Opens the LinkBench schema. No variants.
+pub(crate) fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Fjall::open(config, &kv_store::schema())?))
+}
+
+impl Fjall {
+    /// Opens or creates the maps of `schema` in `config.dir`.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`] for a variant or an unknown setting.
+    pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Fjall> {
+        if let Some(variant) = &config.variant {
+            return Err(EngineError::Unsupported(format!(
+                "fjall has no variant `{variant}`"
+            )));
+        }
+        let tuning = Tuning::of(config)?;
+        let db = SingleWriterTxDatabase::builder(&config.dir)
+            .cache_size(config.cache_bytes)
+            .max_journaling_size(tuning.journal_bytes)
+            .manual_journal_persist(config.durability == Durability::None)
+            .worker_threads(tuning.worker_threads)
+            .open()
+            .map_err(failed("fjall: open database"))?;
+        let mut maps = Vec::with_capacity(schema.len());
+        for map in schema {
+            let keyspace = db
+                .keyspace(map.name, || tuning.keyspace_options(map))
+                .map_err(failed("fjall: open keyspace"))?;
+            maps.push(keyspace);
+        }
+        let (commit, durability) = commit_mode(config.durability);
+        let syncer = match config.durability {
+            Durability::Buffered => Some(start_syncer(db.clone())?),
+            Durability::Sync | Durability::None => None,
+        };
+        let facts = EngineFacts {
+            version: format!("fjall {}", crate_version("fjall")),
+            configuration: tuning.describe(config).to_map(),
+            durability,
+        };
+        Ok(Fjall(Arc::new(Shared {
+            db,
+            maps,
+            commit,
+            facts,
+            syncer,
+        })))
+    }
+}
+
+/// The numbers that decide performance.
+struct Tuning {
+    block_bytes: u32,
+    memtable_bytes: u64,
+    journal_bytes: u64,
+    hash_ratio: f32,
+    worker_threads: usize,
+}
+
+impl Tuning {
+    fn of(config: &OpenConfig) -> Result<Tuning> {
+        let mut settings = Settings::of("fjall", config);
+        let memtable_bytes = (config.cache_bytes / 16).clamp(4 * MIB, 64 * MIB);
+        let tuning = Tuning {
+            block_bytes: settings.take_in("block_bytes", 4096, 1024..=1 << 20)?,
+            memtable_bytes: settings.take_in("memtable_bytes", memtable_bytes, MIB..=1 << 30)?,
+            journal_bytes: settings.take_in("journal_bytes", 1024 * MIB, 64 * MIB..=1 << 40)?,
+            hash_ratio: settings.take_in("hash_ratio", 0.0, 0.0..=8.0)?,
+            worker_threads: settings.take_in("worker_threads", 2, 1..=64)?,
+        };
+        settings.finish()?;
+        Ok(tuning)
+    }
+
+    fn keyspace_options(&self, map: &MapDef) -> KeyspaceCreateOptions {
+        let options = KeyspaceCreateOptions::default()
+            .max_memtable_size(self.memtable_bytes)
+            .data_block_size_policy(BlockSizePolicy::all(self.block_bytes))
+            .data_block_compression_policy(CompressionPolicy::new([
+                CompressionType::None,
+                CompressionType::None,
+                CompressionType::Lz4,
+            ]));
+        if map.point_reads {
+            options
+                .expect_point_read_hits(map.reads_hit)
+                .data_block_hash_ratio_policy(HashRatioPolicy::all(self.hash_ratio))
+        } else {
+            options.filter_policy(FilterPolicy::disabled())
+        }
+    }
+
+    fn describe(&self, config: &OpenConfig) -> Configuration {
+        let mut configuration = Configuration::default();
+        configuration.given("cache_bytes", config.cache_bytes);
+        configuration.given("transactions", "single writer");
+        configuration.given("block_bytes", self.block_bytes);
+        configuration.given("data_block_hash_ratio", self.hash_ratio);
+        configuration.given(
+            "compression",
+            "none in levels 0 and 1, LZ4 below (no zstd in fjall)",
+        );
+        configuration.given("compaction", "leveled, 64 MiB tables");
+        configuration.given("worker_threads", self.worker_threads);
+        configuration.tuned(
+            "memtable_bytes",
+            self.memtable_bytes,
+            "cache_bytes / 16, at most the default of 64 MiB: memtables are outside the cache",
+        );
+        configuration.tuned(
+            "journal_bytes",
+            self.journal_bytes,
+            "as RocksDB's max_total_wal_size, so that small maps are not flushed early",
+        );
+        configuration.tuned(
+            "filters",
+            "Bloom, 10 bits a key",
+            "only for maps with point reads, not in the last level where reads nearly always hit: fjall has no prefix filter",
+        );
+        configuration
+    }
+}
+
+fn commit_mode(class: Durability) -> (Option<PersistMode>, DurabilityFacts) {
+    match class {
+        Durability::Sync => (
+            Some(PersistMode::SyncData),
+            survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
+        ),
+        Durability::Buffered => (
+            Some(PersistMode::Buffer),
+            survives(ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND),
+        ),
+        Durability::None => (None, survives(SOME_PREFIX, SOME_PREFIX)),
+    }
+}
+
+fn start_syncer(db: SingleWriterTxDatabase) -> Result<Periodic> {
+    Periodic::start("fjall-sync", SYNC_INTERVAL, move || {
+        db.persist(PersistMode::SyncData)
+            .map_err(failed("fjall: sync journal"))
+    })
+}
+
+impl Engine for Fjall {
+    fn facts(&self) -> EngineFacts {
+        self.0.facts.clone()
+    }
+
+    fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
+        Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let db = self.0.db.inner();
+        let tables: usize = self
+            .0
+            .maps
+            .iter()
+            .map(|map| map.inner().table_count())
+            .sum();
+        let l0: usize = self
+            .0
+            .maps
+            .iter()
+            .map(|map| map.inner().l0_table_count())
+            .sum();
+        let counter = |name: &str, value: f64| Counter {
+            name: name.to_string(),
+            value,
+        };
+        vec![
+            counter("memtable_bytes", db.write_buffer_size() as f64),
+            counter("sealed_memtables", db.outstanding_flushes() as f64),
+            counter("tables", tables as f64),
+            counter("l0_tables", l0 as f64),
+            counter("journals", db.journal_count() as f64),
+            counter("compactions", db.compactions_completed() as f64),
+            counter("compaction_seconds", db.time_compacting().as_secs_f64()),
+            counter("cache_bytes", db.cache_size() as f64),
+        ]
+    }
+
+    fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        for map in &self.0.maps {
+            progress("flushing memtables");
+            map.inner()
+                .rotate_memtable_and_wait()
+                .map_err(failed("fjall: flush"))?;
+        }
+        self.wait_for_compactions(progress);
+        self.0
+            .db
+            .persist(PersistMode::SyncAll)
+            .map_err(failed("fjall: sync journal"))
+    }
+
+    /// Tables and value files are named by their number alone; journals end in `.jnl`.
+    fn is_data_file(&self, file_name: &str) -> bool {
+        let name = file_name.rsplit('/').next().unwrap_or(file_name);
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let shared = Arc::into_inner(self.0).ok_or_else(|| still_open("fjall"))?;
+        if let Some(syncer) = shared.syncer {
+            syncer.stop()?;
+        }
+        let mode = PersistMode::SyncData;
+        shared
+            .db
+            .persist(mode)
+            .map_err(failed("fjall: sync journal"))
+    }
+}
+
+impl Fjall {
+    /// Waits until no compaction has run or ended for a second. Workers take the queued requests of the last
+    /// flushes; fjall asks for compactions only after a flush, so what it then leaves undone stays undone.
+    fn wait_for_compactions(&self, progress: &mut dyn FnMut(&str)) {
+        const POLL: Duration = Duration::from_millis(50);
+        const QUIET_POLLS: u32 = 20;
+        let db = self.0.db.inner();
+        let mut quiet = 0;
+        let mut completed = db.compactions_completed();
+        // Ends because each round either finds the workers idle or a compaction of finite debt done; nobody writes.
+        while quiet < QUIET_POLLS {
+            std::thread::sleep(POLL);
+            let now = db.compactions_completed();
+            let busy = db.active_compactions() > 0 || db.outstanding_flushes() > 0;
+            quiet = if busy || now != completed {
+                0
+            } else {
+                quiet + 1
+            };
+            if now != completed {
+                progress(&format!("compacting, {now} compactions so far"));
+            }
+            completed = now;
+        }
+    }
+}
+
+impl KvEngine for Fjall {
+    type Connection = FjallConnection;
+
+    fn connect(&self) -> Result<FjallConnection> {
+        Ok(FjallConnection(self.0.clone()))
+    }
+}
+
+/// One client's view of the database.
+pub struct FjallConnection(Arc<Shared>);
+
+impl FjallConnection {
+    fn map(&self, map: MapId) -> Result<&SingleWriterTxKeyspace> {
+        self.0.maps.get(map.0).ok_or_else(|| no_map(map))
+    }
+}
+
+impl KvConnection for FjallConnection {
+    type Txn<'a> = FjallTxn<'a>;
+
+    fn get<R>(
+        &mut self,
+        map: MapId,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R> {
+        let value = self.map(map)?.get(key).map_err(failed("fjall: get"))?;
+        Ok(read(value.as_deref()))
+    }
+
+    fn scan(
+        &mut self,
+        map: MapId,
+        scan: Scan<'_>,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        // An inverted range is empty, and the library's range may panic on it.
+        if scan.start >= scan.end || scan.limit == 0 {
+            return Ok(());
+        }
+        let map = self.map(map)?;
+        let snapshot = self.0.db.read_tx();
+        let rows = snapshot.range(map, scan.start..scan.end);
+        match scan.direction {
+            Direction::Forward => visit_rows(rows, scan.limit, &mut visit),
+            Direction::Reverse => visit_rows(rows.rev(), scan.limit, &mut visit),
+        }
+    }
+
+    fn begin(&mut self) -> Result<FjallTxn<'_>> {
+        let txn = self.0.db.write_tx().durability(self.0.commit);
+        Ok(FjallTxn {
+            txn,
+            maps: &self.0.maps,
+        })
+    }
+
+    fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
+        // New keys conflict with nobody: a write batch skips the transaction's private memtable.
+        let mut batch = self.0.db.inner().batch().durability(self.0.commit);
+        for row in rows {
+            batch.insert(self.map(row.map)?.inner(), row.key, row.value);
+        }
+        batch.commit().map_err(failed("fjall: commit batch"))
+    }
+}
+
+fn visit_rows(
+    rows: impl Iterator<Item = Guard>,
+    limit: usize,
+    visit: &mut impl FnMut(&[u8], &[u8]) -> bool,
+) -> Result<()> {
+    for row in rows.take(limit) {
+        let (key, value) = row.into_inner().map_err(failed("fjall: scan"))?;
+        if !visit(&key, &value) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The write transaction: the only one of the database while it lives.
+pub struct FjallTxn<'a> {
+    txn: SingleWriterWriteTx<'a>,
+    maps: &'a [SingleWriterTxKeyspace],
+}
+
+impl FjallTxn<'_> {
+    fn map(&self, map: MapId) -> Result<&SingleWriterTxKeyspace> {
+        self.maps.get(map.0).ok_or_else(|| no_map(map))
+    }
+}
+
+impl KvTxn for FjallTxn<'_> {
+    fn get_for_update<R>(
+        &mut self,
+        map: MapId,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R> {
+        let map = self.map(map)?;
+        let value = self.txn.get(map, key).map_err(failed("fjall: get"))?;
+        Ok(read(value.as_deref()))
+    }
+
+    fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put(map, key, value)
+    }
+
+    fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        let map = self.maps.get(map.0).ok_or_else(|| no_map(map))?;
+        self.txn.insert(map, key, value);
+        Ok(())
+    }
+
+    fn delete(&mut self, map: MapId, key: &[u8]) -> Result<()> {
+        let map = self.maps.get(map.0).ok_or_else(|| no_map(map))?;
+        self.txn.remove(map, key);
+        Ok(())
+    }
+
+    fn commit(self) -> Result<()> {
+        self.txn.commit().map_err(failed("fjall: commit"))
+    }
+}

@@ -1,0 +1,320 @@
+//! The engine that does nothing: what a trial on it costs is the client's own cost.
+//!
+//! Every operation answers at once with what a healthy database would say, and its arguments pass through
+//! [`black_box`], so that building them cannot be optimised away. Nothing is stored: reads for checks find nothing.
+//! Row totals are counted, so that the totals of a load come out right.
+//!
+//! Settings `stall_every_s` and `stall_s` script a stall: each `stall_every_s` seconds after opening, the engine
+//! stands still for `stall_s` seconds, and an operation that starts inside that window returns at its end. A
+//! laboratory that measures from the intended start must show exactly these stalls.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rumbench_core::engine::{Counter, Engine, EngineError, EngineFacts, OpenConfig, Result};
+use rumbench_core::linkbench::{
+    Count, Link, LinkConnection, LinkKey, LinkStore, ListQuery, ListResult, Node, TableTotals,
+    WriteOutcome,
+};
+
+use crate::facts::{Configuration, survives};
+use crate::settings::Settings;
+
+/// Opens the null engine. No variants; settings `stall_every_s` and `stall_s`.
+pub(crate) fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Null::open(config)?))
+}
+
+/// The null engine.
+pub struct Null(Arc<Shared>);
+
+struct Shared {
+    stalls: Option<Stalls>,
+    totals: Totals,
+}
+
+/// Rows that a real database would hold.
+#[derive(Default)]
+struct Totals {
+    nodes: AtomicU64,
+    links: AtomicU64,
+    counts: AtomicU64,
+    next_node_id: AtomicU64,
+}
+
+impl Null {
+    /// Opens it; `config.dir` is not touched.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`] for a variant, an unknown setting or stalls that leave no time between them.
+    pub fn open(config: &OpenConfig) -> Result<Null> {
+        if let Some(variant) = &config.variant {
+            return Err(EngineError::Unsupported(format!(
+                "null has no variant `{variant}`"
+            )));
+        }
+        let mut settings = Settings::of("null", config);
+        let every_s: f64 = settings.take_in("stall_every_s", 0.0, 0.0..=1e6)?;
+        let length_s: f64 = settings.take_in("stall_s", 0.0, 0.0..=1e6)?;
+        settings.finish()?;
+        Ok(Null(Arc::new(Shared {
+            stalls: Stalls::script(every_s, length_s)?,
+            totals: Totals::default(),
+        })))
+    }
+}
+
+/// A stall of `length` at each multiple of `every` after `opened`.
+struct Stalls {
+    opened: Instant,
+    every: Duration,
+    length: Duration,
+}
+
+impl Stalls {
+    fn script(every_s: f64, length_s: f64) -> Result<Option<Stalls>> {
+        if length_s == 0.0 {
+            return Ok(None);
+        }
+        if every_s <= length_s {
+            return Err(EngineError::Unsupported(format!(
+                "null.stall_every_s={every_s} must exceed null.stall_s={length_s}"
+            )));
+        }
+        Ok(Some(Stalls {
+            opened: Instant::now(),
+            every: Duration::from_secs_f64(every_s),
+            length: Duration::from_secs_f64(length_s),
+        }))
+    }
+
+    /// How long an operation that starts `elapsed` after opening stands still.
+    fn remaining(&self, elapsed: Duration) -> Duration {
+        if elapsed < self.every {
+            return Duration::ZERO;
+        }
+        let into_cycle = elapsed.as_nanos() % self.every.as_nanos();
+        let left = self.length.as_nanos().saturating_sub(into_cycle);
+        Duration::from_nanos(left as u64)
+    }
+}
+
+impl Engine for Null {
+    fn facts(&self) -> EngineFacts {
+        let mut configuration = Configuration::default();
+        if let Some(stalls) = &self.0.stalls {
+            configuration.given("stall_every_s", stalls.every.as_secs_f64());
+            configuration.given("stall_s", stalls.length.as_secs_f64());
+        }
+        EngineFacts {
+            version: format!("null {}", env!("CARGO_PKG_VERSION")),
+            configuration: configuration.to_map(),
+            durability: survives("nothing", "nothing"),
+        }
+    }
+
+    fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
+        Ok(Arc::new(NullStore(self.0.clone())))
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        Vec::new()
+    }
+
+    fn settle(&self, _progress: &mut dyn FnMut(&str)) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_data_file(&self, _file_name: &str) -> bool {
+        false
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The tables of nothing.
+struct NullStore(Arc<Shared>);
+
+impl LinkStore for NullStore {
+    fn connect(&self) -> Result<Box<dyn LinkConnection>> {
+        Ok(Box::new(NullConnection(self.0.clone())))
+    }
+
+    fn keeps_rows(&self) -> bool {
+        false
+    }
+}
+
+struct NullConnection(Arc<Shared>);
+
+impl NullConnection {
+    /// The start of every operation: stands still while a scripted stall lasts.
+    #[inline]
+    fn start(&self) {
+        if let Some(stalls) = &self.0.stalls {
+            let left = stalls.remaining(stalls.opened.elapsed());
+            if !left.is_zero() {
+                std::thread::sleep(left);
+            }
+        }
+    }
+}
+
+impl LinkConnection for NullConnection {
+    fn load_nodes(&mut self, nodes: &[Node<'_>]) -> Result<()> {
+        self.start();
+        let nodes = black_box(nodes);
+        let totals = &self.0.totals;
+        totals
+            .nodes
+            .fetch_add(nodes.len() as u64, Ordering::Relaxed);
+        let next = nodes.iter().map(|node| node.id + 1).max().unwrap_or(0);
+        totals.next_node_id.fetch_max(next, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn load_links(&mut self, links: &[Link<'_>]) -> Result<()> {
+        self.start();
+        let rows = black_box(links).len() as u64;
+        self.0.totals.links.fetch_add(rows, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn load_counts(&mut self, counts: &[Count]) -> Result<()> {
+        self.start();
+        let rows = black_box(counts).len() as u64;
+        self.0.totals.counts.fetch_add(rows, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn add_link(&mut self, link: &Link<'_>) -> Result<WriteOutcome> {
+        self.start();
+        black_box(link);
+        self.0.totals.links.fetch_add(1, Ordering::Relaxed);
+        Ok(WriteOutcome::Inserted)
+    }
+
+    fn update_link(&mut self, link: &Link<'_>) -> Result<WriteOutcome> {
+        self.start();
+        black_box(link);
+        Ok(WriteOutcome::Changed)
+    }
+
+    fn delete_link(&mut self, key: LinkKey, time: u64, expunge: bool) -> Result<WriteOutcome> {
+        self.start();
+        black_box((key, time, expunge));
+        Ok(WriteOutcome::Nothing)
+    }
+
+    fn count_links(&mut self, id1: u64, link_type: u64) -> Result<u64> {
+        self.start();
+        black_box((id1, link_type));
+        Ok(1)
+    }
+
+    fn multiget_links(&mut self, id1: u64, link_type: u64, id2s: &[u64]) -> Result<u64> {
+        self.start();
+        let (_, _, id2s) = black_box((id1, link_type, id2s));
+        // Half of the ids that LinkBench asks for exist.
+        Ok(id2s.len() as u64 / 2)
+    }
+
+    fn list_links(&mut self, query: &ListQuery) -> Result<ListResult> {
+        self.start();
+        let query = black_box(query);
+        // Most lists of LinkBench hold one link.
+        let rows = u64::from(query.limit > 0 && query.offset == 0);
+        let last = (rows == 1).then_some((query.time_min, query.id1));
+        Ok(ListResult { rows, last })
+    }
+
+    fn add_node(&mut self, node: &Node<'_>) -> Result<u64> {
+        self.start();
+        black_box(node);
+        self.0.totals.nodes.fetch_add(1, Ordering::Relaxed);
+        Ok(self.0.totals.next_node_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn update_node(&mut self, node: &Node<'_>) -> Result<bool> {
+        self.start();
+        black_box(node);
+        Ok(true)
+    }
+
+    fn delete_node(&mut self, id: u64, node_type: u32) -> Result<bool> {
+        self.start();
+        black_box((id, node_type));
+        Ok(false)
+    }
+
+    fn get_node(&mut self, id: u64, node_type: u32) -> Result<bool> {
+        self.start();
+        black_box((id, node_type));
+        Ok(true)
+    }
+
+    fn read_link(&mut self, key: LinkKey) -> Result<Option<(u8, u64, u32, Vec<u8>)>> {
+        black_box(key);
+        Ok(None)
+    }
+
+    fn read_node(&mut self, id: u64) -> Result<Option<(u32, u64, u32, Vec<u8>)>> {
+        black_box(id);
+        Ok(None)
+    }
+
+    fn read_count(&mut self, id: u64, link_type: u64) -> Result<Option<Count>> {
+        black_box((id, link_type));
+        Ok(None)
+    }
+
+    fn check(&mut self) -> Result<TableTotals> {
+        let totals = &self.0.totals;
+        let links = totals.links.load(Ordering::Relaxed);
+        Ok(TableTotals {
+            nodes: totals.nodes.load(Ordering::Relaxed),
+            links,
+            visible_links: links,
+            counts: totals.counts.load(Ordering::Relaxed),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stalls() -> Stalls {
+        Stalls::script(10.0, 1.0).unwrap().unwrap()
+    }
+
+    fn remaining_ms(elapsed_ms: u64) -> u128 {
+        stalls()
+            .remaining(Duration::from_millis(elapsed_ms))
+            .as_millis()
+    }
+
+    #[test]
+    fn operations_inside_a_stall_wait_for_its_end_and_others_do_not_wait() {
+        assert_eq!(remaining_ms(0), 0, "there is no stall at the start");
+        assert_eq!(remaining_ms(9_999), 0);
+        assert_eq!(remaining_ms(10_000), 1_000);
+        assert_eq!(remaining_ms(10_900), 100);
+        assert_eq!(remaining_ms(11_000), 0);
+        assert_eq!(remaining_ms(20_250), 750);
+    }
+
+    #[test]
+    fn without_a_length_there_are_no_stalls() {
+        assert!(Stalls::script(10.0, 0.0).unwrap().is_none());
+    }
+
+    #[test]
+    fn stalls_that_never_end_are_refused() {
+        assert!(Stalls::script(1.0, 1.0).is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! Reads an engine's `--set` settings: typed values with defaults, and an error for every key that nobody asked for.
+//!
+//! An engine takes each setting it knows, then calls [`Settings::finish`]; what is left over was a spelling mistake
+//! of the user, who is told the nearest key.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use rumbench_core::engine::{EngineError, OpenConfig, Result};
+
+/// The settings of one engine that have not been taken yet.
+pub(crate) struct Settings<'a> {
+    engine: &'static str,
+    left: BTreeMap<&'a str, &'a str>,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Settings<'a> {
+    /// All settings that `config` gives to `engine`.
+    pub(crate) fn of(engine: &'static str, config: &'a OpenConfig) -> Settings<'a> {
+        let left = config
+            .settings
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
+        Settings {
+            engine,
+            left,
+            known: Vec::new(),
+        }
+    }
+
+    /// The value of `key`, or `default` where the user gave none.
+    pub(crate) fn take<T>(&mut self, key: &'static str, default: T) -> Result<T>
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
+        self.known.push(key);
+        match self.left.remove(key) {
+            None => Ok(default),
+            Some(text) => text.parse().map_err(|error| {
+                EngineError::Unsupported(format!("{}.{key}={text}: {error}", self.engine))
+            }),
+        }
+    }
+
+    /// As [`Settings::take`], where the value must lie in `range`.
+    pub(crate) fn take_in<T>(
+        &mut self,
+        key: &'static str,
+        default: T,
+        range: std::ops::RangeInclusive<T>,
+    ) -> Result<T>
+    where
+        T: FromStr + PartialOrd + Display + Copy,
+        T::Err: Display,
+    {
+        let value = self.take(key, default)?;
+        if range.contains(&value) {
+            return Ok(value);
+        }
+        Err(EngineError::Unsupported(format!(
+            "{}.{key}={value}: must lie between {} and {}",
+            self.engine,
+            range.start(),
+            range.end()
+        )))
+    }
+
+    /// An error where a setting is left that the engine did not take.
+    pub(crate) fn finish(self) -> Result<()> {
+        let Some((&key, _)) = self.left.iter().next() else {
+            return Ok(());
+        };
+        let engine = self.engine;
+        let hint = match nearest(key, self.known.iter().copied()) {
+            Some(near) => format!("; did you mean `{near}`?"),
+            None if self.known.is_empty() => "; it has none".to_string(),
+            None => format!("; it has: {}", self.known.join(", ")),
+        };
+        Err(EngineError::Unsupported(format!(
+            "{engine} has no setting `{key}`{hint}"
+        )))
+    }
+}
+
+/// The name among `names` that is most like `wanted`, if any is like it at all.
+pub(crate) fn nearest<'a>(
+    wanted: &str,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    // Below this similarity a suggestion only confuses: "foo" is not a misspelled "null".
+    const LIKE: f64 = 0.7;
+    names
+        .into_iter()
+        .map(|name| (strsim::jaro_winkler(wanted, name), name))
+        .filter(|(likeness, _)| *likeness >= LIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use rumbench_core::engine::Durability;
+
+    use super::*;
+
+    fn config(settings: &[(&str, &str)]) -> OpenConfig {
+        OpenConfig {
+            dir: PathBuf::new(),
+            variant: None,
+            cache_bytes: 0,
+            durability: Durability::Buffered,
+            clients: 1,
+            settings: settings
+                .iter()
+                .map(|(k, v)| (k.to_string(), v.to_string()))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn a_setting_replaces_the_default() {
+        let config = config(&[("block_bytes", "4096")]);
+        let mut settings = Settings::of("x", &config);
+        assert_eq!(settings.take("block_bytes", 8192_u32).unwrap(), 4096);
+        assert_eq!(settings.take("other", 7_u32).unwrap(), 7);
+        settings.finish().unwrap();
+    }
+
+    #[test]
+    fn a_misspelled_setting_is_an_error_that_names_the_nearest() {
+        let config = config(&[("blok_bytes", "4096")]);
+        let mut settings = Settings::of("x", &config);
+        settings.take("block_bytes", 8192_u32).unwrap();
+        let error = settings.finish().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "x has no setting `blok_bytes`; did you mean `block_bytes`?"
+        );
+    }
+
+    #[test]
+    fn values_that_do_not_parse_or_lie_outside_are_errors() {
+        let config = config(&[("a", "many"), ("b", "9")]);
+        let mut settings = Settings::of("x", &config);
+        let error = settings.take("a", 1_u32).unwrap_err().to_string();
+        assert!(error.starts_with("x.a=many: "), "{error}");
+        let error = settings.take_in("b", 1_u32, 1..=8).unwrap_err().to_string();
+        assert_eq!(error, "x.b=9: must lie between 1 and 8");
+    }
+}

@@ -1,0 +1,324 @@
+//! SQLite with SQL of its own: a B-tree file, a write-ahead log, one writer at a time.
+//!
+//! - Every connection has a page cache of its own, so `cache_bytes` is divided evenly among the clients. Shared-cache
+//!   mode would keep one copy, but locks whole tables. The kernel's page cache stands behind all of them.
+//! - Writers of this process queue on a mutex before `BEGIN IMMEDIATE`: SQLite's own busy handler sleeps up to
+//!   100 ms between attempts, which a careful application avoids the same way.
+//! - `buffered` is `synchronous=NORMAL`, which syncs only at checkpoints, plus a sync of the log each second, so that
+//!   the class means the same as elsewhere.
+//! - The index is created after the load: sorted once, instead of grown in random places.
+
+mod connection;
+mod sql;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rumbench_core::engine::{
+    Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
+};
+use rumbench_core::linkbench::{LinkConnection, LinkStore};
+use rusqlite::{Connection, ErrorCode};
+
+use crate::error::failed;
+use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, crate_version, survives};
+use crate::periodic::{Periodic, SYNC_INTERVAL};
+use crate::settings::Settings;
+use connection::SqliteConnection;
+
+const DATA_FILE: &str = "linkbench.sqlite";
+const WAL_FILE: &str = "linkbench.sqlite-wal";
+
+/// An open SQLite database with LinkBench's tables.
+pub struct Sqlite(Arc<Shared>);
+
+struct Shared {
+    path: PathBuf,
+    tuning: Tuning,
+    facts: EngineFacts,
+    /// Guards no data: whoever holds it is the one that writes. Taken before any lock of SQLite.
+    writer: Mutex<()>,
+    /// The laboratory's own connection, which also keeps the log file in place while clients come and go.
+    own: Mutex<Connection>,
+    syncer: Mutex<Option<Periodic>>,
+    /// The id of the next node that a request adds, counted in the process as for the key-value engines.
+    next_node: AtomicU64,
+}
+
+/// Opens the database of LinkBench. No variants.
+pub(crate) fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Sqlite::open(config)?))
+}
+
+impl Sqlite {
+    /// Opens or creates the tables in `config.dir`.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`] for a variant or an unknown setting.
+    pub fn open(config: &OpenConfig) -> Result<Sqlite> {
+        if let Some(variant) = &config.variant {
+            return Err(EngineError::Unsupported(format!(
+                "sqlite has no variant `{variant}`"
+            )));
+        }
+        let tuning = Tuning::of(config)?;
+        let path = config.dir.join(DATA_FILE);
+        let own = tuning.connect(&path)?;
+        own.execute_batch(sql::CREATE_TABLES)
+            .map_err(sqlite_error("sqlite: create tables"))?;
+        let highest: i64 = own
+            .query_row(sql::HIGHEST_NODE, (), |row| row.get(0))
+            .map_err(sqlite_error("sqlite: read highest node id"))?;
+        let syncer = match config.durability {
+            Durability::Buffered => Some(start_syncer(&config.dir)?),
+            Durability::Sync | Durability::None => None,
+        };
+        let facts = EngineFacts {
+            version: format!(
+                "SQLite {} (crate rusqlite {})",
+                rusqlite::version(),
+                crate_version("rusqlite")
+            ),
+            configuration: tuning.describe().to_map(),
+            durability: durability_facts(config.durability),
+        };
+        Ok(Sqlite(Arc::new(Shared {
+            path,
+            tuning,
+            facts,
+            writer: Mutex::new(()),
+            own: Mutex::new(own),
+            syncer: Mutex::new(syncer),
+            next_node: AtomicU64::new(highest as u64 + 1),
+        })))
+    }
+}
+
+/// The numbers that decide performance.
+struct Tuning {
+    synchronous: &'static str,
+    clients: u64,
+    cache_bytes_each: u64,
+    page_bytes: u32,
+    checkpoint_pages: u32,
+}
+
+impl Tuning {
+    fn of(config: &OpenConfig) -> Result<Tuning> {
+        const WAL_BYTES: u32 = 64 << 20;
+        let mut settings = Settings::of("sqlite", config);
+        let page_bytes: u32 = settings.take_in("page_bytes", 4096, 512..=65536)?;
+        let pages = WAL_BYTES / page_bytes;
+        let checkpoint_pages = settings.take_in("checkpoint_pages", pages, 1..=1 << 24)?;
+        settings.finish()?;
+        let clients = config.clients.max(1) as u64;
+        Ok(Tuning {
+            synchronous: match config.durability {
+                Durability::Sync => "FULL",
+                Durability::Buffered => "NORMAL",
+                Durability::None => "OFF",
+            },
+            clients,
+            cache_bytes_each: config.cache_bytes / clients,
+            page_bytes,
+            checkpoint_pages,
+        })
+    }
+
+    /// A connection with all settings; creates the file where there is none.
+    fn connect(&self, path: &Path) -> Result<Connection> {
+        // More statements than this module has: none is ever prepared twice.
+        const STATEMENTS: usize = 64;
+        let connection = Connection::open(path).map_err(sqlite_error("sqlite: open database"))?;
+        let cache_kib = (self.cache_bytes_each / 1024).max(64);
+        let pragmas = format!(
+            "PRAGMA page_size = {page};
+             PRAGMA journal_mode = WAL;
+             PRAGMA synchronous = {synchronous};
+             PRAGMA cache_size = -{cache_kib};
+             PRAGMA mmap_size = 0;
+             PRAGMA wal_autocheckpoint = {checkpoint};
+             PRAGMA foreign_keys = OFF;",
+            page = self.page_bytes,
+            synchronous = self.synchronous,
+            checkpoint = self.checkpoint_pages,
+        );
+        connection
+            .execute_batch(&pragmas)
+            .map_err(sqlite_error("sqlite: configure connection"))?;
+        connection
+            .busy_timeout(Duration::from_secs(10))
+            .map_err(sqlite_error("sqlite: configure connection"))?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        Ok(connection)
+    }
+
+    fn describe(&self) -> Configuration {
+        let mut c = Configuration::default();
+        c.given("journal_mode", "WAL");
+        c.given("synchronous", self.synchronous);
+        c.given("mmap_size", 0);
+        c.tuned(
+            "cache_size",
+            format!("{} bytes a connection", self.cache_bytes_each),
+            &format!(
+                "cache_bytes / {}: each client's connection has its own cache",
+                self.clients
+            ),
+        );
+        c.tuned(
+            "page_size",
+            self.page_bytes,
+            "rows are small and each changed page goes to the log whole",
+        );
+        c.tuned(
+            "wal_autocheckpoint",
+            format!("{} pages", self.checkpoint_pages),
+            "64 MiB: a page that changes often is written back once, not each 4 MiB of log",
+        );
+        c.tuned(
+            "writers",
+            "queue on a mutex of the process",
+            "SQLite's busy handler sleeps up to 100 ms",
+        );
+        c.tuned(
+            "tables",
+            "WITHOUT ROWID",
+            "links and counts are found by primary key only",
+        );
+        c.tuned(
+            "index",
+            "created after the load",
+            "one sort instead of random inserts",
+        );
+        c
+    }
+}
+
+fn durability_facts(class: Durability) -> DurabilityFacts {
+    match class {
+        Durability::Sync => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
+        Durability::Buffered => survives(ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND),
+        Durability::None => survives(ALL_ACKNOWLEDGED, "may corrupt"),
+    }
+}
+
+/// Syncs the log each second. The log file is not locked by SQLite, so a second descriptor of it disturbs nothing;
+/// its frames are chained by checksums, so that whatever part of it survives is a prefix of the commits.
+fn start_syncer(dir: &Path) -> Result<Periodic> {
+    let wal = File::open(dir.join(WAL_FILE)).map_err(failed("sqlite: open log to sync it"))?;
+    Periodic::start("sqlite-sync", SYNC_INTERVAL, move || {
+        wal.sync_data().map_err(failed("sqlite: sync log"))
+    })
+}
+
+#[cold]
+fn convert(context: &'static str, error: rusqlite::Error) -> EngineError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            EngineError::Retry(error.to_string())
+        }
+        _ => EngineError::failed(context, error),
+    }
+}
+
+/// A closure for `map_err` that names what was attempted; a busy database becomes [`EngineError::Retry`].
+fn sqlite_error(context: &'static str) -> impl FnOnce(rusqlite::Error) -> EngineError {
+    move |error| convert(context, error)
+}
+
+impl Engine for Sqlite {
+    fn facts(&self) -> EngineFacts {
+        self.0.facts.clone()
+    }
+
+    fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
+        Ok(Arc::new(SqliteStore(self.0.clone())))
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let own = self.0.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let pragma = |name| {
+            own.pragma_query_value(None, name, |row| row.get::<_, i64>(0))
+                .unwrap_or(0)
+        };
+        let wal = self.0.path.with_file_name(WAL_FILE);
+        let wal_bytes = std::fs::metadata(wal).map_or(0, |file| file.len());
+        let counter = |name: &str, value: f64| Counter {
+            name: name.to_string(),
+            value,
+        };
+        vec![
+            counter("pages", pragma("page_count") as f64),
+            counter("free_pages", pragma("freelist_count") as f64),
+            counter("wal_file_bytes", wal_bytes as f64),
+        ]
+    }
+
+    /// Moves the whole log into the file and empties it.
+    fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        progress("checkpointing the log");
+        let _writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = self.0.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy: i64 = own
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0))
+            .map_err(sqlite_error("sqlite: checkpoint"))?;
+        if busy != 0 {
+            return Err(EngineError::Retry(
+                "sqlite could not checkpoint: a reader is in the way".to_string(),
+            ));
+        }
+        // With synchronous=OFF the checkpoint itself syncs nothing.
+        File::open(&self.0.path)
+            .and_then(|file| file.sync_all())
+            .map_err(failed("sqlite: sync database file"))
+    }
+
+    fn is_data_file(&self, file_name: &str) -> bool {
+        file_name == DATA_FILE
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let shared = Arc::into_inner(self.0).ok_or_else(|| {
+            let message = "sqlite cannot be closed while a connection or a store of it is alive";
+            EngineError::Unsupported(message.to_string())
+        })?;
+        let syncer = shared
+            .syncer
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(syncer) = syncer {
+            syncer.stop()?;
+        }
+        let own = shared
+            .own
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        own.close()
+            .map_err(|(_, error)| convert("sqlite: close", error))
+    }
+}
+
+/// The tables of LinkBench on SQLite.
+struct SqliteStore(Arc<Shared>);
+
+impl LinkStore for SqliteStore {
+    fn connect(&self) -> Result<Box<dyn LinkConnection>> {
+        let connection = self.0.tuning.connect(&self.0.path)?;
+        Ok(Box::new(SqliteConnection::new(self.0.clone(), connection)))
+    }
+
+    fn separate_index(&self) -> bool {
+        true
+    }
+
+    fn build_index(&self) -> Result<()> {
+        let _writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = self.0.own.lock().unwrap_or_else(PoisonError::into_inner);
+        own.execute_batch(sql::CREATE_INDEX)
+            .map_err(sqlite_error("sqlite: create index"))
+    }
+}

@@ -1,0 +1,43 @@
+//! Gives the binary the facts of its own build: compiler, flags, commit.
+
+use std::process::Command;
+
+fn output(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_string())
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
+}
+
+fn main() {
+    let compiler = output(&variable("RUSTC"), &["--version"]).unwrap_or_default();
+    let flags = format!(
+        "profile {}, opt-level {}, debug {}, target {}, rustflags '{}'",
+        variable("PROFILE"),
+        variable("OPT_LEVEL"),
+        variable("DEBUG"),
+        variable("TARGET"),
+        variable("CARGO_ENCODED_RUSTFLAGS").replace('\u{1f}', " "),
+    );
+    let commit = output("git", &["rev-parse", "HEAD"]).unwrap_or_else(|| "unknown".to_string());
+    emit("RUMBENCH_RUSTC", &compiler);
+    emit("RUMBENCH_FLAGS", &flags);
+    emit("RUMBENCH_COMMIT", &commit);
+    directive("rerun-if-changed=build.rs");
+    // A new commit moves HEAD's log, in a worktree as well.
+    if let Some(path) = output("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
+        directive(&format!("rerun-if-changed={path}"));
+    }
+}
+
+fn emit(name: &str, value: &str) {
+    directive(&format!("rustc-env={name}={value}"));
+}
+
+#[expect(clippy::print_stdout, reason = "cargo reads directives from a build script's stdout")]
+fn directive(text: &str) {
+    println!("cargo::{text}");
+}

@@ -1,0 +1,136 @@
+//! `rumbench durability`: kill tests from the command line.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::run::{DurabilityArg, default_out};
+use super::{Exit, command_line, print, settings};
+use crate::catalog::usage;
+use crate::durability::parent::{self, DurabilityResult, KillTest};
+use crate::report::table::{Format, Table, number};
+use crate::run::interrupt::Interrupts;
+use crate::run::progress::say;
+use crate::store::file;
+
+/// Flags of `rumbench durability`.
+#[derive(Debug, Args)]
+pub struct DurabilityArgs {
+    /// Engine, see `rumbench list engines`
+    #[arg(long, value_name = "NAME[:VARIANT]")]
+    engine: String,
+    /// What an acknowledged commit means
+    #[arg(long, value_enum, default_value = "buffered")]
+    durability: DurabilityArg,
+    /// How often the writing process is killed
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    kills: u32,
+    /// Longest time of writing before a kill
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
+    seconds_per_kill: f64,
+    /// Writing clients
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    clients: u32,
+    /// Setting of the engine, or cache_bytes
+    #[arg(long = "set", value_name = "[ENGINE.]KEY=VALUE")]
+    sets: Vec<String>,
+    /// Seed of what is written and when it is killed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Simulate power losses
+    #[arg(long)]
+    power_loss: bool,
+    /// Result folder [default: rumbench-out/TIMESTAMP]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Keep the database also when nothing is wrong
+    #[arg(long)]
+    keep_data: bool,
+    /// Print the result as JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs a kill test.
+///
+/// # Errors
+/// Usage errors, and whatever prevents a result.
+pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
+    if arguments.power_loss {
+        return Err(usage("--power-loss is not available in this version"));
+    }
+    if !(0.01..=3600.0).contains(&arguments.seconds_per_kill) {
+        return Err(usage("--seconds-per-kill must be from 0.01 to 3600"));
+    }
+    let (mut engines, sorted) =
+        settings::sort(std::slice::from_ref(&arguments.engine), &arguments.sets)?;
+    if let Some(key) = sorted.workload.keys().next() {
+        return Err(usage(format!("--set {key}: not a setting of durability tests; an engine's are ENGINE.KEY=VALUE")));
+    }
+    let choice = engines.remove(0);
+    if choice.engine == "null" {
+        return Err(usage("null keeps nothing; a durability test needs an engine that does"));
+    }
+    let test = KillTest {
+        choice,
+        durability: arguments.durability.into(),
+        kills: arguments.kills,
+        seconds_per_kill: arguments.seconds_per_kill,
+        clients: arguments.clients as usize,
+        seed: arguments.seed,
+        cache_bytes: sorted.cache_bytes,
+        out: arguments.out.clone().unwrap_or_else(default_out),
+        keep_data: arguments.keep_data,
+        command: command_line(),
+    };
+    let interrupts = Interrupts::watch()?;
+    let result = parent::run(&test, &interrupts)?;
+    if arguments.json {
+        print(&format!("{}\n", serde_json::to_string_pretty(&result)?));
+    } else {
+        print(&render(&result));
+    }
+    say(&format!("results: {}", file::result_path(&test.out).display()));
+    Ok(if result.violated() {
+        Exit::Threshold
+    } else if result.interrupted {
+        Exit::Interrupted
+    } else if result.errors.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Failed
+    })
+}
+
+fn render(result: &DurabilityResult) -> String {
+    let title = match &result.durability_facts {
+        Some(facts) => format!("A killed process keeps, by its own statement: {}", facts.process_kill),
+        None => "The engine was not opened".to_string(),
+    };
+    let mut table = Table::new(
+        title,
+        &[
+            "engine", "kills", "commits acknowledged", "acknowledged lost", "seen lost",
+            "order violations", "atomicity violations", "recovery p50 (ms)", "recovery max (ms)",
+        ],
+    );
+    let count = |n: u64| number(Some(n as f64));
+    table.rows.push(vec![
+        result.engine.clone(),
+        count(u64::from(result.kills)),
+        count(result.commits_acknowledged),
+        count(result.acknowledged_lost),
+        count(result.seen_lost),
+        count(result.order_violations),
+        count(result.atomicity_violations),
+        number(Some(result.recovery_ms.p50)),
+        number(Some(result.recovery_ms.max)),
+    ]);
+    for detail in result.violations.iter().take(10) {
+        let text = serde_json::to_string(&detail.violation).unwrap_or_default();
+        table.notes.push(format!("after kill {}: {text}", detail.after_kill));
+    }
+    table.notes.extend(result.errors.iter().map(|error| format!("error: {error}")));
+    table.render(Format::Text)
+}

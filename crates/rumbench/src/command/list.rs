@@ -1,0 +1,125 @@
+//! `rumbench list` and `rumbench explain`.
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use super::{Exit, print};
+use crate::catalog::{WORKLOADS, unknown, usage};
+use crate::measure::metrics::{self, METRICS, Metric};
+use crate::report::table::{Format, Table};
+use crate::store::history;
+
+/// Flags of `rumbench list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// What to list
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum What {
+    Engines,
+    Workloads,
+    Metrics,
+    Results,
+}
+
+/// Flags of `rumbench explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// Metric, see `rumbench list metrics`
+    metric: String,
+}
+
+/// Prints a list.
+///
+/// # Errors
+/// When the results store cannot be read.
+pub fn list(arguments: &ListArgs) -> Result<Exit> {
+    let table = match arguments.what {
+        What::Engines => engines(),
+        What::Workloads => workloads(),
+        What::Metrics => all_metrics(),
+        What::Results => results()?,
+    };
+    print(&table.render(Format::Text));
+    Ok(Exit::Done)
+}
+
+fn text_table(title: &str, headers: &[&str]) -> Table {
+    let mut table = Table::new(title, headers);
+    table.text_columns = headers.len();
+    table
+}
+
+fn engines() -> Table {
+    let mut table = text_table("Engines", &["name", "in this build", "description"]);
+    for entry in rumbench_engines::engines() {
+        let state = if entry.available { "yes".to_string() } else { format!("no: {}", entry.how_to_get) };
+        table.rows.push(vec![entry.name.to_string(), state, entry.description.to_string()]);
+        for variant in entry.variants {
+            let name = format!("{}:{}", entry.name, variant.name);
+            table.rows.push(vec![name, String::new(), variant.description.to_string()]);
+        }
+    }
+    table
+}
+
+fn workloads() -> Table {
+    let mut table = text_table("Workloads", &["name", "description"]);
+    for entry in WORKLOADS {
+        table.rows.push(vec![entry.name.to_string(), entry.description.to_string()]);
+    }
+    table
+}
+
+fn all_metrics() -> Table {
+    let mut table = text_table("Metrics (rumbench explain NAME says how each is computed)", &["name", "unit", "better", "definition"]);
+    for metric in METRICS {
+        table.rows.push(vec![
+            metric.name.to_string(),
+            metric.unit.to_string(),
+            better(metric).to_string(),
+            metric.definition.to_string(),
+        ]);
+    }
+    table
+}
+
+fn better(metric: &Metric) -> &'static str {
+    match metric.higher_is_better {
+        Some(true) => "higher",
+        Some(false) => "lower",
+        None => "-",
+    }
+}
+
+fn results() -> Result<Table> {
+    let mut table = text_table("Stored results, newest first", &["started", "workload", "engines", "folder"]);
+    if let Some(path) = history::default_path() {
+        for suite in history::list(&path)? {
+            table.rows.push(vec![suite.started_at, suite.workload, suite.engines, suite.directory]);
+        }
+    }
+    Ok(table)
+}
+
+/// Prints everything about one metric.
+///
+/// # Errors
+/// A usage error with the nearest name when there is no such metric.
+pub fn explain(arguments: &ExplainArgs) -> Result<Exit> {
+    let Some(metric) = metrics::find(&arguments.metric) else {
+        let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+        return Err(usage(unknown("metric", &arguments.metric, &names)));
+    };
+    print(&format!(
+        "{}\n  unit        {}\n  better      {}\n  definition  {}\n  formula     {}\n",
+        metric.name,
+        metric.unit,
+        better(metric),
+        metric.definition,
+        metric.formula
+    ));
+    Ok(Exit::Done)
+}

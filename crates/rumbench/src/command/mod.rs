@@ -1,0 +1,127 @@
+//! The command line: what can be asked, and the exit code of the answer.
+//!
+//! Results go to stdout, progress and warnings to stderr, neither in colour.
+
+mod durability;
+mod list;
+mod quick;
+mod report;
+mod run;
+mod settings;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::catalog::Usage;
+use crate::run::progress::say;
+
+/// How a command ended. The numbers are a contract with scripts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// All well.
+    Done = 0,
+    /// Something failed; what was measured is saved.
+    Failed = 1,
+    /// The command line cannot be followed.
+    Usage = 2,
+    /// A check found a violation.
+    Threshold = 3,
+    /// The user stopped it; results are saved.
+    Interrupted = 130,
+}
+
+#[derive(Parser)]
+#[command(
+    name = "rumbench",
+    version,
+    about = "A benchmark laboratory for databases of small data: performance, quality of service and efficiency together.",
+    color = clap::ColorChoice::Never,
+    after_help = "First steps:\n  rumbench quick                 compare the embedded engines of this build, about three minutes\n  rumbench list engines          what can be measured\n  rumbench explain ops_per_s     what a number means"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a workload on one or more engines and print tables
+    Run(run::RunArgs),
+    /// Run a small LinkBench on every embedded engine of this build, about three minutes
+    Quick(quick::QuickArgs),
+    /// Print the tables of a stored result again
+    Report(report::ReportArgs),
+    /// List engines, workloads, metrics or stored results
+    List(list::ListArgs),
+    /// Say what a metric means: unit, definition, formula
+    Explain(list::ExplainArgs),
+    /// Kill a writing process again and again and check what survived
+    Durability(durability::DurabilityArgs),
+    /// The process of one trial
+    #[command(hide = true)]
+    TrialChild,
+    /// The process that durability tests kill
+    #[command(hide = true)]
+    DurabilityChild,
+}
+
+/// Parses, runs, reports errors.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers on stdout, all else is bad usage on stderr.
+            let _ = error.print();
+            return code(if error.use_stderr() { Exit::Usage } else { Exit::Done });
+        }
+    };
+    match dispatch(cli.command) {
+        Ok(exit) => code(exit),
+        Err(error) => {
+            say(&format!("rumbench: {error:#}"));
+            code(if error.is::<Usage>() { Exit::Usage } else { Exit::Failed })
+        }
+    }
+}
+
+fn code(exit: Exit) -> ExitCode {
+    ExitCode::from(exit as u8)
+}
+
+fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
+    match command {
+        None => {
+            print(&Cli::command().render_long_help().to_string());
+            Ok(Exit::Done)
+        }
+        Some(Command::Run(arguments)) => run::run(&arguments),
+        Some(Command::Quick(arguments)) => quick::run(&arguments),
+        Some(Command::Report(arguments)) => report::run(&arguments),
+        Some(Command::List(arguments)) => list::list(&arguments),
+        Some(Command::Explain(arguments)) => list::explain(&arguments),
+        Some(Command::Durability(arguments)) => durability::run(&arguments),
+        Some(Command::TrialChild) => crate::run::trial::child_main().map(|()| Exit::Done),
+        Some(Command::DurabilityChild) => crate::durability::child::child_main().map(|()| Exit::Done),
+    }
+}
+
+/// Writes results to stdout. A reader that went away (`| head`) is not an error.
+pub fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// The command line as text, to run it again.
+pub fn command_line() -> String {
+    let words: Vec<String> = std::env::args()
+        .enumerate()
+        .map(|(i, word)| match (i, word.contains(char::is_whitespace)) {
+            (0, _) => "rumbench".to_string(),
+            (_, true) => format!("'{word}'"),
+            (_, false) => word,
+        })
+        .collect();
+    words.join(" ")
+}

@@ -1,0 +1,96 @@
+//! `rumbench quick`: a small LinkBench on every embedded engine of this build, sized for about three minutes on two cores.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use rumbench_core::engine::Durability;
+
+use super::run::{PrintArgs, default_out, run_suite};
+use super::{Exit, command_line};
+use crate::catalog::usage;
+use crate::run::plan::{EngineChoice, Suite};
+use crate::run::progress::say;
+
+/// Candidates in the order of the tables; those that the build lacks are left out.
+const ENGINES: &[&str] = &["alluvium", "fjall", "lmdb", "sqlite"];
+
+/// Two million links with the load's giant list included take 5 to 15 seconds to load, so that each engine takes about 40 seconds.
+const SETTINGS: &[(&str, &str)] = &[
+    ("nodes", "50000"),
+    ("clients", "2"),
+    ("warmup_seconds", "3"),
+    ("seconds", "20"),
+];
+
+const CACHE_BYTES: u64 = 256 << 20;
+
+/// Flags of `rumbench quick`.
+#[derive(Debug, Args)]
+pub struct QuickArgs {
+    /// Result folder [default: rumbench-out/TIMESTAMP]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Do not add the result to the results store
+    #[arg(long)]
+    no_store: bool,
+    #[command(flatten)]
+    print: PrintArgs,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// As `rumbench run`.
+pub fn run(arguments: &QuickArgs) -> Result<Exit> {
+    let engines: Vec<EngineChoice> = ENGINES
+        .iter()
+        .filter(|name| rumbench_engines::find(name).is_ok_and(|found| found.entry.available))
+        .map(|name| EngineChoice {
+            engine: (*name).to_string(),
+            variant: None,
+            settings: BTreeMap::new(),
+        })
+        .collect();
+    if engines.is_empty() {
+        return Err(usage("this build has none of the quick engines; see `rumbench list engines`"));
+    }
+    let pairs = SETTINGS.iter().map(|(key, value)| ((*key).to_string(), (*value).to_string()));
+    let settings: BTreeMap<String, String> = pairs.collect();
+    let equivalent = equivalent(&engines);
+    say(&format!("about three minutes; the same as\n  {equivalent}"));
+    let suite = Suite {
+        workload: "linkbench".to_string(),
+        clients: 2,
+        settings,
+        engines,
+        repeat: 1,
+        seed: 1,
+        durability: Durability::Buffered,
+        cache_bytes: CACHE_BYTES,
+        rate: None,
+        out: arguments.out.clone().unwrap_or_else(default_out),
+        keep_data: false,
+        command: command_line(),
+    };
+    let exit = run_suite(&suite, &arguments.print, arguments.no_store)?;
+    if rumbench_engines::find("rocksdb").is_ok_and(|found| !found.entry.available) {
+        say(&format!(
+            "with RocksDB beside them (builds it, about 20 minutes):\n  cargo run --release -p rumbench --features rocksdb -- {} --engine rocksdb",
+            equivalent.trim_start_matches("rumbench ")
+        ));
+    }
+    Ok(exit)
+}
+
+fn equivalent(engines: &[EngineChoice]) -> String {
+    let mut line = "rumbench run linkbench".to_string();
+    for choice in engines {
+        line += &format!(" --engine {}", choice.name());
+    }
+    for (key, value) in SETTINGS {
+        line += &format!(" --set {key}={value}");
+    }
+    line + &format!(" --set cache_bytes={CACHE_BYTES}")
+}

@@ -1,0 +1,243 @@
+//! `rumbench run`: from flags to a suite, from its result to tables and an exit code.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use rumbench_core::engine::Durability;
+use time::OffsetDateTime;
+
+use super::{Exit, command_line, print, settings};
+use crate::catalog::{self, usage};
+use crate::report::table::Format;
+use crate::report::{ReportOptions, marks, render};
+use crate::run::interrupt::Interrupts;
+use crate::run::plan::Suite;
+use crate::run::progress::say;
+use crate::run::suite;
+use crate::store::result::SuiteResult;
+use crate::store::{file, history};
+
+/// Durability classes on the command line.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum DurabilityArg {
+    /// Each commit handed to the kernel, synced about each second
+    Buffered,
+    /// Each commit synced
+    Sync,
+    /// No promise
+    None,
+}
+
+impl From<DurabilityArg> for Durability {
+    fn from(argument: DurabilityArg) -> Durability {
+        match argument {
+            DurabilityArg::Buffered => Durability::Buffered,
+            DurabilityArg::Sync => Durability::Sync,
+            DurabilityArg::None => Durability::None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Placement {
+    Shared,
+    Split,
+    Free,
+}
+
+/// How results are printed; the same for every command that prints tables.
+#[derive(Debug, Clone, Default, Args)]
+pub struct PrintArgs {
+    /// Print the result as JSON instead of tables
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// Print the tables as Markdown
+    #[arg(long)]
+    pub markdown: bool,
+    /// Base of the ratios, NAME[:VARIANT] [default: the first engine]
+    #[arg(long, value_name = "NAME")]
+    pub base: Option<String>,
+    /// Put engines with different durability into one table; each row names its own
+    #[arg(long)]
+    pub mix_durability: bool,
+}
+
+impl PrintArgs {
+    fn options(&self) -> ReportOptions {
+        ReportOptions {
+            base: self.base.clone(),
+            format: if self.markdown { Format::Markdown } else { Format::Text },
+            mix_durability: self.mix_durability,
+        }
+    }
+
+    /// Prints a result on stdout.
+    ///
+    /// # Errors
+    /// When the base engine took no part.
+    pub fn print(&self, result: &SuiteResult) -> Result<()> {
+        if let Some(base) = &self.base {
+            check_base(base, &result.trials.iter().map(|trial| trial.name()).collect::<Vec<_>>())?;
+        }
+        if self.json {
+            print(&serde_json::to_string_pretty(result)?);
+            print("\n");
+        } else {
+            print(&render(result, &self.options()));
+        }
+        Ok(())
+    }
+}
+
+/// The base must be one of the engines.
+fn check_base(base: &str, engines: &[String]) -> Result<()> {
+    if engines.iter().any(|name| name == base) {
+        return Ok(());
+    }
+    let known: Vec<&str> = engines.iter().map(String::as_str).collect();
+    Err(usage(format!("--base: {}", catalog::unknown("engine of this suite", base, &known))))
+}
+
+/// Flags of `rumbench run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Workload, see `rumbench list workloads`
+    workload: String,
+    /// Engine, see `rumbench list engines`; repeat it to compare
+    #[arg(long = "engine", value_name = "NAME[:VARIANT]", required = true)]
+    engines: Vec<String>,
+    /// Setting of the workload or of one engine
+    #[arg(long = "set", value_name = "[ENGINE.]KEY=VALUE")]
+    sets: Vec<String>,
+    /// Repeat everything for several values of one setting
+    #[arg(long, value_name = "KEY=V1,V2,...")]
+    sweep: Option<String>,
+    /// Repetitions, interleaved among the engines
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Seed of the first repetition
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// What an acknowledged commit means
+    #[arg(long, value_enum, default_value = "buffered")]
+    durability: DurabilityArg,
+    /// Limit the memory of a whole trial
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<u64>,
+    /// Where client and engine threads run
+    #[arg(long, value_enum, default_value = "free")]
+    placement: Placement,
+    /// Emulate a slower device
+    #[arg(long, value_name = "PROFILE")]
+    storage: Option<String>,
+    /// Another build of rumbench as the process of the trials
+    #[arg(long, value_name = "BINARY")]
+    host: Option<PathBuf>,
+    /// An engine's own options file
+    #[arg(long, value_name = "ENGINE=FILE")]
+    options_file: Vec<String>,
+    /// Result folder [default: rumbench-out/TIMESTAMP]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Keep the data directories of the trials in DIR/data
+    #[arg(long)]
+    keep_data: bool,
+    /// Do not add the result to the results store
+    #[arg(long)]
+    no_store: bool,
+    #[command(flatten)]
+    print: PrintArgs,
+}
+
+/// Runs a suite.
+///
+/// # Errors
+/// Usage errors, and whatever prevents a result.
+pub fn run(arguments: &RunArgs) -> Result<Exit> {
+    refuse_unavailable(arguments)?;
+    let (engines, sorted) = settings::sort(&arguments.engines, &arguments.sets)?;
+    if let Some(base) = &arguments.print.base {
+        let names: Vec<String> = engines.iter().map(|choice| choice.name()).collect();
+        check_base(base, &names)?;
+    }
+    let suite = Suite {
+        workload: arguments.workload.clone(),
+        settings: sorted.workload,
+        engines,
+        repeat: arguments.repeat,
+        seed: arguments.seed,
+        durability: arguments.durability.into(),
+        clients: sorted.clients,
+        cache_bytes: sorted.cache_bytes,
+        rate: sorted.rate,
+        out: arguments.out.clone().unwrap_or_else(default_out),
+        keep_data: arguments.keep_data,
+        command: command_line(),
+    };
+    run_suite(&suite, &arguments.print, arguments.no_store)
+}
+
+/// Runs, stores, prints. Shared with `quick`.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_suite(suite: &Suite, print: &PrintArgs, no_store: bool) -> Result<Exit> {
+    // Settings are checked before anything is created.
+    catalog::workload(&suite.workload, &suite.settings, suite.seed)?;
+    let interrupts = Interrupts::watch()?;
+    let result = suite::run(suite, &interrupts)?;
+    if !no_store {
+        store(suite, &result);
+    }
+    print.print(&result)?;
+    say(&format!("results: {}", file::result_path(&suite.out).display()));
+    Ok(if result.interrupted {
+        Exit::Interrupted
+    } else if result.trials.iter().any(marks::failed) {
+        Exit::Failed
+    } else {
+        Exit::Done
+    })
+}
+
+/// A store that does not work is a warning: the result itself is safe.
+fn store(suite: &Suite, result: &SuiteResult) {
+    let stored = match history::default_path() {
+        Some(path) => history::add(&path, &suite.out, result),
+        None => Ok(()),
+    };
+    if let Err(error) = stored {
+        say(&format!("warning: not added to the results store: {error:#}"));
+    }
+}
+
+/// `rumbench-out/` and the time of day.
+pub fn default_out() -> PathBuf {
+    let now = OffsetDateTime::now_utc();
+    let name = format!(
+        "{:04}{:02}{:02}-{:02}{:02}{:02}",
+        now.year(),
+        u8::from(now.month()),
+        now.day(),
+        now.hour(),
+        now.minute(),
+        now.second()
+    );
+    PathBuf::from("rumbench-out").join(name)
+}
+
+fn refuse_unavailable(arguments: &RunArgs) -> Result<()> {
+    let given = [
+        ("--sweep", arguments.sweep.is_some()),
+        ("--memory", arguments.memory.is_some()),
+        ("--placement shared|split", arguments.placement != Placement::Free),
+        ("--storage", arguments.storage.is_some()),
+        ("--host", arguments.host.is_some()),
+        ("--options-file", !arguments.options_file.is_empty()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((flag, _)) => Err(usage(format!("{flag} is not available in this version"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,210 @@
+//! The process that is killed: opens, tells what it finds, then writes until it dies.
+//!
+//! A commit's line on stdout is written after the commit returned and straight to the pipe, so a line that the parent
+//! read is an acknowledged commit, and a commit without a line was at most under way.
+
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use rumbench_core::engine::{EngineError, EngineFacts};
+use rumbench_core::linkbench::{Link, LinkConnection, LinkKey, LinkStore, TableTotals};
+use serde::{Deserialize, Serialize};
+
+use super::judge::FoundLink;
+use super::script::{Action, Script, mix, payload, sequence_of};
+use crate::run::client::error_chain;
+use crate::run::protocol::TrialSpec;
+use crate::run::trial::open_engine;
+
+/// Milliseconds since the epoch of commit 0; a commit's time is this plus its number.
+const FIRST_TIME: u64 = 1_600_000_000_000;
+/// A conflict is retried this often before it is an error.
+const MOST_RETRIES: u32 = 10_000;
+
+/// What the child is told first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ChildSpec {
+    /// Engine and directory.
+    pub trial: TrialSpec,
+    /// Seed of the scripts.
+    pub script_seed: u64,
+}
+
+/// What the child says after opening.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Reopened {
+    /// From before opening to the first answered read.
+    pub recovery_ms: f64,
+    /// The engine's facts.
+    pub facts: EngineFacts,
+    /// Every link of every client.
+    pub links: Vec<FoundLink>,
+    /// Link rows, nodes and counts by the engine's own check; the error text when tables do not match.
+    pub check: Result<(u64, u64), String>,
+}
+
+/// The child's main function.
+///
+/// # Errors
+/// When the database cannot be opened or read; the parent counts that against the engine.
+pub fn child_main() -> Result<()> {
+    let mut lines = std::io::stdin().lock().lines();
+    let first = lines.next().context("stdin is empty")??;
+    let spec: ChildSpec = serde_json::from_str(&first).context("stdin holds no specification")?;
+    let start = Instant::now();
+    let engine = open_engine(&spec.trial)?;
+    let store = engine.link_store()?;
+    let reopened = inspect(store.as_ref(), &spec, start, engine.facts())?;
+    tell(&format!("OPEN {}", serde_json::to_string(&reopened)?));
+    let answer = lines.next().context("the parent is gone")??;
+    let Some(starts) = answer.strip_prefix("GO ") else {
+        drop(store);
+        return engine.close().context("cannot close");
+    };
+    let starts: Vec<u64> = starts.split(' ').map_while(|text| text.parse().ok()).collect();
+    drop(lines);
+    // A child must not outlive its parent: the end of stdin ends it.
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        std::process::exit(1);
+    });
+    write_until_killed(store.as_ref(), &spec, &starts)
+}
+
+/// One line to the parent, in one write.
+fn tell(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let text = format!("{line}\n");
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn inspect(
+    store: &dyn LinkStore,
+    spec: &ChildSpec,
+    start: Instant,
+    facts: EngineFacts,
+) -> Result<Reopened> {
+    let mut connection = store.connect()?;
+    let mut recovery_ms = None;
+    let mut links = Vec::new();
+    for client in 0..spec.trial.clients as u64 {
+        for key in Script::keys(client) {
+            let row = connection.read_link(key)?;
+            recovery_ms.get_or_insert_with(|| start.elapsed().as_secs_f64() * 1e3);
+            if let Some((visibility, _, _, data)) = row {
+                links.push(FoundLink {
+                    client,
+                    key: (key.id1, key.link_type, key.id2),
+                    visibility,
+                    sequence: sequence_of(key, &data),
+                });
+            }
+        }
+    }
+    let check = match connection.check() {
+        Ok(TableTotals { links, visible_links, .. }) => Ok((links, visible_links)),
+        Err(error) => Err(error_chain(&error)),
+    };
+    Ok(Reopened { recovery_ms: recovery_ms.unwrap_or(0.0), facts, links, check })
+}
+
+/// Writes with all clients; a reader beside them reports what it sees. Ends only by an error.
+fn write_until_killed(store: &dyn LinkStore, spec: &ChildSpec, starts: &[u64]) -> Result<()> {
+    let failed = AtomicBool::new(false);
+    let failed = &failed;
+    std::thread::scope(|scope| {
+        for (client, &commits) in starts.iter().enumerate() {
+            scope.spawn(move || {
+                let outcome = write_client(store, spec.script_seed, client as u64, commits);
+                if let Err(error) = outcome {
+                    tell(&format!("ERROR client {client}: {}", error_chain(&error)));
+                    failed.store(true, Ordering::Relaxed);
+                }
+            });
+        }
+        scope.spawn(move || {
+            if let Err(error) = read_others(store, spec, failed) {
+                tell(&format!("ERROR reader: {}", error_chain(&error)));
+            }
+        });
+    });
+    Ok(())
+}
+
+fn write_client(
+    store: &dyn LinkStore,
+    seed: u64,
+    client: u64,
+    commits: u64,
+) -> Result<(), EngineError> {
+    let mut connection = store.connect()?;
+    let mut script = Script::new(seed, client);
+    while script.commits < commits {
+        script.advance();
+    }
+    loop {
+        commit(connection.as_mut(), &script)?;
+        script.advance();
+        tell(&format!("A {client} {}", script.commits));
+    }
+}
+
+/// Performs the script's next commit, again after conflicts.
+fn commit(connection: &mut dyn LinkConnection, script: &Script) -> Result<(), EngineError> {
+    let next = script.next();
+    let sequence = script.commits + 1;
+    let time = FIRST_TIME + sequence;
+    let data = payload(next.key, sequence);
+    let link = Link { key: next.key, visibility: 1, time, version: 0, data: &data };
+    let mut retries = 0;
+    loop {
+        let outcome = match next.action {
+            Action::Add => connection.add_link(&link),
+            Action::Update => connection.update_link(&link),
+            Action::Hide => connection.delete_link(next.key, time, false),
+            Action::Expunge => connection.delete_link(next.key, time, true),
+        };
+        match outcome {
+            Ok(_) => return Ok(()),
+            Err(EngineError::Retry(_)) if retries < MOST_RETRIES => retries += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Reads links of all clients at random and reports the commits that are visible.
+fn read_others(
+    store: &dyn LinkStore,
+    spec: &ChildSpec,
+    failed: &AtomicBool,
+) -> Result<(), EngineError> {
+    let mut connection = store.connect()?;
+    let clients = spec.trial.clients as u64;
+    let mut newest = vec![0; spec.trial.clients];
+    let keys: Vec<Vec<LinkKey>> = (0..clients).map(|client| Script::keys(client).collect()).collect();
+    for place in 0.. {
+        if failed.load(Ordering::Relaxed) {
+            break;
+        }
+        let random = mix(spec.script_seed ^ 0x5EE5, place);
+        let client = (random % clients) as usize;
+        let key = keys[client][(random >> 32) as usize % keys[client].len()];
+        let row = connection.read_link(key)?;
+        let sequence = row.and_then(|(_, _, _, data)| sequence_of(key, &data));
+        if let Some(sequence) = sequence.filter(|&sequence| sequence > newest[client]) {
+            newest[client] = sequence;
+            tell(&format!("S {client} {sequence}"));
+        }
+        // The reader is a witness, not a load.
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// Where the database of a kill test lies.
+pub fn data_directory(out: &std::path::Path) -> PathBuf {
+    out.join("data").join("durability")
+}

@@ -1,0 +1,410 @@
+//! The parent of a kill test: start, let write, kill at a random moment, reopen, judge, go on with the same data.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rumbench_core::engine::{Durability, DurabilityFacts};
+use serde::Serialize;
+
+use super::child::{ChildSpec, Reopened, data_directory};
+use super::judge::{FoundLink, Knowledge, Violation, judge};
+use super::script::{Script, mix};
+use crate::measure::{environment, statistics};
+use crate::run::interrupt::Interrupts;
+use crate::run::plan::EngineChoice;
+use crate::run::progress::say;
+use crate::run::protocol::TrialSpec;
+use crate::run::suite::{TrialProcess, timestamp};
+use crate::store::file;
+use crate::store::result::SCHEMA_VERSION;
+
+/// Details of at most this many violations are kept.
+const MOST_DETAILS: usize = 1000;
+/// Opening after a kill may take this long before the engine counts as hanging.
+const LONGEST_RECOVERY: Duration = Duration::from_secs(600);
+
+/// What is tested.
+#[derive(Debug, Clone)]
+pub struct KillTest {
+    /// Engine.
+    pub choice: EngineChoice,
+    /// Class of every commit.
+    pub durability: Durability,
+    /// How often the process is killed.
+    pub kills: u32,
+    /// Longest time between opening and killing.
+    pub seconds_per_kill: f64,
+    /// Writing clients.
+    pub clients: usize,
+    /// Seed of scripts and kill moments.
+    pub seed: u64,
+    /// The engine's cache.
+    pub cache_bytes: u64,
+    /// Result folder.
+    pub out: PathBuf,
+    /// Whether the database stays.
+    pub keep_data: bool,
+    /// The command line.
+    pub command: String,
+}
+
+/// Recovery times.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Recovery {
+    /// Median.
+    pub p50: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// One violation with the kill after which it was found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Detail {
+    /// Kills before it was found.
+    pub after_kill: u32,
+    /// What it is.
+    #[serde(flatten)]
+    pub violation: Violation,
+}
+
+/// `result.json` of a kill test.
+#[derive(Debug, Clone, Serialize)]
+pub struct DurabilityResult {
+    /// Version of the result schema.
+    pub schema_version: u32,
+    /// Version of the laboratory.
+    pub rumbench_version: String,
+    /// The command line.
+    pub command: String,
+    /// RFC 3339.
+    pub started_at: String,
+    /// Machine and build.
+    pub environment: BTreeMap<String, String>,
+    /// Engine name, with its variant.
+    pub engine: String,
+    /// The engine's version text.
+    pub engine_version: String,
+    /// Effective configuration.
+    pub configuration: BTreeMap<String, String>,
+    /// Class of every commit.
+    pub durability: Durability,
+    /// What the class promises on this engine.
+    pub durability_facts: Option<DurabilityFacts>,
+    /// Seed of scripts and kill moments.
+    pub seed: u64,
+    /// Writing clients.
+    pub clients: usize,
+    /// Kills done.
+    pub kills: u32,
+    /// Power losses simulated.
+    pub power_losses: u32,
+    /// Commits acknowledged over all kills.
+    pub commits_acknowledged: u64,
+    /// Acknowledged commits that were gone after a kill.
+    pub acknowledged_lost: u64,
+    /// Commits gone that a reader or an earlier check had seen.
+    pub seen_lost: u64,
+    /// Clients whose links were in no possible state.
+    pub order_violations: u64,
+    /// Checks in which links, index and counts did not match.
+    pub atomicity_violations: u64,
+    /// From opening to the first answered read, after a kill.
+    pub recovery_ms: Recovery,
+    /// Every violation.
+    pub violations: Vec<Detail>,
+    /// Whether the engine failed to open, hung or reported errors, and how.
+    pub errors: Vec<String>,
+    /// Whether the user stopped it.
+    pub interrupted: bool,
+}
+
+impl DurabilityResult {
+    /// Whether what the engine promises of a killed process was broken. Loss is allowed where the engine does not promise to keep
+    /// all acknowledged commits; wrong order and torn transactions never are.
+    pub fn violated(&self) -> bool {
+        let promises_all = self
+            .durability_facts
+            .as_ref()
+            .is_none_or(|facts| facts.process_kill.starts_with("all"));
+        let lost = self.acknowledged_lost > 0 || self.seen_lost > 0;
+        self.order_violations > 0 || self.atomicity_violations > 0 || (lost && promises_all)
+    }
+}
+
+/// Runs the test and returns its result, which is also in `out`.
+///
+/// # Errors
+/// When the folder cannot be used, or the engine cannot be opened even before the first kill.
+pub fn run(test: &KillTest, interrupts: &Interrupts) -> Result<DurabilityResult> {
+    file::prepare_directory(&test.out)?;
+    let directory = data_directory(&test.out);
+    std::fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot create {}", directory.display()))?;
+    let mut killer = Killer::new(test, &directory);
+    for kill in 0..=test.kills {
+        if interrupts.count() > 0 {
+            killer.result.interrupted = true;
+            break;
+        }
+        let last = kill == test.kills;
+        if !killer.round(kill, last)? {
+            break;
+        }
+        file::save(&test.out, &killer.result)?;
+        if kill > 0 && (kill % 10 == 0 || last) {
+            let result = &killer.result;
+            say(&format!(
+                "{} kills, {} commits acknowledged, {} lost, {} order, {} atomicity",
+                result.kills,
+                result.commits_acknowledged,
+                result.acknowledged_lost,
+                result.order_violations,
+                result.atomicity_violations
+            ));
+        }
+    }
+    file::save(&test.out, &killer.result)?;
+    if !test.keep_data && !killer.result.violated() && killer.result.errors.is_empty() {
+        let _ = std::fs::remove_dir_all(test.out.join("data"));
+    }
+    Ok(killer.result)
+}
+
+struct Killer<'a> {
+    test: &'a KillTest,
+    spec: ChildSpec,
+    knowledge: Vec<Knowledge>,
+    recoveries_ms: Vec<f64>,
+    result: DurabilityResult,
+}
+
+impl<'a> Killer<'a> {
+    fn new(test: &'a KillTest, directory: &Path) -> Killer<'a> {
+        let spec = ChildSpec {
+            trial: TrialSpec {
+                engine: test.choice.engine.clone(),
+                variant: test.choice.variant.clone(),
+                workload: "linkbench".to_string(),
+                settings: BTreeMap::new(),
+                engine_settings: test.choice.settings.clone(),
+                seed: test.seed,
+                durability: test.durability,
+                clients: test.clients,
+                cache_bytes: test.cache_bytes,
+                rate: None,
+                directory: directory.to_path_buf(),
+            },
+            script_seed: test.seed,
+        };
+        let knowledge = (0..test.clients as u64)
+            .map(|client| Knowledge {
+                start: Script::new(test.seed, client),
+                acknowledged: 0,
+                seen: 0,
+            })
+            .collect();
+        let result = DurabilityResult {
+            schema_version: SCHEMA_VERSION,
+            rumbench_version: env!("CARGO_PKG_VERSION").to_string(),
+            command: test.command.clone(),
+            started_at: timestamp(),
+            environment: environment::describe(&test.out),
+            engine: test.choice.name(),
+            engine_version: String::new(),
+            configuration: BTreeMap::new(),
+            durability: test.durability,
+            durability_facts: None,
+            seed: test.seed,
+            clients: test.clients,
+            kills: 0,
+            power_losses: 0,
+            commits_acknowledged: 0,
+            acknowledged_lost: 0,
+            seen_lost: 0,
+            order_violations: 0,
+            atomicity_violations: 0,
+            recovery_ms: Recovery::default(),
+            violations: Vec::new(),
+            errors: Vec::new(),
+            interrupted: false,
+        };
+        Killer { test, spec, knowledge, recoveries_ms: Vec::new(), result }
+    }
+
+    /// Opens, judges, and unless this is the last round lets the child write and kills it. Whether to go on.
+    fn round(&mut self, kill: u32, last: bool) -> Result<bool> {
+        let mut process = TrialProcess::start("durability-child", &self.spec)?;
+        let reopened = match await_open(&process) {
+            Ok(reopened) => reopened,
+            Err(error) => {
+                process.kill();
+                process.wait()?;
+                if kill == 0 {
+                    bail!("{} cannot be tested: {error:#}", self.result.engine);
+                }
+                self.result.errors.push(format!("after kill {kill}: {error:#}"));
+                // A database that cannot be opened has lost everything that it acknowledged.
+                self.result.acknowledged_lost += self.knowledge.iter().map(|k| k.acknowledged).sum::<u64>();
+                return Ok(false);
+            }
+        };
+        let go_on = self.judge_all(kill, &reopened);
+        if last || !go_on {
+            process.send("END");
+            if let Some(death) = process.wait()? {
+                self.result.errors.push(format!("closing after kill {kill}: {death}"));
+            }
+            return Ok(false);
+        }
+        self.write_and_kill(process, kill)?;
+        Ok(true)
+    }
+
+    fn judge_all(&mut self, kill: u32, reopened: &Reopened) -> bool {
+        self.result.engine_version.clone_from(&reopened.facts.version);
+        self.result.configuration.clone_from(&reopened.facts.configuration);
+        self.result.durability_facts = Some(reopened.facts.durability.clone());
+        if kill > 0 {
+            self.recoveries_ms.push(reopened.recovery_ms);
+            self.result.recovery_ms = Recovery {
+                p50: statistics::median(&self.recoveries_ms).unwrap_or(0.0),
+                max: self.recoveries_ms.iter().copied().fold(0.0, f64::max),
+            };
+        }
+        let mut possible = true;
+        for client in 0..self.knowledge.len() {
+            let links: Vec<FoundLink> = reopened
+                .links
+                .iter()
+                .filter(|link| link.client == client as u64)
+                .copied()
+                .collect();
+            let (state, violations) = judge(&self.knowledge[client], &links);
+            for violation in violations {
+                self.note(kill, violation);
+            }
+            match state {
+                Some(state) => {
+                    let commits = state.commits;
+                    self.knowledge[client] =
+                        Knowledge { start: state, acknowledged: commits, seen: commits };
+                }
+                None => possible = false,
+            }
+        }
+        if let Some(message) = totals_error(reopened) {
+            self.note(kill, Violation::Atomicity { message });
+            possible = false;
+        }
+        possible
+    }
+
+    fn note(&mut self, kill: u32, violation: Violation) {
+        let result = &mut self.result;
+        match &violation {
+            Violation::AcknowledgedLost { acknowledged, present, .. } => {
+                result.acknowledged_lost += acknowledged - present;
+            }
+            Violation::SeenLost { seen, present, .. } => result.seen_lost += seen - present,
+            Violation::Order { .. } => result.order_violations += 1,
+            Violation::Atomicity { .. } => result.atomicity_violations += 1,
+        }
+        if result.violations.len() < MOST_DETAILS {
+            result.violations.push(Detail { after_kill: kill, violation });
+        }
+    }
+
+    fn write_and_kill(&mut self, mut process: TrialProcess, kill: u32) -> Result<()> {
+        let starts: Vec<String> =
+            self.knowledge.iter().map(|client| client.acknowledged.to_string()).collect();
+        process.send(&format!("GO {}", starts.join(" ")));
+        // Between a twentieth and the whole of the time, so that opening, first writes, flushes and steady state are all hit.
+        let share = mix(self.test.seed ^ 0x0D1E, u64::from(kill)) >> 11;
+        let share = 0.05 + 0.95 * share as f64 / (1u64 << 53) as f64;
+        let moment = Instant::now() + Duration::from_secs_f64(self.test.seconds_per_kill * share);
+        let mut killed = false;
+        loop {
+            let left = moment.saturating_duration_since(Instant::now());
+            let line = if killed {
+                process.lines.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                process.lines.recv_timeout(left)
+            };
+            match line {
+                Ok(line) => self.hear(&line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if !killed && Instant::now() >= moment {
+                process.kill();
+                killed = true;
+            }
+        }
+        let death = process.wait()?;
+        if !killed {
+            let death = death.unwrap_or_else(|| "it ended by itself".to_string());
+            self.result.errors.push(format!("before kill {}: {death}", kill + 1));
+        }
+        self.result.kills += 1;
+        Ok(())
+    }
+
+    /// One line of a writing child.
+    fn hear(&mut self, line: &str) {
+        let mut words = line.split(' ');
+        let kind = words.next().unwrap_or_default();
+        let mut numbers = words.map(|word| word.parse::<u64>().ok());
+        match (kind, numbers.next().flatten(), numbers.next().flatten()) {
+            ("A", Some(client), Some(sequence)) => {
+                if let Some(known) = self.knowledge.get_mut(client as usize) {
+                    known.acknowledged = sequence;
+                    self.result.commits_acknowledged += 1;
+                }
+            }
+            ("S", Some(client), Some(sequence)) => {
+                if let Some(known) = self.knowledge.get_mut(client as usize) {
+                    known.seen = known.seen.max(sequence);
+                }
+            }
+            _ if kind == "ERROR" => self.result.errors.push(line.to_string()),
+            // A line cut off by the kill, or an engine's library that prints.
+            _ => {}
+        }
+    }
+}
+
+/// What is wrong with the totals: the engine's own check, or rows that no client wrote.
+fn totals_error(reopened: &Reopened) -> Option<String> {
+    let visible = reopened.links.iter().filter(|link| link.visibility == 1).count() as u64;
+    let all = reopened.links.len() as u64;
+    match &reopened.check {
+        Err(message) => Some(message.clone()),
+        Ok(totals) if *totals != (all, visible) => Some(format!(
+            "the tables hold {} links, {} of them visible, but the clients' links are {all} and {visible}",
+            totals.0, totals.1
+        )),
+        Ok(_) => None,
+    }
+}
+
+fn await_open(process: &TrialProcess) -> Result<Reopened> {
+    let deadline = Instant::now() + LONGEST_RECOVERY;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match process.lines.recv_timeout(left) {
+            Ok(line) => {
+                if let Some(text) = line.strip_prefix("OPEN ") {
+                    return serde_json::from_str(text).context("the child's answer is malformed");
+                }
+                say(&line);
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("opening took longer than {} s", LONGEST_RECOVERY.as_secs())
+            }
+            Err(RecvTimeoutError::Disconnected) => bail!("the process died while opening"),
+        }
+    }
+}

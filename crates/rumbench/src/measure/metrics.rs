@@ -1,0 +1,109 @@
+//! The one table of metrics: name, unit, definition, formula. `list metrics` and `explain` print it.
+
+/// One metric of `result.json`.
+#[derive(Debug, Clone, Copy)]
+pub struct Metric {
+    /// Name as in `result.json`, fields of a group joined by a dot.
+    pub name: &'static str,
+    /// Unit.
+    pub unit: &'static str,
+    /// What it means.
+    pub definition: &'static str,
+    /// How it is computed, with the source.
+    pub formula: &'static str,
+    /// Whether a higher value is better, where that can be said at all.
+    pub higher_is_better: Option<bool>,
+}
+
+const fn metric(
+    name: &'static str,
+    unit: &'static str,
+    higher_is_better: Option<bool>,
+    definition: &'static str,
+    formula: &'static str,
+) -> Metric {
+    Metric { name, unit, definition, formula, higher_is_better }
+}
+
+const MORE: Option<bool> = Some(true);
+const LESS: Option<bool> = Some(false);
+
+/// Every metric, in the order of the groups performance, quality of service, efficiency, size.
+#[rustfmt::skip]
+pub const METRICS: &[Metric] = &[
+    metric("ops_per_s", "operations/s", MORE, "Operations that ended well, per second of wall clock, over all clients.",
+        "operations / seconds; seconds run from the release of the clients to the end of the last one"),
+    metric("rows_per_s", "rows/s", MORE, "Rows read or written per second.", "rows / seconds"),
+    metric("operations", "operations", None, "Operations that ended well.", "sum over clients"),
+    metric("errors", "operations", LESS, "Operations that failed. They are not in the latency tables.", "sum over clients"),
+    metric("retries", "transactions", LESS, "Transactions run again after a conflict, deadlock or lock timeout.", "sum over clients"),
+    metric("rate", "operations/s", None, "The rate that was asked for, over all clients.", "setting `rate`"),
+    metric("missed_arrivals", "operations", LESS, "Intended starts before the end of the phase that no client reached.",
+        "intended starts before the end - starts"),
+    metric("pacing_error_us", "us", LESS, "How late a client that had nothing else to do began its operation.",
+        "actual start - intended start, where the previous operation had ended before the intended start"),
+    metric("latency_us", "us", LESS, "Response time: what a caller waits. With a rate it includes waiting behind earlier operations.",
+        "end - intended start (closed loop: end - actual start); HDR histogram with 3 significant digits, maximum exact"),
+    metric("service_us", "us", LESS, "Service time of the engine call alone.", "end - actual start"),
+    metric("stall_seconds", "s", LESS, "Seconds in which almost nothing was done.",
+        "whole one-second intervals with less than 10 % of the median interval's operations"),
+    metric("longest_stall_ms", "ms", LESS, "The longest time in which no client completed any operation.",
+        "largest gap between adjacent completions of all clients, the start and the end of the phase included, at millisecond resolution"),
+    metric("cpu_us_per_op.total", "us/op", LESS, "CPU of client, engine and server for one operation.",
+        "client + engine_foreground + engine_background + server"),
+    metric("cpu_us_per_op.client", "us/op", LESS, "The laboratory's own CPU on the client threads: choosing, generating, timing, waiting.",
+        "client thread CPU of the same operation stream on the `null` engine / operations, + waiting for intended starts / operations"),
+    metric("cpu_us_per_op.client_user", "us/op", LESS, "User mode part of `cpu_us_per_op.client`.",
+        "the same from user time; kernel clock ticks scaled to the thread CPU clock"),
+    metric("cpu_us_per_op.engine_foreground", "us/op", LESS, "The engine's CPU inside the clients' calls.",
+        "CPU of the client threads / operations - client; without calibration the client is included"),
+    metric("cpu_us_per_op.engine_foreground_sampled", "us/op", LESS, "Cross-check of `engine_foreground`; not part of the total.",
+        "thread CPU clock around every 64th call of a client, less the clock's own cost, / calls sampled"),
+    metric("cpu_us_per_op.engine_background", "us/op", LESS, "CPU of the engine's own threads: flush, compaction, checkpoint.",
+        "(process CPU - client threads - sampler) / operations"),
+    metric("cpu_us_per_op.server", "us/op", LESS, "CPU of the server processes; absent for embedded engines.", "process CPU / operations"),
+    metric("cpu_us_per_op.machine", "us/op", LESS, "CPU of the whole machine, whoever used it; not part of the total.",
+        "busy time in /proc/stat (user, nice, system, irq, softirq) / operations"),
+    metric("context_switches_per_op", "1/op", LESS, "Voluntary and involuntary context switches.",
+        "sum over the threads of the process (/proc/self/task/*/status) / operations"),
+    metric("reads_per_op", "1/op", LESS, "Read requests that reached the device.", "requests of `io_source` / operations"),
+    metric("kb_read_per_op", "KiB/op", LESS, "KiB read from the device.", "bytes of `io_source` / 1024 / operations"),
+    metric("writes_per_op", "1/op", LESS, "Write requests that reached the device; discards are not counted.", "requests of `io_source` / operations"),
+    metric("kb_written_per_op", "KiB/op", LESS, "KiB written within the phase; what is still in the page cache is not in it.",
+        "bytes of `io_source` / 1024 / operations"),
+    metric("kb_written_per_op_settled", "KiB/op", LESS, "KiB written within the phase and by paying its debt afterwards.",
+        "(bytes of the phase + bytes of the settle phase that follows it) / 1024 / operations; a phase with no settle after it has none"),
+    metric("io_source", "", None, "Where reads and writes were counted.",
+        "`device NAME`: /sys/dev/block of the data directory's device, everything on it; `process`: /proc/self/io, which counts when pages become dirty"),
+    metric("process_io", "bytes, calls", LESS, "Input and output of the process as the kernel charges it.",
+        "/proc/self/io: read_bytes, write_bytes - cancelled_write_bytes, syscr, syscw"),
+    metric("size_bytes.data", "bytes", LESS, "Files that hold data, without logs that can go at any time.", "allocated blocks x 512 of the files the engine names as data"),
+    metric("size_bytes.directory", "bytes", LESS, "The whole data directory.", "allocated blocks x 512"),
+    metric("size_bytes.peak", "bytes", LESS, "Largest size of the directory during the phase.", "largest of samples about a second apart"),
+    metric("rss_bytes.peak", "bytes", LESS, "Largest resident set during the phase, laboratory included.", "largest of one-second samples of VmRSS"),
+    metric("rss_bytes.anonymous", "bytes", LESS, "Heap and stacks at the end of the phase, without mapped files.", "RssAnon"),
+    metric("amplification.read", "1/op", LESS, "Device reads for one operation.", "reads_per_op where the source is a device"),
+    metric("amplification.space", "ratio", LESS, "Data files against what the client loaded.", "size_bytes.data after settle / estimated bytes of the load"),
+];
+
+/// The metric with this name.
+pub fn find(name: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|metric| metric.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metric_names_are_unique_and_fully_described() {
+        for (i, metric) in METRICS.iter().enumerate() {
+            assert!(
+                METRICS[..i].iter().all(|other| other.name != metric.name),
+                "{} occurs twice",
+                metric.name
+            );
+            assert!(!metric.definition.is_empty() && !metric.formula.is_empty());
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The column set of published LinkBench reports, so that their readers can compare.
+//!
+//! `cpuq` is the machine's busy share divided by the rate and not multiplied by the number of CPUs, as published; it compares only
+//! on equal machines. Load and index count inserted rows (`ips`, per row), all other phases requests (`qps`, per request).
+
+use super::selection::Group;
+use super::table::{Table, number};
+use crate::store::result::{CpuPerOp, PhaseResult, SuiteResult, base_name};
+
+/// Bytes in GiB.
+pub fn gib(bytes: u64) -> f64 {
+    bytes as f64 / (1u64 << 30) as f64
+}
+
+fn counts_rows(phase: &str) -> bool {
+    matches!(base_name(phase), "load" | "index")
+}
+
+/// A number per operation, per row where rows are what counts.
+fn per_item(phase: &PhaseResult, value: Option<f64>) -> Option<f64> {
+    if !counts_rows(&phase.name) {
+        return value;
+    }
+    (phase.rows > 0).then(|| value.map(|v| v * phase.operations as f64 / phase.rows as f64))?
+}
+
+fn engine_us(cpu: &CpuPerOp) -> f64 {
+    cpu.engine_foreground + cpu.engine_background + cpu.server.unwrap_or(0.0)
+}
+
+/// The published columns of one phase.
+pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Table> {
+    if suite.workload != "linkbench" {
+        return None;
+    }
+    let cpus: f64 = suite.environment.get("cpus").and_then(|n| n.parse().ok()).unwrap_or(1.0);
+    let (rate, item) = if counts_rows(phase) { ("ips", "i") } else { ("qps", "q") };
+    let unit = if item == "i" { "row" } else { "op" };
+    let mut table = Table::new(format!("{phase}: LinkBench columns"), &["engine"]);
+    table.headers.extend([
+        format!("{rate} (1/s)"),
+        "secs (s)".to_string(),
+        format!("rp{item} (1/{unit})"),
+        format!("rkbp{item} (KiB/{unit})"),
+        format!("wkbp{item} (KiB/{unit})"),
+        format!("wkbp{item} settled (KiB/{unit})"),
+        format!("csp{item} (1/{unit})"),
+        format!("cpup{item} (us/{unit})"),
+        format!("csecp{item} (us/{unit})"),
+        format!("dsecp{item} (us/{unit})"),
+        "dbgb1 (GiB)".to_string(),
+        "dbgb2 (GiB)".to_string(),
+        "rss (GiB)".to_string(),
+    ]);
+    for engine in group.engines() {
+        let of = |value: &dyn Fn(&PhaseResult) -> Option<f64>| {
+            number(group.median(&engine, phase, value))
+        };
+        let each = |value: &dyn Fn(&PhaseResult) -> Option<f64>| {
+            of(&|phase| per_item(phase, value(phase)))
+        };
+        let cpu = |value: &dyn Fn(&CpuPerOp) -> Option<f64>| {
+            each(&|phase| phase.cpu_us_per_op.as_ref().and_then(value))
+        };
+        table.rows.push(vec![
+            group.label(&engine),
+            of(&|phase| if item == "i" { phase.rows_per_s } else { phase.ops_per_s }),
+            of(&|phase| Some(phase.seconds)),
+            each(&|phase| phase.reads_per_op),
+            each(&|phase| phase.kb_read_per_op),
+            each(&|phase| phase.kb_written_per_op),
+            each(&|phase| phase.kb_written_per_op_settled),
+            each(&|phase| phase.context_switches_per_op),
+            cpu(&|cpu| cpu.machine.map(|us| us / cpus)),
+            cpu(&|cpu| cpu.client),
+            cpu(&|cpu| Some(engine_us(cpu))),
+            of(&|phase| phase.size_bytes.map(|size| gib(size.data))),
+            of(&|phase| phase.size_bytes.map(|size| gib(size.directory))),
+            of(&|phase| phase.rss_bytes.map(|rss| gib(rss.peak))),
+        ]);
+    }
+    let sources: Vec<&str> = group
+        .engines()
+        .iter()
+        .filter_map(|engine| group.of(engine, phase).find_map(|phase| phase.io_source.as_deref()))
+        .collect();
+    if let Some(first) = sources.first() {
+        table.notes.push(format!("reads and writes counted by: {first}"));
+    }
+    Some(table)
+}

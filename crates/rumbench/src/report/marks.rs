@@ -1,0 +1,96 @@
+//! Marks: what a reader must know beside the numbers. Judged from a trial, printed below the tables.
+
+use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
+
+/// A phase must keep this share of its rate.
+const RATE_KEPT: f64 = 0.95;
+/// Above this share of the client threads' CPU the laboratory, not the engine, limits a closed loop.
+const CLIENT_BOUND: f64 = 0.5;
+
+/// Whether a phase missed its rate.
+pub fn rate_unmet(phase: &PhaseResult) -> bool {
+    match (phase.rate, phase.ops_per_s) {
+        (Some(rate), Some(reached)) => reached < rate * RATE_KEPT,
+        _ => false,
+    }
+}
+
+fn client_bound(phase: &PhaseResult) -> bool {
+    let Some(cpu) = phase.cpu_us_per_op.filter(|_| phase.rate.is_none()) else {
+        return false;
+    };
+    let threads = cpu.client.unwrap_or(0.0) + cpu.engine_foreground;
+    cpu.client.is_some_and(|client| client > threads * CLIENT_BOUND)
+}
+
+/// Adds the marks that follow from a trial's numbers. Repeating it adds nothing twice.
+pub fn judge(trial: &mut TrialResult) {
+    let mut found = Vec::new();
+    for phase in &trial.phases {
+        if rate_unmet(phase) {
+            found.push(format!(
+                "rate-unmet ({}: {:.0} of {:.0} operations/s)",
+                phase.name,
+                phase.ops_per_s.unwrap_or(0.0),
+                phase.rate.unwrap_or(0.0)
+            ));
+        }
+        if trial.engine != "null" && client_bound(phase) {
+            found.push(format!(
+                "client-bound ({}: more than half of the client threads' CPU is the laboratory's)",
+                phase.name
+            ));
+        }
+        if phase.errors > 0 {
+            let sample = phase.error_samples.first().map_or("", String::as_str);
+            found.push(format!("errors ({}: {} operations failed; {sample})", phase.name, phase.errors));
+        }
+    }
+    // Judged again after calibration and every phase: only the newest numbers count.
+    const JUDGED: [&str; 3] = ["rate-unmet", "client-bound", "errors"];
+    trial.marks.retain(|mark| !JUDGED.iter().any(|name| mark.split(" (").next() == Some(name)));
+    trial.marks.extend(found);
+}
+
+/// Whether a trial counts as failed: exit code 1.
+pub fn failed(trial: &TrialResult) -> bool {
+    ["wrong-answer", "child-died", "failed", "errors"].iter().any(|name| trial.has_mark(name))
+}
+
+/// All marks, a line each.
+pub fn render(suite: &SuiteResult) -> String {
+    let mut out = String::new();
+    for trial in &suite.trials {
+        for mark in &trial.marks {
+            out += &format!("  {} #{}: {mark}\n", trial.name(), trial.repetition);
+        }
+    }
+    if out.is_empty() {
+        "\nMarks: none\n".to_string()
+    } else {
+        format!("\nMarks\n{out}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+    use crate::store::result::CpuPerOp;
+
+    #[test]
+    fn unmet_rate_and_client_bound_phases_are_marked_once() {
+        let mut trial = sample::suite().trials.remove(0);
+        trial.phases[1].rate = Some(10_000.0);
+        trial.phases[0].cpu_us_per_op = Some(CpuPerOp {
+            client: Some(3.0),
+            engine_foreground: 2.0,
+            ..CpuPerOp::default()
+        });
+        judge(&mut trial);
+        judge(&mut trial);
+        assert_eq!(trial.marks.len(), 2, "{:?}", trial.marks);
+        assert!(trial.has_mark("rate-unmet") && trial.has_mark("client-bound"));
+        assert!(!failed(&trial));
+    }
+}

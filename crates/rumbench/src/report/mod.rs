@@ -1,0 +1,138 @@
+//! Text and Markdown reports from a stored result: the same rows for people, wikis and terminals.
+//!
+//! Order of a report: what was run, one set of tables for each durability promise, marks. Engines whose promises differ never
+//! share a table unless asked for, and then each row says its promise.
+
+pub mod latency;
+pub mod linkbench;
+pub mod marks;
+#[cfg(test)]
+pub mod sample;
+pub mod selection;
+pub mod spread;
+pub mod table;
+pub mod throughput;
+
+use selection::{Group, groups};
+use table::{Format, Table};
+
+use crate::store::result::SuiteResult;
+
+/// How to print a result.
+#[derive(Debug, Clone, Default)]
+pub struct ReportOptions {
+    /// Base of ratios, `engine[:variant]`; the first engine when absent.
+    pub base: Option<String>,
+    /// Text or Markdown.
+    pub format: Format,
+    /// Whether engines with different durability share tables.
+    pub mix_durability: bool,
+}
+
+/// The whole report as text.
+pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
+    let mut out = heading(suite);
+    let found = groups(suite, options.mix_durability);
+    for group in &found {
+        out += &format!("\n{}\n", group.title);
+        for table in group_tables(suite, group, options) {
+            out += "\n";
+            out += &table.render(options.format);
+        }
+    }
+    if found.len() > 1 {
+        out += "\nEngines whose durability differs stand in tables of their own; `--mix-durability` puts them together.\n";
+    }
+    out += &marks::render(suite);
+    out
+}
+
+fn heading(suite: &SuiteResult) -> String {
+    let mut out = format!(
+        "{} (workload version {}), started {}\n{}\n",
+        suite.workload,
+        suite.workload_version.map_or("unknown".to_string(), |v| v.to_string()),
+        suite.started_at,
+        suite.command,
+    );
+    let fact = |name: &str| suite.environment.get(name).cloned().unwrap_or_default();
+    out += &format!(
+        "{} CPUs ({}), kernel {}, {} on {}\n",
+        fact("cpus"),
+        fact("cpu"),
+        fact("kernel"),
+        fact("file_system"),
+        fact("device"),
+    );
+    if suite.interrupted {
+        out += "The suite was interrupted: only what was measured until then is shown.\n";
+    }
+    out
+}
+
+fn group_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions) -> Vec<Table> {
+    let base = group.base(options.base.as_deref());
+    let mut tables = vec![throughput::absolute(group), throughput::relative(group, &base)];
+    tables.extend(spread::table(group, &base));
+    for phase in group.phases() {
+        tables.extend(linkbench::columns(suite, group, &phase));
+        tables.extend(throughput::cpu(group, &phase));
+        tables.extend(latency::short(group, &phase));
+        tables.extend(latency::full(group, &phase));
+    }
+    tables.extend(throughput::settle(group));
+    tables
+}
+
+/// Compares a report with its snapshot file; `UPDATE=1` writes the file instead.
+#[cfg(test)]
+pub fn assert_snapshot(name: &str, actual: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, actual).expect("the snapshot can be written");
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        expected == actual,
+        "{} differs (UPDATE=1 rewrites it); now:\n{actual}",
+        path.display()
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_report_of_a_fixed_result_is_unchanged() {
+        assert_snapshot("report.txt", &render(&sample::suite(), &ReportOptions::default()));
+    }
+
+    #[test]
+    fn markdown_report_of_a_fixed_result_is_unchanged() {
+        let options = ReportOptions { format: Format::Markdown, ..ReportOptions::default() };
+        assert_snapshot("report.md", &render(&sample::suite(), &options));
+    }
+
+    #[test]
+    fn engines_with_different_durability_share_a_table_only_when_asked() {
+        let mut suite = sample::suite();
+        let facts = suite.trials[1].durability_facts.as_mut().unwrap();
+        facts.power_cut = "may corrupt".to_string();
+        let apart = render(&suite, &ReportOptions::default());
+        assert_eq!(apart.matches("operations/s by phase").count(), 2, "{apart}");
+        let options = ReportOptions { mix_durability: true, ..ReportOptions::default() };
+        let mixed = render(&suite, &options);
+        assert_eq!(mixed.matches("operations/s by phase").count(), 1, "{mixed}");
+        assert!(mixed.contains("may corrupt"), "{mixed}");
+    }
+
+    #[test]
+    fn wrong_answer_is_never_a_number() {
+        let mut suite = sample::suite();
+        suite.trials[1].mark("wrong-answer (count 3, links 2)");
+        let report = render(&suite, &ReportOptions::default());
+        assert!(!report.contains("1,000"), "{report}");
+        assert!(report.contains("wrong-answer (count 3, links 2)"), "{report}");
+    }
+}

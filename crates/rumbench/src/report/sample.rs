@@ -1,0 +1,112 @@
+//! A fixed result for the tests of reports and store: two engines, one repetition.
+
+use std::collections::BTreeMap;
+
+use rumbench_core::engine::{Durability, DurabilityFacts};
+
+use crate::store::result::*;
+
+fn latency(us: f64) -> Latency {
+    Latency { count: 1000, mean: us, p50: us, p95: us * 2.0, p99: us * 3.0, p999: us * 4.0, p9999: us * 5.0, max: us * 10.0 }
+}
+
+fn request(ops_per_s: f64) -> PhaseResult {
+    PhaseResult {
+        name: "request".to_string(),
+        seconds: 10.0,
+        operations: (ops_per_s * 10.0) as u64,
+        rows: (ops_per_s * 70.0) as u64,
+        ops_per_s: Some(ops_per_s),
+        rows_per_s: Some(ops_per_s * 7.0),
+        latency_us: [("GET_NODE", 10.0), ("ADD_LINK", 40.0)]
+            .map(|(name, us)| (name.to_string(), latency(us)))
+            .into(),
+        cpu_us_per_op: Some(CpuPerOp {
+            total: 30.0,
+            client: Some(2.0),
+            client_user: Some(1.5),
+            engine_foreground: 20.0,
+            engine_background: 8.0,
+            machine: Some(40.0),
+            ..CpuPerOp::default()
+        }),
+        context_switches_per_op: Some(0.25),
+        reads_per_op: Some(0.0),
+        kb_read_per_op: Some(0.0),
+        writes_per_op: Some(0.02),
+        kb_written_per_op: Some(1.5),
+        kb_written_per_op_settled: Some(2.5),
+        io_source: Some("device vda".to_string()),
+        size_bytes: Some(SizeBytes { data: 1 << 30, directory: 3 << 29, peak: 2 << 30 }),
+        rss_bytes: Some(RssBytes { peak: 1 << 28, anonymous: 1 << 27 }),
+        stall_seconds: Some(0.0),
+        longest_stall_ms: Some(12.0),
+        ..PhaseResult::default()
+    }
+}
+
+fn load() -> PhaseResult {
+    PhaseResult {
+        name: "load".to_string(),
+        seconds: 4.0,
+        operations: 80,
+        rows: 80_000,
+        ops_per_s: Some(20.0),
+        rows_per_s: Some(20_000.0),
+        kb_written_per_op: Some(1000.0),
+        ..PhaseResult::default()
+    }
+}
+
+fn settle() -> PhaseResult {
+    PhaseResult {
+        name: "settle".to_string(),
+        seconds: 1.5,
+        cpu_seconds: Some(CpuSeconds { process: 0.75, ..CpuSeconds::default() }),
+        kb_written: Some(10_240.0),
+        size_bytes: Some(SizeBytes { data: 1 << 30, directory: 1 << 30, peak: 2 << 30 }),
+        amplification: Some(Amplification { space: Some(1.1), ..Amplification::default() }),
+        ..PhaseResult::default()
+    }
+}
+
+fn trial(engine: &str, ops_per_s: f64) -> TrialResult {
+    TrialResult {
+        engine: engine.to_string(),
+        variant: None,
+        engine_version: "1.0".to_string(),
+        repetition: 1,
+        seed: 1,
+        durability: Durability::Buffered,
+        durability_facts: Some(DurabilityFacts {
+            process_kill: "all acknowledged commits".to_string(),
+            power_cut: "a prefix no older than 1 s".to_string(),
+        }),
+        marks: Vec::new(),
+        configuration: BTreeMap::new(),
+        started_at: "2026-01-01T00:00:00Z".to_string(),
+        cache_state: "page cache dropped before the trial".to_string(),
+        verified: Some("counts match".to_string()),
+        phases: vec![load(), request(ops_per_s), settle()],
+    }
+}
+
+/// The result.
+pub fn suite() -> SuiteResult {
+    let environment = [("cpus", "2"), ("cpu", "Test CPU"), ("kernel", "6.1"), ("file_system", "ext4"), ("device", "vda")];
+    SuiteResult {
+        schema_version: SCHEMA_VERSION,
+        rumbench_version: "0.1.0".to_string(),
+        command: "rumbench run linkbench --engine alluvium --engine sqlite".to_string(),
+        started_at: "2026-01-01T00:00:00Z".to_string(),
+        seed: 1,
+        workload: "linkbench".to_string(),
+        workload_version: Some(1),
+        settings: BTreeMap::new(),
+        environment: environment.map(|(k, v)| (k.to_string(), v.to_string())).into(),
+        calibration: None,
+        trials: vec![trial("alluvium", 2000.0), trial("sqlite", 1000.0)],
+        comparisons: Vec::new(),
+        interrupted: false,
+    }
+}

@@ -1,0 +1,125 @@
+//! Which trials stand in which tables: groups of equal durability, engines in the order of the command line, medians over
+//! repetitions.
+
+use crate::measure::statistics::median;
+use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
+
+/// Engines that may be compared with each other.
+pub struct Group<'a> {
+    /// The durability that they share, in words.
+    pub title: String,
+    /// Trials without wrong answers.
+    pub trials: Vec<&'a TrialResult>,
+    /// Whether rows must name their durability.
+    pub mixed: bool,
+}
+
+/// What a trial's commits survive, as text to compare and print.
+pub fn durability(trial: &TrialResult) -> String {
+    let class = serde_json::to_value(trial.durability)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_string))
+        .unwrap_or_default();
+    match &trial.durability_facts {
+        Some(facts) => format!(
+            "durability {class}: killed process keeps {}; power cut keeps {}",
+            facts.process_kill, facts.power_cut
+        ),
+        None => format!("durability {class}"),
+    }
+}
+
+/// Groups in the order of their first engine. Trials that never opened their engine stand in no table.
+pub fn groups(suite: &SuiteResult, mix: bool) -> Vec<Group<'_>> {
+    let usable = suite
+        .trials
+        .iter()
+        .filter(|trial| !trial.has_mark("wrong-answer") && trial.durability_facts.is_some());
+    group_trials(usable, mix)
+}
+
+/// The same for any trials.
+pub fn group_trials<'a>(
+    trials: impl Iterator<Item = &'a TrialResult>,
+    mix: bool,
+) -> Vec<Group<'a>> {
+    let mut found: Vec<Group<'_>> = Vec::new();
+    for trial in trials {
+        let title = durability(trial);
+        match found.iter_mut().find(|group| mix || group.title == title) {
+            Some(group) => {
+                group.mixed |= group.title != title;
+                group.trials.push(trial);
+            }
+            None => found.push(Group { title, trials: vec![trial], mixed: false }),
+        }
+    }
+    for group in found.iter_mut().filter(|group| group.mixed) {
+        group.title = "engines with different durability; each row names its own".to_string();
+    }
+    found
+}
+
+impl<'a> Group<'a> {
+    /// Engine names in order.
+    pub fn engines(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for trial in &self.trials {
+            let name = trial.name();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The base of ratios: what was asked for if it is here, else the first engine.
+    pub fn base(&self, wanted: Option<&str>) -> String {
+        let engines = self.engines();
+        wanted
+            .and_then(|wanted| engines.iter().find(|name| *name == wanted).cloned())
+            .or_else(|| engines.first().cloned())
+            .unwrap_or_default()
+    }
+
+    /// Names of phases with operations, in order.
+    pub fn phases(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        let phases = self.trials.iter().flat_map(|trial| &trial.phases);
+        for phase in phases.filter(|phase| phase.operations > 0) {
+            if !names.contains(&phase.name) {
+                names.push(phase.name.clone());
+            }
+        }
+        names
+    }
+
+    /// Repetitions of one phase on one engine.
+    pub fn of<'s>(&'s self, engine: &'s str, phase: &'s str) -> impl Iterator<Item = &'a PhaseResult> + 's {
+        self.trials
+            .iter()
+            .filter(move |trial| trial.name() == engine)
+            .flat_map(|trial| trial.phases.iter())
+            .filter(move |found| found.name == phase)
+    }
+
+    /// Median of a number over the repetitions.
+    pub fn median(
+        &self,
+        engine: &str,
+        phase: &str,
+        value: impl Fn(&PhaseResult) -> Option<f64>,
+    ) -> Option<f64> {
+        let values: Vec<f64> = self.of(engine, phase).filter_map(value).collect();
+        median(&values)
+    }
+
+    /// The row label of an engine.
+    pub fn label(&self, engine: &str) -> String {
+        let trial = self.trials.iter().find(|trial| trial.name() == engine);
+        match trial.filter(|_| self.mixed) {
+            Some(trial) => format!("{engine} [{}]", durability(trial)),
+            None => engine.to_string(),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A table of text cells, as aligned text or as Markdown.
+
+/// How a table is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Columns aligned by spaces.
+    #[default]
+    Text,
+    /// GitHub's Markdown.
+    Markdown,
+}
+
+/// Title, headers with units, rows, notes.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    /// One line above.
+    pub title: String,
+    /// One for each column, with the unit.
+    pub headers: Vec<String>,
+    /// How many columns from the left hold text rather than numbers.
+    pub text_columns: usize,
+    /// Cells.
+    pub rows: Vec<Vec<String>>,
+    /// Lines below.
+    pub notes: Vec<String>,
+}
+
+impl Table {
+    /// A table without rows whose first column is text.
+    pub fn new(title: impl Into<String>, headers: &[&str]) -> Table {
+        Table {
+            title: title.into(),
+            headers: headers.iter().map(|header| (*header).to_string()).collect(),
+            text_columns: 1,
+            ..Table::default()
+        }
+    }
+
+    /// Writes it, ending with a newline.
+    pub fn render(&self, format: Format) -> String {
+        match format {
+            Format::Text => self.text(),
+            Format::Markdown => self.markdown(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let widths: Vec<usize> = (0..self.headers.len()).map(|column| self.width(column)).collect();
+        let line = |cells: &[String]| {
+            let padded: Vec<String> = cells
+                .iter()
+                .zip(&widths)
+                .enumerate()
+                .map(|(i, (cell, &width))| {
+                    if i < self.text_columns {
+                        format!("{cell:<width$}")
+                    } else {
+                        format!("{cell:>width$}")
+                    }
+                })
+                .collect();
+            format!("{}\n", padded.join("  ").trim_end())
+        };
+        let mut out = format!("{}\n{}", self.title, line(&self.headers));
+        for row in &self.rows {
+            out += &line(row);
+        }
+        for note in &self.notes {
+            out += &format!("{note}\n");
+        }
+        out
+    }
+
+    fn width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(column));
+        cells
+            .chain(self.headers.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn markdown(&self) -> String {
+        let line = |cells: &[String]| {
+            let escaped: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            format!("| {} |\n", escaped.join(" | "))
+        };
+        let rule: Vec<&str> = (0..self.headers.len())
+            .map(|i| if i < self.text_columns { "---" } else { "---:" })
+            .collect();
+        let mut out = format!("### {}\n\n{}", self.title, line(&self.headers));
+        out += &format!("| {} |\n", rule.join(" | "));
+        for row in &self.rows {
+            out += &line(row);
+        }
+        for note in &self.notes {
+            out += &format!("\n{note}\n");
+        }
+        out
+    }
+}
+
+/// A number with about three significant digits and thousands separated; `-` where nothing was measured.
+pub fn number(value: Option<f64>) -> String {
+    let Some(value) = value.filter(|value| value.is_finite()) else {
+        return "-".to_string();
+    };
+    match value.abs() {
+        0.0 => "0".to_string(),
+        size if size < 0.0095 => format!("{value:.4}"),
+        size if size < 0.995 => format!("{value:.3}"),
+        size if size < 9.995 => format!("{value:.2}"),
+        size if size < 99.95 => format!("{value:.1}"),
+        _ => thousands(value.round()),
+    }
+}
+
+fn thousands(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if value < 0.0 { format!("-{out}") } else { out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_about_three_digits_and_separate_thousands() {
+        let text = |value| number(Some(value));
+        assert_eq!(text(1234567.8), "1,234,568");
+        assert_eq!(text(0.1234), "0.123");
+        assert_eq!(text(12.34), "12.3");
+        assert_eq!(text(99.97), "100");
+        assert_eq!((number(None), text(f64::NAN)), ("-".to_string(), "-".to_string()));
+    }
+
+    #[test]
+    fn markdown_cells_escape_bars() {
+        let mut table = Table::new("t", &["a"]);
+        table.rows.push(vec!["x|y".to_string()]);
+        assert!(table.render(Format::Markdown).contains("x\\|y"));
+    }
+}

@@ -1,0 +1,432 @@
+//! The loop of one client: choose, wait for the intended start, execute, record. The only timed code of the laboratory.
+//!
+//! A closed loop reads the clock twice for each operation, because choosing and generating between two operations are not
+//! the engine's time. Nothing is allocated in the loop after its first second.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rumbench_core::engine::EngineError;
+use rumbench_core::trial::PhaseClient;
+
+use super::intervals::Recorder;
+use super::pacing::Schedule;
+use crate::measure::latency::Latencies;
+use crate::measure::process;
+
+/// Every so many calls the thread CPU clock is read around the call.
+const CPU_SAMPLE_EVERY: u64 = 64;
+/// Operations taken from a shared budget at once: few enough that clients end together.
+const BUDGET_BATCH: u64 = 16;
+/// A client that fails so often in a row gives up.
+const MAX_ERRORS_IN_A_ROW: u32 = 1000;
+/// Error messages kept by each client.
+const ERROR_SAMPLES: usize = 3;
+
+/// Time since the start of the phase. Tests replace it by a clock that operations advance.
+pub trait Clock {
+    /// Nanoseconds since the start of the phase.
+    fn now_ns(&self) -> u64;
+    /// Returns at `at_ns`, or early when `stop` is set.
+    fn wait_until(&self, at_ns: u64, stop: &AtomicBool);
+}
+
+/// CLOCK_MONOTONIC from a common start.
+#[derive(Debug, Clone, Copy)]
+pub struct MonotonicClock(pub Instant);
+
+impl Clock for MonotonicClock {
+    fn now_ns(&self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+
+    /// Sleeps until shortly before, because a sleeping thread wakes up late by the kernel's timer slack, then spins. Spinning
+    /// yields, because on a small machine the engine's threads need this CPU.
+    fn wait_until(&self, at_ns: u64, stop: &AtomicBool) {
+        const SPIN_NS: u64 = 60_000;
+        const LONGEST_SLEEP_NS: u64 = 100_000_000;
+        while !stop.load(Ordering::Relaxed) {
+            let left = at_ns.saturating_sub(self.now_ns());
+            if left == 0 {
+                return;
+            }
+            if left > SPIN_NS {
+                let sleep = (left - SPIN_NS).min(LONGEST_SLEEP_NS);
+                std::thread::sleep(Duration::from_nanos(sleep));
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// When the clients of a phase stop.
+#[derive(Debug)]
+pub struct Limit {
+    /// End by time.
+    pub deadline_ns: Option<u64>,
+    /// Operations that no client has taken yet; end by count.
+    pub budget: Option<AtomicU64>,
+    /// Set to end early: interruption, or a client met a wrong answer.
+    pub stop: AtomicBool,
+}
+
+impl Limit {
+    /// Takes up to a batch from the budget. 0 means that it is used up.
+    fn take(&self) -> u64 {
+        let Some(budget) = &self.budget else {
+            return u64::MAX;
+        };
+        // Relaxed: the counter guards no other memory.
+        let before = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            Some(left.saturating_sub(BUDGET_BATCH))
+        });
+        before.unwrap_or(0).min(BUDGET_BATCH)
+    }
+
+    /// Returns what a client that ran out of work cannot use.
+    fn give_back(&self, operations: u64) {
+        if let Some(budget) = &self.budget {
+            budget.fetch_add(operations, Ordering::Relaxed);
+        }
+    }
+
+    fn passed(&self, now_ns: u64) -> bool {
+        self.deadline_ns.is_some_and(|deadline| now_ns >= deadline)
+    }
+}
+
+/// What one client did in one phase.
+pub struct ClientReport {
+    /// Response times.
+    pub response: Latencies,
+    /// Service times; equal to response times without a rate, and then empty.
+    pub service: Latencies,
+    /// Lateness after idling, as operation 0.
+    pub lateness: Latencies,
+    /// Operations that ended well.
+    pub operations: u64,
+    /// Rows.
+    pub rows: u64,
+    /// Failed operations.
+    pub errors: u64,
+    /// Retries.
+    pub retries: u64,
+    /// Intended starts not reached.
+    pub missed: u64,
+    /// First error messages.
+    pub error_samples: Vec<String>,
+    /// A wrong answer, which ends the phase.
+    pub wrong: Option<String>,
+    /// Thread CPU spent in waiting.
+    pub waiting_ns: u64,
+    /// Thread CPU inside sampled calls, and how many.
+    pub sampled_ns: u64,
+    /// Calls sampled.
+    pub samples: u64,
+    /// When the last operation ended.
+    pub end_ns: u64,
+}
+
+impl ClientReport {
+    fn new(operations: usize) -> ClientReport {
+        ClientReport {
+            response: Latencies::new(operations),
+            service: Latencies::new(operations),
+            lateness: Latencies::new(1),
+            operations: 0,
+            rows: 0,
+            errors: 0,
+            retries: 0,
+            missed: 0,
+            error_samples: Vec::new(),
+            wrong: None,
+            waiting_ns: 0,
+            sampled_ns: 0,
+            samples: 0,
+            end_ns: 0,
+        }
+    }
+}
+
+/// One client with everything that its loop needs.
+pub struct ClientLoop<'a, C: Clock> {
+    clock: C,
+    schedule: Option<Schedule>,
+    limit: &'a Limit,
+    recorder: Recorder<'a>,
+    report: ClientReport,
+    errors_in_a_row: u32,
+    cpu_clock_cost_ns: u64,
+}
+
+impl<'a, C: Clock> ClientLoop<'a, C> {
+    /// Allocates histograms; `operations` is the number of operation types.
+    pub fn new(
+        clock: C,
+        schedule: Option<Schedule>,
+        limit: &'a Limit,
+        recorder: Recorder<'a>,
+        operations: usize,
+    ) -> ClientLoop<'a, C> {
+        ClientLoop {
+            clock,
+            schedule,
+            limit,
+            recorder,
+            report: ClientReport::new(operations),
+            errors_in_a_row: 0,
+            cpu_clock_cost_ns: cpu_clock_cost_ns(),
+        }
+    }
+
+    /// Runs until the client has no more to do or the phase ends.
+    pub fn run(mut self, client: &mut dyn PhaseClient) -> ClientReport {
+        let mut quota = 0;
+        let mut calls: u64 = 0;
+        while !self.limit.stop.load(Ordering::Relaxed) && !self.limit.passed(self.report.end_ns) {
+            if quota == 0 {
+                quota = self.limit.take();
+                if quota == 0 {
+                    break;
+                }
+            }
+            let Some(operation) = client.prepare() else {
+                break;
+            };
+            let Some(intended_ns) = self.await_start() else {
+                break;
+            };
+            quota -= 1;
+            let sample = calls.is_multiple_of(CPU_SAMPLE_EVERY);
+            calls += 1;
+            if !self.execute(client, operation, intended_ns, sample) {
+                break;
+            }
+        }
+        if quota != u64::MAX {
+            self.limit.give_back(quota);
+        }
+        self.count_missed();
+        self.recorder.hand_over();
+        self.report
+    }
+
+    /// Waits for the next intended start, if there is a rate. `Some(None)` is a closed loop; `None` means that the phase
+    /// ends first.
+    fn await_start(&mut self) -> Option<Option<u64>> {
+        let Some(schedule) = &mut self.schedule else {
+            return Some(None);
+        };
+        let intended = schedule.next_ns();
+        if self.limit.passed(intended) {
+            self.schedule = None;
+            return None;
+        }
+        if self.clock.now_ns() < intended {
+            let before = process::thread_cpu_ns();
+            self.clock.wait_until(intended, &self.limit.stop);
+            self.report.waiting_ns += process::thread_cpu_ns().saturating_sub(before);
+            if self.limit.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            let late = self.clock.now_ns().saturating_sub(intended);
+            self.report.lateness.record(0, late);
+        }
+        Some(Some(intended))
+    }
+
+    /// Executes and records one operation. Whether to go on.
+    fn execute(
+        &mut self,
+        client: &mut dyn PhaseClient,
+        operation: usize,
+        intended_ns: Option<u64>,
+        sample: bool,
+    ) -> bool {
+        let cpu_before = if sample { process::thread_cpu_ns() } else { 0 };
+        let start = self.clock.now_ns();
+        let outcome = client.execute();
+        let end = self.clock.now_ns();
+        if sample {
+            let spent = process::thread_cpu_ns().saturating_sub(cpu_before);
+            self.report.sampled_ns += spent.saturating_sub(self.cpu_clock_cost_ns);
+            self.report.samples += 1;
+        }
+        self.report.end_ns = end;
+        match outcome {
+            Ok(done) => {
+                let response = end.saturating_sub(intended_ns.unwrap_or(start));
+                self.report.response.record(operation, response);
+                if intended_ns.is_some() {
+                    self.report.service.record(operation, end - start);
+                }
+                self.recorder.record(operation, end, response);
+                self.report.operations += 1;
+                self.report.rows += done.rows;
+                self.report.retries += done.retries;
+                self.errors_in_a_row = 0;
+                true
+            }
+            Err(error) => self.note_error(&error),
+        }
+    }
+
+    /// Counts an error. Whether to go on.
+    fn note_error(&mut self, error: &EngineError) -> bool {
+        self.report.errors += 1;
+        self.errors_in_a_row += 1;
+        if self.report.error_samples.len() < ERROR_SAMPLES {
+            self.report.error_samples.push(error_chain(error));
+        }
+        if let EngineError::Wrong(message) = error {
+            self.report.wrong = Some(message.clone());
+            self.limit.stop.store(true, Ordering::Relaxed);
+            return false;
+        }
+        self.errors_in_a_row < MAX_ERRORS_IN_A_ROW
+    }
+
+    /// Counts intended starts before the deadline that were not reached.
+    fn count_missed(&mut self) {
+        let (Some(schedule), Some(deadline)) = (&mut self.schedule, self.limit.deadline_ns) else {
+            return;
+        };
+        let until = if self.limit.stop.load(Ordering::Relaxed) {
+            self.report.end_ns.min(deadline)
+        } else {
+            deadline
+        };
+        while schedule.next_ns() < until {
+            self.report.missed += 1;
+        }
+    }
+}
+
+/// An error with its causes, in one line.
+pub fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Many errors already print their source.
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// What one pair of thread CPU clock reads adds to a sample.
+fn cpu_clock_cost_ns() -> u64 {
+    const READS: u64 = 64;
+    let start = process::thread_cpu_ns();
+    for _ in 0..READS {
+        std::hint::black_box(process::thread_cpu_ns());
+    }
+    process::thread_cpu_ns().saturating_sub(start) / READS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rumbench_core::trial::{Done, OpIndex};
+
+    use super::*;
+    use crate::run::intervals::Intervals;
+    use crate::run::pacing::{Arrivals, Rate};
+
+    const MS: u64 = 1_000_000;
+
+    /// Time that only operations and waiting advance.
+    #[derive(Clone, Default)]
+    struct VirtualClock(Arc<AtomicU64>);
+
+    impl Clock for VirtualClock {
+        fn now_ns(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+        fn wait_until(&self, at_ns: u64, _stop: &AtomicBool) {
+            self.0.fetch_max(at_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes 0.1 ms, except that the first operation in each ten seconds takes a second.
+    struct Stalling {
+        clock: VirtualClock,
+        next_stall_ns: u64,
+        left: u64,
+    }
+
+    impl PhaseClient for Stalling {
+        fn prepare(&mut self) -> Option<OpIndex> {
+            self.left = self.left.checked_sub(1)?;
+            Some(0)
+        }
+        fn execute(&mut self) -> Result<Done, EngineError> {
+            let mut ns = MS / 10;
+            if self.clock.now_ns() >= self.next_stall_ns {
+                self.next_stall_ns += 10_000 * MS;
+                ns = 1000 * MS;
+            }
+            self.clock.0.fetch_add(ns, Ordering::Relaxed);
+            Ok(Done { rows: 1, retries: 0 })
+        }
+    }
+
+    fn limit(seconds: Option<u64>, operations: Option<u64>) -> Limit {
+        Limit {
+            deadline_ns: seconds.map(|s| s * 1000 * MS),
+            budget: operations.map(AtomicU64::new),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    fn run(schedule: Option<Schedule>, limit: &Limit, left: u64) -> ClientReport {
+        let clock = VirtualClock::default();
+        let mut client = Stalling {
+            clock: clock.clone(),
+            next_stall_ns: 5000 * MS,
+            left,
+        };
+        let intervals = Intervals::new(1);
+        ClientLoop::new(clock, schedule, limit, intervals.recorder(), 1).run(&mut client)
+    }
+
+    fn even(per_second: f64) -> Option<Schedule> {
+        let rate = Rate { per_second, arrivals: Arrivals::Even };
+        Some(Schedule::new(rate, 0, 1, 1))
+    }
+
+    #[test]
+    fn stalls_show_in_response_p99_and_not_in_service_p99() {
+        let report = run(even(1000.0), &limit(Some(60), None), u64::MAX);
+        let response = report.response.summary(0).unwrap();
+        let service = report.service.summary(0).unwrap();
+        assert!(response.p99 > 500_000.0, "{response:?}");
+        assert!(service.p99 < 200.0, "{service:?}");
+        assert!((990_000.0..1_010_000.0).contains(&response.max), "{response:?}");
+        assert_eq!(report.missed, 0);
+        assert_eq!(report.operations, 60_000);
+    }
+
+    #[test]
+    fn rate_above_the_capacity_counts_missed_arrivals() {
+        let report = run(even(20_000.0), &limit(Some(4), None), u64::MAX);
+        // 10,000 operations a second are possible; nothing stalls in the first five seconds.
+        assert_eq!(report.operations + report.missed, 80_000);
+        assert!((39_000..41_000).contains(&report.missed), "{}", report.missed);
+    }
+
+    #[test]
+    fn budget_is_executed_exactly_and_returned_when_work_runs_out() {
+        let limit = limit(None, Some(100));
+        let first = run(None, &limit, 37);
+        let second = run(None, &limit, u64::MAX);
+        assert_eq!((first.operations, second.operations), (37, 63));
+        assert!(first.service.summary(0).is_none());
+    }
+}

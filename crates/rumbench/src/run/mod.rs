@@ -1,0 +1,15 @@
+//! Running a suite: the parent's side ([`plan`], [`suite`], [`progress`]), the child's side ([`trial`], [`phase`], [`client`],
+//! [`pacing`], [`sampler`]) and what they say to each other ([`protocol`], [`split`]).
+
+pub mod client;
+pub mod interrupt;
+pub mod intervals;
+pub mod pacing;
+pub mod phase;
+pub mod plan;
+pub mod progress;
+pub mod protocol;
+pub mod sampler;
+pub mod split;
+pub mod suite;
+pub mod trial;

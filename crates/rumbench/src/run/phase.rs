@@ -1,0 +1,386 @@
+//! One phase in the child: start clients and sampler together, wait for the last client, put the measurements together.
+
+use std::path::Path;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{OnceLock, mpsc};
+use std::thread;
+use std::time::Instant;
+
+use rumbench_core::engine::{Engine, EngineError};
+use rumbench_core::trial::{Phase, PhaseClient, PhaseEnd};
+
+use super::client::{ClientLoop, ClientReport, Limit, MonotonicClock};
+use super::intervals::Intervals;
+use super::pacing::{Rate, Schedule};
+use super::protocol::Emitter;
+use super::sampler::{self, Samples, Snapshot, Watched};
+use crate::measure::device::Device;
+use crate::measure::latency::Latencies;
+use crate::measure::{process, size, statistics};
+use crate::store::result::{CpuSeconds, Interval, PacingError, PhaseResult, ProcessIo, RssBytes, SizeBytes};
+
+/// What all phases of a trial share.
+pub struct PhaseContext<'a> {
+    /// The open engine.
+    pub engine: &'a dyn Engine,
+    /// Data directory.
+    pub directory: &'a Path,
+    /// Its device.
+    pub device: Option<&'a Device>,
+    /// Rate of paced phases.
+    pub rate: Option<Rate>,
+    /// Seed of the arrivals.
+    pub seed: u64,
+    /// Set when the parent asks to stop.
+    pub interrupted: &'a AtomicBool,
+    /// Where events go.
+    pub emitter: &'a Emitter,
+}
+
+/// A client's report and what its thread used.
+struct ClientEnd {
+    report: ClientReport,
+    cpu_ns: u64,
+    ticks: (u64, u64),
+    switches: u64,
+}
+
+/// A phase's result, and the wrong answer if a client met one.
+pub struct PhaseOutcome {
+    /// Everything measured.
+    pub result: PhaseResult,
+    /// What was wrong.
+    pub wrong: Option<String>,
+}
+
+/// Runs the clients of a phase to their end.
+pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
+    let intervals = Intervals::new(phase.operations.len());
+    let limit = limit_of(phase.end);
+    let rate = context.rate.filter(|_| phase.paced);
+    let before = Snapshot::take(context.device);
+    let main_cpu = process::thread_cpu_ns();
+    let watched = Watched {
+        engine: context.engine,
+        directory: context.directory,
+        device: context.device,
+        operations: phase.operations,
+        intervals: &intervals,
+        interrupted: context.interrupted,
+        limit: &limit,
+        emitter: context.emitter,
+    };
+    let (ends, samples) = run_threads(context, phase.clients, rate, &watched);
+    let main_cpu_seconds = process::thread_cpu_ns().saturating_sub(main_cpu) as f64 * 1e-9;
+    let after = Snapshot::take(context.device);
+    let mut result = PhaseResult {
+        name: phase.name,
+        rate: rate.map(|rate| rate.per_second),
+        ..PhaseResult::default()
+    };
+    let wrong = ends.iter().find_map(|end| end.report.wrong.clone());
+    fill_counts(&mut result, &ends);
+    if phase.recorded {
+        fill_latencies(&mut result, &ends, phase.operations);
+    }
+    fill_cpu(&mut result, &ends, &before, &after, samples.cpu_seconds + main_cpu_seconds);
+    fill_intervals(&mut result, &intervals, phase.operations, &samples);
+    let switches = ends.iter().map(|end| end.switches).sum();
+    fill_resources(&mut result, &before, &after, switches, context.device);
+    fill_sizes(&mut result, context, &samples);
+    PhaseOutcome { result, wrong }
+}
+
+fn limit_of(end: PhaseEnd) -> Limit {
+    let (seconds, operations) = match end {
+        PhaseEnd::Work => (None, None),
+        PhaseEnd::Seconds(seconds) => (Some(seconds), None),
+        PhaseEnd::Operations(operations) => (None, Some(operations)),
+    };
+    Limit {
+        deadline_ns: seconds.map(|seconds| (seconds * 1e9) as u64),
+        budget: operations.map(AtomicU64::new),
+        stop: AtomicBool::new(false),
+    }
+}
+
+/// All clients leave one barrier together; the clock starts just before it opens.
+fn run_threads(
+    context: &PhaseContext<'_>,
+    clients: Vec<Box<dyn PhaseClient>>,
+    rate: Option<Rate>,
+    watched: &Watched<'_>,
+) -> (Vec<ClientEnd>, Samples) {
+    let count = clients.len();
+    let barrier = Barrier::new(count + 1);
+    let start = OnceLock::new();
+    let (barrier, start) = (&barrier, &start);
+    thread::scope(|scope| {
+        let threads: Vec<_> = clients
+            .into_iter()
+            .enumerate()
+            .map(|(i, client)| {
+                let schedule = rate.map(|rate| Schedule::new(rate, i, count, context.seed));
+                scope.spawn(move || run_client(client, schedule, watched, barrier, start))
+            })
+            .collect();
+        let (done, finished) = mpsc::channel::<()>();
+        let now = *start.get_or_init(Instant::now);
+        barrier.wait();
+        let sampler = scope.spawn(move || sampler::sample(watched, now, &finished));
+        let ends = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| panicked(watched.operations.len())))
+            .collect();
+        drop(done);
+        (ends, sampler.join().unwrap_or_default())
+    })
+}
+
+/// The report of a client that panicked: the panic message is on stderr, the phase counts an error.
+fn panicked(operations: usize) -> ClientEnd {
+    let limit = limit_of(PhaseEnd::Operations(0));
+    let intervals = Intervals::new(operations);
+    let clock = MonotonicClock(Instant::now());
+    let mut nothing = NoWork;
+    let mut report = ClientLoop::new(clock, None, &limit, intervals.recorder(), operations)
+        .run(&mut nothing);
+    report.errors = 1;
+    report.error_samples.push("a client thread panicked".to_string());
+    ClientEnd { report, cpu_ns: 0, ticks: (0, 0), switches: 0 }
+}
+
+/// A client without work.
+struct NoWork;
+
+impl PhaseClient for NoWork {
+    fn prepare(&mut self) -> Option<usize> {
+        None
+    }
+    fn execute(&mut self) -> Result<rumbench_core::trial::Done, EngineError> {
+        Ok(rumbench_core::trial::Done::default())
+    }
+}
+
+fn run_client(
+    mut client: Box<dyn PhaseClient>,
+    schedule: Option<Schedule>,
+    watched: &Watched<'_>,
+    barrier: &Barrier,
+    start: &OnceLock<Instant>,
+) -> ClientEnd {
+    // The default slack of 50 us would make every intended start late; without permission waits only spin longer.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1000));
+    let recorder = watched.intervals.recorder();
+    barrier.wait();
+    let clock = MonotonicClock(*start.get_or_init(Instant::now));
+    let cpu = process::thread_cpu_ns();
+    let ticks = process::thread_ticks();
+    let client_loop =
+        ClientLoop::new(clock, schedule, watched.limit, recorder, watched.operations.len());
+    let report = client_loop.run(client.as_mut());
+    let ticks_after = process::thread_ticks();
+    ClientEnd {
+        cpu_ns: process::thread_cpu_ns().saturating_sub(cpu),
+        ticks: (
+            ticks_after.0.saturating_sub(ticks.0),
+            ticks_after.1.saturating_sub(ticks.1),
+        ),
+        switches: process::thread_context_switches(),
+        report,
+    }
+}
+
+fn fill_counts(result: &mut PhaseResult, ends: &[ClientEnd]) {
+    let sum = |of: fn(&ClientReport) -> u64| ends.iter().map(|end| of(&end.report)).sum::<u64>();
+    let end_ns = ends.iter().map(|end| end.report.end_ns).max().unwrap_or(0);
+    result.seconds = end_ns as f64 * 1e-9;
+    result.operations = sum(|report| report.operations);
+    result.rows = sum(|report| report.rows);
+    result.errors = sum(|report| report.errors);
+    result.retries = sum(|report| report.retries);
+    result.missed_arrivals = result.rate.map(|_| sum(|report| report.missed));
+    if result.seconds > 0.0 {
+        result.ops_per_s = Some(result.operations as f64 / result.seconds);
+        result.rows_per_s = Some(result.rows as f64 / result.seconds);
+    }
+    let samples = ends.iter().flat_map(|end| end.report.error_samples.iter().cloned());
+    result.error_samples = samples.take(10).collect();
+}
+
+fn fill_latencies(result: &mut PhaseResult, ends: &[ClientEnd], names: &[&str]) {
+    let merged = |of: fn(&ClientReport) -> &Latencies, count: usize| {
+        let mut all = Latencies::new(count);
+        for end in ends {
+            all.merge(of(&end.report));
+        }
+        all
+    };
+    result.latency_us = merged(|report| &report.response, names.len()).summaries(names);
+    result.service_us = match result.rate {
+        Some(_) => merged(|report| &report.service, names.len()).summaries(names),
+        None => result.latency_us.clone(),
+    };
+    if result.rate.is_some() {
+        let lateness = merged(|report| &report.lateness, 1).summary(0);
+        result.pacing_error_us = lateness.map(|late| PacingError {
+            mean: late.mean,
+            p99: late.p99,
+            max: late.max,
+        });
+    }
+}
+
+fn fill_cpu(
+    result: &mut PhaseResult,
+    ends: &[ClientEnd],
+    before: &Snapshot,
+    after: &Snapshot,
+    laboratory: f64,
+) {
+    let threads = ends.iter().map(|end| end.cpu_ns).sum::<u64>() as f64 * 1e-9;
+    let user: u64 = ends.iter().map(|end| end.ticks.0).sum();
+    let system: u64 = ends.iter().map(|end| end.ticks.1).sum();
+    // Ticks are coarse; their share of the exact clock is what they are good for.
+    let user_share = match user + system {
+        0 => 1.0,
+        all => user as f64 / all as f64,
+    };
+    result.cpu_seconds = Some(CpuSeconds {
+        process: (after.process_cpu - before.process_cpu - laboratory).max(threads),
+        client_threads: threads,
+        client_threads_user: threads * user_share,
+        waiting: ends.iter().map(|end| end.report.waiting_ns).sum::<u64>() as f64 * 1e-9,
+        sampler: laboratory,
+        machine: before.machine_cpu.zip(after.machine_cpu).map(|(b, a)| a - b),
+    });
+    let samples: u64 = ends.iter().map(|end| end.report.samples).sum();
+    let sampled_ns: u64 = ends.iter().map(|end| end.report.sampled_ns).sum();
+    if samples > 0 {
+        let us = sampled_ns as f64 / 1e3 / samples as f64;
+        result.cpu_us_per_op = Some(crate::store::result::CpuPerOp {
+            engine_foreground_sampled: Some(us),
+            ..Default::default()
+        });
+    }
+    super::split::apply(result, None);
+}
+
+fn fill_intervals(result: &mut PhaseResult, intervals: &Intervals, names: &[&str], samples: &Samples) {
+    result.intervals = intervals.export(names, 0, u64::MAX);
+    sampler::attach(&mut result.intervals, &samples.seconds);
+    let whole = (result.seconds.floor() as usize).min(result.intervals.len());
+    let ops: Vec<u64> = result.intervals[..whole].iter().map(|i| i.ops).collect();
+    result.stall_seconds = statistics::stalled_intervals(&ops).map(|n| n as f64);
+    result.longest_stall_ms = Some(intervals.longest_gap_ms((result.seconds * 1e9) as u64));
+}
+
+/// Device or process I/O and context switches; `thread_switches` are those of threads that ended before `after`.
+pub fn fill_resources(
+    result: &mut PhaseResult,
+    before: &Snapshot,
+    after: &Snapshot,
+    thread_switches: u64,
+    device: Option<&Device>,
+) {
+    let ops = (result.operations > 0).then_some(result.operations as f64);
+    let per_op = |amount: f64| ops.map(|ops| amount / ops);
+    let switches = before.switches.zip(after.switches);
+    result.context_switches_per_op =
+        switches.and_then(|(b, a)| per_op(a.saturating_sub(b).saturating_add(thread_switches) as f64));
+    if let Some((b, a)) = before.process_io.zip(after.process_io) {
+        result.process_io = Some(ProcessIo {
+            read_bytes: a.read_bytes.saturating_sub(b.read_bytes),
+            write_bytes: a.write_bytes.saturating_sub(b.write_bytes),
+            read_calls: a.read_calls.saturating_sub(b.read_calls),
+            write_calls: a.write_calls.saturating_sub(b.write_calls),
+        });
+    }
+    if let Some((b, a)) = before.kb().zip(after.kb()) {
+        result.kb_read_per_op = per_op(a.0 - b.0);
+        result.kb_written_per_op = per_op(a.1 - b.1);
+        result.kb_written = Some(a.1 - b.1);
+    }
+    result.io_source = match (device, before.device_io.zip(after.device_io)) {
+        (Some(device), Some((b, a))) => {
+            result.reads_per_op = per_op(a.reads.saturating_sub(b.reads) as f64);
+            result.writes_per_op = per_op(a.writes.saturating_sub(b.writes) as f64);
+            Some(format!("device {}", device.name()))
+        }
+        _ => result.process_io.map(|_| "process".to_string()),
+    };
+}
+
+fn fill_sizes(result: &mut PhaseResult, context: &PhaseContext<'_>, samples: &Samples) {
+    let now = size::allocated(context.directory, &|name| context.engine.is_data_file(name));
+    result.size_bytes = Some(SizeBytes {
+        data: now.data,
+        directory: now.directory,
+        peak: samples.directory_peak.max(now.directory),
+    });
+    result.rss_bytes = process::resident_bytes().map(|(all, anonymous)| RssBytes {
+        peak: samples.rss_peak.max(all),
+        anonymous,
+    });
+    result.engine_counters = sampler::counters(context.engine);
+}
+
+/// The runner's own phase: the engine pays its debt, then the file system is synced.
+///
+/// # Errors
+/// When the engine cannot settle or the directory cannot be synced.
+pub fn settle(context: &PhaseContext<'_>) -> Result<PhaseResult, EngineError> {
+    let intervals = Intervals::new(0);
+    let limit = limit_of(PhaseEnd::Work);
+    let watched = Watched {
+        engine: context.engine,
+        directory: context.directory,
+        device: context.device,
+        operations: &[],
+        intervals: &intervals,
+        interrupted: context.interrupted,
+        limit: &limit,
+        emitter: context.emitter,
+    };
+    let before = Snapshot::take(context.device);
+    let start = Instant::now();
+    let (settled, samples) = thread::scope(|scope| {
+        let (done, finished) = mpsc::channel::<()>();
+        let watched = &watched;
+        let sampler = scope.spawn(move || sampler::sample(watched, start, &finished));
+        let mut progress = |note: &str| note_progress(context.emitter, start, note);
+        let settled = context.engine.settle(&mut progress).and_then(|()| sync(context.directory));
+        drop(done);
+        (settled, sampler.join().unwrap_or_default())
+    });
+    settled?;
+    let mut result = PhaseResult {
+        name: "settle".to_string(),
+        seconds: start.elapsed().as_secs_f64(),
+        ..PhaseResult::default()
+    };
+    let after = Snapshot::take(context.device);
+    fill_cpu(&mut result, &[], &before, &after, samples.cpu_seconds);
+    fill_resources(&mut result, &before, &after, 0, context.device);
+    fill_sizes(&mut result, context, &samples);
+    result.intervals = samples.seconds;
+    Ok(result)
+}
+
+fn note_progress(emitter: &Emitter, start: Instant, note: &str) {
+    emitter.emit(&super::protocol::Event::Progress {
+        seconds: start.elapsed().as_secs_f64(),
+        operations: 0,
+        note: note.to_string(),
+        intervals: Vec::<Interval>::new(),
+    });
+}
+
+fn sync(directory: &Path) -> Result<(), EngineError> {
+    let failed = |error: std::io::Error| {
+        EngineError::failed(format!("cannot sync {}", directory.display()), error)
+    };
+    let handle = std::fs::File::open(directory).map_err(failed)?;
+    rustix::fs::syncfs(&handle).map_err(|error| failed(error.into()))
+}

@@ -1,0 +1,185 @@
+//! Once a second: CPU, memory, I/O, size and engine counters, and the progress line for the parent.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rumbench_core::engine::Engine;
+
+use super::client::Limit;
+use super::intervals::Intervals;
+use super::protocol::{Emitter, Event};
+use crate::measure::device::{Device, DeviceIo};
+use crate::measure::{process, size};
+use crate::store::result::{Interval, ProcessIo};
+
+/// Directories with more files than this are walked only every tenth second.
+const FILES_WALKED_EVERY_SECOND: u64 = 2000;
+
+/// Kernel counters at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// CPU of the process.
+    pub process_cpu: f64,
+    /// CPU of the machine.
+    pub machine_cpu: Option<f64>,
+    /// Context switches of live threads.
+    pub switches: Option<u64>,
+    /// I/O of the process.
+    pub process_io: Option<ProcessIo>,
+    /// I/O of the device.
+    pub device_io: Option<DeviceIo>,
+}
+
+impl Snapshot {
+    /// Reads all counters.
+    pub fn take(device: Option<&Device>) -> Snapshot {
+        Snapshot {
+            process_cpu: process::process_cpu_seconds(),
+            machine_cpu: process::machine_cpu_seconds(),
+            switches: process::context_switches(),
+            process_io: process::process_io(),
+            device_io: device.and_then(Device::read),
+        }
+    }
+
+    /// KiB read and written so far by the best source there is.
+    pub fn kb(&self) -> Option<(f64, f64)> {
+        let (read, written) = match (self.device_io, self.process_io) {
+            (Some(io), _) => (io.read_bytes, io.write_bytes),
+            (None, Some(io)) => (io.read_bytes, io.write_bytes),
+            (None, None) => return None,
+        };
+        Some((read as f64 / 1024.0, written as f64 / 1024.0))
+    }
+}
+
+/// What the sampler watches.
+pub struct Watched<'a> {
+    /// For counters and file kinds.
+    pub engine: &'a dyn Engine,
+    /// Data directory.
+    pub directory: &'a Path,
+    /// Its device.
+    pub device: Option<&'a Device>,
+    /// Names of the operations.
+    pub operations: &'a [&'a str],
+    /// Completions, if the phase has clients.
+    pub intervals: &'a Intervals,
+    /// Set when the parent asks to stop.
+    pub interrupted: &'a AtomicBool,
+    /// How the clients are told.
+    pub limit: &'a Limit,
+    /// Where progress goes.
+    pub emitter: &'a Emitter,
+}
+
+/// What the sampler found over the phase.
+#[derive(Debug, Default)]
+pub struct Samples {
+    /// One entry a second, without operation counts.
+    pub seconds: Vec<Interval>,
+    /// Largest directory.
+    pub directory_peak: u64,
+    /// Largest resident set.
+    pub rss_peak: u64,
+    /// CPU that the sampler used.
+    pub cpu_seconds: f64,
+}
+
+/// Samples each second since `start` until `done` is disconnected. Runs on its own thread.
+pub fn sample(watched: &Watched<'_>, start: Instant, done: &Receiver<()>) -> Samples {
+    let mut samples = Samples::default();
+    let mut previous = Snapshot::take(watched.device);
+    let mut files = 0;
+    for second in 0u64.. {
+        let next = Duration::from_secs(second + 1);
+        if matches!(
+            done.recv_timeout(next.saturating_sub(start.elapsed())),
+            Err(RecvTimeoutError::Disconnected)
+        ) {
+            break;
+        }
+        let now = Snapshot::take(watched.device);
+        let walk = files <= FILES_WALKED_EVERY_SECOND || second % 10 == 0;
+        let interval = observe(watched, second, &previous, &now, walk, &mut files);
+        samples.directory_peak = samples.directory_peak.max(interval.directory_bytes.unwrap_or(0));
+        samples.rss_peak = samples.rss_peak.max(interval.rss_bytes.unwrap_or(0));
+        samples.seconds.push(interval);
+        previous = now;
+        report_progress(watched, start, second, &samples.seconds);
+        if watched.interrupted.load(Ordering::Relaxed) {
+            watched.limit.stop.store(true, Ordering::Relaxed);
+        }
+    }
+    samples.cpu_seconds = process::thread_cpu_ns() as f64 * 1e-9;
+    samples
+}
+
+fn observe(
+    watched: &Watched<'_>,
+    second: u64,
+    before: &Snapshot,
+    now: &Snapshot,
+    walk: bool,
+    files: &mut u64,
+) -> Interval {
+    let directory_bytes = walk.then(|| {
+        let allocated = size::allocated(watched.directory, &|_| false);
+        *files = allocated.files;
+        allocated.directory
+    });
+    let kb = before.kb().zip(now.kb());
+    Interval {
+        second,
+        cpu_seconds: Some(now.process_cpu - before.process_cpu),
+        rss_bytes: process::resident_bytes().map(|(all, _)| all),
+        kb_read: kb.map(|(before, now)| now.0 - before.0),
+        kb_written: kb.map(|(before, now)| now.1 - before.1),
+        directory_bytes,
+        engine_counters: counters(watched.engine),
+        ..Interval::default()
+    }
+}
+
+/// The engine's counters by name.
+pub fn counters(engine: &dyn Engine) -> std::collections::BTreeMap<String, f64> {
+    engine
+        .counters()
+        .into_iter()
+        .map(|counter| (counter.name, counter.value))
+        .collect()
+}
+
+/// Sends the interval that ended a second ago: by then all clients handed it over, unless one hangs in a long call.
+fn report_progress(watched: &Watched<'_>, start: Instant, second: u64, seconds: &[Interval]) {
+    let intervals = match second.checked_sub(1) {
+        Some(ready) => {
+            let mut intervals = watched.intervals.export(watched.operations, ready, second);
+            attach(&mut intervals, seconds);
+            intervals
+        }
+        None => Vec::new(),
+    };
+    watched.emitter.emit(&Event::Progress {
+        seconds: start.elapsed().as_secs_f64(),
+        operations: watched.intervals.total(),
+        note: String::new(),
+        intervals,
+    });
+}
+
+/// Adds what was sampled to the intervals of the same seconds.
+pub fn attach(intervals: &mut [Interval], samples: &[Interval]) {
+    for interval in intervals {
+        if let Some(sample) = samples.get(interval.second as usize) {
+            interval.cpu_seconds = sample.cpu_seconds;
+            interval.rss_bytes = sample.rss_bytes;
+            interval.kb_read = sample.kb_read;
+            interval.kb_written = sample.kb_written;
+            interval.directory_bytes = sample.directory_bytes;
+            interval.engine_counters = sample.engine_counters.clone();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Whose CPU was it: splits the CPU of a phase into client, engine foreground and engine background.
+//!
+//! Client and engine share a thread in embedded engines. The client's share is what the same operation stream cost on `null`,
+//! plus waiting for intended starts; the rest of the client threads is the engine's foreground.
+
+use std::collections::BTreeMap;
+
+use crate::store::result::{Calibration, CpuPerOp, PhaseResult, SuiteResult};
+
+/// Fills `cpu_us_per_op` of a phase from its `cpu_seconds`.
+///
+/// Without calibration the client's share is unknown and stays in the engine's foreground.
+pub fn apply(phase: &mut PhaseResult, calibration: Option<&Calibration>) {
+    let (Some(cpu), true) = (phase.cpu_seconds, phase.operations > 0) else {
+        phase.cpu_us_per_op = None;
+        return;
+    };
+    let per_op = |seconds: f64| seconds * 1e6 / phase.operations as f64;
+    let threads = per_op(cpu.client_threads);
+    let waiting = per_op(cpu.waiting);
+    let measured = |values: &BTreeMap<String, f64>| values.get(phase.base_name()).copied();
+    // The client cannot have used more than its threads did.
+    let client = calibration
+        .and_then(|found| measured(&found.client_us_per_op))
+        .map(|us| (us + waiting).min(threads));
+    let client_user = calibration
+        .and_then(|found| measured(&found.client_user_us_per_op))
+        .zip(client)
+        .map(|(us, client)| us.min(client));
+    let background = per_op((cpu.process - cpu.client_threads).max(0.0));
+    phase.cpu_us_per_op = Some(CpuPerOp {
+        total: threads + background,
+        client,
+        client_user,
+        engine_foreground: threads - client.unwrap_or(0.0),
+        engine_background: background,
+        server: None,
+        machine: cpu.machine.map(per_op),
+        engine_foreground_sampled: phase
+            .cpu_us_per_op
+            .and_then(|old| old.engine_foreground_sampled),
+    });
+}
+
+/// Client cost by phase name, from the phases of a trial on `null`.
+pub fn calibration(phases: &[PhaseResult], overrides: BTreeMap<String, String>) -> Calibration {
+    let mut found = Calibration {
+        overrides,
+        ..Calibration::default()
+    };
+    for phase in phases.iter().filter(|phase| phase.operations > 0) {
+        let Some(cpu) = phase.cpu_seconds else {
+            continue;
+        };
+        let per_op = 1e6 / phase.operations as f64;
+        let name = phase.base_name().to_string();
+        let busy = (cpu.client_threads - cpu.waiting).max(0.0);
+        found.client_us_per_op.insert(name.clone(), busy * per_op);
+        let user = (cpu.client_threads_user * per_op).min(busy * per_op);
+        found.client_user_us_per_op.insert(name, user);
+    }
+    found
+}
+
+/// Applies the suite's calibration to every phase measured so far. On `null` itself everything is the client's.
+pub fn apply_to_suite(suite: &mut SuiteResult) {
+    for trial in &mut suite.trials {
+        for phase in &mut trial.phases {
+            if trial.engine == "null" {
+                let own = calibration(std::slice::from_ref(phase), BTreeMap::new());
+                apply(phase, Some(&own));
+            } else {
+                apply(phase, suite.calibration.as_ref());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::result::CpuSeconds;
+
+    fn phase(name: &str, threads: f64, waiting: f64, process: f64) -> PhaseResult {
+        PhaseResult {
+            name: name.to_string(),
+            operations: 1_000_000,
+            cpu_seconds: Some(CpuSeconds {
+                process,
+                client_threads: threads,
+                client_threads_user: threads,
+                waiting,
+                ..CpuSeconds::default()
+            }),
+            ..PhaseResult::default()
+        }
+    }
+
+    #[test]
+    fn split_sums_to_the_total_and_charges_waiting_to_the_client() {
+        let calibration = calibration(&[phase("request", 1.5, 0.0, 1.5)], BTreeMap::new());
+        let mut measured = phase("request#2", 8.0, 1.0, 10.0);
+        apply(&mut measured, Some(&calibration));
+        let cpu = measured.cpu_us_per_op.unwrap();
+        assert!((cpu.client.unwrap() - 2.5).abs() < 1e-9, "{cpu:?}");
+        assert!((cpu.engine_foreground - 5.5).abs() < 1e-9, "{cpu:?}");
+        assert!((cpu.engine_background - 2.0).abs() < 1e-9, "{cpu:?}");
+        assert!((cpu.total - 10.0).abs() < 1e-9, "{cpu:?}");
+    }
+
+    #[test]
+    fn client_is_absent_without_calibration() {
+        let mut measured = phase("request", 8.0, 0.0, 8.0);
+        apply(&mut measured, None);
+        let cpu = measured.cpu_us_per_op.unwrap();
+        assert_eq!((cpu.client, cpu.engine_foreground), (None, 8.0));
+    }
+}

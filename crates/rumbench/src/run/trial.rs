@@ -1,0 +1,151 @@
+//! The child process of a trial: open the engine, run the phases, settle, verify, close.
+
+use std::io::BufRead;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, bail};
+use rumbench_core::engine::{Engine, EngineError, OpenConfig};
+use rumbench_core::trial::{Phase, PhaseEnd, Workload};
+
+use super::phase::{self, PhaseContext};
+use super::protocol::{Emitter, Event, TrialSpec};
+use crate::catalog;
+use crate::measure::device::Device;
+
+/// The child's main function: reads the specification from stdin and reports on stdout.
+///
+/// # Errors
+/// When the specification cannot be read; a failed trial is reported as an event instead.
+pub fn child_main() -> Result<()> {
+    let mut line = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .context("cannot read the trial's specification")?;
+    let spec: TrialSpec =
+        serde_json::from_str(&line).context("stdin does not hold a trial's specification")?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    watch_stdin(Arc::clone(&interrupted));
+    let emitter = Emitter::new(Box::new(std::io::stdout()));
+    let error = run(&spec, &emitter, &interrupted).err();
+    emitter.emit(&Event::Finished {
+        error: error.map(|error| format!("{error:#}")),
+    });
+    Ok(())
+}
+
+/// A line `stop` ends the phase; the end of stdin means that the laboratory is gone, and so must be its trials.
+pub fn watch_stdin(interrupted: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if line == "stop" {
+                interrupted.store(true, Ordering::Relaxed);
+            }
+        }
+        std::process::exit(1);
+    });
+}
+
+/// Opens the engine of a specification.
+///
+/// # Errors
+/// When it does not exist in this build or cannot be opened.
+pub fn open_engine(spec: &TrialSpec) -> Result<Box<dyn Engine>> {
+    let found = rumbench_engines::find(&spec.engine)?;
+    let config = OpenConfig {
+        dir: spec.directory.clone(),
+        variant: spec.variant.clone(),
+        cache_bytes: spec.cache_bytes,
+        durability: spec.durability,
+        clients: spec.clients,
+        settings: spec.engine_settings.clone(),
+    };
+    (found.entry.open)(&config).with_context(|| format!("cannot open {}", spec.engine))
+}
+
+/// Runs one trial to its end or to an interruption.
+///
+/// # Errors
+/// When the engine cannot be opened, a phase cannot begin, or the engine cannot settle.
+pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Result<()> {
+    let mut workload = catalog::workload(&spec.workload, &spec.settings, spec.seed)?;
+    let engine = open_engine(spec)?;
+    announce(workload.as_ref(), engine.as_ref(), emitter);
+    let device = Device::of(&spec.directory);
+    let context = PhaseContext {
+        engine: engine.as_ref(),
+        directory: &spec.directory,
+        device: device.as_ref(),
+        rate: spec.rate,
+        seed: spec.seed,
+        interrupted,
+        emitter,
+    };
+    run_phases(workload.as_mut(), &context)?;
+    drop(workload);
+    engine.close().context("cannot close the engine")
+}
+
+fn run_phases(workload: &mut dyn Workload, context: &PhaseContext<'_>) -> Result<()> {
+    let (engine, emitter) = (context.engine, context.emitter);
+    while let Some(phase) = workload.next_phase(engine)? {
+        announce_phase(&phase, emitter);
+        let outcome = phase::run(context, phase);
+        let failed = outcome.result.operations == 0 && outcome.result.errors > 0;
+        let name = outcome.result.name.clone();
+        let sample = outcome.result.error_samples.first().cloned();
+        emitter.emit(&Event::Phase { result: Box::new(outcome.result) });
+        if let Some(wrong) = outcome.wrong {
+            emitter.emit(&Event::Mark { mark: format!("wrong-answer ({wrong})") });
+            return Ok(());
+        }
+        if failed {
+            bail!("every operation of phase {name} failed: {}", sample.unwrap_or_default());
+        }
+        if context.interrupted.load(Ordering::Relaxed) {
+            emitter.emit(&Event::Mark { mark: format!("interrupted (in {name})") });
+            return Ok(());
+        }
+    }
+    emitter.emit(&Event::PhaseStarted {
+        name: "settle".to_string(),
+        seconds: None,
+        operations: None,
+    });
+    let result = phase::settle(context).context("cannot settle")?;
+    emitter.emit(&Event::Phase { result: Box::new(result) });
+    match workload.verify(engine) {
+        Ok(sentence) => emitter.emit(&Event::Verified { sentence }),
+        Err(EngineError::Wrong(message)) => {
+            emitter.emit(&Event::Mark { mark: format!("wrong-answer ({message})") });
+        }
+        Err(error) => return Err(error).context("cannot verify the data"),
+    }
+    Ok(())
+}
+
+fn announce(workload: &dyn Workload, engine: &dyn Engine, emitter: &Emitter) {
+    let (rows, bytes) = workload.load_estimate();
+    emitter.emit(&Event::Opened {
+        facts: engine.facts(),
+        workload: workload.settings().into_iter().collect(),
+        workload_version: workload.identity().1,
+        load_bytes: bytes,
+        load_rows: rows,
+        phases: workload.phase_names(),
+    });
+}
+
+fn announce_phase(phase: &Phase, emitter: &Emitter) {
+    let (seconds, operations) = match phase.end {
+        PhaseEnd::Work => (None, None),
+        PhaseEnd::Seconds(seconds) => (Some(seconds), None),
+        PhaseEnd::Operations(operations) => (None, Some(operations)),
+    };
+    emitter.emit(&Event::PhaseStarted {
+        name: phase.name.clone(),
+        seconds,
+        operations,
+    });
+}

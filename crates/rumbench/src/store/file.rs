@@ -1,0 +1,98 @@
+//! `result.json`: written whole and atomically, so that a killed laboratory leaves the previous version.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+use super::result::{SCHEMA_VERSION, SuiteResult};
+
+/// Where a suite's result lies in its folder.
+pub fn result_path(dir: &Path) -> PathBuf {
+    dir.join("result.json")
+}
+
+/// Writes a value as `DIR/result.json` by writing a new file, syncing it and renaming it.
+///
+/// # Errors
+/// When the folder cannot be written; the previous file is then untouched.
+pub fn save(dir: &Path, value: &impl Serialize) -> Result<()> {
+    let path = result_path(dir);
+    let temporary = dir.join("result.json.new");
+    let text = serde_json::to_string_pretty(value).context("cannot encode the result")?;
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_data()?;
+        fs::rename(&temporary, &path)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Reads a suite's result back.
+///
+/// # Errors
+/// When there is none, it is not JSON of this schema, or it was written by a newer rumbench.
+pub fn load(dir: &Path) -> Result<SuiteResult> {
+    let path = if dir.is_dir() {
+        result_path(dir)
+    } else {
+        dir.to_path_buf()
+    };
+    let text = fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {} (is this a result folder?)", path.display()))?;
+    let result: SuiteResult = serde_json::from_str(&text)
+        .with_context(|| format!("{} is not a suite result", path.display()))?;
+    if result.schema_version > SCHEMA_VERSION {
+        bail!(
+            "{} has schema version {}, this rumbench reads up to {SCHEMA_VERSION}",
+            path.display(),
+            result.schema_version
+        );
+    }
+    Ok(result)
+}
+
+/// Creates the result folder and makes sure that it is writable and not another suite's.
+///
+/// # Errors
+/// When it cannot be created or written, or already holds a result.
+pub fn prepare_directory(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    if result_path(dir).exists() {
+        bail!(
+            "{} already holds the result of another suite; choose another --out DIR or remove it",
+            dir.display()
+        );
+    }
+    let probe = dir.join("result.json.new");
+    File::create(&probe).with_context(|| format!("cannot write in {}", dir.display()))?;
+    fs::remove_file(&probe).with_context(|| format!("cannot write in {}", dir.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_with_a_result_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        prepare_directory(dir.path()).unwrap();
+        save(dir.path(), &serde_json::json!({"a": 1})).unwrap();
+        let error = prepare_directory(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("another suite"), "{error}");
+    }
+
+    #[test]
+    fn save_replaces_the_previous_result_and_leaves_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        save(dir.path(), &serde_json::json!({"a": 1})).unwrap();
+        save(dir.path(), &serde_json::json!({"a": 2})).unwrap();
+        let text = fs::read_to_string(result_path(dir.path())).unwrap();
+        assert!(text.contains("\"a\": 2"), "{text}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

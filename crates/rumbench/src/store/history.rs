@@ -1,0 +1,148 @@
+//! The results store: one SQLite file with a row for each phase of each trial, and the whole JSON of each suite.
+//!
+//! It exists to look back over many suites; `DIR/result.json` stays the authority. A store that cannot be opened is a warning.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rusqlite::{Connection, params};
+
+use super::result::SuiteResult;
+
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS suites (
+  id INTEGER PRIMARY KEY, started_at TEXT NOT NULL, directory TEXT NOT NULL UNIQUE, command TEXT NOT NULL,
+  workload TEXT NOT NULL, json TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS phases (
+  suite INTEGER NOT NULL REFERENCES suites(id), engine TEXT NOT NULL, repetition INTEGER NOT NULL, phase TEXT NOT NULL,
+  operations INTEGER NOT NULL, seconds REAL NOT NULL, ops_per_s REAL, cpu_us_per_op REAL, kb_written_per_op REAL,
+  data_bytes INTEGER, marks TEXT NOT NULL);
+";
+
+/// `$RUMBENCH_STORE`, or the user's data directory. `None` when there is no home.
+pub fn default_path() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("RUMBENCH_STORE") {
+        return Some(PathBuf::from(path));
+    }
+    let data = std::env::var_os("XDG_DATA_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/share")))?;
+    Some(data.join("rumbench").join("results.sqlite"))
+}
+
+fn open(path: &Path) -> Result<Connection> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)
+            .with_context(|| format!("cannot create {}", parent.display()))?;
+    }
+    let connection =
+        Connection::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection
+        .execute_batch(SCHEMA)
+        .with_context(|| format!("{} is not a results store", path.display()))?;
+    Ok(connection)
+}
+
+/// Adds a suite, or replaces what was stored of the same folder.
+///
+/// # Errors
+/// When the store cannot be opened or written.
+pub fn add(path: &Path, directory: &Path, suite: &SuiteResult) -> Result<()> {
+    let mut connection = open(path)?;
+    let directory = std::path::absolute(directory)
+        .unwrap_or_else(|_| directory.to_path_buf())
+        .display()
+        .to_string();
+    let transaction = connection.transaction()?;
+    transaction.execute(
+        "DELETE FROM phases WHERE suite IN (SELECT id FROM suites WHERE directory = ?1)",
+        [&directory],
+    )?;
+    transaction.execute("DELETE FROM suites WHERE directory = ?1", [&directory])?;
+    transaction.execute(
+        "INSERT INTO suites (started_at, directory, command, workload, json) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![suite.started_at, directory, suite.command, suite.workload, serde_json::to_string(suite)?],
+    )?;
+    let id = transaction.last_insert_rowid();
+    for trial in &suite.trials {
+        for phase in &trial.phases {
+            transaction.execute(
+                "INSERT INTO phases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                params![
+                    id,
+                    trial.name(),
+                    trial.repetition,
+                    phase.name,
+                    i64::try_from(phase.operations).unwrap_or(i64::MAX),
+                    phase.seconds,
+                    phase.ops_per_s,
+                    phase.cpu_us_per_op.map(|cpu| cpu.total),
+                    phase.kb_written_per_op,
+                    phase.size_bytes.map(|size| i64::try_from(size.data).unwrap_or(i64::MAX)),
+                    trial.marks.join("; "),
+                ],
+            )?;
+        }
+    }
+    transaction.commit().context("cannot store the result")
+}
+
+/// One line of `rumbench list results`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct StoredSuite {
+    /// RFC 3339 start.
+    pub started_at: String,
+    /// Workload name.
+    pub workload: String,
+    /// Engines in the order of their first trial.
+    pub engines: String,
+    /// Result folder.
+    pub directory: String,
+}
+
+/// Stored suites, newest first, at most 100.
+///
+/// # Errors
+/// When the store cannot be read. No store at all is an empty list.
+pub fn list(path: &Path) -> Result<Vec<StoredSuite>> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let connection = open(path)?;
+    let mut statement = connection.prepare(
+        "SELECT started_at, workload, directory,
+           coalesce((SELECT group_concat(engine, ' ') FROM (SELECT DISTINCT engine FROM phases WHERE suite = id)), '')
+         FROM suites ORDER BY id DESC LIMIT 100",
+    )?;
+    let rows = statement.query_map([], |row| {
+        Ok(StoredSuite {
+            started_at: row.get(0)?,
+            workload: row.get(1)?,
+            directory: row.get(2)?,
+            engines: row.get(3)?,
+        })
+    })?;
+    rows.collect::<Result<_, _>>()
+        .context("cannot read the results store")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn stored_suite_is_listed_once_after_storing_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/results.sqlite");
+        assert!(list(&path).unwrap().is_empty());
+        let suite = sample::suite();
+        add(&path, dir.path(), &suite).unwrap();
+        add(&path, dir.path(), &suite).unwrap();
+        let listed = list(&path).unwrap();
+        assert_eq!(listed.len(), 1);
+        assert_eq!(listed[0].engines, "alluvium sqlite");
+    }
+}

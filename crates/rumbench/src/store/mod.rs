@@ -1,0 +1,5 @@
+//! Results on disk: the JSON of one suite ([`result`], [`file`]) and the SQLite file of all suites ([`history`]).
+
+pub mod file;
+pub mod history;
+pub mod result;

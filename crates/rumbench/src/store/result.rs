@@ -1,0 +1,402 @@
+//! The shape of `result.json`: one object for each suite, its trials, phases and intervals.
+//!
+//! The names are a contract with scripts: fields are added, never renamed. Units are in the names, and an absent field means
+//! "not measured". docs/guide/metrics.md describes the same structures for readers.
+
+use std::collections::BTreeMap;
+
+use rumbench_core::engine::{Durability, DurabilityFacts};
+use serde::{Deserialize, Serialize};
+
+/// Version of this schema, raised when a reader of the old one would misunderstand the new one.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Everything that one suite measured.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SuiteResult {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// Version of the laboratory.
+    pub rumbench_version: String,
+    /// The command line, to run it again.
+    pub command: String,
+    /// RFC 3339 time of the first trial.
+    pub started_at: String,
+    /// Seed of the first repetition; repetition n uses seed + n - 1.
+    pub seed: u64,
+    /// Workload name.
+    pub workload: String,
+    /// Version of the workload's golden operations; numbers of different versions do not compare.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_version: Option<u32>,
+    /// Settings given for the workload and the runner.
+    pub settings: BTreeMap<String, String>,
+    /// Hardware, kernel, file system, build.
+    pub environment: BTreeMap<String, String>,
+    /// What the laboratory itself costs for each phase, measured on the `null` engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+    /// One entry for each trial, in the order in which they ran.
+    pub trials: Vec<TrialResult>,
+    /// Ratios against the base engine.
+    pub comparisons: Vec<Comparison>,
+    /// Whether the suite was stopped before its end.
+    #[serde(default)]
+    pub interrupted: bool,
+}
+
+/// Client CPU of the same operation stream on `null`, by phase name without its `#n`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Settings that differed from the suite's, to keep calibration short.
+    pub overrides: BTreeMap<String, String>,
+    /// CPU of the client thread, user and system, in microseconds per operation.
+    pub client_us_per_op: BTreeMap<String, f64>,
+    /// The user part of it.
+    pub client_user_us_per_op: BTreeMap<String, f64>,
+}
+
+/// One engine, one workload, one repetition.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TrialResult {
+    /// Engine name without its variant.
+    pub engine: String,
+    /// The variant, if one was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+    /// The engine's own version text; empty when it never opened.
+    pub engine_version: String,
+    /// Counted from 1.
+    pub repetition: u32,
+    /// Seed of this trial.
+    pub seed: u64,
+    /// The durability class asked for.
+    pub durability: Durability,
+    /// What the class means on this engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability_facts: Option<DurabilityFacts>,
+    /// Warnings that a reader must see beside the numbers.
+    pub marks: Vec<String>,
+    /// Effective configuration of engine and workload.
+    pub configuration: BTreeMap<String, String>,
+    /// RFC 3339 time of its start.
+    pub started_at: String,
+    /// Whether the page cache was dropped before, or why not.
+    pub cache_state: String,
+    /// What the final check found, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<String>,
+    /// Its steps.
+    pub phases: Vec<PhaseResult>,
+}
+
+impl TrialResult {
+    /// `engine` or `engine:variant`, as on the command line.
+    pub fn name(&self) -> String {
+        match &self.variant {
+            Some(variant) => format!("{}:{variant}", self.engine),
+            None => self.engine.clone(),
+        }
+    }
+
+    /// Whether a mark with this name (before any parenthesis) is present.
+    pub fn has_mark(&self, name: &str) -> bool {
+        self.marks
+            .iter()
+            .any(|mark| mark.split(" (").next() == Some(name))
+    }
+
+    /// Adds a mark once.
+    pub fn mark(&mut self, mark: impl Into<String>) {
+        let mark = mark.into();
+        if !self.marks.contains(&mark) {
+            self.marks.push(mark);
+        }
+    }
+}
+
+/// Latency of one operation type in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Operations recorded.
+    pub count: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Percentile 50.
+    pub p50: f64,
+    /// Percentile 95.
+    pub p95: f64,
+    /// Percentile 99.
+    pub p99: f64,
+    /// Percentile 99.9.
+    pub p999: f64,
+    /// Percentile 99.99.
+    pub p9999: f64,
+    /// Largest, exact.
+    pub max: f64,
+}
+
+/// CPU microseconds per operation. `total` is the sum of client, both engine parts and server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuPerOp {
+    /// Sum of the next four.
+    pub total: f64,
+    /// The laboratory's own part of the client threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<f64>,
+    /// User mode part of `client`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_user: Option<f64>,
+    /// The engine's part of the client threads. Without calibration it includes the client.
+    pub engine_foreground: f64,
+    /// The engine's own threads.
+    pub engine_background: f64,
+    /// Server processes; absent for embedded engines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<f64>,
+    /// Every CPU of the machine, whoever used it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<f64>,
+    /// Cross-check of `engine_foreground`: thread CPU clocks around every 64th call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_foreground_sampled: Option<f64>,
+}
+
+/// Seconds of CPU in a phase.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuSeconds {
+    /// The whole process, without the laboratory's sampler.
+    pub process: f64,
+    /// Client threads.
+    pub client_threads: f64,
+    /// User mode part of the client threads.
+    pub client_threads_user: f64,
+    /// Waiting for the next intended start, part of the client threads.
+    pub waiting: f64,
+    /// The laboratory's sampler.
+    pub sampler: f64,
+    /// All CPUs of the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<f64>,
+}
+
+/// Input and output as the kernel counts it for the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessIo {
+    /// Bytes fetched from the device for this process.
+    pub read_bytes: u64,
+    /// Bytes that this process caused to be written, cancelled ones (truncated before writing) subtracted.
+    pub write_bytes: u64,
+    /// Read system calls.
+    pub read_calls: u64,
+    /// Write system calls.
+    pub write_calls: u64,
+}
+
+/// Allocated bytes of the data directory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct SizeBytes {
+    /// Files that hold data.
+    pub data: u64,
+    /// The whole directory, logs included.
+    pub directory: u64,
+    /// Largest `directory` seen during the phase.
+    pub peak: u64,
+}
+
+/// Resident memory of the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct RssBytes {
+    /// Largest resident set seen.
+    pub peak: u64,
+    /// Its anonymous part at the end of the phase: heap and stacks, no mapped files.
+    pub anonymous: u64,
+}
+
+/// How well intended starts were kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct PacingError {
+    /// Mean lateness of an idle client in microseconds.
+    pub mean: f64,
+    /// Percentile 99 of it.
+    pub p99: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// Amplification factors.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Amplification {
+    /// Device bytes written per byte that the client wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write: Option<f64>,
+    /// Device reads per operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<f64>,
+    /// Data bytes per byte that the client loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space: Option<f64>,
+}
+
+/// One step of a trial.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct PhaseResult {
+    /// `load`, `index`, `warmup`, `request`, `request#2`, ..., `settle`.
+    pub name: String,
+    /// Wall clock, from the release of the clients to the end of the last one.
+    pub seconds: f64,
+    /// Operations that ended well.
+    pub operations: u64,
+    /// Rows that they read or wrote.
+    pub rows: u64,
+    /// `operations / seconds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ops_per_s: Option<f64>,
+    /// `rows / seconds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows_per_s: Option<f64>,
+    /// Operations that failed.
+    pub errors: u64,
+    /// Transactions that were run again after a conflict.
+    pub retries: u64,
+    /// Rate asked for, operations per second over all clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// Intended starts that came before the end of the phase and were not reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed_arrivals: Option<u64>,
+    /// Lateness of clients that had been idle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pacing_error_us: Option<PacingError>,
+    /// Response time from the intended start (equals the service time in a closed loop).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub latency_us: BTreeMap<String, Latency>,
+    /// Service time from the actual start.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub service_us: BTreeMap<String, Latency>,
+    /// CPU split per operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_op: Option<CpuPerOp>,
+    /// CPU in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<CpuSeconds>,
+    /// Voluntary and involuntary switches of all threads of the process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_switches_per_op: Option<f64>,
+    /// Device read requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads_per_op: Option<f64>,
+    /// KiB read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kb_read_per_op: Option<f64>,
+    /// Device write requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes_per_op: Option<f64>,
+    /// KiB written within the phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kb_written_per_op: Option<f64>,
+    /// KiB written within the phase and the settle phase that follows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kb_written_per_op_settled: Option<f64>,
+    /// KiB written in the whole phase, of the same source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kb_written: Option<f64>,
+    /// Where the four numbers before come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_source: Option<String>,
+    /// The process's own input and output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_io: Option<ProcessIo>,
+    /// Sizes at the end of the phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<SizeBytes>,
+    /// Memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss_bytes: Option<RssBytes>,
+    /// Whole seconds with less than 10 % of the median throughput.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall_seconds: Option<f64>,
+    /// Largest gap between two completions of any client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_stall_ms: Option<f64>,
+    /// Amplification factors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amplification: Option<Amplification>,
+    /// One entry for each second.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<Interval>,
+    /// The engine's counters at the end of the phase.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub engine_counters: BTreeMap<String, f64>,
+    /// The first errors, in the engine's words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub error_samples: Vec<String>,
+}
+
+impl PhaseResult {
+    /// The name without a repeated step's `#n`.
+    pub fn base_name(&self) -> &str {
+        base_name(&self.name)
+    }
+}
+
+/// `request` for `request#2`.
+pub fn base_name(phase: &str) -> &str {
+    phase.split('#').next().unwrap_or(phase)
+}
+
+/// One second of a phase.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Seconds since the start of the phase, counted from 0.
+    pub second: u64,
+    /// Operations that ended in it.
+    pub ops: u64,
+    /// Longest response that ended in it.
+    pub max_us: f64,
+    /// Operations by type.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub op_counts: BTreeMap<String, u64>,
+    /// Longest response by type.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub op_max_us: BTreeMap<String, f64>,
+    /// CPU seconds of the process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<f64>,
+    /// Resident memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss_bytes: Option<u64>,
+    /// KiB read from the source of the phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kb_read: Option<f64>,
+    /// KiB written to the source of the phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kb_written: Option<f64>,
+    /// Allocated bytes of the directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory_bytes: Option<u64>,
+    /// The engine's counters at the end of the second.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub engine_counters: BTreeMap<String, f64>,
+}
+
+/// One engine against the base in one metric of one phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Base engine.
+    pub base: String,
+    /// Compared engine.
+    pub engine: String,
+    /// Phase name.
+    pub phase: String,
+    /// Metric name, see `rumbench list metrics`.
+    pub metric: String,
+    /// Geometric mean of the paired ratios engine / base.
+    pub ratio: f64,
+    /// Lower end of the interval (five pairs or more) or of the range.
+    pub ratio_low: f64,
+    /// Upper end.
+    pub ratio_high: f64,
+    /// `higher`, `lower`, `no verdict`, or why there is none.
+    pub verdict: String,
+}
