@@ -11,7 +11,7 @@ help: ## list the targets
 
 bench: ## build the laboratory and run its quick comparison of embedded engines (results under out/)
 	cargo build --locked --release -p rumbench
-	cargo run --quiet --locked --release -p rumbench -- quick
+	cargo run --quiet --locked --release -p rumbench -- quick --out out/quick-$$(date -u +%Y%m%d-%H%M%S)
 
 test: ## everything that continuous integration checks
 	ALLUVIUM_CACHE='$(CACHE)' CARGO_TARGET_DIR='$(CACHE)/target' bash .ci/steps.sh
