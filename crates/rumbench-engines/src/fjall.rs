@@ -19,7 +19,7 @@ use rumbench_core::engine::{
     Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
 };
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
-use rumbench_core::linkbench::LinkStore;
+use rumbench_core::linkbench::{KvLinkStore, LinkStore, kv_store};
 
 use crate::error::{failed, no_map, still_open};
 use crate::facts::{
@@ -45,7 +45,7 @@ struct Shared {
 
 /// Opens the LinkBench schema. No variants.
 pub(crate) fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(Fjall::open(config, crate::link::SCHEMA)?))
+    Ok(Box::new(Fjall::open(config, &kv_store::schema())?))
 }
 
 impl Fjall {
@@ -194,7 +194,7 @@ impl Engine for Fjall {
     }
 
     fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
-        crate::link::store(self.clone())
+        Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
     }
 
     fn counters(&self) -> Vec<Counter> {

@@ -8,13 +8,16 @@
 //! [`periodic`] syncs a log once a second.
 
 pub mod conformance;
-#[cfg(any(feature = "fjall", feature = "lmdb", feature = "rocksdb"))]
+#[cfg(any(
+    feature = "fjall",
+    feature = "lmdb",
+    feature = "rocksdb",
+    feature = "sqlite"
+))]
 mod error;
 mod facts;
 #[cfg(feature = "fjall")]
 pub mod fjall;
-#[cfg(any(feature = "fjall", feature = "lmdb", feature = "rocksdb"))]
-mod link;
 #[cfg(feature = "lmdb")]
 pub mod lmdb;
 pub mod null;

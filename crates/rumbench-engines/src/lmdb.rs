@@ -18,7 +18,7 @@ use rumbench_core::engine::{
     Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
 };
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
-use rumbench_core::linkbench::LinkStore;
+use rumbench_core::linkbench::{KvLinkStore, LinkStore, kv_store};
 
 use crate::error::{failed, no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, crate_version, survives};
@@ -43,7 +43,7 @@ struct Shared {
 
 /// Opens the LinkBench schema. Variants: none, `nosync`.
 pub(crate) fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(Lmdb::open(config, crate::link::SCHEMA)?))
+    Ok(Box::new(Lmdb::open(config, &kv_store::schema())?))
 }
 
 impl Lmdb {
@@ -211,7 +211,7 @@ impl Engine for Lmdb {
     }
 
     fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
-        crate::link::store(self.clone())
+        Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
     }
 
     fn counters(&self) -> Vec<Counter> {

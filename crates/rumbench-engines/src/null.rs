@@ -143,6 +143,10 @@ impl LinkStore for NullStore {
     fn connect(&self) -> Result<Box<dyn LinkConnection>> {
         Ok(Box::new(NullConnection(self.0.clone())))
     }
+
+    fn keeps_rows(&self) -> bool {
+        false
+    }
 }
 
 struct NullConnection(Arc<Shared>);

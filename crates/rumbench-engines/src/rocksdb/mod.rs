@@ -4,9 +4,8 @@
 //! transactions take no snapshot. A scan is a new iterator: the crate ties an iterator to a borrow of the database,
 //! so that a connection, which shares the database, cannot keep one; keeping one would also pin old tables.
 //!
-//! Limits of the crate: no untracked put, so that index entries lock their key too, which MyRocks avoids; column
-//! families are found by name at each call (a map of five short names); properties of `TransactionDB` are those of
-//! the whole database and of the default column family only.
+//! Limits of the crate: no untracked put, so that index entries lock their key too, which MyRocks avoids; properties of
+//! `TransactionDB` are those of the whole database and of the default column family only.
 
 mod options;
 
@@ -14,14 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rocksdb::{
-    DBRawIteratorWithThreadMode, ErrorKind, ReadOptions, Transaction, TransactionDB,
-    TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction, WriteOptions, properties,
+    BoundColumnFamily, DBRawIteratorWithThreadMode, ErrorKind, MultiThreaded, ReadOptions,
+    Transaction, TransactionDB, TransactionDBOptions, TransactionOptions,
+    WriteBatchWithTransaction, WriteOptions, properties,
 };
 use rumbench_core::engine::{
     Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
 };
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
-use rumbench_core::linkbench::LinkStore;
+use rumbench_core::linkbench::{KvLinkStore, LinkStore, kv_store};
 
 use crate::error::{failed, no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND, crate_version, survives};
@@ -32,24 +32,27 @@ use options::Tuning;
 #[derive(Clone)]
 pub struct RocksDb(Arc<Shared>);
 
+type Db = TransactionDB<MultiThreaded>;
+
 struct Shared {
+    /// Before `db`, because fields are dropped in this order and the handles must go first.
     maps: Vec<MapInfo>,
     durability: Durability,
     facts: EngineFacts,
     tuning: Tuning,
     syncer: Option<Periodic>,
-    db: Arc<TransactionDB>,
+    db: Arc<Db>,
 }
 
 struct MapInfo {
-    name: &'static str,
+    family: Arc<BoundColumnFamily<'static>>,
     /// Scans that stay within one prefix of this length may ask the prefix filter.
     filtered_prefix: Option<usize>,
 }
 
 /// Opens the LinkBench schema. Variants: see the registry.
 pub(crate) fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(RocksDb::open(config, crate::link::SCHEMA)?))
+    Ok(Box::new(RocksDb::open(config, &kv_store::schema())?))
 }
 
 impl RocksDb {
@@ -62,7 +65,7 @@ impl RocksDb {
         let mut transactions = TransactionDBOptions::default();
         transactions.set_txn_lock_timeout(LOCK_TIMEOUT_MS);
         transactions.set_default_lock_timeout(LOCK_TIMEOUT_MS);
-        let db = TransactionDB::open_cf_descriptors(
+        let db = Db::open_cf_descriptors(
             &tuning.database(),
             &transactions,
             &config.dir,
@@ -70,12 +73,15 @@ impl RocksDb {
         )
         .map_err(failed("rocksdb: open database"))?;
         let db = Arc::new(db);
-        let maps = schema.iter().map(|map| MapInfo {
-            name: map.name,
-            filtered_prefix: map
-                .scan_prefix_bytes
-                .filter(|_| tuning.has_prefix_filters()),
-        });
+        let mut maps = Vec::with_capacity(schema.len());
+        for map in schema {
+            maps.push(MapInfo {
+                family: column_family(&db, map.name)?,
+                filtered_prefix: map
+                    .scan_prefix_bytes
+                    .filter(|_| tuning.has_prefix_filters()),
+            });
+        }
         let syncer = match config.durability {
             Durability::Buffered => Some(start_syncer(db.clone())?),
             Durability::Sync | Durability::None => None,
@@ -86,7 +92,7 @@ impl RocksDb {
             durability: durability_facts(config.durability),
         };
         Ok(RocksDb(Arc::new(Shared {
-            maps: maps.collect(),
+            maps,
             durability: config.durability,
             facts,
             tuning,
@@ -110,7 +116,19 @@ fn durability_facts(class: Durability) -> DurabilityFacts {
     }
 }
 
-fn start_syncer(db: Arc<TransactionDB>) -> Result<Periodic> {
+/// The handle of a column family, kept so that no call has to look it up by name under the crate's lock.
+fn column_family(db: &Arc<Db>, name: &str) -> Result<Arc<BoundColumnFamily<'static>>> {
+    let family = db.cf_handle(name).ok_or_else(|| {
+        EngineError::Wrong(format!("rocksdb did not create column family {name}"))
+    })?;
+    // SAFETY: only the lifetime changes. The handle is a pointer into the database, and every copy of it lives in
+    // `Shared::maps`, which is dropped before `Shared::db`; nothing takes a handle out of `Shared`.
+    Ok(unsafe {
+        std::mem::transmute::<Arc<BoundColumnFamily<'_>>, Arc<BoundColumnFamily<'static>>>(family)
+    })
+}
+
+fn start_syncer(db: Arc<Db>) -> Result<Periodic> {
     Periodic::start("rocksdb-sync", SYNC_INTERVAL, move || {
         db.flush_wal(true).map_err(failed("rocksdb: sync log"))
     })
@@ -148,7 +166,7 @@ impl Engine for RocksDb {
     }
 
     fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
-        crate::link::store(self.clone())
+        Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
     }
 
     fn counters(&self) -> Vec<Counter> {
@@ -188,7 +206,7 @@ impl Engine for RocksDb {
             progress("flushing memtables");
             self.0
                 .db
-                .flush_cf(self.0.family(map))
+                .flush_cf(&map.family)
                 .map_err(failed("rocksdb: flush"))?;
         }
         self.wait_for_compactions(progress);
@@ -215,15 +233,14 @@ impl Engine for RocksDb {
             let synced = shared.db.flush_wal(true);
             synced.map_err(failed("rocksdb: sync log"))?;
         }
-        // The syncer held the only other reference: this closes.
-        drop(shared.db);
+        // The syncer held the only other reference to the database: dropping `shared` closes it.
         Ok(())
     }
 }
 
 impl RocksDb {
     /// A property of the whole database; 0 where this version does not know it.
-    fn property(&self, name: &rocksdb::properties::PropName) -> u64 {
+    fn property(&self, name: &properties::PropName) -> u64 {
         self.0
             .db
             .property_int_value(name)
@@ -261,13 +278,6 @@ impl RocksDb {
 impl Shared {
     fn map(&self, map: MapId) -> Result<&MapInfo> {
         self.maps.get(map.0).ok_or_else(|| no_map(map))
-    }
-
-    /// The column family of a map; it was created at open.
-    fn family(&self, map: &MapInfo) -> &rocksdb::ColumnFamily {
-        self.db
-            .cf_handle(map.name)
-            .expect("every map of the schema is a column family since open")
     }
 }
 
@@ -309,7 +319,7 @@ impl KvConnection for RocksConnection {
         key: &[u8],
         read: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
-        let family = self.shared.family(self.shared.map(map)?);
+        let family = &self.shared.map(map)?.family;
         let value = self
             .shared
             .db
@@ -342,10 +352,7 @@ impl KvConnection for RocksConnection {
             Direction::Forward => options.set_iterate_upper_bound(scan.end),
             Direction::Reverse => options.set_iterate_lower_bound(scan.start),
         }
-        let rows = self
-            .shared
-            .db
-            .raw_iterator_cf_opt(self.shared.family(info), options);
+        let rows = self.shared.db.raw_iterator_cf_opt(&info.family, options);
         visit_rows(rows, scan, &mut visit)
     }
 
@@ -363,7 +370,7 @@ impl KvConnection for RocksConnection {
     fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
         let mut batch = WriteBatchWithTransaction::<true>::default();
         for row in rows {
-            let family = self.shared.family(self.shared.map(row.map)?);
+            let family = &self.shared.map(row.map)?.family;
             batch.put_cf(family, row.key, row.value);
         }
         self.shared
@@ -374,7 +381,7 @@ impl KvConnection for RocksConnection {
 }
 
 fn visit_rows(
-    mut rows: DBRawIteratorWithThreadMode<'_, TransactionDB>,
+    mut rows: DBRawIteratorWithThreadMode<'_, Db>,
     scan: Scan<'_>,
     visit: &mut impl FnMut(&[u8], &[u8]) -> bool,
 ) -> Result<()> {
@@ -428,7 +435,7 @@ fn within_one_prefix(start: &[u8], end: &[u8], bytes: usize) -> bool {
 
 /// A transaction that locks what it reads for update or writes.
 pub struct RocksTxn<'a> {
-    txn: Transaction<'a, TransactionDB>,
+    txn: Transaction<'a, Db>,
     shared: &'a Shared,
     read: &'a ReadOptions,
 }
@@ -441,7 +448,7 @@ impl KvTxn for RocksTxn<'_> {
         read: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
         const EXCLUSIVE: bool = true;
-        let family = self.shared.family(self.shared.map(map)?);
+        let family = &self.shared.map(map)?.family;
         let value = self
             .txn
             .get_pinned_for_update_cf_opt(family, key, EXCLUSIVE, self.read)
@@ -454,14 +461,14 @@ impl KvTxn for RocksTxn<'_> {
     }
 
     fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
-        let family = self.shared.family(self.shared.map(map)?);
+        let family = &self.shared.map(map)?.family;
         self.txn
             .put_cf(family, key, value)
             .map_err(conflict_or("rocksdb: put"))
     }
 
     fn delete(&mut self, map: MapId, key: &[u8]) -> Result<()> {
-        let family = self.shared.family(self.shared.map(map)?);
+        let family = &self.shared.map(map)?.family;
         self.txn
             .delete_cf(family, key)
             .map_err(conflict_or("rocksdb: delete"))

@@ -13,6 +13,7 @@ mod sql;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,9 +24,7 @@ use rumbench_core::linkbench::{LinkConnection, LinkStore};
 use rusqlite::{Connection, ErrorCode};
 
 use crate::error::failed;
-use crate::facts::{
-    ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, crate_version, survives,
-};
+use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, crate_version, survives};
 use crate::periodic::{Periodic, SYNC_INTERVAL};
 use crate::settings::Settings;
 use connection::SqliteConnection;
@@ -45,6 +44,8 @@ struct Shared {
     /// The laboratory's own connection, which also keeps the log file in place while clients come and go.
     own: Mutex<Connection>,
     syncer: Mutex<Option<Periodic>>,
+    /// The id of the next node that a request adds, counted in the process as for the key-value engines.
+    next_node: AtomicU64,
 }
 
 /// Opens the database of LinkBench. No variants.
@@ -68,6 +69,9 @@ impl Sqlite {
         let own = tuning.connect(&path)?;
         own.execute_batch(sql::CREATE_TABLES)
             .map_err(sqlite_error("sqlite: create tables"))?;
+        let highest: i64 = own
+            .query_row(sql::HIGHEST_NODE, (), |row| row.get(0))
+            .map_err(sqlite_error("sqlite: read highest node id"))?;
         let syncer = match config.durability {
             Durability::Buffered => Some(start_syncer(&config.dir)?),
             Durability::Sync | Durability::None => None,
@@ -88,6 +92,7 @@ impl Sqlite {
             writer: Mutex::new(()),
             own: Mutex::new(own),
             syncer: Mutex::new(syncer),
+            next_node: AtomicU64::new(highest as u64 + 1),
         })))
     }
 }
@@ -179,8 +184,16 @@ impl Tuning {
             "queue on a mutex of the process",
             "SQLite's busy handler sleeps up to 100 ms",
         );
-        c.tuned("tables", "WITHOUT ROWID", "links and counts are found by primary key only");
-        c.tuned("index", "created after the load", "one sort instead of random inserts");
+        c.tuned(
+            "tables",
+            "WITHOUT ROWID",
+            "links and counts are found by primary key only",
+        );
+        c.tuned(
+            "index",
+            "created after the load",
+            "one sort instead of random inserts",
+        );
         c
     }
 }

@@ -4,10 +4,10 @@
 //! the order of the list query, so that nothing is sorted. Links and counts are `WITHOUT ROWID`: their primary key
 //! is the table's tree, as in the other engines. Nodes have an integer key, which is SQLite's own row id.
 
-/// The tables. `AUTOINCREMENT` keeps the id of a removed node from being given out again.
+/// The tables.
 pub(super) const CREATE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS nodetable (
-    id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    id      INTEGER PRIMARY KEY,
     type    INTEGER NOT NULL,
     version INTEGER NOT NULL,
     time    INTEGER NOT NULL,
@@ -39,14 +39,15 @@ CREATE INDEX IF NOT EXISTS id1_type
     ON linktable (id1, link_type, visibility, time DESC, id2, version, data);
 ";
 
+/// The id of the newest node.
+pub(super) const HIGHEST_NODE: &str = "SELECT coalesce(max(id), 0) FROM nodetable";
+
 pub(super) const BEGIN_WRITE: &str = "BEGIN IMMEDIATE";
 pub(super) const COMMIT: &str = "COMMIT";
 pub(super) const ROLLBACK: &str = "ROLLBACK";
 
 pub(super) const INSERT_NODE: &str =
     "INSERT INTO nodetable (id, type, version, time, data) VALUES (?1, ?2, ?3, ?4, ?5)";
-pub(super) const ADD_NODE: &str =
-    "INSERT INTO nodetable (type, version, time, data) VALUES (?1, ?2, ?3, ?4)";
 pub(super) const UPDATE_NODE: &str =
     "UPDATE nodetable SET version = ?3, time = ?4, data = ?5 WHERE id = ?1 AND type = ?2";
 pub(super) const DELETE_NODE: &str = "DELETE FROM nodetable WHERE id = ?1 AND type = ?2";
@@ -73,9 +74,12 @@ ORDER BY time DESC, id2 LIMIT ?6 OFFSET ?5";
 pub(super) const INSERT_COUNT: &str =
     "INSERT INTO counttable (id, link_type, count, time, version) VALUES (?1, ?2, ?3, ?4, ?5)";
 pub(super) const ADD_TO_COUNT: &str = "
-INSERT INTO counttable (id, link_type, count, time, version) VALUES (?1, ?2, ?3, ?4, 0)
+INSERT INTO counttable (id, link_type, count, time, version) VALUES (?1, ?2, 1, ?3, 0)
 ON CONFLICT (id, link_type) DO UPDATE
-SET count = count + excluded.count, time = excluded.time, version = version + 1";
+SET count = count + 1, time = excluded.time, version = version + 1";
+pub(super) const TAKE_FROM_COUNT: &str = "
+UPDATE counttable SET count = count - 1, time = ?3, version = version + 1
+WHERE id = ?1 AND link_type = ?2 AND count > 0";
 pub(super) const READ_COUNT: &str =
     "SELECT count, time, version FROM counttable WHERE id = ?1 AND link_type = ?2";
 
