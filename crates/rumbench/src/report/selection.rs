@@ -55,7 +55,10 @@ pub fn group_trials<'a>(
         }
     }
     for group in found.iter_mut().filter(|group| group.mixed) {
-        group.title = "engines with different durability; each row names its own".to_string();
+        group.title = "Engines with different durability; the number behind each name is its own:".to_string();
+        for (i, promise) in group.promises().iter().enumerate() {
+            group.title += &format!("\n  [{}] {promise}", i + 1);
+        }
     }
     found
 }
@@ -114,11 +117,26 @@ impl<'a> Group<'a> {
         median(&values)
     }
 
-    /// The row label of an engine.
+    /// The different promises, in the order of the trials.
+    fn promises(&self) -> Vec<String> {
+        let mut promises = Vec::new();
+        for trial in &self.trials {
+            let promise = durability(trial);
+            if !promises.contains(&promise) {
+                promises.push(promise);
+            }
+        }
+        promises
+    }
+
+    /// The row label of an engine: in a mixed group with the number of its promise.
     pub fn label(&self, engine: &str) -> String {
         let trial = self.trials.iter().find(|trial| trial.name() == engine);
-        match trial.filter(|_| self.mixed) {
-            Some(trial) => format!("{engine} [{}]", durability(trial)),
+        let Some(promise) = trial.filter(|_| self.mixed).map(|trial| durability(trial)) else {
+            return engine.to_string();
+        };
+        match self.promises().iter().position(|known| *known == promise) {
+            Some(i) => format!("{engine} [{}]", i + 1),
             None => engine.to_string(),
         }
     }
