@@ -42,8 +42,8 @@ pub const WORKLOADS: &[WorkloadEntry] = &[WorkloadEntry {
 }];
 
 fn create_linkbench(settings: &BTreeMap<String, String>) -> anyhow::Result<Box<dyn Workload>> {
-    let config = linkbench::Config::from_pairs(settings.iter())
-        .map_err(|error| usage(error.to_string()))?;
+    let config =
+        linkbench::Config::from_pairs(settings.iter()).map_err(|error| usage(error.to_string()))?;
     let hooks = linkbench::Hooks { now_ms, backoff };
     Ok(Box::new(linkbench::LinkBench::new(config, hooks)))
 }
@@ -76,7 +76,9 @@ pub fn workload(
         return Err(usage(unknown("workload", name, &names)));
     };
     let mut settings = settings.clone();
-    settings.entry("seed".to_string()).or_insert_with(|| seed.to_string());
+    settings
+        .entry("seed".to_string())
+        .or_insert_with(|| seed.to_string());
     (entry.create)(&settings)
 }
 
@@ -89,7 +91,10 @@ pub fn unknown(what: &str, name: &str, known: &[&str]) -> String {
         .max_by(|a, b| a.0.total_cmp(&b.0));
     match nearest {
         Some((_, near)) => format!("no {what} is named `{name}`; did you mean `{near}`?"),
-        None => format!("no {what} is named `{name}`; there are: {}", known.join(", ")),
+        None => format!(
+            "no {what} is named `{name}`; there are: {}",
+            known.join(", ")
+        ),
     }
 }
 

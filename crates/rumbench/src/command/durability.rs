@@ -9,7 +9,7 @@ use super::run::{DurabilityArg, default_out};
 use super::{Exit, command_line, print, settings};
 use crate::catalog::usage;
 use crate::durability::parent::{self, DurabilityResult, KillTest};
-use crate::report::table::{Format, Table, number};
+use crate::report::table::{Format, Table, count, number};
 use crate::run::interrupt::Interrupts;
 use crate::run::progress::say;
 use crate::store::file;
@@ -66,11 +66,15 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
     let (mut engines, sorted) =
         settings::sort(std::slice::from_ref(&arguments.engine), &arguments.sets)?;
     if let Some(key) = sorted.workload.keys().next() {
-        return Err(usage(format!("--set {key}: not a setting of durability tests; an engine's are ENGINE.KEY=VALUE")));
+        return Err(usage(format!(
+            "--set {key}: not a setting of durability tests; an engine's are ENGINE.KEY=VALUE"
+        )));
     }
     let choice = engines.remove(0);
     if choice.engine == "null" {
-        return Err(usage("null keeps nothing; a durability test needs an engine that does"));
+        return Err(usage(
+            "null keeps nothing; a durability test needs an engine that does",
+        ));
     }
     let test = KillTest {
         choice,
@@ -91,7 +95,10 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
     } else {
         print(&render(&result));
     }
-    say(&format!("results: {}", file::result_path(&test.out).display()));
+    say(&format!(
+        "results: {}",
+        file::result_path(&test.out).display()
+    ));
     Ok(if result.violated() {
         Exit::Threshold
     } else if result.interrupted {
@@ -105,32 +112,46 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
 
 fn render(result: &DurabilityResult) -> String {
     let title = match &result.durability_facts {
-        Some(facts) => format!("A killed process keeps, by its own statement: {}", facts.process_kill),
+        Some(facts) => format!(
+            "A killed process keeps, by its own statement: {}",
+            facts.process_kill
+        ),
         None => "The engine was not opened".to_string(),
     };
     let mut table = Table::new(
         title,
         &[
-            "engine", "kills", "commits acknowledged", "acknowledged lost", "seen lost",
-            "order violations", "atomicity violations", "recovery p50 (ms)", "recovery max (ms)",
+            "engine",
+            "kills",
+            "commits acknowledged",
+            "acknowledged lost",
+            "seen lost",
+            "order violations",
+            "atomicity violations",
+            "recovery p50 (ms)",
+            "recovery max (ms)",
         ],
     );
-    let count = |n: u64| number(Some(n as f64));
+    let whole = |n: u64| count(Some(n as f64));
     table.rows.push(vec![
         result.engine.clone(),
-        count(u64::from(result.kills)),
-        count(result.commits_acknowledged),
-        count(result.acknowledged_lost),
-        count(result.seen_lost),
-        count(result.order_violations),
-        count(result.atomicity_violations),
+        whole(u64::from(result.kills)),
+        whole(result.commits_acknowledged),
+        whole(result.acknowledged_lost),
+        whole(result.seen_lost),
+        whole(result.order_violations),
+        whole(result.atomicity_violations),
         number(Some(result.recovery_ms.p50)),
         number(Some(result.recovery_ms.max)),
     ]);
     for detail in result.violations.iter().take(10) {
         let text = serde_json::to_string(&detail.violation).unwrap_or_default();
-        table.notes.push(format!("after kill {}: {text}", detail.after_kill));
+        table
+            .notes
+            .push(format!("after kill {}: {text}", detail.after_kill));
     }
-    table.notes.extend(result.errors.iter().map(|error| format!("error: {error}")));
+    table
+        .notes
+        .extend(result.errors.iter().map(|error| format!("error: {error}")));
     table.render(Format::Text)
 }

@@ -55,11 +55,21 @@ fn text_table(title: &str, headers: &[&str]) -> Table {
 fn engines() -> Table {
     let mut table = text_table("Engines", &["name", "in this build", "description"]);
     for entry in rumbench_engines::engines() {
-        let state = if entry.available { "yes".to_string() } else { format!("no: {}", entry.how_to_get) };
-        table.rows.push(vec![entry.name.to_string(), state, entry.description.to_string()]);
+        let state = if entry.available {
+            "yes".to_string()
+        } else {
+            format!("no: {}", entry.how_to_get)
+        };
+        table.rows.push(vec![
+            entry.name.to_string(),
+            state,
+            entry.description.to_string(),
+        ]);
         for variant in entry.variants {
             let name = format!("{}:{}", entry.name, variant.name);
-            table.rows.push(vec![name, String::new(), variant.description.to_string()]);
+            table
+                .rows
+                .push(vec![name, String::new(), variant.description.to_string()]);
         }
     }
     table
@@ -68,13 +78,18 @@ fn engines() -> Table {
 fn workloads() -> Table {
     let mut table = text_table("Workloads", &["name", "description"]);
     for entry in WORKLOADS {
-        table.rows.push(vec![entry.name.to_string(), entry.description.to_string()]);
+        table
+            .rows
+            .push(vec![entry.name.to_string(), entry.description.to_string()]);
     }
     table
 }
 
 fn all_metrics() -> Table {
-    let mut table = text_table("Metrics (rumbench explain NAME says how each is computed)", &["name", "unit", "better", "definition"]);
+    let mut table = text_table(
+        "Metrics (rumbench explain NAME says how each is computed)",
+        &["name", "unit", "better", "definition"],
+    );
     for metric in METRICS {
         table.rows.push(vec![
             metric.name.to_string(),
@@ -95,10 +110,18 @@ fn better(metric: &Metric) -> &'static str {
 }
 
 fn results() -> Result<Table> {
-    let mut table = text_table("Stored results, newest first", &["started", "workload", "engines", "folder"]);
+    let mut table = text_table(
+        "Stored results, newest first",
+        &["started", "workload", "engines", "folder"],
+    );
     if let Some(path) = history::default_path() {
         for suite in history::list(&path)? {
-            table.rows.push(vec![suite.started_at, suite.workload, suite.engines, suite.directory]);
+            table.rows.push(vec![
+                suite.started_at,
+                suite.workload,
+                suite.engines,
+                suite.directory,
+            ]);
         }
     }
     Ok(table)

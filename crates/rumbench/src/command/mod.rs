@@ -74,14 +74,22 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Help and version are answers on stdout, all else is bad usage on stderr.
             let _ = error.print();
-            return code(if error.use_stderr() { Exit::Usage } else { Exit::Done });
+            return code(if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Done
+            });
         }
     };
     match dispatch(cli.command) {
         Ok(exit) => code(exit),
         Err(error) => {
             say(&format!("rumbench: {error:#}"));
-            code(if error.is::<Usage>() { Exit::Usage } else { Exit::Failed })
+            code(if error.is::<Usage>() {
+                Exit::Usage
+            } else {
+                Exit::Failed
+            })
         }
     }
 }
@@ -103,7 +111,9 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
         Some(Command::Explain(arguments)) => list::explain(&arguments),
         Some(Command::Durability(arguments)) => durability::run(&arguments),
         Some(Command::TrialChild) => crate::run::trial::child_main().map(|()| Exit::Done),
-        Some(Command::DurabilityChild) => crate::durability::child::child_main().map(|()| Exit::Done),
+        Some(Command::DurabilityChild) => {
+            crate::durability::child::child_main().map(|()| Exit::Done)
+        }
     }
 }
 

@@ -54,9 +54,13 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         })
         .collect();
     if engines.is_empty() {
-        return Err(usage("this build has none of the quick engines; see `rumbench list engines`"));
+        return Err(usage(
+            "this build has none of the quick engines; see `rumbench list engines`",
+        ));
     }
-    let pairs = SETTINGS.iter().map(|(key, value)| ((*key).to_string(), (*value).to_string()));
+    let pairs = SETTINGS
+        .iter()
+        .map(|(key, value)| ((*key).to_string(), (*value).to_string()));
     let settings: BTreeMap<String, String> = pairs.collect();
     let equivalent = equivalent(&engines);
     say(&format!("about three minutes; the same as\n  {equivalent}"));
@@ -75,7 +79,10 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         command: command_line(),
     };
     // The engines' promises differ in the small print; a first look wants them side by side, each row naming its own.
-    let print = PrintArgs { mix_durability: true, ..arguments.print.clone() };
+    let print = PrintArgs {
+        mix_durability: true,
+        ..arguments.print.clone()
+    };
     let exit = run_suite(&suite, &print, arguments.no_store)?;
     if rumbench_engines::find("rocksdb").is_ok_and(|found| !found.entry.available) {
         say(&format!(

@@ -67,7 +67,11 @@ impl PrintArgs {
     fn options(&self) -> ReportOptions {
         ReportOptions {
             base: self.base.clone(),
-            format: if self.markdown { Format::Markdown } else { Format::Text },
+            format: if self.markdown {
+                Format::Markdown
+            } else {
+                Format::Text
+            },
             mix_durability: self.mix_durability,
         }
     }
@@ -78,7 +82,14 @@ impl PrintArgs {
     /// When the base engine took no part.
     pub fn print(&self, result: &SuiteResult) -> Result<()> {
         if let Some(base) = &self.base {
-            check_base(base, &result.trials.iter().map(|trial| trial.name()).collect::<Vec<_>>())?;
+            check_base(
+                base,
+                &result
+                    .trials
+                    .iter()
+                    .map(|trial| trial.name())
+                    .collect::<Vec<_>>(),
+            )?;
         }
         if self.json {
             print(&serde_json::to_string_pretty(result)?);
@@ -96,7 +107,10 @@ fn check_base(base: &str, engines: &[String]) -> Result<()> {
         return Ok(());
     }
     let known: Vec<&str> = engines.iter().map(String::as_str).collect();
-    Err(usage(format!("--base: {}", catalog::unknown("engine of this suite", base, &known))))
+    Err(usage(format!(
+        "--base: {}",
+        catalog::unknown("engine of this suite", base, &known)
+    )))
 }
 
 /// Flags of `rumbench run`.
@@ -191,7 +205,10 @@ pub fn run_suite(suite: &Suite, print: &PrintArgs, no_store: bool) -> Result<Exi
         store(suite, &result);
     }
     print.print(&result)?;
-    say(&format!("results: {}", file::result_path(&suite.out).display()));
+    say(&format!(
+        "results: {}",
+        file::result_path(&suite.out).display()
+    ));
     Ok(if result.interrupted {
         Exit::Interrupted
     } else if result.trials.iter().any(marks::failed) {
@@ -208,7 +225,9 @@ fn store(suite: &Suite, result: &SuiteResult) {
         None => Ok(()),
     };
     if let Err(error) = stored {
-        say(&format!("warning: not added to the results store: {error:#}"));
+        say(&format!(
+            "warning: not added to the results store: {error:#}"
+        ));
     }
 }
 
@@ -231,7 +250,10 @@ fn refuse_unavailable(arguments: &RunArgs) -> Result<()> {
     let given = [
         ("--sweep", arguments.sweep.is_some()),
         ("--memory", arguments.memory.is_some()),
-        ("--placement shared|split", arguments.placement != Placement::Free),
+        (
+            "--placement shared|split",
+            arguments.placement != Placement::Free,
+        ),
         ("--storage", arguments.storage.is_some()),
         ("--host", arguments.host.is_some()),
         ("--options-file", !arguments.options_file.is_empty()),

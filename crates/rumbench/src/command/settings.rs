@@ -30,11 +30,16 @@ const CACHE_BYTES: u64 = 1 << 30;
 /// # Errors
 /// Usage errors: unknown engine or one that this build lacks, malformed setting, setting of an engine that does not take part.
 pub fn sort(engines: &[String], sets: &[String]) -> Result<(Vec<EngineChoice>, Sorted)> {
-    let mut choices = engines.iter().map(|name| choose(name)).collect::<Result<Vec<_>>>()?;
+    let mut choices = engines
+        .iter()
+        .map(|name| choose(name))
+        .collect::<Result<Vec<_>>>()?;
     let mut common = BTreeMap::new();
     for set in sets {
         let Some((key, value)) = set.split_once('=') else {
-            return Err(usage(format!("--set {set}: must be KEY=VALUE or ENGINE.KEY=VALUE")));
+            return Err(usage(format!(
+                "--set {set}: must be KEY=VALUE or ENGINE.KEY=VALUE"
+            )));
         };
         let Some((engine, key)) = key.split_once('.') else {
             common.insert(key.to_string(), value.to_string());
@@ -43,7 +48,10 @@ pub fn sort(engines: &[String], sets: &[String]) -> Result<(Vec<EngineChoice>, S
         let names: Vec<String> = choices.iter().map(|choice| choice.engine.clone()).collect();
         if !names.iter().any(|name| name == engine) {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            return Err(usage(format!("--set {set}: {}", unknown("engine of this suite", engine, &names))));
+            return Err(usage(format!(
+                "--set {set}: {}",
+                unknown("engine of this suite", engine, &names)
+            )));
         }
         for choice in choices.iter_mut().filter(|choice| choice.engine == engine) {
             choice.settings.insert(key.to_string(), value.to_string());
@@ -69,9 +77,16 @@ fn choose(name: &str) -> Result<EngineChoice> {
 
 fn sort_common(mut common: BTreeMap<String, String>) -> Result<Sorted> {
     let cache_bytes = take(&mut common, "cache_bytes", CACHE_BYTES, "a number of bytes")?;
-    let per_second = take(&mut common, "rate", 0.0, "a number of operations per second")?;
+    let per_second = take(
+        &mut common,
+        "rate",
+        0.0,
+        "a number of operations per second",
+    )?;
     if !(0.0..1e9).contains(&per_second) {
-        return Err(usage(format!("rate={per_second}: must be from 0 (closed loop) to below 1e9")));
+        return Err(usage(format!(
+            "rate={per_second}: must be from 0 (closed loop) to below 1e9"
+        )));
     }
     let arrivals = match common.remove("arrivals") {
         Some(text) => text.parse().map_err(|error| usage(format!("{error}")))?,
@@ -88,7 +103,10 @@ fn sort_common(mut common: BTreeMap<String, String>) -> Result<Sorted> {
     Ok(Sorted {
         workload: common,
         cache_bytes,
-        rate: (per_second > 0.0).then_some(Rate { per_second, arrivals }),
+        rate: (per_second > 0.0).then_some(Rate {
+            per_second,
+            arrivals,
+        }),
         clients,
     })
 }
@@ -101,7 +119,9 @@ fn take<T: std::str::FromStr>(
 ) -> Result<T> {
     match settings.remove(key) {
         None => Ok(default),
-        Some(text) => text.parse().map_err(|_| usage(format!("{key}={text}: must be {kind}"))),
+        Some(text) => text
+            .parse()
+            .map_err(|_| usage(format!("{key}={text}: must be {kind}"))),
     }
 }
 
@@ -115,7 +135,13 @@ mod tests {
 
     #[test]
     fn settings_go_to_runner_workload_and_the_named_engine() {
-        let sets = words(&["nodes=7", "null.stall_ms=3", "cache_bytes=64", "rate=500", "arrivals=poisson"]);
+        let sets = words(&[
+            "nodes=7",
+            "null.stall_ms=3",
+            "cache_bytes=64",
+            "rate=500",
+            "arrivals=poisson",
+        ]);
         let (choices, sorted) = sort(&words(&["null"]), &sets).unwrap();
         assert_eq!(choices[0].settings["stall_ms"], "3");
         assert_eq!(sorted.workload.len(), 1);
@@ -125,7 +151,11 @@ mod tests {
 
     #[test]
     fn malformed_settings_are_refused_with_what_is_allowed() {
-        let refuse = |set: &str| sort(&words(&["null"]), &words(&[set])).unwrap_err().to_string();
+        let refuse = |set: &str| {
+            sort(&words(&["null"]), &words(&[set]))
+                .unwrap_err()
+                .to_string()
+        };
         assert!(refuse("nodes").contains("KEY=VALUE"));
         assert!(refuse("sqlite.x=1").contains("no engine of this suite"));
         assert!(refuse("rate=-1").contains("closed loop"));

@@ -64,7 +64,10 @@ pub fn child_main() -> Result<()> {
         drop(store);
         return engine.close().context("cannot close");
     };
-    let starts: Vec<u64> = starts.split(' ').map_while(|text| text.parse().ok()).collect();
+    let starts: Vec<u64> = starts
+        .split(' ')
+        .map_while(|text| text.parse().ok())
+        .collect();
     drop(lines);
     // A child must not outlive its parent: the end of stdin ends it.
     std::thread::spawn(|| {
@@ -105,10 +108,19 @@ fn inspect(
         }
     }
     let check = match connection.check() {
-        Ok(TableTotals { links, visible_links, .. }) => Ok((links, visible_links)),
+        Ok(TableTotals {
+            links,
+            visible_links,
+            ..
+        }) => Ok((links, visible_links)),
         Err(error) => Err(error_chain(&error)),
     };
-    Ok(Reopened { recovery_ms: recovery_ms.unwrap_or(0.0), facts, links, check })
+    Ok(Reopened {
+        recovery_ms: recovery_ms.unwrap_or(0.0),
+        facts,
+        links,
+        check,
+    })
 }
 
 /// Writes with all clients; a reader beside them reports what it sees. Ends only by an error.
@@ -158,7 +170,13 @@ fn commit(connection: &mut dyn LinkConnection, script: &Script) -> Result<(), En
     let sequence = script.commits + 1;
     let time = FIRST_TIME + sequence;
     let data = payload(next.key, sequence);
-    let link = Link { key: next.key, visibility: 1, time, version: 0, data: &data };
+    let link = Link {
+        key: next.key,
+        visibility: 1,
+        time,
+        version: 0,
+        data: &data,
+    };
     let mut retries = 0;
     loop {
         let outcome = match next.action {
@@ -184,7 +202,9 @@ fn read_others(
     let mut connection = store.connect()?;
     let clients = spec.trial.clients as u64;
     let mut newest = vec![0; spec.trial.clients];
-    let keys: Vec<Vec<LinkKey>> = (0..clients).map(|client| Script::keys(client).collect()).collect();
+    let keys: Vec<Vec<LinkKey>> = (0..clients)
+        .map(|client| Script::keys(client).collect())
+        .collect();
     for place in 0.. {
         if failed.load(Ordering::Relaxed) {
             break;

@@ -102,11 +102,19 @@ pub fn judge(knowledge: &Knowledge, found: &[FoundLink]) -> (Option<Script>, Vec
     let mut violations = Vec::new();
     if state.commits < knowledge.acknowledged {
         let acknowledged = knowledge.acknowledged;
-        violations.push(Violation::AcknowledgedLost { client, acknowledged, present: state.commits });
+        violations.push(Violation::AcknowledgedLost {
+            client,
+            acknowledged,
+            present: state.commits,
+        });
     }
     if state.commits < knowledge.seen {
         let seen = knowledge.seen;
-        violations.push(Violation::SeenLost { client, seen, present: state.commits });
+        violations.push(Violation::SeenLost {
+            client,
+            seen,
+            present: state.commits,
+        });
     }
     (Some(state), violations)
 }
@@ -116,14 +124,21 @@ fn links(found: &[FoundLink]) -> Option<BTreeMap<LinkKey, LinkState>> {
     found
         .iter()
         .map(|link| {
-            let state = LinkState { visibility: link.visibility, sequence: link.sequence? };
+            let state = LinkState {
+                visibility: link.visibility,
+                sequence: link.sequence?,
+            };
             Some((link_key(link), state))
         })
         .collect()
 }
 
 fn link_key(found: &FoundLink) -> LinkKey {
-    LinkKey { id1: found.key.0, link_type: found.key.1, id2: found.key.2 }
+    LinkKey {
+        id1: found.key.0,
+        link_type: found.key.1,
+        id2: found.key.2,
+    }
 }
 
 /// The first links that differ, in words.
@@ -136,7 +151,9 @@ fn difference(expected: &BTreeMap<LinkKey, LinkState>, found: &[FoundLink]) -> S
     keys.dedup();
     let mut lines = Vec::new();
     for key in keys {
-        let wanted = expected.get(&key).map(|state| (state.visibility, Some(state.sequence)));
+        let wanted = expected
+            .get(&key)
+            .map(|state| (state.visibility, Some(state.sequence)));
         let got = found.get(&key).map(|link| (link.visibility, link.sequence));
         if wanted != got {
             let text = |state: Option<(u8, Option<u64>)>| match state {
@@ -148,7 +165,11 @@ fn difference(expected: &BTreeMap<LinkKey, LinkState>, found: &[FoundLink]) -> S
             };
             lines.push(format!(
                 "link ({}, {}, {}): expected {}, found {}",
-                key.id1, key.link_type, key.id2, text(wanted), text(got)
+                key.id1,
+                key.link_type,
+                key.id2,
+                text(wanted),
+                text(got)
             ));
         }
     }
@@ -183,7 +204,11 @@ mod tests {
     }
 
     fn knowledge(acknowledged: u64, seen: u64) -> Knowledge {
-        Knowledge { start: Script::new(1, 0), acknowledged, seen }
+        Knowledge {
+            start: Script::new(1, 0),
+            acknowledged,
+            seen,
+        }
     }
 
     #[test]
@@ -202,8 +227,16 @@ mod tests {
         assert_eq!(
             violations,
             [
-                Violation::AcknowledgedLost { client: 0, acknowledged: 100, present: 97 },
-                Violation::SeenLost { client: 0, seen: 98, present: 97 },
+                Violation::AcknowledgedLost {
+                    client: 0,
+                    acknowledged: 100,
+                    present: 97
+                },
+                Violation::SeenLost {
+                    client: 0,
+                    seen: 98,
+                    present: 97
+                },
             ]
         );
     }
@@ -215,7 +248,10 @@ mod tests {
         links.remove(oldest);
         let (state, violations) = judge(&knowledge(100, 0), &links);
         assert_eq!(state, None);
-        assert!(matches!(violations[0], Violation::Order { .. }), "{violations:?}");
+        assert!(
+            matches!(violations[0], Violation::Order { .. }),
+            "{violations:?}"
+        );
     }
 
     #[test]

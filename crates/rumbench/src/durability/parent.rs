@@ -231,7 +231,13 @@ impl<'a> Killer<'a> {
             errors: Vec::new(),
             interrupted: false,
         };
-        Killer { test, spec, knowledge, recoveries_ms: Vec::new(), result }
+        Killer {
+            test,
+            spec,
+            knowledge,
+            recoveries_ms: Vec::new(),
+            result,
+        }
     }
 
     /// Opens, judges, and unless this is the last round lets the child write and kills it. Whether to go on.
@@ -245,9 +251,12 @@ impl<'a> Killer<'a> {
                 if kill == 0 {
                     bail!("{} cannot be tested: {error:#}", self.result.engine);
                 }
-                self.result.errors.push(format!("after kill {kill}: {error:#}"));
+                self.result
+                    .errors
+                    .push(format!("after kill {kill}: {error:#}"));
                 // A database that cannot be opened has lost everything that it acknowledged.
-                self.result.acknowledged_lost += self.knowledge.iter().map(|k| k.acknowledged).sum::<u64>();
+                self.result.acknowledged_lost +=
+                    self.knowledge.iter().map(|k| k.acknowledged).sum::<u64>();
                 return Ok(false);
             }
         };
@@ -255,7 +264,9 @@ impl<'a> Killer<'a> {
         if last || !go_on {
             process.send("END");
             if let Some(death) = process.wait()? {
-                self.result.errors.push(format!("closing after kill {kill}: {death}"));
+                self.result
+                    .errors
+                    .push(format!("closing after kill {kill}: {death}"));
             }
             return Ok(false);
         }
@@ -264,8 +275,12 @@ impl<'a> Killer<'a> {
     }
 
     fn judge_all(&mut self, kill: u32, reopened: &Reopened) -> bool {
-        self.result.engine_version.clone_from(&reopened.facts.version);
-        self.result.configuration.clone_from(&reopened.facts.configuration);
+        self.result
+            .engine_version
+            .clone_from(&reopened.facts.version);
+        self.result
+            .configuration
+            .clone_from(&reopened.facts.configuration);
         self.result.durability_facts = Some(reopened.facts.durability.clone());
         if kill > 0 {
             self.recoveries_ms.push(reopened.recovery_ms);
@@ -289,8 +304,11 @@ impl<'a> Killer<'a> {
             match state {
                 Some(state) => {
                     let commits = state.commits;
-                    self.knowledge[client] =
-                        Knowledge { start: state, acknowledged: commits, seen: commits };
+                    self.knowledge[client] = Knowledge {
+                        start: state,
+                        acknowledged: commits,
+                        seen: commits,
+                    };
                 }
                 None => possible = false,
             }
@@ -305,7 +323,11 @@ impl<'a> Killer<'a> {
     fn note(&mut self, kill: u32, violation: Violation) {
         let result = &mut self.result;
         match &violation {
-            Violation::AcknowledgedLost { acknowledged, present, .. } => {
+            Violation::AcknowledgedLost {
+                acknowledged,
+                present,
+                ..
+            } => {
                 result.acknowledged_lost += acknowledged - present;
             }
             Violation::SeenLost { seen, present, .. } => result.seen_lost += seen - present,
@@ -313,13 +335,19 @@ impl<'a> Killer<'a> {
             Violation::Atomicity { .. } => result.atomicity_violations += 1,
         }
         if result.violations.len() < MOST_DETAILS {
-            result.violations.push(Detail { after_kill: kill, violation });
+            result.violations.push(Detail {
+                after_kill: kill,
+                violation,
+            });
         }
     }
 
     fn write_and_kill(&mut self, mut process: TrialProcess, kill: u32) -> Result<()> {
-        let starts: Vec<String> =
-            self.knowledge.iter().map(|client| client.acknowledged.to_string()).collect();
+        let starts: Vec<String> = self
+            .knowledge
+            .iter()
+            .map(|client| client.acknowledged.to_string())
+            .collect();
         process.send(&format!("GO {}", starts.join(" ")));
         // Between a twentieth and the whole of the time, so that opening, first writes, flushes and steady state are all hit.
         let share = mix(self.test.seed ^ 0x0D1E, u64::from(kill)) >> 11;
@@ -329,7 +357,10 @@ impl<'a> Killer<'a> {
         loop {
             let left = moment.saturating_duration_since(Instant::now());
             let line = if killed {
-                process.lines.recv().map_err(|_| RecvTimeoutError::Disconnected)
+                process
+                    .lines
+                    .recv()
+                    .map_err(|_| RecvTimeoutError::Disconnected)
             } else {
                 process.lines.recv_timeout(left)
             };
@@ -346,7 +377,9 @@ impl<'a> Killer<'a> {
         let death = process.wait()?;
         if !killed {
             let death = death.unwrap_or_else(|| "it ended by itself".to_string());
-            self.result.errors.push(format!("before kill {}: {death}", kill + 1));
+            self.result
+                .errors
+                .push(format!("before kill {}: {death}", kill + 1));
         }
         self.result.kills += 1;
         Ok(())
@@ -378,7 +411,11 @@ impl<'a> Killer<'a> {
 
 /// What is wrong with the totals: the engine's own check, or rows that no client wrote.
 fn totals_error(reopened: &Reopened) -> Option<String> {
-    let visible = reopened.links.iter().filter(|link| link.visibility == 1).count() as u64;
+    let visible = reopened
+        .links
+        .iter()
+        .filter(|link| link.visibility == 1)
+        .count() as u64;
     let all = reopened.links.len() as u64;
     match &reopened.check {
         Err(message) => Some(message.clone()),

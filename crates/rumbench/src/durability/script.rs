@@ -61,7 +61,12 @@ pub struct Script {
 impl Script {
     /// Before the first commit.
     pub fn new(seed: u64, client: u64) -> Script {
-        Script { seed, client, commits: 0, links: BTreeMap::new() }
+        Script {
+            seed,
+            client,
+            commits: 0,
+            links: BTreeMap::new(),
+        }
     }
 
     /// All keys that a client may ever write.
@@ -71,9 +76,15 @@ impl Script {
 
     /// The next commit. Sequence numbers count from 1: the next one is `self.commits + 1`.
     pub fn next(&self) -> Commit {
-        let random = mix(self.seed ^ self.client.wrapping_mul(0xA24B_AED4_963E_E407), self.commits + 1);
+        let random = mix(
+            self.seed ^ self.client.wrapping_mul(0xA24B_AED4_963E_E407),
+            self.commits + 1,
+        );
         let key = key(self.client, random % (IDS * LINK_TYPES * DESTINATIONS));
-        let visible = self.links.get(&key).is_some_and(|link| link.visibility == 1);
+        let visible = self
+            .links
+            .get(&key)
+            .is_some_and(|link| link.visibility == 1);
         let action = match (random >> 32) % 8 {
             0 | 1 if visible => Action::Hide,
             2 if visible => Action::Expunge,
@@ -89,7 +100,10 @@ impl Script {
         self.commits += 1;
         match commit.action {
             Action::Add | Action::Update => {
-                let state = LinkState { visibility: 1, sequence: self.commits };
+                let state = LinkState {
+                    visibility: 1,
+                    sequence: self.commits,
+                };
                 self.links.insert(commit.key, state);
             }
             Action::Hide => {
@@ -157,7 +171,11 @@ mod tests {
             script.advance();
         }
         assert_eq!(seen.len(), 4);
-        assert!(!keys.iter().any(|key| Script::keys(1).any(|other| other == *key)));
+        assert!(
+            !keys
+                .iter()
+                .any(|key| Script::keys(1).any(|other| other == *key))
+        );
     }
 
     #[test]

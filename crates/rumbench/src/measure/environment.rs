@@ -57,9 +57,18 @@ pub fn describe(directory: &Path) -> BTreeMap<String, String> {
     put("memory", proc_field("/proc/meminfo", "MemTotal"));
     put("swap", proc_field("/proc/meminfo", "SwapTotal"));
     put("kernel", read("/proc/sys/kernel/osrelease"));
-    put("cpu_governor", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
-    put("transparent_huge_pages", read("/sys/kernel/mm/transparent_hugepage/enabled"));
-    put("clock_source", read("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
+    put(
+        "cpu_governor",
+        read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    );
+    put(
+        "transparent_huge_pages",
+        read("/sys/kernel/mm/transparent_hugepage/enabled"),
+    );
+    put(
+        "clock_source",
+        read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+    );
     put("clock_read_ns", Some(format!("{:.0}", clock_cost_ns())));
     if let Some((kind, options)) = mount_of(directory) {
         put("file_system", Some(kind));
@@ -72,15 +81,24 @@ pub fn describe(directory: &Path) -> BTreeMap<String, String> {
                 put("device_scheduler", read(sys.join("queue/scheduler")));
                 put("device_rotational", read(sys.join("queue/rotational")));
                 put("device_write_cache", read(sys.join("queue/write_cache")));
-                put("device_read_ahead_kb", read(sys.join("queue/read_ahead_kb")));
+                put(
+                    "device_read_ahead_kb",
+                    read(sys.join("queue/read_ahead_kb")),
+                );
             }
         }
-        None => put("device", Some("none visible; I/O is counted by process".to_string())),
+        None => put(
+            "device",
+            Some("none visible; I/O is counted by process".to_string()),
+        ),
     }
     put("compiler", Some(env!("RUMBENCH_RUSTC").to_string()));
     put("compiler_flags", Some(env!("RUMBENCH_FLAGS").to_string()));
     put("commit", Some(env!("RUMBENCH_COMMIT").to_string()));
-    put("allocator", Some("system (the C library's, for every engine)".to_string()));
+    put(
+        "allocator",
+        Some("system (the C library's, for every engine)".to_string()),
+    );
     found
 }
 

@@ -21,8 +21,8 @@ pub struct Latencies {
 impl Latencies {
     /// Empty histograms, all memory allocated.
     pub fn new(operations: usize) -> Latencies {
-        let empty = Histogram::new_with_bounds(1, HOUR_NS, 3)
-            .expect("the bounds are constant and valid");
+        let empty =
+            Histogram::new_with_bounds(1, HOUR_NS, 3).expect("the bounds are constant and valid");
         Latencies {
             histograms: vec![empty; operations],
             sums_ns: vec![0; operations],
@@ -98,7 +98,10 @@ mod tests {
         assert_eq!(a.summary(1), all.summary(1));
         assert_eq!(a.summary(0), None);
         let summary = a.summary(1).unwrap();
-        assert_eq!((summary.count, summary.max, summary.mean), (1000, 1000.0, 500.5));
+        assert_eq!(
+            (summary.count, summary.max, summary.mean),
+            (1000, 1000.0, 500.5)
+        );
         assert!((summary.p99 / 990.0 - 1.0).abs() < 0.002, "{summary:?}");
     }
 }

@@ -22,7 +22,13 @@ const fn metric(
     definition: &'static str,
     formula: &'static str,
 ) -> Metric {
-    Metric { name, unit, definition, formula, higher_is_better }
+    Metric {
+        name,
+        unit,
+        definition,
+        formula,
+        higher_is_better,
+    }
 }
 
 const MORE: Option<bool> = Some(true);

@@ -135,6 +135,9 @@ mod tests {
     fn cancelled_writes_are_subtracted() {
         let text = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 100\ncancelled_write_bytes: 40\n";
         let io = parse_process_io(text).unwrap();
-        assert_eq!((io.read_bytes, io.write_bytes, io.read_calls, io.write_calls), (5, 60, 3, 4));
+        assert_eq!(
+            (io.read_bytes, io.write_bytes, io.read_calls, io.write_calls),
+            (5, 60, 3, 4)
+        );
     }
 }

@@ -101,13 +101,20 @@ mod tests {
     fn verdict_needs_five_pairs_and_an_interval_without_one() {
         let four = paired_ratio(&[(100.0, 150.0); 4]).unwrap();
         assert_eq!(four.verdict(), "range only");
-        let clear: Vec<_> = [148.0, 150.0, 152.0, 149.0, 151.0].map(|x| (100.0, x)).to_vec();
+        let clear: Vec<_> = [148.0, 150.0, 152.0, 149.0, 151.0]
+            .map(|x| (100.0, x))
+            .to_vec();
         let ratio = paired_ratio(&clear).unwrap();
         assert_eq!(ratio.verdict(), "higher");
         assert!((ratio.ratio - 1.5).abs() < 0.001, "{ratio:?}");
-        let noisy: Vec<_> = [50.0, 150.0, 90.0, 120.0, 100.0].map(|x| (100.0, x)).to_vec();
+        let noisy: Vec<_> = [50.0, 150.0, 90.0, 120.0, 100.0]
+            .map(|x| (100.0, x))
+            .to_vec();
         assert_eq!(paired_ratio(&noisy).unwrap().verdict(), "no verdict");
-        assert_eq!(paired_ratio(&[(1.0, 2.0)]).unwrap().verdict(), "n=1, no spread");
+        assert_eq!(
+            paired_ratio(&[(1.0, 2.0)]).unwrap().verdict(),
+            "n=1, no spread"
+        );
     }
 
     #[test]
@@ -116,7 +123,10 @@ mod tests {
         let pairs: Vec<_> = (0..5).map(|i| (1.0, (f64::from(i) * 0.1).exp())).collect();
         let ratio = paired_ratio(&pairs).unwrap();
         assert!((ratio.low.ln() - (0.2 - 0.19630)).abs() < 1e-4, "{ratio:?}");
-        assert!((ratio.high.ln() - (0.2 + 0.19630)).abs() < 1e-4, "{ratio:?}");
+        assert!(
+            (ratio.high.ln() - (0.2 + 0.19630)).abs() < 1e-4,
+            "{ratio:?}"
+        );
     }
 
     #[test]

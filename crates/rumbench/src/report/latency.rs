@@ -1,7 +1,7 @@
 //! Response times by operation: the short form of published LinkBench reports and the full percentiles.
 
 use super::selection::Group;
-use super::table::{Table, number};
+use super::table::{Table, count, number};
 use crate::store::result::Latency;
 
 /// Operation, short name; node operations first, as published.
@@ -22,16 +22,24 @@ const SHORT_NAMES: &[(&str, &str)] = &[
 pub fn short(group: &Group<'_>, phase: &str) -> Option<Table> {
     let figures: [(&str, fn(&Latency) -> f64); 3] =
         [("p99", |l| l.p99), ("max", |l| l.max), ("mean", |l| l.mean)];
-    let mut table = Table::new(format!("{phase}: response time (ms)"), &["engine", "figure"]);
+    let mut table = Table::new(
+        format!("{phase}: response time (ms)"),
+        &["engine", "figure"],
+    );
     table.text_columns = 2;
-    table.headers.extend(SHORT_NAMES.iter().map(|(_, short)| format!("{short} (ms)")));
+    table
+        .headers
+        .extend(SHORT_NAMES.iter().map(|(_, short)| format!("{short} (ms)")));
     for (figure, value) in figures {
         for engine in group.engines() {
             let cells: Vec<String> = SHORT_NAMES
                 .iter()
                 .map(|(name, _)| {
                     number(group.median(&engine, phase, |phase| {
-                        phase.latency_us.get(*name).map(|latency| value(latency) / 1e3)
+                        phase
+                            .latency_us
+                            .get(*name)
+                            .map(|latency| value(latency) / 1e3)
                     }))
                 })
                 .collect();
@@ -49,8 +57,7 @@ pub fn short(group: &Group<'_>, phase: &str) -> Option<Table> {
 /// Every percentile of every operation, in microseconds.
 pub fn full(group: &Group<'_>, phase: &str) -> Option<Table> {
     type Figure = (&'static str, fn(&Latency) -> f64);
-    const FIGURES: [Figure; 8] = [
-        ("count", |l| l.count as f64),
+    const FIGURES: [Figure; 7] = [
         ("mean (us)", |l| l.mean),
         ("p50 (us)", |l| l.p50),
         ("p95 (us)", |l| l.p95),
@@ -59,21 +66,40 @@ pub fn full(group: &Group<'_>, phase: &str) -> Option<Table> {
         ("p99.99 (us)", |l| l.p9999),
         ("max (us)", |l| l.max),
     ];
-    let mut table = Table::new(format!("{phase}: response time by operation"), &["operation", "engine"]);
+    let mut table = Table::new(
+        format!("{phase}: response time by operation"),
+        &["operation", "engine"],
+    );
     table.text_columns = 2;
-    table.headers.extend(FIGURES.iter().map(|(name, _)| (*name).to_string()));
+    table.headers.push("count (op)".to_string());
+    table
+        .headers
+        .extend(FIGURES.iter().map(|(name, _)| (*name).to_string()));
     let engines = group.engines();
     let mut operations: Vec<String> = Vec::new();
     for found in engines.iter().flat_map(|engine| group.of(engine, phase)) {
-        for name in found.latency_us.keys().filter(|name| !operations.contains(name)).collect::<Vec<_>>() {
+        for name in found
+            .latency_us
+            .keys()
+            .filter(|name| !operations.contains(name))
+            .collect::<Vec<_>>()
+        {
             operations.push(name.clone());
         }
     }
     for operation in &operations {
         for engine in &engines {
-            let mut row = vec![operation.clone(), group.label(engine)];
+            let ran = group.median(engine, phase, |phase| {
+                phase
+                    .latency_us
+                    .get(operation)
+                    .map(|latency| latency.count as f64)
+            });
+            let mut row = vec![operation.clone(), group.label(engine), count(ran)];
             row.extend(FIGURES.iter().map(|(_, value)| {
-                number(group.median(engine, phase, |phase| phase.latency_us.get(operation).map(value)))
+                number(group.median(engine, phase, |phase| {
+                    phase.latency_us.get(operation).map(value)
+                }))
             }));
             if row[2] != "-" {
                 table.rows.push(row);

@@ -12,7 +12,8 @@ pub fn gib(bytes: u64) -> f64 {
     bytes as f64 / (1u64 << 30) as f64
 }
 
-fn counts_rows(phase: &str) -> bool {
+/// Whether rows rather than operations are what a phase is measured by: an operation of a load is a batch.
+pub fn counts_rows(phase: &str) -> bool {
     matches!(base_name(phase), "load" | "index")
 }
 
@@ -33,8 +34,16 @@ pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Ta
     if suite.workload != "linkbench" {
         return None;
     }
-    let cpus: f64 = suite.environment.get("cpus").and_then(|n| n.parse().ok()).unwrap_or(1.0);
-    let (rate, item) = if counts_rows(phase) { ("ips", "i") } else { ("qps", "q") };
+    let cpus: f64 = suite
+        .environment
+        .get("cpus")
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(1.0);
+    let (rate, item) = if counts_rows(phase) {
+        ("ips", "i")
+    } else {
+        ("qps", "q")
+    };
     let unit = if item == "i" { "row" } else { "op" };
     let mut table = Table::new(format!("{phase}: LinkBench columns"), &["engine"]);
     table.headers.extend([
@@ -52,7 +61,7 @@ pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Ta
         "dbgb2 (GiB)".to_string(),
         "rss (GiB)".to_string(),
     ]);
-    for engine in group.engines() {
+    for engine in group.engines_of(phase) {
         let of = |value: &dyn Fn(&PhaseResult) -> Option<f64>| {
             number(group.median(&engine, phase, value))
         };
@@ -64,7 +73,13 @@ pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Ta
         };
         table.rows.push(vec![
             group.label(&engine),
-            of(&|phase| if item == "i" { phase.rows_per_s } else { phase.ops_per_s }),
+            of(&|phase| {
+                if item == "i" {
+                    phase.rows_per_s
+                } else {
+                    phase.ops_per_s
+                }
+            }),
             of(&|phase| Some(phase.seconds)),
             each(&|phase| phase.reads_per_op),
             each(&|phase| phase.kb_read_per_op),
@@ -80,12 +95,18 @@ pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Ta
         ]);
     }
     let sources: Vec<&str> = group
-        .engines()
+        .engines_of(phase)
         .iter()
-        .filter_map(|engine| group.of(engine, phase).find_map(|phase| phase.io_source.as_deref()))
+        .filter_map(|engine| {
+            group
+                .of(engine, phase)
+                .find_map(|phase| phase.io_source.as_deref())
+        })
         .collect();
     if let Some(first) = sources.first() {
-        table.notes.push(format!("reads and writes counted by: {first}"));
+        table
+            .notes
+            .push(format!("reads and writes counted by: {first}"));
     }
     Some(table)
 }

@@ -20,7 +20,8 @@ fn client_bound(phase: &PhaseResult) -> bool {
         return false;
     };
     let threads = cpu.client.unwrap_or(0.0) + cpu.engine_foreground;
-    cpu.client.is_some_and(|client| client > threads * CLIENT_BOUND)
+    cpu.client
+        .is_some_and(|client| client > threads * CLIENT_BOUND)
 }
 
 /// Adds the marks that follow from a trial's numbers. Repeating it adds nothing twice.
@@ -43,18 +44,27 @@ pub fn judge(trial: &mut TrialResult) {
         }
         if phase.errors > 0 {
             let sample = phase.error_samples.first().map_or("", String::as_str);
-            found.push(format!("errors ({}: {} operations failed; {sample})", phase.name, phase.errors));
+            found.push(format!(
+                "errors ({}: {} operations failed; {sample})",
+                phase.name, phase.errors
+            ));
         }
     }
     // Judged again after calibration and every phase: only the newest numbers count.
     const JUDGED: [&str; 3] = ["rate-unmet", "client-bound", "errors"];
-    trial.marks.retain(|mark| !JUDGED.iter().any(|name| mark.split(" (").next() == Some(name)));
+    trial.marks.retain(|mark| {
+        !JUDGED
+            .iter()
+            .any(|name| mark.split(" (").next() == Some(name))
+    });
     trial.marks.extend(found);
 }
 
 /// Whether a trial counts as failed: exit code 1.
 pub fn failed(trial: &TrialResult) -> bool {
-    ["wrong-answer", "child-died", "failed", "errors"].iter().any(|name| trial.has_mark(name))
+    ["wrong-answer", "child-died", "failed", "errors"]
+        .iter()
+        .any(|name| trial.has_mark(name))
 }
 
 /// All marks, a line each.

@@ -7,7 +7,16 @@ use rumbench_core::engine::{Durability, DurabilityFacts};
 use crate::store::result::*;
 
 fn latency(us: f64) -> Latency {
-    Latency { count: 1000, mean: us, p50: us, p95: us * 2.0, p99: us * 3.0, p999: us * 4.0, p9999: us * 5.0, max: us * 10.0 }
+    Latency {
+        count: 1000,
+        mean: us,
+        p50: us,
+        p95: us * 2.0,
+        p99: us * 3.0,
+        p999: us * 4.0,
+        p9999: us * 5.0,
+        max: us * 10.0,
+    }
 }
 
 fn request(ops_per_s: f64) -> PhaseResult {
@@ -37,8 +46,15 @@ fn request(ops_per_s: f64) -> PhaseResult {
         kb_written_per_op: Some(1.5),
         kb_written_per_op_settled: Some(2.5),
         io_source: Some("device vda".to_string()),
-        size_bytes: Some(SizeBytes { data: 1 << 30, directory: 3 << 29, peak: 2 << 30 }),
-        rss_bytes: Some(RssBytes { peak: 1 << 28, anonymous: 1 << 27 }),
+        size_bytes: Some(SizeBytes {
+            data: 1 << 30,
+            directory: 3 << 29,
+            peak: 2 << 30,
+        }),
+        rss_bytes: Some(RssBytes {
+            peak: 1 << 28,
+            anonymous: 1 << 27,
+        }),
         stall_seconds: Some(0.0),
         longest_stall_ms: Some(12.0),
         ..PhaseResult::default()
@@ -62,10 +78,20 @@ fn settle() -> PhaseResult {
     PhaseResult {
         name: "settle".to_string(),
         seconds: 1.5,
-        cpu_seconds: Some(CpuSeconds { process: 0.75, ..CpuSeconds::default() }),
+        cpu_seconds: Some(CpuSeconds {
+            process: 0.75,
+            ..CpuSeconds::default()
+        }),
         kb_written: Some(10_240.0),
-        size_bytes: Some(SizeBytes { data: 1 << 30, directory: 1 << 30, peak: 2 << 30 }),
-        amplification: Some(Amplification { space: Some(1.1), ..Amplification::default() }),
+        size_bytes: Some(SizeBytes {
+            data: 1 << 30,
+            directory: 1 << 30,
+            peak: 2 << 30,
+        }),
+        amplification: Some(Amplification {
+            space: Some(1.1),
+            ..Amplification::default()
+        }),
         ..PhaseResult::default()
     }
 }
@@ -93,7 +119,13 @@ fn trial(engine: &str, ops_per_s: f64) -> TrialResult {
 
 /// The result.
 pub fn suite() -> SuiteResult {
-    let environment = [("cpus", "2"), ("cpu", "Test CPU"), ("kernel", "6.1"), ("file_system", "ext4"), ("device", "vda")];
+    let environment = [
+        ("cpus", "2"),
+        ("cpu", "Test CPU"),
+        ("kernel", "6.1"),
+        ("file_system", "ext4"),
+        ("device", "vda"),
+    ];
     SuiteResult {
         schema_version: SCHEMA_VERSION,
         rumbench_version: "0.1.0".to_string(),
@@ -103,7 +135,9 @@ pub fn suite() -> SuiteResult {
         workload: "linkbench".to_string(),
         workload_version: Some(1),
         settings: BTreeMap::new(),
-        environment: environment.map(|(k, v)| (k.to_string(), v.to_string())).into(),
+        environment: environment
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .into(),
         calibration: None,
         trials: vec![trial("alluvium", 2000.0), trial("sqlite", 1000.0)],
         comparisons: Vec::new(),

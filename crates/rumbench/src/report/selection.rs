@@ -51,11 +51,16 @@ pub fn group_trials<'a>(
                 group.mixed |= group.title != title;
                 group.trials.push(trial);
             }
-            None => found.push(Group { title, trials: vec![trial], mixed: false }),
+            None => found.push(Group {
+                title,
+                trials: vec![trial],
+                mixed: false,
+            }),
         }
     }
     for group in found.iter_mut().filter(|group| group.mixed) {
-        group.title = "Engines with different durability; the number behind each name is its own:".to_string();
+        group.title = "Engines with different durability; the number behind each name is its own:"
+            .to_string();
         for (i, promise) in group.promises().iter().enumerate() {
             group.title += &format!("\n  [{}] {promise}", i + 1);
         }
@@ -85,20 +90,37 @@ impl<'a> Group<'a> {
             .unwrap_or_default()
     }
 
-    /// Names of phases with operations, in order.
+    /// Names of phases with operations, in order. A phase that only some engines have stands where they have it.
     pub fn phases(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        let phases = self.trials.iter().flat_map(|trial| &trial.phases);
-        for phase in phases.filter(|phase| phase.operations > 0) {
-            if !names.contains(&phase.name) {
-                names.push(phase.name.clone());
+        for trial in &self.trials {
+            let mut place = 0;
+            for phase in trial.phases.iter().filter(|phase| phase.operations > 0) {
+                match names.iter().position(|name| *name == phase.name) {
+                    Some(found) => place = found + 1,
+                    None => {
+                        names.insert(place, phase.name.clone());
+                        place += 1;
+                    }
+                }
             }
         }
         names
     }
 
+    /// Engines that ran a phase.
+    pub fn engines_of(&self, phase: &str) -> Vec<String> {
+        let mut engines = self.engines();
+        engines.retain(|engine| self.of(engine, phase).next().is_some());
+        engines
+    }
+
     /// Repetitions of one phase on one engine.
-    pub fn of<'s>(&'s self, engine: &'s str, phase: &'s str) -> impl Iterator<Item = &'a PhaseResult> + 's {
+    pub fn of<'s>(
+        &'s self,
+        engine: &'s str,
+        phase: &'s str,
+    ) -> impl Iterator<Item = &'a PhaseResult> + 's {
         self.trials
             .iter()
             .filter(move |trial| trial.name() == engine)

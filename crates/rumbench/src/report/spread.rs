@@ -1,5 +1,6 @@
 //! Ratios with their spread over repetitions, for the report and for `comparisons` in `result.json`.
 
+use super::linkbench::counts_rows;
 use super::selection::{Group, group_trials};
 use super::table::Table;
 use crate::measure::statistics::{Ratio, paired_ratio};
@@ -9,11 +10,22 @@ use crate::store::result::{Comparison, PhaseResult, TrialResult};
 type Compared = (&'static str, fn(&PhaseResult) -> Option<f64>);
 
 const COMPARED: &[Compared] = &[
-    ("ops_per_s", |phase| phase.ops_per_s.filter(|_| phase.operations > 0)),
-    ("cpu_us_per_op.total", |phase| phase.cpu_us_per_op.map(|cpu| cpu.total)),
+    ("ops_per_s", |phase| {
+        phase.ops_per_s.filter(|_| !counts_rows(&phase.name))
+    }),
+    ("rows_per_s", |phase| {
+        phase.rows_per_s.filter(|_| counts_rows(&phase.name))
+    }),
+    ("cpu_us_per_op.total", |phase| {
+        phase.cpu_us_per_op.map(|cpu| cpu.total)
+    }),
     ("kb_written_per_op", |phase| phase.kb_written_per_op),
-    ("kb_written_per_op_settled", |phase| phase.kb_written_per_op_settled),
-    ("size_bytes.data", |phase| phase.size_bytes.map(|size| size.data as f64)),
+    ("kb_written_per_op_settled", |phase| {
+        phase.kb_written_per_op_settled
+    }),
+    ("size_bytes.data", |phase| {
+        phase.size_bytes.map(|size| size.data as f64)
+    }),
 ];
 
 /// Comparisons within each group of equal durability, against `base` or the group's first engine.
@@ -58,9 +70,18 @@ fn pairs(
             .trials
             .iter()
             .find(|trial| trial.name() == name && trial.repetition == repetition)?;
-        trial.phases.iter().find(|found| found.name == phase).and_then(value)
+        trial
+            .phases
+            .iter()
+            .find(|found| found.name == phase)
+            .and_then(value)
     };
-    let last = group.trials.iter().map(|trial| trial.repetition).max().unwrap_or(0);
+    let last = group
+        .trials
+        .iter()
+        .map(|trial| trial.repetition)
+        .max()
+        .unwrap_or(0);
     (1..=last)
         .filter_map(|repetition| of(base, repetition).zip(of(engine, repetition)))
         .collect()
@@ -84,12 +105,20 @@ pub fn table(group: &Group<'_>, base: &str) -> Option<Table> {
     let comparisons = compare_group(group, base);
     let mut table = Table::new(
         format!("Spread: ratios to {base} of trials in the same repetition"),
-        &["engine", "phase", "metric", "ratio", "low", "high", "verdict"],
+        &[
+            "engine", "phase", "metric", "ratio", "low", "high", "verdict",
+        ],
     );
     table.text_columns = 3;
     for found in &comparisons {
         let alone = found.verdict.starts_with("n=1");
-        let range = |value: f64| if alone { "-".to_string() } else { format!("{value:.3}") };
+        let range = |value: f64| {
+            if alone {
+                "-".to_string()
+            } else {
+                format!("{value:.3}")
+            }
+        };
         table.rows.push(vec![
             group.label(&found.engine),
             found.phase.clone(),
@@ -116,7 +145,11 @@ mod tests {
     fn engines_with_different_durability_are_not_compared() {
         let mut suite = sample::suite();
         assert!(!compare(&suite.trials, "alluvium").is_empty());
-        suite.trials[1].durability_facts.as_mut().unwrap().process_kill = "some".to_string();
+        suite.trials[1]
+            .durability_facts
+            .as_mut()
+            .unwrap()
+            .process_kill = "some".to_string();
         assert!(compare(&suite.trials, "alluvium").is_empty());
     }
 
@@ -131,7 +164,10 @@ mod tests {
             }
         }
         let found = compare(&trials, "alluvium");
-        let ops = found.iter().find(|c| c.metric == "ops_per_s" && c.phase == "request").unwrap();
+        let ops = found
+            .iter()
+            .find(|c| c.metric == "ops_per_s" && c.phase == "request")
+            .unwrap();
         assert_eq!((ops.verdict.as_str(), ops.ratio), ("lower", 0.5));
     }
 }

@@ -373,7 +373,10 @@ mod tests {
                 ns = 1000 * MS;
             }
             self.clock.0.fetch_add(ns, Ordering::Relaxed);
-            Ok(Done { rows: 1, retries: 0 })
+            Ok(Done {
+                rows: 1,
+                retries: 0,
+            })
         }
     }
 
@@ -397,7 +400,10 @@ mod tests {
     }
 
     fn even(per_second: f64) -> Option<Schedule> {
-        let rate = Rate { per_second, arrivals: Arrivals::Even };
+        let rate = Rate {
+            per_second,
+            arrivals: Arrivals::Even,
+        };
         Some(Schedule::new(rate, 0, 1, 1))
     }
 
@@ -408,7 +414,10 @@ mod tests {
         let service = report.service.summary(0).unwrap();
         assert!(response.p99 > 500_000.0, "{response:?}");
         assert!(service.p99 < 200.0, "{service:?}");
-        assert!((990_000.0..1_010_000.0).contains(&response.max), "{response:?}");
+        assert!(
+            (990_000.0..1_010_000.0).contains(&response.max),
+            "{response:?}"
+        );
         assert_eq!(report.missed, 0);
         assert_eq!(report.operations, 60_000);
     }
@@ -418,7 +427,11 @@ mod tests {
         let report = run(even(20_000.0), &limit(Some(4), None), u64::MAX);
         // 10,000 operations a second are possible; nothing stalls in the first five seconds.
         assert_eq!(report.operations + report.missed, 80_000);
-        assert!((39_000..41_000).contains(&report.missed), "{}", report.missed);
+        assert!(
+            (39_000..41_000).contains(&report.missed),
+            "{}",
+            report.missed
+        );
     }
 
     #[test]

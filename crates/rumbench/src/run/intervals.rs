@@ -80,7 +80,9 @@ impl Intervals {
 
     fn add(&self, index: u64, second: &Second) {
         let mut seconds = self.lock();
-        let needed = usize::try_from(index).unwrap_or(usize::MAX).saturating_add(1);
+        let needed = usize::try_from(index)
+            .unwrap_or(usize::MAX)
+            .saturating_add(1);
         if seconds.len() < needed {
             seconds.resize(needed, Second::new(self.operations));
         }
@@ -118,12 +120,19 @@ impl Intervals {
 
 fn interval(names: &[&str], index: u64, second: &Second) -> Interval {
     let us = |ns: u64| ns as f64 / 1e3;
-    let seen = || names.iter().enumerate().filter(|(i, _)| second.counts[*i] > 0);
+    let seen = || {
+        names
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| second.counts[*i] > 0)
+    };
     Interval {
         second: index,
         ops: second.counts.iter().sum(),
         max_us: us(second.max_ns.iter().copied().max().unwrap_or(0)),
-        op_counts: seen().map(|(i, name)| ((*name).to_string(), second.counts[i])).collect(),
+        op_counts: seen()
+            .map(|(i, name)| ((*name).to_string(), second.counts[i]))
+            .collect(),
         op_max_us: seen()
             .map(|(i, name)| ((*name).to_string(), us(second.max_ns[i])))
             .collect::<BTreeMap<_, _>>(),
@@ -174,8 +183,14 @@ mod tests {
         a.hand_over();
         b.hand_over();
         let exported = intervals.export(&["READ", "WRITE"], 0, 10);
-        assert_eq!(exported.iter().map(|i| i.ops).collect::<Vec<_>>(), [2, 0, 1]);
-        assert_eq!((exported[0].max_us, exported[0].op_max_us["READ"]), (9.0, 1.0));
+        assert_eq!(
+            exported.iter().map(|i| i.ops).collect::<Vec<_>>(),
+            [2, 0, 1]
+        );
+        assert_eq!(
+            (exported[0].max_us, exported[0].op_max_us["READ"]),
+            (9.0, 1.0)
+        );
         assert_eq!(intervals.total(), 3);
         // From the completion in millisecond 700 to the one in 2300.
         assert_eq!(intervals.longest_gap_ms(2_400_000_000), 1599.0);

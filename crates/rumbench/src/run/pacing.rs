@@ -98,7 +98,10 @@ mod tests {
     use super::*;
 
     fn starts(arrivals: Arrivals, clients: usize, until_ns: u64) -> Vec<u64> {
-        let rate = Rate { per_second: 1000.0, arrivals };
+        let rate = Rate {
+            per_second: 1000.0,
+            arrivals,
+        };
         let mut all = Vec::new();
         for client in 0..clients {
             let mut schedule = Schedule::new(rate, client, clients, 7);
@@ -118,14 +121,20 @@ mod tests {
     fn even_arrivals_of_three_clients_interleave_with_equal_gaps() {
         let all = starts(Arrivals::Even, 3, 1_000_000_000);
         assert_eq!(all.len(), 1000);
-        assert!(all.windows(2).all(|pair| (999_999..=1_000_001).contains(&(pair[1] - pair[0]))));
+        assert!(
+            all.windows(2)
+                .all(|pair| (999_999..=1_000_001).contains(&(pair[1] - pair[0])))
+        );
     }
 
     #[test]
     fn poisson_arrivals_keep_the_total_rate_and_vary_as_they_should() {
         let all = starts(Arrivals::Poisson, 4, 20_000_000_000);
         assert!((19_300..20_700).contains(&all.len()), "{}", all.len());
-        let gaps: Vec<f64> = all.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let gaps: Vec<f64> = all
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]) as f64)
+            .collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         let variation = variance.sqrt() / mean;

@@ -18,7 +18,9 @@ use super::sampler::{self, Samples, Snapshot, Watched};
 use crate::measure::device::Device;
 use crate::measure::latency::Latencies;
 use crate::measure::{process, size, statistics};
-use crate::store::result::{CpuSeconds, Interval, PacingError, PhaseResult, ProcessIo, RssBytes, SizeBytes};
+use crate::store::result::{
+    CpuSeconds, Interval, PacingError, PhaseResult, ProcessIo, RssBytes, SizeBytes,
+};
 
 /// What all phases of a trial share.
 pub struct PhaseContext<'a> {
@@ -84,7 +86,13 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
     if phase.recorded {
         fill_latencies(&mut result, &ends, phase.operations);
     }
-    fill_cpu(&mut result, &ends, &before, &after, samples.cpu_seconds + main_cpu_seconds);
+    fill_cpu(
+        &mut result,
+        &ends,
+        &before,
+        &after,
+        samples.cpu_seconds + main_cpu_seconds,
+    );
     fill_intervals(&mut result, &intervals, phase.operations, &samples);
     let switches = ends.iter().map(|end| end.switches).sum();
     fill_resources(&mut result, &before, &after, switches, context.device);
@@ -131,7 +139,11 @@ fn run_threads(
         let sampler = scope.spawn(move || sampler::sample(watched, now, &finished));
         let ends = threads
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| panicked(watched.operations.len())))
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| panicked(watched.operations.len()))
+            })
             .collect();
         drop(done);
         (ends, sampler.join().unwrap_or_default())
@@ -144,11 +156,18 @@ fn panicked(operations: usize) -> ClientEnd {
     let intervals = Intervals::new(operations);
     let clock = MonotonicClock(Instant::now());
     let mut nothing = NoWork;
-    let mut report = ClientLoop::new(clock, None, &limit, intervals.recorder(), operations)
-        .run(&mut nothing);
+    let mut report =
+        ClientLoop::new(clock, None, &limit, intervals.recorder(), operations).run(&mut nothing);
     report.errors = 1;
-    report.error_samples.push("a client thread panicked".to_string());
-    ClientEnd { report, cpu_ns: 0, ticks: (0, 0), switches: 0 }
+    report
+        .error_samples
+        .push("a client thread panicked".to_string());
+    ClientEnd {
+        report,
+        cpu_ns: 0,
+        ticks: (0, 0),
+        switches: 0,
+    }
 }
 
 /// A client without work.
@@ -177,8 +196,13 @@ fn run_client(
     let clock = MonotonicClock(*start.get_or_init(Instant::now));
     let cpu = process::thread_cpu_ns();
     let ticks = process::thread_ticks();
-    let client_loop =
-        ClientLoop::new(clock, schedule, watched.limit, recorder, watched.operations.len());
+    let client_loop = ClientLoop::new(
+        clock,
+        schedule,
+        watched.limit,
+        recorder,
+        watched.operations.len(),
+    );
     let report = client_loop.run(client.as_mut());
     let ticks_after = process::thread_ticks();
     ClientEnd {
@@ -205,7 +229,9 @@ fn fill_counts(result: &mut PhaseResult, ends: &[ClientEnd]) {
         result.ops_per_s = Some(result.operations as f64 / result.seconds);
         result.rows_per_s = Some(result.rows as f64 / result.seconds);
     }
-    let samples = ends.iter().flat_map(|end| end.report.error_samples.iter().cloned());
+    let samples = ends
+        .iter()
+        .flat_map(|end| end.report.error_samples.iter().cloned());
     result.error_samples = samples.take(10).collect();
 }
 
@@ -253,7 +279,10 @@ fn fill_cpu(
         client_threads_user: threads * user_share,
         waiting: ends.iter().map(|end| end.report.waiting_ns).sum::<u64>() as f64 * 1e-9,
         sampler: laboratory,
-        machine: before.machine_cpu.zip(after.machine_cpu).map(|(b, a)| a - b),
+        machine: before
+            .machine_cpu
+            .zip(after.machine_cpu)
+            .map(|(b, a)| a - b),
     });
     let samples: u64 = ends.iter().map(|end| end.report.samples).sum();
     let sampled_ns: u64 = ends.iter().map(|end| end.report.sampled_ns).sum();
@@ -267,7 +296,12 @@ fn fill_cpu(
     super::split::apply(result, None);
 }
 
-fn fill_intervals(result: &mut PhaseResult, intervals: &Intervals, names: &[&str], samples: &Samples) {
+fn fill_intervals(
+    result: &mut PhaseResult,
+    intervals: &Intervals,
+    names: &[&str],
+    samples: &Samples,
+) {
     result.intervals = intervals.export(names, 0, u64::MAX);
     sampler::attach(&mut result.intervals, &samples.seconds);
     let whole = (result.seconds.floor() as usize).min(result.intervals.len());
@@ -287,8 +321,8 @@ pub fn fill_resources(
     let ops = (result.operations > 0).then_some(result.operations as f64);
     let per_op = |amount: f64| ops.map(|ops| amount / ops);
     let switches = before.switches.zip(after.switches);
-    result.context_switches_per_op =
-        switches.and_then(|(b, a)| per_op(a.saturating_sub(b).saturating_add(thread_switches) as f64));
+    result.context_switches_per_op = switches
+        .and_then(|(b, a)| per_op(a.saturating_sub(b).saturating_add(thread_switches) as f64));
     if let Some((b, a)) = before.process_io.zip(after.process_io) {
         result.process_io = Some(ProcessIo {
             read_bytes: a.read_bytes.saturating_sub(b.read_bytes),
@@ -350,7 +384,10 @@ pub fn settle(context: &PhaseContext<'_>) -> Result<PhaseResult, EngineError> {
         let watched = &watched;
         let sampler = scope.spawn(move || sampler::sample(watched, start, &finished));
         let mut progress = |note: &str| note_progress(context.emitter, start, note);
-        let settled = context.engine.settle(&mut progress).and_then(|()| sync(context.directory));
+        let settled = context
+            .engine
+            .settle(&mut progress)
+            .and_then(|()| sync(context.directory));
         drop(done);
         (settled, sampler.join().unwrap_or_default())
     });

@@ -72,7 +72,11 @@ pub fn order(engines: usize, repeat: u32) -> Vec<Planned> {
     (1..=repeat)
         .flat_map(|repetition| {
             (0..engines).map(move |place| Planned {
-                engine: if repetition % 2 == 1 { place } else { engines - 1 - place },
+                engine: if repetition % 2 == 1 {
+                    place
+                } else {
+                    engines - 1 - place
+                },
                 repetition,
             })
         })
@@ -95,7 +99,10 @@ mod tests {
 
     #[test]
     fn even_repetitions_are_reversed() {
-        let order: Vec<_> = order(2, 3).iter().map(|p| (p.engine, p.repetition)).collect();
+        let order: Vec<_> = order(2, 3)
+            .iter()
+            .map(|p| (p.engine, p.repetition))
+            .collect();
         assert_eq!(order, [(0, 1), (1, 1), (1, 2), (0, 2), (0, 3), (1, 3)]);
     }
 

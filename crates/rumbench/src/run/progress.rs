@@ -49,7 +49,10 @@ impl Standing {
             self.trial, self.trials, self.label, self.phase, self.seconds
         );
         if self.operations > 0 && self.seconds > 0.0 {
-            line += &format!(", {:.0} operations/s", self.operations as f64 / self.seconds);
+            line += &format!(
+                ", {:.0} operations/s",
+                self.operations as f64 / self.seconds
+            );
         }
         if !self.note.is_empty() {
             line += &format!(", {}", self.note);

@@ -111,7 +111,9 @@ pub struct Emitter {
 impl Emitter {
     /// Writes to any stream.
     pub fn new(out: Box<dyn Write + Send>) -> Emitter {
-        Emitter { out: Mutex::new(out) }
+        Emitter {
+            out: Mutex::new(out),
+        }
     }
 
     /// Writes one event. A laboratory that no longer listens also closed stdin, which ends the child; so errors are ignored.

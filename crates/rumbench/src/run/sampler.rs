@@ -104,7 +104,9 @@ pub fn sample(watched: &Watched<'_>, start: Instant, done: &Receiver<()>) -> Sam
         let now = Snapshot::take(watched.device);
         let walk = files <= FILES_WALKED_EVERY_SECOND || second % 10 == 0;
         let interval = observe(watched, second, &previous, &now, walk, &mut files);
-        samples.directory_peak = samples.directory_peak.max(interval.directory_bytes.unwrap_or(0));
+        samples.directory_peak = samples
+            .directory_peak
+            .max(interval.directory_bytes.unwrap_or(0));
         samples.rss_peak = samples.rss_peak.max(interval.rss_bytes.unwrap_or(0));
         samples.seconds.push(interval);
         previous = now;

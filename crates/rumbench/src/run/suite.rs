@@ -21,9 +21,7 @@ use crate::catalog;
 use crate::measure::{environment, size};
 use crate::report::{marks, spread};
 use crate::store::file;
-use crate::store::result::{
-    Amplification, PhaseResult, SCHEMA_VERSION, SuiteResult, TrialResult,
-};
+use crate::store::result::{Amplification, PhaseResult, SCHEMA_VERSION, SuiteResult, TrialResult};
 
 /// The result is written at least this often while a phase runs.
 const SAVE_EVERY: Duration = Duration::from_secs(8);
@@ -60,7 +58,11 @@ impl TrialProcess {
             }
         });
         let stdin = child.stdin.take();
-        let mut process = TrialProcess { child, stdin, lines };
+        let mut process = TrialProcess {
+            child,
+            stdin,
+            lines,
+        };
         process.send(&serde_json::to_string(spec)?);
         Ok(process)
     }
@@ -74,7 +76,9 @@ impl TrialProcess {
 
     /// SIGKILL to the child's process group.
     pub fn kill(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
             let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
         }
@@ -85,7 +89,10 @@ impl TrialProcess {
     /// # Errors
     /// When the kernel does not tell.
     pub fn wait(mut self) -> Result<Option<String>> {
-        let status = self.child.wait().context("cannot wait for the trial's process")?;
+        let status = self
+            .child
+            .wait()
+            .context("cannot wait for the trial's process")?;
         Ok(match (status.signal(), status.code()) {
             (Some(signal), _) => Some(format!("signal {signal}")),
             (None, Some(0)) => None,
@@ -106,7 +113,10 @@ pub struct Runner<'a> {
 /// Now, as RFC 3339 in UTC with whole seconds.
 pub fn timestamp() -> String {
     let now = OffsetDateTime::now_utc();
-    now.replace_nanosecond(0).unwrap_or(now).format(&Rfc3339).unwrap_or_default()
+    now.replace_nanosecond(0)
+        .unwrap_or(now)
+        .format(&Rfc3339)
+        .unwrap_or_default()
 }
 
 /// Runs all trials of a suite and returns its result, which is also in `suite.out`.
@@ -150,7 +160,10 @@ fn check_disk(suite: &Suite) -> Result<()> {
     } else {
         1
     };
-    let (needed, free) = (plan::disk_estimate(bytes, kept), size::free_bytes(&suite.out)?);
+    let (needed, free) = (
+        plan::disk_estimate(bytes, kept),
+        size::free_bytes(&suite.out)?,
+    );
     if free < needed {
         bail!(
             "{} has {} MB free, the suite needs about {} MB; choose another --out DIR or a smaller workload",
@@ -187,7 +200,12 @@ impl Runner<'_> {
         for trial in &mut self.result.trials {
             marks::judge(trial);
         }
-        let base = self.suite.engines.first().map(EngineChoice::name).unwrap_or_default();
+        let base = self
+            .suite
+            .engines
+            .first()
+            .map(EngineChoice::name)
+            .unwrap_or_default();
         self.result.comparisons = spread::compare(&self.result.trials, &base);
         self.saved = Instant::now();
         file::save(&self.suite.out, &self.result)
@@ -195,7 +213,12 @@ impl Runner<'_> {
 
     /// Measures the client's own cost with a short trial on `null`.
     fn calibrate(&mut self, trials: usize) -> Result<()> {
-        if self.suite.engines.iter().all(|choice| choice.engine == "null") {
+        if self
+            .suite
+            .engines
+            .iter()
+            .all(|choice| choice.engine == "null")
+        {
             return Ok(());
         }
         let overrides = calibration_overrides(&self.suite.settings);
@@ -225,12 +248,20 @@ impl Runner<'_> {
             self.result.calibration = Some(split::calibration(&trial.phases, overrides));
         } else {
             self.progress.clear();
-            say(&format!("warning: no calibration on null: {}", trial.marks.join("; ")));
+            say(&format!(
+                "warning: no calibration on null: {}",
+                trial.marks.join("; ")
+            ));
         }
         Ok(())
     }
 
-    fn new_trial(&self, choice: &EngineChoice, repetition: u32, cache_state: String) -> TrialResult {
+    fn new_trial(
+        &self,
+        choice: &EngineChoice,
+        repetition: u32,
+        cache_state: String,
+    ) -> TrialResult {
         TrialResult {
             engine: choice.engine.clone(),
             variant: choice.variant.clone(),
@@ -275,8 +306,7 @@ impl Runner<'_> {
         let choice = &self.suite.engines[planned.engine];
         let name = format!("{:03}-{}", index + 1, choice.name().replace(':', "-"));
         let directory = self.data_directory(&name)?;
-        let mut trial =
-            self.new_trial(choice, planned.repetition, environment::drop_page_cache());
+        let mut trial = self.new_trial(choice, planned.repetition, environment::drop_page_cache());
         let spec = self.spec(choice, trial.seed, &directory);
         let standing = Standing {
             trial: index + 1,
@@ -316,7 +346,10 @@ impl Runner<'_> {
                 Ok(line) => match serde_json::from_str::<Event>(&line) {
                     Ok(event) => {
                         let phase_ended = matches!(event, Event::Phase { .. });
-                        if let Event::Opened { workload_version, .. } = &event {
+                        if let Event::Opened {
+                            workload_version, ..
+                        } = &event
+                        {
                             self.result.workload_version = Some(*workload_version);
                         }
                         follower.apply(event, trial, &mut standing);
@@ -339,7 +372,9 @@ impl Runner<'_> {
             }
         }
         match process.wait()? {
-            Some(death) if self.interrupts.count() > 1 => trial.mark(format!("interrupted ({death})")),
+            Some(death) if self.interrupts.count() > 1 => {
+                trial.mark(format!("interrupted ({death})"))
+            }
             Some(death) => trial.mark(format!("child-died ({death})")),
             None if !follower.finished => trial.mark("child-died (no reason given)"),
             None => {}
@@ -390,7 +425,12 @@ struct Follower {
 impl Follower {
     fn apply(&mut self, event: Event, trial: &mut TrialResult, standing: &mut Standing) {
         match event {
-            Event::Opened { facts, workload, load_bytes, .. } => {
+            Event::Opened {
+                facts,
+                workload,
+                load_bytes,
+                ..
+            } => {
                 trial.engine_version = facts.version;
                 trial.durability_facts = Some(facts.durability);
                 trial.configuration = facts.configuration;
@@ -399,17 +439,29 @@ impl Follower {
                 }
                 self.load_bytes = load_bytes;
             }
-            Event::PhaseStarted { name, seconds, operations } => {
+            Event::PhaseStarted {
+                name,
+                seconds,
+                operations,
+            } => {
                 standing.phase.clone_from(&name);
                 standing.seconds = 0.0;
                 standing.operations = 0;
                 standing.note.clear();
                 standing.phase_seconds = seconds;
                 standing.phase_operations = operations;
-                trial.phases.push(PhaseResult { name, ..PhaseResult::default() });
+                trial.phases.push(PhaseResult {
+                    name,
+                    ..PhaseResult::default()
+                });
                 self.open_phase = true;
             }
-            Event::Progress { seconds, operations, note, intervals } => {
+            Event::Progress {
+                seconds,
+                operations,
+                note,
+                intervals,
+            } => {
                 standing.seconds = seconds;
                 standing.operations = operations;
                 standing.note = note;
@@ -445,7 +497,10 @@ fn finish_phase(phases: &mut [PhaseResult], load_bytes: u64) {
     let Some((last, earlier)) = phases.split_last_mut() else {
         return;
     };
-    let reads = last.io_source.as_deref().filter(|source| source.starts_with("device"));
+    let reads = last
+        .io_source
+        .as_deref()
+        .filter(|source| source.starts_with("device"));
     let read = reads.and(last.reads_per_op);
     if last.name != "settle" {
         last.amplification = read.map(|read| Amplification {
@@ -455,7 +510,9 @@ fn finish_phase(phases: &mut [PhaseResult], load_bytes: u64) {
         return;
     }
     let data = last.size_bytes.map(|size| size.data as f64);
-    let space = data.filter(|_| load_bytes > 0).map(|data| data / load_bytes as f64);
+    let space = data
+        .filter(|_| load_bytes > 0)
+        .map(|data| data / load_bytes as f64);
     last.amplification = space.map(|space| Amplification {
         space: Some(space),
         ..Amplification::default()
@@ -471,7 +528,10 @@ fn finish_phase(phases: &mut [PhaseResult], load_bytes: u64) {
 /// Removes a trial's data; what cannot be removed is said, not fatal.
 fn remove(directory: &Path) {
     if let Err(error) = std::fs::remove_dir_all(directory) {
-        say(&format!("warning: cannot remove {}: {error}", directory.display()));
+        say(&format!(
+            "warning: cannot remove {}: {error}",
+            directory.display()
+        ));
     }
 }
 
@@ -479,7 +539,6 @@ fn remove_if_empty(directory: &Path) {
     // Fails when kept data is inside, which is what is wanted then.
     let _ = std::fs::remove_dir(directory);
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -93,7 +93,9 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
 fn mark_if_wrong(error: anyhow::Error, emitter: &Emitter) -> Result<()> {
     match error.downcast_ref::<EngineError>() {
         Some(EngineError::Wrong(message)) => {
-            emitter.emit(&Event::Mark { mark: format!("wrong-answer ({message})") });
+            emitter.emit(&Event::Mark {
+                mark: format!("wrong-answer ({message})"),
+            });
             Ok(())
         }
         _ => Err(error),
@@ -108,16 +110,25 @@ fn run_phases(workload: &mut dyn Workload, context: &PhaseContext<'_>) -> Result
         let failed = outcome.result.operations == 0 && outcome.result.errors > 0;
         let name = outcome.result.name.clone();
         let sample = outcome.result.error_samples.first().cloned();
-        emitter.emit(&Event::Phase { result: Box::new(outcome.result) });
+        emitter.emit(&Event::Phase {
+            result: Box::new(outcome.result),
+        });
         if let Some(wrong) = outcome.wrong {
-            emitter.emit(&Event::Mark { mark: format!("wrong-answer ({wrong})") });
+            emitter.emit(&Event::Mark {
+                mark: format!("wrong-answer ({wrong})"),
+            });
             return Ok(());
         }
         if failed {
-            bail!("every operation of phase {name} failed: {}", sample.unwrap_or_default());
+            bail!(
+                "every operation of phase {name} failed: {}",
+                sample.unwrap_or_default()
+            );
         }
         if context.interrupted.load(Ordering::Relaxed) {
-            emitter.emit(&Event::Mark { mark: format!("interrupted (in {name})") });
+            emitter.emit(&Event::Mark {
+                mark: format!("interrupted (in {name})"),
+            });
             return Ok(());
         }
     }
@@ -127,7 +138,9 @@ fn run_phases(workload: &mut dyn Workload, context: &PhaseContext<'_>) -> Result
         operations: None,
     });
     let result = phase::settle(context).context("cannot settle")?;
-    emitter.emit(&Event::Phase { result: Box::new(result) });
+    emitter.emit(&Event::Phase {
+        result: Box::new(result),
+    });
     let sentence = workload.verify(engine)?;
     emitter.emit(&Event::Verified { sentence });
     Ok(())

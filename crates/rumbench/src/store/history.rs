@@ -80,7 +80,9 @@ pub fn add(path: &Path, directory: &Path, suite: &SuiteResult) -> Result<()> {
                     phase.ops_per_s,
                     phase.cpu_us_per_op.map(|cpu| cpu.total),
                     phase.kb_written_per_op,
-                    phase.size_bytes.map(|size| i64::try_from(size.data).unwrap_or(i64::MAX)),
+                    phase
+                        .size_bytes
+                        .map(|size| i64::try_from(size.data).unwrap_or(i64::MAX)),
                     trial.marks.join("; "),
                 ],
             )?;
