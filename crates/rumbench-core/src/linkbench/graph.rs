@@ -53,6 +53,7 @@ pub struct Graph {
     split: Split,
     table: &'static DegreeTable,
     by_degree: Shuffler,
+    links_max: u64,
     random_id2_max: u64,
     id2_stride: u64,
     seed: u64,
@@ -79,6 +80,10 @@ impl Graph {
             split: config.split(),
             table: DegreeTable::of(config.numbers),
             by_degree: Shuffler::new(shuffle::CORRELATED, config.nodes),
+            links_max: match config.links_max {
+                0 => u64::MAX,
+                links => links,
+            },
             random_id2_max: config.random_id2_max,
             id2_stride: coprime_stride(config.random_id2_max),
             seed: config.seed,
@@ -111,9 +116,18 @@ impl Graph {
     /// Loaded links of `id1` and type number `index`.
     #[inline]
     pub fn links(&self, id1: u64, index: u64) -> u64 {
-        let rank = self.by_degree.inverse(id1 - self.start_id);
+        self.links_of_rank(self.by_degree.inverse(id1 - self.start_id), index)
+    }
+
+    #[inline]
+    fn links_of_rank(&self, rank: u64, index: u64) -> u64 {
+        self.split_degree(self.table.raw(rank, self.nodes), index)
+    }
+
+    #[inline]
+    fn split_degree(&self, raw: u64, index: u64) -> u64 {
         self.split
-            .links(self.table.raw(rank, self.nodes), self.link_types, index)
+            .links(raw.min(self.links_max), self.link_types, index)
     }
 
     /// The id whose out-degree has this zero-based rank.
@@ -123,19 +137,14 @@ impl Graph {
 
     /// Links of the longest list.
     pub fn longest_list(&self) -> u64 {
-        self.split
-            .links(self.table.raw(0, self.nodes), self.link_types, 0)
+        self.links_of_rank(0, 0)
     }
 
     /// Ids that have a list longer than `links`, the longest first.
     pub fn ids_with_lists_above(&self, links: u64) -> impl Iterator<Item = u64> + '_ {
-        let ranks = 0..self.nodes;
-        let long = move |rank: &u64| {
-            self.split
-                .links(self.table.raw(*rank, self.nodes), self.link_types, 0)
-                > links
-        };
-        ranks.take_while(long).map(|rank| self.id_of_rank(rank))
+        (0..self.nodes)
+            .take_while(move |rank| self.links_of_rank(*rank, 0) > links)
+            .map(|rank| self.id_of_rank(rank))
     }
 
     /// Destination number `place` of a list: the loaded ones are those below the list's length.
@@ -167,7 +176,7 @@ impl Graph {
         };
         for (raw, nodes) in self.table.census(self.nodes) {
             for index in 0..self.link_types {
-                let links = self.split.links(raw, self.link_types, index);
+                let links = self.split_degree(raw, index);
                 totals.links += links * nodes;
                 totals.counts += u64::from(links > 0) * nodes;
             }

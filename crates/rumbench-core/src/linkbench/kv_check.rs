@@ -21,14 +21,12 @@ type ListKey = (u64, u64);
 /// Walks all maps of a database at rest.
 pub(super) fn check<C: KvConnection>(connection: &mut C) -> Result<TableTotals> {
     let mut links = Vec::new();
-    let mut link_type = first_type_from(connection, 0)?;
-    while let Some(found) = link_type {
-        links.push(Cursor::new(
-            LINK,
-            &found.to_be_bytes(),
-            &(found + 1).to_be_bytes(),
-        ));
-        link_type = first_type_from(connection, found + 1)?;
+    let mut from = Some(0);
+    // Each round finds a higher link type.
+    while let Some(link_type) = next_type(connection, from)? {
+        from = link_type.checked_add(1);
+        let end = from.map_or(END.to_vec(), |end| end.to_be_bytes().to_vec());
+        links.push(Cursor::new(LINK, &link_type.to_be_bytes(), &end));
     }
     let mut index = Cursor::new(INDEX, &[0], &END);
     let mut counts = Cursor::new(COUNT, &[0], &END);
@@ -79,7 +77,8 @@ fn wrong((id1, link_type): ListKey, what: &str) -> EngineError {
 }
 
 /// The lowest link type from `from` up.
-fn first_type_from<C: KvConnection>(connection: &mut C, from: u64) -> Result<Option<u64>> {
+fn next_type<C: KvConnection>(connection: &mut C, from: Option<u64>) -> Result<Option<u64>> {
+    let Some(from) = from else { return Ok(None) };
     let mut found = None;
     let scan = Scan {
         start: &from.to_be_bytes(),

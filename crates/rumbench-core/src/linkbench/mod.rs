@@ -7,6 +7,7 @@
 pub mod access;
 mod client;
 pub mod config;
+pub mod conformance;
 pub mod degree;
 pub mod distribution;
 pub mod graph;
@@ -16,6 +17,7 @@ mod kv_check;
 mod kv_rows;
 pub mod kv_store;
 mod load;
+pub mod model;
 pub mod payload;
 pub mod request;
 mod sample;

@@ -105,6 +105,7 @@ pub const SETTINGS: &[Setting] = &[
     number!("link_type_count", "link types", c => c.link_types, whole(1, 64)),
     setting("nlinks_func", "out-degrees: real, which is the measured table",
         |_| Some("real".to_owned()), |_, value| out_degrees(value)),
+    number!("nlinks_max", "most links of one node, over all types; 0: as the table says", c => c.links_max, whole(0, 1 << 40)),
     number!("randomid2max", "destinations of links below this; 0: from id1 up", c => c.random_id2_max, whole(0, 1 << 62)),
     choice!("id2gen_config", "1: every client its own destinations", c => c.id2_per_client, [("0", false), ("1", true)]),
     number!("link_datasize", "median bytes of a link's payload, at most 254", c => c.link_payload.median, whole(1, 254)),
