@@ -37,10 +37,6 @@ fn emit(name: &str, value: &str) {
     directive(&format!("rustc-env={name}={value}"));
 }
 
-#[expect(
-    clippy::print_stdout,
-    reason = "cargo reads directives from a build script's stdout"
-)]
 fn directive(text: &str) {
     println!("cargo::{text}");
 }

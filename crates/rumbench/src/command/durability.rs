@@ -9,7 +9,7 @@ use super::run::{DurabilityArg, default_out};
 use super::{Exit, command_line, print, settings};
 use crate::catalog::usage;
 use crate::durability::parent::{self, DurabilityResult, KillTest};
-use crate::report::table::{Format, Table, number};
+use crate::report::table::{Format, Table, count, number};
 use crate::run::interrupt::Interrupts;
 use crate::run::progress::say;
 use crate::store::file;
@@ -132,15 +132,15 @@ fn render(result: &DurabilityResult) -> String {
             "recovery max (ms)",
         ],
     );
-    let count = |n: u64| number(Some(n as f64));
+    let whole = |n: u64| count(Some(n as f64));
     table.rows.push(vec![
         result.engine.clone(),
-        count(u64::from(result.kills)),
-        count(result.commits_acknowledged),
-        count(result.acknowledged_lost),
-        count(result.seen_lost),
-        count(result.order_violations),
-        count(result.atomicity_violations),
+        whole(u64::from(result.kills)),
+        whole(result.commits_acknowledged),
+        whole(result.acknowledged_lost),
+        whole(result.seen_lost),
+        whole(result.order_violations),
+        whole(result.atomicity_violations),
         number(Some(result.recovery_ms.p50)),
         number(Some(result.recovery_ms.max)),
     ]);

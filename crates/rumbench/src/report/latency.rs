@@ -1,7 +1,7 @@
 //! Response times by operation: the short form of published LinkBench reports and the full percentiles.
 
 use super::selection::Group;
-use super::table::{Table, number};
+use super::table::{Table, count, number};
 use crate::store::result::Latency;
 
 /// Operation, short name; node operations first, as published.
@@ -57,8 +57,7 @@ pub fn short(group: &Group<'_>, phase: &str) -> Option<Table> {
 /// Every percentile of every operation, in microseconds.
 pub fn full(group: &Group<'_>, phase: &str) -> Option<Table> {
     type Figure = (&'static str, fn(&Latency) -> f64);
-    const FIGURES: [Figure; 8] = [
-        ("count", |l| l.count as f64),
+    const FIGURES: [Figure; 7] = [
         ("mean (us)", |l| l.mean),
         ("p50 (us)", |l| l.p50),
         ("p95 (us)", |l| l.p95),
@@ -72,6 +71,7 @@ pub fn full(group: &Group<'_>, phase: &str) -> Option<Table> {
         &["operation", "engine"],
     );
     table.text_columns = 2;
+    table.headers.push("count (op)".to_string());
     table
         .headers
         .extend(FIGURES.iter().map(|(name, _)| (*name).to_string()));
@@ -89,7 +89,13 @@ pub fn full(group: &Group<'_>, phase: &str) -> Option<Table> {
     }
     for operation in &operations {
         for engine in &engines {
-            let mut row = vec![operation.clone(), group.label(engine)];
+            let ran = group.median(engine, phase, |phase| {
+                phase
+                    .latency_us
+                    .get(operation)
+                    .map(|latency| latency.count as f64)
+            });
+            let mut row = vec![operation.clone(), group.label(engine), count(ran)];
             row.extend(FIGURES.iter().map(|(_, value)| {
                 number(group.median(engine, phase, |phase| {
                     phase.latency_us.get(operation).map(value)

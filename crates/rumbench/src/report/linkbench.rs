@@ -12,7 +12,8 @@ pub fn gib(bytes: u64) -> f64 {
     bytes as f64 / (1u64 << 30) as f64
 }
 
-fn counts_rows(phase: &str) -> bool {
+/// Whether rows rather than operations are what a phase is measured by: an operation of a load is a batch.
+pub fn counts_rows(phase: &str) -> bool {
     matches!(base_name(phase), "load" | "index")
 }
 
@@ -60,7 +61,7 @@ pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Ta
         "dbgb2 (GiB)".to_string(),
         "rss (GiB)".to_string(),
     ]);
-    for engine in group.engines() {
+    for engine in group.engines_of(phase) {
         let of = |value: &dyn Fn(&PhaseResult) -> Option<f64>| {
             number(group.median(&engine, phase, value))
         };
@@ -94,7 +95,7 @@ pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Ta
         ]);
     }
     let sources: Vec<&str> = group
-        .engines()
+        .engines_of(phase)
         .iter()
         .filter_map(|engine| {
             group

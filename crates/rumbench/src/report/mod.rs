@@ -81,7 +81,7 @@ fn group_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions)
     tables.extend(spread::table(group, &base));
     for phase in group.phases() {
         tables.extend(linkbench::columns(suite, group, &phase));
-        tables.extend(throughput::cpu(group, &phase));
+        tables.push(throughput::cpu(group, &phase));
         tables.extend(latency::short(group, &phase));
         tables.extend(latency::full(group, &phase));
     }
@@ -133,22 +133,33 @@ mod tests {
         let facts = suite.trials[1].durability_facts.as_mut().unwrap();
         facts.power_cut = "may corrupt".to_string();
         let apart = render(&suite, &ReportOptions::default());
-        assert_eq!(apart.matches("operations/s by phase").count(), 2, "{apart}");
+        assert_eq!(
+            apart.matches("Absolute: throughput by phase").count(),
+            2,
+            "{apart}"
+        );
         let options = ReportOptions {
             mix_durability: true,
             ..ReportOptions::default()
         };
         let mixed = render(&suite, &options);
-        assert_eq!(mixed.matches("operations/s by phase").count(), 1, "{mixed}");
+        assert_eq!(
+            mixed.matches("Absolute: throughput by phase").count(),
+            1,
+            "{mixed}"
+        );
         assert!(mixed.contains("may corrupt"), "{mixed}");
     }
 
     #[test]
     fn wrong_answer_is_never_a_number() {
         let mut suite = sample::suite();
+        suite.trials[1].phases[1].ops_per_s = Some(1234.0);
+        let shown = render(&suite, &ReportOptions::default());
+        assert!(shown.contains("1,234"), "{shown}");
         suite.trials[1].mark("wrong-answer (count 3, links 2)");
         let report = render(&suite, &ReportOptions::default());
-        assert!(!report.contains("1,000"), "{report}");
+        assert!(!report.contains("1,234"), "{report}");
         assert!(
             report.contains("wrong-answer (count 3, links 2)"),
             "{report}"

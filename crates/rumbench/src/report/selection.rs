@@ -59,7 +59,11 @@ pub fn group_trials<'a>(
         }
     }
     for group in found.iter_mut().filter(|group| group.mixed) {
-        group.title = "engines with different durability; each row names its own".to_string();
+        group.title = "Engines with different durability; the number behind each name is its own:"
+            .to_string();
+        for (i, promise) in group.promises().iter().enumerate() {
+            group.title += &format!("\n  [{}] {promise}", i + 1);
+        }
     }
     found
 }
@@ -86,16 +90,29 @@ impl<'a> Group<'a> {
             .unwrap_or_default()
     }
 
-    /// Names of phases with operations, in order.
+    /// Names of phases with operations, in order. A phase that only some engines have stands where they have it.
     pub fn phases(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        let phases = self.trials.iter().flat_map(|trial| &trial.phases);
-        for phase in phases.filter(|phase| phase.operations > 0) {
-            if !names.contains(&phase.name) {
-                names.push(phase.name.clone());
+        for trial in &self.trials {
+            let mut place = 0;
+            for phase in trial.phases.iter().filter(|phase| phase.operations > 0) {
+                match names.iter().position(|name| *name == phase.name) {
+                    Some(found) => place = found + 1,
+                    None => {
+                        names.insert(place, phase.name.clone());
+                        place += 1;
+                    }
+                }
             }
         }
         names
+    }
+
+    /// Engines that ran a phase.
+    pub fn engines_of(&self, phase: &str) -> Vec<String> {
+        let mut engines = self.engines();
+        engines.retain(|engine| self.of(engine, phase).next().is_some());
+        engines
     }
 
     /// Repetitions of one phase on one engine.
@@ -122,11 +139,26 @@ impl<'a> Group<'a> {
         median(&values)
     }
 
-    /// The row label of an engine.
+    /// The different promises, in the order of the trials.
+    fn promises(&self) -> Vec<String> {
+        let mut promises = Vec::new();
+        for trial in &self.trials {
+            let promise = durability(trial);
+            if !promises.contains(&promise) {
+                promises.push(promise);
+            }
+        }
+        promises
+    }
+
+    /// The row label of an engine: in a mixed group with the number of its promise.
     pub fn label(&self, engine: &str) -> String {
         let trial = self.trials.iter().find(|trial| trial.name() == engine);
-        match trial.filter(|_| self.mixed) {
-            Some(trial) => format!("{engine} [{}]", durability(trial)),
+        let Some(promise) = trial.filter(|_| self.mixed).map(|trial| durability(trial)) else {
+            return engine.to_string();
+        };
+        match self.promises().iter().position(|known| *known == promise) {
+            Some(i) => format!("{engine} [{}]", i + 1),
             None => engine.to_string(),
         }
     }

@@ -1,5 +1,6 @@
 //! Ratios with their spread over repetitions, for the report and for `comparisons` in `result.json`.
 
+use super::linkbench::counts_rows;
 use super::selection::{Group, group_trials};
 use super::table::Table;
 use crate::measure::statistics::{Ratio, paired_ratio};
@@ -10,7 +11,10 @@ type Compared = (&'static str, fn(&PhaseResult) -> Option<f64>);
 
 const COMPARED: &[Compared] = &[
     ("ops_per_s", |phase| {
-        phase.ops_per_s.filter(|_| phase.operations > 0)
+        phase.ops_per_s.filter(|_| !counts_rows(&phase.name))
+    }),
+    ("rows_per_s", |phase| {
+        phase.rows_per_s.filter(|_| counts_rows(&phase.name))
     }),
     ("cpu_us_per_op.total", |phase| {
         phase.cpu_us_per_op.map(|cpu| cpu.total)

@@ -117,6 +117,11 @@ pub fn number(value: Option<f64>) -> String {
     }
 }
 
+/// A count: a whole number with thousands separated.
+pub fn count(value: Option<f64>) -> String {
+    value.map_or("-".to_string(), |value| thousands(value.round()))
+}
+
 fn thousands(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut out = String::new();
@@ -140,6 +145,7 @@ mod tests {
         assert_eq!(text(0.1234), "0.123");
         assert_eq!(text(12.34), "12.3");
         assert_eq!(text(99.97), "100");
+        assert_eq!(count(Some(6.0)), "6");
         assert_eq!(
             (number(None), text(f64::NAN)),
             ("-".to_string(), "-".to_string())

@@ -1,23 +1,40 @@
 //! Throughput by phase, absolute and relative; the CPU split; the settle rows.
 
+use super::linkbench::{counts_rows, gib};
 use super::selection::Group;
-use super::table::{Table, number};
+use super::table::{Table, count, number};
+use crate::store::result::{CpuPerOp, PhaseResult};
 
-/// Engines against phases, operations per second.
+fn unit(phase: &str) -> &'static str {
+    if counts_rows(phase) { "rows/s" } else { "op/s" }
+}
+
+/// Rows per second of a load, operations per second of all else.
+fn rate(phase: &PhaseResult) -> Option<f64> {
+    if counts_rows(&phase.name) {
+        phase.rows_per_s
+    } else {
+        phase.ops_per_s
+    }
+}
+
+/// Engines against phases.
 pub fn absolute(group: &Group<'_>) -> Table {
     let phases = group.phases();
     let mut table = Table::new(
-        "Absolute: operations/s by phase, median of repetitions",
+        "Absolute: throughput by phase, median of repetitions",
         &["engine"],
     );
-    table
-        .headers
-        .extend(phases.iter().map(|phase| format!("{phase} (op/s)")));
+    table.headers.extend(
+        phases
+            .iter()
+            .map(|phase| format!("{phase} ({})", unit(phase))),
+    );
     table.headers.push("repetitions".to_string());
     for engine in group.engines() {
         let mut row = vec![group.label(&engine)];
         for phase in &phases {
-            let value = group.median(&engine, phase, |phase| phase.ops_per_s);
+            let value = group.median(&engine, phase, rate);
             let unmet = group.of(&engine, phase).any(super::marks::rate_unmet);
             row.push(format!(
                 "{}{}",
@@ -44,7 +61,7 @@ pub fn absolute(group: &Group<'_>) -> Table {
 /// The same divided by the base.
 pub fn relative(group: &Group<'_>, base: &str) -> Table {
     let phases = group.phases();
-    let title = format!("Relative: operations/s by phase, divided by {base}");
+    let title = format!("Relative: throughput by phase, divided by {base}");
     let mut table = Table::new(title, &["engine"]);
     table
         .headers
@@ -52,7 +69,7 @@ pub fn relative(group: &Group<'_>, base: &str) -> Table {
     for engine in group.engines() {
         let mut row = vec![group.label(&engine)];
         for phase in &phases {
-            let of = |name: &str| group.median(name, phase, |phase| phase.ops_per_s);
+            let of = |name: &str| group.median(name, phase, rate);
             let ratio = of(&engine).zip(of(base)).map(|(mine, base)| mine / base);
             row.push(ratio.map_or("-".to_string(), |ratio| format!("{ratio:.2}")));
         }
@@ -62,7 +79,7 @@ pub fn relative(group: &Group<'_>, base: &str) -> Table {
 }
 
 /// Who used the CPU in one phase.
-pub fn cpu(group: &Group<'_>, phase: &str) -> Option<Table> {
+pub fn cpu(group: &Group<'_>, phase: &str) -> Table {
     let mut table = Table::new(
         format!("{phase}: CPU and quality of service"),
         &[
@@ -74,19 +91,18 @@ pub fn cpu(group: &Group<'_>, phase: &str) -> Option<Table> {
             "machine (us/op)",
             "stalls (s)",
             "longest stall (ms)",
-            "errors",
-            "retries",
+            "errors (op)",
+            "retries (txn)",
         ],
     );
-    for engine in group.engines() {
-        let cpu = |value: fn(&crate::store::result::CpuPerOp) -> Option<f64>| {
+    for engine in group.engines_of(phase) {
+        let cpu = |value: fn(&CpuPerOp) -> Option<f64>| {
             number(group.median(&engine, phase, |phase| {
                 phase.cpu_us_per_op.as_ref().and_then(value)
             }))
         };
-        let other = |value: fn(&crate::store::result::PhaseResult) -> Option<f64>| {
-            number(group.median(&engine, phase, value))
-        };
+        let other =
+            |value: fn(&PhaseResult) -> Option<f64>| number(group.median(&engine, phase, value));
         table.rows.push(vec![
             group.label(&engine),
             cpu(|cpu| Some(cpu.total)),
@@ -96,11 +112,11 @@ pub fn cpu(group: &Group<'_>, phase: &str) -> Option<Table> {
             cpu(|cpu| cpu.machine),
             other(|phase| phase.stall_seconds),
             other(|phase| phase.longest_stall_ms),
-            other(|phase| Some(phase.errors as f64)),
-            other(|phase| Some(phase.retries as f64)),
+            count(group.median(&engine, phase, |phase| Some(phase.errors as f64))),
+            count(group.median(&engine, phase, |phase| Some(phase.retries as f64))),
         ]);
     }
-    Some(table)
+    table
 }
 
 /// What paying the debt cost, and the sizes after it.
@@ -117,28 +133,16 @@ pub fn settle(group: &Group<'_>) -> Option<Table> {
             "space amplification (ratio)",
         ],
     );
-    for engine in group.engines() {
-        if group.of(&engine, "settle").next().is_none() {
-            continue;
-        }
-        let of = |value: fn(&crate::store::result::PhaseResult) -> Option<f64>| {
-            number(group.median(&engine, "settle", value))
-        };
+    for engine in group.engines_of("settle") {
+        let of =
+            |value: fn(&PhaseResult) -> Option<f64>| number(group.median(&engine, "settle", value));
         table.rows.push(vec![
             group.label(&engine),
             of(|phase| Some(phase.seconds)),
             of(|phase| phase.cpu_seconds.map(|cpu| cpu.process)),
             of(|phase| phase.kb_written.map(|kb| kb / 1024.0)),
-            of(|phase| {
-                phase
-                    .size_bytes
-                    .map(|size| super::linkbench::gib(size.data))
-            }),
-            of(|phase| {
-                phase
-                    .size_bytes
-                    .map(|size| super::linkbench::gib(size.directory))
-            }),
+            of(|phase| phase.size_bytes.map(|size| gib(size.data))),
+            of(|phase| phase.size_bytes.map(|size| gib(size.directory))),
             of(|phase| {
                 phase
                     .amplification

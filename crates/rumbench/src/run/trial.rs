@@ -82,9 +82,24 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
         interrupted,
         emitter,
     };
-    run_phases(workload.as_mut(), &context)?;
+    if let Err(error) = run_phases(workload.as_mut(), &context) {
+        mark_if_wrong(error, emitter)?;
+    }
     drop(workload);
     engine.close().context("cannot close the engine")
+}
+
+/// A wrong answer is a mark of its own, whichever step met it; other errors stay errors.
+fn mark_if_wrong(error: anyhow::Error, emitter: &Emitter) -> Result<()> {
+    match error.downcast_ref::<EngineError>() {
+        Some(EngineError::Wrong(message)) => {
+            emitter.emit(&Event::Mark {
+                mark: format!("wrong-answer ({message})"),
+            });
+            Ok(())
+        }
+        _ => Err(error),
+    }
 }
 
 fn run_phases(workload: &mut dyn Workload, context: &PhaseContext<'_>) -> Result<()> {
@@ -126,15 +141,8 @@ fn run_phases(workload: &mut dyn Workload, context: &PhaseContext<'_>) -> Result
     emitter.emit(&Event::Phase {
         result: Box::new(result),
     });
-    match workload.verify(engine) {
-        Ok(sentence) => emitter.emit(&Event::Verified { sentence }),
-        Err(EngineError::Wrong(message)) => {
-            emitter.emit(&Event::Mark {
-                mark: format!("wrong-answer ({message})"),
-            });
-        }
-        Err(error) => return Err(error).context("cannot verify the data"),
-    }
+    let sentence = workload.verify(engine)?;
+    emitter.emit(&Event::Verified { sentence });
     Ok(())
 }
 

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 /// Version of this schema, raised when a reader of the old one would misunderstand the new one.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// Longest text of a mark.
+const MARK_CHARS: usize = 300;
+
 /// Everything that one suite measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SuiteResult {
@@ -106,9 +109,13 @@ impl TrialResult {
             .any(|mark| mark.split(" (").next() == Some(name))
     }
 
-    /// Adds a mark once.
+    /// Adds a mark once. Engines can say much: what goes beyond [`MARK_CHARS`] is cut.
     pub fn mark(&mut self, mark: impl Into<String>) {
-        let mark = mark.into();
+        let mut mark: String = mark.into();
+        if let Some((end, _)) = mark.char_indices().nth(MARK_CHARS) {
+            mark.truncate(end);
+            mark.push_str(" ...");
+        }
         if !self.marks.contains(&mark) {
             self.marks.push(mark);
         }

@@ -1,0 +1,27 @@
+//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, kill tests.
+
+mod durability;
+mod suite;
+mod usage;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs rumbench with a results store of its own.
+fn rumbench(store: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rumbench"))
+        .args(arguments)
+        .env("RUMBENCH_STORE", store.join("store.sqlite"))
+        .output()
+        .expect("the binary can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// `DIR/result.json` of a finished command.
+fn result(dir: &Path) -> serde_json::Value {
+    let text = std::fs::read_to_string(dir.join("result.json")).expect("there is a result");
+    serde_json::from_str(&text).expect("the result is JSON")
+}

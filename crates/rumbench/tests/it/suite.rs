@@ -1,0 +1,232 @@
+//! Tiny suites on `null`, which every build has, and on SQLite where the build has it.
+
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::{result, rumbench, text};
+
+/// A graph whose longest list is a million links is the smallest there is.
+const TINY: [&str; 4] = ["--set", "nodes=200", "--set", "numbers=2011"];
+
+fn run(dir: &Path, out: &Path, more: &[&str]) -> std::process::Output {
+    let mut arguments = vec!["run", "linkbench", "--out", out.to_str().unwrap()];
+    arguments.extend(TINY);
+    arguments.extend(more);
+    rumbench(dir, &arguments)
+}
+
+#[test]
+fn suite_on_null_measures_every_phase_and_can_be_reported_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let more = [
+        "--engine",
+        "null",
+        "--repeat",
+        "2",
+        "--set",
+        "operations=20000",
+        "--set",
+        "clients=2",
+    ];
+    let output = run(dir.path(), &out, &more);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let result = result(&out);
+    let trials = result["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 2);
+    let phases = trials[1]["phases"].as_array().unwrap();
+    let names: Vec<&str> = phases
+        .iter()
+        .map(|phase| phase["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["load", "request", "settle"]);
+    let request = &phases[1];
+    assert_eq!(request["operations"], 20_000);
+    assert!(request["cpu_us_per_op"]["client"].as_f64().unwrap() > 0.0);
+    let counts = request["latency_us"].as_object().unwrap().values();
+    assert_eq!(
+        counts
+            .map(|latency| latency["count"].as_u64().unwrap())
+            .sum::<u64>(),
+        20_000
+    );
+    let intervals = request["intervals"].as_array().unwrap();
+    assert_eq!(
+        intervals
+            .iter()
+            .map(|i| i["ops"].as_u64().unwrap())
+            .sum::<u64>(),
+        20_000
+    );
+    assert!(!out.join("data").exists(), "data is removed");
+
+    let again = rumbench(dir.path(), &["report", out.to_str().unwrap()]);
+    assert_eq!(text(&again.stdout), text(&output.stdout));
+    let json = rumbench(dir.path(), &["report", "--json", out.to_str().unwrap()]);
+    assert_eq!(
+        serde_json::from_slice::<serde_json::Value>(&json.stdout).unwrap(),
+        result
+    );
+    let listed = rumbench(dir.path(), &["list", "results"]);
+    assert!(
+        text(&listed.stdout).contains("linkbench"),
+        "{}",
+        text(&listed.stdout)
+    );
+
+    let refused = run(dir.path(), &out, &["--engine", "null"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("another suite"));
+}
+
+#[test]
+fn unreachable_rate_is_marked_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let more = [
+        "--engine",
+        "null",
+        "--set",
+        "seconds=2",
+        "--set",
+        "rate=200",
+        "--set",
+        "null.stall_every_s=0.2",
+        "--set",
+        "null.stall_s=0.19",
+    ];
+    let output = run(dir.path(), &out, &more);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let result = result(&out);
+    let marks = result["trials"][0]["marks"].to_string();
+    assert!(marks.contains("rate-unmet"), "{marks}");
+    let request = &result["trials"][0]["phases"][1];
+    let all =
+        request["operations"].as_u64().unwrap() + request["missed_arrivals"].as_u64().unwrap();
+    assert_eq!(all, 400);
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn suite_on_sqlite_verifies_its_rows_and_splits_the_cpu() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let output = run(
+        dir.path(),
+        &out,
+        &["--engine", "sqlite", "--set", "operations=500"],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let result = result(&out);
+    let trial = &result["trials"][0];
+    assert!(
+        trial["verified"].as_str().unwrap().contains("links"),
+        "{trial}"
+    );
+    let phases = trial["phases"].as_array().unwrap();
+    let request = phases
+        .iter()
+        .find(|phase| phase["name"] == "request")
+        .unwrap();
+    let cpu = &request["cpu_us_per_op"];
+    let of = |name: &str| cpu[name].as_f64().unwrap();
+    let sum = of("client") + of("engine_foreground") + of("engine_background");
+    assert!((sum - of("total")).abs() < 1e-6, "{cpu}");
+    assert!(
+        request["kb_written_per_op_settled"].is_number(),
+        "{request}"
+    );
+    assert!(request["size_bytes"]["data"].as_u64().unwrap() > 1 << 20);
+}
+
+/// Starts an endless suite and reads its progress until the request phase runs, found by the result that is saved after the load.
+fn start_endless(dir: &Path, out: &Path) -> Child {
+    let child = Command::new(env!("CARGO_BIN_EXE_rumbench"))
+        .args([
+            "run",
+            "linkbench",
+            "--engine",
+            "null",
+            "--set",
+            "seconds=3600",
+        ])
+        .args(TINY)
+        .args(["--out", out.to_str().unwrap()])
+        .env("RUMBENCH_STORE", dir.join("store.sqlite"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let loaded = || {
+        let text = std::fs::read_to_string(out.join("result.json")).unwrap_or_default();
+        text.contains("\"name\": \"load\"")
+    };
+    while !loaded() {
+        std::thread::yield_now();
+    }
+    child
+}
+
+fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+#[test]
+fn interrupted_suite_saves_what_it_measured_and_exits_with_130() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let mut child = start_endless(dir.path(), &out);
+    signal(child.id(), rustix::process::Signal::INT);
+    let status = child.wait().unwrap();
+    let mut stderr = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut stderr)
+        .unwrap();
+    assert_eq!(
+        (status.code(), status.signal()),
+        (Some(130), None),
+        "{stderr}"
+    );
+    let result = result(&out);
+    assert_eq!(result["interrupted"], true);
+    assert!(
+        result["trials"][0]["marks"]
+            .to_string()
+            .contains("interrupted"),
+        "{stderr}"
+    );
+}
+
+/// The process of the running trial: the laboratory's only child.
+fn trial_process(parent: u32) -> u32 {
+    loop {
+        let path = format!("/proc/{parent}/task/{parent}/children");
+        let children = std::fs::read_to_string(path).unwrap();
+        if let Some(pid) = children.split_whitespace().next() {
+            return pid.parse().unwrap();
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn killed_trial_is_marked_and_keeps_its_phases() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let mut child = start_endless(dir.path(), &out);
+    signal(trial_process(child.id()), rustix::process::Signal::KILL);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let trial = &result(&out)["trials"][0];
+    assert!(
+        trial["marks"].to_string().contains("child-died (signal 9)"),
+        "{trial}"
+    );
+    assert_eq!(trial["phases"][0]["name"], "load");
+    assert!(trial["phases"][0]["ops_per_s"].as_f64().unwrap() > 0.0);
+}

@@ -1,0 +1,115 @@
+//! What cannot be followed is refused with exit code 2 and the nearest name.
+
+use crate::{rumbench, text};
+
+/// Exit code and stderr of a command that is refused.
+fn refused(arguments: &[&str]) -> (Option<i32>, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let output = rumbench(dir.path(), arguments);
+    assert_eq!(text(&output.stdout), "", "nothing is a result");
+    (output.status.code(), text(&output.stderr))
+}
+
+fn assert_usage(arguments: &[&str], expected: &str) {
+    let (code, message) = refused(arguments);
+    assert_eq!(code, Some(2), "{message}");
+    assert!(message.contains(expected), "{message}");
+}
+
+#[test]
+fn unknown_names_are_answered_with_the_nearest_and_exit_code_2() {
+    assert_usage(&["run", "linkbench", "--engin", "null"], "--engine");
+    assert_usage(
+        &["run", "linkbench", "--engine", "nul"],
+        "did you mean `null`?",
+    );
+    assert_usage(
+        &["run", "linkbensh", "--engine", "null"],
+        "did you mean `linkbench`?",
+    );
+    assert_usage(
+        &["run", "linkbench", "--engine", "null", "--set", "node=1"],
+        "nodes",
+    );
+    assert_usage(
+        &["run", "linkbench", "--engine", "null", "--base", "nulll"],
+        "did you mean `null`?",
+    );
+    assert_usage(&["explain", "ops_per_sec"], "did you mean `ops_per_s`?");
+    assert_usage(&["lst"], "list");
+}
+
+#[test]
+fn values_out_of_range_are_refused_with_exit_code_2() {
+    assert_usage(
+        &["run", "linkbench", "--engine", "null", "--set", "nodes=0"],
+        "nodes=0",
+    );
+    assert_usage(
+        &["run", "linkbench", "--engine", "null", "--set", "rate=x"],
+        "operations per second",
+    );
+    assert_usage(
+        &["run", "linkbench", "--engine", "null", "--repeat", "0"],
+        "--repeat",
+    );
+    assert_usage(&["durability", "--engine", "null"], "null keeps nothing");
+}
+
+#[test]
+fn flags_of_later_versions_are_refused_and_not_ignored() {
+    for flag in [
+        ["--sweep", "clients=1,2"],
+        ["--memory", "1000000"],
+        ["--placement", "split"],
+        ["--storage", "slow-ssd"],
+        ["--host", "/bin/true"],
+        ["--options-file", "rocksdb=x"],
+    ] {
+        let arguments = ["run", "linkbench", "--engine", "null", flag[0], flag[1]];
+        assert_usage(&arguments, "not available in this version");
+    }
+    let arguments = ["durability", "--engine", "sqlite", "--power-loss"];
+    assert_usage(&arguments, "not available in this version");
+}
+
+#[test]
+fn result_folder_that_cannot_be_created_is_named_and_fails_with_1() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let out = file.join("out");
+    let out = out.to_str().unwrap();
+    let (code, message) = refused(&["run", "linkbench", "--engine", "null", "--out", out]);
+    assert_eq!(code, Some(1), "{message}");
+    assert!(message.contains(out), "{message}");
+}
+
+#[test]
+fn without_arguments_it_explains_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = rumbench(dir.path(), &[]);
+    assert_eq!(output.status.code(), Some(0));
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("rumbench quick") && shown.contains("durability"),
+        "{shown}"
+    );
+    assert!(!shown.contains("trial-child"), "{shown}");
+}
+
+#[test]
+fn lists_and_explanations_are_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    for (arguments, expected) in [
+        (["list", "engines"], "null"),
+        (["list", "workloads"], "linkbench"),
+        (["list", "metrics"], "cpu_us_per_op.engine_foreground"),
+        (["list", "results"], "newest first"),
+        (["explain", "longest_stall_ms"], "formula"),
+    ] {
+        let output = rumbench(dir.path(), &arguments);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(text(&output.stdout).contains(expected), "{arguments:?}");
+    }
+}
