@@ -16,6 +16,7 @@ use std::alloc::Layout;
 use std::cmp::Ordering as Order;
 use std::hint::select_unpredictable;
 use std::marker::PhantomData;
+use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 
 use super::record::{Record, RecordRef};
@@ -210,6 +211,14 @@ impl<'m> NodeRef<'m> {
         }
     }
 
+    /// The record of a slot, if its key is the probe's. Other records are left in peace, and out of the cache.
+    pub(super) fn record_if(self, slot: usize, probe: &Probe<'_>) -> Option<RecordRef<'m>> {
+        if self.head(slot) != probe.head {
+            return None;
+        }
+        Some(self.record(slot)).filter(|record| record.key() == probe.key)
+    }
+
     /// How many of the slots before `count` lie before the probe, assuming that those before `from` do.
     pub(super) fn rank(self, from: usize, count: usize, probe: &Probe<'_>, equal: Equal) -> usize {
         let first = self.partition(from, count, |head| head < probe.head);
@@ -250,7 +259,7 @@ impl<'m> NodeRef<'m> {
     /// Brings the lines that a search reads into the cache side by side, before the search asks for them one by one.
     pub(super) fn prefetch(self) {
         #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-        for offset in (0..size_of::<u64>() * SLOTS).step_by(64) {
+        for offset in (0..offset_of!(Node, records)).step_by(64) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let line = self.ptr.as_ptr().cast::<i8>().wrapping_add(offset);
             // SAFETY: a prefetch is a hint: it has no effect that the program could see.
@@ -310,8 +319,18 @@ impl<'m> Change<'m> {
     pub(super) fn insert(&mut self, at: usize, slot: Slot<'m>) {
         let count = self.target.count();
         assert!(at <= count && count < SLOTS);
-        for i in (at..count).rev() {
-            self.store(i + 1, self.target.slot(i));
+        // From the back, so that a slot is copied before it is overwritten; one array at a time is what compiles well.
+        let node = self.target.node();
+        for pair in node.heads[at..=count].windows(2).rev() {
+            pair[1].store(pair[0].load(Relaxed), Relaxed);
+        }
+        for pair in node.records[at..=count].windows(2).rev() {
+            pair[1].store(pair[0].load(Relaxed), Release);
+        }
+        if slot.child.is_some() {
+            for pair in self.target.inner().children[at..=count].windows(2).rev() {
+                pair[1].store(pair[0].load(Relaxed), Release);
+            }
         }
         self.store(at, slot);
         self.target.node().count.store(count + 1, Release);

@@ -75,9 +75,12 @@ impl Tree {
             let leaf = self.leaf_for(&Target::AtOrAfter(probe));
             let count = leaf.node.count();
             let slot = leaf.node.rank(0, count, &probe, Equal::After);
-            let record = (slot < count).then(|| leaf.node.record(slot));
+            let record = match slot < count {
+                true => leaf.node.record_if(slot, &probe),
+                false => None,
+            };
             if leaf.node.unchanged_since(leaf.version) {
-                return record.filter(|record| record.key() == key);
+                return record;
             }
         }
     }
@@ -200,8 +203,10 @@ impl Tree {
         let path = self.leaf_for_writing(arena, &probe);
         let (leaf, count) = (path.leaf, path.leaf.count());
         let slot = leaf.rank(0, count, &probe, Equal::After);
-        if slot < count && leaf.record(slot).key() == key {
-            leaf.record(slot).push(arena, new, horizon);
+        if slot < count
+            && let Some(record) = leaf.record_if(slot, &probe)
+        {
+            record.push(arena, new, horizon);
             return;
         }
         let new = Slot {
