@@ -7,8 +7,11 @@
 //! What they have in common is small: [`settings`] reads `--set`, [`facts`] collects what was decided,
 //! [`periodic`] syncs a log once a second.
 
+#[cfg(feature = "alluvium")]
+pub mod alluvium;
 pub mod conformance;
 #[cfg(any(
+    feature = "alluvium",
     feature = "fjall",
     feature = "lmdb",
     feature = "rocksdb",
@@ -22,6 +25,7 @@ pub mod fjall;
 pub mod lmdb;
 pub mod null;
 #[cfg(any(
+    feature = "alluvium",
     feature = "fjall",
     feature = "lmdb",
     feature = "rocksdb",

@@ -87,7 +87,15 @@ fn unknown(
     EngineError::Unsupported(format!("no {what} is named `{wanted}`; {hint}"))
 }
 
-static ENGINES: [EngineEntry; 5] = [
+static ENGINES: [EngineEntry; 6] = [
+    EngineEntry {
+        name: "alluvium",
+        variants: &[],
+        description: "this workspace's engine: a transactional, write-optimised LSM tree",
+        available: cfg!(feature = "alluvium"),
+        how_to_get: "build with `--features alluvium`",
+        open: open_alluvium,
+    },
     EngineEntry {
         name: "fjall",
         variants: &[],
@@ -160,6 +168,12 @@ const ROCKSDB_VARIANTS: &[Variant] = &[
     },
 ];
 
+#[cfg(feature = "alluvium")]
+use crate::alluvium::open as open_alluvium;
+#[cfg(not(feature = "alluvium"))]
+fn open_alluvium(_: &OpenConfig) -> Result<Box<dyn Engine>> {
+    not_built("alluvium")
+}
 #[cfg(feature = "fjall")]
 use crate::fjall::open as open_fjall;
 #[cfg(not(feature = "fjall"))]
@@ -234,7 +248,7 @@ mod tests {
             message("null:fast"),
             "no variant of null is named `fast`; there are none"
         );
-        assert!(message("zzz").contains("there are: fjall, lmdb, null, rocksdb, sqlite"));
+        assert!(message("zzz").contains("there are: alluvium, fjall, lmdb, null, rocksdb, sqlite"));
     }
 
     #[cfg(not(feature = "rocksdb"))]
