@@ -32,8 +32,9 @@ pub use writer::{PAYLOAD_BYTES_MAX, WalSync, WalWriter};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::Error;
 use crate::base::SegmentId;
+use crate::error::{Error, Result};
+use crate::vfs::{Vfs, VfsFile};
 
 /// The newest log format that this build reads, and the one it writes.
 pub const FORMAT_VERSION: u32 = 1;
@@ -108,4 +109,21 @@ pub(crate) fn hard_io(action: &'static str, path: &Path, source: std::io::Error)
         path: path.to_path_buf(),
         source: Arc::new(source),
     }
+}
+
+/// Opens a file that holds durable state, and returns it with its length.
+///
+/// What the system still holds in memory is put on the device first, then dropped: what is read is what a later crash
+/// would leave. Otherwise such a crash could take away what was read, and pages that an earlier, failed sync left in the
+/// cache could pose as durable.
+pub(crate) fn open_settled(vfs: &dyn Vfs, path: &Path) -> Result<(Arc<dyn VfsFile>, u64)> {
+    let file = vfs
+        .open_read(path)
+        .map_err(|error| Error::io("open", path, error))?;
+    file.sync().map_err(|error| hard_io("sync", path, error))?;
+    let len = file
+        .len()
+        .map_err(|error| Error::io("measure", path, error))?;
+    file.drop_cached(0, len);
+    Ok((file, len))
 }
