@@ -16,6 +16,27 @@
 //! - Each record says up to where the segment was known durable when it was written. In the newest segment an invalid
 //!   record below such a mark is damage, above all marks it is a torn tail.
 //! - Nothing is ever appended to a segment that was replayed.
+//!
+//! ```
+//! use std::{path::Path, sync::Arc};
+//! use alluvium::base::SegmentId;
+//! use alluvium::vfs::MemVfs;
+//! use alluvium::wal::{RecordKind, WalWriter, replay};
+//!
+//! let (vfs, dir, database_uid) = (Arc::new(MemVfs::new()), Path::new("/"), 7);
+//! let mut wal = WalWriter::create(vfs.clone(), dir, database_uid, SegmentId(1), None, 4096)?;
+//! wal.append(1, RecordKind::Commit, b"operations");
+//! let position = wal.write()?; // survives the death of the process
+//! wal.syncer().sync()?; // survives a power loss
+//! wal.note_durable(position);
+//!
+//! let end = replay(&*vfs, dir, database_uid, SegmentId(1), &mut |_, seqno, _, payload| {
+//!     assert_eq!((seqno, payload), (1, &b"operations"[..]));
+//!     Ok(())
+//! })?;
+//! assert_eq!(end.records, 1);
+//! # Ok::<(), alluvium::Error>(())
+//! ```
 
 pub(crate) mod frame;
 mod replay;
