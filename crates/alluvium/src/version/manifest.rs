@@ -14,6 +14,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::current::{
+    CURRENT, file_name, newer, parse_name, read_pointer, read_start, switch_current, sync_dir,
+};
 use super::edit::{EditError, VersionEdit};
 use super::state::ManifestState;
 use crate::base::checksum::checksum;
@@ -21,7 +24,7 @@ use crate::base::coding::Decoder;
 use crate::error::{Error, Result};
 use crate::vfs::{Vfs, VfsFile};
 use crate::wal::frame::{FRAME_HEADER_BYTES, Frame, FrameHeader, FrameReader, frame_bytes, seal};
-use crate::wal::{PAYLOAD_BYTES_MAX, hard_io};
+use crate::wal::{PAYLOAD_BYTES_MAX, hard_io, open_settled};
 
 /// The newest manifest format that this build reads, and the one it writes.
 pub const FORMAT_VERSION: u32 = 1;
@@ -47,9 +50,6 @@ const ALLOCATION_UNIT_BYTES: u64 = 64 << 10;
 /// A manifest below this length is not written anew.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
 
-const CURRENT: &str = "CURRENT";
-const CURRENT_TEMPORARY: &str = "CURRENT.tmp";
-
 /// A database uid that no other database has.
 pub fn random_uid() -> u64 {
     // The standard library keys its hashers with numbers from the system's random source.
@@ -57,6 +57,21 @@ pub fn random_uid() -> u64 {
 }
 
 /// The manifest of an open database.
+///
+/// ```
+/// use std::{path::Path, sync::Arc};
+/// use alluvium::base::TableId;
+/// use alluvium::version::{Manifest, VersionEdit, random_uid};
+/// use alluvium::vfs::MemVfs;
+///
+/// let (vfs, dir) = (Arc::new(MemVfs::new()), Path::new("/"));
+/// let mut manifest = Manifest::create(vfs.clone(), dir, random_uid())?;
+/// manifest.append(&VersionEdit { next_table: Some(TableId(5)), ..VersionEdit::default() })?;
+/// drop(manifest);
+/// let (_manifest, state) = Manifest::open(vfs, dir)?;
+/// assert_eq!(state.next_table, TableId(5));
+/// # Ok::<(), alluvium::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Manifest {
     vfs: Arc<dyn Vfs>,
@@ -279,15 +294,6 @@ fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<String>> {
     vfs.list(dir).map_err(|error| Error::io("list", dir, error))
 }
 
-fn file_name(number: u64) -> String {
-    format!("{number:06}.manifest")
-}
-
-fn parse_name(name: &str) -> Option<u64> {
-    let number = name.strip_suffix(".manifest")?.parse().ok()?;
-    (file_name(number) == name).then_some(number)
-}
-
 /// What seeds the checksums of a manifest's frames, together with their offset.
 fn file_uid(uid: u64, number: u64) -> u64 {
     checksum(&number.to_le_bytes(), uid)
@@ -296,6 +302,26 @@ fn file_uid(uid: u64, number: u64) -> u64 {
 impl EditLog {
     /// Creates a manifest that holds `state`, and switches `CURRENT` to it. Durable on return.
     fn create(
+        vfs: &dyn Vfs,
+        dir: &Path,
+        uid: u64,
+        number: u64,
+        state: &ManifestState,
+    ) -> Result<EditLog> {
+        let path = dir.join(file_name(number));
+        let result = EditLog::prepare(vfs, dir, uid, number, state).and_then(|log| {
+            switch_current(vfs, dir, number)?;
+            Ok(log)
+        });
+        if let Err(Error::NoSpace { .. }) = result {
+            // Not named by CURRENT yet. A leftover does no harm.
+            let _ = vfs.remove(&path);
+        }
+        result
+    }
+
+    /// Creates a manifest that holds `state`, durable on return but not yet in force.
+    fn prepare(
         vfs: &dyn Vfs,
         dir: &Path,
         uid: u64,
@@ -317,11 +343,7 @@ impl EditLog {
             chain: 0,
             durable: 0,
         };
-        if let Err(error) = log.reserve(frame) {
-            // Not named by CURRENT, so a leftover does no harm.
-            let _ = vfs.remove(&path);
-            return Err(error);
-        }
+        log.reserve(frame)?;
         let (header, sum) = encode_header(uid, number);
         log.chain = sum;
         log.file
@@ -330,7 +352,6 @@ impl EditLog {
         log.append(KIND_EDIT, &payload)?;
         log.sync()?;
         sync_dir(vfs, dir)?;
-        switch_current(vfs, dir, number)?;
         Ok(log)
     }
 
@@ -375,11 +396,6 @@ impl EditLog {
     }
 }
 
-fn sync_dir(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-    vfs.sync_dir(dir)
-        .map_err(|error| hard_io("sync directory", dir, error))
-}
-
 /// The header's bytes and its checksum, with which the chain of the file's frames starts.
 fn encode_header(uid: u64, number: u64) -> (Vec<u8>, u64) {
     let mut out = MAGIC.to_vec();
@@ -420,94 +436,6 @@ fn decode_header(bytes: &[u8], number: u64, path: &Path) -> Result<(u64, u64)> {
         return Err(newer(path, version.max(FORMAT_VERSION + 1)));
     }
     Ok((uid, sum))
-}
-
-fn newer(path: &Path, found: u32) -> Error {
-    Error::NewerFormat {
-        path: path.to_path_buf(),
-        found,
-        supported: FORMAT_VERSION,
-    }
-}
-
-/// The line in `CURRENT` that names a manifest. Its checksum keeps a rotten digit from naming another, older one.
-fn current_line(version: u32, number: u64) -> String {
-    let mut line = format!("alluvium {version} {}", file_name(number));
-    let sum = checksum(line.as_bytes(), 0);
-    line.push_str(&format!(" {sum:016x}\n"));
-    line
-}
-
-fn switch_current(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<()> {
-    let temporary = dir.join(CURRENT_TEMPORARY);
-    let current = dir.join(CURRENT);
-    // Left over from a switch that stopped.
-    match vfs.remove(&temporary) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Error::io("remove", &temporary, error));
-        }
-        _ => {}
-    }
-    let line = current_line(FORMAT_VERSION, number);
-    let file = vfs
-        .create(&temporary)
-        .map_err(|error| Error::io("create", &temporary, error))?;
-    // Allocated first: up to the renaming a full device leaves the old manifest in force.
-    file.allocate(line.len() as u64)
-        .map_err(|error| Error::io("allocate", &temporary, error))?;
-    file.write_at(line.as_bytes(), 0)
-        .map_err(|error| hard_io("write", &temporary, error))?;
-    file.sync()
-        .map_err(|error| hard_io("sync", &temporary, error))?;
-    vfs.rename(&temporary, &current)
-        .map_err(|error| hard_io("rename to", &current, error))?;
-    sync_dir(vfs, dir)
-}
-
-/// Opens a file, puts on the device what the system holds of it in memory, and drops that copy: what is read then is what
-/// a later crash would leave, whatever an earlier, failed sync left in the page cache.
-fn open_settled(vfs: &dyn Vfs, path: &Path) -> Result<(Arc<dyn VfsFile>, u64)> {
-    let file = vfs
-        .open_read(path)
-        .map_err(|error| Error::io("open", path, error))?;
-    file.sync().map_err(|error| hard_io("sync", path, error))?;
-    let len = file
-        .len()
-        .map_err(|error| Error::io("measure", path, error))?;
-    file.drop_cached(0, len);
-    Ok((file, len))
-}
-
-fn read_start(file: &dyn VfsFile, len: u64, most: u64) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; len.min(most) as usize];
-    file.read_at(&mut bytes, 0)
-        .map_err(|error| Error::io("read", file.path(), error))?;
-    Ok(bytes)
-}
-
-/// The number of the manifest that `CURRENT` names.
-fn read_pointer(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
-    const LINE_BYTES_MAX: u64 = 200;
-    let path = dir.join(CURRENT);
-    let (file, len) = open_settled(vfs, &path)?;
-    let bytes = read_start(&*file, len, LINE_BYTES_MAX)?;
-    let named = (|| {
-        let mut words = std::str::from_utf8(&bytes).ok()?.split(' ');
-        words.next()?;
-        let version: u32 = words.next()?.parse().ok()?;
-        let number = parse_name(words.next()?)?;
-        let exact = len == bytes.len() as u64 && current_line(version, number).as_bytes() == bytes;
-        exact.then_some((version, number))
-    })();
-    match named {
-        Some((version, _)) if version > FORMAT_VERSION => Err(newer(&path, version)),
-        Some((_, number)) => Ok(number),
-        None => {
-            let what = "pointer to the manifest";
-            let expected = "a file name with its checksum";
-            Err(Error::corruption(&path, 0, what, expected, "other bytes"))
-        }
-    }
 }
 
 fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Contents> {

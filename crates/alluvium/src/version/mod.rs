@@ -7,6 +7,7 @@
 //! upper tables, newest run first, and its last-level tables in key order. An upper table may be listed in several groups;
 //! each of them sees the part of it that lies in its range.
 
+mod current;
 pub mod edit;
 pub(crate) mod group;
 pub mod manifest;

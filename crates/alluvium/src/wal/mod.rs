@@ -16,6 +16,27 @@
 //! - Each record says up to where the segment was known durable when it was written. In the newest segment an invalid
 //!   record below such a mark is damage, above all marks it is a torn tail.
 //! - Nothing is ever appended to a segment that was replayed.
+//!
+//! ```
+//! use std::{path::Path, sync::Arc};
+//! use alluvium::base::SegmentId;
+//! use alluvium::vfs::MemVfs;
+//! use alluvium::wal::{RecordKind, WalWriter, replay};
+//!
+//! let (vfs, dir, database_uid) = (Arc::new(MemVfs::new()), Path::new("/"), 7);
+//! let mut wal = WalWriter::create(vfs.clone(), dir, database_uid, SegmentId(1), None, 4096)?;
+//! wal.append(1, RecordKind::Commit, b"operations");
+//! let position = wal.write()?; // survives the death of the process
+//! wal.syncer().sync()?; // survives a power loss
+//! wal.note_durable(position);
+//!
+//! let end = replay(&*vfs, dir, database_uid, SegmentId(1), &mut |_, seqno, _, payload| {
+//!     assert_eq!((seqno, payload), (1, &b"operations"[..]));
+//!     Ok(())
+//! })?;
+//! assert_eq!(end.records, 1);
+//! # Ok::<(), alluvium::Error>(())
+//! ```
 
 pub(crate) mod frame;
 mod replay;
@@ -32,8 +53,9 @@ pub use writer::{PAYLOAD_BYTES_MAX, WalSync, WalWriter};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::Error;
 use crate::base::SegmentId;
+use crate::error::{Error, Result};
+use crate::vfs::{Vfs, VfsFile};
 
 /// The newest log format that this build reads, and the one it writes.
 pub const FORMAT_VERSION: u32 = 1;
@@ -108,4 +130,21 @@ pub(crate) fn hard_io(action: &'static str, path: &Path, source: std::io::Error)
         path: path.to_path_buf(),
         source: Arc::new(source),
     }
+}
+
+/// Opens a file that holds durable state, and returns it with its length.
+///
+/// What the system still holds in memory is put on the device first, then dropped: what is read is what a later crash
+/// would leave. Otherwise such a crash could take away what was read, and pages that an earlier, failed sync left in the
+/// cache could pose as durable.
+pub(crate) fn open_settled(vfs: &dyn Vfs, path: &Path) -> Result<(Arc<dyn VfsFile>, u64)> {
+    let file = vfs
+        .open_read(path)
+        .map_err(|error| Error::io("open", path, error))?;
+    file.sync().map_err(|error| hard_io("sync", path, error))?;
+    let len = file
+        .len()
+        .map_err(|error| Error::io("measure", path, error))?;
+    file.drop_cached(0, len);
+    Ok((file, len))
 }

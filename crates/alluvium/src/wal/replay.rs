@@ -1,9 +1,9 @@
 //! Reading the log back at open, and telling a torn tail from damage.
 //!
 //! The newest segment with a valid header is where the log ends. Its header names its predecessor and where that one
-//! ended, and so on back to the oldest segment that is still needed. In every segment but the newest the records must reach exactly
-//! that end. In the newest one they end at the first invalid record; if anything behind it says that this place was
-//! durable, that is damage, otherwise a torn tail.
+//! ended, and so on back to the oldest segment that is still needed. In every segment but the newest the records must
+//! reach exactly that end. In the newest one they end at the first invalid record; if anything behind it says that this
+//! place was durable, that is damage, otherwise a torn tail.
 //!
 //! A newest file without a valid header is a creation that did not finish. Such a file holds no records, because the
 //! header is durable before the first of them is written; if it does hold one, its header was damaged.

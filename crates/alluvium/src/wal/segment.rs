@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{FORMAT_VERSION, SegmentEnd, hard_io};
+use super::{FORMAT_VERSION, SegmentEnd, hard_io, open_settled};
 use crate::base::SegmentId;
 use crate::base::checksum::checksum;
 use crate::base::coding::Decoder;
@@ -151,10 +151,7 @@ pub(super) struct OpenSegment {
 }
 
 impl OpenSegment {
-    /// Opens a segment of this database.
-    ///
-    /// What the system still holds in memory is put on the device first, then read back from there: a later crash cannot
-    /// take away what was replayed, and pages that an earlier, failed sync left in the cache cannot pose as durable.
+    /// Opens a segment of this database and reads its header.
     pub(super) fn open(
         vfs: &dyn Vfs,
         dir: &Path,
@@ -162,14 +159,7 @@ impl OpenSegment {
         database_uid: u64,
     ) -> Result<OpenSegment> {
         let path = segment_path(dir, id);
-        let file = vfs
-            .open_read(&path)
-            .map_err(|error| Error::io("open", &path, error))?;
-        file.sync().map_err(|error| hard_io("sync", &path, error))?;
-        let len = file
-            .len()
-            .map_err(|error| Error::io("measure", &path, error))?;
-        file.drop_cached(0, len);
+        let (file, len) = open_settled(vfs, &path)?;
         let mut segment = OpenSegment {
             id,
             file,

@@ -130,8 +130,8 @@ impl WalWriter {
         });
     }
 
-    /// Hands everything appended to the system, in one write, and returns the position behind it. The records survive
-    /// the death of the process; the device's they are after a sync.
+    /// Hands everything appended to the system, in one write, and returns the position behind it. From here on the
+    /// records survive the death of the process; a power loss they survive once the segment is synced.
     ///
     /// # Errors
     ///

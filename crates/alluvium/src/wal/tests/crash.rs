@@ -198,3 +198,31 @@ fn a_full_device_at_allocation_is_retriable() {
     }
     assert!(nth > 3);
 }
+
+#[test]
+fn a_failing_read_is_an_error_and_never_the_end_of_the_log() {
+    let base = mem();
+    let mut wal = writer(&base, 1, None);
+    (1..=40).for_each(|seqno| commit(&mut wal, &record(seqno, 400)));
+    let faulty = FaultVfs::new(Arc::new(base));
+    let mut nth = 1;
+    loop {
+        faulty.arm(Fault {
+            calls: Vec::new(),
+            nth,
+            sticky: false,
+            effect: FaultEffect::Error,
+        });
+        let result = start(&faulty, dir(), 1);
+        if !faulty.tripped() {
+            assert_eq!(result.unwrap().0.len(), 40);
+            break;
+        }
+        assert!(
+            matches!(result, Err(Error::Io { .. })),
+            "call {nth}: {result:?}"
+        );
+        nth += 1;
+    }
+    assert!(nth > 20, "only {nth} calls in the scenario");
+}
