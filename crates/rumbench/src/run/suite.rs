@@ -223,7 +223,13 @@ impl Runner<'_> {
         }
         let overrides = calibration_overrides(&self.suite.settings);
         let mut settings = self.suite.settings.clone();
-        for key in ["operations", "seconds", "steps"] {
+        for key in [
+            "operations",
+            "seconds",
+            "steps",
+            "warmup_operations",
+            "warmup_seconds",
+        ] {
             settings.remove(key);
         }
         settings.extend(overrides.clone());
