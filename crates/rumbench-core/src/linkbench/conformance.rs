@@ -225,10 +225,10 @@ fn expunged_links_are_gone(store: &Arc<dyn LinkStore>) {
         done(|| c.delete_link(key(1, 2), 20, true)),
         WriteOutcome::Changed
     );
-    expect_count(c, 1, 1, 20, 1);
+    expect_count(c, 1, 1, 20, 2);
     done(|| c.delete_link(key(1, 3), 30, false));
     done(|| c.delete_link(key(1, 3), 40, true));
-    expect_count(c, 1, 0, 30, 2);
+    expect_count(c, 1, 0, 30, 3);
     assert_eq!(c.multiget_links(1, TYPE, &[2, 3]).expect("a multi-get"), 0);
     assert_eq!(check(store).links, 0);
 }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::kv_check;
 use super::kv_rows::{self, COUNT, INDEX, LINK, LINK_TAIL, NODE};
 use super::store::{
-    Count, Link, LinkConnection, LinkKey, LinkStore, ListQuery, ListResult, Node, TableTotals,
-    WriteOutcome,
+    Count, Link, LinkConnection, LinkKey, LinkRow, LinkStore, ListQuery, ListResult, Node, NodeRow,
+    TableTotals, WriteOutcome,
 };
 use crate::engine::{EngineError, Result};
 use crate::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapId, Scan};
@@ -377,14 +377,14 @@ impl<C: KvConnection> LinkConnection for KvLinkConnection<C> {
         })
     }
 
-    fn read_link(&mut self, key: LinkKey) -> Result<Option<(u8, u64, u32, Vec<u8>)>> {
+    fn read_link(&mut self, key: LinkKey) -> Result<Option<LinkRow>> {
         self.connection.get(LINK, &kv_rows::link_key(key), |row| {
             let link = row.map(|row| kv_rows::read_link(key, row)).transpose()?;
             Ok(link.map(|link| (link.visibility, link.time, link.version, link.data.to_vec())))
         })?
     }
 
-    fn read_node(&mut self, id: u64) -> Result<Option<(u32, u64, u32, Vec<u8>)>> {
+    fn read_node(&mut self, id: u64) -> Result<Option<NodeRow>> {
         self.read_typed_node(id, |node| {
             node.map(|node| (node.node_type, node.version, node.time, node.data.to_vec()))
         })

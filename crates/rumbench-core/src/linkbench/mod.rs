@@ -32,7 +32,7 @@ pub use config::{Config, ConfigError, Mode, Rules};
 pub use kv_store::KvLinkStore;
 pub use settings::{SETTINGS, Setting};
 pub use store::{
-    Count, Link, LinkConnection, LinkKey, LinkStore, ListQuery, ListResult, Node, TableTotals,
-    WriteOutcome,
+    Count, Link, LinkConnection, LinkKey, LinkRow, LinkStore, ListQuery, ListResult, Node, NodeRow,
+    TableTotals, WriteOutcome,
 };
 pub use workload::{Hooks, LinkBench};

@@ -101,6 +101,12 @@ pub enum WriteOutcome {
     Nothing,
 }
 
+/// A whole link row read for checks: visibility, time, version, data.
+pub type LinkRow = (u8, u64, u32, Vec<u8>);
+
+/// A whole node row read for checks: type, version, time, data.
+pub type NodeRow = (u32, u64, u32, Vec<u8>);
+
 /// The three tables of one open engine.
 pub trait LinkStore: Send + Sync {
     /// A connection for one client thread.
@@ -167,10 +173,10 @@ pub trait LinkConnection: Send {
     fn get_node(&mut self, id: u64, node_type: u32) -> Result<bool>;
 
     /// Reads one whole link row, for checks: (visibility, time, version, data).
-    fn read_link(&mut self, key: LinkKey) -> Result<Option<(u8, u64, u32, Vec<u8>)>>;
+    fn read_link(&mut self, key: LinkKey) -> Result<Option<LinkRow>>;
 
     /// Reads one whole node row, for checks: (type, version, time, data).
-    fn read_node(&mut self, id: u64) -> Result<Option<(u32, u64, u32, Vec<u8>)>>;
+    fn read_node(&mut self, id: u64) -> Result<Option<NodeRow>>;
 
     /// Reads one whole count row, for checks.
     fn read_count(&mut self, id: u64, link_type: u64) -> Result<Option<Count>>;

@@ -1,6 +1,6 @@
 //! Whole trials on engines in memory: the load, the phases, the checks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,12 +8,14 @@ use rumbench_core::engine::{Counter, DurabilityFacts, Engine, EngineError, Engin
 use rumbench_core::kv::MapId;
 use rumbench_core::linkbench::model::ModelEngine;
 use rumbench_core::linkbench::{
-    Config, Count, Hooks, Link, LinkBench, LinkConnection, LinkKey, LinkStore, ListQuery,
-    ListResult, Node, TableTotals, WriteOutcome, conformance,
+    Config, Count, Hooks, Link, LinkBench, LinkConnection, LinkKey, LinkRow, LinkStore, ListQuery,
+    ListResult, Node, NodeRow, TableTotals, WriteOutcome, conformance,
 };
 use rumbench_core::trial::{Phase, PhaseEnd, Workload};
 
 use crate::requests::now_ms;
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const MAPS: [MapId; 4] = [MapId(0), MapId(1), MapId(2), MapId(3)];
 
@@ -158,11 +160,11 @@ fn stationary_trials_add_no_link_row() {
     );
 }
 
-fn loaded_rows(pairs: &[(&str, &str)]) -> Vec<impl PartialEq> {
+fn loaded_rows(pairs: &[(&str, &str)]) -> [Rows; 4] {
     let engine = ModelEngine::new(0);
     let mut bench = linkbench(pairs);
     perform(bench.next_phase(&engine).unwrap().unwrap()).unwrap();
-    MAPS.map(|map| engine.rows(map)).into()
+    MAPS.map(|map| engine.rows(map))
 }
 
 #[test]
@@ -203,10 +205,7 @@ fn a_wrong_loaded_row_is_found_before_the_requests() {
 }
 
 /// The last step of a trial goes wrong by `tamper`; what the verification says.
-fn verdict_after(
-    map: MapId,
-    tamper: impl FnOnce(&mut std::collections::BTreeMap<Vec<u8>, Vec<u8>>),
-) -> String {
+fn verdict_after(map: MapId, tamper: impl FnOnce(&mut Rows)) -> String {
     let engine = ModelEngine::new(0);
     let mut bench = linkbench(&[]);
     run(&mut bench, &engine).unwrap();
@@ -216,19 +215,19 @@ fn verdict_after(
 
 #[test]
 fn verification_finds_what_is_lost_or_changed_in_any_map() {
-    let first = |rows: &mut std::collections::BTreeMap<Vec<u8>, Vec<u8>>| {
+    let first = |rows: &mut Rows| {
         rows.pop_first();
     };
     assert!(verdict_after(MapId(0), first).contains("nodes"));
     assert!(verdict_after(MapId(1), first).contains("index entries"));
     assert!(verdict_after(MapId(2), first).contains("index entries"));
     assert!(verdict_after(MapId(3), first).contains("visible links"));
-    let flip = |rows: &mut std::collections::BTreeMap<Vec<u8>, Vec<u8>>| {
+    let flip = |rows: &mut Rows| {
         let value = rows.values_mut().next().unwrap();
         *value.last_mut().unwrap() ^= 1;
     };
     assert!(verdict_after(MapId(2), flip).contains("index entries"));
-    let orphan = |rows: &mut std::collections::BTreeMap<Vec<u8>, Vec<u8>>| {
+    let orphan = |rows: &mut Rows| {
         rows.insert(vec![0xee; 33], vec![0; 4]);
     };
     assert!(verdict_after(MapId(2), orphan).contains("index entries"));
@@ -368,10 +367,10 @@ impl LinkConnection for Nothing {
     fn get_node(&mut self, _: u64, _: u32) -> Result<bool> {
         Ok(true)
     }
-    fn read_link(&mut self, _: LinkKey) -> Result<Option<(u8, u64, u32, Vec<u8>)>> {
+    fn read_link(&mut self, _: LinkKey) -> Result<Option<LinkRow>> {
         Ok(None)
     }
-    fn read_node(&mut self, _: u64) -> Result<Option<(u32, u64, u32, Vec<u8>)>> {
+    fn read_node(&mut self, _: u64) -> Result<Option<NodeRow>> {
         Ok(None)
     }
     fn read_count(&mut self, _: u64, _: u64) -> Result<Option<Count>> {

@@ -382,8 +382,9 @@ impl LinkConnection for SqliteConnection {
 
     fn check(&mut self) -> Result<TableTotals> {
         let tables = self.tables();
-        tables.check_counts()?;
+        // First the index: SQLite may answer the other queries from it.
         tables.check_index()?;
+        tables.check_counts()?;
         let totals = tables.first(sql::TOTALS, &[], |row| {
             Ok(TableTotals {
                 nodes: unsigned(row, 0)?,

@@ -1,5 +1,6 @@
 //! Every engine of this build against the suites of behaviour.
 
+mod every_engine;
 #[cfg(feature = "fjall")]
 mod fjall;
 #[cfg(feature = "lmdb")]
@@ -7,3 +8,5 @@ mod lmdb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod setup;
+#[cfg(feature = "sqlite")]
+mod sqlite;

@@ -16,6 +16,3 @@ pub fn config(dir: &Path, durability: Durability) -> OpenConfig {
         settings: BTreeMap::new(),
     }
 }
-
-/// All durability classes.
-pub const CLASSES: [Durability; 3] = [Durability::Buffered, Durability::Sync, Durability::None];

@@ -1,0 +1,92 @@
+//! Bulk loads, and what is there after settling and reopening.
+
+use std::path::Path;
+
+use rumbench_core::engine::Engine;
+use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine};
+
+use super::{PLAIN, PREFIXED, connect, expect, get, ok, range, scan};
+
+/// Loads `count` rows into both maps, in batches, with keys in descending order.
+fn load<E: KvEngine>(engine: &E, count: u64) {
+    let mut connection = connect(engine);
+    let keys: Vec<[u8; 16]> = (0..count).rev().map(numbered_key).collect();
+    for chunk in keys.chunks(100) {
+        let rows: Vec<BulkRow<'_>> = chunk
+            .iter()
+            .flat_map(|key| {
+                [PLAIN, PREFIXED].map(|map| BulkRow {
+                    map,
+                    key,
+                    value: &key[8..],
+                })
+            })
+            .collect();
+        ok(connection.bulk_insert(&rows), "bulk insert");
+    }
+}
+
+/// Ten keys for each eight-byte prefix.
+fn numbered_key(number: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&(number / 10).to_be_bytes());
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn check_loaded<E: KvEngine>(engine: &E, count: u64) {
+    let mut connection = connect(engine);
+    for map in [PLAIN, PREFIXED] {
+        let all = scan(
+            &mut connection,
+            map,
+            range(&[0], &[0xFF; 16], Direction::Forward, usize::MAX),
+        );
+        expect("rows", all.len() as u64, count);
+        for (number, (key, value)) in all.iter().enumerate() {
+            let expected = numbered_key(number as u64);
+            assert!(
+                key == &expected && value == &expected[8..],
+                "row {number} differs"
+            );
+        }
+        for number in (0..count).step_by(37) {
+            let key = numbered_key(number);
+            expect(
+                "value",
+                get(&mut connection, map, &key),
+                Some(key[8..].to_vec()),
+            );
+        }
+        expect(
+            "absent",
+            get(&mut connection, map, &numbered_key(count)),
+            None,
+        );
+    }
+}
+
+pub(super) fn a_bulk_load_is_complete<E: KvEngine>(engine: &E) {
+    load(engine, 2_000);
+    check_loaded(engine, 2_000);
+}
+
+pub(super) fn rows_survive_settle_and_reopen<E: KvEngine + Engine>(
+    root: &Path,
+    open: &dyn Fn(&Path) -> E,
+) {
+    const ROWS: u64 = 3_000;
+    let dir = root.join("rows_survive_settle_and_reopen");
+    std::fs::create_dir(&dir).expect("create a directory for the case");
+    let engine = open(&dir);
+    load(&engine, ROWS);
+    ok(Box::new(engine).close(), "close after load");
+    let engine = open(&dir);
+    check_loaded(&engine, ROWS);
+    ok(engine.settle(&mut |_| {}), "settle");
+    check_loaded(&engine, ROWS);
+    ok(Box::new(engine).close(), "close after settle");
+    let engine = open(&dir);
+    check_loaded(&engine, ROWS);
+    ok(Box::new(engine).close(), "close after reopen");
+}

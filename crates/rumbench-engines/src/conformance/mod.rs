@@ -1,0 +1,140 @@
+//! One suite of behaviour that every ordered key-value engine passes, whatever is inside.
+//!
+//! [`key_value`] runs all of it, each case on a fresh database. A case panics with what it found and what it
+//! expected. The suite never holds two transactions on one thread: engines with a single writer would wait for themselves.
+
+mod concurrency;
+mod loading;
+mod ranges;
+mod visibility;
+
+use std::fmt::Debug;
+use std::path::Path;
+
+use rumbench_core::engine::{Engine, Result};
+use rumbench_core::kv::{Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
+
+/// A map without hints.
+const PLAIN: MapId = MapId(0);
+/// A map whose scans fix eight bytes, so that prefix filters are in play.
+const PREFIXED: MapId = MapId(1);
+
+/// The maps that the suite needs: open the engine with these.
+pub const SCHEMA: &[MapDef] = &[
+    MapDef {
+        name: "plain",
+        scan_prefix_bytes: None,
+        point_reads: true,
+        reads_hit: true,
+    },
+    MapDef {
+        name: "prefixed",
+        scan_prefix_bytes: Some(8),
+        point_reads: true,
+        reads_hit: false,
+    },
+];
+
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Runs every case. `open` opens [`SCHEMA`] in a directory that exists and may hold a database already; `root` is an
+/// empty directory.
+///
+/// # Panics
+/// When the engine misbehaves.
+pub fn key_value<E: KvEngine + Engine>(root: &Path, open: &dyn Fn(&Path) -> E) {
+    let cases: &[fn(&E)] = &[
+        visibility::committed_rows_are_seen,
+        visibility::uncommitted_rows_are_not_seen,
+        visibility::a_dropped_transaction_leaves_nothing,
+        visibility::a_transaction_reads_its_own_writes,
+        visibility::deleted_rows_are_gone,
+        ranges::ranges_both_ways,
+        ranges::ranges_keep_to_their_prefix,
+        ranges::keys_are_ordered_as_bytes,
+        visibility::maps_do_not_share_keys,
+        visibility::large_and_empty_values,
+        loading::a_bulk_load_is_complete,
+        concurrency::no_increment_is_lost,
+        concurrency::absent_rows_are_protected_too,
+        concurrency::transfers_keep_the_sum,
+        visibility::unknown_maps_are_errors,
+    ];
+    for (number, case) in cases.iter().enumerate() {
+        let dir = root.join(format!("case-{number}"));
+        std::fs::create_dir(&dir).expect("create a directory for the case");
+        let engine = open(&dir);
+        case(&engine);
+        ok(Box::new(engine).close(), "close");
+    }
+    loading::rows_survive_settle_and_reopen(root, open);
+}
+
+/// The value, or a panic that names the call.
+fn ok<T>(result: Result<T>, what: &str) -> T {
+    result.unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+fn connect<E: KvEngine>(engine: &E) -> E::Connection {
+    ok(engine.connect(), "connect")
+}
+
+fn get<C: KvConnection>(connection: &mut C, map: MapId, key: &[u8]) -> Option<Vec<u8>> {
+    let value = connection.get(map, key, |value| value.map(<[u8]>::to_vec));
+    ok(value, "get")
+}
+
+fn get_for_update<T: KvTxn>(txn: &mut T, map: MapId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    txn.get_for_update(map, key, |value| value.map(<[u8]>::to_vec))
+}
+
+fn put<C: KvConnection>(connection: &mut C, map: MapId, rows: &[(&[u8], &[u8])]) {
+    let mut txn = ok(connection.begin(), "begin");
+    for (key, value) in rows {
+        ok(txn.put(map, key, value), "put");
+    }
+    ok(txn.commit(), "commit");
+}
+
+fn scan<C: KvConnection>(connection: &mut C, map: MapId, scan: Scan<'_>) -> Rows {
+    let mut rows = Rows::new();
+    let visit = |key: &[u8], value: &[u8]| {
+        rows.push((key.to_vec(), value.to_vec()));
+        true
+    };
+    ok(connection.scan(map, scan, visit), "scan");
+    rows
+}
+
+fn range<'a>(start: &'a [u8], end: &'a [u8], direction: Direction, limit: usize) -> Scan<'a> {
+    Scan {
+        start,
+        end,
+        direction,
+        limit,
+    }
+}
+
+/// The keys of `start..end` in ascending order, read both ways, which must agree.
+fn keys<C: KvConnection>(connection: &mut C, map: MapId, start: &[u8], end: &[u8]) -> Vec<Vec<u8>> {
+    let read = |connection: &mut C, direction| {
+        let rows = scan(connection, map, range(start, end, direction, usize::MAX));
+        rows.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+    };
+    let forward = read(connection, Direction::Forward);
+    let mut reverse = read(connection, Direction::Reverse);
+    reverse.reverse();
+    expect(
+        &format!("reverse scan of {start:?}..{end:?}"),
+        reverse,
+        forward.clone(),
+    );
+    forward
+}
+
+fn expect<T: PartialEq + Debug>(what: &str, found: T, expected: T) {
+    assert!(
+        found == expected,
+        "{what}: found {found:?}, expected {expected:?}"
+    );
+}

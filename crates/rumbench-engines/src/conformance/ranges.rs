@@ -1,0 +1,180 @@
+//! Scans: both directions, bounds, limits, prefixes next to each other, byte order.
+
+use rumbench_core::engine::Engine;
+use rumbench_core::kv::{Direction, KvConnection, KvEngine, KvTxn};
+
+use super::{PLAIN, PREFIXED, connect, expect, get, keys, ok, put, range, scan};
+
+pub(super) fn ranges_both_ways<E: KvEngine>(engine: &E) {
+    let mut connection = connect(engine);
+    put(
+        &mut connection,
+        PLAIN,
+        &[(b"b", b"2"), (b"d", b"4"), (b"c", b"3"), (b"e", b"5")],
+    );
+    let mut values = |start: &[u8], end: &[u8], direction, limit| {
+        let rows = scan(&mut connection, PLAIN, range(start, end, direction, limit));
+        rows.into_iter()
+            .flat_map(|(_, value)| value)
+            .collect::<Vec<u8>>()
+    };
+    use Direction::{Forward, Reverse};
+    expect("all", values(b"a", b"z", Forward, 9), b"2345".to_vec());
+    expect(
+        "all, reverse",
+        values(b"a", b"z", Reverse, 9),
+        b"5432".to_vec(),
+    );
+    expect("limit", values(b"a", b"z", Forward, 2), b"23".to_vec());
+    expect(
+        "limit, reverse",
+        values(b"a", b"z", Reverse, 2),
+        b"54".to_vec(),
+    );
+    expect("limit 0", values(b"a", b"z", Forward, 0), Vec::new());
+    expect(
+        "bounds on rows",
+        values(b"b", b"e", Forward, 9),
+        b"234".to_vec(),
+    );
+    expect(
+        "bounds on rows, reverse",
+        values(b"b", b"e", Reverse, 9),
+        b"432".to_vec(),
+    );
+    expect(
+        "bounds between rows",
+        values(b"ba", b"da", Forward, 9),
+        b"34".to_vec(),
+    );
+    expect(
+        "bounds between rows, reverse",
+        values(b"ba", b"da", Reverse, 9),
+        b"43".to_vec(),
+    );
+    for direction in [Forward, Reverse] {
+        expect(
+            "no rows inside",
+            values(b"ba", b"bb", direction, 9),
+            Vec::new(),
+        );
+        expect("empty range", values(b"c", b"c", direction, 9), Vec::new());
+        expect(
+            "inverted range",
+            values(b"e", b"b", direction, 9),
+            Vec::new(),
+        );
+        expect(
+            "before all rows",
+            values(b"a", b"b", direction, 9),
+            Vec::new(),
+        );
+        expect(
+            "after all rows",
+            values(b"f", b"z", direction, 9),
+            Vec::new(),
+        );
+    }
+    let mut seen = 0;
+    let stop_at_once = |_: &[u8], _: &[u8]| {
+        seen += 1;
+        false
+    };
+    let all = range(b"a", b"z", Forward, 9);
+    ok(connection.scan(PLAIN, all, stop_at_once), "scan");
+    expect("rows seen after the visitor said stop", seen, 1);
+}
+
+pub(super) fn ranges_keep_to_their_prefix<E: KvEngine + Engine>(engine: &E) {
+    let mut connection = connect(engine);
+    let key = |prefix: u64, suffix: &[u8]| [&prefix.to_be_bytes()[..], suffix].concat();
+    // Neighbours that differ in the last bit, across a byte boundary, and at both ends of the key space.
+    let prefixes = [0, 1, 0xFE, 0xFF, 0x100, u64::MAX - 1, u64::MAX];
+    let suffixes: [&[u8]; 4] = [b"", b"\x00", b"m", b"\xFF\xFF"];
+    let mut txn = ok(connection.begin(), "begin");
+    for prefix in prefixes {
+        for suffix in suffixes {
+            ok(txn.insert(PREFIXED, &key(prefix, suffix), suffix), "insert");
+        }
+    }
+    ok(txn.commit(), "commit");
+    for settled in [false, true] {
+        if settled {
+            ok(engine.settle(&mut |_| {}), "settle");
+        }
+        for prefix in prefixes {
+            let expected: Vec<_> = suffixes.iter().map(|suffix| key(prefix, suffix)).collect();
+            let found = keys(
+                &mut connection,
+                PREFIXED,
+                &key(prefix, b""),
+                &key(prefix, &[0xFF; 9]),
+            );
+            expect("rows of a prefix", found, expected.clone());
+            if let Some(next) = prefix.checked_add(1) {
+                let found = keys(
+                    &mut connection,
+                    PREFIXED,
+                    &key(prefix, b""),
+                    &key(next, b""),
+                );
+                expect("rows up to the next prefix", found, expected.clone());
+            }
+            let found = keys(
+                &mut connection,
+                PREFIXED,
+                &key(prefix, b"\x00"),
+                &key(prefix, b"n"),
+            );
+            expect("rows inside a prefix", found, expected[1..3].to_vec());
+        }
+        let found = keys(&mut connection, PREFIXED, &key(2, b""), &key(0xFE, b""));
+        expect("rows of absent prefixes", found, Vec::new());
+        let across = keys(&mut connection, PREFIXED, &key(1, b"m"), &key(0xFF, b""));
+        expect("rows across prefixes", across.len(), 2 + suffixes.len());
+        let all = keys(&mut connection, PREFIXED, &[0], &[0xFF; 20]);
+        expect("all rows", all.len(), prefixes.len() * suffixes.len());
+    }
+}
+
+pub(super) fn keys_are_ordered_as_bytes<E: KvEngine>(engine: &E) {
+    let mut connection = connect(engine);
+    let sorted: Vec<Vec<u8>> = [
+        &b"\x00"[..],
+        b"\x00\x00",
+        b"\x00\xFF",
+        b"\x01",
+        b"\x7F",
+        b"\x80",
+        b"a",
+        b"aa",
+        b"b",
+        b"\xFE\xFF",
+        b"\xFF",
+        b"\xFF\x00",
+        b"\xFF\xFF",
+        b"\xFF\xFF\xFF",
+    ]
+    .map(<[u8]>::to_vec)
+    .into();
+    // `b"a" > b"\x80"` would hold for signed bytes, so the list itself is checked.
+    let mut check = sorted.clone();
+    check.sort();
+    let rows: Vec<(&[u8], &[u8])> = sorted
+        .iter()
+        .rev()
+        .map(|key| (&key[..], &key[..]))
+        .collect();
+    put(&mut connection, PLAIN, &rows);
+    let found = keys(&mut connection, PLAIN, b"\x00", &[0xFF; 8]);
+    expect("order", found, check);
+    for key in &sorted {
+        expect("value", get(&mut connection, PLAIN, key), Some(key.clone()));
+    }
+    let found = keys(&mut connection, PLAIN, b"\xFF", b"\xFF\xFF");
+    expect(
+        "range of 0xFF",
+        found,
+        vec![b"\xFF".to_vec(), b"\xFF\x00".to_vec()],
+    );
+}

@@ -1,0 +1,258 @@
+//! What holds for every engine of this build, opened by name as the laboratory does.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rumbench_core::engine::{Durability, Engine, EngineError, OpenConfig, Result};
+use rumbench_core::linkbench::conformance;
+use rumbench_core::linkbench::{Count, Link, LinkKey, LinkStore, Node};
+use rumbench_engines::{EngineEntry, engines};
+
+use crate::setup::config;
+
+const LINK_TYPE: u64 = 123_456_789;
+const NODE_TYPE: u32 = 2048;
+
+/// The engines of this build that store something.
+fn real_engines() -> impl Iterator<Item = &'static EngineEntry> {
+    engines()
+        .iter()
+        .filter(|entry| entry.available && entry.name != "null")
+}
+
+fn open(entry: &EngineEntry, config: &OpenConfig) -> Result<Box<dyn Engine>> {
+    (entry.open)(config)
+}
+
+fn with_class(entry: &EngineEntry, dir: &Path, class: Durability) -> Box<dyn Engine> {
+    open(entry, &config(dir, class)).unwrap_or_else(|error| panic!("{}: {error}", entry.name))
+}
+
+/// Loads one link with its nodes and count into each of `sources`, and adds a link by request.
+fn fill(store: &Arc<dyn LinkStore>, sources: u64) {
+    let mut connection = store.connect().unwrap();
+    let link = |id1, id2| Link {
+        key: LinkKey {
+            id1,
+            link_type: LINK_TYPE,
+            id2,
+        },
+        visibility: 1,
+        time: 1_000 + id2,
+        version: 0,
+        data: b"link",
+    };
+    for id in 1..=sources {
+        let node = Node {
+            id,
+            node_type: NODE_TYPE,
+            version: 1,
+            time: 7,
+            data: b"node",
+        };
+        let count = Count {
+            id,
+            link_type: LINK_TYPE,
+            count: 1,
+            time: 7,
+            version: 0,
+        };
+        connection.load_nodes(&[node]).unwrap();
+        connection.load_links(&[link(id, id)]).unwrap();
+        connection.load_counts(&[count]).unwrap();
+    }
+    if store.separate_index() {
+        store.build_index().unwrap();
+    }
+    for id in 1..=sources {
+        connection.add_link(&link(id, id + 1)).unwrap();
+    }
+}
+
+fn check_filled(store: &Arc<dyn LinkStore>, sources: u64) {
+    let mut connection = store.connect().unwrap();
+    let totals = connection.check().unwrap();
+    let found = (
+        totals.nodes,
+        totals.links,
+        totals.visible_links,
+        totals.counts,
+    );
+    assert_eq!(found, (sources, 2 * sources, 2 * sources, sources));
+    assert_eq!(connection.count_links(1, LINK_TYPE).unwrap(), 2);
+    assert!(connection.get_node(sources, NODE_TYPE).unwrap());
+}
+
+#[test]
+fn every_engine_keeps_the_rules_of_linkbench() {
+    for entry in real_engines() {
+        let root = tempfile::tempdir().unwrap();
+        let databases = Cell::new(0);
+        conformance::link_store(|| {
+            let dir = root.path().join(databases.get().to_string());
+            databases.set(databases.get() + 1);
+            std::fs::create_dir(&dir).unwrap();
+            let engine = with_class(entry, &dir, Durability::Buffered);
+            let store = engine.link_store().unwrap();
+            if store.separate_index() {
+                store.build_index().unwrap();
+            }
+            store
+        });
+        assert!(databases.get() > 1, "{}", entry.name);
+    }
+}
+
+#[test]
+fn rows_of_every_durability_class_survive_close_and_reopen() {
+    for entry in real_engines() {
+        for class in [Durability::Buffered, Durability::Sync, Durability::None] {
+            let dir = tempfile::tempdir().unwrap();
+            let engine = with_class(entry, dir.path(), class);
+            fill(&engine.link_store().unwrap(), 20);
+            // Without a log, only what was settled is promised.
+            engine.settle(&mut |_| {}).unwrap();
+            engine.close().unwrap();
+            let engine = with_class(entry, dir.path(), class);
+            check_filled(&engine.link_store().unwrap(), 20);
+            engine.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_variant_opens_and_describes_itself() {
+    for entry in real_engines() {
+        for variant in entry.variants {
+            let dir = tempfile::tempdir().unwrap();
+            let mut config = config(dir.path(), Durability::Buffered);
+            config.variant = Some(variant.name.to_string());
+            let engine = open(entry, &config).unwrap();
+            let facts = engine.facts();
+            assert!(!facts.configuration.is_empty(), "{}", entry.name);
+            engine.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn unknown_variants_and_settings_are_refused() {
+    for entry in engines().iter().filter(|entry| entry.available) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut wrong = config(dir.path(), Durability::Buffered);
+        wrong.variant = Some("no-such-variant".to_string());
+        assert!(
+            matches!(open(entry, &wrong), Err(EngineError::Unsupported(_))),
+            "{} accepts any variant",
+            entry.name
+        );
+        let mut wrong = config(dir.path(), Durability::Buffered);
+        wrong
+            .settings
+            .insert("no_such_setting".to_string(), "1".to_string());
+        assert!(
+            matches!(open(entry, &wrong), Err(EngineError::Unsupported(_))),
+            "{} accepts any setting",
+            entry.name
+        );
+    }
+}
+
+#[test]
+fn facts_name_a_version_and_what_each_class_keeps() {
+    for entry in real_engines() {
+        let facts = |class| {
+            let dir = tempfile::tempdir().unwrap();
+            let engine = with_class(entry, dir.path(), class);
+            let facts = engine.facts();
+            engine.close().unwrap();
+            facts
+        };
+        let synced = facts(Durability::Sync);
+        assert!(
+            synced.version.bytes().any(|byte| byte.is_ascii_digit())
+                && !synced.version.contains("unknown"),
+            "{}",
+            synced.version
+        );
+        assert_eq!(synced.durability.power_cut, "all acknowledged commits");
+        let buffered = facts(Durability::Buffered);
+        assert_eq!(buffered.durability.process_kill, "all acknowledged commits");
+        assert_ne!(buffered.durability, synced.durability, "{}", entry.name);
+        assert_ne!(facts(Durability::None).durability, buffered.durability);
+    }
+}
+
+#[test]
+fn counters_are_numbers_with_names_of_their_own() {
+    for entry in real_engines() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = with_class(entry, dir.path(), Durability::Buffered);
+        fill(&engine.link_store().unwrap(), 5);
+        let counters = engine.counters();
+        assert!(!counters.is_empty(), "{}", entry.name);
+        let names: BTreeSet<_> = counters.iter().map(|counter| &counter.name).collect();
+        assert_eq!(names.len(), counters.len(), "{}", entry.name);
+        assert!(counters.iter().all(|counter| counter.value.is_finite()));
+        engine.close().unwrap();
+    }
+}
+
+#[test]
+fn data_files_hold_the_rows_and_logs_do_not() {
+    for entry in real_engines() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = with_class(entry, dir.path(), Durability::Buffered);
+        fill(&engine.link_store().unwrap(), 200);
+        engine.settle(&mut |_| {}).unwrap();
+        let is_data = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            engine.is_data_file(&name)
+        };
+        let (data, other): (Vec<_>, Vec<_>) = files(dir.path()).into_iter().partition(is_data);
+        let bytes: u64 = data
+            .iter()
+            .map(|path| path.metadata().map_or(0, |file| file.len()))
+            .sum();
+        assert!(bytes > 1_000, "{}: {data:?} beside {other:?}", entry.name);
+        let log = |path: &&PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            [".log", ".jnl", "-wal", "LOCK", "lock"]
+                .iter()
+                .any(|end| name.ends_with(end))
+        };
+        assert!(data.iter().find(log).is_none(), "{}: {data:?}", entry.name);
+        engine.close().unwrap();
+    }
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn closing_under_a_living_store_is_refused() {
+    for entry in real_engines() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = with_class(entry, dir.path(), Durability::Buffered);
+        let store = engine.link_store().unwrap();
+        let error = engine.close().unwrap_err().to_string();
+        assert!(error.contains("cannot be closed"), "{error}");
+        drop(store);
+        // The last owner has closed it: the directory can be opened again.
+        with_class(entry, dir.path(), Durability::Buffered)
+            .close()
+            .unwrap();
+    }
+}
