@@ -71,6 +71,7 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         clients: 2,
         settings,
         engines,
+        base: arguments.print.base.clone(),
         repeat: 1,
         seed: 1,
         durability: Durability::Buffered,
