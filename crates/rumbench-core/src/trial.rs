@@ -69,7 +69,7 @@ pub trait Workload: Send {
     /// Rows that the load will write, for progress and disk estimates: (rows, bytes).
     fn load_estimate(&self) -> (u64, u64);
 
-    /// The next phase on this engine; `None` when all are done.
+    /// The next phase on this engine; `None` when all are done. The clients of the phase before have been dropped.
     fn next_phase(&mut self, engine: &dyn Engine) -> Result<Option<Phase>, EngineError>;
 
     /// Checks row counts and invariants on the quiet engine after all phases. `Ok` is a sentence for the report.

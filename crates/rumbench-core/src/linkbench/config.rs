@@ -1,6 +1,6 @@
 //! The configuration of one LinkBench trial, read from `key=value` settings.
 
-use super::degree::{Numbers, Split};
+use super::degree::{DegreeTable, Numbers, Split};
 use super::payload::PayloadShape;
 use super::settings::SETTINGS;
 use crate::trial::PhaseEnd;
@@ -311,6 +311,12 @@ impl Config {
                 ));
             }
         }
+        if self.random_id2_max > 0 && self.random_id2_max < self.longest_list() {
+            return refuse(format!(
+                "randomid2max must be 0 or at least the longest list's {} links, so that its destinations differ",
+                self.longest_list()
+            ));
+        }
         if self.mode == Mode::Stationary {
             if self.rules == Rules::Classic {
                 return refuse(
@@ -340,6 +346,19 @@ impl Config {
             (Rules::Classic, Mode::Faithful) => Split::ClassicAsWritten,
             (Rules::Classic, _) => Split::ClassicRepaired,
         }
+    }
+
+    /// Links of one node that the configuration allows, given what the table says.
+    pub fn capped(&self, raw: u64) -> u64 {
+        match self.links_max {
+            0 => raw,
+            most => raw.min(most),
+        }
+    }
+
+    fn longest_list(&self) -> u64 {
+        let raw = DegreeTable::of(self.numbers).raw(0, self.nodes);
+        self.split().links(self.capped(raw), self.link_types, 0)
     }
 
     /// The link write access that the mode gives: the reference reads the uncorrelated part from the keys of
@@ -438,6 +457,7 @@ mod tests {
         assert!(refusal(&[("read_function", "real")]).contains("not reproduced"));
         assert!(refusal(&[("nlinks_func", "PERFECT_SQUARES")]).contains("not reproduced"));
         assert!(refusal(&[("mode", "stationary"), ("rules", "classic")]).contains("revised"));
+        assert!(refusal(&[("randomid2max", "1000")]).contains("2090678 links"));
     }
 
     #[test]

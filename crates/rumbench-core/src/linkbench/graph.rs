@@ -80,10 +80,7 @@ impl Graph {
             split: config.split(),
             table: DegreeTable::of(config.numbers),
             by_degree: Shuffler::new(shuffle::CORRELATED, config.nodes),
-            links_max: match config.links_max {
-                0 => u64::MAX,
-                links => links,
-            },
+            links_max: config.capped(u64::MAX),
             random_id2_max: config.random_id2_max,
             id2_stride: coprime_stride(config.random_id2_max),
             seed: config.seed,
@@ -133,11 +130,6 @@ impl Graph {
     /// The id whose out-degree has this zero-based rank.
     pub fn id_of_rank(&self, rank: u64) -> u64 {
         self.start_id + self.by_degree.permute(rank)
-    }
-
-    /// Links of the longest list.
-    pub fn longest_list(&self) -> u64 {
-        self.links_of_rank(0, 0)
     }
 
     /// Ids that have a list longer than `links`, the longest first.

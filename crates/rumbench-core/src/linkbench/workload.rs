@@ -220,7 +220,8 @@ impl Workload for LinkBench {
 
     /// Without the `index` phase, which comes after `load` where the engine separates it.
     fn phase_names(&self) -> Vec<String> {
-        let warmup = self.config.warmup.map(|_| "warmup".to_owned());
+        let warms_up = self.config.warmup.is_some() && self.config.steps > 0;
+        let warmup = warms_up.then(|| "warmup".to_owned());
         let requests = (1..=self.config.steps).map(LinkBench::request_name);
         std::iter::once("load".to_owned())
             .chain(warmup)
