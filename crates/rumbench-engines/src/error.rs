@@ -1,4 +1,4 @@
-//! Turns the errors of key-value libraries into the laboratory's, out of the hot path.
+//! Turns the errors of libraries into the laboratory's, out of the hot path.
 
 use rumbench_core::engine::EngineError;
 use rumbench_core::kv::MapId;

@@ -14,7 +14,15 @@ pub mod conformance;
     feature = "rocksdb",
     feature = "sqlite"
 ))]
+#[cfg_attr(
+    not(all(feature = "fjall", feature = "lmdb", feature = "sqlite")),
+    allow(dead_code, reason = "a build with few engines does not use all of it")
+)]
 mod error;
+#[cfg_attr(
+    not(all(feature = "fjall", feature = "lmdb", feature = "sqlite")),
+    allow(dead_code, reason = "a build with few engines does not use all of it")
+)]
 mod facts;
 #[cfg(feature = "fjall")]
 pub mod fjall;

@@ -23,7 +23,7 @@ use rumbench_core::engine::{
 use rumbench_core::linkbench::{LinkConnection, LinkStore};
 use rusqlite::{Connection, ErrorCode};
 
-use crate::error::failed;
+use crate::error::{failed, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, crate_version, survives};
 use crate::periodic::{Periodic, SYNC_INTERVAL};
 use crate::settings::Settings;
@@ -282,10 +282,7 @@ impl Engine for Sqlite {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        let shared = Arc::into_inner(self.0).ok_or_else(|| {
-            let message = "sqlite cannot be closed while a connection or a store of it is alive";
-            EngineError::Unsupported(message.to_string())
-        })?;
+        let shared = Arc::into_inner(self.0).ok_or_else(|| still_open("sqlite"))?;
         let syncer = shared
             .syncer
             .into_inner()
