@@ -24,6 +24,9 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Usage(message.into()))
 }
 
+/// Makes a workload from its settings.
+type Create = fn(&BTreeMap<String, String>) -> anyhow::Result<Box<dyn Workload>>;
+
 /// One workload.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkloadEntry {
@@ -31,7 +34,7 @@ pub struct WorkloadEntry {
     pub name: &'static str,
     /// One sentence.
     pub description: &'static str,
-    create: fn(&BTreeMap<String, String>) -> anyhow::Result<Box<dyn Workload>>,
+    create: Create,
 }
 
 /// All workloads of this version.

@@ -179,6 +179,7 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
         workload: arguments.workload.clone(),
         settings: sorted.workload,
         engines,
+        base: arguments.print.base.clone(),
         repeat: arguments.repeat,
         seed: arguments.seed,
         durability: arguments.durability.into(),

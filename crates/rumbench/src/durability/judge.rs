@@ -74,28 +74,18 @@ pub struct Knowledge {
 /// Without a violation the state is after the last acknowledged commit or one more: a client waits for each commit, so only one
 /// can have been under way.
 pub fn judge(knowledge: &Knowledge, found: &[FoundLink]) -> (Option<Script>, Vec<Violation>) {
-    let client_links = links(found);
-    let mut matching = None;
-    let mut state = Script::clone(&knowledge.start);
-    let mut expected = state.links.clone();
-    loop {
-        if client_links.as_ref() == Some(&state.links) {
-            matching = Some(state.clone());
-        }
-        if state.commits == knowledge.acknowledged {
-            expected = state.links.clone();
-        }
-        if state.commits > knowledge.acknowledged {
-            break;
-        }
-        state.advance();
-    }
-    let client = found.first().map_or(u64::MAX, |link| link.client);
+    let client = knowledge.start.client();
+    let matching = links(found).and_then(|links| {
+        let last = knowledge.acknowledged + 1;
+        // Below the state of the last check only an engine that loses what it once had can be.
+        newest_match(knowledge.start.clone(), last, &links)
+            .or_else(|| newest_match(knowledge.start.restarted(), knowledge.start.commits, &links))
+    });
     let Some(state) = matching else {
         let violation = Violation::Order {
             client,
             acknowledged: knowledge.acknowledged,
-            difference: difference(&expected, found),
+            difference: difference(&state_at(knowledge).links, found),
         };
         return (None, vec![violation]);
     };
@@ -117,6 +107,33 @@ pub fn judge(knowledge: &Knowledge, found: &[FoundLink]) -> (Option<Script>, Vec
         });
     }
     (Some(state), violations)
+}
+
+/// The newest state from `state` up to commit `last` with exactly these links.
+fn newest_match(
+    mut state: Script,
+    last: u64,
+    links: &BTreeMap<LinkKey, LinkState>,
+) -> Option<Script> {
+    let mut newest = None;
+    loop {
+        if state.links == *links {
+            newest = Some(state.clone());
+        }
+        if state.commits >= last {
+            return newest;
+        }
+        state.advance();
+    }
+}
+
+/// The state after the last acknowledged commit.
+fn state_at(knowledge: &Knowledge) -> Script {
+    let mut state = knowledge.start.clone();
+    while state.commits < knowledge.acknowledged {
+        state.advance();
+    }
+    state
 }
 
 /// Found links by key; `None` when one has a payload that no commit wrote.
@@ -239,6 +256,18 @@ mod tests {
                 },
             ]
         );
+    }
+
+    #[test]
+    fn state_before_the_last_check_is_a_loss_of_what_was_seen() {
+        let knowledge = Knowledge {
+            start: after(50),
+            acknowledged: 60,
+            seen: 50,
+        };
+        let (state, violations) = judge(&knowledge, &found(&after(20)));
+        assert_eq!(state.unwrap().commits, 20);
+        assert_eq!(violations.len(), 2, "{violations:?}");
     }
 
     #[test]

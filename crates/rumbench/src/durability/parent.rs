@@ -15,9 +15,10 @@ use super::script::{Script, mix};
 use crate::measure::{environment, statistics};
 use crate::run::interrupt::Interrupts;
 use crate::run::plan::EngineChoice;
+use crate::run::process::TrialProcess;
 use crate::run::progress::say;
 use crate::run::protocol::TrialSpec;
-use crate::run::suite::{TrialProcess, timestamp};
+use crate::run::suite::timestamp;
 use crate::store::file;
 use crate::store::result::SCHEMA_VERSION;
 

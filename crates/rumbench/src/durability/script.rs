@@ -69,6 +69,16 @@ impl Script {
         }
     }
 
+    /// The client whose script it is.
+    pub fn client(&self) -> u64 {
+        self.client
+    }
+
+    /// The same script before its first commit.
+    pub fn restarted(&self) -> Script {
+        Script::new(self.seed, self.client)
+    }
+
     /// All keys that a client may ever write.
     pub fn keys(client: u64) -> impl Iterator<Item = LinkKey> {
         (0..IDS * LINK_TYPES * DESTINATIONS).map(move |place| key(client, place))

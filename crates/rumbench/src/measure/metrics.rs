@@ -101,6 +101,37 @@ pub fn find(name: &str) -> Option<&'static Metric> {
 mod tests {
     use super::*;
 
+    /// The table of the guide, from the same source as `explain`.
+    fn guide_table() -> String {
+        let mut table =
+            String::from("| name | unit | definition | formula |\n| --- | --- | --- | --- |\n");
+        for metric in METRICS {
+            table += &format!(
+                "| `{}` | {} | {} | {} |\n",
+                metric.name, metric.unit, metric.definition, metric.formula
+            );
+        }
+        table
+    }
+
+    #[test]
+    fn guide_holds_the_same_table_of_metrics() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/metrics.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (head, rest) = text.split_once("<!-- metrics begin -->\n").unwrap();
+        let (_, tail) = rest.split_once("<!-- metrics end -->\n").unwrap();
+        let table = guide_table();
+        let wanted = format!("{head}<!-- metrics begin -->\n{table}<!-- metrics end -->\n{tail}");
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(path, &wanted).unwrap();
+        } else {
+            assert!(
+                text == wanted,
+                "docs/guide/metrics.md is behind; UPDATE=1 rewrites it"
+            );
+        }
+    }
+
     #[test]
     fn metric_names_are_unique_and_fully_described() {
         for (i, metric) in METRICS.iter().enumerate() {

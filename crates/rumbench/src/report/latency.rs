@@ -18,10 +18,12 @@ const SHORT_NAMES: &[(&str, &str)] = &[
     ("GET_LINKS_LIST", "gll"),
 ];
 
+/// A column: its name and where it is found.
+type Figure = (&'static str, fn(&Latency) -> f64);
+
 /// p99, maximum and mean of the ten operations, in milliseconds.
 pub fn short(group: &Group<'_>, phase: &str) -> Option<Table> {
-    let figures: [(&str, fn(&Latency) -> f64); 3] =
-        [("p99", |l| l.p99), ("max", |l| l.max), ("mean", |l| l.mean)];
+    let figures: [Figure; 3] = [("p99", |l| l.p99), ("max", |l| l.max), ("mean", |l| l.mean)];
     let mut table = Table::new(
         format!("{phase}: response time (ms)"),
         &["engine", "figure"],
@@ -56,7 +58,6 @@ pub fn short(group: &Group<'_>, phase: &str) -> Option<Table> {
 
 /// Every percentile of every operation, in microseconds.
 pub fn full(group: &Group<'_>, phase: &str) -> Option<Table> {
-    type Figure = (&'static str, fn(&Latency) -> f64);
     const FIGURES: [Figure; 7] = [
         ("mean (us)", |l| l.mean),
         ("p50 (us)", |l| l.p50),

@@ -23,10 +23,14 @@ const COMPARED: &[Compared] = &[
     ("kb_written_per_op_settled", |phase| {
         phase.kb_written_per_op_settled
     }),
-    ("size_bytes.data", |phase| {
-        phase.size_bytes.map(|size| size.data as f64)
-    }),
+    ("size_bytes.data", settled_bytes),
 ];
+
+/// Sizes compare only after the debt is paid.
+fn settled_bytes(phase: &PhaseResult) -> Option<f64> {
+    let size = phase.size_bytes.filter(|_| phase.name == "settle")?;
+    Some(size.data as f64)
+}
 
 /// Comparisons within each group of equal durability, against `base` or the group's first engine.
 pub fn compare(trials: &[TrialResult], base: &str) -> Vec<Comparison> {
@@ -43,6 +47,7 @@ pub fn compare(trials: &[TrialResult], base: &str) -> Vec<Comparison> {
 pub fn compare_group(group: &Group<'_>, base: &str) -> Vec<Comparison> {
     let mut found = Vec::new();
     let mut phases = group.phases();
+    phases.retain(|phase| phase != "warmup");
     phases.push("settle".to_string());
     for engine in group.engines().iter().filter(|engine| *engine != base) {
         for phase in &phases {

@@ -1,12 +1,14 @@
-//! Running a suite: the parent's side ([`plan`], [`suite`], [`progress`]), the child's side ([`trial`], [`phase`], [`client`],
+//! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`progress`]), the child's side ([`trial`], [`phase`], [`client`],
 //! [`pacing`], [`sampler`]) and what they say to each other ([`protocol`], [`split`]).
 
 pub mod client;
+pub mod follow;
 pub mod interrupt;
 pub mod intervals;
 pub mod pacing;
 pub mod phase;
 pub mod plan;
+pub mod process;
 pub mod progress;
 pub mod protocol;
 pub mod sampler;

@@ -35,8 +35,10 @@ pub struct Suite {
     pub workload: String,
     /// Settings of the workload.
     pub settings: BTreeMap<String, String>,
-    /// Engines in the order given; the first is the base.
+    /// Engines in the order given.
     pub engines: Vec<EngineChoice>,
+    /// Base of the ratios when it is not the first engine.
+    pub base: Option<String>,
     /// Repetitions.
     pub repeat: u32,
     /// Seed of the first repetition.

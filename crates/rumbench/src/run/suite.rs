@@ -1,19 +1,18 @@
 //! The parent of a suite: one child process after the other, every event into the result, the result to disk.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::follow::Follower;
 use super::interrupt::Interrupts;
 use super::plan::{self, EngineChoice, Planned, Suite};
+use super::process::TrialProcess;
 use super::progress::{Progress, Standing, say};
 use super::protocol::{Event, TrialSpec};
 use super::split;
@@ -21,85 +20,10 @@ use crate::catalog;
 use crate::measure::{environment, size};
 use crate::report::{marks, spread};
 use crate::store::file;
-use crate::store::result::{Amplification, PhaseResult, SCHEMA_VERSION, SuiteResult, TrialResult};
+use crate::store::result::{SCHEMA_VERSION, SuiteResult, TrialResult};
 
 /// The result is written at least this often while a phase runs.
 const SAVE_EVERY: Duration = Duration::from_secs(8);
-
-/// A child process in its own process group, so that Ctrl-C reaches the laboratory alone.
-pub struct TrialProcess {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    /// Ends when the child closed its stdout.
-    pub lines: Receiver<String>,
-}
-
-impl TrialProcess {
-    /// Starts this binary with a hidden command and gives it its specification.
-    ///
-    /// # Errors
-    /// When the process cannot be started.
-    pub fn start(command: &str, spec: &impl serde::Serialize) -> Result<TrialProcess> {
-        let binary = std::env::current_exe().context("cannot find the own binary")?;
-        let mut child = Command::new(&binary)
-            .arg(command)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start {}", binary.display()))?;
-        let stdout = child.stdout.take().context("the child has no stdout")?;
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let stdin = child.stdin.take();
-        let mut process = TrialProcess {
-            child,
-            stdin,
-            lines,
-        };
-        process.send(&serde_json::to_string(spec)?);
-        Ok(process)
-    }
-
-    /// Writes a line to the child. A child that died is noticed at the end of its output.
-    pub fn send(&mut self, line: &str) {
-        if let Some(stdin) = &mut self.stdin {
-            let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
-        }
-    }
-
-    /// SIGKILL to the child's process group.
-    pub fn kill(&mut self) {
-        let pid = i32::try_from(self.child.id())
-            .ok()
-            .and_then(rustix::process::Pid::from_raw);
-        if let Some(pid) = pid {
-            let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
-        }
-    }
-
-    /// Waits for its end; `Some` says how it died when it did not exit by itself with 0.
-    ///
-    /// # Errors
-    /// When the kernel does not tell.
-    pub fn wait(mut self) -> Result<Option<String>> {
-        let status = self
-            .child
-            .wait()
-            .context("cannot wait for the trial's process")?;
-        Ok(match (status.signal(), status.code()) {
-            (Some(signal), _) => Some(format!("signal {signal}")),
-            (None, Some(0)) => None,
-            (None, code) => Some(format!("exit code {}", code.unwrap_or(-1))),
-        })
-    }
-}
 
 /// A suite that is running.
 pub struct Runner<'a> {
@@ -200,12 +124,8 @@ impl Runner<'_> {
         for trial in &mut self.result.trials {
             marks::judge(trial);
         }
-        let base = self
-            .suite
-            .engines
-            .first()
-            .map(EngineChoice::name)
-            .unwrap_or_default();
+        let first = || self.suite.engines.first().map(EngineChoice::name);
+        let base = self.suite.base.clone().or_else(first).unwrap_or_default();
         self.result.comparisons = spread::compare(&self.result.trials, &base);
         self.saved = Instant::now();
         file::save(&self.suite.out, &self.result)
@@ -223,7 +143,13 @@ impl Runner<'_> {
         }
         let overrides = calibration_overrides(&self.suite.settings);
         let mut settings = self.suite.settings.clone();
-        for key in ["operations", "seconds", "steps"] {
+        for key in [
+            "operations",
+            "seconds",
+            "steps",
+            "warmup_operations",
+            "warmup_seconds",
+        ] {
             settings.remove(key);
         }
         settings.extend(overrides.clone());
@@ -413,118 +339,6 @@ fn calibration_overrides(settings: &BTreeMap<String, String>) -> BTreeMap<String
     overrides
 }
 
-/// Turns the events of one child into its trial.
-#[derive(Default)]
-struct Follower {
-    load_bytes: u64,
-    finished: bool,
-    /// The last entry of the trial's phases is still running.
-    open_phase: bool,
-}
-
-impl Follower {
-    fn apply(&mut self, event: Event, trial: &mut TrialResult, standing: &mut Standing) {
-        match event {
-            Event::Opened {
-                facts,
-                workload,
-                load_bytes,
-                ..
-            } => {
-                trial.engine_version = facts.version;
-                trial.durability_facts = Some(facts.durability);
-                trial.configuration = facts.configuration;
-                for (key, value) in workload {
-                    trial.configuration.insert(format!("workload.{key}"), value);
-                }
-                self.load_bytes = load_bytes;
-            }
-            Event::PhaseStarted {
-                name,
-                seconds,
-                operations,
-            } => {
-                standing.phase.clone_from(&name);
-                standing.seconds = 0.0;
-                standing.operations = 0;
-                standing.note.clear();
-                standing.phase_seconds = seconds;
-                standing.phase_operations = operations;
-                trial.phases.push(PhaseResult {
-                    name,
-                    ..PhaseResult::default()
-                });
-                self.open_phase = true;
-            }
-            Event::Progress {
-                seconds,
-                operations,
-                note,
-                intervals,
-            } => {
-                standing.seconds = seconds;
-                standing.operations = operations;
-                standing.note = note;
-                if let Some(phase) = trial.phases.last_mut().filter(|_| self.open_phase) {
-                    phase.seconds = seconds;
-                    phase.operations = operations;
-                    phase.ops_per_s = (seconds > 0.0).then(|| operations as f64 / seconds);
-                    phase.intervals.extend(intervals);
-                }
-            }
-            Event::Phase { result } => {
-                if self.open_phase {
-                    trial.phases.pop();
-                }
-                self.open_phase = false;
-                trial.phases.push(*result);
-                finish_phase(&mut trial.phases, self.load_bytes);
-            }
-            Event::Mark { mark } => trial.mark(mark),
-            Event::Verified { sentence } => trial.verified = Some(sentence),
-            Event::Finished { error } => {
-                self.finished = true;
-                if let Some(error) = error {
-                    trial.mark(format!("failed ({error})"));
-                }
-            }
-        }
-    }
-}
-
-/// Numbers that need more than one phase: what settling wrote belongs to the phase before it.
-fn finish_phase(phases: &mut [PhaseResult], load_bytes: u64) {
-    let Some((last, earlier)) = phases.split_last_mut() else {
-        return;
-    };
-    let reads = last
-        .io_source
-        .as_deref()
-        .filter(|source| source.starts_with("device"));
-    let read = reads.and(last.reads_per_op);
-    if last.name != "settle" {
-        last.amplification = read.map(|read| Amplification {
-            read: Some(read),
-            ..Amplification::default()
-        });
-        return;
-    }
-    let data = last.size_bytes.map(|size| size.data as f64);
-    let space = data
-        .filter(|_| load_bytes > 0)
-        .map(|data| data / load_bytes as f64);
-    last.amplification = space.map(|space| Amplification {
-        space: Some(space),
-        ..Amplification::default()
-    });
-    if let Some(before) = earlier.iter_mut().rev().find(|phase| phase.operations > 0) {
-        before.kb_written_per_op_settled = before
-            .kb_written
-            .zip(last.kb_written)
-            .map(|(phase, settle)| (phase + settle) / before.operations as f64);
-    }
-}
-
 /// Removes a trial's data; what cannot be removed is said, not fatal.
 fn remove(directory: &Path) {
     if let Err(error) = std::fs::remove_dir_all(directory) {
@@ -538,27 +352,4 @@ fn remove(directory: &Path) {
 fn remove_if_empty(directory: &Path) {
     // Fails when kept data is inside, which is what is wanted then.
     let _ = std::fs::remove_dir(directory);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_of_settling_are_added_to_the_last_phase_with_operations() {
-        let phase = |name: &str, operations, kb| PhaseResult {
-            name: name.to_string(),
-            operations,
-            kb_written: Some(kb),
-            ..PhaseResult::default()
-        };
-        let mut phases = vec![
-            phase("load", 10, 100.0),
-            phase("request", 100, 300.0),
-            phase("settle", 0, 200.0),
-        ];
-        finish_phase(&mut phases, 0);
-        assert_eq!(phases[1].kb_written_per_op_settled, Some(5.0));
-        assert_eq!(phases[0].kb_written_per_op_settled, None);
-    }
 }

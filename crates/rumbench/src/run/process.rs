@@ -1,0 +1,83 @@
+//! A child process of this same binary: starting it with its specification, reading its lines, ending it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+
+use anyhow::{Context, Result};
+
+/// A child process in its own process group, so that Ctrl-C reaches the laboratory alone.
+pub struct TrialProcess {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    /// Ends when the child closed its stdout.
+    pub lines: Receiver<String>,
+}
+
+impl TrialProcess {
+    /// Starts this binary with a hidden command and gives it its specification.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn start(command: &str, spec: &impl serde::Serialize) -> Result<TrialProcess> {
+        let binary = std::env::current_exe().context("cannot find the own binary")?;
+        let mut child = Command::new(&binary)
+            .arg(command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        let stdout = child.stdout.take().context("the child has no stdout")?;
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let stdin = child.stdin.take();
+        let mut process = TrialProcess {
+            child,
+            stdin,
+            lines,
+        };
+        process.send(&serde_json::to_string(spec)?);
+        Ok(process)
+    }
+
+    /// Writes a line to the child. A child that died is noticed at the end of its output.
+    pub fn send(&mut self, line: &str) {
+        if let Some(stdin) = &mut self.stdin {
+            let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
+        }
+    }
+
+    /// SIGKILL to the child's process group.
+    pub fn kill(&mut self) {
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+        }
+    }
+
+    /// Waits for its end; `Some` says how it died when it did not exit by itself with 0.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn wait(mut self) -> Result<Option<String>> {
+        let status = self
+            .child
+            .wait()
+            .context("cannot wait for the trial's process")?;
+        Ok(match (status.signal(), status.code()) {
+            (Some(signal), _) => Some(format!("signal {signal}")),
+            (None, Some(0)) => None,
+            (None, code) => Some(format!("exit code {}", code.unwrap_or(-1))),
+        })
+    }
+}
