@@ -107,7 +107,7 @@ written() { [ -s "$1" ] || missing "$1, which the laboratory should have written
 lab_smoke() {
     local engine engines=(--engine null)
     for engine in "${durable_engines[@]}"; do engines+=(--engine "$engine"); done
-    rumbench run linkbench "${engines[@]}" --set nodes=1000 --set clients=2 --set operations=1000 --set steps=1 \
+    rumbench run linkbench "${engines[@]}" --set nodes=1000 --set numbers=2011 --set clients=2 --set operations=1000 --set steps=1 \
         --set cache_bytes=16777216 --no-store --out "$1/smoke" &&
         rumbench report "$1/smoke" >/dev/null &&
         written "$1/smoke/result.json"

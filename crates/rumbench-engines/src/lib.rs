@@ -4,8 +4,8 @@
 //! implement [`rumbench_core::kv::KvEngine`] and get every workload from it; SQLite implements the workload's own
 //! trait with SQL; `null` answers at once, so that the client's own cost can be measured. Each engine is opened in
 //! its best reviewed configuration, each tuned value with its reason, and says what its commits really survive.
-//! What they have in common is small: [`settings`] reads `--set`, [`facts`] collects what was decided,
-//! [`periodic`] syncs a log once a second.
+//! What they have in common is small: `settings` reads `--set`, `facts` collects what was decided,
+//! `periodic` syncs a log once a second.
 
 #[cfg(feature = "alluvium")]
 pub mod alluvium;

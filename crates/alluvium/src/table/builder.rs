@@ -326,7 +326,8 @@ impl TableBuilder {
 
     /// Whether planes pay for values depends on what they are: counters do, text does not. So it is tried.
     fn choose_value_order(&mut self) -> Result<()> {
-        if self.fences.len() % VALUE_ORDER_TRIAL_BLOCKS != 0 || !self.open.values_have_planes() {
+        let trial = self.fences.len().is_multiple_of(VALUE_ORDER_TRIAL_BLOCKS);
+        if !trial || !self.open.values_have_planes() {
             return Ok(());
         }
         let mut stored = |order| {

@@ -164,7 +164,7 @@ pub(in crate::table) struct Scratch {
 const POOL_SIZE: usize = 32;
 
 /// Buffers grown by an oversize row are not kept.
-const KEPT_BYTES_MAX: usize = 1 << 20;
+const KEPT_BYTES_MAX: usize = 256 << 10;
 
 /// Guards idle scratches. A leaf in the lock order, held for a push or a pop.
 static POOL: Mutex<Vec<Scratch>> = Mutex::new(Vec::new());

@@ -20,6 +20,8 @@ pub struct TableCursor {
     at: Position,
     valid: bool,
     key: Vec<u8>,
+    /// The block whose prefix `key` begins with.
+    key_index: usize,
 }
 
 #[derive(Clone)]
@@ -41,6 +43,7 @@ impl TableCursor {
             },
             valid: false,
             key: Vec::new(),
+            key_index: usize::MAX,
         }
     }
 
@@ -218,8 +221,13 @@ impl TableCursor {
 
     fn show(&mut self) {
         let block = &self.at.block;
-        self.key.clear();
-        self.key.extend_from_slice(block.prefix());
+        if self.key_index == self.at.index {
+            self.key.truncate(block.prefix().len());
+        } else {
+            self.key.clear();
+            self.key.extend_from_slice(block.prefix());
+            self.key_index = self.at.index;
+        }
         self.key.extend_from_slice(block.suffix(self.at.slot));
         self.valid = true;
     }

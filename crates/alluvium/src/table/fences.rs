@@ -153,7 +153,7 @@ fn running_sum(values: &Ints<'_>, count: usize) -> impl Iterator<Item = u64> {
 #[derive(Default)]
 pub(in crate::table) struct FenceBuilder {
     separators: Vec<u8>,
-    ends: Vec<u32>,
+    ends: Vec<usize>,
     block_lengths: Vec<u32>,
 }
 
@@ -162,7 +162,7 @@ impl FenceBuilder {
     pub(in crate::table) fn push(&mut self, last: &[u8], next: Option<&[u8]>, block_length: u32) {
         let separator = next.map_or(last, |next| shortest_separator(last, next));
         self.separators.extend_from_slice(separator);
-        self.ends.push(self.separators.len() as u32);
+        self.ends.push(self.separators.len());
         self.block_lengths.push(block_length);
     }
 
@@ -189,9 +189,9 @@ impl FenceBuilder {
     fn separator(&self, i: usize) -> &[u8] {
         let start = match i {
             0 => 0,
-            _ => self.ends[i - 1] as usize,
+            _ => self.ends[i - 1],
         };
-        &self.separators[start..self.ends[i] as usize]
+        &self.separators[start..self.ends[i]]
     }
 }
 

@@ -72,7 +72,8 @@ impl Table {
             Properties::decode(section.raw)
         })?;
         // Every byte of the file belongs to one section, and so to one checksum.
-        let covered = fences.blocks_end() + footer.sections_bytes + FOOTER_BYTES as u64;
+        let sections = footer.sections_bytes.saturating_add(FOOTER_BYTES as u64);
+        let covered = fences.blocks_end().saturating_add(sections);
         if covered != footer.file_bytes {
             let malformed = Malformed::new("sum of all sections", footer.file_bytes, covered);
             return Err(malformed.at(file.path(), footer.fences.offset));

@@ -81,13 +81,14 @@ impl TableScan {
                 None => 0,
             };
         }
-        let slot = self.next_slot;
-        self.key.clear();
-        self.key.extend_from_slice(self.block.prefix());
-        self.key.extend_from_slice(self.block.suffix(slot));
-        if self.to.as_ref().is_some_and(|to| self.key >= *to) {
+        // The block's prefix is in the buffer already.
+        self.key.truncate(self.block.prefix().len());
+        self.key
+            .extend_from_slice(self.block.suffix(self.next_slot));
+        // Blocks before the last one end below `to`.
+        let last_block = self.next_block >= self.end_block;
+        if last_block && self.to.as_ref().is_some_and(|to| self.key >= *to) {
             self.next_slot = self.block.len();
-            self.end_block = 0;
             return Ok(false);
         }
         self.next_slot += 1;
@@ -127,6 +128,8 @@ impl TableScan {
             .and_then(|section| self.block.decode(&section))
             .map_err(|malformed| malformed.at(self.table.file.path(), range.start))?;
         self.next_block += 1;
+        self.key.clear();
+        self.key.extend_from_slice(self.block.prefix());
         Ok(())
     }
 

@@ -11,11 +11,11 @@
 //! 24  ...  stored bytes
 //! ```
 
-use crate::Result;
 use crate::base::checksum::{checksum, place_seed};
 use crate::base::coding::Decoder;
 use crate::table::codec::{Codec, Packer, Unpacker};
 use crate::table::malformed::Malformed;
+use crate::{Error, Result};
 use std::path::Path;
 
 /// Bytes of a section header.
@@ -69,6 +69,8 @@ pub(in crate::table) struct Place<'a> {
 }
 
 /// Appends a section to `out` and returns its length with the header.
+///
+/// Errors: `InvalidArgument` for more raw bytes than a reader would accept.
 pub(in crate::table) fn put_section(
     out: &mut Vec<u8>,
     place: Place<'_>,
@@ -77,15 +79,18 @@ pub(in crate::table) fn put_section(
     raw: &[u8],
     packer: &mut Packer,
 ) -> Result<u32> {
-    let (codec, stored) = packer.pack(raw, place.path)?;
     let too_long = || {
-        crate::Error::InvalidArgument(format!(
+        Error::InvalidArgument(format!(
             "a section of {} cannot have {} bytes",
             place.path.display(),
             raw.len()
         ))
     };
+    if raw.len() > layout.raw_bytes_max() {
+        return Err(too_long());
+    }
     let raw_length = u32::try_from(raw.len()).map_err(|_| too_long())?;
+    let (codec, stored) = packer.pack(raw, place.path)?;
     let stored_length = u32::try_from(stored.len()).map_err(|_| too_long())?;
     let length = stored_length
         .checked_add(HEADER_BYTES as u32)

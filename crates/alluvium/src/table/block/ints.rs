@@ -24,6 +24,7 @@ pub(in crate::table) fn put_ints(out: &mut Vec<u8>, values: impl Iterator<Item =
 #[derive(Debug, Clone, Copy)]
 pub(in crate::table) struct Ints<'a> {
     base: u64,
+    width: usize,
     count: usize,
     planes: &'a [u8],
 }
@@ -43,29 +44,35 @@ impl<'a> Ints<'a> {
         let planes = from.take(width.checked_mul(count)?)?;
         let column = Ints {
             base,
+            width,
             count,
             planes,
         };
         let headroom = limit - base;
-        let all_fit = (0..count).all(|i| column.difference(i) <= headroom);
-        (width == 0 || all_fit).then_some(column)
+        let widest = u64::MAX.checked_shr(64 - 8 * width as u32).unwrap_or(0);
+        let all_fit = widest <= headroom || (0..count).all(|i| column.difference(i) <= headroom);
+        all_fit.then_some(column)
     }
 
     /// The value of all entries, where they have the same.
     pub(in crate::table) fn constant(&self) -> Option<u64> {
-        self.planes.is_empty().then_some(self.base)
+        (self.width == 0).then_some(self.base)
     }
 
-    /// The value of entry `i`.
+    /// The value of entry `i`, which is below the count.
     pub(in crate::table) fn get(&self, i: usize) -> u64 {
         self.base + self.difference(i)
     }
 
     fn difference(&self, i: usize) -> u64 {
-        let planes = self.planes.iter().skip(i).step_by(self.count.max(1));
-        planes.enumerate().fold(0, |sum, (plane, &byte)| {
-            sum | u64::from(byte) << (8 * plane)
-        })
+        let plane = |p: usize| u64::from(self.planes[p * self.count + i]) << (8 * p);
+        // Lengths have one or two planes; their decoding should not pay for the loop.
+        match self.width {
+            0 => 0,
+            1 => plane(0),
+            2 => plane(0) | plane(1),
+            width => (0..width).fold(0, |sum, p| sum | plane(p)),
+        }
     }
 }
 

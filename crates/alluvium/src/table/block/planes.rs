@@ -53,10 +53,11 @@ fn tiles<const LANES: usize>(
                 }
             }
             transpose_tile(&mut tile);
-            for lane in 0..LANES {
-                for (j, lanes) in tile.iter().enumerate() {
+            for (j, lanes) in tile.iter().enumerate() {
+                for (lane, word) in lanes.iter().enumerate() {
                     let at = to(c + 8 * lane + j) + r;
-                    output[at..at + 8].copy_from_slice(&lanes[lane].to_le_bytes());
+                    let (words, _) = output[at..at + 8].as_chunks_mut::<8>();
+                    words[0] = word.to_le_bytes();
                 }
             }
         }

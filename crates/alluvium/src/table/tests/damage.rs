@@ -31,7 +31,6 @@ fn answers(bytes: Vec<u8>) -> Result<Vec<Entry>> {
     let table = open(bytes)?;
     let entries = scan(&table, None, None)?;
     for e in &entries {
-        get(&table, &e.key, e.seqno)?;
         if get(&table, &e.key, e.seqno)?.as_ref() != Some(e) {
             return Ok(Vec::new());
         }
@@ -138,7 +137,7 @@ fn unknown_may_ignore_features_are_ignored() {
 
 #[test]
 fn handles_beyond_the_file_are_refused_without_reading_them() {
-    for handle in 0..4 {
+    for handle in 0..8 {
         for (offset, length) in [(u64::MAX, 8), (8, u64::MAX), (0, 1 << 40)] {
             let field = [u64::to_le_bytes(offset), length.to_le_bytes()].concat();
             let opened = open(with_footer_field(32 + handle * 16, &field)).map(|_| ());

@@ -100,3 +100,15 @@ fn an_obsolete_table_is_removed_when_its_last_user_drops_it() {
     drop(cursor);
     assert!(REMOVED.load(Ordering::Relaxed));
 }
+
+#[test]
+fn handles_move_between_threads() {
+    fn moves<T: Send>() {}
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Table>();
+    is_shared::<Cache>();
+    is_shared::<crate::table::PinnedValue>();
+    moves::<crate::table::TableCursor>();
+    moves::<crate::table::TableScan>();
+    moves::<TableBuilder>();
+}
