@@ -13,60 +13,12 @@ use alluvium::base::checksum::key_hash;
 use alluvium::base::{KeyspaceId, TableId, ValueKind};
 use alluvium::cache::Cache;
 use alluvium::table::{Codec, FilterOptions, Table, TableBuilder, TableOptions};
-use alluvium::vfs::VfsFile;
+use alluvium::vfs::{MemVfs, Vfs, VfsFile};
 use rustix::time::{ClockId, clock_gettime};
-use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 const UID: u64 = 1;
-
-/// A file in memory, so that the numbers are about the format.
-#[derive(Default)]
-struct MemFile(RwLock<Vec<u8>>);
-
-impl MemFile {
-    fn poisoned<T>(_: T) -> Error {
-        Error::other("a thread panicked")
-    }
-}
-
-impl VfsFile for MemFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        let bytes = self.0.read().map_err(MemFile::poisoned)?;
-        let source = bytes.get(offset as usize..).unwrap_or_default();
-        let source = source.get(..buf.len()).ok_or(ErrorKind::UnexpectedEof)?;
-        buf.copy_from_slice(source);
-        Ok(())
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        let mut bytes = self.0.write().map_err(MemFile::poisoned)?;
-        let end = offset as usize + buf.len();
-        let length = bytes.len().max(end);
-        bytes.resize(length, 0);
-        bytes[offset as usize..end].copy_from_slice(buf);
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn len(&self) -> Result<u64> {
-        Ok(self.0.read().map_err(MemFile::poisoned)?.len() as u64)
-    }
-
-    fn truncate(&self, len: u64) -> Result<()> {
-        let mut bytes = self.0.write().map_err(MemFile::poisoned)?;
-        bytes.resize(len as usize, 0);
-        Ok(())
-    }
-
-    fn path(&self) -> &Path {
-        Path::new("memory.sst")
-    }
-}
 
 /// xorshift64*: the same rows every time.
 struct Random(u64);
@@ -162,7 +114,7 @@ fn count_rows(rows: u64) -> Rows {
     out
 }
 
-fn build(rows: &Rows, codec: Codec) -> alluvium::Result<(Arc<MemFile>, u64)> {
+fn build(rows: &Rows, codec: Codec) -> alluvium::Result<(Arc<dyn VfsFile>, u64)> {
     let options = TableOptions {
         codec,
         filter: FilterOptions {
@@ -171,7 +123,9 @@ fn build(rows: &Rows, codec: Codec) -> alluvium::Result<(Arc<MemFile>, u64)> {
         },
         ..TableOptions::default()
     };
-    let file = Arc::new(MemFile::default());
+    let file = MemVfs::new()
+        .create(Path::new("memory.sst"))
+        .expect("a file in memory");
     let shared: Arc<dyn VfsFile> = file.clone();
     let mut builder = TableBuilder::new(shared, UID, KeyspaceId(1), &options);
     for (key, value) in rows {
@@ -216,10 +170,9 @@ fn measure(name: &str, mut rows: Rows) -> alluvium::Result<()> {
         let Some((file, bytes)) = built else {
             continue;
         };
-        let shared: Arc<dyn VfsFile> = file;
         let open = |capacity| {
             let cache = Arc::new(Cache::new(capacity));
-            Table::open(shared.clone(), TableId(1), UID, cache)
+            Table::open(file.clone(), TableId(1), UID, cache)
         };
         let (warm, cold) = (open(1 << 34)?, open(0)?);
         let scan_ns = ns_each(n, || {

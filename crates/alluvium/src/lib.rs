@@ -10,7 +10,8 @@
 
 mod admission;
 pub mod base;
-mod cache;
+#[doc(hidden)]
+pub mod cache;
 mod commit;
 mod compaction;
 mod db;
@@ -22,7 +23,9 @@ mod metrics;
 mod read_points;
 mod recovery;
 mod snapshot;
+#[doc(hidden)]
 pub mod sync;
+#[doc(hidden)]
 pub mod table;
 mod txn;
 mod version;

@@ -304,12 +304,23 @@ impl fmt::Debug for ReadPoint {
 }
 
 impl DropPoints {
+    /// A judgement by these numbers, for tests of what uses it.
+    #[cfg(test)]
+    pub fn new(visible: SeqNo, registered: Vec<SeqNo>) -> DropPoints {
+        DropPoints {
+            visible,
+            registered,
+        }
+    }
+
     /// The bound c: only an entry covered by another with seqno at most this may go.
+    #[cfg(test)]
     pub fn visible(&self) -> SeqNo {
         self.visible
     }
 
     /// The registered points below [`visible`](Self::visible), ascending, each once.
+    #[cfg(test)]
     pub fn registered(&self) -> &[SeqNo] {
         &self.registered
     }

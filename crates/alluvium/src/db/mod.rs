@@ -336,7 +336,9 @@ fn last_sync(shared: &Shared) -> Result<()> {
         shared.log.lock().seal(shared)?;
         return shared.wait_for_flushes();
     }
-    shared.log.lock().sync(shared)
+    let mut log = shared.log.lock();
+    log.sync(shared)?;
+    log.mark_synced(shared)
 }
 
 impl Drop for Handle {

@@ -146,7 +146,7 @@ fn move_unreferenced(
     state: &ManifestState,
 ) -> Result<()> {
     let aside = dir.join(UNREFERENCED);
-    let named: HashSet<TableId> = records(state).map(|r| r.id).collect();
+    let named: HashSet<TableId> = state.table_ids().collect();
     let stray = |name: &&String| table_number(name).is_some_and(|n| !named.contains(&TableId(n)));
     let strays: Vec<&String> = listed.iter().filter(stray).collect();
     if exists(vfs, &aside)? {

@@ -39,7 +39,7 @@ use crate::sync::Mutex;
 
 use deadlock::{Detector, Verdict};
 use slot::{Request, Slot};
-pub use wait::{LockCancel, LockWait, OnWait};
+pub use wait::{LockCancel, LockWait};
 use wait::{Waiter, Woken};
 
 /// Shards of a table: enough that clients on the same shard at the same moment are rare.
@@ -170,12 +170,14 @@ impl LockTable {
     }
 
     /// Who has the lock now, in no particular order.
+    #[cfg(test)]
     pub fn holders(&self, hash: LockHash) -> Vec<TxnId> {
         let shard = self.shard(hash).lock();
         shard.get(&hash.0).map(Slot::holders).unwrap_or_default()
     }
 
     /// How many requests wait for the lock now.
+    #[cfg(test)]
     pub fn waiters(&self, hash: LockHash) -> usize {
         let shard = self.shard(hash).lock();
         shard.get(&hash.0).map_or(0, |slot| slot.queue().len())

@@ -319,19 +319,6 @@ impl WriteSet {
         }
     }
 
-    /// Forgets everything, savepoints and views too, and keeps the memory.
-    pub fn clear(&mut self) {
-        self.arena.clear();
-        self.entries.clear();
-        self.index.clear();
-        self.history.clear();
-        self.savepoints.clear();
-        self.views.clear();
-        self.len = 0;
-        self.bytes = 0;
-        self.compact_at = COMPACT_BYTES_MIN;
-    }
-
     fn add(
         &mut self,
         position: Position,

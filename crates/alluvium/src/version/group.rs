@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{SeqNo, TableId};
+use crate::base::TableId;
 use crate::table::Table;
 
 /// An upper table as one group lists it.
@@ -162,15 +162,6 @@ impl Version {
         tables.sort_by_key(|t| t.id());
         tables.dedup_by_key(|t| t.id());
         tables
-    }
-
-    /// The newest sequence number in any table.
-    pub fn max_seqno(&self) -> SeqNo {
-        self.tables()
-            .iter()
-            .map(|t| t.max_seqno())
-            .max()
-            .unwrap_or(0)
     }
 }
 

@@ -157,11 +157,8 @@ impl Manifest {
         Ok((manifest, state))
     }
 
-    /// Reads the uid and the state of an existing database, and changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// As [`Manifest::open`].
+    /// Reads the uid and the state of an existing database, and changes nothing. Errors as [`Manifest::open`].
+    #[cfg(test)]
     pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<(u64, ManifestState)> {
         let contents = read_current(vfs, dir)?;
         Ok((contents.uid, contents.state))

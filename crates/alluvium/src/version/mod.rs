@@ -13,6 +13,6 @@ pub(crate) mod group;
 pub mod manifest;
 pub mod state;
 
-pub use edit::{EditError, GroupEdit, KeyspaceRecord, TableRecord, VersionEdit};
+pub use edit::{GroupEdit, KeyspaceRecord, TableRecord, VersionEdit};
 pub use manifest::{Manifest, random_uid};
-pub use state::{GroupState, Inconsistency, KeyspaceState, ManifestState};
+pub use state::{GroupState, ManifestState};

@@ -97,6 +97,7 @@ impl ManifestState {
     }
 
     /// Whether a table is listed anywhere.
+    #[cfg(test)]
     pub fn lists_table(&self, table: TableId) -> bool {
         self.tables.contains_key(&table)
     }

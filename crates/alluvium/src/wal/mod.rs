@@ -47,8 +47,8 @@ mod writer;
 mod tests;
 
 pub use replay::{ReplayEnd, replay};
-pub use segment::{parse_segment_name, segment_path};
-pub use writer::{PAYLOAD_BYTES_MAX, WalSync, WalWriter};
+pub use segment::parse_segment_name;
+pub use writer::{PAYLOAD_BYTES_MAX, WalWriter};
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,9 +59,6 @@ use crate::vfs::{Vfs, VfsFile};
 
 /// The newest log format that this build reads, and the one it writes.
 pub const FORMAT_VERSION: u32 = 1;
-
-/// The usual length of a segment.
-pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
 
 /// What a record is. The numbers are stored and never change; those that no release writes yet are reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -195,7 +195,6 @@ impl WalWriter {
     pub fn syncer(&self) -> WalSync {
         WalSync {
             file: Arc::clone(&self.segment.file),
-            segment: self.segment.id,
             failure: Arc::clone(&self.failure),
         }
     }
@@ -229,6 +228,7 @@ impl WalWriter {
     }
 
     /// The segment being written.
+    #[cfg(test)]
     pub fn segment(&self) -> SegmentId {
         self.segment.id
     }
@@ -315,16 +315,10 @@ fn allocation(segment_bytes: u64, group_bytes: usize) -> u64 {
 #[derive(Debug, Clone)]
 pub struct WalSync {
     file: Arc<dyn VfsFile>,
-    segment: SegmentId,
     failure: Arc<OnceLock<Error>>,
 }
 
 impl WalSync {
-    /// The segment that it syncs.
-    pub fn segment(&self) -> SegmentId {
-        self.segment
-    }
-
     /// Makes everything written to the segment so far durable. Costs one `fdatasync`.
     ///
     /// # Errors

@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 pub(super) const UID: u64 = 0x1234_5678_9ABC_DEF0;
 
-/// A file in memory.
+/// A file in memory whose bytes a test can reach.
+#[derive(Debug)]
 pub(super) struct MemFile(pub(super) Mutex<Vec<u8>>);
 
 impl MemFile {
@@ -58,9 +59,17 @@ impl VfsFile for MemFile {
         Ok(())
     }
 
+    fn allocate(&self, len: u64) -> std::io::Result<()> {
+        self.truncate(len)
+    }
+
     fn path(&self) -> &Path {
         Path::new("000017.sst")
     }
+
+    fn start_writeback(&self, _: u64, _: u64) {}
+
+    fn drop_cached(&self, _: u64, _: u64) {}
 }
 
 /// One entry of a test table.

@@ -156,9 +156,4 @@ impl Index {
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         self.chunks.iter().flatten().map(|place| place.entry)
     }
-
-    /// Forgets all entries.
-    pub(super) fn clear(&mut self) {
-        self.chunks.clear();
-    }
 }

@@ -169,20 +169,6 @@ fn a_row_written_over_and_over_does_not_fill_the_memory() {
     assert_eq!(set.get(KS, b"other"), Some((Insert, &b"kept"[..])));
 }
 
-#[test]
-fn a_cleared_set_is_as_new() {
-    let mut set = WriteSet::new();
-    for n in 0..1_000u32 {
-        set.put(KS, &n.to_be_bytes(), Put, b"value");
-    }
-    let savepoint = set.savepoint();
-    set.clear();
-    assert_eq!((set.len(), set.bytes()), (0, 0));
-    assert!(set.rollback_to(savepoint).is_err());
-    set.put(KS, b"k", Insert, b"v");
-    assert_eq!(set.iter().count(), 1);
-}
-
 /// What a set must show: a copy of everything at each savepoint and view.
 #[derive(Clone, Default)]
 struct Model {

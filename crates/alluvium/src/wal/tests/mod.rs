@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::frame::frame_bytes;
 use super::segment::SEGMENT_HEADER_BYTES;
+use super::segment::segment_path;
 use super::*;
 use crate::base::SeqNo;
 use crate::error::Result;
