@@ -88,11 +88,11 @@ fn exchange<const LANES: usize>(
         if i & distance != 0 {
             continue;
         }
-        for lane in 0..LANES {
-            let (a, b) = (tile[i][lane], tile[i + distance][lane]);
-            let swapped = ((a >> shift) ^ b) & mask;
-            tile[i][lane] = a ^ (swapped << shift);
-            tile[i + distance][lane] = b ^ swapped;
+        let (upper, lower) = tile.split_at_mut(i + distance);
+        for (a, b) in upper[i].iter_mut().zip(&mut lower[0]) {
+            let swapped = ((*a >> shift) ^ *b) & mask;
+            *a ^= swapped << shift;
+            *b ^= swapped;
         }
     }
 }

@@ -112,8 +112,7 @@ pub(super) fn build(entries: &[Entry], options: &TableOptions) -> Vec<u8> {
             .expect("entries are in order");
     }
     builder.finish().expect("memory files do not fail");
-    let bytes = file.0.lock().clone();
-    bytes
+    file.0.lock().clone()
 }
 
 pub(super) fn open_with(bytes: Vec<u8>, cache: &Arc<Cache>) -> Result<Arc<Table>> {
