@@ -313,13 +313,7 @@ impl DropPoints {
         }
     }
 
-    /// The bound c: only an entry covered by another with seqno at most this may go.
-    #[cfg(test)]
-    pub fn visible(&self) -> SeqNo {
-        self.visible
-    }
-
-    /// The registered points below [`visible`](Self::visible), ascending, each once.
+    /// The registered points below the bound, ascending, each once.
     #[cfg(test)]
     pub fn registered(&self) -> &[SeqNo] {
         &self.registered

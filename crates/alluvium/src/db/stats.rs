@@ -78,7 +78,7 @@ pub(super) fn collect(shared: &Shared) -> Stats {
     Stats {
         keyspaces,
         sealed_bytes: shared.sealed_bytes() as u64,
-        cache_used_bytes: shared.cache.used_bytes() as u64,
+        cache_used_bytes: shared.cache.used_bytes(),
         cache_hits: shared.cache.hits(),
         cache_misses: shared.cache.misses(),
         flushes: metrics.flushes.get(),

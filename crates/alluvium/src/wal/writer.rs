@@ -227,12 +227,6 @@ impl WalWriter {
         Ok(self.position())
     }
 
-    /// The segment being written.
-    #[cfg(test)]
-    pub fn segment(&self) -> SegmentId {
-        self.segment.id
-    }
-
     /// The position behind the last written record.
     pub fn position(&self) -> WalPosition {
         WalPosition {
