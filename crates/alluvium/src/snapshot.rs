@@ -28,12 +28,8 @@ impl Snapshot {
 
     /// The value of `key` as of this snapshot.
     pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
-        keyspace.check()?;
         self.db.shared().check_open()?;
-        keyspace
-            .tree()
-            .load()
-            .get(key, self.point.seqno(), |value| value.map(FoundIn::pin))
+        keyspace.read_at(key, self.point.seqno(), |value| value.map(FoundIn::pin))
     }
 
     /// A cursor as of this snapshot. It stays valid after the snapshot is gone.

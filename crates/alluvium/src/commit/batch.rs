@@ -4,10 +4,12 @@
 //! `kind: u8, keyspace: varint, key: varint length + bytes, value: varint length + bytes` (no value behind a
 //! delete). There is one operation a key, because a commit has one sequence number.
 
+use std::sync::Arc;
+
 use crate::base::coding::{Decoder, put_bytes, put_varint};
 use crate::base::{KEY_BYTES_MAX, KeyspaceId, VALUE_BYTES_MAX, ValueKind};
 use crate::error::{Error, Result};
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keyspace, Tree};
 use crate::txn::{WriteEntry, WriteSet};
 
 /// Writes to any keyspaces that become visible and durable together: see [`crate::Database::write`].
@@ -16,6 +18,10 @@ use crate::txn::{WriteEntry, WriteSet};
 #[derive(Default)]
 pub struct WriteBatch {
     writes: WriteSet,
+    /// The database of its keyspaces, once it has one.
+    database: Option<u64>,
+    /// Its keyspaces, each once.
+    trees: Vec<Arc<Tree>>,
 }
 
 impl WriteBatch {
@@ -47,8 +53,28 @@ impl WriteBatch {
         value: &[u8],
     ) -> Result<()> {
         check_sizes(key, value)?;
+        keyspace.check()?;
+        let uid = keyspace.db().shared().uid;
+        if *self.database.get_or_insert(uid) != uid {
+            return Err(Error::InvalidArgument(
+                "the batch has keyspaces of another database".into(),
+            ));
+        }
+        if !self.trees.iter().any(|tree| tree.id == keyspace.id()) {
+            self.trees.push(Arc::clone(keyspace.tree()));
+        }
         self.writes.put(keyspace.id(), key, kind, value);
         Ok(())
+    }
+
+    /// The database of its keyspaces.
+    pub(crate) fn database(&self) -> Option<u64> {
+        self.database
+    }
+
+    /// Refuses when one of its keyspaces was dropped since.
+    pub(crate) fn check_trees(&self) -> Result<()> {
+        self.trees.iter().try_for_each(|tree| tree.check())
     }
 
     /// Number of keys written.

@@ -16,7 +16,7 @@ use crate::db::Durability;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
-use crate::wal::{RecordKind, WalWriter};
+use crate::wal::{RecordKind, WalPosition, WalSync, WalWriter};
 
 /// Memtables sealed together, all keyspaces at one sequence number: what one flush consumes.
 pub(crate) struct SealedGeneration {
@@ -36,8 +36,8 @@ pub(crate) struct Log {
     pub last_seqno: SeqNo,
     /// Every keyspace that commits may name.
     pub trees: HashMap<KeyspaceId, Arc<Tree>>,
-    /// Whether log bytes may be unsynced.
-    pub unsynced: bool,
+    /// Up to where the log is known to be durable; `None` before the first sync of this session.
+    durable: Option<WalPosition>,
     /// Bytes written to the active memtables, with their overhead.
     active_bytes: usize,
     /// Newest horizon known; old values are safe, so it is refreshed only now and then.
@@ -60,7 +60,7 @@ impl Log {
             wal,
             last_seqno,
             trees,
-            unsynced: false,
+            durable: None,
             active_bytes: 0,
             horizon: 0,
             groups: 0,
@@ -81,6 +81,8 @@ impl Log {
         shared.check_open()?;
         shared.poison.check()?;
         self.make_room(shared)?;
+        // The wait for room may have ended with the flusher's failure.
+        shared.poison.check()?;
         let mut seqno = self.last_seqno;
         if let Some(wal) = &mut self.wal {
             for request in group {
@@ -92,7 +94,6 @@ impl Log {
                 .poison
                 .guard(wal.write())
                 .inspect_err(|_| wal.discard())?;
-            self.unsynced = true;
             if group.iter().any(|r| r.durability == Durability::Sync) {
                 self.sync(shared)?;
             }
@@ -117,6 +118,7 @@ impl Log {
     /// Writes a marker of a change of keyspaces into the log and syncs everything up to it, so that the manifest
     /// edit that follows never overtakes commits before it.
     pub fn mark_ddl(&mut self, shared: &Shared, payload: &[u8]) -> Result<SeqNo> {
+        shared.check_open()?;
         shared.poison.check()?;
         let seqno = self.last_seqno + 1;
         if let Some(wal) = &mut self.wal {
@@ -125,7 +127,6 @@ impl Log {
                 .poison
                 .guard(wal.write())
                 .inspect_err(|_| wal.discard())?;
-            self.unsynced = true;
             self.sync(shared)?;
         }
         self.last_seqno = seqno;
@@ -135,13 +136,27 @@ impl Log {
 
     /// Makes every record written so far durable.
     pub fn sync(&mut self, shared: &Shared) -> Result<()> {
-        if let Some(wal) = self.wal.as_mut().filter(|_| self.unsynced) {
-            let position = wal.position();
-            shared.poison.guard(wal.syncer().sync())?;
-            wal.note_durable(position);
-            self.unsynced = false;
+        shared.poison.check()?;
+        if let Some((syncer, position)) = self.unsynced() {
+            shared.poison.guard(syncer.sync())?;
+            self.note_durable(position);
         }
         Ok(())
+    }
+
+    /// How to sync what is not known to be durable, and up to where that reaches; `None` when everything is.
+    pub fn unsynced(&self) -> Option<(WalSync, WalPosition)> {
+        let wal = self.wal.as_ref()?;
+        let position = wal.position();
+        (self.durable < Some(position)).then(|| (wal.syncer(), position))
+    }
+
+    /// Learns that the log is durable up to `position`, as later records will say.
+    pub fn note_durable(&mut self, position: WalPosition) {
+        self.durable = self.durable.max(Some(position));
+        if let Some(wal) = &mut self.wal {
+            wal.note_durable(position);
+        }
     }
 
     /// Leaves a mark behind the last synced record, so that damage to it is told from a torn tail.
@@ -235,7 +250,8 @@ impl Log {
             Some(wal) => Some(shared.poison.guard(wal.rotate())?),
             None => None,
         };
-        self.unsynced = false;
+        // Rolling has synced everything before the new segment.
+        self.durable = self.wal.as_ref().map(WalWriter::position);
         shared.queue_flush(self.sealed_generation(next_segment));
         Ok(())
     }

@@ -19,6 +19,8 @@ pub(crate) struct Job {
     /// Low key of the group.
     pub low: Vec<u8>,
     pub work: Work,
+    /// The upper tables of the group when it was picked, newest first.
+    pub picked: Vec<TableId>,
 }
 
 /// The tables that a merge replaces, as they were when it began. Newer upper tables stay as they are.
@@ -46,6 +48,10 @@ impl Job {
             return Ok(());
         };
         let group = Arc::clone(&version.groups()[index]);
+        if !self.is_current(&group) {
+            // Another job was quicker; what is due now is picked anew.
+            return Ok(());
+        }
         let (inputs, merged) = match self.work {
             Work::LastLevel => self.merge_last_level(shared, &version, index, &group)?,
             Work::Tier { from, to } => {
@@ -64,6 +70,13 @@ impl Job {
         shared.metrics.compactions.add(1);
         shared.jobs.note_drained(consumed, began.elapsed());
         Ok(())
+    }
+
+    /// Whether the group still holds exactly the upper tables that were there when it was picked. Only then do the
+    /// indices of a tier merge mean the same tables.
+    fn is_current(&self, group: &Group) -> bool {
+        let now = group.upper.iter().map(|u| u.table.id());
+        now.eq(self.picked.iter().copied())
     }
 
     fn merge_last_level(

@@ -107,6 +107,7 @@ pub(crate) fn run(shared: &Shared) {
             Err(Error::Closed) => return,
             Err(error) => {
                 shared.poison.set(error);
+                shared.wake_after_poison();
                 return;
             }
         }
@@ -131,15 +132,15 @@ fn claim(shared: &Shared) -> Option<Job> {
         if best.as_ref().is_none_or(|(most, _)| debt > *most)
             && let Some(picked) = rules.pick(&sizes)
         {
-            let low = version.groups()[picked.group].low.clone();
-            best = Some((
-                debt,
-                Job {
-                    tree,
-                    low,
-                    work: picked.work,
-                },
-            ));
+            let group = &version.groups()[picked.group];
+            let upper = group.upper.iter().map(|u| u.table.id()).collect();
+            let job = Job {
+                tree,
+                low: group.low.clone(),
+                work: picked.work,
+                picked: upper,
+            };
+            best = Some((debt, job));
         }
     }
     let (_, job) = best?;
@@ -179,7 +180,8 @@ fn group_sizes(
             let bytes = u.bytes();
             UpperSize {
                 bytes,
-                tombstone_bytes: bytes * u.table.tombstones() / entries,
+                tombstone_bytes: (u128::from(bytes) * u128::from(u.table.tombstones())
+                    / u128::from(entries)) as u64,
             }
         });
         GroupSize {

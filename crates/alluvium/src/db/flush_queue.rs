@@ -1,6 +1,11 @@
 //! What waits for the flusher, and who waits for the flusher.
+//!
+//! Generations are numbered as they are queued and flushed in that order, so that waiting is "until number n is in
+//! tables", whatever is queued meanwhile. A full device is told to everybody who waits: a commit at the ceiling
+//! fails with `NoSpace` and may be tried again, while the flusher goes on trying.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -13,39 +18,59 @@ use crate::error::{Error, Result};
 pub(crate) struct FlushQueue {
     /// Guards what waits for the flusher. Never held across I/O; nothing is locked under it.
     state: Mutex<Flushes>,
-    /// Signals a change of `state`.
+    /// Signals a change of `state`, of the poison, or the end.
     changed: Condvar,
 }
 
-/// What waits for the flusher.
 #[derive(Default)]
 struct Flushes {
     sealed: VecDeque<SealedGeneration>,
     sealed_bytes: usize,
-    /// Generations taken by the flusher and not yet in tables.
-    in_flight: usize,
-    /// Flush even a small amount: somebody waits for it.
-    urgent: bool,
+    /// Number of the newest generation queued, of the newest in tables, and of the newest somebody waits for.
+    queued: u64,
+    flushed: u64,
+    wanted: u64,
+    /// Why the last try found no space; none after a flush that worked.
+    no_space: Option<Error>,
     stop: bool,
+}
+
+/// Between two tries of background work that found no space.
+const SPACE_RETRY: Duration = Duration::from_secs(1);
+
+impl Flushes {
+    /// What everybody who waits must look at before sleeping again.
+    fn check(&self, shared: &Shared) -> Result<()> {
+        shared.poison.check()?;
+        if let Some(error) = &self.no_space {
+            return Err(error.clone());
+        }
+        if self.stop {
+            Err(Error::Closed)
+        } else {
+            Ok(())
+        }
+    }
 }
 
 impl Shared {
     /// Hands a sealed generation to the flusher.
     pub fn queue_flush(&self, generation: SealedGeneration) {
         let mut flushes = self.flushes.state.lock();
+        flushes.queued += 1;
         flushes.sealed_bytes += generation.bytes;
         flushes.sealed.push_back(generation);
         self.flushes.changed.notify_all();
     }
 
-    /// Waits while sealed memtables are at the hard ceiling.
+    /// Waits while sealed memtables are at the hard ceiling. `NoSpace`: they cannot be flushed at the moment.
     pub fn wait_for_flush_below_ceiling(&self) -> Result<()> {
         let mut flushes = self.flushes.state.lock();
         if flushes.sealed_bytes >= self.plan.ceiling_bytes() {
             self.metrics.ceiling_waits.add(1);
         }
-        while flushes.sealed_bytes >= self.plan.ceiling_bytes() && !flushes.stop {
-            self.poison.check()?;
+        while flushes.sealed_bytes >= self.plan.ceiling_bytes() {
+            flushes.check(self)?;
             self.flushes.changed.wait(&mut flushes);
         }
         Ok(())
@@ -54,42 +79,72 @@ impl Shared {
     /// Waits until everything sealed so far is in tables.
     pub fn wait_for_flushes(&self) -> Result<()> {
         let mut flushes = self.flushes.state.lock();
-        flushes.urgent = true;
+        let target = flushes.queued;
+        flushes.wanted = target;
         self.flushes.changed.notify_all();
-        while !flushes.sealed.is_empty() || flushes.in_flight > 0 {
-            self.poison.check()?;
-            if flushes.stop {
-                return Err(Error::Closed);
-            }
+        while flushes.flushed < target {
+            flushes.check(self)?;
             self.flushes.changed.wait(&mut flushes);
         }
-        Ok(())
+        self.poison.check()
     }
 
     /// The flusher's next work, oldest first: all that is sealed, once that is worth a flush. `None`: stop.
     pub fn next_flush(&self) -> Option<Vec<SealedGeneration>> {
         let mut flushes = self.flushes.state.lock();
         loop {
-            if flushes.stop {
+            if flushes.stop || self.poison.check().is_err() {
                 return None;
             }
-            let worth = flushes.urgent || flushes.sealed_bytes >= self.plan.flush_bytes();
+            let wanted = flushes.wanted > flushes.flushed;
+            let worth = wanted || flushes.sealed_bytes >= self.plan.flush_bytes();
             if worth && !flushes.sealed.is_empty() {
-                let taken: Vec<_> = flushes.sealed.drain(..).collect();
-                flushes.in_flight = taken.len();
-                return Some(taken);
+                return Some(flushes.sealed.drain(..).collect());
             }
-            flushes.urgent = false;
             self.flushes.changed.wait(&mut flushes);
         }
     }
 
-    /// The flusher's word that `bytes` of sealed memtables are in tables, or that it failed and poisoned.
-    pub fn flush_done(&self, bytes: usize) {
+    /// The flusher's word that these generations are in tables.
+    pub fn flush_done(&self, generations: &[SealedGeneration]) {
         let mut flushes = self.flushes.state.lock();
-        flushes.in_flight = 0;
-        flushes.sealed_bytes -= bytes;
+        flushes.flushed += generations.len() as u64;
+        flushes.sealed_bytes -= generations.iter().map(|g| g.bytes).sum::<usize>();
+        flushes.no_space = None;
         self.flushes.changed.notify_all();
+    }
+
+    /// The flusher's word that it found no space.
+    pub fn flush_found_no_space(&self, error: Error) {
+        self.flushes.state.lock().no_space = Some(error);
+        self.flushes.changed.notify_all();
+    }
+
+    /// Wakes everybody who waits here, after the database was poisoned.
+    pub fn wake_after_poison(&self) {
+        // Under the mutex: a waiter that has just looked at the poison is asleep when this notifies.
+        drop(self.flushes.state.lock());
+        self.flushes.changed.notify_all();
+    }
+
+    /// Waits a moment before background work that found no space is tried again; false when there is no point,
+    /// because the database closes or is poisoned.
+    pub fn pause_for_space(&self) -> bool {
+        let until = Instant::now() + SPACE_RETRY;
+        let mut flushes = self.flushes.state.lock();
+        loop {
+            if flushes.stop || self.poison.check().is_err() {
+                return false;
+            }
+            if self
+                .flushes
+                .changed
+                .wait_until(&mut flushes, until)
+                .timed_out()
+            {
+                return true;
+            }
+        }
     }
 
     /// Bytes of memtables that wait for their flush.

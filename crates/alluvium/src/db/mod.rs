@@ -88,13 +88,11 @@ impl Database {
         options: Options,
     ) -> Result<Database> {
         let shared = Arc::new(open::open(vfs, path.as_ref(), options)?);
-        let threads = open::start_threads(&shared)?;
-        Ok(Database {
-            handle: Arc::new(Handle {
-                shared,
-                threads: Mutex::new(threads),
-            }),
-        })
+        let threads = Mutex::new(Vec::new());
+        // The handle first: if a thread cannot be started, dropping it ends those that were.
+        let handle = Arc::new(Handle { shared, threads });
+        open::start_threads(&handle.shared, &mut handle.threads.lock())?;
+        Ok(Database { handle })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -173,6 +171,11 @@ impl Database {
         if tree.is_dropped() {
             return Err(Error::KeyspaceDropped(tree.name.clone()));
         }
+        if shared.options.durability == Durability::None {
+            // Without a log the drop, which is durable at once, must not overtake commits before it.
+            log.seal(shared)?;
+            shared.wait_for_flushes()?;
+        }
         let seqno = log.mark_ddl(shared, &ddl_marker(DDL_DROP, tree.id, &tree.name))?;
         let mut store = shared.store.lock();
         let edit = VersionEdit {
@@ -205,6 +208,13 @@ impl Database {
 
     /// As [`Database::write`] with options.
     pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        let shared = self.shared();
+        if batch.database().is_some_and(|uid| uid != shared.uid) {
+            return Err(Error::InvalidArgument(
+                "the batch has keyspaces of another database".into(),
+            ));
+        }
+        batch.check_trees()?;
         self.commit_writes(batch.writes(), options)
     }
 
@@ -256,14 +266,21 @@ impl Database {
         if shared.options.durability == Durability::None {
             return self.flush();
         }
-        shared.log.lock().sync(shared)
+        let mut log = shared.log.lock();
+        shared.check_open()?;
+        log.sync(shared)
     }
 
     /// Moves all memtables into tables and waits for it.
     pub fn flush(&self) -> Result<()> {
         let shared = self.shared();
         shared.check_open()?;
-        shared.log.lock().seal(shared)?;
+        {
+            // Checked under the log's lock: a closed database must not write to its directory any more.
+            let mut log = shared.log.lock();
+            shared.check_open()?;
+            log.seal(shared)?;
+        }
         shared.wait_for_flushes()
     }
 
@@ -299,14 +316,12 @@ impl Database {
 impl Handle {
     fn close(&self) -> Result<()> {
         let shared = &self.shared;
-        let result = if shared.is_closed() {
-            Ok(())
-        } else {
-            last_sync(shared)
-        };
+        if shared.is_closed() {
+            return Ok(());
+        }
+        // First, so that every commit that is acknowledged is before the last sync.
         shared.set_closed();
-        // Whoever commits now is done when this lock is granted; later ones are refused under it.
-        drop(shared.log.lock());
+        let result = last_sync(shared);
         shared.jobs.stop();
         shared.stop_flusher();
         shared.stop_syncer();
@@ -329,9 +344,7 @@ impl Handle {
 
 /// What close owes to the commits it acknowledged.
 fn last_sync(shared: &Shared) -> Result<()> {
-    if shared.poison.check().is_err() {
-        return Ok(());
-    }
+    shared.poison.check()?;
     if shared.options.durability == Durability::None {
         shared.log.lock().seal(shared)?;
         return shared.wait_for_flushes();

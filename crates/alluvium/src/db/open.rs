@@ -1,5 +1,6 @@
 //! Opening: recovery, then the background threads.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -22,13 +23,17 @@ pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Sh
 }
 
 /// Starts the flusher, the merging threads and the log's sync thread.
-pub(super) fn start_threads(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
-    let mut threads = Vec::new();
+pub(super) fn start_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> Result<()> {
     let mut start = |name: &str, body: fn(&Shared)| {
         let own = Arc::clone(shared);
         let spawned = std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || body(&own));
+            .spawn(move || {
+                // A thread that ends silently would leave commits waiting for it for ever.
+                if catch_unwind(AssertUnwindSafe(|| body(&own))).is_err() {
+                    own.poison_after_panic();
+                }
+            });
         threads.push(spawned.map_err(|e| Error::io("start a thread for", &shared.dir, e))?);
         Ok(())
     };
@@ -36,8 +41,9 @@ pub(super) fn start_threads(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>>
     for _ in 0..shared.options.compaction_threads {
         start("alluvium-merge", crate::compaction::run)?;
     }
-    if shared.options.durability == Durability::Buffered {
+    // Also where Sync is the default: a single commit may ask for less.
+    if shared.options.durability != Durability::None {
         start("alluvium-sync", Shared::run_syncer)?;
     }
-    Ok(threads)
+    Ok(())
 }

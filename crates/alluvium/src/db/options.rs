@@ -87,6 +87,15 @@ impl Options {
                 self.compaction_threads
             ));
         }
+        if self.sync_interval.is_zero() {
+            return bad("sync_interval is 0: choose Durability::Sync to sync each commit".into());
+        }
+        if self
+            .memtable_bytes
+            .is_some_and(|bytes| !(1..=self.memory_bytes).contains(&bytes))
+        {
+            return bad("memtable_bytes must be 1 to memory_bytes".into());
+        }
         if self.partition_bytes < 4096 {
             return bad(format!(
                 "partition_bytes is {}, the least is 4096",

@@ -1,13 +1,12 @@
 //! What all handles and background threads of one open database share.
 //!
-//! Lock order, outermost first: `log`, `store`, `flushes`, `Tree::change`. The sync thread holds `syncer_stop` while it
-//! takes `log`; nobody takes `syncer_stop` under another lock. The catalog is locked by itself.
+//! Lock order, outermost first: `log`, `store`, `flushes`, `Tree::change`. `syncer_stop` is taken by itself. The catalog is locked by itself.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -26,10 +25,13 @@ use crate::metrics::Metrics;
 use crate::read_points::ReadPoints;
 use crate::txn::{LockHash, LockMode, LockTable, LockWait, TxnId, WriteSet, lock_error};
 use crate::vfs::{LockGuard, Vfs};
+use crate::wal::PAYLOAD_BYTES_MAX;
 
 /// See the module.
 pub(crate) struct Shared {
     pub dir: PathBuf,
+    /// Tells this database from any other.
+    pub uid: u64,
     pub vfs: Arc<dyn Vfs>,
     pub options: Options,
     pub plan: MemoryPlan,
@@ -78,11 +80,11 @@ pub(crate) struct Parts {
 impl Shared {
     pub fn new(parts: Parts, next_table: TableId) -> Shared {
         let plan = parts.options.memory_plan();
-        let seed = parts.store.database_uid().rotate_left(17);
         Shared {
             plan,
-            row_locks: LockTable::new(seed),
+            row_locks: LockTable::new(crate::version::random_uid()),
             read_points: parts.read_points,
+            uid: parts.store.database_uid(),
             dir: parts.dir,
             vfs: parts.vfs,
             options: parts.options,
@@ -147,14 +149,35 @@ impl Shared {
     /// Commits an encoded payload: see [`crate::commit`].
     pub fn commit(&self, payload: Vec<u8>, durability: Durability) -> Result<SeqNo> {
         self.check_open()?;
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            let message = format!(
+                "the commit has {} bytes, the most is {PAYLOAD_BYTES_MAX}: split it",
+                payload.len()
+            );
+            return Err(Error::InvalidArgument(message));
+        }
         self.committer.commit(payload, durability, |group| {
-            self.log.lock().process(self, group)
+            // A leader that unwinds would leave its group and everybody behind it waiting for ever.
+            let processed = AssertUnwindSafe(|| self.log.lock().process(self, group));
+            catch_unwind(processed).unwrap_or_else(|_| {
+                let error = self.poison_after_panic();
+                group.iter().map(|_| Err(error.clone())).collect()
+            })
         })
     }
 
     /// The path of a file in the database directory.
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.dir.join(name)
+    }
+
+    /// Poisons after a panic of the engine's own: what it left half done is not to be trusted.
+    pub fn poison_after_panic(&self) -> Error {
+        let message = "the engine panicked; see the panic's own message";
+        let error = self.poison.set(Error::InvalidArgument(message.into()));
+        self.wake_after_poison();
+        self.jobs.wake();
+        error
     }
 
     /// The durability of a commit that asks for this, if it can have it.
@@ -217,30 +240,26 @@ impl Shared {
 
     /// The log's sync thread: bounds how long a `Buffered` commit stays unsynced.
     pub fn run_syncer(&self) {
-        let mut stop = self.syncer_stop.lock();
-        while !*stop {
-            self.syncer_changed
-                .wait_for(&mut stop, self.options.sync_interval);
-            if self.poison.check().is_err() {
-                return;
-            }
-            let (syncer, position) = {
-                let mut log = self.log.lock();
-                let unsynced = std::mem::take(&mut log.unsynced);
-                match log.wal.as_ref().filter(|_| unsynced) {
-                    Some(wal) => (wal.syncer(), wal.position()),
-                    None => continue,
+        loop {
+            {
+                let mut stop = self.syncer_stop.lock();
+                if !*stop {
+                    self.syncer_changed
+                        .wait_for(&mut stop, self.options.sync_interval);
                 }
+                if *stop || self.poison.check().is_err() {
+                    return;
+                }
+            }
+            let Some((syncer, position)) = self.log.lock().unsynced() else {
+                continue;
             };
             // Without the log's lock: commits go on meanwhile.
             match syncer.sync() {
-                Ok(()) => {
-                    if let Some(wal) = &mut self.log.lock().wal {
-                        wal.note_durable(position);
-                    }
-                }
+                Ok(()) => self.log.lock().note_durable(position),
                 Err(error) => {
                     self.poison.set(error);
+                    self.wake_after_poison();
                     return;
                 }
             }
@@ -252,16 +271,6 @@ impl Shared {
         *self.syncer_stop.lock() = true;
         self.syncer_changed.notify_all();
     }
-
-    /// Waits a moment before background work that found no space is tried again; false when there is no point,
-    /// because the database closes.
-    pub fn pause_for_space(&self) -> bool {
-        let mut stop = self.syncer_stop.lock();
-        if !*stop {
-            self.syncer_changed.wait_for(&mut stop, SPACE_RETRY);
-        }
-        !*stop
-    }
 }
 
 /// Row locks of one plain batch.
@@ -269,6 +278,3 @@ pub(crate) struct BatchLocks {
     owner: TxnId,
     held: Vec<LockHash>,
 }
-
-/// Between two tries of background work that found no space.
-const SPACE_RETRY: Duration = Duration::from_secs(1);

@@ -15,7 +15,7 @@ use crate::compaction::{Inputs, Merged};
 use crate::db::poison::Poison;
 use crate::db::shared::Shared;
 use crate::db::split::{plan_split, upper_edits};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
 use crate::table::Table;
 use crate::version::group::{Group, Upper, Version};
@@ -69,6 +69,22 @@ impl Store {
     pub fn append(&mut self, poison: &Poison, edit: &VersionEdit) -> Result<()> {
         poison.check()?;
         poison.guard(self.manifest.append(edit))
+    }
+
+    /// As [`Store::append`] for an edit that names these new tables. Their files go if the edit is certainly not on
+    /// the device; after a failed write or sync it may be, and then the next open needs them.
+    fn append_naming(
+        &mut self,
+        shared: &Shared,
+        edit: &VersionEdit,
+        tables: &[&[NewTable]],
+    ) -> Result<()> {
+        let unwritten = shared.poison.check().is_err();
+        self.append(&shared.poison, edit).inspect_err(|error| {
+            if unwritten || matches!(error, Error::NoSpace { .. }) {
+                tables.iter().for_each(|tables| discard(shared, tables));
+            }
+        })
     }
 
     /// The open form of a keyspace's tables.
@@ -171,14 +187,11 @@ impl Shared {
                     .extend(upper_edits(flush.tree.id, groups, run, &table.record));
             }
         }
-        let appended = store.append(&self.poison, &edit);
-        for flush in dropped
+        dropped
             .iter()
-            .chain(live.iter().filter(|_| appended.is_err()))
-        {
-            discard(self, &flush.tables);
-        }
-        appended?;
+            .for_each(|flush| discard(self, &flush.tables));
+        let named: Vec<&[NewTable]> = live.iter().map(|flush| &flush.tables[..]).collect();
+        store.append_naming(self, &edit, &named)?;
         for flush in &live {
             store.add_tables(&flush.tables);
             let version = Arc::new(store.version(flush.tree.id));
@@ -222,10 +235,7 @@ impl Shared {
             groups: edits,
             ..VersionEdit::default()
         };
-        if let Err(error) = store.append(&self.poison, &edit) {
-            discard(self, outputs);
-            return Err(error);
-        }
+        store.append_naming(self, &edit, &[outputs])?;
         store.add_tables(outputs);
         let version = Arc::new(store.version(tree.id));
         tree.change(|state| state.version = version);

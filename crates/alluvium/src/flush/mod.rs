@@ -14,7 +14,8 @@ use crate::base::SeqNo;
 use crate::commit::SealedGeneration;
 use crate::compaction::fold::{FoldCounts, FoldRules};
 use crate::compaction::merge::{Stream, merge};
-use crate::compaction::output::{Cuts, NewTable, Output, table_options};
+use crate::compaction::output::{Cuts, NewTable, Output, discard, table_options};
+use crate::compaction::update_admission;
 use crate::db::shared::Shared;
 use crate::db::store::FlushedTree;
 use crate::error::{Error, Result};
@@ -23,20 +24,26 @@ use crate::keyspace::tree::Tree;
 /// The flusher thread: ends when the database closes or is poisoned.
 pub(crate) fn run(shared: &Shared) {
     while let Some(generations) = shared.next_flush() {
-        let bytes = generations.iter().map(|g| g.bytes).sum();
+        // Ends with the flush, with the database, or with its poisoning.
         loop {
             match flush(shared, &generations) {
                 Ok(()) => break,
-                // Nothing was installed; the memtables are still there. Space may come back.
-                Err(Error::NoSpace { .. }) if shared.pause_for_space() => {}
+                Err(error @ Error::NoSpace { .. }) => {
+                    // Nothing was installed; the memtables are still there. Space may come back.
+                    shared.flush_found_no_space(error);
+                    if !shared.pause_for_space() {
+                        return;
+                    }
+                }
                 Err(error) => {
                     shared.poison.set(error);
-                    break;
+                    shared.wake_after_poison();
+                    return;
                 }
             }
         }
-        shared.flush_done(bytes);
-        crate::compaction::update_admission(shared);
+        shared.flush_done(&generations);
+        update_admission(shared);
         shared.jobs.wake();
     }
 }
@@ -44,27 +51,40 @@ pub(crate) fn run(shared: &Shared) {
 /// Flushes generations (oldest first) as one unit.
 fn flush(shared: &Shared, generations: &[SealedGeneration]) -> Result<()> {
     let mut flushed = Vec::new();
-    for (tree, memtables) in by_tree(generations) {
-        if tree.is_dropped() {
-            continue;
+    let written = write_all(shared, generations, &mut flushed);
+    if let Err(error) = written {
+        for flush in &flushed {
+            discard(shared, &flush.tables);
         }
-        let tables = write_tables(shared, &tree, &memtables)?;
-        flushed.push(FlushedTree {
-            tree,
-            memtables,
-            tables,
-        });
+        return Err(error);
     }
-    shared
-        .vfs
-        .sync_dir(&shared.dir)
-        .map_err(|e| Error::io("sync", &shared.dir, e))?;
     let last = generations.last();
     let last_seqno: SeqNo = last.map_or(0, |g| g.last_seqno);
     let next_segment = last.and_then(|g| g.next_segment);
     shared.install_flush(flushed, last_seqno, next_segment)?;
     shared.metrics.flushes.add(1);
     Ok(())
+}
+
+fn write_all(
+    shared: &Shared,
+    generations: &[SealedGeneration],
+    flushed: &mut Vec<FlushedTree>,
+) -> Result<()> {
+    for (tree, memtables) in by_tree(generations) {
+        if !tree.is_dropped() {
+            let tables = write_tables(shared, &tree, &memtables)?;
+            flushed.push(FlushedTree {
+                tree,
+                memtables,
+                tables,
+            });
+        }
+    }
+    shared
+        .vfs
+        .sync_dir(&shared.dir)
+        .map_err(|e| Error::io("sync", &shared.dir, e))
 }
 
 /// The memtables of each keyspace, newest first.

@@ -90,7 +90,10 @@ impl Cursor {
     }
 
     /// Moves to the next row; from before the first call or past an end it finds none.
-    #[expect(clippy::should_implement_trait, reason = "rows are borrowed and errors are returned")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "rows are borrowed and errors are returned"
+    )]
     pub fn next(&mut self) -> Result<bool> {
         self.merge.next()
     }

@@ -135,14 +135,14 @@ impl MergeCursor {
 
     /// The first row at or after `key`, within the bounds.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.refresh_state();
+        self.refresh_state()?;
         let bounds = Arc::clone(&self.bounds);
         self.seek_forward(key.max(&bounds.start))
     }
 
     /// The last row before `key` (`None`: before the end), within the bounds.
     pub fn seek_before(&mut self, key: Option<&[u8]>) -> Result<bool> {
-        self.refresh_state();
+        self.refresh_state()?;
         let bounds = Arc::clone(&self.bounds);
         let limit = match (key, bounds.end.as_deref()) {
             (Some(key), Some(end)) => Some(key.min(end)),
@@ -160,6 +160,8 @@ impl MergeCursor {
             after.push(0);
             return self.seek(&after);
         }
+        // Taken first: after an error the cursor is on no row.
+        self.current = None;
         self.step_equal(at)?;
         self.settle_forward()
     }
@@ -172,6 +174,7 @@ impl MergeCursor {
             let key = self.sources[at].source.key().to_vec();
             return self.seek_before(Some(&key));
         }
+        self.current = None;
         self.step_equal(at)?;
         self.settle_reverse()
     }
@@ -181,9 +184,9 @@ impl MergeCursor {
     }
 
     /// Takes the tree's newest state, if it was replaced.
-    fn refresh_state(&mut self) {
+    fn refresh_state(&mut self) -> Result<()> {
         if !self.is_stale() {
-            return;
+            return self.tree.check();
         }
         self.publications = self.tree.publications();
         self.state = self.tree.load_full();
@@ -197,6 +200,7 @@ impl MergeCursor {
         self.sources.truncate(usize::from(writes));
         self.current = None;
         self.open_memtables();
+        self.tree.check()
     }
 
     fn open_memtables(&mut self) {

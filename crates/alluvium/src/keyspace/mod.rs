@@ -8,10 +8,10 @@ pub(crate) use tree::{FoundIn, Tree};
 
 use std::sync::Arc;
 
-use crate::base::{KeyspaceId, ValueKind};
+use crate::base::{KeyspaceId, SeqNo, ValueKind};
 use crate::commit::batch::check_sizes;
 use crate::db::{Database, WriteOptions};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::iter::{Cursor, CursorOptions};
 use crate::table::PinnedValue;
 use crate::txn::WriteSet;
@@ -41,10 +41,7 @@ impl Keyspace {
     /// Refuses when the database was closed or the keyspace dropped.
     pub(crate) fn check(&self) -> Result<()> {
         self.db.shared().check_open()?;
-        if self.tree.is_dropped() {
-            return Err(Error::KeyspaceDropped(self.tree.name.clone()));
-        }
-        Ok(())
+        self.tree.check()
     }
 
     /// Its name.
@@ -74,9 +71,21 @@ impl Keyspace {
     }
 
     fn get_with<R>(&self, key: &[u8], read: impl FnOnce(Option<FoundIn<'_>>) -> R) -> Result<R> {
-        self.check()?;
+        self.db.shared().check_open()?;
         let point = self.db.shared().read_points.register();
-        self.tree.load().get(key, point.seqno(), read)
+        self.read_at(key, point.seqno(), read)
+    }
+
+    /// Runs `read` on the value of `key` at a registered read point.
+    pub(crate) fn read_at<R>(
+        &self,
+        key: &[u8],
+        read_point: SeqNo,
+        read: impl FnOnce(Option<FoundIn<'_>>) -> R,
+    ) -> Result<R> {
+        let state = self.tree.load();
+        self.tree.check()?;
+        state.get(key, read_point, read)
     }
 
     /// Writes `value` under `key`, whether or not the key exists.

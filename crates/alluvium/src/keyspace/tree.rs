@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use crate::base::{KeyspaceId, SeqNo, ValueKind, checksum};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::keyspace::KeyspaceOptions;
 use crate::table::PinnedValue;
 use crate::version::group::Version;
@@ -96,6 +96,15 @@ impl Tree {
 
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Refuses once the keyspace was dropped. Asked after a state was loaded, it proves that the state was not the
+    /// empty one of a dropped keyspace: the mark is set before that state is published.
+    pub fn check(&self) -> Result<()> {
+        if self.is_dropped() {
+            return Err(Error::KeyspaceDropped(self.name.clone()));
+        }
+        Ok(())
     }
 
     pub fn mark_dropped(&self) {

@@ -48,6 +48,12 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     let listed = list(&*vfs, dir)?;
     let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
     let tables = open_tables(&*vfs, dir, state, &cache)?;
+    let aside = dir.join(UNREFERENCED);
+    let old = if exists(&*vfs, &aside)? {
+        list(&*vfs, &aside)?
+    } else {
+        Vec::new()
+    };
     move_unreferenced(&*vfs, dir, &listed, state)?;
     let mut store = Store::new(manifest, tables);
     let trees = open_trees(&store, dir, &options)?;
@@ -56,6 +62,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     if options.durability != Durability::None {
         log.wal = Some(start_log(&vfs, dir, &options, &mut store, &end)?);
     }
+    delete_aside(&*vfs, dir, &old)?;
     let highest = listed
         .iter()
         .filter_map(|n| table_number(n))
@@ -138,7 +145,7 @@ fn table_number(name: &str) -> Option<u64> {
     name.strip_suffix(".sst")?.parse().ok()
 }
 
-/// Moves table files that the manifest does not name aside, and deletes what an earlier open had moved.
+/// Moves table files that the manifest does not name aside.
 fn move_unreferenced(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -149,13 +156,6 @@ fn move_unreferenced(
     let named: HashSet<TableId> = state.table_ids().collect();
     let stray = |name: &&String| table_number(name).is_some_and(|n| !named.contains(&TableId(n)));
     let strays: Vec<&String> = listed.iter().filter(stray).collect();
-    if exists(vfs, &aside)? {
-        for name in list(vfs, &aside)? {
-            let path = aside.join(name);
-            vfs.remove(&path)
-                .map_err(|e| Error::io("remove", &path, e))?;
-        }
-    }
     if strays.is_empty() {
         return Ok(());
     }
@@ -165,6 +165,16 @@ fn move_unreferenced(
         let (from, to) = (dir.join(name), aside.join(name));
         vfs.rename(&from, &to)
             .map_err(|e| Error::io("move aside", &from, e))?;
+    }
+    Ok(())
+}
+
+/// Deletes what an earlier open had moved aside: this one has read everything that the database needs.
+fn delete_aside(vfs: &dyn Vfs, dir: &Path, names: &[String]) -> Result<()> {
+    for name in names {
+        let path = dir.join(UNREFERENCED).join(name);
+        vfs.remove(&path)
+            .map_err(|e| Error::io("remove", &path, e))?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::db::shared::Shared;
 use crate::db::{Database, Durability};
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, CursorOptions};
-use crate::keyspace::{FoundIn, Keyspace};
+use crate::keyspace::{FoundIn, Keyspace, Tree};
 use crate::read_points::ReadPoint;
 use crate::table::PinnedValue;
 use crate::txn::lock_table::{
@@ -69,6 +69,10 @@ struct Held {
     /// One entry for each acquisition.
     locks: Vec<LockHash>,
     savepoints: Vec<Mark>,
+    /// The number of the next savepoint.
+    next_savepoint: u64,
+    /// The keyspaces written to, each once.
+    trees: Vec<Arc<Tree>>,
     ended: bool,
 }
 
@@ -166,13 +170,15 @@ impl Transaction {
             .lock(self.id, hash, mode, &wait)
             .map_err(|failure| lock_error(failure, keyspace.name(), key, wait.timeout))?;
         self.held.lock().locks.push(hash);
-        if granted == Granted::Again {
+        let Some(point) = self.point.as_ref().filter(|_| granted != Granted::Again) else {
             return Ok(());
-        }
-        match &self.point {
-            Some(point) => self.check_unchanged(keyspace, key, point.seqno()),
-            None => Ok(()),
-        }
+        };
+        self.check_unchanged(keyspace, key, point.seqno())
+            .inspect_err(|_| {
+                // Given back, so that a second try is checked again and not let through as the holder's.
+                self.held.lock().locks.pop();
+                shared.row_locks.unlock(self.id, hash);
+            })
     }
 
     /// Snapshot isolation's check: first committer wins.
@@ -211,7 +217,7 @@ impl Transaction {
     fn write(&self, keyspace: &Keyspace, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
         check_sizes(key, value)?;
         self.lock(keyspace, key, LockMode::Exclusive)?;
-        self.writes.lock().put(keyspace.id(), key, kind, value);
+        self.add_write(keyspace, key, kind, value);
         Ok(())
     }
 
@@ -240,8 +246,16 @@ impl Transaction {
     ) -> Result<()> {
         check_sizes(key, value)?;
         self.check(keyspace)?;
-        self.writes.lock().put(keyspace.id(), key, kind, value);
+        self.add_write(keyspace, key, kind, value);
         Ok(())
+    }
+
+    fn add_write(&self, keyspace: &Keyspace, key: &[u8], kind: ValueKind, value: &[u8]) {
+        let mut held = self.held.lock();
+        if !held.trees.iter().any(|tree| tree.id == keyspace.id()) {
+            held.trees.push(Arc::clone(keyspace.tree()));
+        }
+        self.writes.lock().put(keyspace.id(), key, kind, value);
     }
 
     /// A cursor over what this transaction sees: its snapshot (read committed: the newest commit now) and the own
@@ -265,7 +279,8 @@ impl Transaction {
     /// Marks a point to which [`Transaction::rollback_to`] can return. Numbers rise within a transaction.
     pub fn savepoint(&self) -> Savepoint {
         let mut held = self.held.lock();
-        let public = Savepoint(held.savepoints.last().map_or(0, |m| m.public.0 + 1));
+        let public = Savepoint(held.next_savepoint);
+        held.next_savepoint += 1;
         let writes = self.writes.lock().savepoint();
         let locks = held.locks.len();
         held.savepoints.push(Mark {
@@ -312,6 +327,11 @@ impl Transaction {
     pub fn commit(self) -> Result<()> {
         let shared = Arc::clone(self.db.shared());
         shared.check_open()?;
+        self.held
+            .lock()
+            .trees
+            .iter()
+            .try_for_each(|tree| tree.check())?;
         let writes = self.writes.lock();
         if writes.is_empty() {
             return Ok(());
@@ -347,10 +367,7 @@ impl Drop for Transaction {
 }
 
 fn read_at(keyspace: &Keyspace, key: &[u8], seqno: SeqNo) -> Result<Option<PinnedValue>> {
-    keyspace
-        .tree()
-        .load()
-        .get(key, seqno, |value| value.map(FoundIn::pin))
+    keyspace.read_at(key, seqno, |value| value.map(FoundIn::pin))
 }
 
 /// The caller's error for a lock that was not granted.

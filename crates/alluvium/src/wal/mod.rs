@@ -48,7 +48,7 @@ mod tests;
 
 pub use replay::{ReplayEnd, replay};
 pub use segment::parse_segment_name;
-pub use writer::{PAYLOAD_BYTES_MAX, WalWriter};
+pub use writer::{PAYLOAD_BYTES_MAX, WalSync, WalWriter};
 
 use std::path::Path;
 use std::sync::Arc;
