@@ -8,7 +8,7 @@ use crate::base::coding::{Decoder, put_bytes, put_varint};
 use crate::base::{KEY_BYTES_MAX, KeyspaceId, VALUE_BYTES_MAX, ValueKind};
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
-use crate::txn::{WriteEntry, WriteSet};
+use crate::txn::write_set::{WriteEntry, WriteSet};
 
 /// Writes to any keyspaces that become visible and durable together: see [`crate::Database::write`].
 ///

@@ -24,7 +24,8 @@ use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
 use crate::metrics::Metrics;
 use crate::read_points::ReadPoints;
-use crate::txn::{LockHash, LockMode, LockTable, LockWait, TxnId, WriteSet, lock_error};
+use crate::txn::lock_table::{LockHash, LockMode, LockTable, LockWait, TxnId};
+use crate::txn::write_set::WriteSet;
 use crate::vfs::{LockGuard, Vfs};
 
 /// See the module.
@@ -194,7 +195,7 @@ impl Shared {
                 Err(failure) => {
                     self.unlock_writes(locks);
                     let name = self.keyspace_name(entry.keyspace);
-                    return Err(lock_error(failure, &name, entry.key, wait.timeout));
+                    return Err(failure.into_error(&name, entry.key, wait.timeout));
                 }
             }
         }

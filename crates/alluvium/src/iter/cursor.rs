@@ -5,7 +5,7 @@ use crate::iter::merge::{Bounds, MergeCursor};
 use crate::keyspace::Keyspace;
 use crate::read_points::ReadPoint;
 use crate::table::PinnedValue;
-use crate::txn::WriteCursor;
+use crate::txn::write_cursor::WriteCursor;
 
 /// Which rows a cursor sees. The default is all.
 #[derive(Debug, Clone, Default)]
@@ -90,7 +90,10 @@ impl Cursor {
     }
 
     /// Moves to the next row; from before the first call or past an end it finds none.
-    #[expect(clippy::should_implement_trait, reason = "rows are borrowed and errors are returned")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "rows are borrowed and errors are returned"
+    )]
     pub fn next(&mut self) -> Result<bool> {
         self.merge.next()
     }
