@@ -234,7 +234,7 @@ impl MergeCursor {
             let source = Source::Table(table.cursor(self.read_point));
             self.sources.push(Input {
                 source,
-                clipped: upper.shared_by > 1,
+                clipped: tables.reaches_out(table, version.high(group)),
             });
         }
         if !tables.last.is_empty() {

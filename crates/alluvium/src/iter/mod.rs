@@ -7,5 +7,7 @@ mod cursor;
 mod merge;
 mod run;
 mod source;
+#[cfg(test)]
+mod tests;
 
 pub use cursor::{Cursor, CursorOptions};

@@ -55,6 +55,12 @@ impl Group {
         self.last.partition_point(|t| t.last_key() < key)
     }
 
+    /// Whether a table holds keys outside this group's range, which ends at `high`. Still true when the other groups
+    /// that it reaches into have merged their part of it: what it holds there is out of date then.
+    pub fn reaches_out(&self, table: &Table, high: Option<&[u8]>) -> bool {
+        table.first_key() < self.low.as_slice() || high.is_some_and(|high| table.last_key() >= high)
+    }
+
     /// Bytes of its upper tables that count as this group's.
     pub fn upper_bytes(&self) -> u64 {
         self.upper.iter().map(Upper::bytes).sum()
