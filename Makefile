@@ -4,7 +4,7 @@
 CACHE ?= $(or $(ALLUVIUM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvium)
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test miri loom peers clean-cache
+.PHONY: help bench bench-rocksdb test miri loom clean-cache
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -25,10 +25,12 @@ loom: ## run the models of the concurrent structures through all their interleav
 	CARGO_TARGET_DIR='$(CACHE)/loom' RUSTFLAGS='--cfg loom' \
 	  cargo test --locked --release -p alluvium-mem -p alluvium --lib -- model loom
 
-peers: ## build the laboratory with RocksDB too (20 minutes on two cores, once; needs libclang)
+bench-rocksdb: ## as bench, with RocksDB beside the others (builds it once, some 11 minutes; needs a C++ compiler, libclang)
 	bash .ci/steps.sh system
-	CARGO_TARGET_DIR='$(CACHE)/target' cargo build --locked --release -p rumbench --features rocksdb
-	@echo 'the laboratory with RocksDB: $(CACHE)/target/release/rumbench'
+	libraries=$$(ALLUVIUM_CACHE='$(CACHE)' cargo xtask rocksdb) && eval "$$libraries" && \
+	  cargo build --locked --release -p rumbench --features rocksdb && \
+	  cargo run --quiet --locked --release -p rumbench --features rocksdb -- \
+	    quick --out out/quick-$$(date -u +%Y%m%d-%H%M%S)
 
 clean-cache: ## delete the build results that are kept outside the checkout
-	rm -rf '$(CACHE)/target' '$(CACHE)/miri' '$(CACHE)/loom'
+	rm -rf '$(CACHE)/target' '$(CACHE)/miri' '$(CACHE)/loom' '$(CACHE)'/rocksdb-*

@@ -1,7 +1,7 @@
-//! Checks of the workspace that no ready-made tool does: `cargo xtask tidy | formats | licences`.
+//! Chores of the workspace that no ready-made tool does: `cargo xtask tidy | formats | licences | rocksdb`.
 //!
 //! Each check reads text only and prints what it found as `path:line: message`. The exit code is 0 when all is
-//! well, 1 when something was found or could not be read, 2 for wrong usage.
+//! well, 1 when something was found or could not be done, 2 for wrong usage.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "findings are this program's result")]
 #![expect(clippy::print_stderr, reason = "errors and usage go to stderr")]
@@ -10,6 +10,7 @@ mod files;
 mod finding;
 mod formats;
 mod licences;
+mod rocksdb;
 mod source;
 mod tidy;
 
@@ -21,7 +22,8 @@ const USAGE: &str = "\
 usage: cargo xtask tidy              style rules that text can show
        cargo xtask formats           on-disk formats and their pages change together
        cargo xtask formats --update  write the present hashes into the pages
-       cargo xtask licences          licences of all dependencies";
+       cargo xtask licences          licences of all dependencies
+       cargo xtask rocksdb           build RocksDB's library once, and print what to `eval` to link it";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,6 +33,10 @@ fn main() -> ExitCode {
         ["formats"] => formats::check(&files::root()),
         ["formats", "--update"] => formats::update(&files::root()),
         ["licences"] => licences::check(&files::root()),
+        ["rocksdb"] => rocksdb::ensure_built(&files::root()).map(|lines| {
+            print!("{lines}");
+            Vec::new()
+        }),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -128,7 +128,7 @@ static ENGINES: [EngineEntry; 6] = [
         variants: ROCKSDB_VARIANTS,
         description: "log-structured merge trees in C++, pessimistic transactions",
         available: cfg!(feature = "rocksdb"),
-        how_to_get: "build with `--features rocksdb` (needs clang and a C++ compiler, about 20 minutes)",
+        how_to_get: "`make bench-rocksdb` builds it in (needs a C++ compiler and libclang)",
         open: open_rocksdb,
     },
     EngineEntry {

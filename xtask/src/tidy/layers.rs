@@ -22,7 +22,6 @@ const LAYERS: &[&[&str]] = &[
     &[
         "read_points",
         "admission",
-        "event",
         "db::options",
         "db::poison",
         "keyspace::options",
@@ -30,7 +29,7 @@ const LAYERS: &[&[&str]] = &[
     &["txn::lock_table", "txn::write_set", "txn::write_cursor"],
     &["compaction::fold", "compaction::merge", "compaction::pick"],
     &["metrics"],
-    &["memtable", "keyspace::tree"],
+    &["keyspace::tree"],
     &["iter"],
     // What works on an open database shares its state.
     &[

@@ -1,12 +1,15 @@
-//! What every page keeps: one title; decision records that are numbered and listed.
+//! What every page keeps: one title; decision records that are numbered and listed; a README whose program compiles.
 
 use crate::files::TextFile;
 use crate::finding::Finding;
 
 const DECISIONS: &str = "docs/decisions/";
 
-/// A page has exactly one `#` title.
+/// A page has exactly one `#` title. What tests compare a program's output with is no page.
 pub fn check_page(file: &TextFile) -> Vec<Finding> {
+    if file.path.split('/').any(|folder| folder == "tests") {
+        return Vec::new();
+    }
     let mut titles = 0;
     let mut found = Vec::new();
     for (number, _) in headings(&file.text) {
@@ -37,6 +40,31 @@ fn headings(text: &str) -> impl Iterator<Item = (usize, &str)> {
         let title = line.strip_prefix("# ").filter(|_| fence.is_none());
         title.map(|title| (number, title))
     })
+}
+
+const README: &str = "README.md";
+const README_PROGRAM: &str = "crates/alluvium/examples/readme.rs";
+
+/// The program in the README is the example that is compiled and linted, without its module comment.
+pub fn check_readme(files: &[TextFile]) -> Vec<Finding> {
+    let text = |path: &str| {
+        files
+            .iter()
+            .find(|file| file.path == path)
+            .map(|f| &f.text[..])
+    };
+    let (Some(readme), Some(example)) = (text(README), text(README_PROGRAM)) else {
+        return Vec::new();
+    };
+    let start = example.split("\n\n").next().unwrap_or_default();
+    let program = example[start.len()..].trim_start();
+    let block = format!("```rust\n{program}```\n");
+    if readme.contains(&block) {
+        return Vec::new();
+    }
+    let line = 1 + readme.lines().take_while(|line| *line != "```rust").count();
+    let message = format!("the program differs from {README_PROGRAM}");
+    vec![Finding::error(README, line, message)]
 }
 
 /// Decision records are named `NNNN-*.md`, have different numbers and are listed in their README.
@@ -90,7 +118,23 @@ mod tests {
         let titles = |text: &str| shown(&check_page(&file("a.md", text)));
         assert!(titles("# One\n\n```sh\n# a comment\n```\n## Part\n").is_empty());
         assert_eq!(titles("text\n"), ["1: no # title"]);
+        assert!(check_page(&file("crates/a/tests/out.md", "text\n")).is_empty());
         assert_eq!(titles("# One\n# Two\n# Three\n"), ["2: a second # title"]);
+    }
+
+    #[test]
+    fn the_program_in_the_readme_is_the_example() {
+        let check = |block: &str| {
+            let readme = format!("# Title\n\n```rust\n{block}```\n");
+            let example = "//! Why.\n\nuse a::b;\n\nfn main() {}\n";
+            shown(&check_readme(&[
+                file(README, &readme),
+                file(README_PROGRAM, example),
+            ]))
+        };
+        assert!(check("use a::b;\n\nfn main() {}\n").is_empty());
+        let message = format!("3: the program differs from {README_PROGRAM}");
+        assert_eq!(check("use a::b;\n\nfn main() { b() }\n"), [message]);
     }
 
     #[test]

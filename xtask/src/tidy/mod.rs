@@ -31,6 +31,7 @@ fn findings(files: &[TextFile]) -> Vec<Finding> {
         }
     }
     found.extend(markdown::check_decisions(files));
+    found.extend(markdown::check_readme(files));
     found
 }
 

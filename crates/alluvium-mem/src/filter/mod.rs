@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The line of a hash is `((hash >> 32) * line_count) >> 32`. Its bits within the line are the top nine bits of a state
-//! that starts as the hash with its halves exchanged and is multiplied by [`PROBE_MULTIPLIER`] between probes.
+//! that starts as the hash with its halves exchanged and is multiplied by `PROBE_MULTIPLIER` between probes.
 
 mod dynamic;
 mod table;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use crate::base::coding::{Decoder, put_bytes, put_varint};
 use crate::base::{KEY_BYTES_MAX, KeyspaceId, VALUE_BYTES_MAX, ValueKind};
 use crate::error::{Error, Result};
-use crate::keyspace::{Keyspace, Tree};
-use crate::txn::{WriteEntry, WriteSet};
+use crate::keyspace::Keyspace;
+use crate::keyspace::tree::Tree;
+use crate::txn::write_set::{WriteEntry, WriteSet};
 
 /// Writes to any keyspaces that become visible and durable together: see [`crate::Database::write`].
 ///

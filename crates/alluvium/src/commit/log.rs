@@ -12,7 +12,7 @@ use alluvium_mem::Memtable;
 use crate::base::{KeyspaceId, SegmentId, SeqNo, ValueKind, checksum};
 use crate::commit::batch::{Ops, encode_op};
 use crate::commit::queue::Request;
-use crate::db::Durability;
+use crate::db::options::Durability;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::SeqNo;
-use crate::db::Durability;
+use crate::db::options::Durability;
 use crate::error::Result;
 
 /// A group stops growing at this many payload bytes, so that one commit's wait is bounded.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::base::{SeqNo, TableId, ValueKind};
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
-use crate::keyspace::{Compression, KeyspaceOptions, Tree};
+use crate::keyspace::options::{Compression, KeyspaceOptions};
+use crate::keyspace::tree::Tree;
 use crate::table::{
     Codec, FilterOptions, PrefixFilter, Table, TableBuilder, TableOptions, TableSummary,
 };

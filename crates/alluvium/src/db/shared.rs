@@ -23,7 +23,8 @@ use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
 use crate::metrics::Metrics;
 use crate::read_points::ReadPoints;
-use crate::txn::{LockHash, LockMode, LockTable, LockWait, TxnId, WriteSet, lock_error};
+use crate::txn::lock_table::{LockHash, LockMode, LockTable, LockWait, TxnId};
+use crate::txn::write_set::WriteSet;
 use crate::vfs::{LockGuard, Vfs};
 use crate::wal::PAYLOAD_BYTES_MAX;
 
@@ -217,7 +218,7 @@ impl Shared {
                 Err(failure) => {
                     self.unlock_writes(locks);
                     let name = self.keyspace_name(entry.keyspace);
-                    return Err(lock_error(failure, &name, entry.key, wait.timeout));
+                    return Err(failure.into_error(&name, entry.key, wait.timeout));
                 }
             }
         }

@@ -5,7 +5,7 @@ use crate::iter::merge::{Bounds, MergeCursor};
 use crate::keyspace::Keyspace;
 use crate::read_points::ReadPoint;
 use crate::table::PinnedValue;
-use crate::txn::WriteCursor;
+use crate::txn::write_cursor::WriteCursor;
 
 /// Which rows a cursor sees. The default is all.
 #[derive(Debug, Clone, Default)]

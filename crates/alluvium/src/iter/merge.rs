@@ -13,7 +13,7 @@ use crate::iter::run::{PrefixProbe, RunCursor};
 use crate::iter::source::Source;
 use crate::keyspace::tree::{Tree, TreeState};
 use crate::table::PinnedValue;
-use crate::txn::WriteCursor;
+use crate::txn::write_cursor::WriteCursor;
 
 /// The half-open range of keys that a cursor stays in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use crate::base::ValueKind;
 use crate::error::Result;
 use crate::iter::run::RunCursor;
 use crate::table::{PinnedValue, TableCursor};
-use crate::txn::WriteCursor;
+use crate::txn::write_cursor::WriteCursor;
 
 /// A cursor over one source, positioned on keys that have a version visible to the merge.
 pub(crate) enum Source {

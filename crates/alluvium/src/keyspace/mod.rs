@@ -1,6 +1,6 @@
 //! One ordered map of a database: its handle, its options, its tree.
 
-mod options;
+pub(crate) mod options;
 pub(crate) mod tree;
 
 pub use options::{Compression, KeyspaceOptions};
@@ -14,7 +14,7 @@ use crate::db::{Database, WriteOptions};
 use crate::error::Result;
 use crate::iter::{Cursor, CursorOptions};
 use crate::table::PinnedValue;
-use crate::txn::WriteSet;
+use crate::txn::write_set::WriteSet;
 
 /// A handle of a keyspace: an ordered map from byte keys to byte values. Cheap to clone; keeps the database open.
 ///

@@ -15,7 +15,7 @@ pub enum Compression {
     None,
 }
 
-/// Options of [`crate::Database::create_keyspace`].
+/// Options of [`crate::Database::keyspace`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyspaceOptions {
     /// Keep a Bloom filter of whole keys, so that point reads of absent keys touch no block.

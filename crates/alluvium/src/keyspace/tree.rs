@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::base::{KeyspaceId, SeqNo, ValueKind, checksum};
 use crate::error::{Error, Result};
-use crate::keyspace::KeyspaceOptions;
+use crate::keyspace::options::KeyspaceOptions;
 use crate::table::PinnedValue;
 use crate::version::group::Version;
 

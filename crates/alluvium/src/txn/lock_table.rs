@@ -29,12 +29,13 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
 use crate::base::KeyspaceId;
 use crate::base::checksum::{checksum, place_seed};
+use crate::error::Error;
 use crate::sync::Mutex;
 
 use deadlock::{Detector, Verdict};
@@ -88,6 +89,22 @@ pub enum LockFailure {
     },
     /// The wait's token was cancelled.
     Cancelled,
+}
+
+impl LockFailure {
+    /// The error of a call that asked for the row `key` of `keyspace` and was ready to wait for `timeout`.
+    pub fn into_error(self, keyspace: &str, key: &[u8], timeout: Duration) -> Error {
+        let (keyspace, key) = (keyspace.to_owned(), key.to_vec());
+        match self {
+            LockFailure::Timeout { .. } => Error::LockTimeout {
+                keyspace,
+                key,
+                waited_ms: timeout.as_millis() as u64,
+            },
+            LockFailure::Deadlock { .. } => Error::Deadlock { keyspace, key },
+            LockFailure::Cancelled => Error::InvalidArgument("the lock wait was cancelled".into()),
+        }
+    }
 }
 
 type Shard = Mutex<HashMap<u64, Slot, BuildHasherDefault<Identity>>>;

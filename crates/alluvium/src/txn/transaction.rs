@@ -19,9 +19,7 @@ use crate::iter::{Cursor, CursorOptions};
 use crate::keyspace::{FoundIn, Keyspace, Tree};
 use crate::read_points::ReadPoint;
 use crate::table::PinnedValue;
-use crate::txn::lock_table::{
-    Granted, LockCancel, LockFailure, LockHash, LockMode, LockWait, TxnId,
-};
+use crate::txn::lock_table::{Granted, LockCancel, LockHash, LockMode, LockWait, TxnId};
 use crate::txn::write_cursor::WriteCursor;
 use crate::txn::write_set::{SavepointId, View, WriteSet};
 
@@ -168,7 +166,7 @@ impl Transaction {
         let granted = shared
             .row_locks
             .lock(self.id, hash, mode, &wait)
-            .map_err(|failure| lock_error(failure, keyspace.name(), key, wait.timeout))?;
+            .map_err(|failure| failure.into_error(keyspace.name(), key, wait.timeout))?;
         self.held.lock().locks.push(hash);
         let Some(point) = self.point.as_ref().filter(|_| granted != Granted::Again) else {
             return Ok(());
@@ -368,23 +366,4 @@ impl Drop for Transaction {
 
 fn read_at(keyspace: &Keyspace, key: &[u8], seqno: SeqNo) -> Result<Option<PinnedValue>> {
     keyspace.read_at(key, seqno, |value| value.map(FoundIn::pin))
-}
-
-/// The caller's error for a lock that was not granted.
-pub(crate) fn lock_error(
-    failure: LockFailure,
-    keyspace: &str,
-    key: &[u8],
-    waited: Duration,
-) -> Error {
-    let (keyspace, key) = (keyspace.to_owned(), key.to_vec());
-    match failure {
-        LockFailure::Timeout { .. } => Error::LockTimeout {
-            keyspace,
-            key,
-            waited_ms: waited.as_millis() as u64,
-        },
-        LockFailure::Deadlock { .. } => Error::Deadlock { keyspace, key },
-        LockFailure::Cancelled => Error::InvalidArgument("the lock wait was cancelled".into()),
-    }
 }

@@ -50,6 +50,7 @@ pub fn key_value<E: KvEngine + Engine>(root: &Path, open: &dyn Fn(&Path) -> E) {
         visibility::a_transaction_reads_its_own_writes,
         visibility::deleted_rows_are_gone,
         ranges::ranges_both_ways,
+        ranges::visitors_stop_scans,
         ranges::ranges_keep_to_their_prefix,
         ranges::keys_are_ordered_as_bytes,
         visibility::maps_do_not_share_keys,

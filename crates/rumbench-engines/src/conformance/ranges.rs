@@ -6,81 +6,49 @@ use rumbench_core::kv::{Direction, KvConnection, KvEngine, KvTxn};
 use super::{PLAIN, PREFIXED, connect, expect, get, keys, ok, put, range, scan};
 
 pub(super) fn ranges_both_ways<E: KvEngine>(engine: &E) {
-    let mut connection = connect(engine);
-    put(
-        &mut connection,
-        PLAIN,
-        &[(b"b", b"2"), (b"d", b"4"), (b"c", b"3"), (b"e", b"5")],
-    );
-    let mut values = |start: &[u8], end: &[u8], direction, limit| {
-        let rows = scan(&mut connection, PLAIN, range(start, end, direction, limit));
-        rows.into_iter()
-            .flat_map(|(_, value)| value)
-            .collect::<Vec<u8>>()
-    };
     use Direction::{Forward, Reverse};
-    expect("all", values(b"a", b"z", Forward, 9), b"2345".to_vec());
-    expect(
-        "all, reverse",
-        values(b"a", b"z", Reverse, 9),
-        b"5432".to_vec(),
-    );
-    expect("limit", values(b"a", b"z", Forward, 2), b"23".to_vec());
-    expect(
-        "limit, reverse",
-        values(b"a", b"z", Reverse, 2),
-        b"54".to_vec(),
-    );
-    expect("limit 0", values(b"a", b"z", Forward, 0), Vec::new());
-    expect(
-        "bounds on rows",
-        values(b"b", b"e", Forward, 9),
-        b"234".to_vec(),
-    );
-    expect(
-        "bounds on rows, reverse",
-        values(b"b", b"e", Reverse, 9),
-        b"432".to_vec(),
-    );
-    expect(
-        "bounds between rows",
-        values(b"ba", b"da", Forward, 9),
-        b"34".to_vec(),
-    );
-    expect(
-        "bounds between rows, reverse",
-        values(b"ba", b"da", Reverse, 9),
-        b"43".to_vec(),
-    );
-    for direction in [Forward, Reverse] {
-        expect(
-            "no rows inside",
-            values(b"ba", b"bb", direction, 9),
-            Vec::new(),
-        );
-        expect("empty range", values(b"c", b"c", direction, 9), Vec::new());
-        expect(
-            "inverted range",
-            values(b"e", b"b", direction, 9),
-            Vec::new(),
-        );
-        expect(
-            "before all rows",
-            values(b"a", b"b", direction, 9),
-            Vec::new(),
-        );
-        expect(
-            "after all rows",
-            values(b"f", b"z", direction, 9),
-            Vec::new(),
-        );
+    let mut connection = connect(engine);
+    let rows: [(&[u8], &[u8]); 4] = [(b"b", b"2"), (b"d", b"4"), (b"c", b"3"), (b"e", b"5")];
+    put(&mut connection, PLAIN, &rows);
+    // What the range holds, its two bounds, direction and limit, and the values of its rows.
+    let cases: &[(&str, &str, &str, Direction, usize, &str)] = &[
+        ("all", "a", "z", Forward, 9, "2345"),
+        ("all, reverse", "a", "z", Reverse, 9, "5432"),
+        ("limit", "a", "z", Forward, 2, "23"),
+        ("limit, reverse", "a", "z", Reverse, 2, "54"),
+        ("limit 0", "a", "z", Forward, 0, ""),
+        ("bounds on rows", "b", "e", Forward, 9, "234"),
+        ("bounds on rows, reverse", "b", "e", Reverse, 9, "432"),
+        ("bounds between rows", "ba", "da", Forward, 9, "34"),
+        ("bounds between rows, reverse", "ba", "da", Reverse, 9, "43"),
+        ("no rows inside", "ba", "bb", Forward, 9, ""),
+        ("no rows inside, reverse", "ba", "bb", Reverse, 9, ""),
+        ("empty range", "c", "c", Forward, 9, ""),
+        ("empty range, reverse", "c", "c", Reverse, 9, ""),
+        ("inverted range", "e", "b", Forward, 9, ""),
+        ("inverted range, reverse", "e", "b", Reverse, 9, ""),
+        ("before all rows", "a", "b", Forward, 9, ""),
+        ("before all rows, reverse", "a", "b", Reverse, 9, ""),
+        ("after all rows", "f", "z", Forward, 9, ""),
+        ("after all rows, reverse", "f", "z", Reverse, 9, ""),
+    ];
+    for (what, start, end, direction, limit, expected) in cases {
+        let range = range(start.as_bytes(), end.as_bytes(), *direction, *limit);
+        let found = scan(&mut connection, PLAIN, range);
+        let values: Vec<u8> = found.into_iter().flat_map(|(_, value)| value).collect();
+        expect(what, values, expected.as_bytes().to_vec());
     }
+}
+
+pub(super) fn visitors_stop_scans<E: KvEngine>(engine: &E) {
+    let mut connection = connect(engine);
+    put(&mut connection, PLAIN, &[(b"b", b"2"), (b"c", b"3")]);
     let mut seen = 0;
     let stop_at_once = |_: &[u8], _: &[u8]| {
         seen += 1;
         false
     };
-    let all = range(b"a", b"z", Forward, 9);
+    let all = range(b"a", b"z", Direction::Forward, 9);
     ok(connection.scan(PLAIN, all, stop_at_once), "scan");
     expect("rows seen after the visitor said stop", seen, 1);
 }

@@ -55,8 +55,8 @@ pub struct PrintArgs {
     /// Print the tables as Markdown
     #[arg(long)]
     pub markdown: bool,
-    /// Base of the ratios, NAME[:VARIANT] [default: the first engine]
-    #[arg(long, value_name = "NAME")]
+    /// Base of the ratios [default: the first engine]
+    #[arg(long, value_name = "NAME[:VARIANT]")]
     pub base: Option<String>,
     /// Put engines with different durability into one table; each row names its own
     #[arg(long)]

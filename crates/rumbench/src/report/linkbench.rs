@@ -34,19 +34,33 @@ pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Ta
     if suite.workload != "linkbench" {
         return None;
     }
-    let cpus: f64 = suite
-        .environment
-        .get("cpus")
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(1.0);
-    let (rate, item) = if counts_rows(phase) {
-        ("ips", "i")
-    } else {
-        ("qps", "q")
-    };
-    let unit = if item == "i" { "row" } else { "op" };
+    let cpus = suite.environment.get("cpus");
+    let cpus: f64 = cpus.and_then(|n| n.parse().ok()).unwrap_or(1.0);
     let mut table = Table::new(format!("{phase}: LinkBench columns"), &["engine"]);
-    table.headers.extend([
+    table.headers.extend(headers(counts_rows(phase)));
+    let engines = group.engines_of(phase);
+    for engine in &engines {
+        table.rows.push(row(group, engine, phase, cpus));
+    }
+    let source = |engine: &String| {
+        let mut phases = group.of(engine, phase);
+        phases.find_map(|phase| phase.io_source.as_deref())
+    };
+    if let Some(source) = engines.iter().find_map(source) {
+        let note = format!("reads and writes counted by: {source}");
+        table.notes.push(note);
+    }
+    Some(table)
+}
+
+/// Names and units of the columns behind the engine, as [`row`] fills them.
+fn headers(rows: bool) -> [String; 13] {
+    let (rate, item, unit) = if rows {
+        ("ips", "i", "row")
+    } else {
+        ("qps", "q", "op")
+    };
+    [
         format!("{rate} (1/s)"),
         "secs (s)".to_string(),
         format!("rp{item} (1/{unit})"),
@@ -60,53 +74,36 @@ pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Ta
         "dbgb1 (GiB)".to_string(),
         "dbgb2 (GiB)".to_string(),
         "rss (GiB)".to_string(),
-    ]);
-    for engine in group.engines_of(phase) {
-        let of = |value: &dyn Fn(&PhaseResult) -> Option<f64>| {
-            number(group.median(&engine, phase, value))
-        };
-        let each = |value: &dyn Fn(&PhaseResult) -> Option<f64>| {
-            of(&|phase| per_item(phase, value(phase)))
-        };
-        let cpu = |value: &dyn Fn(&CpuPerOp) -> Option<f64>| {
-            each(&|phase| phase.cpu_us_per_op.as_ref().and_then(value))
-        };
-        table.rows.push(vec![
-            group.label(&engine),
-            of(&|phase| {
-                if item == "i" {
-                    phase.rows_per_s
-                } else {
-                    phase.ops_per_s
-                }
-            }),
-            of(&|phase| Some(phase.seconds)),
-            each(&|phase| phase.reads_per_op),
-            each(&|phase| phase.kb_read_per_op),
-            each(&|phase| phase.kb_written_per_op),
-            each(&|phase| phase.kb_written_per_op_settled),
-            each(&|phase| phase.context_switches_per_op),
-            cpu(&|cpu| cpu.machine.map(|us| us / cpus)),
-            cpu(&|cpu| cpu.client),
-            cpu(&|cpu| Some(engine_us(cpu))),
-            of(&|phase| phase.size_bytes.map(|size| gib(size.data))),
-            of(&|phase| phase.size_bytes.map(|size| gib(size.directory))),
-            of(&|phase| phase.rss_bytes.map(|rss| gib(rss.peak))),
-        ]);
-    }
-    let sources: Vec<&str> = group
-        .engines_of(phase)
-        .iter()
-        .filter_map(|engine| {
-            group
-                .of(engine, phase)
-                .find_map(|phase| phase.io_source.as_deref())
-        })
-        .collect();
-    if let Some(first) = sources.first() {
-        table
-            .notes
-            .push(format!("reads and writes counted by: {first}"));
-    }
-    Some(table)
+    ]
+}
+
+/// One engine's medians.
+fn row(group: &Group<'_>, engine: &str, phase: &str, cpus: f64) -> Vec<String> {
+    let of =
+        |value: &dyn Fn(&PhaseResult) -> Option<f64>| number(group.median(engine, phase, value));
+    let each =
+        |value: &dyn Fn(&PhaseResult) -> Option<f64>| of(&|phase| per_item(phase, value(phase)));
+    let cpu = |value: &dyn Fn(&CpuPerOp) -> Option<f64>| {
+        each(&|phase| phase.cpu_us_per_op.as_ref().and_then(value))
+    };
+    let rate = |phase: &PhaseResult| match counts_rows(&phase.name) {
+        true => phase.rows_per_s,
+        false => phase.ops_per_s,
+    };
+    vec![
+        group.label(engine),
+        of(&rate),
+        of(&|phase| Some(phase.seconds)),
+        each(&|phase| phase.reads_per_op),
+        each(&|phase| phase.kb_read_per_op),
+        each(&|phase| phase.kb_written_per_op),
+        each(&|phase| phase.kb_written_per_op_settled),
+        each(&|phase| phase.context_switches_per_op),
+        cpu(&|cpu| cpu.machine.map(|us| us / cpus)),
+        cpu(&|cpu| cpu.client),
+        cpu(&|cpu| Some(engine_us(cpu))),
+        of(&|phase| phase.size_bytes.map(|size| gib(size.data))),
+        of(&|phase| phase.size_bytes.map(|size| gib(size.directory))),
+        of(&|phase| phase.rss_bytes.map(|rss| gib(rss.peak))),
+    ]
 }

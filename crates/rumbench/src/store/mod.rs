@@ -1,4 +1,4 @@
-//! Results on disk: the JSON of one suite ([`result`], [`file`]) and the SQLite file of all suites ([`history`]).
+//! Results on disk: the JSON of one suite ([`result`], [`mod@file`]) and the SQLite file of all suites ([`history`]).
 
 pub mod file;
 pub mod history;

@@ -1,0 +1,357 @@
+//! `cargo xtask rocksdb`: RocksDB's library is built once for a machine, not once for every set of features.
+//!
+//! Cargo builds the C++ code anew whenever its own hash of `librocksdb-sys` changes, which any change of features or
+//! profile does. So the library is a file of the cache, named after what it depends on:
+//!
+//! ```text
+//! ${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-~/.cache}/alluvium}/rocksdb-VERSION-HASH/lib/{librocksdb.a,libsnappy.a}
+//! ```
+//!
+//! VERSION is that of `librocksdb-sys` in `Cargo.lock`; HASH covers its features and the compiler's host. Where the
+//! folder is missing, a project that depends on nothing but this package builds it in a folder of another name, which
+//! is renamed when it is complete: an interrupted build is gone on with and never taken for a finished one. What is
+//! printed are the variables that make the package's build script link the library instead of building it.
+//!
+//! The C++ compiler is not part of the name; after a change of it, `make clean-cache` forgets the library.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::licences::{cargo_metadata, host_platform};
+
+const PACKAGE: &str = "librocksdb-sys";
+/// What the build script leaves in its output folder, and what another build script can link.
+const LIBRARIES: [&str; 2] = ["librocksdb.a", "libsnappy.a"];
+/// Set for whoever links a finished library: they must not reach the build of one.
+const LINK_VARIABLES: [&str; 4] = [
+    "ROCKSDB_LIB_DIR",
+    "ROCKSDB_STATIC",
+    "SNAPPY_LIB_DIR",
+    "SNAPPY_STATIC",
+];
+
+/// Makes sure that the library is in the cache, and returns the shell lines that make cargo link it.
+pub fn ensure_built(root: &Path) -> Result<String> {
+    let library = Library::of_workspace(root)?;
+    let cache = cache_folder()?;
+    let lock = root.join("Cargo.lock");
+    let lib = library.ensure(&cache, |project| build(&library, &lock, project))?;
+    Ok(shell_lines(&lib))
+}
+
+/// What the library depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Library {
+    /// Version of `librocksdb-sys`, which names RocksDB's own behind a plus.
+    version: String,
+    /// Its active features, sorted.
+    features: Vec<String>,
+    /// The compiler's host platform.
+    host: String,
+}
+
+impl Library {
+    /// As the workspace with all its features asks for it.
+    fn of_workspace(root: &Path) -> Result<Library> {
+        let host = host_platform()?;
+        Library::of_metadata(&cargo_metadata(root, &host)?, host)
+    }
+
+    fn of_metadata(metadata: &[u8], host: String) -> Result<Library> {
+        let metadata: Value =
+            serde_json::from_slice(metadata).context("cargo metadata is no JSON")?;
+        let listed = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let packages = listed(&metadata["packages"]);
+        let package = packages.iter().find(|package| package["name"] == PACKAGE);
+        let package = package.with_context(|| format!("the workspace does not use {PACKAGE}"))?;
+        let nodes = listed(&metadata["resolve"]["nodes"]);
+        let node = nodes.iter().find(|node| node["id"] == package["id"]);
+        let node = node.with_context(|| format!("cargo metadata does not resolve {PACKAGE}"))?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        let mut features: Vec<String> = listed(&node["features"]).iter().map(text).collect();
+        features.sort();
+        Ok(Library {
+            version: text(&package["version"]),
+            features,
+            host,
+        })
+    }
+
+    /// The name of its folder in the cache.
+    fn name(&self) -> String {
+        let hash = xxh3_64(format!("{} {}", self.host, self.features.join(",")).as_bytes());
+        format!("rocksdb-{}-{:08x}", self.version, hash >> 32)
+    }
+
+    /// The manifest of a project that depends on the package alone, and is in no workspace.
+    fn manifest(&self) -> String {
+        // What stands behind a plus says which RocksDB is inside; a requirement has no such part.
+        let version = self.version.split('+').next().unwrap_or_default();
+        let features: Vec<String> = self.features.iter().map(|f| format!("{f:?}")).collect();
+        format!(
+            "[package]\nname = \"rocksdb-library\"\nversion = \"0.0.0\"\nedition = \"2024\"\npublish = false\n\n\
+             [workspace]\n\n\
+             [dependencies]\n{PACKAGE} = {{ version = \"={}\", default-features = false, features = [{}] }}\n",
+            version,
+            features.join(", ")
+        )
+    }
+
+    /// The folder with the libraries; calls `build` where it is missing, which builds in the folder that it is given
+    /// and says in which folder it left the libraries.
+    fn ensure(
+        &self,
+        cache: &Path,
+        build: impl FnOnce(&Path) -> Result<PathBuf>,
+    ) -> Result<PathBuf> {
+        let finished = cache.join(self.name());
+        let lib = finished.join("lib");
+        if lib.is_dir() {
+            return Ok(lib);
+        }
+        fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
+        // Two builds at one time would do the same work twice in one folder.
+        let lock_path = cache.join(format!("{}.lock", self.name()));
+        let lock = File::create(&lock_path).and_then(|file| file.lock().map(|()| file));
+        let _lock = lock.with_context(|| format!("cannot lock {}", lock_path.display()))?;
+        if lib.is_dir() {
+            return Ok(lib);
+        }
+        let project = cache.join(format!("{}.building", self.name()));
+        fs::create_dir_all(&project)
+            .with_context(|| format!("cannot create {}", project.display()))?;
+        let built = build(&project)?;
+        let staged = cache.join(format!("{}.staged", self.name()));
+        stage(&built, &staged)?;
+        fs::rename(&staged, &finished)
+            .with_context(|| format!("cannot rename {}", staged.display()))?;
+        // The objects are many times larger than the libraries. What cannot be removed does no harm.
+        let _ = fs::remove_dir_all(&project);
+        Ok(lib)
+    }
+}
+
+/// Copies the libraries into a folder that is to be renamed as a whole.
+fn stage(built: &Path, staged: &Path) -> Result<()> {
+    match fs::remove_dir_all(staged) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot remove {}", staged.display()));
+        }
+        _ => {}
+    }
+    let lib = staged.join("lib");
+    fs::create_dir_all(&lib).with_context(|| format!("cannot create {}", lib.display()))?;
+    for library in LIBRARIES {
+        let from = built.join(library);
+        fs::copy(&from, lib.join(library))
+            .with_context(|| format!("cannot copy {}", from.display()))?;
+    }
+    Ok(())
+}
+
+/// Builds the package in `project` with the versions of `lock`, and returns the folder with its libraries.
+fn build(library: &Library, lock: &Path, project: &Path) -> Result<PathBuf> {
+    let write = |name: &str, text: &str| {
+        let path = project.join(name);
+        let parent = path.parent().unwrap_or(project);
+        fs::create_dir_all(parent)
+            .and_then(|()| fs::write(&path, text))
+            .with_context(|| format!("cannot write {}", path.display()))
+    };
+    write("Cargo.toml", &library.manifest())?;
+    write(
+        "src/lib.rs",
+        "//! Nothing: only the dependency is wanted.\n",
+    )?;
+    // Cargo drops the packages that this project does not use, and keeps the versions of the others.
+    fs::copy(lock, project.join("Cargo.lock")).context("cannot copy Cargo.lock")?;
+    eprintln!(
+        "building RocksDB {} in {}: once, some ten minutes on two cores",
+        library.version,
+        project.display()
+    );
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--release", "--message-format", "json"])
+        .current_dir(project)
+        .env("CARGO_TARGET_DIR", project.join("target"))
+        .stderr(Stdio::inherit());
+    for variable in LINK_VARIABLES {
+        command.env_remove(variable);
+    }
+    let output = command.output().context("cannot run cargo build")?;
+    ensure!(
+        output.status.success(),
+        "RocksDB was not built; `.ci/steps.sh system` says whether a compiler or libclang is missing"
+    );
+    let out = out_folder(&output.stdout);
+    out.with_context(|| format!("cargo did not say where {PACKAGE} left its libraries"))
+}
+
+/// The output folder of the package's build script, as cargo's messages give it.
+fn out_folder(messages: &[u8]) -> Option<PathBuf> {
+    let text = String::from_utf8_lossy(messages);
+    text.lines().find_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let package = message["package_id"].as_str()?;
+        let ours = message["reason"] == "build-script-executed" && package.contains(PACKAGE);
+        ours.then(|| message["out_dir"].as_str().map(PathBuf::from))?
+    })
+}
+
+fn cache_folder() -> Result<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(cache) = set("ALLUVIUM_CACHE") {
+        // A relative path would mean another folder in the generated project.
+        return std::path::absolute(cache).context("ALLUVIUM_CACHE is no path");
+    }
+    let home = || set("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let base = set("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+    let base = base.context("neither ALLUVIUM_CACHE, XDG_CACHE_HOME nor HOME is set")?;
+    Ok(base.join("alluvium"))
+}
+
+fn shell_lines(lib: &Path) -> String {
+    let quoted = format!("'{}'", lib.display().to_string().replace('\'', r"'\''"));
+    let [rocksdb, rocksdb_static, snappy, snappy_static] = LINK_VARIABLES;
+    format!("export {rocksdb}={quoted} {rocksdb_static}=1 {snappy}={quoted} {snappy_static}=1\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library() -> Library {
+        Library {
+            version: "0.19.0+11.8.1".to_string(),
+            features: vec!["lz4".to_string(), "snappy".to_string()],
+            host: "x86_64-unknown-linux-gnu".to_string(),
+        }
+    }
+
+    /// A folder of this test alone, removed at the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let name = format!("alluvium-xtask-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            fs::create_dir_all(&path).unwrap();
+            Folder(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// A build that leaves libraries, or only the first `count` of them.
+    fn leave(project: &Path, count: usize) -> Result<PathBuf> {
+        for library in &LIBRARIES[..count] {
+            fs::write(project.join(library), library)?;
+        }
+        Ok(project.to_path_buf())
+    }
+
+    #[test]
+    fn a_missing_library_is_built_once() {
+        let cache = Folder::new("once");
+        let lib = library()
+            .ensure(&cache.0, |project| leave(project, 2))
+            .unwrap();
+        assert_eq!(lib, cache.0.join(library().name()).join("lib"));
+        for name in LIBRARIES {
+            assert_eq!(fs::read_to_string(lib.join(name)).unwrap(), name);
+        }
+        let again = library().ensure(&cache.0, |_| anyhow::bail!("built again"));
+        assert_eq!(again.unwrap(), lib);
+    }
+
+    #[test]
+    fn a_failed_or_incomplete_build_is_not_taken_for_a_library() {
+        let cache = Folder::new("failed");
+        let failed = library().ensure(&cache.0, |_| anyhow::bail!("no compiler"));
+        assert_eq!(failed.unwrap_err().to_string(), "no compiler");
+        assert!(
+            library()
+                .ensure(&cache.0, |project| leave(project, 1))
+                .is_err()
+        );
+        assert!(!cache.0.join(library().name()).exists());
+        assert!(
+            library()
+                .ensure(&cache.0, |project| leave(project, 2))
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn the_project_pins_version_and_features_and_is_in_no_workspace() {
+        let manifest = library().manifest();
+        let dependency = "librocksdb-sys = { version = \"=0.19.0\", default-features = false, \
+                          features = [\"lz4\", \"snappy\"] }";
+        assert!(
+            manifest.lines().any(|line| line == dependency),
+            "{manifest}"
+        );
+        assert!(
+            manifest.lines().any(|line| line == "[workspace]"),
+            "{manifest}"
+        );
+    }
+
+    #[test]
+    fn the_name_changes_with_version_features_and_host() {
+        let change = |change: fn(&mut Library)| {
+            let mut other = library();
+            change(&mut other);
+            other.name()
+        };
+        let names = [
+            library().name(),
+            change(|library| library.version = "0.20.0+12.0.0".to_string()),
+            change(|library| library.features.truncate(1)),
+            change(|library| library.host = "aarch64-unknown-linux-gnu".to_string()),
+        ];
+        let different: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(different.len(), names.len(), "{names:?}");
+    }
+
+    #[test]
+    fn version_and_features_come_from_what_cargo_resolved() {
+        let metadata = r#"{
+            "packages": [{"name": "a", "id": "1", "version": "1.0.0"},
+                         {"name": "librocksdb-sys", "id": "2", "version": "0.19.0+11.8.1"}],
+            "resolve": {"nodes": [{"id": "1", "features": ["x"]}, {"id": "2", "features": ["snappy", "lz4"]}]}
+        }"#;
+        let found = Library::of_metadata(metadata.as_bytes(), library().host);
+        assert_eq!(found.unwrap(), library());
+        assert!(Library::of_metadata(b"{}", String::new()).is_err());
+    }
+
+    #[test]
+    fn the_output_folder_is_that_of_the_packages_build_script() {
+        let messages = concat!(
+            r#"{"reason":"build-script-executed","package_id":"registry+x#zstd-sys@2.0.0","out_dir":"a"}"#,
+            "\nnoise\n",
+            r#"{"reason":"build-script-executed","package_id":"registry+x#librocksdb-sys@0.19.0","out_dir":"b"}"#,
+        );
+        assert_eq!(out_folder(messages.as_bytes()), Some(PathBuf::from("b")));
+        assert_eq!(out_folder(b""), None);
+    }
+
+    #[test]
+    fn shell_lines_survive_spaces_and_quotes() {
+        let expected = "export ROCKSDB_LIB_DIR='a b'\\''c' ROCKSDB_STATIC=1 SNAPPY_LIB_DIR='a b'\\''c' SNAPPY_STATIC=1\n";
+        assert_eq!(shell_lines(Path::new("a b'c")), expected);
+    }
+}
