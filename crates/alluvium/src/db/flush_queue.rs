@@ -24,6 +24,9 @@ struct Flushes {
     sealed_bytes: usize,
     /// Generations taken by the flusher and not yet in tables.
     in_flight: usize,
+    /// Generations handed over so far, and those of them that left the queue for good.
+    queued: u64,
+    finished: u64,
     /// Flush even a small amount: somebody waits for it.
     urgent: bool,
     stop: bool,
@@ -34,6 +37,7 @@ impl Shared {
     pub fn queue_flush(&self, generation: SealedGeneration) {
         let mut flushes = self.flushes.state.lock();
         flushes.sealed_bytes += generation.bytes;
+        flushes.queued += 1;
         flushes.sealed.push_back(generation);
         self.flushes.changed.notify_all();
     }
@@ -54,16 +58,21 @@ impl Shared {
     /// Waits until everything sealed so far is in tables.
     pub fn wait_for_flushes(&self) -> Result<()> {
         let mut flushes = self.flushes.state.lock();
-        flushes.urgent = true;
-        self.flushes.changed.notify_all();
-        while !flushes.sealed.is_empty() || flushes.in_flight > 0 {
+        // What writers seal from now on is not waited for, or this would never end beside busy ones.
+        let target = flushes.queued;
+        while flushes.finished < target {
             self.poison.check()?;
             if flushes.stop {
                 return Err(Error::Closed);
             }
+            // The flusher clears it whenever its queue is empty, perhaps before this thread's generation came.
+            if !std::mem::replace(&mut flushes.urgent, true) {
+                self.flushes.changed.notify_all();
+            }
             self.flushes.changed.wait(&mut flushes);
         }
-        Ok(())
+        // A flush that failed has left the queue too.
+        self.poison.check()
     }
 
     /// The flusher's next work, oldest first: all that is sealed, once that is worth a flush. `None`: stop.
@@ -87,7 +96,7 @@ impl Shared {
     /// The flusher's word that `bytes` of sealed memtables are in tables, or that it failed and poisoned.
     pub fn flush_done(&self, bytes: usize) {
         let mut flushes = self.flushes.state.lock();
-        flushes.in_flight = 0;
+        flushes.finished += std::mem::take(&mut flushes.in_flight) as u64;
         flushes.sealed_bytes -= bytes;
         self.flushes.changed.notify_all();
     }
