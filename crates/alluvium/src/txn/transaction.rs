@@ -69,6 +69,8 @@ struct Held {
     /// One entry for each acquisition.
     locks: Vec<LockHash>,
     savepoints: Vec<Mark>,
+    /// The number of the next savepoint: never used twice, so that a stale one is recognized.
+    next_savepoint: u64,
     ended: bool,
 }
 
@@ -165,14 +167,13 @@ impl Transaction {
             .row_locks
             .lock(self.id, hash, mode, &wait)
             .map_err(|failure| lock_error(failure, keyspace.name(), key, wait.timeout))?;
+        if let Some(point) = self.point.as_ref().filter(|_| granted != Granted::Again) {
+            // A row in conflict is not kept: asking again must not pass as a lock that was checked already.
+            self.check_unchanged(keyspace, key, point.seqno())
+                .inspect_err(|_| shared.row_locks.unlock(self.id, hash))?;
+        }
         self.held.lock().locks.push(hash);
-        if granted == Granted::Again {
-            return Ok(());
-        }
-        match &self.point {
-            Some(point) => self.check_unchanged(keyspace, key, point.seqno()),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Snapshot isolation's check: first committer wins.
@@ -265,7 +266,8 @@ impl Transaction {
     /// Marks a point to which [`Transaction::rollback_to`] can return. Numbers rise within a transaction.
     pub fn savepoint(&self) -> Savepoint {
         let mut held = self.held.lock();
-        let public = Savepoint(held.savepoints.last().map_or(0, |m| m.public.0 + 1));
+        let public = Savepoint(held.next_savepoint);
+        held.next_savepoint += 1;
         let writes = self.writes.lock().savepoint();
         let locks = held.locks.len();
         held.savepoints.push(Mark {
