@@ -28,8 +28,7 @@ impl Snapshot {
 
     /// The value of `key` as of this snapshot.
     pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
-        keyspace.check()?;
-        self.db.shared().check_open()?;
+        self.db.check_own(keyspace)?;
         keyspace
             .tree()
             .load()
@@ -38,7 +37,7 @@ impl Snapshot {
 
     /// A cursor as of this snapshot. It stays valid after the snapshot is gone.
     pub fn cursor(&self, keyspace: &Keyspace, options: CursorOptions) -> Result<Cursor> {
-        keyspace.check()?;
+        self.db.check_own(keyspace)?;
         Ok(Cursor::new(
             keyspace.clone(),
             self.point.clone(),

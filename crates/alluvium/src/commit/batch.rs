@@ -4,8 +4,12 @@
 //! `kind: u8, keyspace: varint, key: varint length + bytes, value: varint length + bytes` (no value behind a
 //! delete). There is one operation a key, because a commit has one sequence number.
 
+use std::sync::Arc;
+
 use crate::base::coding::{Decoder, put_bytes, put_varint};
 use crate::base::{KEY_BYTES_MAX, KeyspaceId, VALUE_BYTES_MAX, ValueKind};
+use crate::db::Database;
+use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::txn::{WriteEntry, WriteSet};
@@ -16,6 +20,8 @@ use crate::txn::{WriteEntry, WriteSet};
 #[derive(Default)]
 pub struct WriteBatch {
     writes: WriteSet,
+    /// Whose keyspaces the writes name; `None` before the first. Their numbers mean nothing elsewhere.
+    database: Option<Arc<Shared>>,
 }
 
 impl WriteBatch {
@@ -47,8 +53,22 @@ impl WriteBatch {
         value: &[u8],
     ) -> Result<()> {
         check_sizes(key, value)?;
+        keyspace.check()?;
+        self.check_database(keyspace.db())?;
+        self.database
+            .get_or_insert_with(|| Arc::clone(keyspace.db().shared()));
         self.writes.put(keyspace.id(), key, kind, value);
         Ok(())
+    }
+
+    /// Refuses when the batch writes to keyspaces of another database.
+    pub(crate) fn check_database(&self, db: &Database) -> Result<()> {
+        match &self.database {
+            Some(own) if !Arc::ptr_eq(own, db.shared()) => Err(Error::InvalidArgument(
+                "the batch writes to keyspaces of another database".into(),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Number of keys written.

@@ -163,11 +163,20 @@ impl Database {
         Ok(names)
     }
 
+    /// Refuses a keyspace of another database, a dropped one, and any once this database is closed.
+    pub(crate) fn check_own(&self, keyspace: &Keyspace) -> Result<()> {
+        if !Arc::ptr_eq(keyspace.db().shared(), self.shared()) {
+            let message = "the keyspace belongs to another database";
+            return Err(Error::InvalidArgument(message.into()));
+        }
+        keyspace.check()
+    }
+
     /// Drops a keyspace with everything in it. Durable when the call returns. Its space comes back as soon as open
     /// cursors and snapshots reads let go of its files; its handles get `KeyspaceDropped` from now on.
     pub fn drop_keyspace(&self, keyspace: &Keyspace) -> Result<()> {
         let shared = self.shared();
-        shared.check_open()?;
+        self.check_own(keyspace)?;
         let tree = keyspace.tree();
         let mut log = shared.log.lock();
         if tree.is_dropped() {
@@ -205,6 +214,7 @@ impl Database {
 
     /// As [`Database::write`] with options.
     pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        batch.check_database(self)?;
         self.commit_writes(batch.writes(), options)
     }
 

@@ -185,8 +185,14 @@ impl MergeCursor {
         if !self.is_stale() {
             return;
         }
-        self.publications = self.tree.publications();
-        self.state = self.tree.load_full();
+        let publications = self.tree.publications();
+        let state = self.tree.load_full();
+        // The tree of a dropped keyspace is empty: the cursor finishes on what it holds. Asked after loading,
+        // because the keyspace is marked before its tree is emptied.
+        if self.tree.is_dropped() {
+            return;
+        }
+        (self.publications, self.state) = (publications, state);
         let writes = matches!(
             self.sources.first(),
             Some(Input {

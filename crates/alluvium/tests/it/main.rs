@@ -1,7 +1,10 @@
 //! Integration tests of the engine, a module for each subject.
 
 mod bank;
+mod cursors;
+mod deletes;
 mod driver;
 mod fixture;
+mod keyspaces;
 mod model;
 mod transactions;
