@@ -28,13 +28,13 @@ impl Snapshot {
 
     /// The value of `key` as of this snapshot.
     pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
-        self.db.shared().check_open()?;
+        keyspace.check_within(&self.db)?;
         keyspace.read_at(key, self.point.seqno(), |value| value.map(FoundIn::pin))
     }
 
     /// A cursor as of this snapshot. It stays valid after the snapshot is gone.
     pub fn cursor(&self, keyspace: &Keyspace, options: CursorOptions) -> Result<Cursor> {
-        keyspace.check()?;
+        keyspace.check_within(&self.db)?;
         Ok(Cursor::new(
             keyspace.clone(),
             self.point.clone(),

@@ -228,7 +228,7 @@ mod tests {
         let decoded: Result<Vec<_>, ()> = Ops::new(&payload).collect();
         assert_eq!(decoded.as_deref(), Ok(&ops[..]));
         for cut in 1..payload.len() {
-            let complete = [5, 9].contains(&cut);
+            let complete = [6, 10].contains(&cut);
             let decoded: Result<Vec<_>, ()> = Ops::new(&payload[..cut]).collect();
             assert_eq!(decoded.is_ok(), complete, "cut at {cut}");
         }

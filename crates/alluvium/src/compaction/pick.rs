@@ -195,8 +195,8 @@ mod tests {
 
     #[test]
     fn a_group_full_of_tombstones_beats_a_denser_one() {
-        let mut groups = [group(&[100], 1000), group(&[200], 1000)];
-        groups[0].upper[0].tombstone_bytes = 100;
+        let mut groups = [group(&[200], 1000), group(&[300], 1000)];
+        groups[0].upper[0].tombstone_bytes = 200;
         assert_eq!(
             RULES.pick(&groups),
             Some(Picked {

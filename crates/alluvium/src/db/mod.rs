@@ -166,7 +166,7 @@ impl Database {
     /// cursors and snapshots reads let go of its files; its handles get `KeyspaceDropped` from now on.
     pub fn drop_keyspace(&self, keyspace: &Keyspace) -> Result<()> {
         let shared = self.shared();
-        shared.check_open()?;
+        keyspace.check_within(self)?;
         let tree = keyspace.tree();
         let mut log = shared.log.lock();
         if tree.is_dropped() {

@@ -135,14 +135,14 @@ impl MergeCursor {
 
     /// The first row at or after `key`, within the bounds.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.refresh_state()?;
+        self.refresh_state();
         let bounds = Arc::clone(&self.bounds);
         self.seek_forward(key.max(&bounds.start))
     }
 
     /// The last row before `key` (`None`: before the end), within the bounds.
     pub fn seek_before(&mut self, key: Option<&[u8]>) -> Result<bool> {
-        self.refresh_state()?;
+        self.refresh_state();
         let bounds = Arc::clone(&self.bounds);
         let limit = match (key, bounds.end.as_deref()) {
             (Some(key), Some(end)) => Some(key.min(end)),
@@ -184,12 +184,17 @@ impl MergeCursor {
     }
 
     /// Takes the tree's newest state, if it was replaced.
-    fn refresh_state(&mut self) -> Result<()> {
+    fn refresh_state(&mut self) {
         if !self.is_stale() {
-            return self.tree.check();
+            return;
         }
-        self.publications = self.tree.publications();
-        self.state = self.tree.load_full();
+        let (publications, state) = (self.tree.publications(), self.tree.load_full());
+        // The tree of a dropped keyspace is empty: the cursor finishes on what it holds. Asked after loading,
+        // because the keyspace is marked before its tree is emptied.
+        if self.tree.is_dropped() {
+            return;
+        }
+        (self.publications, self.state) = (publications, state);
         let writes = matches!(
             self.sources.first(),
             Some(Input {
@@ -200,7 +205,6 @@ impl MergeCursor {
         self.sources.truncate(usize::from(writes));
         self.current = None;
         self.open_memtables();
-        self.tree.check()
     }
 
     fn open_memtables(&mut self) {

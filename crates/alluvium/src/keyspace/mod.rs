@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::base::{KeyspaceId, SeqNo, ValueKind};
 use crate::commit::batch::check_sizes;
 use crate::db::{Database, WriteOptions};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::iter::{Cursor, CursorOptions};
 use crate::table::PinnedValue;
 use crate::txn::write_set::WriteSet;
@@ -42,6 +42,16 @@ impl Keyspace {
     pub(crate) fn check(&self) -> Result<()> {
         self.db.shared().check_open()?;
         self.tree.check()
+    }
+
+    /// As [`Keyspace::check`]; also refuses a keyspace of another database than `db`.
+    pub(crate) fn check_within(&self, db: &Database) -> Result<()> {
+        self.check()?;
+        if !Arc::ptr_eq(self.db.shared(), db.shared()) {
+            let message = "the keyspace belongs to another database";
+            return Err(Error::InvalidArgument(message.into()));
+        }
+        Ok(())
     }
 
     /// Its name.

@@ -106,12 +106,7 @@ impl Transaction {
     }
 
     fn check(&self, keyspace: &Keyspace) -> Result<()> {
-        keyspace.check()?;
-        if !Arc::ptr_eq(keyspace.db().shared(), self.db.shared()) {
-            return Err(Error::InvalidArgument(
-                "the keyspace belongs to another database".into(),
-            ));
-        }
+        keyspace.check_within(&self.db)?;
         if self.held.lock().ended {
             return Err(Error::InvalidArgument("the transaction has ended".into()));
         }

@@ -1,0 +1,216 @@
+//! Failures reach whoever waits for the work that failed, and cost nothing that was acknowledged.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use alluvium::vfs::{CrashOptions, Vfs};
+use alluvium::{
+    Database, Durability, Error, Keyspace, KeyspaceOptions, Options, WriteBatch, WriteOptions,
+};
+
+use crate::fixture::{assert_error, dir, open, table_files};
+use crate::hooks::{Call, HookVfs};
+
+fn with(durability: Durability) -> Options {
+    Options {
+        durability,
+        sync_interval: Duration::from_millis(5),
+        ..Options::default()
+    }
+}
+
+fn open_on(vfs: &HookVfs, options: Options) -> (Database, Keyspace) {
+    let db = Database::open_on(Arc::new(vfs.clone()), dir(), options).expect("open");
+    let keyspace = db
+        .keyspace("k", KeyspaceOptions::default())
+        .expect("keyspace");
+    (db, keyspace)
+}
+
+/// Lets other threads run until `done`; the test's own time limit bounds it.
+fn until(done: impl Fn() -> bool) {
+    while !done() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_failed_flush_is_told_to_sync_and_close_of_a_database_without_log() {
+    for close in [false, true] {
+        let vfs = HookVfs::failing(Call::Create, ".sst", ErrorKind::Other);
+        let (db, k) = open_on(&vfs, with(Durability::None));
+        k.put(b"x", b"1").expect("put");
+        vfs.set(true);
+        assert_error!(
+            if close { db.close() } else { db.sync() },
+            Error::Poisoned(_)
+        );
+        assert_eq!(k.get(b"x").is_ok(), !close, "reads go on");
+    }
+}
+
+#[test]
+fn sync_returns_only_after_a_sync_that_began_after_the_commit() {
+    let (inside, release) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (entered, released) = (Arc::clone(&inside), Arc::clone(&release));
+    let vfs = HookVfs::new(move |call, path: &Path| {
+        if call == Call::Sync && path.to_string_lossy().ends_with(".wal") {
+            entered.store(true, Ordering::SeqCst);
+            until(|| released.load(Ordering::SeqCst));
+        }
+        Ok(())
+    });
+    let (db, k) = open_on(&vfs, with(Durability::Buffered));
+    vfs.set(true);
+    k.put(b"x", b"1").expect("put");
+    // The background sync holds the commit in its hands and does not get on.
+    until(|| inside.load(Ordering::SeqCst));
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| tell.send(db.sync().is_ok()).expect("the test listens"));
+        let early = told.recv_timeout(Duration::from_millis(100));
+        release.store(true, Ordering::SeqCst);
+        assert!(early.is_err(), "sync returned before anything was durable");
+        assert_eq!(told.recv(), Ok(true));
+    });
+}
+
+#[test]
+fn a_failed_background_sync_is_told_to_sync_commit_and_close() {
+    let vfs = HookVfs::failing(Call::Sync, ".wal", ErrorKind::Other);
+    let (db, k) = open_on(&vfs, with(Durability::Buffered));
+    vfs.set(true);
+    // At the latest the commit after the failure is refused.
+    until(|| k.put(b"x", b"1").is_err());
+    assert_error!(db.sync(), Error::Poisoned(_));
+    assert_error!(k.put(b"y", b"1"), Error::Poisoned(_));
+    assert_error!(db.close(), Error::Poisoned(_));
+}
+
+#[test]
+fn a_table_that_a_failed_manifest_sync_may_have_named_is_kept() {
+    let vfs = HookVfs::failing(Call::Sync, ".manifest", ErrorKind::Other);
+    let (db, k) = open_on(&vfs, with(Durability::Buffered));
+    k.put(b"x", b"1").expect("put");
+    vfs.set(true);
+    assert_error!(db.flush(), Error::Poisoned(_));
+    drop((db, k));
+    vfs.set(false);
+    // The edit reached the kernel: a process that starts now reads it.
+    let (_db, k) = open_on(&vfs, with(Durability::Buffered));
+    assert_eq!(k.get(b"x").expect("get").as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn a_buffered_commit_of_a_sync_database_is_synced_in_the_background() {
+    let synced = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&synced);
+    let vfs = HookVfs::new(move |call, path: &Path| {
+        if call == Call::Sync && path.to_string_lossy().ends_with(".wal") {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    });
+    let (db, k) = open_on(&vfs, with(Durability::Sync));
+    let mut batch = WriteBatch::new();
+    batch.put(&k, b"x", b"1").expect("put");
+    let buffered = WriteOptions {
+        durability: Some(Durability::Buffered),
+        ..WriteOptions::default()
+    };
+    vfs.set(true);
+    db.write_with(&batch, &buffered).expect("write");
+    until(|| synced.load(Ordering::SeqCst) > 0);
+}
+
+#[test]
+fn a_drop_does_not_overtake_commits_of_a_database_without_log() {
+    let vfs = HookVfs::new(|_, _| Ok(()));
+    let (db, x) = open_on(&vfs, with(Durability::None));
+    let y = db
+        .keyspace("y", KeyspaceOptions::default())
+        .expect("keyspace");
+    y.put(b"row", b"1").expect("put");
+    db.flush().expect("flush");
+    x.put(b"row", b"1").expect("put");
+    db.drop_keyspace(&y).expect("drop");
+    let after = vfs.files.crash(1, CrashOptions::LOSE_UNSYNCED);
+    let db = open(&after, with(Durability::None));
+    let x = db
+        .keyspace("k", KeyspaceOptions::default())
+        .expect("keyspace");
+    assert!(
+        x.get(b"row").expect("get").is_some(),
+        "the row is in neither keyspace"
+    );
+}
+
+#[test]
+fn a_full_device_refuses_commits_at_the_ceiling_and_service_resumes() {
+    let vfs = HookVfs::failing(Call::Create, ".sst", ErrorKind::StorageFull);
+    let options = Options {
+        memory_bytes: 8 << 20,
+        memtable_bytes: Some(1 << 20),
+        ..with(Durability::Buffered)
+    };
+    let (db, k) = open_on(&vfs, options);
+    vfs.set(true);
+    let mut kept = 0u64;
+    let refused = loop {
+        match k.put(&kept.to_be_bytes(), &[7; 10_000]) {
+            Ok(()) => kept += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
+    vfs.set(false);
+    until(|| k.put(b"more", b"1").is_ok());
+    until(|| db.flush().is_ok());
+    for i in 0..kept {
+        assert!(
+            k.get(&i.to_be_bytes()).expect("get").is_some(),
+            "row {i} of {kept} is lost"
+        );
+    }
+}
+
+#[test]
+fn flushes_that_find_no_space_leave_no_tables_behind() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&tries);
+    // The first keyspace's table finds space, the second one's does not.
+    let vfs = HookVfs::new(move |call, path: &Path| {
+        let table = call == Call::Create && path.to_string_lossy().ends_with(".sst");
+        if table && count.fetch_add(1, Ordering::SeqCst) % 2 == 1 {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    });
+    let (db, k) = open_on(&vfs, with(Durability::Buffered));
+    let other = db
+        .keyspace("other", KeyspaceOptions::default())
+        .expect("keyspace");
+    k.put(b"x", b"1").expect("put");
+    other.put(b"x", b"1").expect("put");
+    vfs.set(true);
+    assert_error!(db.flush(), Error::NoSpace { .. });
+    assert_eq!(table_files(&vfs.files), Vec::<String>::new());
+    vfs.set(false);
+    until(|| db.flush().is_ok());
+    assert_eq!(
+        vfs.files
+            .list(dir())
+            .expect("list")
+            .iter()
+            .filter(|n| n.ends_with(".sst"))
+            .count(),
+        2
+    );
+}

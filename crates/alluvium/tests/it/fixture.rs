@@ -1,0 +1,92 @@
+//! What most modules need: a database in memory, its rows, its files, and errors by kind.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use alluvium::vfs::{MemVfs, Vfs};
+use alluvium::{
+    Cursor, CursorOptions, Database, Durability, Keyspace, KeyspaceOptions, KeyspaceStats, Options,
+    Stats,
+};
+use alluvium_testkit::model::Direction;
+
+use crate::driver::collect;
+
+/// Key and value.
+pub type Row = (Vec<u8>, Vec<u8>);
+
+/// Where databases in memory live.
+pub fn dir() -> &'static Path {
+    Path::new("db")
+}
+
+/// Options under which a few dozen rows flush, merge and split.
+pub fn tiny() -> Options {
+    Options {
+        memory_bytes: 8 << 20,
+        memtable_bytes: Some(4_000),
+        partition_bytes: 4096,
+        durability: Durability::Buffered,
+        ..Options::default()
+    }
+}
+
+/// Opens the database on `vfs`.
+pub fn open(vfs: &MemVfs, options: Options) -> Database {
+    let opened = Database::open_on(Arc::new(vfs.clone()), dir(), options);
+    opened.unwrap_or_else(|e| panic!("open: {}", crate::driver::chain(&e)))
+}
+
+/// A new database with one keyspace `k`.
+pub fn database(options: Options) -> (MemVfs, Database, Keyspace) {
+    let vfs = MemVfs::new();
+    let db = open(&vfs, options);
+    let keyspace = db
+        .keyspace("k", KeyspaceOptions::default())
+        .expect("keyspace");
+    (vfs, db, keyspace)
+}
+
+/// All rows that a cursor shows.
+pub fn rows(cursor: Cursor) -> Vec<Row> {
+    collect(cursor, Direction::Forward, usize::MAX)
+}
+
+/// All rows of a keyspace now.
+pub fn all(keyspace: &Keyspace) -> Vec<Row> {
+    rows(keyspace.cursor(CursorOptions::default()).expect("cursor"))
+}
+
+/// The value of a key, as text.
+pub fn text(keyspace: &Keyspace, key: &str) -> Option<String> {
+    let value = keyspace.get(key.as_bytes()).expect("get");
+    value.map(|v| String::from_utf8_lossy(&v).into_owned())
+}
+
+/// The names of the table files.
+pub fn table_files(vfs: &MemVfs) -> Vec<String> {
+    let mut names = vfs.list(dir()).expect("list");
+    names.retain(|name| name.ends_with(".sst"));
+    names.sort();
+    names
+}
+
+/// The part of `stats` about a keyspace.
+pub fn of<'a>(stats: &'a Stats, name: &str) -> &'a KeyspaceStats {
+    let mut found = stats.keyspaces.iter();
+    found
+        .find(|k| k.name == name)
+        .unwrap_or_else(|| panic!("no stats of {name}"))
+}
+
+/// Asserts the kind of an error: `assert_error!(result, Error::Closed)`.
+macro_rules! assert_error {
+    ($result:expr, $pattern:pat) => {
+        match $result {
+            Err($pattern) => {}
+            Err(other) => panic!("another error: {}", crate::driver::chain(&other)),
+            Ok(_) => panic!("no error where {} was due", stringify!($pattern)),
+        }
+    };
+}
+pub(crate) use assert_error;

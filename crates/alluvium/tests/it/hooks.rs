@@ -1,0 +1,175 @@
+//! A file system in memory that asks a hook before calls that create or make durable.
+//!
+//! `FaultVfs` fails the n-th call; a hook decides by the file and by what the test is waiting for.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use alluvium::vfs::{LockGuard, MemVfs, Vfs, VfsFile};
+
+/// Which call the hook is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    Create,
+    Sync,
+}
+
+type Hook = Arc<dyn Fn(Call, &Path) -> io::Result<()> + Send + Sync>;
+
+/// See the module. The hook is asked while `on` is set.
+#[derive(Clone)]
+pub struct HookVfs {
+    pub files: Arc<MemVfs>,
+    pub on: Arc<AtomicBool>,
+    hook: Hook,
+}
+
+struct HookFile {
+    file: Arc<dyn VfsFile>,
+    vfs: HookVfs,
+}
+
+impl HookVfs {
+    pub fn new(hook: impl Fn(Call, &Path) -> io::Result<()> + Send + Sync + 'static) -> HookVfs {
+        let (files, on) = (Arc::new(MemVfs::new()), Arc::new(AtomicBool::new(false)));
+        HookVfs {
+            files,
+            on,
+            hook: Arc::new(hook),
+        }
+    }
+
+    /// Fails this call on files of this ending with `error` while it is on.
+    pub fn failing(call: Call, ending: &'static str, error: io::ErrorKind) -> HookVfs {
+        HookVfs::new(
+            move |at, path| match at == call && path.to_string_lossy().ends_with(ending) {
+                true => Err(error.into()),
+                false => Ok(()),
+            },
+        )
+    }
+
+    pub fn set(&self, on: bool) {
+        self.on.store(on, Ordering::SeqCst);
+    }
+
+    fn ask(&self, call: Call, path: &Path) -> io::Result<()> {
+        if self.on.load(Ordering::SeqCst) {
+            (self.hook)(call, path)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn wrap(&self, file: Arc<dyn VfsFile>) -> Arc<dyn VfsFile> {
+        Arc::new(HookFile {
+            file,
+            vfs: self.clone(),
+        })
+    }
+}
+
+impl fmt::Debug for HookVfs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HookVfs")
+    }
+}
+
+impl fmt::Debug for HookFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.file.fmt(f)
+    }
+}
+
+impl Vfs for HookVfs {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        self.ask(Call::Create, path)?;
+        Ok(self.wrap(self.files.create(path)?))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        Ok(self.wrap(self.files.open(path)?))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        Ok(self.wrap(self.files.open_read(path)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.files.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.files.remove(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.files.list(dir)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.files.exists(path)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.files.create_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.files.sync_dir(dir)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.files.hard_link(from, to)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+        self.files.lock(path)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.files.free_bytes(dir)
+    }
+}
+
+impl VfsFile for HookFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_at(buf, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.vfs.ask(Call::Sync, self.file.path())?;
+        self.file.sync()
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.file.allocate(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.file.truncate(len)
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn start_writeback(&self, offset: u64, len: u64) {
+        self.file.start_writeback(offset, len);
+    }
+
+    fn drop_cached(&self, offset: u64, len: u64) {
+        self.file.drop_cached(offset, len);
+    }
+}

@@ -1,0 +1,263 @@
+//! Keyspaces come, go and come again while others read.
+
+use alluvium::{Compression, CursorOptions, Error, Isolation, KeyspaceOptions, SeqNo, WriteBatch};
+
+use crate::fixture::{all, assert_error, database, open, table_files, text, tiny};
+
+fn fill(keyspace: &alluvium::Keyspace, count: u32) {
+    for n in 0..count {
+        let value = [n as u8; 60];
+        keyspace
+            .put(format!("key{n:05}").as_bytes(), &value)
+            .expect("put");
+    }
+}
+
+#[test]
+fn creating_twice_gives_the_same_keyspace_with_its_first_options() {
+    let (_vfs, db, _) = database(tiny());
+    let first = KeyspaceOptions {
+        compression: Compression::None,
+        ..KeyspaceOptions::default()
+    };
+    let one = db.keyspace("a", first.clone()).expect("create");
+    let two = db.keyspace("a", KeyspaceOptions::default()).expect("open");
+    assert_eq!((one.id(), two.options()), (two.id(), &first));
+    assert_eq!(db.keyspace_names().expect("names"), ["a", "k"]);
+    assert!(db.existing_keyspace("b").expect("look").is_none());
+}
+
+#[test]
+fn options_out_of_range_are_refused() {
+    let (_vfs, db, _) = database(tiny());
+    let refused = [
+        KeyspaceOptions {
+            prefix_filter_bytes: Some(0),
+            ..KeyspaceOptions::default()
+        },
+        KeyspaceOptions {
+            prefix_filter_bytes: Some(256),
+            ..KeyspaceOptions::default()
+        },
+        KeyspaceOptions {
+            block_bytes: 512,
+            ..KeyspaceOptions::default()
+        },
+    ];
+    for options in refused {
+        assert_error!(db.keyspace("bad", options), Error::InvalidArgument(_));
+    }
+    assert_eq!(db.keyspace_names().expect("names"), ["k"]);
+}
+
+#[test]
+fn names_may_be_any_text() {
+    let (vfs, db, _) = database(tiny());
+    let long = "n".repeat(5_000);
+    let names = ["", "k", "ключ/../\n\0", long.as_str()];
+    for name in names {
+        let keyspace = db
+            .keyspace(name, KeyspaceOptions::default())
+            .expect("create");
+        keyspace.put(b"name", name.as_bytes()).expect("put");
+    }
+    db.close().expect("close");
+    let db = open(&vfs, tiny());
+    for name in names {
+        let keyspace = db.existing_keyspace(name).expect("look").expect("keyspace");
+        assert_eq!(text(&keyspace, "name").as_deref(), Some(name));
+    }
+}
+
+#[test]
+fn options_survive_reopening() {
+    let (vfs, db, _) = database(tiny());
+    let options = KeyspaceOptions {
+        whole_key_filter: false,
+        prefix_filter_bytes: Some(255),
+        reads_hit: true,
+        compression: Compression::Lz4,
+        block_bytes: 64 << 10,
+    };
+    let before = db.keyspace("a", options.clone()).expect("create");
+    db.close().expect("close");
+    let db = open(&vfs, tiny());
+    let after = db.existing_keyspace("a").expect("look").expect("keyspace");
+    assert_eq!((after.options(), after.id()), (&options, before.id()));
+}
+
+#[test]
+fn open_cursors_finish_on_a_dropped_keyspace_and_other_calls_are_refused() {
+    for flushed in [false, true] {
+        let (_vfs, db, k) = database(tiny());
+        fill(&k, 300);
+        if flushed {
+            db.settle().expect("settle");
+        }
+        let snapshot = db.snapshot().expect("snapshot");
+        let txn = db.begin(Isolation::ReadCommitted).expect("begin");
+        let mut forward = k.cursor(CursorOptions::default()).expect("cursor");
+        let mut backward = k.cursor(CursorOptions::default()).expect("cursor");
+        assert!(forward.seek_first().expect("seek") && backward.seek_last().expect("seek"));
+        db.drop_keyspace(&k).expect("drop");
+        let (mut ahead, mut back) = (1, 1);
+        while forward.next().expect("the cursor finishes") {
+            ahead += 1;
+        }
+        while backward.prev().expect("the cursor finishes") {
+            back += 1;
+        }
+        assert_eq!((ahead, back), (300, 300), "flushed: {flushed}");
+        assert_error!(forward.seek_first(), Error::KeyspaceDropped(_));
+        assert_error!(k.get(b"key00000"), Error::KeyspaceDropped(_));
+        assert_error!(k.put(b"a", b"1"), Error::KeyspaceDropped(_));
+        assert_error!(
+            k.cursor(CursorOptions::default()),
+            Error::KeyspaceDropped(_)
+        );
+        assert_error!(snapshot.get(&k, b"key00000"), Error::KeyspaceDropped(_));
+        assert_error!(txn.put(&k, b"a", b"1"), Error::KeyspaceDropped(_));
+        assert_error!(
+            WriteBatch::new().put(&k, b"a", b"1"),
+            Error::KeyspaceDropped(_)
+        );
+        assert_error!(db.drop_keyspace(&k), Error::KeyspaceDropped(_));
+    }
+}
+
+#[test]
+fn a_name_created_again_is_an_empty_keyspace_with_a_new_id() {
+    let (vfs, mut db, mut k) = database(tiny());
+    let mut ids = vec![k.id()];
+    for round in 0..4 {
+        fill(&k, 200);
+        if round % 2 == 0 {
+            db.flush().expect("flush");
+        }
+        db.drop_keyspace(&k).expect("drop");
+        if round >= 2 {
+            db.close().expect("close");
+            db = open(&vfs, tiny());
+            assert!(db.keyspace_names().expect("names").is_empty());
+        }
+        k = db
+            .keyspace("k", KeyspaceOptions::default())
+            .expect("create");
+        assert!(all(&k).is_empty(), "round {round}");
+        assert!(!ids.contains(&k.id()));
+        ids.push(k.id());
+    }
+    db.close().expect("close");
+    let db = open(&vfs, tiny());
+    let k = db.existing_keyspace("k").expect("look").expect("keyspace");
+    assert!(all(&k).is_empty(), "a dropped keyspace's log came back");
+}
+
+#[test]
+fn dropping_a_keyspace_gives_its_files_back_when_the_last_cursor_goes() {
+    let (vfs, db, k) = database(tiny());
+    let other = db
+        .keyspace("other", KeyspaceOptions::default())
+        .expect("create");
+    other.put(b"a", b"1").expect("put");
+    db.settle().expect("settle");
+    let others = table_files(&vfs);
+    fill(&k, 500);
+    db.settle().expect("settle");
+    assert!(table_files(&vfs).len() > others.len());
+    let mut cursor = k.cursor(CursorOptions::default()).expect("cursor");
+    assert!(cursor.seek_first().expect("seek"));
+    db.drop_keyspace(&k).expect("drop");
+    assert!(
+        table_files(&vfs).len() > others.len(),
+        "the cursor still reads"
+    );
+    drop(cursor);
+    assert_eq!(table_files(&vfs), others);
+}
+
+#[test]
+fn a_drop_with_unflushed_rows_does_not_disturb_the_flush_of_the_others() {
+    let (vfs, db, k) = database(tiny());
+    let other = db
+        .keyspace("other", KeyspaceOptions::default())
+        .expect("create");
+    fill(&k, 30);
+    fill(&other, 30);
+    db.drop_keyspace(&k).expect("drop");
+    fill(&other, 40);
+    db.flush().expect("flush");
+    assert_eq!(all(&other).len(), 40);
+    drop(db);
+    drop((k, other));
+    let db = open(&vfs, tiny());
+    let other = db
+        .existing_keyspace("other")
+        .expect("look")
+        .expect("keyspace");
+    assert_eq!(all(&other).len(), 40);
+}
+
+#[test]
+fn a_batch_over_keyspaces_is_one_commit() {
+    let (_vfs, db, a) = database(tiny());
+    let b = db
+        .keyspace("b", KeyspaceOptions::default())
+        .expect("create");
+    a.put(b"gone", b"1").expect("put");
+    let before: SeqNo = db.visible_seqno();
+    let mut batch = WriteBatch::new();
+    batch.put(&a, b"x", b"first").expect("put");
+    batch.put(&b, b"x", b"in b").expect("put");
+    batch.delete(&a, b"gone").expect("delete");
+    batch.put(&a, b"x", b"last").expect("put");
+    assert_eq!(batch.len(), 3);
+    db.write(&batch).expect("write");
+    assert_eq!(db.visible_seqno(), before + 1);
+    assert_eq!(all(&a), [(b"x".to_vec(), b"last".to_vec())]);
+    assert_eq!(text(&b, "x").as_deref(), Some("in b"));
+}
+
+#[test]
+fn a_keyspace_of_another_database_is_refused_everywhere() {
+    let (_vfs, db, k) = database(tiny());
+    let (_other_vfs, other, foreign) = database(tiny());
+    let mut batch = WriteBatch::new();
+    batch
+        .put(&foreign, b"a", b"1")
+        .expect("its own database's batch");
+    assert_error!(db.write(&batch), Error::InvalidArgument(_));
+    assert_error!(batch.put(&k, b"a", b"1"), Error::InvalidArgument(_));
+    assert_error!(db.drop_keyspace(&foreign), Error::InvalidArgument(_));
+    let snapshot = db.snapshot().expect("snapshot");
+    assert_error!(snapshot.get(&foreign, b"a"), Error::InvalidArgument(_));
+    let cursor = snapshot.cursor(&foreign, CursorOptions::default());
+    assert_error!(cursor, Error::InvalidArgument(_));
+    other.write(&batch).expect("write");
+    assert_eq!(
+        (text(&foreign, "a").as_deref(), text(&k, "a")),
+        (Some("1"), None)
+    );
+}
+
+#[test]
+fn a_closed_database_refuses_all_calls() {
+    let (_vfs, db, k) = database(tiny());
+    fill(&k, 100);
+    let snapshot = db.snapshot().expect("snapshot");
+    let mut cursor = k.cursor(CursorOptions::default()).expect("cursor");
+    db.close().expect("close");
+    db.close().expect("closing again does nothing");
+    assert_error!(k.get(b"key00000"), Error::Closed);
+    assert_error!(k.put(b"a", b"1"), Error::Closed);
+    assert_error!(cursor.seek_first(), Error::Closed);
+    assert_error!(snapshot.get(&k, b"a"), Error::Closed);
+    assert_error!(db.snapshot(), Error::Closed);
+    assert_error!(db.begin(Isolation::Snapshot), Error::Closed);
+    assert_error!(db.keyspace("k", KeyspaceOptions::default()), Error::Closed);
+    assert_error!(db.drop_keyspace(&k), Error::Closed);
+    assert_error!(db.flush(), Error::Closed);
+    assert_error!(db.sync(), Error::Closed);
+    assert_error!(db.stats(), Error::Closed);
+    assert_error!(db.write(&WriteBatch::new()), Error::Closed);
+}
