@@ -89,6 +89,13 @@ impl Shared {
         self.poison.check()
     }
 
+    /// Asks for a flush of everything sealed so far, without waiting for it.
+    pub fn want_flush(&self) {
+        let mut flushes = self.flushes.state.lock();
+        flushes.wanted = flushes.queued;
+        self.flushes.changed.notify_all();
+    }
+
     /// The flusher's next work, oldest first: all that is sealed, once that is worth a flush. `None`: stop.
     pub fn next_flush(&self) -> Option<Vec<SealedGeneration>> {
         let mut flushes = self.flushes.state.lock();

@@ -19,6 +19,8 @@ pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Sh
     for generation in recovered.sealed {
         shared.queue_flush(generation);
     }
+    // At once, however little it is: a process that dies young again and again must not replay more each time.
+    shared.want_flush();
     Ok(shared)
 }
 

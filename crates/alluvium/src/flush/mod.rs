@@ -20,6 +20,7 @@ use crate::db::shared::Shared;
 use crate::db::store::FlushedTree;
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
+use crate::wal::hard_io;
 
 /// The flusher thread: ends when the database closes or is poisoned.
 pub(crate) fn run(shared: &Shared) {
@@ -84,7 +85,7 @@ fn write_all(
     shared
         .vfs
         .sync_dir(&shared.dir)
-        .map_err(|e| Error::io("sync", &shared.dir, e))
+        .map_err(|e| hard_io("sync", &shared.dir, e))
 }
 
 /// The memtables of each keyspace, newest first.
