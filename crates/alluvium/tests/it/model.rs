@@ -48,3 +48,21 @@ fn power_loss_at_any_moment_keeps_a_prefix_of_the_commits() {
         },
     );
 }
+
+#[test]
+fn fuzz_random_histories_with_power_loss_match_the_model() {
+    Seeded::fuzz(
+        "fuzz_random_histories_with_power_loss_match_the_model",
+        |rng| {
+            let crash = rng.below(4);
+            let weights = Weights {
+                crash,
+                drop_keyspace: 1,
+                flush: 5,
+                compact: 4,
+                ..Weights::default()
+            };
+            history(rng, weights, 300);
+        },
+    );
+}
