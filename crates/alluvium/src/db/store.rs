@@ -15,7 +15,7 @@ use crate::compaction::{Inputs, Merged};
 use crate::db::poison::Poison;
 use crate::db::shared::Shared;
 use crate::db::split::{plan_split, upper_edits};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
 use crate::table::Table;
 use crate::version::group::{Group, Upper, Version};
@@ -172,10 +172,8 @@ impl Shared {
             }
         }
         let appended = store.append(&self.poison, &edit);
-        for flush in dropped
-            .iter()
-            .chain(live.iter().filter(|_| appended.is_err()))
-        {
+        let unnamed = appended.as_ref().is_err_and(is_unnamed);
+        for flush in dropped.iter().chain(live.iter().filter(|_| unnamed)) {
             discard(self, &flush.tables);
         }
         appended?;
@@ -223,7 +221,9 @@ impl Shared {
             ..VersionEdit::default()
         };
         if let Err(error) = store.append(&self.poison, &edit) {
-            discard(self, outputs);
+            if is_unnamed(&error) {
+                discard(self, outputs);
+            }
             return Err(error);
         }
         store.add_tables(outputs);
@@ -232,6 +232,12 @@ impl Shared {
         store.release_unnamed(self);
         Ok(())
     }
+}
+
+/// Whether a failed append has certainly left no edit in the manifest. Of any other failure nobody knows what reached
+/// the device: the files that the edit names must stay, and the next open moves them aside if it was not there.
+fn is_unnamed(error: &Error) -> bool {
+    matches!(error, Error::NoSpace { .. })
 }
 
 /// The edits of a finished merge; `None` when the compare-and-swap fails.

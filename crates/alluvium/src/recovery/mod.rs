@@ -96,7 +96,9 @@ fn take_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<LockGu
 fn create_directory(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let mut missing = Vec::new();
     for ancestor in dir.ancestors().filter(|a| !a.as_os_str().is_empty()) {
-        if exists(vfs, ancestor)? {
+        // A directory without a manifest may be left of a creation that stopped before its name was durable.
+        let made = ancestor != dir || Manifest::exists(vfs, dir)?;
+        if made && exists(vfs, ancestor)? {
             break;
         }
         missing.push(ancestor);
