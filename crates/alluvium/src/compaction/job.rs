@@ -9,9 +9,10 @@ use crate::compaction::merge::{Stream, merge};
 use crate::compaction::output::{Cuts, NewTable, Output, discard, table_options};
 use crate::compaction::pick::Work;
 use crate::db::shared::Shared;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::keyspace::tree::Tree;
 use crate::version::group::{Group, Version};
+use crate::wal::hard_io;
 
 /// A picked merge. While it exists, its group is busy and no other job may touch it.
 pub(crate) struct Job {
@@ -55,7 +56,7 @@ impl Job {
         shared
             .vfs
             .sync_dir(&shared.dir)
-            .map_err(|e| Error::io("sync", &shared.dir, e))?;
+            .map_err(|e| hard_io("sync", &shared.dir, e))?;
         let consumed: u64 = match self.work {
             Work::LastLevel => group.upper_bytes(),
             Work::Tier { .. } => 0,

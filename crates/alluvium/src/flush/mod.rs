@@ -14,11 +14,12 @@ use crate::base::SeqNo;
 use crate::commit::SealedGeneration;
 use crate::compaction::fold::{FoldCounts, FoldRules};
 use crate::compaction::merge::{Stream, merge};
-use crate::compaction::output::{Cuts, NewTable, Output, table_options};
+use crate::compaction::output::{Cuts, NewTable, Output, discard, table_options};
 use crate::db::shared::Shared;
 use crate::db::store::FlushedTree;
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
+use crate::wal::hard_io;
 
 /// The flusher thread: ends when the database closes or is poisoned.
 pub(crate) fn run(shared: &Shared) {
@@ -48,7 +49,12 @@ fn flush(shared: &Shared, generations: &[SealedGeneration]) -> Result<()> {
         if tree.is_dropped() {
             continue;
         }
-        let tables = write_tables(shared, &tree, &memtables)?;
+        let tables = write_tables(shared, &tree, &memtables).inspect_err(|_| {
+            // Tried again later where space is short: what was written so far must not add up.
+            flushed
+                .iter()
+                .for_each(|f: &FlushedTree| discard(shared, &f.tables));
+        })?;
         flushed.push(FlushedTree {
             tree,
             memtables,
@@ -58,7 +64,7 @@ fn flush(shared: &Shared, generations: &[SealedGeneration]) -> Result<()> {
     shared
         .vfs
         .sync_dir(&shared.dir)
-        .map_err(|e| Error::io("sync", &shared.dir, e))?;
+        .map_err(|e| hard_io("sync", &shared.dir, e))?;
     let last = generations.last();
     let last_seqno: SeqNo = last.map_or(0, |g| g.last_seqno);
     let next_segment = last.and_then(|g| g.next_segment);

@@ -9,7 +9,7 @@ use alluvium::{Durability, Error, KeyspaceOptions};
 use alluvium_testkit::op::Op;
 
 use crate::driver::state_of;
-use crate::fixture::{assert_error, database, open, text, tiny};
+use crate::fixture::{assert_error, database, dir, open, table_files, text, tiny};
 use crate::script::{Played, options, play};
 
 /// Plays the script with the fault armed and checks everything that must hold. False: the fault never tripped.
@@ -19,7 +19,7 @@ fn visit(durability: Durability, fault: &Fault) -> bool {
     let vfs = MemVfs::new();
     let faults = FaultVfs::new(Arc::new(vfs.clone()));
     faults.arm(fault.clone());
-    let played = play(&faults, vfs.clone(), &options, &mut || faults.disarm());
+    let played = play(&faults, &options, &mut || faults.disarm());
     let tripped = faults.tripped();
     if let (Some((op, error)), Some(db)) = (&played.failed, &played.db) {
         stopped_writing_and_reads_on(&played, &faults, db, (op, error), &context);
@@ -160,4 +160,25 @@ fn commits_go_on_after_a_full_device_got_room() {
     let rows = crate::fixture::all(&k);
     assert_eq!(rows.len(), written as usize + 2);
     drop(db);
+}
+
+#[test]
+fn a_flush_that_met_a_full_device_leaves_no_tables_behind() {
+    let vfs = MemVfs::new();
+    let faults = FaultVfs::new(Arc::new(vfs.clone()));
+    let db = alluvium::Database::open_on(Arc::new(faults.clone()), dir(), tiny()).expect("open");
+    for name in ["a", "b"] {
+        let keyspace = db.keyspace(name, KeyspaceOptions::default());
+        keyspace.expect("keyspace").put(b"a", b"1").expect("put");
+    }
+    // The log's next segment, one keyspace's table, and then the other's.
+    faults.arm(Fault {
+        calls: vec![IoCall::Create],
+        nth: 3,
+        sticky: false,
+        effect: FaultEffect::NoSpace,
+    });
+    db.flush().expect("the second try has room");
+    assert!(faults.tripped());
+    assert_eq!(table_files(&vfs).len(), 2, "{:?}", table_files(&vfs));
 }

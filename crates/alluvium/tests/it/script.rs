@@ -14,8 +14,6 @@ use crate::fixture::dir;
 
 /// What became of a script.
 pub struct Played {
-    /// The disk below the faults.
-    pub vfs: MemVfs,
     /// `None` where it could not be opened.
     pub db: Option<Database>,
     /// Everything acknowledged, as commits of the model.
@@ -81,14 +79,8 @@ pub fn script() -> Vec<Op> {
 
 /// Plays the script until something fails with anything but a full device; an operation that met a full device is
 /// tried again after `make_room`.
-pub fn play(
-    faults: &FaultVfs,
-    vfs: MemVfs,
-    options: &Options,
-    make_room: &mut dyn FnMut(),
-) -> Played {
+pub fn play(faults: &FaultVfs, options: &Options, make_room: &mut dyn FnMut()) -> Played {
     let mut played = Played {
-        vfs,
         db: None,
         model: Model::new(),
         durable: 0,
