@@ -30,8 +30,10 @@ struct Flushes {
     queued: u64,
     flushed: u64,
     wanted: u64,
-    /// Why the last try found no space; none after a flush that worked.
-    no_space: Option<Error>,
+    /// How often somebody asked for a flush: a new request ends the flusher's pause after a full device.
+    asked: u64,
+    /// How many tries found no space, and why the last one did.
+    no_space: (u64, Option<Error>),
     stop: bool,
 }
 
@@ -39,10 +41,20 @@ struct Flushes {
 const SPACE_RETRY: Duration = Duration::from_secs(1);
 
 impl Flushes {
-    /// What everybody who waits must look at before sleeping again.
-    fn check(&self, shared: &Shared) -> Result<()> {
+    /// Asks for a flush of everything up to generation `wanted`. Returns how many tries had found no space so far.
+    fn ask(&mut self, wanted: u64) -> u64 {
+        self.wanted = self.wanted.max(wanted);
+        self.asked += 1;
+        self.no_space.0
+    }
+
+    /// What everybody who waits must look at before sleeping again. Only tries after the first `known` count: an
+    /// older failure says nothing about the space there is now.
+    fn check(&self, shared: &Shared, known: u64) -> Result<()> {
         shared.poison.check()?;
-        if let Some(error) = &self.no_space {
+        if let (tries, Some(error)) = &self.no_space
+            && *tries > known
+        {
             return Err(error.clone());
         }
         if self.stop {
@@ -66,11 +78,15 @@ impl Shared {
     /// Waits while sealed memtables are at the hard ceiling. `NoSpace`: they cannot be flushed at the moment.
     pub fn wait_for_flush_below_ceiling(&self) -> Result<()> {
         let mut flushes = self.flushes.state.lock();
-        if flushes.sealed_bytes >= self.plan.ceiling_bytes() {
-            self.metrics.ceiling_waits.add(1);
+        if flushes.sealed_bytes < self.plan.ceiling_bytes() {
+            return Ok(());
         }
+        self.metrics.ceiling_waits.add(1);
+        let queued = flushes.queued;
+        let known = flushes.ask(queued);
+        self.flushes.changed.notify_all();
         while flushes.sealed_bytes >= self.plan.ceiling_bytes() {
-            flushes.check(self)?;
+            flushes.check(self, known)?;
             self.flushes.changed.wait(&mut flushes);
         }
         Ok(())
@@ -80,10 +96,10 @@ impl Shared {
     pub fn wait_for_flushes(&self) -> Result<()> {
         let mut flushes = self.flushes.state.lock();
         let target = flushes.queued;
-        flushes.wanted = target;
+        let known = flushes.ask(target);
         self.flushes.changed.notify_all();
         while flushes.flushed < target {
-            flushes.check(self)?;
+            flushes.check(self, known)?;
             self.flushes.changed.wait(&mut flushes);
         }
         self.poison.check()
@@ -92,7 +108,8 @@ impl Shared {
     /// Asks for a flush of everything sealed so far, without waiting for it.
     pub fn want_flush(&self) {
         let mut flushes = self.flushes.state.lock();
-        flushes.wanted = flushes.queued;
+        let queued = flushes.queued;
+        flushes.ask(queued);
         self.flushes.changed.notify_all();
     }
 
@@ -117,13 +134,13 @@ impl Shared {
         let mut flushes = self.flushes.state.lock();
         flushes.flushed += generations.len() as u64;
         flushes.sealed_bytes -= generations.iter().map(|g| g.bytes).sum::<usize>();
-        flushes.no_space = None;
         self.flushes.changed.notify_all();
     }
 
     /// The flusher's word that it found no space.
     pub fn flush_found_no_space(&self, error: Error) {
-        self.flushes.state.lock().no_space = Some(error);
+        let mut flushes = self.flushes.state.lock();
+        flushes.no_space = (flushes.no_space.0 + 1, Some(error));
         self.flushes.changed.notify_all();
     }
 
@@ -139,9 +156,13 @@ impl Shared {
     pub fn pause_for_space(&self) -> bool {
         let until = Instant::now() + SPACE_RETRY;
         let mut flushes = self.flushes.state.lock();
+        let asked = flushes.asked;
         loop {
             if flushes.stop || self.poison.check().is_err() {
                 return false;
+            }
+            if flushes.asked != asked {
+                return true;
             }
             if self
                 .flushes

@@ -57,8 +57,10 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     move_unreferenced(&*vfs, dir, &listed, state)?;
     let mut store = Store::new(manifest, tables);
     let trees = open_trees(&store, dir, &options)?;
-    let mut log = Log::new(None, store.state().last_seqno, trees.clone());
+    // From 0: a generation that replay seals ends with the commit just replayed, whatever the manifest has seen since.
+    let mut log = Log::new(None, 0, trees.clone());
     let (end, sealed) = replay(&*vfs, dir, &options, &store, &mut log)?;
+    log.last_seqno = log.last_seqno.max(store.state().last_seqno);
     if options.durability != Durability::None {
         log.wal = Some(start_log(&vfs, dir, &options, &mut store, &end)?);
     }

@@ -235,23 +235,25 @@ impl Driver {
 
     /// Everything in the database.
     pub fn state(&self) -> State {
-        let names = self.db.keyspace_names().expect("names");
-        let rows = |name: &String| {
-            let cursor = self
-                .keyspace(name)
-                .cursor(CursorOptions::default())
-                .expect("cursor");
-            Rows::from_iter(collect(cursor, Direction::Forward, usize::MAX))
-        };
-        names
-            .iter()
-            .map(|name| (name.clone(), rows(name)))
-            .collect()
+        state_of(&self.db)
     }
 
     pub fn check_state(&self) {
         assert_eq!(self.state(), self.model.state());
     }
+}
+
+/// Everything in a database.
+pub fn state_of(db: &Database) -> State {
+    let names = db.keyspace_names().expect("names");
+    let rows = |name: &String| {
+        let keyspace = db.existing_keyspace(name).expect("keyspace");
+        let keyspace = keyspace.expect("a listed keyspace");
+        let cursor = keyspace.cursor(CursorOptions::default()).expect("cursor");
+        Rows::from_iter(collect(cursor, Direction::Forward, usize::MAX))
+    };
+    let state = names.iter().map(|name| (name.clone(), rows(name)));
+    state.collect()
 }
 
 /// Up to `limit` rows.

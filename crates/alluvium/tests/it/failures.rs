@@ -214,3 +214,30 @@ fn flushes_that_find_no_space_leave_no_tables_behind() {
         2
     );
 }
+
+#[test]
+fn a_flush_of_replayed_commits_claims_none_that_were_replayed_later() {
+    let options = Options {
+        memtable_bytes: Some(4_000),
+        ..with(Durability::Sync)
+    };
+    let vfs = HookVfs::failing(Call::Create, ".sst", ErrorKind::StorageFull);
+    let (db, k) = open_on(&vfs, options.clone());
+    vfs.set(true);
+    for i in 0..60u64 {
+        k.put(&i.to_be_bytes(), &[7; 50]).expect("put");
+    }
+    // The manifest now knows a sequence number above all of them, and no table holds any.
+    db.keyspace("later", KeyspaceOptions::default())
+        .expect("keyspace");
+    let first = vfs.files.crash(1, CrashOptions::LOSE_UNSYNCED);
+    let db = open(&first, options.clone());
+    until(|| !table_files(&first).is_empty() && db.stats().expect("stats").flushes > 0);
+    let second = first.crash(2, CrashOptions::LOSE_UNSYNCED);
+    let db = open(&second, options);
+    let k = db
+        .keyspace("k", KeyspaceOptions::default())
+        .expect("keyspace");
+    let rows = (0..60u64).filter(|i| k.get(&i.to_be_bytes()).expect("get").is_some());
+    assert_eq!(rows.count(), 60);
+}

@@ -1,0 +1,185 @@
+//! Every I/O call of a short history fails once, or from then on: nothing panics, nothing acknowledged is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use alluvium::vfs::{CrashOptions, Fault, FaultEffect, FaultVfs, IoCall, MemVfs};
+use alluvium::{Durability, Error, KeyspaceOptions};
+use alluvium_testkit::op::Op;
+
+use crate::driver::state_of;
+use crate::fixture::{assert_error, database, dir, open, table_files, text, tiny};
+use crate::script::{Played, options, play};
+
+/// Plays the script with the fault armed and checks everything that must hold. False: the fault never tripped.
+fn visit(durability: Durability, fault: &Fault) -> bool {
+    let context = format!("{durability:?} {fault:?}");
+    let options = options(durability);
+    let vfs = MemVfs::new();
+    let faults = FaultVfs::new(Arc::new(vfs.clone()));
+    faults.arm(fault.clone());
+    let played = play(&faults, &options, &mut || faults.disarm());
+    let tripped = faults.tripped();
+    if let (Some((op, error)), Some(db)) = (&played.failed, &played.db) {
+        stopped_writing_and_reads_on(&played, &faults, db, (op, error), &context);
+    }
+    faults.disarm();
+    let everything = played.model.last_commit();
+    let killed = vfs.crash(1, CrashOptions::PROCESS_KILLED);
+    played.check(&killed, &options, everything, &context);
+    let lost = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
+    played.check(&lost, &options, played.durable, &context);
+    drop(played.db.as_ref().map(|db| db.close()));
+    tripped
+}
+
+fn stopped_writing_and_reads_on(
+    played: &Played,
+    faults: &FaultVfs,
+    db: &alluvium::Database,
+    (op, error): (&Op, &Error),
+    context: &str,
+) {
+    faults.disarm();
+    assert_eq!(
+        state_of(db),
+        played.model.state(),
+        "{context}: reads after {op}: {error}"
+    );
+    let poisoned = |result: alluvium::Result<()>| match result {
+        Err(Error::Poisoned(cause)) => {
+            assert!(
+                !matches!(*cause, Error::Poisoned(_)),
+                "{context}: the first cause"
+            );
+        }
+        other => panic!("{context}: {other:?} after {op}: {error}"),
+    };
+    poisoned(db.keyspace("more", KeyspaceOptions::default()).map(drop));
+    if let Some(a) = db.existing_keyspace("a").expect("look") {
+        poisoned(a.put(b"more", b"1"));
+    }
+    poisoned(db.flush());
+}
+
+/// Threads that share the numbers of the calls to fail: some cases wait a second for space.
+const WORKERS: usize = 6;
+
+/// Fails call 1, 2, 3 and so on, until the script ends before the fault trips.
+fn visit_all(durability: Durability, sticky: bool, effect: FaultEffect, calls: &[IoCall]) {
+    let next = AtomicU64::new(1);
+    let last = AtomicU64::new(u64::MAX);
+    thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                loop {
+                    let nth = next.fetch_add(1, Ordering::Relaxed);
+                    if nth > last.load(Ordering::Acquire) {
+                        return;
+                    }
+                    let fault = Fault {
+                        calls: calls.to_vec(),
+                        nth,
+                        sticky,
+                        effect,
+                    };
+                    if !visit(durability, &fault) {
+                        last.fetch_min(nth, Ordering::AcqRel);
+                    }
+                }
+            });
+        }
+    });
+    assert!(last.into_inner() > 10, "the script makes calls");
+}
+
+#[test]
+fn one_failing_call_loses_nothing_under_sync() {
+    visit_all(Durability::Sync, false, FaultEffect::Error, &[]);
+}
+
+#[test]
+fn one_failing_call_loses_nothing_under_buffered() {
+    visit_all(Durability::Buffered, false, FaultEffect::Error, &[]);
+}
+
+#[test]
+fn a_device_that_fails_for_good_loses_nothing() {
+    for durability in [Durability::Sync, Durability::Buffered] {
+        visit_all(durability, true, FaultEffect::Error, &[]);
+    }
+}
+
+#[test]
+fn a_short_write_loses_nothing() {
+    for durability in [Durability::Sync, Durability::Buffered] {
+        visit_all(durability, false, FaultEffect::ShortWrite, &[IoCall::Write]);
+    }
+}
+
+#[test]
+fn a_write_or_sync_that_says_no_space_loses_nothing() {
+    let calls = [IoCall::Write, IoCall::Sync, IoCall::SyncDir];
+    visit_all(Durability::Sync, false, FaultEffect::NoSpace, &calls);
+}
+
+#[test]
+fn a_full_device_at_allocation_can_be_retried() {
+    let calls = [IoCall::Allocate, IoCall::Create];
+    for durability in [Durability::Sync, Durability::Buffered] {
+        visit_all(durability, false, FaultEffect::NoSpace, &calls);
+    }
+}
+
+#[test]
+fn commits_go_on_after_a_full_device_got_room() {
+    let (vfs, db, k) = database(tiny());
+    k.put(b"before", b"1").expect("put");
+    let mut written = 0_u32;
+    vfs.set_capacity(0);
+    let failure = loop {
+        // Ends where the segment does, and the next one cannot be allocated.
+        match k.put(&written.to_be_bytes(), &[7; 500]) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_error!(Err::<(), _>(failure), Error::NoSpace { .. });
+    assert_error!(k.put(b"full", b"1"), Error::NoSpace { .. });
+    assert_eq!(text(&k, "before").as_deref(), Some("1"));
+    assert_eq!(text(&k, "full"), None);
+    vfs.set_capacity(1 << 40);
+    k.put(b"after", b"1").expect("put");
+    let killed = vfs.crash(1, CrashOptions::PROCESS_KILLED);
+    let db_after = open(&killed, tiny());
+    let k = db_after
+        .existing_keyspace("k")
+        .expect("look")
+        .expect("keyspace");
+    let rows = crate::fixture::all(&k);
+    assert_eq!(rows.len(), written as usize + 2);
+    drop(db);
+}
+
+#[test]
+fn a_flush_that_met_a_full_device_leaves_no_tables_behind() {
+    let vfs = MemVfs::new();
+    let faults = FaultVfs::new(Arc::new(vfs.clone()));
+    let db = alluvium::Database::open_on(Arc::new(faults.clone()), dir(), tiny()).expect("open");
+    for name in ["a", "b"] {
+        let keyspace = db.keyspace(name, KeyspaceOptions::default());
+        keyspace.expect("keyspace").put(b"a", b"1").expect("put");
+    }
+    // The log's next segment, one keyspace's table, and then the other's.
+    faults.arm(Fault {
+        calls: vec![IoCall::Create],
+        nth: 3,
+        sticky: false,
+        effect: FaultEffect::NoSpace,
+    });
+    assert_error!(db.flush(), Error::NoSpace { .. });
+    assert!(faults.tripped());
+    db.flush().expect("the second try has room");
+    assert_eq!(table_files(&vfs).len(), 2, "{:?}", table_files(&vfs));
+}
