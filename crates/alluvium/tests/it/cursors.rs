@@ -60,7 +60,7 @@ fn seeks_at_the_edges_of_groups_find_the_neighbours() {
             assert_eq!(found, next < 2000);
             assert!(!found || cursor.key() == key(next));
             let found = cursor.seek_before(&key(at)).expect("seek");
-            let before = (at + 1) / 2 * 2;
+            let before = at.div_ceil(2) * 2;
             assert_eq!(found, before >= 2, "before {at}");
             assert!(!found || cursor.key() == key(before - 2));
         }
