@@ -2,6 +2,7 @@
 
 mod bank;
 mod cursors;
+mod damage;
 mod deletes;
 mod driver;
 mod failures;
