@@ -15,7 +15,7 @@ use rumbench_core::engine::{
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
 use rumbench_core::linkbench::{KvLinkStore, LinkStore, kv_store};
 
-use crate::error::no_map;
+use crate::error::{no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, SOME_PREFIX, crate_version, survives};
 use crate::settings::Settings;
 
@@ -184,7 +184,8 @@ impl Engine for Alluvium {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        self.0.db.close().map_err(failed)
+        let shared = Arc::into_inner(self.0).ok_or_else(|| still_open("alluvium"))?;
+        shared.db.close().map_err(failed)
     }
 }
 

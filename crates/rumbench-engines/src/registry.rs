@@ -265,6 +265,6 @@ mod tests {
         let found = find("rocksdb").unwrap();
         assert!(!found.entry.available);
         let error = (found.entry.open)(&config).map(|_| ()).unwrap_err();
-        assert!(error.to_string().contains("--features rocksdb"), "{error}");
+        assert!(error.to_string().contains("bench-rocksdb"), "{error}");
     }
 }

@@ -1,5 +1,7 @@
 //! Every engine of this build against the suites of behaviour.
 
+#[cfg(feature = "alluvium")]
+mod alluvium;
 mod every_engine;
 #[cfg(feature = "fjall")]
 mod fjall;
