@@ -28,9 +28,11 @@ pub mod sync;
 #[doc(hidden)]
 pub mod table;
 mod txn;
-mod version;
+#[doc(hidden)]
+pub mod version;
 pub mod vfs;
-mod wal;
+#[doc(hidden)]
+pub mod wal;
 
 pub use base::{KEY_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX};
 pub use commit::WriteBatch;

@@ -6,7 +6,7 @@
 //!              | known durable offset 8 | payload | zeros up to a multiple of 8 |
 //! ```
 //!
-//! [`WalWriter`] frames records and writes them in groups, [`replay`] reads them back. Payloads are opaque here.
+//! [`WalWriter`] frames records and writes them in groups, [`replay()`] reads them back. Payloads are opaque here.
 //! `docs/format/wal.md` has the bytes and the rules. What they are for:
 //!
 //! - A record is bound to its place (its checksum is seeded with database, segment and offset) and to its predecessor,
