@@ -181,7 +181,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Finishes the last table and makes all file names durable.
+    /// Finishes the last table. The caller syncs the directory before it names any of them.
     pub fn finish(mut self) -> Result<Vec<NewTable>> {
         self.finish_table()?;
         Ok(std::mem::take(&mut self.finished))
