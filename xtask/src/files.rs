@@ -15,7 +15,12 @@ pub struct TextFile {
 
 /// The root of the workspace.
 pub fn root() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // Asked when it runs, as cargo sets it: checkouts share a target directory, and a path compiled in would be
+    // another checkout's.
+    let own = std::env::var_os("CARGO_MANIFEST_DIR");
+    let xtask = own
+        .as_deref()
+        .map_or(Path::new(env!("CARGO_MANIFEST_DIR")), Path::new);
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
