@@ -4,14 +4,18 @@
 //! the fence search that a reader makes anyway. What is shared is the memory: an owner charges what it installs, and
 //! the cache asks owners to give frames up, in CLOCK order, until the total is within the capacity.
 //!
-//! Lock order: the ring's mutex is a leaf. It is taken on misses only, never on a hit.
+//! The capacity changes often, with the bytes that memtables take. A change only sets the number: the next charges
+//! and [`Cache::trim`] make room, so that whoever fills a memtable does not pay for the cache.
+//!
+//! Lock order: the ring's mutex is a leaf. It is taken on misses only, never on a hit, and nothing is freed under it.
 
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
+use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Something whose frames the cache may ask back.
 pub trait FrameOwner: Send + Sync {
@@ -20,13 +24,16 @@ pub trait FrameOwner: Send + Sync {
 }
 
 /// What became of a frame that was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eviction {
     /// It was used since it was last asked for, and stays for now.
     Kept,
-    /// It is gone, and so is the claim on this many bytes.
-    Evicted(u64),
+    /// The claim on this many bytes is gone. The frame's memory, if there was any left, is handed out to be freed or
+    /// used again where no lock is held.
+    Evicted(u64, Option<Evicted>),
 }
+
+/// The memory of a frame that was given up.
+pub type Evicted = Arc<dyn Any + Send + Sync>;
 
 /// Bounds the memory of decoded blocks over all tables of a database. Shared by `Arc`.
 pub struct Cache {
@@ -54,6 +61,13 @@ const COUNTER_SHARDS: usize = 16;
 /// A frame whose use count is saturated (3) goes at the fourth request, so this many rounds always free something.
 const ROUNDS_MAX: usize = 4;
 
+/// Frames that one charge gives up at most: more than it adds, so that a lowered capacity is reached, and few enough
+/// for a single read.
+const EVICTIONS_PER_CHARGE: usize = 8;
+
+/// Frames that [`Cache::trim`] gives up between two releases of the ring's mutex.
+const EVICTIONS_PER_TRIM_STEP: usize = 64;
+
 impl Cache {
     /// A cache that keeps at most `capacity_bytes` of decoded blocks.
     pub fn new(capacity_bytes: u64) -> Cache {
@@ -70,10 +84,23 @@ impl Cache {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Changes the capacity. Frames above it are given up before the call returns.
+    /// Changes the capacity. Frames above it are given up by later charges, or by [`Cache::trim`].
     pub fn set_capacity(&self, capacity_bytes: u64) {
         self.capacity.store(capacity_bytes, Ordering::Relaxed);
-        self.evict(&mut self.ring.lock());
+    }
+
+    /// Gives frames up until the total is within the capacity. For background threads: it may take milliseconds.
+    pub fn trim(&self) {
+        while !self.is_within() {
+            let evicted = self.evict(&mut self.ring.lock(), EVICTIONS_PER_TRIM_STEP);
+            if evicted.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn is_within(&self) -> bool {
+        self.used_bytes() <= self.capacity_bytes()
     }
 
     /// The bytes that frames take now. A block that a reader still holds after its eviction is not counted.
@@ -106,10 +133,11 @@ impl Cache {
         self.shard().misses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes over the eviction of a frame that `owner` has just installed, and makes room.
+    /// Takes over the eviction of a frame that `owner` has just installed, and makes room. Returns what was given up,
+    /// for the caller to use again.
     ///
     /// Called once for each installed frame, after it is in place, so that an eviction always finds it.
-    pub fn charge(&self, bytes: u64, owner: Weak<dyn FrameOwner>, frame: u32) {
+    pub fn charge(&self, bytes: u64, owner: Weak<dyn FrameOwner>, frame: u32) -> Vec<Evicted> {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         let mut ring = self.ring.lock();
         ring.push_back(RingEntry { owner, frame });
@@ -122,7 +150,7 @@ impl Cache {
                 ring.push_back(entry);
             }
         }
-        self.evict(&mut ring);
+        self.evict(&mut ring, EVICTIONS_PER_CHARGE)
     }
 
     /// Returns the bytes of frames that their owner has dropped by itself.
@@ -130,23 +158,29 @@ impl Cache {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn evict(&self, ring: &mut VecDeque<RingEntry>) {
+    /// Gives up to `frames_max` frames up, until the total is within the capacity.
+    fn evict(&self, ring: &mut VecDeque<RingEntry>, frames_max: usize) -> Vec<Evicted> {
+        let mut evicted = Vec::new();
         let steps_max = ring.len() * ROUNDS_MAX;
         for _ in 0..steps_max {
-            if self.used_bytes() <= self.capacity_bytes() {
-                return;
+            if self.is_within() || evicted.len() >= frames_max {
+                break;
             }
             let Some(entry) = ring.pop_front() else {
-                return;
+                break;
             };
             let Some(owner) = entry.owner.upgrade() else {
                 continue;
             };
             match owner.try_evict(entry.frame) {
                 Eviction::Kept => ring.push_back(entry),
-                Eviction::Evicted(bytes) => self.release(bytes),
+                Eviction::Evicted(bytes, memory) => {
+                    self.release(bytes);
+                    evicted.extend(memory);
+                }
             }
         }
+        evicted
     }
 
     fn shard(&self) -> &Counters {
@@ -180,7 +214,7 @@ mod tests {
             let mut uses = self.uses.lock();
             let uses = &mut uses[frame as usize];
             match *uses {
-                0 => Eviction::Evicted(10),
+                0 => Eviction::Evicted(10, Some(Arc::new(frame))),
                 _ => {
                     *uses -= 1;
                     Eviction::Kept
@@ -212,13 +246,22 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_capacity_evicts_at_once() {
-        let owner = owner(&[3; 10]);
-        let cache = Cache::new(1000);
-        for frame in 0..10 {
+    fn a_lower_capacity_is_reached_by_a_trim_or_by_a_few_charges() {
+        let owner = owner(&[0; 200]);
+        let cache = Cache::new(10_000);
+        for frame in 0..100 {
             cache.charge(10, weak(&owner), frame);
         }
+        cache.set_capacity(500);
+        assert_eq!(cache.used_bytes(), 1000, "the change itself evicts nothing");
+        let evicted = cache.charge(10, weak(&owner), 100);
+        assert_eq!(evicted.len(), EVICTIONS_PER_CHARGE);
+        for frame in 101..120 {
+            cache.charge(10, weak(&owner), frame);
+        }
+        assert_eq!(cache.used_bytes(), 500);
         cache.set_capacity(25);
+        cache.trim();
         assert_eq!(cache.used_bytes(), 20);
     }
 

@@ -38,6 +38,7 @@ const LAYERS: &[&[&str]] = &[
         "flush",
         "recovery",
         "db::flush_queue",
+        "db::memory",
         "db::shared",
         "db::split",
         "db::store",

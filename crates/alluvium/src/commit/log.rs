@@ -12,6 +12,7 @@ use alluvium_mem::Memtable;
 use crate::base::{KeyspaceId, SegmentId, SeqNo, ValueKind, checksum};
 use crate::commit::batch::{Ops, encode_op};
 use crate::commit::queue::Request;
+use crate::compaction::update_admission;
 use crate::db::options::Durability;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
@@ -253,6 +254,8 @@ impl Log {
         // Rolling has synced everything before the new segment.
         self.durable = self.wal.as_ref().map(WalWriter::position);
         shared.queue_flush(self.sealed_generation(next_segment));
+        // Sealed memtables are a debt too, and the flusher may be in the middle of a long flush.
+        update_admission(shared);
         Ok(())
     }
 

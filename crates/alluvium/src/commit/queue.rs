@@ -4,6 +4,7 @@
 //! finishes wakes the first of them as the next leader, so no request waits for a thread that is not running.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -21,7 +22,13 @@ pub(crate) struct Request {
     /// Guards this request's fate alone; taken after `Committer::queue` or by itself, nothing is locked under it.
     fate: Mutex<Fate>,
     changed: Condvar,
+    /// Set when `fate` is no longer "queued". A hint for the spinning waiter, who then takes the mutex.
+    settled: AtomicBool,
 }
+
+/// How often a waiter looks before it sleeps, with a pause of the processor between two looks: some microseconds,
+/// which is about as long as a group takes without a sync. Waking a thread costs several times that.
+const LOOKS_BEFORE_SLEEP: u32 = 200;
 
 enum Fate {
     Queued,
@@ -56,6 +63,7 @@ impl Committer {
             durability,
             fate,
             changed: Condvar::new(),
+            settled: AtomicBool::new(false),
         });
         let lead = {
             let mut queue = self.queue.lock();
@@ -108,12 +116,21 @@ impl Queue {
 
 impl Request {
     fn set(&self, fate: Fate) {
-        *self.fate.lock() = fate;
+        let mut own = self.fate.lock();
+        *own = fate;
+        self.settled.store(true, Ordering::Relaxed);
+        drop(own);
         self.changed.notify_one();
     }
 
     /// Waits until done, with the result, or until made leader, with `None`.
     fn wait(&self) -> Option<Result<SeqNo>> {
+        for _ in 0..LOOKS_BEFORE_SLEEP {
+            if self.settled.load(Ordering::Relaxed) {
+                break;
+            }
+            std::hint::spin_loop();
+        }
         let mut fate = self.fate.lock();
         loop {
             match std::mem::replace(&mut *fate, Fate::Queued) {

@@ -203,10 +203,16 @@ pub(crate) fn update_admission(shared: &Shared) {
         upper_debt = upper_debt.max(rules.debt(&group_sizes(shared, &tree, &version)));
     }
     let sealed = shared.sealed_bytes() as f64 / shared.plan.write_bytes as f64;
-    let debt = (upper_debt - DEBT_SLACK).max(2.0 * (sealed - 1.0));
+    let debt = (upper_debt - DEBT_SLACK).max(sealed_debt(sealed));
     shared
         .admission
         .set_debt(debt, shared.jobs.drain_bytes_per_s());
+}
+
+/// The debt of sealed memtables that take this share of the write memory: none up to all of it, 1 at a third above,
+/// and without bound towards the ceiling at twice the write memory, so that writers come to it ever more slowly.
+fn sealed_debt(sealed: f64) -> f64 {
+    2.0 * (sealed - 1.0) / (2.0 - sealed).max(0.01)
 }
 
 /// Waits until nothing is picked and nothing runs.
@@ -234,5 +240,18 @@ pub(crate) fn settle(shared: &Shared) -> Result<()> {
                 .changed
                 .wait_for(&mut state, Duration::from_millis(200));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sealed_debt;
+
+    #[test]
+    fn sealed_memtables_are_no_debt_within_their_share_and_a_growing_one_towards_the_ceiling() {
+        assert!(sealed_debt(1.0) <= 0.0 && sealed_debt(0.2) < 0.0);
+        assert!((sealed_debt(4.0 / 3.0) - 1.0).abs() < 1e-9);
+        let debts = [1.1, 1.3, 1.5, 1.8, 1.9, 1.99].map(sealed_debt);
+        assert!(debts.is_sorted() && debts[5] > 100.0, "{debts:?}");
     }
 }

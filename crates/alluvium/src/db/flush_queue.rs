@@ -73,6 +73,8 @@ impl Shared {
         flushes.sealed_bytes += generation.bytes;
         flushes.sealed.push_back(generation);
         self.flushes.changed.notify_all();
+        drop(flushes);
+        self.fit_cache();
     }
 
     /// Waits while sealed memtables are at the hard ceiling. `NoSpace`: they cannot be flushed at the moment.
@@ -135,6 +137,8 @@ impl Shared {
         flushes.flushed += generations.len() as u64;
         flushes.sealed_bytes -= generations.iter().map(|g| g.bytes).sum::<usize>();
         self.flushes.changed.notify_all();
+        drop(flushes);
+        self.fit_cache();
     }
 
     /// The flusher's word that it found no space.

@@ -1,6 +1,7 @@
 //! An open database: its handle, keyspaces by name, commits, and its end.
 
 pub(crate) mod flush_queue;
+pub(crate) mod memory;
 mod open;
 pub(crate) mod options;
 pub(crate) mod poison;

@@ -104,37 +104,4 @@ impl Options {
         }
         Ok(())
     }
-
-    /// How the memory number is divided. Pure, so that tests and `stats` can show it.
-    pub(crate) fn memory_plan(&self) -> MemoryPlan {
-        let write_bytes = (self.memory_bytes / 4).clamp(4 << 20, 512 << 20);
-        let active_bytes = self
-            .memtable_bytes
-            .unwrap_or_else(|| (write_bytes / 8).clamp(1 << 20, 32 << 20));
-        MemoryPlan {
-            active_bytes,
-            write_bytes: write_bytes.max(active_bytes * 4),
-        }
-    }
-}
-
-/// Shares of the memory number, in bytes. What is left is the cache's, less the resident fences and filters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MemoryPlan {
-    /// Active memtables are sealed at this size.
-    pub active_bytes: usize,
-    /// Active and sealed memtables together; a flush starts at half of it.
-    pub write_bytes: usize,
-}
-
-impl MemoryPlan {
-    /// Sealed bytes at which they are merged into one flush: large flush units are merged less often later.
-    pub fn flush_bytes(&self) -> usize {
-        self.write_bytes / 2
-    }
-
-    /// The ceiling at which commits wait for a flush. Admission control makes it unreachable in practice.
-    pub fn ceiling_bytes(&self) -> usize {
-        self.write_bytes * 2
-    }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -16,7 +16,8 @@ use crate::cache::Cache;
 use crate::commit::{Committer, Log};
 use crate::compaction::Jobs;
 use crate::db::flush_queue::FlushQueue;
-use crate::db::options::{Durability, MemoryPlan, Options};
+use crate::db::memory::MemoryPlan;
+use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
 use crate::db::store::Store;
 use crate::error::{Error, Result};
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     pub admission: Admission,
     pub poison: Poison,
     pub metrics: Metrics,
+    /// Memory of all tables' fences and filters. Relaxed: a hint for the size of the cache.
+    pub resident_bytes: AtomicUsize,
     /// Numbers transactions and batches for the lock table.
     next_txn: AtomicU64,
     /// Set by close; every later call is refused. A stale read only lets a racing call finish.
@@ -80,7 +83,7 @@ pub(crate) struct Parts {
 
 impl Shared {
     pub fn new(parts: Parts, next_table: TableId) -> Shared {
-        let plan = parts.options.memory_plan();
+        let plan = MemoryPlan::new(&parts.options);
         Shared {
             plan,
             row_locks: LockTable::new(crate::version::random_uid()),
@@ -99,6 +102,7 @@ impl Shared {
             admission: Admission::new(),
             poison: Poison::default(),
             metrics: Metrics::default(),
+            resident_bytes: AtomicUsize::new(0),
             next_txn: AtomicU64::new(1),
             closed: AtomicBool::new(false),
             next_table: AtomicU64::new(next_table.0),

@@ -140,14 +140,10 @@ impl Store {
         self.fit_cache(shared);
     }
 
-    /// Gives the cache what the memory number leaves.
+    /// Learns what the tables' fences and filters take, and gives the cache what is left.
     pub fn fit_cache(&self, shared: &Shared) {
-        let resident: usize = self.tables.values().map(|t| t.resident_bytes()).sum();
-        let rest = shared
-            .options
-            .memory_bytes
-            .saturating_sub(shared.plan.write_bytes + resident);
-        shared.cache.set_capacity(rest.max(CACHE_BYTES_MIN) as u64);
+        let resident = self.tables.values().map(|t| t.resident_bytes()).sum();
+        shared.note_resident_bytes(resident);
     }
 
     fn add_tables(&mut self, tables: &[NewTable]) {
@@ -155,9 +151,6 @@ impl Store {
             .extend(tables.iter().map(|t| (t.record.id, Arc::clone(&t.table))));
     }
 }
-
-/// Without any cache every read decodes a block: the memory number is exceeded rather than that.
-pub(crate) const CACHE_BYTES_MIN: usize = 1 << 20;
 
 impl Shared {
     /// Installs the tables of a flush and forgets its memtables and log segments.

@@ -25,6 +25,8 @@ use crate::wal::hard_io;
 /// The flusher thread: ends when the database closes or is poisoned.
 pub(crate) fn run(shared: &Shared) {
     while let Some(generations) = shared.next_flush() {
+        // Sealed memtables have taken from the cache, which nobody may be reading.
+        shared.cache.trim();
         // Ends with the flush, with the database, or with its poisoning.
         loop {
             match flush(shared, &generations) {

@@ -39,12 +39,27 @@ pub(crate) struct MergeCursor {
     group: usize,
     reverse: bool,
     current: Option<usize>,
+    /// Whether `current` was the only source with a key inside the bounds when it was chosen. Then it stays so until it
+    /// has none left: the others have none in this group, and if the current one spans all groups, none in later ones.
+    alone: bool,
 }
 
 struct Input {
     source: Source,
     /// Whether the source may leave the group's range, so that its keys must be compared with the borders.
     clipped: bool,
+    /// Whether a forward scan found it behind the bounds: it has nothing to give any more.
+    past_end: bool,
+}
+
+impl Input {
+    fn new(source: Source, clipped: bool) -> Input {
+        Input {
+            source,
+            clipped,
+            past_end: false,
+        }
+    }
 }
 
 impl Bounds {
@@ -99,12 +114,11 @@ impl MergeCursor {
             group: usize::MAX,
             reverse: false,
             current: None,
+            alone: false,
         };
         if let Some(writes) = writes {
-            cursor.sources.push(Input {
-                source: Source::Writes(writes),
-                clipped: false,
-            });
+            let writes = Source::Writes(writes);
+            cursor.sources.push(Input::new(writes, false));
         }
         cursor.open_memtables();
         cursor
@@ -162,8 +176,28 @@ impl MergeCursor {
         }
         // Taken first: after an error the cursor is on no row.
         self.current = None;
-        self.step_equal(at)?;
+        if self.alone {
+            self.step(at)?;
+            if let Some(found) = self.stay_forward(at) {
+                return Ok(found);
+            }
+        } else {
+            self.step_equal(at)?;
+        }
         self.settle_forward()
+    }
+
+    /// Whether the source that was alone stands on the next row, or past the bounds. `None`: it is at its end or on
+    /// a deleted key, and the others must be looked at.
+    fn stay_forward(&mut self, at: usize) -> Option<bool> {
+        let source = &self.sources[at].source;
+        if !source.valid() || source.is_tombstone() {
+            return None;
+        }
+        let end = self.bounds.end.as_deref();
+        let inside = end.is_none_or(|end| source.key() < end);
+        self.current = inside.then_some(at);
+        Some(inside)
     }
 
     pub fn prev(&mut self) -> Result<bool> {
@@ -213,10 +247,7 @@ impl MergeCursor {
         let wanted = memtables.filter(|m| prefix.is_none_or(|p| m.may_contain_prefix(p.hash)));
         for memtable in wanted {
             let source = Source::Memtable(memtable.cursor(self.read_point));
-            self.sources.push(Input {
-                source,
-                clipped: false,
-            });
+            self.sources.push(Input::new(source, false));
         }
         self.fixed = self.sources.len();
         self.group = usize::MAX;
@@ -240,17 +271,12 @@ impl MergeCursor {
                 continue;
             }
             let source = Source::Table(table.cursor(self.read_point));
-            self.sources.push(Input {
-                source,
-                clipped: tables.reaches_out(table, version.high(group)),
-            });
+            let clipped = tables.reaches_out(table, version.high(group));
+            self.sources.push(Input::new(source, clipped));
         }
         if !tables.last.is_empty() {
             let run = RunCursor::new(Arc::clone(tables), self.read_point, self.prefix);
-            self.sources.push(Input {
-                source: Source::Run(run),
-                clipped: false,
-            });
+            self.sources.push(Input::new(Source::Run(run), false));
         }
     }
 
@@ -259,6 +285,7 @@ impl MergeCursor {
         self.current = None;
         self.open_group(self.state.version.find(key));
         for input in &mut self.sources {
+            input.past_end = false;
             input.source.seek(key)?;
         }
         self.settle_forward()
@@ -278,6 +305,7 @@ impl MergeCursor {
         };
         self.open_group(group.saturating_sub(1));
         for input in &mut self.sources {
+            input.past_end = false;
             input.source.seek_before(key)?;
         }
         self.settle_reverse()
@@ -310,7 +338,7 @@ impl MergeCursor {
     /// Whether source `i` stands on a key of its range.
     fn live(&self, i: usize) -> bool {
         let input = &self.sources[i];
-        if !input.source.valid() {
+        if input.past_end || !input.source.valid() {
             return false;
         }
         if !input.clipped {
@@ -330,20 +358,14 @@ impl MergeCursor {
     fn settle_forward(&mut self) -> Result<bool> {
         self.current = None;
         loop {
+            self.drop_past_end();
             self.next_group()?;
-            let Some(at) = self.choose(|a, b| a < b) else {
+            let Some((at, live)) = self.choose(|a, b| a < b) else {
                 return Ok(false);
             };
-            let source = &self.sources[at].source;
-            if self
-                .bounds
-                .end
-                .as_deref()
-                .is_some_and(|end| source.key() >= end)
-            {
-                return Ok(false);
-            }
-            if !source.is_tombstone() {
+            // A clipped source may run out of the group while it still has keys.
+            self.alone = live == 1 && !self.sources[at].clipped;
+            if !self.sources[at].source.is_tombstone() {
                 self.current = Some(at);
                 return Ok(true);
             }
@@ -351,11 +373,22 @@ impl MergeCursor {
         }
     }
 
+    /// Marks the sources that have come to the end of the bounds.
+    fn drop_past_end(&mut self) {
+        let Some(end) = self.bounds.end.as_deref() else {
+            return;
+        };
+        for input in &mut self.sources {
+            let has_key = !input.past_end && input.source.valid();
+            input.past_end |= has_key && input.source.key() >= end;
+        }
+    }
+
     fn settle_reverse(&mut self) -> Result<bool> {
         self.current = None;
         loop {
             self.previous_group()?;
-            let Some(at) = self.choose(|a, b| a > b) else {
+            let Some((at, _)) = self.choose(|a, b| a > b) else {
                 return Ok(false);
             };
             let source = &self.sources[at].source;
@@ -370,18 +403,20 @@ impl MergeCursor {
         }
     }
 
-    /// The live source whose key comes first; of equal keys the newest source.
-    fn choose(&self, before: impl Fn(&[u8], &[u8]) -> bool) -> Option<usize> {
+    /// The live source whose key comes first, of equal keys the newest source, and how many sources are live.
+    fn choose(&self, before: impl Fn(&[u8], &[u8]) -> bool) -> Option<(usize, usize)> {
         let mut best: Option<(usize, &[u8])> = None;
+        let mut live = 0;
         for i in 0..self.sources.len() {
             if self.live(i) {
+                live += 1;
                 let key = self.sources[i].source.key();
                 if best.is_none_or(|(_, least)| before(key, least)) {
                     best = Some((i, key));
                 }
             }
         }
-        best.map(|(i, _)| i)
+        best.map(|(i, _)| (i, live))
     }
 
     /// While no table of the current group has rows left, opens the next group inside the bounds.
@@ -398,6 +433,7 @@ impl MergeCursor {
             for input in &mut self.sources[self.fixed..] {
                 input.source.seek(low)?;
             }
+            self.drop_past_end();
         }
         Ok(())
     }

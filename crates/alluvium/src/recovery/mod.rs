@@ -12,10 +12,11 @@ use std::sync::Arc;
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
 use crate::cache::Cache;
 use crate::commit::{Log, SealedGeneration};
+use crate::db::memory::{CACHE_BYTES_MIN, MemoryPlan};
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
 use crate::db::shared::Parts;
-use crate::db::store::{CACHE_BYTES_MIN, Store};
+use crate::db::store::Store;
 use crate::error::{Error, Result};
 use crate::keyspace::options::KeyspaceOptions;
 use crate::keyspace::tree::Tree;
@@ -245,7 +246,7 @@ fn open_trees(
     dir: &Path,
     options: &Options,
 ) -> Result<HashMap<KeyspaceId, Arc<Tree>>> {
-    let active_bytes = options.memory_plan().active_bytes;
+    let active_bytes = MemoryPlan::new(options).active_bytes;
     let mut trees = HashMap::new();
     for (&id, keyspace) in &store.state().keyspaces {
         let decoded = KeyspaceOptions::decode(&keyspace.options).ok_or_else(|| {
@@ -274,7 +275,7 @@ fn replay(
 ) -> Result<(ReplayEnd, Vec<SealedGeneration>)> {
     let state = store.state();
     let mut sealed = Vec::new();
-    let active_bytes = options.memory_plan().active_bytes;
+    let active_bytes = MemoryPlan::new(options).active_bytes;
     let flushed = |id: KeyspaceId| {
         state
             .keyspaces
@@ -324,7 +325,7 @@ fn start_log(
     end: &ReplayEnd,
 ) -> Result<WalWriter> {
     let first = SegmentId(end.next_segment.max(store.state().next_segment).0.max(1));
-    let segment_bytes = (2 * options.memory_plan().active_bytes as u64).max(1 << 20);
+    let segment_bytes = (2 * MemoryPlan::new(options).active_bytes as u64).max(1 << 20);
     let uid = store.database_uid();
     let wal = WalWriter::create(Arc::clone(vfs), dir, uid, first, end.end, segment_bytes)?;
     let edit = VersionEdit {

@@ -26,9 +26,16 @@ pub struct TableCursor {
 
 #[derive(Clone)]
 struct Position {
-    block: Arc<DecodedBlock>,
+    /// `None` before the first move.
+    block: Option<Arc<DecodedBlock>>,
     index: usize,
     slot: usize,
+}
+
+impl Position {
+    fn block(&self) -> &Arc<DecodedBlock> {
+        self.block.as_ref().expect("a block was loaded")
+    }
 }
 
 impl TableCursor {
@@ -37,7 +44,7 @@ impl TableCursor {
             table,
             read_point,
             at: Position {
-                block: Arc::new(DecodedBlock::empty()),
+                block: None,
                 index: usize::MAX,
                 slot: 0,
             },
@@ -57,8 +64,8 @@ impl TableCursor {
             return Ok(false);
         }
         self.load(index)?;
-        self.at.slot = self.at.block.seek(key);
-        if self.at.slot == self.at.block.len() && !self.enter_next_block()? {
+        self.at.slot = self.at.block().seek(key);
+        if self.at.slot == self.at.block().len() && !self.enter_next_block()? {
             return Ok(false);
         }
         self.settle_forward()
@@ -72,7 +79,7 @@ impl TableCursor {
             return self.seek_last();
         }
         self.load(index)?;
-        self.at.slot = self.at.block.seek(key);
+        self.at.slot = self.at.block().seek(key);
         match self.step_back()? {
             true => self.settle_backward(),
             false => Ok(false),
@@ -91,7 +98,7 @@ impl TableCursor {
     pub fn seek_last(&mut self) -> Result<bool> {
         self.valid = false;
         self.load(self.table.fences.len() - 1)?;
-        self.at.slot = self.at.block.len() - 1;
+        self.at.slot = self.at.block().len() - 1;
         self.settle_backward()
     }
 
@@ -107,14 +114,14 @@ impl TableCursor {
         self.valid = false;
         loop {
             let slot = self.at.slot;
-            if slot + 1 < self.at.block.len() {
+            if slot + 1 < self.at.block().len() {
                 self.at.slot = slot + 1;
-                if !self.at.block.same_key(slot, slot + 1) {
+                if !self.at.block().same_key(slot, slot + 1) {
                     break;
                 }
             } else if !self.enter_next_block()? {
                 return Ok(false);
-            } else if !self.at.block.key_is(0, &self.key) {
+            } else if !self.at.block().key_is(0, &self.key) {
                 break;
             }
         }
@@ -131,7 +138,7 @@ impl TableCursor {
             if !self.step_back()? {
                 return Ok(false);
             }
-            if !self.at.block.key_is(self.at.slot, &self.key) {
+            if !self.at.block().key_is(self.at.slot, &self.key) {
                 return self.settle_backward();
             }
         }
@@ -150,29 +157,29 @@ impl TableCursor {
 
     /// The number of the commit that wrote the entry.
     pub fn seqno(&self) -> SeqNo {
-        self.at.block.seqno(self.at.slot)
+        self.at.block().seqno(self.at.slot)
     }
 
     /// What the entry says of its key: deletes are shown too.
     pub fn kind(&self) -> ValueKind {
-        self.at.block.kind(self.at.slot)
+        self.at.block().kind(self.at.slot)
     }
 
     /// The value, until the cursor moves.
     pub fn value(&self) -> &[u8] {
-        let block = &self.at.block;
+        let block = self.at.block();
         block.bytes(block.value_range(self.at.slot))
     }
 
     /// The value, for as long as the caller likes.
     pub fn pin_value(&self) -> PinnedValue {
-        PinnedValue::from_block(&self.at.block, self.at.slot)
+        PinnedValue::from_block(self.at.block(), self.at.slot)
     }
 
     /// Stands on the newest version of some key. Goes on to the first version at or below the read point.
     fn settle_forward(&mut self) -> Result<bool> {
-        while self.at.block.seqno(self.at.slot) > self.read_point {
-            if self.at.slot + 1 < self.at.block.len() {
+        while self.at.block().seqno(self.at.slot) > self.read_point {
+            if self.at.slot + 1 < self.at.block().len() {
                 self.at.slot += 1;
             } else if !self.enter_next_block()? {
                 return Ok(false);
@@ -185,7 +192,7 @@ impl TableCursor {
     /// Stands on the oldest version of some key. Goes back to a key with a version at or below the read point, and
     /// there to the newest such version.
     fn settle_backward(&mut self) -> Result<bool> {
-        while self.at.block.seqno(self.at.slot) > self.read_point {
+        while self.at.block().seqno(self.at.slot) > self.read_point {
             if !self.step_back()? {
                 return Ok(false);
             }
@@ -196,7 +203,7 @@ impl TableCursor {
             let slot = self.at.slot;
             if slot > 0 {
                 let newer = slot - 1;
-                let block = &self.at.block;
+                let block = self.at.block();
                 if !block.same_key(newer, slot) || block.seqno(newer) > self.read_point {
                     break;
                 }
@@ -209,7 +216,7 @@ impl TableCursor {
                 // The block before ends with the same key.
                 let here = self.at.clone();
                 self.step_back()?;
-                if self.at.block.seqno(self.at.slot) > self.read_point {
+                if self.at.block().seqno(self.at.slot) > self.read_point {
                     self.at = here;
                     break;
                 }
@@ -220,7 +227,7 @@ impl TableCursor {
     }
 
     fn show(&mut self) {
-        let block = &self.at.block;
+        let block = self.at.block();
         if self.key_index == self.at.index {
             self.key.truncate(block.prefix().len());
         } else {
@@ -239,7 +246,7 @@ impl TableCursor {
                 return Ok(false);
             }
             self.load(self.at.index - 1)?;
-            self.at.slot = self.at.block.len();
+            self.at.slot = self.at.block().len();
         }
         self.at.slot -= 1;
         Ok(true)
@@ -257,7 +264,7 @@ impl TableCursor {
 
     fn load(&mut self, index: usize) -> Result<()> {
         if self.at.index != index {
-            self.at.block = self.table.block(index)?;
+            self.at.block = Some(self.table.block(index)?);
             self.at.index = index;
         }
         Ok(())

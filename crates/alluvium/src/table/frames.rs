@@ -7,6 +7,7 @@
 use crate::cache::{Cache, Eviction, FrameOwner};
 use crate::table::block::DecodedBlock;
 use arc_swap::{ArcSwapOption, Guard};
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -52,15 +53,15 @@ impl Frames {
         guard
     }
 
-    /// Offers a block that was just read, and returns the one to use.
+    /// Offers a block that was just read, and returns the one to use, and one that had to go for it.
     pub(in crate::table) fn install(
         self: &Arc<Self>,
         block: usize,
         read: Arc<DecodedBlock>,
-    ) -> Arc<DecodedBlock> {
+    ) -> (Arc<DecodedBlock>, Option<Arc<DecodedBlock>>) {
         let bytes = read.resident_bytes() as u64;
         if bytes > self.cache.capacity_bytes() {
-            return read;
+            return (read, None);
         }
         let absent: Option<Arc<DecodedBlock>> = None;
         let slot = &self.slots[block];
@@ -68,13 +69,14 @@ impl Frames {
             .block
             .compare_and_swap(&absent, Some(Arc::clone(&read)));
         if let Some(other) = &*before {
-            return Arc::clone(other);
+            return (Arc::clone(other), Some(read));
         }
         // New frames start unused: one that is never met again is the first to go.
         slot.uses.store(0, Ordering::Relaxed);
         let weak: Weak<Frames> = Arc::downgrade(self);
-        self.cache.charge(bytes, weak, block as u32);
-        read
+        let mut evicted = self.cache.charge(bytes, weak, block as u32);
+        let spare = evicted.pop().and_then(|memory| memory.downcast().ok());
+        (read, spare)
     }
 
     /// The bytes of memory that the slots take, without the blocks in them.
@@ -83,18 +85,50 @@ impl Frames {
     }
 }
 
+/// About as many as there are readers inside a miss at one time; more are freed rather than kept.
+const SPARES_MAX: usize = 32;
+
+/// An evicted block larger than this is freed.
+const SPARE_BYTES_MAX: usize = 64 << 10;
+
+/// Evicted blocks whose memory the next misses decode into: the allocator is slow at pieces of several KiB that come
+/// and go on different threads. Process-wide, like the scratches of the codecs. A leaf in the lock order, held for a
+/// push or a pop.
+static SPARES: Mutex<Vec<DecodedBlock>> = Mutex::new(Vec::new());
+
+/// A block to decode into.
+pub(in crate::table) fn take_spare() -> DecodedBlock {
+    let spare = SPARES.lock().pop();
+    spare.unwrap_or_else(DecodedBlock::empty)
+}
+
+/// Keeps the memory of a block that nobody else reads any more.
+pub(in crate::table) fn keep_spare(block: Arc<DecodedBlock>) {
+    let Some(block) = Arc::into_inner(block) else {
+        return;
+    };
+    if block.resident_bytes() <= SPARE_BYTES_MAX {
+        let mut spares = SPARES.lock();
+        if spares.len() < SPARES_MAX {
+            spares.push(block);
+        }
+    }
+}
+
 impl FrameOwner for Frames {
     fn try_evict(&self, frame: u32) -> Eviction {
         let Some(slot) = self.slots.get(frame as usize) else {
-            return Eviction::Evicted(0);
+            return Eviction::Evicted(0, None);
         };
         let uses = slot.uses.load(Ordering::Relaxed);
         if uses > 0 {
             slot.uses.store(uses - 1, Ordering::Relaxed);
             return Eviction::Kept;
         }
-        let block = slot.block.swap(None);
-        Eviction::Evicted(block.map_or(0, |block| block.resident_bytes() as u64))
+        match slot.block.swap(None) {
+            Some(block) => Eviction::Evicted(block.resident_bytes() as u64, Some(block)),
+            None => Eviction::Evicted(0, None),
+        }
     }
 }
 

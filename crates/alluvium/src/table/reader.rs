@@ -9,7 +9,7 @@ use crate::table::cursor::TableCursor;
 use crate::table::fences::Fences;
 use crate::table::filters::TableFilter;
 use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
-use crate::table::frames::Frames;
+use crate::table::frames::{Frames, keep_spare, take_spare};
 use crate::table::malformed::Malformed;
 use crate::table::pinned::PinnedValue;
 use crate::table::properties::Properties;
@@ -258,21 +258,29 @@ impl Table {
     /// Reads and decodes outside any lock, then offers the block to the cache.
     #[cold]
     fn miss(&self, index: usize) -> Result<Arc<DecodedBlock>> {
-        let block = self.read_block(index)?;
-        Ok(self.frames.install(index, Arc::new(block)))
+        let mut block = take_spare();
+        self.read_block_into(index, &mut block)?;
+        block.give_back_excess();
+        let (block, spare) = self.frames.install(index, Arc::new(block));
+        spare.into_iter().for_each(keep_spare);
+        Ok(block)
     }
 
     /// Reads a block from the file, past the cache.
     pub(in crate::table) fn read_block(&self, index: usize) -> Result<DecodedBlock> {
+        let mut block = DecodedBlock::empty();
+        self.read_block_into(index, &mut block)?;
+        Ok(block)
+    }
+
+    fn read_block_into(&self, index: usize, block: &mut DecodedBlock) -> Result<()> {
         let range = self.fences.block_range(index);
         let handle = Handle {
             offset: range.start,
             length: range.end - range.start,
         };
         read_section(&*self.file, self.footer.uid, handle, |section| {
-            let mut block = DecodedBlock::empty();
-            block.decode(section)?;
-            Ok(block)
+            block.decode(section)
         })
     }
 }

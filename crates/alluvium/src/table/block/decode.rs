@@ -27,8 +27,8 @@ struct Columns<'a> {
 impl DecodedBlock {
     /// Replaces this block by the one in `section`, reusing memory. After an error the block is empty.
     pub(in crate::table) fn decode(&mut self, section: &Section<'_>) -> Result<(), Malformed> {
+        // `data` keeps its bytes: what follows writes over all of it, and filling it with zeros first would cost.
         self.heads.clear();
-        self.data.clear();
         self.seqnos.clear();
         match section.layout {
             Layout::Columns => {
@@ -56,6 +56,7 @@ impl DecodedBlock {
         limit("seqno", seqno, SEQNO_MAX)?;
         limit("key length", key.len(), KEY_BYTES_MAX)?;
         limit("value length", d.rest().len(), VALUE_BYTES_MAX)?;
+        self.data.clear();
         self.data.reserve_exact(key.len() + d.rest().len());
         self.data.extend_from_slice(key);
         self.data.extend_from_slice(d.rest());
@@ -74,9 +75,11 @@ impl DecodedBlock {
         let count = columns.count;
         self.shape = columns.shape();
         let bytes = columns.prefix.len() + columns.suffixes.len() + columns.values.len();
-        self.data.reserve_exact(bytes);
-        self.data.extend_from_slice(columns.prefix);
+        if self.data.capacity() < bytes {
+            self.data = Vec::with_capacity(bytes);
+        }
         self.data.resize(bytes, 0);
+        self.data[..columns.prefix.len()].copy_from_slice(columns.prefix);
         columns.place_suffixes(&self.shape, &mut self.data);
         columns.place_values(&self.shape, &mut self.data);
         if columns.seqnos.constant() != Some(0) {

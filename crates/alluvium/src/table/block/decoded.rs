@@ -5,6 +5,9 @@ use crate::table::block::{head, ties};
 use std::cmp::Ordering;
 use std::ops::Range;
 
+/// Elements of a reused buffer that may stay unused beside an eighth of its length.
+const EXCESS_ALLOWED: usize = 16;
+
 /// A block in memory, with cheap lookups.
 ///
 /// Slots are numbered from 0 in the table's order. A slot's key is the block's prefix followed by the slot's suffix.
@@ -80,6 +83,19 @@ impl DecodedBlock {
             kinds: Kinds::All(ValueKind::Put),
             seqnos: Vec::new(),
         }
+    }
+
+    /// Gives back memory that was used by another block before and that this one leaves mostly empty, so that the
+    /// cache holds blocks and not room for them.
+    pub(in crate::table) fn give_back_excess(&mut self) {
+        fn fit<T>(buffer: &mut Vec<T>) {
+            if buffer.capacity() > buffer.len() + buffer.len() / 8 + EXCESS_ALLOWED {
+                buffer.shrink_to_fit();
+            }
+        }
+        fit(&mut self.data);
+        fit(&mut self.heads);
+        fit(&mut self.seqnos);
     }
 
     /// How many slots there are; at least 1 in a block that came from a table.

@@ -1,0 +1,92 @@
+//! The memory number: how it is divided, and the cache that gets what the rest does not use.
+//!
+//! Memtables have a reserved share that they fill and empty in waves. The cache has what they leave at each moment:
+//! it is told when a generation is sealed and when one is in tables. Above their share, up to the ceiling, memtables
+//! take from the cache too, so that the sum stays.
+
+use std::sync::atomic::Ordering;
+
+use crate::db::options::Options;
+use crate::db::shared::Shared;
+
+/// Shares of the memory number, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoryPlan {
+    /// The memory number itself.
+    pub memory_bytes: usize,
+    /// Active memtables are sealed at this size.
+    pub active_bytes: usize,
+    /// Active and sealed memtables together; a flush starts at half of it.
+    pub write_bytes: usize,
+}
+
+/// Without any cache every read decodes a block: the memory number is exceeded rather than that.
+pub(crate) const CACHE_BYTES_MIN: usize = 1 << 20;
+
+impl MemoryPlan {
+    /// Pure, so that tests can show it.
+    pub fn new(options: &Options) -> MemoryPlan {
+        let write_bytes = (options.memory_bytes / 4).clamp(4 << 20, 512 << 20);
+        let active_bytes = options
+            .memtable_bytes
+            .unwrap_or_else(|| (write_bytes / 8).clamp(1 << 20, 32 << 20));
+        MemoryPlan {
+            memory_bytes: options.memory_bytes,
+            active_bytes,
+            write_bytes: write_bytes.max(active_bytes * 4),
+        }
+    }
+
+    /// Sealed bytes at which they are merged into one flush: large flush units are merged less often later.
+    pub fn flush_bytes(&self) -> usize {
+        self.write_bytes / 2
+    }
+
+    /// The ceiling at which commits wait for a flush. Admission control makes it unreachable in practice.
+    pub fn ceiling_bytes(&self) -> usize {
+        self.write_bytes * 2
+    }
+
+    /// What the cache may hold beside `sealed_bytes` of memtables that wait for their flush, an active generation
+    /// and the next one, and `resident_bytes` of fences and filters.
+    pub fn cache_bytes(&self, sealed_bytes: usize, resident_bytes: usize) -> usize {
+        let taken = sealed_bytes + 2 * self.active_bytes + resident_bytes;
+        self.memory_bytes.saturating_sub(taken).max(CACHE_BYTES_MIN)
+    }
+}
+
+impl Shared {
+    /// Learns what fences and filters of all tables take.
+    pub fn note_resident_bytes(&self, bytes: usize) {
+        self.resident_bytes.store(bytes, Ordering::Relaxed);
+        self.fit_cache();
+    }
+
+    /// Gives the cache what is left at the moment. Cheap: the cache makes room later.
+    pub fn fit_cache(&self) {
+        let resident_bytes = self.resident_bytes.load(Ordering::Relaxed);
+        let bytes = self.plan.cache_bytes(self.sealed_bytes(), resident_bytes);
+        self.cache.set_capacity(bytes as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn the_cache_has_what_memtables_and_tables_leave() {
+        let plan = MemoryPlan::new(&Options {
+            memory_bytes: 1024 * MIB,
+            ..Options::default()
+        });
+        assert_eq!(plan.active_bytes, 32 * MIB);
+        assert_eq!(plan.flush_bytes(), 128 * MIB);
+        assert_eq!(plan.cache_bytes(0, 24 * MIB), 936 * MIB);
+        assert_eq!(plan.cache_bytes(128 * MIB, 24 * MIB), 808 * MIB);
+        assert_eq!(plan.cache_bytes(plan.ceiling_bytes(), 24 * MIB), 424 * MIB);
+        assert_eq!(plan.cache_bytes(0, 2000 * MIB), CACHE_BYTES_MIN);
+    }
+}
