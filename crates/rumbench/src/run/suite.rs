@@ -243,11 +243,21 @@ impl Runner<'_> {
         self.result.trials.push(trial.clone());
         self.drive(&spec, &mut trial, standing)?;
         self.put(trial);
-        self.save()?;
+        // The data may be what fills the device: with it gone the result is tried once more.
+        let saved = self.save();
         if !self.suite.keep_data {
             remove(&directory);
         }
-        Ok(())
+        saved.or_else(|_| self.save())
+    }
+
+    /// Saves what there is so far. A failure is said and not fatal: the trial goes on, and its end saves again.
+    fn save_meanwhile(&mut self) {
+        // Tried again after the usual time: `save` counts from its beginning.
+        if let Err(error) = self.save() {
+            self.progress.clear();
+            say(&format!("warning: {error:#}"));
+        }
     }
 
     /// Replaces the trial that is running in the result. Calibration has none there.
@@ -281,7 +291,7 @@ impl Runner<'_> {
                         follower.apply(event, trial, &mut standing);
                         if phase_ended && standing.trial > 0 {
                             self.put(trial.clone());
-                            self.save()?;
+                            self.save_meanwhile();
                         }
                     }
                     // An engine's library printed to stdout.
@@ -294,7 +304,7 @@ impl Runner<'_> {
             self.follow_interrupts(&mut process, &mut asked);
             if self.saved.elapsed() >= SAVE_EVERY && standing.trial > 0 {
                 self.put(trial.clone());
-                self.save()?;
+                self.save_meanwhile();
             }
         }
         match process.wait()? {

@@ -29,7 +29,15 @@ pub fn save(dir: &Path, value: &impl Serialize) -> Result<()> {
         file.sync_data()?;
         fs::rename(&temporary, &path)
     };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    write()
+        .inspect_err(|_| {
+            // On a full device its bytes are the first that can go. The error above is the one to tell.
+            let _ = fs::remove_file(&temporary);
+        })
+        .with_context(|| {
+            let path = path.display();
+            format!("cannot write {path}; free some space or choose another --out DIR")
+        })
 }
 
 /// Reads a suite's result back.
@@ -56,17 +64,30 @@ pub fn load(dir: &Path) -> Result<SuiteResult> {
     Ok(result)
 }
 
-/// Creates the result folder and makes sure that it is writable and not another suite's.
+/// Creates the result folder and makes sure that it is writable and not another suite's. Data in it, kept or in use,
+/// would be loaded over and removed with the first trial.
 ///
 /// # Errors
-/// When it cannot be created or written, or already holds a result.
+/// When it cannot be created or written, or already holds a result or data.
 pub fn prepare_directory(dir: &Path) -> Result<()> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    fs::create_dir_all(dir)
+        .with_context(|| format!("cannot create {}; choose another --out DIR", dir.display()))?;
     if result_path(dir).exists() {
         bail!(
             "{} already holds the result of another suite; choose another --out DIR or remove it",
             dir.display()
         );
+    }
+    let data = dir.join("data");
+    if data.exists() {
+        let mut entries = fs::read_dir(&data)
+            .with_context(|| format!("cannot use {}; choose another --out DIR", data.display()))?;
+        if entries.next().is_some() {
+            bail!(
+                "{} holds the data of other trials, which may be running; choose another --out DIR or remove it",
+                data.display()
+            );
+        }
     }
     let probe = dir.join("result.json.new");
     File::create(&probe).with_context(|| format!("cannot write in {}", dir.display()))?;
@@ -84,6 +105,22 @@ mod tests {
         save(dir.path(), &serde_json::json!({"a": 1})).unwrap();
         let error = prepare_directory(dir.path()).unwrap_err().to_string();
         assert!(error.contains("another suite"), "{error}");
+    }
+
+    #[test]
+    fn directory_with_data_of_other_trials_is_refused_and_keeps_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let trial = dir.path().join("data/001-null");
+        fs::create_dir_all(&trial).unwrap();
+        let error = prepare_directory(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("data of other trials"), "{error}");
+        assert!(trial.exists());
+        fs::remove_dir(&trial).unwrap();
+        prepare_directory(dir.path()).unwrap();
+        fs::remove_dir(dir.path().join("data")).unwrap();
+        fs::write(dir.path().join("data"), "").unwrap();
+        let error = prepare_directory(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("choose another --out"), "{error}");
     }
 
     #[test]

@@ -104,6 +104,36 @@ fn unreachable_rate_is_marked_and_counted() {
     assert_eq!(all, 20_000_000);
 }
 
+/// The engine stands still for a quarter of the time. Only what counts from the intended start can show it: of the
+/// operations themselves hardly any is slow.
+#[test]
+fn scripted_stall_shows_in_response_times_and_not_in_service_times() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let more = [
+        "--engine",
+        "null",
+        "--set",
+        "clients=2",
+        "--set",
+        "seconds=4",
+        "--set",
+        "rate=2000",
+        "--set",
+        "null.stall_every_s=2",
+        "--set",
+        "null.stall_s=0.5",
+    ];
+    let output = run(dir.path(), &out, &more);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let result = result(&out);
+    let request = &result["trials"][0]["phases"][1];
+    let p99 = |times: &str| request[times]["GET_NODE"]["p99"].as_f64().unwrap();
+    let (response, service) = (p99("latency_us"), p99("service_us"));
+    assert!(response > 100_000.0, "{response}");
+    assert!(service < response / 4.0, "{service} of {response}");
+}
+
 #[cfg(feature = "sqlite")]
 #[test]
 fn suite_on_sqlite_verifies_its_rows_and_splits_the_cpu() {

@@ -83,6 +83,7 @@ fn result_folder_that_cannot_be_created_is_named_and_fails_with_1() {
     let (code, message) = refused(&["run", "linkbench", "--engine", "null", "--out", out]);
     assert_eq!(code, Some(1), "{message}");
     assert!(message.contains(out), "{message}");
+    assert!(message.contains("choose another --out"), "{message}");
 }
 
 #[test]
