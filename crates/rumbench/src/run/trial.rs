@@ -12,6 +12,7 @@ use super::phase::{self, PhaseContext};
 use super::protocol::{Emitter, Event, TrialSpec};
 use crate::catalog;
 use crate::measure::device::Device;
+use crate::run::client::error_chain;
 
 /// The child's main function: reads the specification from stdin and reports on stdout.
 ///
@@ -30,7 +31,8 @@ pub fn child_main() -> Result<()> {
     let emitter = Emitter::new(Box::new(std::io::stdout()));
     let error = run(&spec, &emitter, &interrupted).err();
     emitter.emit(&Event::Finished {
-        error: error.map(|error| format!("{error:#}")),
+        // Engines print their causes themselves: each is said once.
+        error: error.map(|error| error_chain(error.as_ref())),
     });
     Ok(())
 }
