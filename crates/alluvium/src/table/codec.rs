@@ -1,11 +1,11 @@
 //! The general-purpose compressors behind blocks and sections, with reused contexts and buffers.
 //!
 //! Creating a zstd context costs as much as decompressing several blocks, so readers borrow a `Scratch` from a small
-//! process-wide pool. There are no thread-locals: server thread pools and the C ABI move work between threads.
+//! process-wide pool.
 
 use crate::table::malformed::Malformed;
+use crate::table::pool::Pool;
 use crate::{Error, Result};
-use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use zstd::bulk::{Compressor, Decompressor};
@@ -160,30 +160,22 @@ pub(in crate::table) struct Scratch {
     pub(in crate::table) unpacker: Unpacker,
 }
 
-/// About as many as there are readers inside a miss at one time; more are dropped rather than kept.
-const POOL_SIZE: usize = 32;
-
 /// Buffers grown by an oversize row are not kept.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
-/// Guards idle scratches. A leaf in the lock order, held for a push or a pop.
-static POOL: Mutex<Vec<Scratch>> = Mutex::new(Vec::new());
+static POOL: Pool<Scratch> = Pool::new();
 
 impl Scratch {
     /// Runs `work` with a scratch from the pool.
     pub(in crate::table) fn with<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
-        let idle = POOL.lock().pop();
-        let mut scratch = idle.unwrap_or_default();
+        let mut scratch = POOL.take().unwrap_or_default();
         let result = work(&mut scratch);
         let largest = scratch
             .stored
             .capacity()
             .max(scratch.unpacker.raw.capacity());
         if largest <= KEPT_BYTES_MAX {
-            let mut pool = POOL.lock();
-            if pool.len() < POOL_SIZE {
-                pool.push(scratch);
-            }
+            POOL.keep(scratch);
         }
         result
     }

@@ -6,8 +6,8 @@
 
 use crate::cache::{Cache, Eviction, FrameOwner};
 use crate::table::block::DecodedBlock;
+use crate::table::pool::Pool;
 use arc_swap::{ArcSwapOption, Guard};
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -85,21 +85,16 @@ impl Frames {
     }
 }
 
-/// About as many as there are readers inside a miss at one time; more are freed rather than kept.
-const SPARES_MAX: usize = 32;
-
 /// An evicted block larger than this is freed.
 const SPARE_BYTES_MAX: usize = 64 << 10;
 
 /// Evicted blocks whose memory the next misses decode into: the allocator is slow at pieces of several KiB that come
-/// and go on different threads. Process-wide, like the scratches of the codecs. A leaf in the lock order, held for a
-/// push or a pop.
-static SPARES: Mutex<Vec<DecodedBlock>> = Mutex::new(Vec::new());
+/// and go on different threads.
+static SPARES: Pool<DecodedBlock> = Pool::new();
 
 /// A block to decode into.
 pub(in crate::table) fn take_spare() -> DecodedBlock {
-    let spare = SPARES.lock().pop();
-    spare.unwrap_or_else(DecodedBlock::empty)
+    SPARES.take().unwrap_or_else(DecodedBlock::empty)
 }
 
 /// Keeps the memory of a block that nobody else reads any more.
@@ -108,10 +103,7 @@ pub(in crate::table) fn keep_spare(block: Arc<DecodedBlock>) {
         return;
     };
     if block.resident_bytes() <= SPARE_BYTES_MAX {
-        let mut spares = SPARES.lock();
-        if spares.len() < SPARES_MAX {
-            spares.push(block);
-        }
+        SPARES.keep(block);
     }
 }
 

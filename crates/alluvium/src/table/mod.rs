@@ -24,6 +24,7 @@ mod footer;
 mod frames;
 mod malformed;
 mod pinned;
+mod pool;
 mod properties;
 mod reader;
 mod scan;

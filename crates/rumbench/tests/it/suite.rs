@@ -17,6 +17,15 @@ fn run(dir: &Path, out: &Path, more: &[&str]) -> std::process::Output {
     rumbench(dir, &arguments)
 }
 
+/// The result of a suite that has to succeed.
+fn measured(more: &[&str]) -> serde_json::Value {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let output = run(dir.path(), &out, more);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    result(&out)
+}
+
 #[test]
 fn suite_on_null_measures_every_phase_and_can_be_reported_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -83,19 +92,14 @@ fn suite_on_null_measures_every_phase_and_can_be_reported_again() {
 
 #[test]
 fn unreachable_rate_is_marked_and_counted() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("out");
-    let more = [
+    let result = measured(&[
         "--engine",
         "null",
         "--set",
         "seconds=1",
         "--set",
         "rate=20000000",
-    ];
-    let output = run(dir.path(), &out, &more);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let result = result(&out);
+    ]);
     let marks = result["trials"][0]["marks"].to_string();
     assert!(marks.contains("rate-unmet"), "{marks}");
     let request = &result["trials"][0]["phases"][1];
@@ -108,9 +112,7 @@ fn unreachable_rate_is_marked_and_counted() {
 /// operations themselves hardly any is slow.
 #[test]
 fn scripted_stall_shows_in_response_times_and_not_in_service_times() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("out");
-    let more = [
+    let result = measured(&[
         "--engine",
         "null",
         "--set",
@@ -123,10 +125,7 @@ fn scripted_stall_shows_in_response_times_and_not_in_service_times() {
         "null.stall_every_s=2",
         "--set",
         "null.stall_s=0.5",
-    ];
-    let output = run(dir.path(), &out, &more);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let result = result(&out);
+    ]);
     let request = &result["trials"][0]["phases"][1];
     let p99 = |times: &str| request[times]["GET_NODE"]["p99"].as_f64().unwrap();
     let (response, service) = (p99("latency_us"), p99("service_us"));
@@ -137,15 +136,7 @@ fn scripted_stall_shows_in_response_times_and_not_in_service_times() {
 #[cfg(feature = "sqlite")]
 #[test]
 fn suite_on_sqlite_verifies_its_rows_and_splits_the_cpu() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("out");
-    let output = run(
-        dir.path(),
-        &out,
-        &["--engine", "sqlite", "--set", "operations=500"],
-    );
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let result = result(&out);
+    let result = measured(&["--engine", "sqlite", "--set", "operations=500"]);
     let trial = &result["trials"][0];
     assert!(
         trial["verified"].as_str().unwrap().contains("links"),
