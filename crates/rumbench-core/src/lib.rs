@@ -7,5 +7,6 @@
 pub mod engine;
 pub mod kv;
 pub mod linkbench;
+pub mod names;
 pub mod random;
 pub mod trial;

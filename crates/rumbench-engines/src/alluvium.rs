@@ -17,6 +17,7 @@ use rumbench_core::linkbench::{KvLinkStore, LinkStore, kv_store};
 
 use crate::error::{no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, SOME_PREFIX, crate_version, survives};
+use crate::registry::Adapter;
 use crate::settings::Settings;
 
 /// An open Alluvium database with one keyspace for each map. Clones share it.
@@ -29,8 +30,14 @@ struct Shared {
     facts: EngineFacts,
 }
 
-/// Opens the LinkBench schema. No variants.
-pub(crate) fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
+/// How the registry reaches this engine. No variants.
+pub(crate) const ADAPTER: Adapter = Adapter { check, open };
+
+fn check(config: &OpenConfig) -> Result<()> {
+    options(config).map(drop)
+}
+
+fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Alluvium::open(config, &kv_store::schema())?))
 }
 
@@ -40,11 +47,6 @@ impl Alluvium {
     /// # Errors
     /// [`EngineError::Unsupported`] for a variant or an unknown setting.
     pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Alluvium> {
-        if let Some(variant) = &config.variant {
-            return Err(EngineError::Unsupported(format!(
-                "alluvium has no variant `{variant}`"
-            )));
-        }
         let options = options(config)?;
         let db = Database::open(&config.dir, options.clone()).map_err(failed)?;
         let mut maps = Vec::with_capacity(schema.len());
@@ -64,7 +66,7 @@ impl Alluvium {
 }
 
 fn options(config: &OpenConfig) -> Result<Options> {
-    let mut settings = Settings::of("alluvium", config);
+    let mut settings = Settings::without_variants("alluvium", config)?;
     let defaults = Options::default();
     let memory = usize::try_from(config.cache_bytes).unwrap_or(usize::MAX);
     let options = Options {
@@ -84,7 +86,10 @@ fn options(config: &OpenConfig) -> Result<Options> {
         ..defaults
     };
     settings.finish()?;
-    Ok(options)
+    match options.check() {
+        Ok(()) => Ok(options),
+        Err(error) => Err(EngineError::Unsupported(format!("alluvium: {error}"))),
+    }
 }
 
 fn keyspace_options(map: &MapDef) -> KeyspaceOptions {

@@ -16,7 +16,7 @@ use fjall::{
     SingleWriterTxKeyspace, SingleWriterWriteTx,
 };
 use rumbench_core::engine::{
-    Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
+    Counter, Durability, DurabilityFacts, Engine, EngineFacts, OpenConfig, Result,
 };
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
 use rumbench_core::linkbench::{KvLinkStore, LinkStore, kv_store};
@@ -26,6 +26,7 @@ use crate::facts::{
     ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, SOME_PREFIX, crate_version, survives,
 };
 use crate::periodic::{Periodic, SYNC_INTERVAL};
+use crate::registry::Adapter;
 use crate::settings::Settings;
 
 const MIB: u64 = 1 << 20;
@@ -43,8 +44,14 @@ struct Shared {
     syncer: Option<Periodic>,
 }
 
-/// Opens the LinkBench schema. No variants.
-pub(crate) fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
+/// How the registry reaches this engine. No variants.
+pub(crate) const ADAPTER: Adapter = Adapter { check, open };
+
+fn check(config: &OpenConfig) -> Result<()> {
+    Tuning::of(config).map(drop)
+}
+
+fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Fjall::open(config, &kv_store::schema())?))
 }
 
@@ -52,13 +59,8 @@ impl Fjall {
     /// Opens or creates the maps of `schema` in `config.dir`.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`] for a variant or an unknown setting.
+    /// [`rumbench_core::engine::EngineError::Unsupported`] for a variant or an unknown setting.
     pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Fjall> {
-        if let Some(variant) = &config.variant {
-            return Err(EngineError::Unsupported(format!(
-                "fjall has no variant `{variant}`"
-            )));
-        }
         let tuning = Tuning::of(config)?;
         let db = SingleWriterTxDatabase::builder(&config.dir)
             .cache_size(config.cache_bytes)
@@ -105,7 +107,7 @@ struct Tuning {
 
 impl Tuning {
     fn of(config: &OpenConfig) -> Result<Tuning> {
-        let mut settings = Settings::of("fjall", config);
+        let mut settings = Settings::without_variants("fjall", config)?;
         let memtable_bytes = (config.cache_bytes / 16).clamp(4 * MIB, 64 * MIB);
         let tuning = Tuning {
             block_bytes: settings.take_in("block_bytes", 4096, 1024..=1 << 20)?,

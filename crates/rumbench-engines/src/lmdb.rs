@@ -23,6 +23,7 @@ use rumbench_core::linkbench::{KvLinkStore, LinkStore, kv_store};
 use crate::error::{failed, no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, crate_version, survives};
 use crate::periodic::{Periodic, SYNC_INTERVAL};
+use crate::registry::Adapter;
 use crate::settings::Settings;
 
 /// The file of the environment that holds all pages.
@@ -41,8 +42,14 @@ struct Shared {
     syncer: Option<Periodic>,
 }
 
-/// Opens the LinkBench schema. Variants: none, `nosync`.
-pub(crate) fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
+/// How the registry reaches this engine. Variants: none, `nosync`.
+pub(crate) const ADAPTER: Adapter = Adapter { check, open };
+
+fn check(config: &OpenConfig) -> Result<()> {
+    Tuning::of(config).map(drop)
+}
+
+fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Lmdb::open(config, &kv_store::schema())?))
 }
 
@@ -52,13 +59,15 @@ impl Lmdb {
     /// # Errors
     /// [`EngineError::Unsupported`] for an unknown variant, setting or combination with a durability class.
     pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Lmdb> {
-        let mode = Mode::of(config)?;
-        let mut settings = Settings::of("lmdb", config);
-        let default_map_size = default_map_size(&config.dir)?;
-        let map_size: u64 = settings.take_in("map_size", default_map_size, 1 << 20..=1 << 46)?;
-        let readahead: bool = settings.take("readahead", false)?;
-        settings.finish()?;
-
+        let Tuning {
+            mode,
+            map_size,
+            readahead,
+        } = Tuning::of(config)?;
+        let map_size = match map_size {
+            Some(map_size) => map_size,
+            None => default_map_size(&config.dir)?,
+        };
         let mut flags = mode.flags;
         flags.set(EnvFlags::NO_READ_AHEAD, !readahead);
         // A thread keeps its reader slot until it ends; the margin is for the laboratory's own threads.
@@ -98,6 +107,28 @@ impl Lmdb {
             facts,
             syncer,
         })))
+    }
+}
+
+/// What decides how the environment is opened.
+struct Tuning {
+    mode: Mode,
+    /// `None`: as large as the disk allows.
+    map_size: Option<u64>,
+    readahead: bool,
+}
+
+impl Tuning {
+    fn of(config: &OpenConfig) -> Result<Tuning> {
+        let mode = Mode::of(config)?;
+        let mut settings = Settings::of("lmdb", config);
+        let tuning = Tuning {
+            mode,
+            map_size: settings.take_optional("map_size", 1 << 20..=1 << 46)?,
+            readahead: settings.take("readahead", false)?,
+        };
+        settings.finish()?;
+        Ok(tuning)
     }
 }
 

@@ -20,10 +20,17 @@ use rumbench_core::linkbench::{
 };
 
 use crate::facts::{Configuration, survives};
+use crate::registry::Adapter;
 use crate::settings::Settings;
 
-/// Opens the null engine. No variants; settings `stall_every_s` and `stall_s`.
-pub(crate) fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
+/// How the registry reaches this engine. No variants; settings `stall_every_s` and `stall_s`.
+pub(crate) const ADAPTER: Adapter = Adapter { check, open };
+
+fn check(config: &OpenConfig) -> Result<()> {
+    Stalls::of(config).map(drop)
+}
+
+fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Null::open(config)?))
 }
 
@@ -50,17 +57,8 @@ impl Null {
     /// # Errors
     /// [`EngineError::Unsupported`] for a variant, an unknown setting or stalls that leave no time between them.
     pub fn open(config: &OpenConfig) -> Result<Null> {
-        if let Some(variant) = &config.variant {
-            return Err(EngineError::Unsupported(format!(
-                "null has no variant `{variant}`"
-            )));
-        }
-        let mut settings = Settings::of("null", config);
-        let every_s: f64 = settings.take_in("stall_every_s", 0.0, 0.0..=1e6)?;
-        let length_s: f64 = settings.take_in("stall_s", 0.0, 0.0..=1e6)?;
-        settings.finish()?;
         Ok(Null(Arc::new(Shared {
-            stalls: Stalls::script(every_s, length_s)?,
+            stalls: Stalls::of(config)?,
             totals: Totals::default(),
         })))
     }
@@ -74,6 +72,14 @@ struct Stalls {
 }
 
 impl Stalls {
+    fn of(config: &OpenConfig) -> Result<Option<Stalls>> {
+        let mut settings = Settings::without_variants("null", config)?;
+        let every_s: f64 = settings.take_in("stall_every_s", 0.0, 0.0..=1e6)?;
+        let length_s: f64 = settings.take_in("stall_s", 0.0, 0.0..=1e6)?;
+        settings.finish()?;
+        Stalls::script(every_s, length_s)
+    }
+
     fn script(every_s: f64, length_s: f64) -> Result<Option<Stalls>> {
         if length_s == 0.0 {
             return Ok(None);

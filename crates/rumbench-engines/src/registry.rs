@@ -1,11 +1,10 @@
 //! The table of all engines: names, variants, whether this build has them, and how to open one.
 //!
 //! Engines that were not compiled in keep their entry, so that `list engines` and error messages can say what brings
-//! them. To add an engine: a module with an `open` function, a feature, a pair of `open_*` lines, a row here.
+//! them. To add an engine: a module with an `Adapter`, a feature, a pair of lines here, a row of the table.
 
 use rumbench_core::engine::{Engine, EngineError, OpenConfig, Result};
-
-use crate::settings::nearest;
+use rumbench_core::names;
 
 /// A named configuration of an engine, written after a colon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,12 +24,52 @@ pub struct EngineEntry {
     pub variants: &'static [Variant],
     /// What it is, in a line.
     pub description: &'static str,
-    /// Whether this build contains it.
-    pub available: bool,
     /// What brings it where it is not available.
     pub how_to_get: &'static str,
-    /// Opens it; [`EngineError::Unsupported`] where it is not available or the variant or a setting is unknown.
+    /// Its code, where this build contains it.
+    adapter: Option<Adapter>,
+}
+
+/// How to reach an engine's code.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Adapter {
+    /// Reads variant and settings without opening anything.
+    pub check: fn(&OpenConfig) -> Result<()>,
+    /// Opens the LinkBench schema.
     pub open: fn(&OpenConfig) -> Result<Box<dyn Engine>>,
+}
+
+impl EngineEntry {
+    /// Whether this build contains it.
+    pub fn is_available(&self) -> bool {
+        self.adapter.is_some()
+    }
+
+    /// Finds out before a trial whether opening would refuse the configuration. The data directory is not looked at.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`] where the engine is not available or the variant or a setting is unknown or out of
+    /// range.
+    pub fn check(&self, config: &OpenConfig) -> Result<()> {
+        (self.adapter()?.check)(config)
+    }
+
+    /// Opens or creates it in `config.dir`.
+    ///
+    /// # Errors
+    /// As [`EngineEntry::check`], and whatever the engine meets.
+    pub fn open(&self, config: &OpenConfig) -> Result<Box<dyn Engine>> {
+        (self.adapter()?.open)(config)
+    }
+
+    fn adapter(&self) -> Result<Adapter> {
+        self.adapter.ok_or_else(|| {
+            EngineError::Unsupported(format!(
+                "this build has no {}: {}",
+                self.name, self.how_to_get
+            ))
+        })
+    }
 }
 
 /// An engine found by name, with the variant that was asked for.
@@ -47,7 +86,7 @@ pub fn engines() -> &'static [EngineEntry] {
     &ENGINES
 }
 
-/// Finds `NAME[:VARIANT]`. An engine that is not compiled in is found too: see [`EngineEntry::available`].
+/// Finds `NAME[:VARIANT]`. An engine that is not compiled in is found too: see [`EngineEntry::is_available`].
 ///
 /// # Errors
 /// [`EngineError::Unsupported`] for an unknown name or variant, naming the nearest known one.
@@ -73,18 +112,9 @@ pub fn find(name: &str) -> Result<Found> {
     Ok(Found { entry, variant })
 }
 
-fn unknown(
-    what: &str,
-    wanted: &str,
-    names: impl Iterator<Item = &'static str> + Clone,
-) -> EngineError {
-    let known: Vec<&str> = names.clone().collect();
-    let hint = match nearest(wanted, names) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None if known.is_empty() => "there are none".to_string(),
-        None => format!("there are: {}", known.join(", ")),
-    };
-    EngineError::Unsupported(format!("no {what} is named `{wanted}`; {hint}"))
+fn unknown(what: &str, wanted: &str, known: impl Iterator<Item = &'static str>) -> EngineError {
+    let known: Vec<&str> = known.collect();
+    EngineError::Unsupported(names::unknown(what, wanted, &known))
 }
 
 static ENGINES: [EngineEntry; 6] = [
@@ -92,17 +122,15 @@ static ENGINES: [EngineEntry; 6] = [
         name: "alluvium",
         variants: &[],
         description: "this workspace's engine: a transactional, write-optimised LSM tree",
-        available: cfg!(feature = "alluvium"),
         how_to_get: "build with `--features alluvium`",
-        open: open_alluvium,
+        adapter: ALLUVIUM,
     },
     EngineEntry {
         name: "fjall",
         variants: &[],
         description: "log-structured merge trees in Rust, single-writer transactions",
-        available: cfg!(feature = "fjall"),
         how_to_get: "build with `--features fjall`",
-        open: open_fjall,
+        adapter: FJALL,
     },
     EngineEntry {
         name: "lmdb",
@@ -111,33 +139,29 @@ static ENGINES: [EngineEntry; 6] = [
             description: "no sync at commit; a power cut may corrupt the database",
         }],
         description: "memory-mapped copy-on-write B+ tree, single writer",
-        available: cfg!(feature = "lmdb"),
         how_to_get: "build with `--features lmdb`",
-        open: open_lmdb,
+        adapter: LMDB,
     },
     EngineEntry {
         name: "null",
         variants: &[],
         description: "answers at once: measures the client; can stall on command",
-        available: true,
         how_to_get: "always built",
-        open: crate::null::open,
+        adapter: Some(crate::null::ADAPTER),
     },
     EngineEntry {
         name: "rocksdb",
         variants: ROCKSDB_VARIANTS,
         description: "log-structured merge trees in C++, pessimistic transactions",
-        available: cfg!(feature = "rocksdb"),
         how_to_get: "`make bench-rocksdb` builds it in (needs a C++ compiler and libclang)",
-        open: open_rocksdb,
+        adapter: ROCKSDB,
     },
     EngineEntry {
         name: "sqlite",
         variants: &[],
         description: "SQL on a B-tree file with a write-ahead log, single writer",
-        available: cfg!(feature = "sqlite"),
         how_to_get: "build with `--features sqlite`",
-        open: open_sqlite,
+        adapter: SQLITE,
     },
 ];
 
@@ -169,52 +193,29 @@ const ROCKSDB_VARIANTS: &[Variant] = &[
 ];
 
 #[cfg(feature = "alluvium")]
-use crate::alluvium::open as open_alluvium;
+const ALLUVIUM: Option<Adapter> = Some(crate::alluvium::ADAPTER);
 #[cfg(not(feature = "alluvium"))]
-fn open_alluvium(_: &OpenConfig) -> Result<Box<dyn Engine>> {
-    not_built("alluvium")
-}
+const ALLUVIUM: Option<Adapter> = None;
+
 #[cfg(feature = "fjall")]
-use crate::fjall::open as open_fjall;
+const FJALL: Option<Adapter> = Some(crate::fjall::ADAPTER);
 #[cfg(not(feature = "fjall"))]
-fn open_fjall(_: &OpenConfig) -> Result<Box<dyn Engine>> {
-    not_built("fjall")
-}
+const FJALL: Option<Adapter> = None;
 
 #[cfg(feature = "lmdb")]
-use crate::lmdb::open as open_lmdb;
+const LMDB: Option<Adapter> = Some(crate::lmdb::ADAPTER);
 #[cfg(not(feature = "lmdb"))]
-fn open_lmdb(_: &OpenConfig) -> Result<Box<dyn Engine>> {
-    not_built("lmdb")
-}
+const LMDB: Option<Adapter> = None;
 
 #[cfg(feature = "rocksdb")]
-use crate::rocksdb::open as open_rocksdb;
+const ROCKSDB: Option<Adapter> = Some(crate::rocksdb::ADAPTER);
 #[cfg(not(feature = "rocksdb"))]
-fn open_rocksdb(_: &OpenConfig) -> Result<Box<dyn Engine>> {
-    not_built("rocksdb")
-}
+const ROCKSDB: Option<Adapter> = None;
 
 #[cfg(feature = "sqlite")]
-use crate::sqlite::open as open_sqlite;
+const SQLITE: Option<Adapter> = Some(crate::sqlite::ADAPTER);
 #[cfg(not(feature = "sqlite"))]
-fn open_sqlite(_: &OpenConfig) -> Result<Box<dyn Engine>> {
-    not_built("sqlite")
-}
-
-/// The answer of an engine that this build does not contain.
-#[cfg(not(all(
-    feature = "fjall",
-    feature = "lmdb",
-    feature = "rocksdb",
-    feature = "sqlite"
-)))]
-fn not_built(name: &str) -> Result<Box<dyn Engine>> {
-    let how = find(name)?.entry.how_to_get;
-    Err(EngineError::Unsupported(format!(
-        "this build has no {name}: {how}"
-    )))
-}
+const SQLITE: Option<Adapter> = None;
 
 #[cfg(test)]
 mod tests {
@@ -263,8 +264,8 @@ mod tests {
             settings: std::collections::BTreeMap::new(),
         };
         let found = find("rocksdb").unwrap();
-        assert!(!found.entry.available);
-        let error = (found.entry.open)(&config).map(|_| ()).unwrap_err();
+        assert!(!found.entry.is_available());
+        let error = found.entry.open(&config).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("bench-rocksdb"), "{error}");
     }
 }

@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use rumbench_core::engine::{EngineError, OpenConfig, Result};
+use rumbench_core::names::nearest;
 
 /// The settings of one engine that have not been taken yet.
 pub(crate) struct Settings<'a> {
@@ -31,19 +32,40 @@ impl<'a> Settings<'a> {
         }
     }
 
+    /// As [`Settings::of`], for an engine that has no variants.
+    pub(crate) fn without_variants(
+        engine: &'static str,
+        config: &'a OpenConfig,
+    ) -> Result<Settings<'a>> {
+        match &config.variant {
+            None => Ok(Settings::of(engine, config)),
+            Some(variant) => Err(EngineError::Unsupported(format!(
+                "{engine} has no variant `{variant}`"
+            ))),
+        }
+    }
+
     /// The value of `key`, or `default` where the user gave none.
     pub(crate) fn take<T>(&mut self, key: &'static str, default: T) -> Result<T>
     where
         T: FromStr,
         T::Err: Display,
     {
+        Ok(self.parse(key)?.unwrap_or(default))
+    }
+
+    fn parse<T>(&mut self, key: &'static str) -> Result<Option<T>>
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
         self.known.push(key);
-        match self.left.remove(key) {
-            None => Ok(default),
-            Some(text) => text.parse().map_err(|error| {
-                EngineError::Unsupported(format!("{}.{key}={text}: {error}", self.engine))
-            }),
-        }
+        let Some(text) = self.left.remove(key) else {
+            return Ok(None);
+        };
+        text.parse().map(Some).map_err(|error| {
+            EngineError::Unsupported(format!("{}.{key}={text}: {error}", self.engine))
+        })
     }
 
     /// As [`Settings::take`], where the value must lie in `range`.
@@ -57,16 +79,28 @@ impl<'a> Settings<'a> {
         T: FromStr + PartialOrd + Display + Copy,
         T::Err: Display,
     {
-        let value = self.take(key, default)?;
-        if range.contains(&value) {
-            return Ok(value);
+        Ok(self.take_optional(key, range)?.unwrap_or(default))
+    }
+
+    /// The value of `key`, which must lie in `range`, where the user gave one.
+    pub(crate) fn take_optional<T>(
+        &mut self,
+        key: &'static str,
+        range: std::ops::RangeInclusive<T>,
+    ) -> Result<Option<T>>
+    where
+        T: FromStr + PartialOrd + Display + Copy,
+        T::Err: Display,
+    {
+        match self.parse(key)? {
+            Some(value) if !range.contains(&value) => Err(EngineError::Unsupported(format!(
+                "{}.{key}={value}: must lie between {} and {}",
+                self.engine,
+                range.start(),
+                range.end()
+            ))),
+            value => Ok(value),
         }
-        Err(EngineError::Unsupported(format!(
-            "{}.{key}={value}: must lie between {} and {}",
-            self.engine,
-            range.start(),
-            range.end()
-        )))
     }
 
     /// An error where a setting is left that the engine did not take.
@@ -84,21 +118,6 @@ impl<'a> Settings<'a> {
             "{engine} has no setting `{key}`{hint}"
         )))
     }
-}
-
-/// The name among `names` that is most like `wanted`, if any is like it at all.
-pub(crate) fn nearest<'a>(
-    wanted: &str,
-    names: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    // Below this similarity a suggestion only confuses: "foo" is not a misspelled "null".
-    const LIKE: f64 = 0.7;
-    names
-        .into_iter()
-        .map(|name| (strsim::jaro_winkler(wanted, name), name))
-        .filter(|(likeness, _)| *likeness >= LIKE)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
 }
 
 #[cfg(test)]

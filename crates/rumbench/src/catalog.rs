@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rumbench_core::linkbench;
+use rumbench_core::names::unknown;
 use rumbench_core::trial::Workload;
 
 /// Something on the command line cannot be done: exit code 2.
@@ -23,6 +24,9 @@ impl std::error::Error for Usage {}
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Usage(message.into()))
 }
+
+/// Settings of every workload, which the runner takes: a misspelled one reaches the workload.
+pub const RUNNER_KEYS: &[&str] = &["cache_bytes", "rate", "arrivals"];
 
 /// Makes a workload from its settings.
 type Create = fn(&BTreeMap<String, String>) -> anyhow::Result<Box<dyn Workload>>;
@@ -45,8 +49,14 @@ pub const WORKLOADS: &[WorkloadEntry] = &[WorkloadEntry {
 }];
 
 fn create_linkbench(settings: &BTreeMap<String, String>) -> anyhow::Result<Box<dyn Workload>> {
-    let config =
-        linkbench::Config::from_pairs(settings.iter()).map_err(|error| usage(error.to_string()))?;
+    let config = linkbench::Config::from_pairs(settings.iter()).map_err(|error| match error {
+        linkbench::ConfigError::UnknownKey { key } => {
+            let own = linkbench::SETTINGS.iter().map(|setting| setting.key);
+            let known: Vec<&str> = own.chain(RUNNER_KEYS.iter().copied()).collect();
+            usage(unknown("linkbench setting", &key, &known))
+        }
+        error => usage(error.to_string()),
+    })?;
     let hooks = linkbench::Hooks { now_ms, backoff };
     Ok(Box::new(linkbench::LinkBench::new(config, hooks)))
 }
@@ -83,32 +93,4 @@ pub fn workload(
         .entry("seed".to_string())
         .or_insert_with(|| seed.to_string());
     (entry.create)(&settings)
-}
-
-/// `no WHAT is named ...` with the nearest of the known names, or all of them.
-pub fn unknown(what: &str, name: &str, known: &[&str]) -> String {
-    let nearest = known
-        .iter()
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), *candidate))
-        .filter(|(likeness, _)| *likeness > 0.7)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    match nearest {
-        Some((_, near)) => format!("no {what} is named `{name}`; did you mean `{near}`?"),
-        None => format!(
-            "no {what} is named `{name}`; there are: {}",
-            known.join(", ")
-        ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unknown_names_are_answered_with_the_nearest_or_with_all() {
-        let known = ["linkbench", "kv-sequence"];
-        assert!(unknown("workload", "linkbensh", &known).ends_with("did you mean `linkbench`?"));
-        assert!(unknown("workload", "zzz", &known).ends_with("there are: linkbench, kv-sequence"));
-    }
 }

@@ -88,7 +88,10 @@ impl Log {
         if let Some(wal) = &mut self.wal {
             for request in group {
                 seqno += 1;
-                wal.append(seqno, RecordKind::Commit, &request.payload);
+                match &request.packed {
+                    Some(packed) => wal.append(seqno, RecordKind::PackedCommit, packed),
+                    None => wal.append(seqno, RecordKind::Commit, &request.payload),
+                }
             }
             // A full device fails this group alone: its records must not go out with the next one.
             shared

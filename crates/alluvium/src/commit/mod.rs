@@ -8,6 +8,7 @@
 
 pub(crate) mod batch;
 mod log;
+pub(crate) mod packed;
 mod queue;
 
 pub use batch::WriteBatch;

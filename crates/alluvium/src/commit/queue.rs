@@ -18,6 +18,8 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 /// One commit on its way through the queue.
 pub(crate) struct Request {
     pub payload: Vec<u8>,
+    /// The payload as the log stores it, where that is shorter.
+    pub packed: Option<Vec<u8>>,
     pub durability: Durability,
     /// Guards this request's fate alone; taken after `Committer::queue` or by itself, nothing is locked under it.
     fate: Mutex<Fate>,
@@ -54,12 +56,14 @@ impl Committer {
     pub fn commit(
         &self,
         payload: Vec<u8>,
+        packed: Option<Vec<u8>>,
         durability: Durability,
         process: impl FnOnce(&[Arc<Request>]) -> Vec<Result<SeqNo>>,
     ) -> Result<SeqNo> {
         let fate = Mutex::new(Fate::Queued);
         let request = Arc::new(Request {
             payload,
+            packed,
             durability,
             fate,
             changed: Condvar::new(),
@@ -159,6 +163,7 @@ mod tests {
                         let number = client * 10_000 + i;
                         let result = committer.commit(
                             number.to_le_bytes().to_vec(),
+                            None,
                             Durability::Buffered,
                             |group| {
                                 groups.fetch_add(1, Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! Which group of which keyspace to merge next, and how: a pure function of sizes, so that it is tested as text.
+//! Which group to merge next, and how: a pure function of sizes, so that it is tested as text.
 //!
-//! Each keyspace is a list of groups (key ranges). A group holds upper tables, newest first, and a run of
-//! last-level tables. Two kinds of work:
+//! Each keyspace is a list of groups (key ranges); here are those of all keyspaces. A group holds upper tables, newest
+//! first, and a run of last-level tables. Two kinds of work:
 //!
-//! - **Last-level merge** of one whole group, when the upper bytes of the keyspace exceed its budget,
-//!   `upper_fraction` of its last level but at least a floor. The densest group goes first: it has the most upper
+//! - **Last-level merge** of one whole group, when the upper bytes of the database exceed their budget,
+//!   `upper_fraction` of its last levels but at least a floor. The densest group goes first: it has the most upper
 //!   bytes per byte to rewrite, and tombstones count several times, because merging them returns space.
 //! - **Tier merge** of neighbouring upper tables of a group whose number costs reads: similar sizes together, so
 //!   that each entry is rewritten about once per size class.
@@ -72,7 +72,7 @@ const CLASS_FACTOR: u64 = 4;
 const TIER_WIDTH_MIN: usize = 4;
 
 impl PickRules {
-    /// The upper bytes that a keyspace with this last level may hold.
+    /// The upper bytes that a database with these last-level bytes may hold.
     pub fn budget(&self, last_bytes: u64) -> u64 {
         ((last_bytes as f64 * self.upper_fraction) as u64).max(self.floor_bytes)
     }
@@ -84,7 +84,7 @@ impl PickRules {
         (upper as f64 - budget as f64) / budget.max(1) as f64
     }
 
-    /// The most useful piece of work of one keyspace, if there is any.
+    /// The most useful piece of work, if there is any.
     pub fn pick(&self, groups: &[GroupSize]) -> Option<Picked> {
         let over_budget = self.debt(groups) > 0.0;
         let densest = (over_budget).then(|| self.densest(groups)).flatten();

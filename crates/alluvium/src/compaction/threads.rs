@@ -12,6 +12,7 @@ use crate::compaction::pick::{GroupSize, PickRules, UpperSize};
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
+use crate::version::group::{Group, Version};
 
 /// Who works on what. The mutex guards its own fields only; nothing is locked and no I/O done under it.
 #[derive(Default)]
@@ -79,7 +80,8 @@ impl Jobs {
         }
     }
 
-    fn is_busy(&self, tree: &Tree, low: &[u8]) -> bool {
+    /// Whether a job owns the group that starts at `low`.
+    pub fn is_busy(&self, tree: &Tree, low: &[u8]) -> bool {
         self.state.lock().busy.contains(&(tree.id, low.to_vec()))
     }
 }
@@ -117,33 +119,21 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
-/// Picks the most urgent work of all keyspaces and marks its group as busy.
+/// Picks the most useful work of all keyspaces and marks its group as busy.
 fn claim(shared: &Shared) -> Option<Job> {
     if shared.poison.check().is_err() {
         return None;
     }
-    let rules = rules(shared);
-    let trees: Vec<Arc<Tree>> = shared.catalog.read().values().cloned().collect();
-    let mut best: Option<(f64, Job)> = None;
-    for tree in trees {
-        let version = Arc::clone(&tree.load().version);
-        let sizes = group_sizes(shared, &tree, &version);
-        let debt = rules.debt(&sizes);
-        if best.as_ref().is_none_or(|(most, _)| debt > *most)
-            && let Some(picked) = rules.pick(&sizes)
-        {
-            let group = &version.groups()[picked.group];
-            let upper = group.upper.iter().map(|u| u.table.id()).collect();
-            let job = Job {
-                tree,
-                low: group.low.clone(),
-                work: picked.work,
-                picked: upper,
-            };
-            best = Some((debt, job));
-        }
-    }
-    let (_, job) = best?;
+    let survey = survey(shared);
+    let picked = rules(shared).pick(&survey.sizes)?;
+    let place = &survey.places[picked.group];
+    let group = &place.version.groups()[place.index];
+    let job = Job {
+        tree: Arc::clone(&place.tree),
+        low: group.low.clone(),
+        work: picked.work,
+        picked: group.upper.iter().map(|u| u.table.id()).collect(),
+    };
     let mut state = shared.jobs.state.lock();
     // Another thread may have claimed the same group in the meantime: then pick again.
     (!state.stop && state.busy.insert((job.tree.id, job.low.clone()))).then_some(job)
@@ -164,44 +154,65 @@ fn rules(shared: &Shared) -> PickRules {
     }
 }
 
-/// Upper bytes that a keyspace may always hold, in units of the active memtables' size.
-const FLOOR_FLUSH_UNITS: u64 = 1;
+/// Upper bytes that the database may always hold, in units of the active memtables' size.
+const FLOOR_FLUSH_UNITS: u64 = 2;
 /// Upper tables in one group above which they are tiered.
 const TABLES_MAX: usize = 6;
 
-fn group_sizes(
-    shared: &Shared,
-    tree: &Tree,
-    version: &crate::version::group::Version,
-) -> Vec<GroupSize> {
-    let sizes = version.groups().iter().map(|group| {
-        let upper = group.upper.iter().map(|u| {
-            let entries = u.table.entries().max(1);
-            let bytes = u.bytes();
-            UpperSize {
-                bytes,
-                tombstone_bytes: (u128::from(bytes) * u128::from(u.table.tombstones())
-                    / u128::from(entries)) as u64,
-            }
-        });
-        GroupSize {
-            upper: upper.collect(),
-            last_bytes: group.last_bytes(),
-            busy: shared.jobs.is_busy(tree, &group.low),
-        }
-    });
-    sizes.collect()
+/// All groups of all keyspaces: the space budget is one for the database, so that a keyspace that hardly changes leaves
+/// its share to the others.
+struct Survey {
+    sizes: Vec<GroupSize>,
+    /// Which group each of `sizes` is of.
+    places: Vec<Place>,
 }
 
-/// Tells admission control how far behind merging is: the worst keyspace, or the sealed memtables.
-pub(crate) fn update_admission(shared: &Shared) {
-    let rules = rules(shared);
+struct Place {
+    tree: Arc<Tree>,
+    version: Arc<Version>,
+    index: usize,
+}
+
+fn survey(shared: &Shared) -> Survey {
     let trees: Vec<Arc<Tree>> = shared.catalog.read().values().cloned().collect();
-    let mut upper_debt = 0f64;
+    let mut survey = Survey {
+        sizes: Vec::new(),
+        places: Vec::new(),
+    };
     for tree in trees {
         let version = Arc::clone(&tree.load().version);
-        upper_debt = upper_debt.max(rules.debt(&group_sizes(shared, &tree, &version)));
+        for (index, group) in version.groups().iter().enumerate() {
+            survey.sizes.push(group_size(shared, &tree, group));
+            survey.places.push(Place {
+                tree: Arc::clone(&tree),
+                version: Arc::clone(&version),
+                index,
+            });
+        }
     }
+    survey
+}
+
+fn group_size(shared: &Shared, tree: &Tree, group: &Group) -> GroupSize {
+    let upper = group.upper.iter().map(|u| {
+        let entries = u.table.entries().max(1);
+        let bytes = u.bytes();
+        UpperSize {
+            bytes,
+            tombstone_bytes: (u128::from(bytes) * u128::from(u.table.tombstones())
+                / u128::from(entries)) as u64,
+        }
+    });
+    GroupSize {
+        upper: upper.collect(),
+        last_bytes: group.last_bytes(),
+        busy: shared.jobs.is_busy(tree, &group.low),
+    }
+}
+
+/// Tells admission control how far behind merging is: the upper tables, or the sealed memtables.
+pub(crate) fn update_admission(shared: &Shared) {
+    let upper_debt = rules(shared).debt(&survey(shared).sizes);
     let sealed = shared.sealed_bytes() as f64 / shared.plan.write_bytes as f64;
     let debt = (upper_debt - DEBT_SLACK).max(sealed_debt(sealed));
     shared
@@ -221,14 +232,7 @@ pub(crate) fn settle(shared: &Shared) -> Result<()> {
         shared.check_open()?;
         shared.poison.check()?;
         let seen = shared.jobs.state.lock().events;
-        let idle = {
-            let rules = rules(shared);
-            let trees: Vec<Arc<Tree>> = shared.catalog.read().values().cloned().collect();
-            trees.iter().all(|tree| {
-                let version = Arc::clone(&tree.load().version);
-                rules.pick(&group_sizes(shared, tree, &version)).is_none()
-            })
-        };
+        let idle = rules(shared).pick(&survey(shared).sizes).is_none();
         let mut state = shared.jobs.state.lock();
         if idle && state.busy.is_empty() {
             return Ok(());

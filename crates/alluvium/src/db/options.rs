@@ -36,8 +36,8 @@ pub struct Options {
     pub compaction_threads: usize,
     /// How long a row lock is waited for unless the call says otherwise.
     pub lock_timeout: Duration,
-    /// Bytes of unmerged tables allowed per byte of the last level, 0.02 to 1.0: the space budget. More saves
-    /// background writes, less saves space and reads.
+    /// Bytes of unmerged tables allowed per byte of the last level over all keyspaces, 0.02 to 1.0: the space budget.
+    /// More saves background writes, less saves space and reads.
     pub upper_fraction: f64,
     /// Size in bytes of the active memtables together at which they are sealed; `None` derives it from
     /// [`Options::memory_bytes`]. Tests set it small.
@@ -55,7 +55,7 @@ impl Default for Options {
             create: true,
             compaction_threads: 1,
             lock_timeout: Duration::from_secs(10),
-            upper_fraction: 0.15,
+            upper_fraction: 0.25,
             memtable_bytes: None,
             partition_bytes: 32 << 20,
         }
@@ -66,8 +66,12 @@ impl Default for Options {
 const MEMORY_BYTES_MIN: usize = 8 << 20;
 
 impl Options {
-    /// Refuses values outside their documented ranges, naming the option.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Refuses values outside their documented ranges, naming the option. [`crate::Database::open`] does the same.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`].
+    pub fn check(&self) -> Result<()> {
         let bad = |message: String| Err(Error::InvalidArgument(message));
         if self.memory_bytes < MEMORY_BYTES_MIN {
             return bad(format!(

@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use crate::admission::Admission;
 use crate::base::{KeyspaceId, SeqNo, TableId};
 use crate::cache::Cache;
+use crate::commit::packed::pack;
 use crate::commit::{Committer, Log};
 use crate::compaction::Jobs;
 use crate::db::flush_queue::FlushQueue;
@@ -161,7 +162,9 @@ impl Shared {
             );
             return Err(Error::InvalidArgument(message));
         }
-        self.committer.commit(payload, durability, |group| {
+        let has_log = self.options.durability != Durability::None;
+        let packed = has_log.then(|| pack(&payload)).flatten();
+        self.committer.commit(payload, packed, durability, |group| {
             // A leader that unwinds would leave its group and everybody behind it waiting for ever.
             let processed = AssertUnwindSafe(|| self.log.lock().process(self, group));
             catch_unwind(processed).unwrap_or_else(|_| {

@@ -1,4 +1,5 @@
-//! How groups come to be: a group whose last level grew is split at table borders. Pure edits over records.
+//! How groups come and go: a group whose last level grew is split at table borders, small neighbours without upper
+//! tables are joined. Pure edits over records.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -104,6 +105,35 @@ pub(crate) fn plan_split(
     edits
 }
 
+/// Joins neighbours that are together no larger than a group should be: a queue leaves an empty group behind wherever
+/// it has been. Only groups for which `is_quiet` holds: without upper tables, which would become visible beyond the
+/// range in which they are up to date, and without a job.
+pub(crate) fn plan_joins(
+    keyspace: KeyspaceId,
+    groups: &BTreeMap<Vec<u8>, GroupState>,
+    is_quiet: impl Fn(&[u8], &GroupState) -> bool,
+    partition_bytes: u64,
+) -> Vec<GroupEdit> {
+    let bytes = |group: &GroupState| group.last.iter().map(|r| r.file_bytes).sum::<u64>();
+    let aim = partition_bytes.max(groups.values().map(bytes).sum::<u64>() / GROUPS_AIM);
+    let mut edits = Vec::new();
+    // What the group to the left holds with all that joined it; `None` where it must stay as it is.
+    let mut left: Option<u64> = None;
+    for (low, group) in groups {
+        let own = bytes(group);
+        left = match left {
+            _ if !is_quiet(low, group) => None,
+            Some(bytes) if bytes + own <= aim => {
+                let low = low.clone();
+                edits.push(GroupEdit::Join { keyspace, low });
+                Some(bytes + own)
+            }
+            _ => Some(own),
+        };
+    }
+    edits
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +164,7 @@ mod tests {
                 GroupEdit::AddLast { low, table, .. } => format!("{}+last{}", key(low), table.id.0),
                 GroupEdit::AddUpper { low, table, .. } => format!("{}+up{}", key(low), table.id.0),
                 GroupEdit::RemoveUpper { low, table, .. } => format!("{}-up{}", key(low), table.0),
+                GroupEdit::Join { low, .. } => format!("join {}", key(low)),
                 other => format!("{other:?}"),
             })
             .collect();
@@ -164,6 +195,43 @@ mod tests {
             shown(&edits),
             "+last1 split |d d+last2 split d|g g+last3 -up8 -up4 d+up8 g+up8 g+up4"
         );
+    }
+
+    #[test]
+    fn small_quiet_neighbours_are_joined_up_to_the_size_of_a_group() {
+        let group = |low: &str, bytes: u64| {
+            let last = match bytes {
+                0 => Vec::new(),
+                _ => vec![record(bytes, low, low, bytes)],
+            };
+            let state = GroupState {
+                last,
+                ..GroupState::default()
+            };
+            (low.as_bytes().to_vec(), state)
+        };
+        let sizes = [
+            ("", 0),
+            ("b", 0),
+            ("d", 60),
+            ("f", 50),
+            ("h", 10),
+            ("j", 0),
+            ("l", 0),
+        ];
+        let groups: BTreeMap<_, _> = sizes.map(|(low, bytes)| group(low, bytes)).into();
+        let joins = |loud: &str| {
+            let is_quiet = |low: &[u8], _: &GroupState| {
+                !loud
+                    .as_bytes()
+                    .contains(&low.first().copied().unwrap_or(b'a'))
+            };
+            shown(&plan_joins(KeyspaceId(1), &groups, is_quiet, 100))
+        };
+        assert_eq!(joins(""), "join b join d join h join j join l");
+        assert_eq!(joins("d"), "join b join h join j join l");
+        assert_eq!(joins("aj"), "join d join h");
+        assert_eq!(joins("abdfhjl"), "");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! does not fit), publish the new versions, then let go of what the edit no longer names. A failed append poisons the
 //! database. Files of tables that nobody names are deleted when their last reader is gone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use alluvium_mem::Memtable;
@@ -14,7 +14,7 @@ use crate::compaction::output::{NewTable, discard};
 use crate::compaction::{Inputs, Merged};
 use crate::db::poison::Poison;
 use crate::db::shared::Shared;
-use crate::db::split::{plan_split, upper_edits};
+use crate::db::split::{plan_joins, plan_split, upper_edits};
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
 use crate::table::Table;
@@ -115,7 +115,7 @@ impl Store {
 
     /// Forgets tables that the state no longer names; their files go with their last reader.
     pub fn release_unnamed(&mut self, shared: &Shared) {
-        let mut named = std::collections::HashSet::new();
+        let mut named = HashSet::new();
         for group in self
             .manifest
             .state()
@@ -174,11 +174,7 @@ impl Shared {
         };
         for flush in &live {
             edit.flushed_seqno.push((flush.tree.id, last_seqno));
-            let groups = &store.state().keyspaces[&flush.tree.id].groups;
-            for table in &flush.tables {
-                edit.groups
-                    .extend(upper_edits(flush.tree.id, groups, run, &table.record));
-            }
+            edit.groups.extend(flush_edits(self, &store, flush, run));
         }
         dropped
             .iter()
@@ -235,6 +231,24 @@ impl Shared {
         store.release_unnamed(self);
         Ok(())
     }
+}
+
+/// The edits of a flushed keyspace. Groups are joined here and nowhere else: the only flusher has written its tables,
+/// so no table is on its way that was cut at a border which disappears.
+fn flush_edits(shared: &Shared, store: &Store, flush: &FlushedTree, run: u64) -> Vec<GroupEdit> {
+    let id = flush.tree.id;
+    let groups = &store.state().keyspaces[&id].groups;
+    let tables = flush.tables.iter();
+    let mut edits: Vec<GroupEdit> = tables
+        .flat_map(|table| upper_edits(id, groups, run, &table.record))
+        .collect();
+    let reached: HashSet<&[u8]> = edits.iter().map(GroupEdit::low).collect();
+    let is_quiet = |low: &[u8], group: &GroupState| {
+        group.upper.is_empty() && !reached.contains(low) && !shared.jobs.is_busy(&flush.tree, low)
+    };
+    let joins = plan_joins(id, groups, is_quiet, shared.options.partition_bytes);
+    edits.extend(joins);
+    edits
 }
 
 /// The edits of a finished merge; `None` when the compare-and-swap fails.

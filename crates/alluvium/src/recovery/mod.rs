@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
 use crate::cache::Cache;
+use crate::commit::packed::unpack;
 use crate::commit::{Log, SealedGeneration};
 use crate::db::memory::{CACHE_BYTES_MIN, MemoryPlan};
 use crate::db::options::{Durability, Options};
@@ -284,21 +285,24 @@ fn replay(
     };
     let mut visit = |segment: SegmentId, seqno: SeqNo, kind: RecordKind, payload: &[u8]| {
         log.last_seqno = log.last_seqno.max(seqno);
-        if kind != RecordKind::Commit {
-            return Ok(());
-        }
-        log.replay(seqno, payload, state.next_keyspace, &flushed)
-            .map_err(|found| {
-                let path = dir.join(segment.to_string());
-                let what = "payload of a commit record";
-                Error::corruption(
-                    &path,
-                    0,
-                    what,
-                    "operations on known keyspaces",
-                    format!("{found} in commit {seqno}"),
-                )
-            })?;
+        let replayed = match kind {
+            RecordKind::Commit => log.replay(seqno, payload, state.next_keyspace, &flushed),
+            RecordKind::PackedCommit => unpack(payload)
+                .ok_or_else(|| "a malformed packing".to_owned())
+                .and_then(|raw| log.replay(seqno, &raw, state.next_keyspace, &flushed)),
+            _ => return Ok(()),
+        };
+        replayed.map_err(|found| {
+            let path = dir.join(segment.to_string());
+            let what = "payload of a commit record";
+            Error::corruption(
+                &path,
+                0,
+                what,
+                "operations on known keyspaces",
+                format!("{found} in commit {seqno}"),
+            )
+        })?;
         if log.active_bytes() >= active_bytes {
             // Only what lies before this segment is complete in the generation.
             sealed.push(log.sealed_generation(Some(segment)));

@@ -80,6 +80,8 @@ pub enum RecordKind {
     SideFile = 7,
     /// Nothing but the durable mark that every record carries. Written by [`WalWriter::mark_synced`], seen by no visitor.
     SyncMark = 8,
+    /// The operations of one commit, compressed.
+    PackedCommit = 9,
 }
 
 impl RecordKind {
@@ -94,6 +96,7 @@ impl RecordKind {
             6 => RecordKind::Ddl,
             7 => RecordKind::SideFile,
             8 => RecordKind::SyncMark,
+            9 => RecordKind::PackedCommit,
             _ => return None,
         })
     }

@@ -242,7 +242,7 @@ fn visit_frame(
             path,
             frame.offset,
             what,
-            "1 to 8",
+            "1 to 9",
             header.kind,
         ));
     };

@@ -19,6 +19,9 @@ pub(super) const SEGMENT_HEADER_BYTES: u64 = 80;
 /// The bytes that the header's checksum covers. On disk; never changes, also in later versions.
 const COVERED_BYTES: usize = 72;
 
+/// Features that a reader of the segments written here must know. On disk. Bit 0: packed commits.
+const MUST_KNOW: u32 = 1;
+
 /// The path of a segment.
 pub fn segment_path(dir: &Path, segment: SegmentId) -> PathBuf {
     dir.join(segment.to_string())
@@ -51,8 +54,9 @@ impl SegmentHeader {
     fn encode(&self) -> (Vec<u8>, u64) {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        // Features that a reader must know, features that it may ignore, and room.
-        out.extend_from_slice(&[0; 12]);
+        out.extend_from_slice(&MUST_KNOW.to_le_bytes());
+        // Features that a reader may ignore, and room.
+        out.extend_from_slice(&[0; 8]);
         let (segment, offset, chain) = match self.previous {
             Some(end) => (end.segment.0, end.offset, end.chain),
             None => (0, 0, 0),
@@ -83,7 +87,7 @@ impl SegmentHeader {
             let what = "magic of a log segment";
             return Err(Error::corruption(path, 0, what, "alluvwal", "other bytes"));
         }
-        if raw.version > FORMAT_VERSION || raw.must_know != 0 {
+        if raw.version > FORMAT_VERSION || raw.must_know & !MUST_KNOW != 0 {
             return Err(Error::NewerFormat {
                 path: path.to_path_buf(),
                 found: raw.version.max(FORMAT_VERSION + 1),

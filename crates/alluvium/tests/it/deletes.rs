@@ -1,8 +1,9 @@
 //! Every short history of one key, and what is left of deleted rows afterwards.
 
 use alluvium::{Database, Keyspace, Options, Snapshot, Stats, WriteBatch};
+use alluvium_testkit::random::Rng;
 
-use crate::fixture::{all, database, of, text, tiny};
+use crate::fixture::{all, database, of, open, text, tiny};
 
 /// One step of a history of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,6 +201,38 @@ fn tombstones_and_what_they_hide_are_gone_after_settling() {
     let stats = settled(&db);
     assert_eq!(entries(&stats), 0, "{stats:?}");
     assert_eq!(stats.tombstones_dropped, 400, "{stats:?}");
+}
+
+#[test]
+fn a_queue_leaves_no_groups_behind() {
+    let (vfs, db, k) = database(eager());
+    let job = |n: usize| format!("job{n:06}").into_bytes();
+    let groups = |db: &Database| of(&db.stats().expect("stats"), "k").groups;
+    let (mut most, mut rng) = (0, Rng::new(1));
+    for round in 0..30 {
+        let jobs = round * 400..(round + 1) * 400;
+        let (mut put, mut taken) = (WriteBatch::new(), WriteBatch::new());
+        for n in jobs {
+            put.insert(&k, &job(n), &rng.bytes(60)).expect("insert");
+            taken.delete(&k, &job(n)).expect("delete");
+        }
+        db.write(&put).expect("write");
+        db.settle().expect("settle");
+        most = most.max(groups(&db));
+        db.write(&taken).expect("write");
+        db.settle().expect("settle");
+    }
+    k.put(&job(0), b"1").expect("put");
+    db.settle().expect("settle");
+    k.put(&job(1), b"1").expect("put");
+    db.settle().expect("settle");
+    assert!(most > 1, "jobs fill more than one group");
+    assert!(groups(&db) <= 2, "{} groups, once {most}", groups(&db));
+    assert_eq!(all(&k).len(), 2);
+    db.close().expect("close");
+    let db = open(&vfs, eager());
+    let k = db.existing_keyspace("k").expect("look").expect("keyspace");
+    assert_eq!(all(&k).len(), 2);
 }
 
 #[test]

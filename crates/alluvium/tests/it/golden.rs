@@ -1,9 +1,9 @@
 //! Databases written by earlier builds open and hold what they held.
 //!
-//! `tests/golden/v1` is a database of format version 1 as a killed process leaves it: tables in the last level and
-//! above it, written with every codec, tombstones, and a log that was not flushed. It was written by the ignored test
-//! at the end and is never written again: a build that cannot read it breaks the format. Trailing zeros of files that
-//! are allocated in full are cut off in the repository and put back here.
+//! Each folder of `tests/golden` is a database as a killed process leaves it: tables in the last level and above it,
+//! written with every codec, tombstones, and a log that was not flushed. It was written by the ignored test at the end
+//! and is never written again: a build that cannot read it breaks the format. Trailing zeros of files that are
+//! allocated in full are cut off in the repository and put back here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,12 @@ use alluvium_testkit::random::Rng;
 
 use crate::driver::state_of;
 
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1")
+/// Oldest first: the first format, then with packed commits in the log.
+const DATABASES: [&str; 2] = ["v1", "v1-packed"];
+
+fn golden(name: &str) -> PathBuf {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    all.join(name)
 }
 
 fn options() -> Options {
@@ -109,9 +113,9 @@ fn full_length(name: &str, bytes: &[u8]) -> usize {
 }
 
 /// A copy of the golden database that a test may open and change.
-fn copy() -> tempfile::TempDir {
+fn copy(name: &str) -> tempfile::TempDir {
     let copy = tempfile::tempdir().expect("directory");
-    for entry in fs::read_dir(golden()).expect("the golden database") {
+    for entry in fs::read_dir(golden(name)).expect("the golden database") {
         let path = entry.expect("entry").path();
         let name = path
             .file_name()
@@ -126,8 +130,14 @@ fn copy() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_database_of_format_1_opens_and_holds_its_rows() {
-    let copy = copy();
+fn databases_of_earlier_builds_open_and_hold_their_rows() {
+    for name in DATABASES {
+        opens_and_holds_its_rows(name);
+    }
+}
+
+fn opens_and_holds_its_rows(database: &str) {
+    let copy = copy(database);
     let not_created = Options {
         create: false,
         ..options()
@@ -138,7 +148,7 @@ fn a_database_of_format_1_opens_and_holds_its_rows() {
         if round == "settled" {
             db.settle().expect("settle");
         }
-        assert!(state_of(&db) == expected, "{round}");
+        assert!(state_of(&db) == expected, "{database}, {round}");
         for (name, options) in keyspaces() {
             let keyspace = db.existing_keyspace(name).expect("look").expect("keyspace");
             assert_eq!(keyspace.options(), &options);
@@ -147,7 +157,7 @@ fn a_database_of_format_1_opens_and_holds_its_rows() {
                 assert_eq!(
                     found.as_deref(),
                     Some(&value[..]),
-                    "{round}: {}",
+                    "{database}, {round}: {}",
                     key.escape_ascii()
                 );
             }
@@ -176,7 +186,8 @@ fn write_phase(db: &Database, phase: usize) {
 #[test]
 #[ignore = "writes the golden database of a new format version, once"]
 fn write_the_golden_database() {
-    fs::create_dir(golden()).expect("a golden database is never written again");
+    let newest = golden(DATABASES[DATABASES.len() - 1]);
+    fs::create_dir(&newest).expect("a golden database is never written again");
     let dir = tempfile::tempdir().expect("directory");
     // Small memtables first, so that everything is due for the last level; then larger ones, so that nothing is.
     let eager = Options {
@@ -213,7 +224,7 @@ fn write_the_golden_database() {
             bytes.truncate(used);
         }
         if name != "LOCK" {
-            fs::write(golden().join(name), bytes).expect("write");
+            fs::write(newest.join(name), bytes).expect("write");
         }
     }
 }

@@ -1,10 +1,14 @@
 //! Keyspaces come, go and come again while others read.
 
-use alluvium::{Compression, CursorOptions, Error, Isolation, KeyspaceOptions, SeqNo, WriteBatch};
+use alluvium::{
+    Compression, CursorOptions, Error, Isolation, Keyspace, KeyspaceOptions, Options, SeqNo,
+    WriteBatch,
+};
+use alluvium_testkit::random::Rng;
 
-use crate::fixture::{all, assert_error, database, open, table_files, text, tiny};
+use crate::fixture::{all, assert_error, database, of, open, table_files, text, tiny};
 
-fn fill(keyspace: &alluvium::Keyspace, count: u32) {
+fn fill(keyspace: &Keyspace, count: u32) {
     for n in 0..count {
         let value = [n as u8; 60];
         keyspace
@@ -260,4 +264,36 @@ fn a_closed_database_refuses_all_calls() {
     assert_error!(db.sync(), Error::Closed);
     assert_error!(db.stats(), Error::Closed);
     assert_error!(db.write(&WriteBatch::new()), Error::Closed);
+}
+
+#[test]
+fn the_space_budget_is_one_for_all_keyspaces() {
+    let options = |upper_fraction| Options {
+        upper_fraction,
+        ..tiny()
+    };
+    let (vfs, db, quiet) = database(options(0.02));
+    let mut rng = Rng::new(1);
+    let mut put_noise = |keyspace: &Keyspace, rows: u32| {
+        for row in 0..rows {
+            keyspace
+                .put(&row.to_be_bytes(), &rng.bytes(300))
+                .expect("put");
+        }
+    };
+    put_noise(&quiet, 600);
+    db.settle().expect("settle");
+    db.close().expect("close");
+    let db = open(&vfs, options(0.25));
+    let hot = db
+        .keyspace("hot", KeyspaceOptions::default())
+        .expect("keyspace");
+    put_noise(&hot, 60);
+    db.settle().expect("settle");
+    let stats = db.stats().expect("stats");
+    let (quiet, hot) = (of(&stats, "k"), of(&stats, "hot"));
+    // Far more than a quarter of its own last level, which it does not have yet.
+    assert!(hot.upper_bytes > 15_000 && hot.last_bytes == 0, "{stats:?}");
+    let upper = hot.upper_bytes + quiet.upper_bytes;
+    assert!(upper * 4 <= quiet.last_bytes, "{stats:?}");
 }

@@ -224,6 +224,56 @@ fn a_sync_commit_of_a_buffered_database_survives_power_loss_with_all_before_it()
     assert_eq!(all(&k).len(), 2);
 }
 
+/// Bytes of the log that records take.
+fn log_bytes(vfs: &MemVfs) -> usize {
+    let names = vfs.list(dir()).expect("list");
+    let used = names
+        .iter()
+        .filter(|name| name.ends_with(".wal"))
+        .map(|name| {
+            let file = vfs.open_read(&dir().join(name)).expect("open");
+            let mut bytes = vec![0; file.len().expect("length") as usize];
+            file.read_at(&mut bytes, 0).expect("read");
+            bytes
+                .iter()
+                .rposition(|&byte| byte != 0)
+                .map_or(0, |last| last + 1)
+        });
+    used.sum()
+}
+
+#[test]
+fn a_commit_whose_rows_repeat_is_packed_in_the_log_and_survives_power_loss() {
+    let options = Options {
+        memtable_bytes: None,
+        durability: Durability::Sync,
+        ..tiny()
+    };
+    let (vfs, db, k) = database(options.clone());
+    let before = log_bytes(&vfs);
+    let mut raw = 0;
+    let mut batch = WriteBatch::new();
+    for row in 0..200_u32 {
+        let (key, value) = (
+            format!("a key of row {row:06}"),
+            format!("what row {row} holds"),
+        );
+        raw += key.len() + value.len();
+        batch
+            .put(&k, key.as_bytes(), value.as_bytes())
+            .expect("put");
+    }
+    db.write(&batch).expect("write");
+    let written = log_bytes(&vfs) - before;
+    assert!(written < raw / 2, "{written} bytes for {raw}");
+    let rows = all(&k);
+    assert_eq!(rows.len(), 200);
+    let left = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
+    let db = open(&left, options);
+    let k = db.existing_keyspace("k").expect("look").expect("keyspace");
+    assert_eq!(all(&k), rows);
+}
+
 #[test]
 fn a_database_may_change_its_durability_at_each_opening() {
     Seeded::run("a_database_may_change_its_durability", 8, |rng| {

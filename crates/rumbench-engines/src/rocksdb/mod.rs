@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rocksdb::{
-    BoundColumnFamily, DBRawIteratorWithThreadMode, ErrorKind, MultiThreaded, ReadOptions,
+    BoundColumnFamily, Cache, DBRawIteratorWithThreadMode, ErrorKind, MultiThreaded, ReadOptions,
     Transaction, TransactionDB, TransactionDBOptions, TransactionOptions,
     WriteBatchWithTransaction, WriteOptions, properties,
 };
@@ -26,6 +26,7 @@ use rumbench_core::linkbench::{KvLinkStore, LinkStore, kv_store};
 use crate::error::{failed, no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND, crate_version, survives};
 use crate::periodic::{Periodic, SYNC_INTERVAL};
+use crate::registry::Adapter;
 use options::Tuning;
 
 /// An open RocksDB database. Clones share it.
@@ -39,7 +40,7 @@ struct Shared {
     maps: Vec<MapInfo>,
     durability: Durability,
     facts: EngineFacts,
-    tuning: Tuning,
+    cache: Cache,
     syncer: Option<Periodic>,
     db: Arc<Db>,
 }
@@ -50,8 +51,14 @@ struct MapInfo {
     filtered_prefix: Option<usize>,
 }
 
-/// Opens the LinkBench schema. Variants: see the registry.
-pub(crate) fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
+/// How the registry reaches this engine. Variants: see the registry.
+pub(crate) const ADAPTER: Adapter = Adapter { check, open };
+
+fn check(config: &OpenConfig) -> Result<()> {
+    Tuning::of(config).map(drop)
+}
+
+fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
     Ok(Box::new(RocksDb::open(config, &kv_store::schema())?))
 }
 
@@ -62,14 +69,15 @@ impl RocksDb {
     /// [`EngineError::Unsupported`] for an unknown variant or setting.
     pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<RocksDb> {
         let tuning = Tuning::of(config)?;
+        let cache = tuning.new_cache();
         let mut transactions = TransactionDBOptions::default();
         transactions.set_txn_lock_timeout(LOCK_TIMEOUT_MS);
         transactions.set_default_lock_timeout(LOCK_TIMEOUT_MS);
         let db = Db::open_cf_descriptors(
-            &tuning.database(),
+            &tuning.database(&cache),
             &transactions,
             &config.dir,
-            tuning.column_families(schema),
+            tuning.column_families(schema, &cache),
         )
         .map_err(failed("rocksdb: open database"))?;
         let db = Arc::new(db);
@@ -95,7 +103,7 @@ impl RocksDb {
             maps,
             durability: config.durability,
             facts,
-            tuning,
+            cache,
             syncer,
             db,
         })))
@@ -170,7 +178,7 @@ impl Engine for RocksDb {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        let cache = self.0.tuning.cache();
+        let cache = &self.0.cache;
         let counter = |name: &str, value: u64| Counter {
             name: name.to_string(),
             value: value as f64,

@@ -4,7 +4,7 @@
 
 use rocksdb::{
     BlockBasedOptions, BlockBasedTablePinningTier, Cache, ColumnFamilyDescriptor, CompactionPri,
-    DBCompactionStyle, DBCompressionType, Options, SliceTransform,
+    DBCompactionStyle, DBCompressionType, Options, SliceTransform, WriteBufferManager,
 };
 use rumbench_core::engine::{EngineError, OpenConfig, Result};
 use rumbench_core::kv::MapDef;
@@ -17,6 +17,10 @@ const MIB: usize = 1 << 20;
 
 /// The newest block-based table format of RocksDB 11.8. The C API has no name for "newest".
 const FORMAT_VERSION: i32 = 7;
+
+/// Flushed memtables are not kept. A transaction database keeps `max_write_buffer_number` of them otherwise, to check
+/// conflicts since a transaction's snapshot; these transactions set none. 0 would mean that default.
+const HISTORY_BYTES: i64 = 1;
 
 /// Which configuration to build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,13 +36,13 @@ enum Profile {
 /// Everything that decides how RocksDB is opened.
 pub(super) struct Tuning {
     profile: Profile,
-    cache: Cache,
     cache_bytes: u64,
     write_buffer_bytes: usize,
     write_buffers: i32,
     block_bytes: usize,
     background_jobs: i32,
     direct_io: bool,
+    memtables_in_cache: bool,
 }
 
 impl Tuning {
@@ -53,8 +57,6 @@ impl Tuning {
         };
         let tuning = Tuning {
             profile,
-            // An estimated entry charge of 0 is the variant of the cache that sizes its table by itself.
-            cache: Cache::new_hyper_clock_cache(cache_bytes, 0),
             cache_bytes: config.cache_bytes,
             write_buffer_bytes: settings.take_in(
                 "write_buffer_bytes",
@@ -65,14 +67,19 @@ impl Tuning {
             block_bytes: settings.take_in("block_bytes", block_bytes, KIB..=MIB)?,
             background_jobs: settings.take_in("background_jobs", 2, 1..=64)?,
             direct_io: settings.take("direct_io", false)?,
+            memtables_in_cache: settings.take(
+                "memtables_in_cache",
+                !matches!(profile, Profile::Default | Profile::MyRocks),
+            )?,
         };
         settings.finish()?;
         Ok(tuning)
     }
 
-    /// The block cache that all maps share.
-    pub(super) fn cache(&self) -> &Cache {
-        &self.cache
+    /// A block cache for all maps.
+    pub(super) fn new_cache(&self) -> Cache {
+        // An estimated entry charge of 0 is the variant of the cache that sizes its table by itself.
+        Cache::new_hyper_clock_cache(self.cache_bytes as usize, 0)
     }
 
     /// Whether scans may use the prefix filters that this configuration builds.
@@ -81,10 +88,16 @@ impl Tuning {
     }
 
     /// Options of the whole database.
-    pub(super) fn database(&self) -> Options {
+    pub(super) fn database(&self, cache: &Cache) -> Options {
         let mut options = Options::default();
         options.create_if_missing(true);
         options.create_missing_column_families(true);
+        if self.memtables_in_cache {
+            // Charged, and flushed when each is full as without the manager: 0 sets no limit of its own.
+            let manager =
+                WriteBufferManager::new_write_buffer_manager_with_cache(0, false, cache.clone());
+            options.set_write_buffer_manager(&manager);
+        }
         if self.profile == Profile::Default {
             return options;
         }
@@ -101,22 +114,26 @@ impl Tuning {
     }
 
     /// One column family for each map, and the mandatory one that stays empty but shows the shared cache.
-    pub(super) fn column_families(&self, schema: &[MapDef]) -> Vec<ColumnFamilyDescriptor> {
+    pub(super) fn column_families(
+        &self,
+        schema: &[MapDef],
+        cache: &Cache,
+    ) -> Vec<ColumnFamilyDescriptor> {
         let mut empty = Options::default();
         let mut table = BlockBasedOptions::default();
-        table.set_block_cache(&self.cache);
+        table.set_block_cache(cache);
         empty.set_block_based_table_factory(&table);
         let default = ColumnFamilyDescriptor::new(rocksdb::DEFAULT_COLUMN_FAMILY_NAME, empty);
         let maps = schema
             .iter()
-            .map(|map| ColumnFamilyDescriptor::new(map.name, self.column_family(map)));
+            .map(|map| ColumnFamilyDescriptor::new(map.name, self.column_family(map, cache)));
         std::iter::once(default).chain(maps).collect()
     }
 
-    fn column_family(&self, map: &MapDef) -> Options {
+    fn column_family(&self, map: &MapDef, cache: &Cache) -> Options {
         let mut options = Options::default();
         let mut table = BlockBasedOptions::default();
-        table.set_block_cache(&self.cache);
+        table.set_block_cache(cache);
         if self.profile != Profile::Default {
             self.tune_levels(&mut options);
             self.tune_compression(&mut options);
@@ -130,6 +147,9 @@ impl Tuning {
     fn tune_levels(&self, options: &mut Options) {
         options.set_write_buffer_size(self.write_buffer_bytes);
         options.set_max_write_buffer_number(self.write_buffers);
+        if self.profile != Profile::MyRocks {
+            options.set_max_write_buffer_size_to_maintain(HISTORY_BYTES);
+        }
         options.set_level_compaction_dynamic_level_bytes(true);
         options.set_compaction_pri(CompactionPri::MinOverlappingRatio);
         match self.profile {
@@ -185,6 +205,7 @@ impl Tuning {
             "transactions",
             "pessimistic, row locks, deadlock detection, 1 s lock timeout",
         );
+        c.given("memtables_in_cache", self.memtables_in_cache);
         c.given("column_families", schema.len());
         c.given("statistics", "off");
         if self.profile == Profile::Default {
@@ -200,13 +221,20 @@ impl Tuning {
         c.tuned(
             "write_buffer_size",
             self.write_buffer_bytes,
-            "cache_bytes / 16 up to the default of 64 MiB: memtables are outside the cache",
+            "cache_bytes / 16 up to the default of 64 MiB",
         );
         c.tuned(
             "max_write_buffer_number",
             self.write_buffers,
             "a slow flush must not stop writers",
         );
+        if self.profile != Profile::MyRocks {
+            c.tuned(
+                "max_write_buffer_size_to_maintain",
+                HISTORY_BYTES,
+                "no transaction sets a snapshot, so nobody asks flushed memtables",
+            );
+        }
         c.tuned(
             "max_total_wal_size",
             1024 * MIB,

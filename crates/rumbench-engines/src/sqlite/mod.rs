@@ -26,6 +26,7 @@ use rusqlite::{Connection, ErrorCode};
 use crate::error::{failed, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, crate_version, survives};
 use crate::periodic::{Periodic, SYNC_INTERVAL};
+use crate::registry::Adapter;
 use crate::settings::Settings;
 use connection::SqliteConnection;
 
@@ -48,8 +49,14 @@ struct Shared {
     next_node: AtomicU64,
 }
 
-/// Opens the database of LinkBench. No variants.
-pub(crate) fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
+/// How the registry reaches this engine. No variants.
+pub(crate) const ADAPTER: Adapter = Adapter { check, open };
+
+fn check(config: &OpenConfig) -> Result<()> {
+    Tuning::of(config).map(drop)
+}
+
+fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Sqlite::open(config)?))
 }
 
@@ -59,11 +66,6 @@ impl Sqlite {
     /// # Errors
     /// [`EngineError::Unsupported`] for a variant or an unknown setting.
     pub fn open(config: &OpenConfig) -> Result<Sqlite> {
-        if let Some(variant) = &config.variant {
-            return Err(EngineError::Unsupported(format!(
-                "sqlite has no variant `{variant}`"
-            )));
-        }
         let tuning = Tuning::of(config)?;
         let path = config.dir.join(DATA_FILE);
         let own = tuning.connect(&path)?;
@@ -109,8 +111,14 @@ struct Tuning {
 impl Tuning {
     fn of(config: &OpenConfig) -> Result<Tuning> {
         const WAL_BYTES: u32 = 64 << 20;
-        let mut settings = Settings::of("sqlite", config);
+        let mut settings = Settings::without_variants("sqlite", config)?;
         let page_bytes: u32 = settings.take_in("page_bytes", 4096, 512..=65536)?;
+        if !page_bytes.is_power_of_two() {
+            // SQLite would keep its default without a word.
+            return Err(EngineError::Unsupported(format!(
+                "sqlite.page_bytes={page_bytes}: must be a power of two"
+            )));
+        }
         let pages = WAL_BYTES / page_bytes;
         let checkpoint_pages = settings.take_in("checkpoint_pages", pages, 1..=1 << 24)?;
         settings.finish()?;

@@ -19,11 +19,11 @@ const NODE_TYPE: u32 = 2048;
 fn real_engines() -> impl Iterator<Item = &'static EngineEntry> {
     engines()
         .iter()
-        .filter(|entry| entry.available && entry.name != "null")
+        .filter(|entry| entry.is_available() && entry.name != "null")
 }
 
 fn open(entry: &EngineEntry, config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    (entry.open)(config)
+    entry.open(config)
 }
 
 fn with_class(entry: &EngineEntry, dir: &Path, class: Durability) -> Box<dyn Engine> {
@@ -139,7 +139,7 @@ fn every_variant_opens_and_describes_itself() {
 
 #[test]
 fn unknown_variants_and_settings_are_refused() {
-    for entry in engines().iter().filter(|entry| entry.available) {
+    for entry in engines().iter().filter(|entry| entry.is_available()) {
         let dir = tempfile::tempdir().unwrap();
         let mut wrong = config(dir.path(), Durability::Buffered);
         wrong.variant = Some("no-such-variant".to_string());

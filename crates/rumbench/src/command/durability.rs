@@ -70,6 +70,7 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
             "--set {key}: not a setting of durability tests; an engine's are ENGINE.KEY=VALUE"
         )));
     }
+    settings::check(&engines, &sorted, arguments.durability.into())?;
     let choice = engines.remove(0);
     if choice.engine == "null" {
         return Err(usage(

@@ -2,9 +2,10 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use rumbench_core::names::unknown;
 
 use super::{Exit, print};
-use crate::catalog::{WORKLOADS, unknown, usage};
+use crate::catalog::{WORKLOADS, usage};
 use crate::measure::metrics::{self, METRICS, Metric};
 use crate::report::table::{Format, Table};
 use crate::store::history;
@@ -55,7 +56,7 @@ fn text_table(title: &str, headers: &[&str]) -> Table {
 fn engines() -> Table {
     let mut table = text_table("Engines", &["name", "in this build", "description"]);
     for entry in rumbench_engines::engines() {
-        let state = if entry.available {
+        let state = if entry.is_available() {
             "yes".to_string()
         } else {
             format!("no: {}", entry.how_to_get)

@@ -48,7 +48,7 @@ pub struct QuickArgs {
 pub fn run(arguments: &QuickArgs) -> Result<Exit> {
     let engines: Vec<EngineChoice> = ENGINES
         .iter()
-        .filter(|name| rumbench_engines::find(name).is_ok_and(|found| found.entry.available))
+        .filter(|name| rumbench_engines::find(name).is_ok_and(|found| found.entry.is_available()))
         .map(|name| EngineChoice {
             engine: (*name).to_string(),
             variant: None,
@@ -87,7 +87,7 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         ..arguments.print.clone()
     };
     let exit = run_suite(&suite, &print, arguments.no_store)?;
-    if rumbench_engines::find("rocksdb").is_ok_and(|found| !found.entry.available) {
+    if rumbench_engines::find("rocksdb").is_ok_and(|found| !found.entry.is_available()) {
         say("with RocksDB beside them: make bench-rocksdb");
     }
     Ok(exit)

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use rumbench_core::engine::Durability;
+use rumbench_core::names::unknown;
 use time::OffsetDateTime;
 
 use super::{Exit, command_line, print, settings};
@@ -109,7 +110,7 @@ fn check_base(base: &str, engines: &[String]) -> Result<()> {
     let known: Vec<&str> = engines.iter().map(String::as_str).collect();
     Err(usage(format!(
         "--base: {}",
-        catalog::unknown("engine of this suite", base, &known)
+        unknown("engine of this suite", base, &known)
     )))
 }
 
@@ -171,6 +172,7 @@ pub struct RunArgs {
 pub fn run(arguments: &RunArgs) -> Result<Exit> {
     refuse_unavailable(arguments)?;
     let (engines, sorted) = settings::sort(&arguments.engines, &arguments.sets)?;
+    settings::check(&engines, &sorted, arguments.durability.into())?;
     if let Some(base) = &arguments.print.base {
         let names: Vec<String> = engines.iter().map(|choice| choice.name()).collect();
         check_base(base, &names)?;

@@ -2,10 +2,13 @@
 //! each engine.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use anyhow::Result;
+use rumbench_core::engine::{Durability, OpenConfig};
+use rumbench_core::names::unknown;
 
-use crate::catalog::{unknown, usage};
+use crate::catalog::usage;
 use crate::run::pacing::{Arrivals, Rate};
 use crate::run::plan::EngineChoice;
 
@@ -60,9 +63,31 @@ pub fn sort(engines: &[String], sets: &[String]) -> Result<(Vec<EngineChoice>, S
     Ok((choices, sort_common(common)?))
 }
 
+/// Refuses what an engine would refuse when it is opened: an unknown setting of its own, or a value out of range.
+///
+/// # Errors
+/// Usage errors.
+pub fn check(choices: &[EngineChoice], sorted: &Sorted, durability: Durability) -> Result<()> {
+    for choice in choices {
+        let found =
+            rumbench_engines::find(&choice.engine).map_err(|error| usage(error.to_string()))?;
+        let config = OpenConfig {
+            dir: PathBuf::new(),
+            variant: choice.variant.clone(),
+            cache_bytes: sorted.cache_bytes,
+            durability,
+            clients: sorted.clients,
+            settings: choice.settings.clone(),
+        };
+        let checked = found.entry.check(&config);
+        checked.map_err(|error| usage(error.to_string()))?;
+    }
+    Ok(())
+}
+
 fn choose(name: &str) -> Result<EngineChoice> {
     let found = rumbench_engines::find(name).map_err(|error| usage(error.to_string()))?;
-    if !found.entry.available {
+    if !found.entry.is_available() {
         return Err(usage(format!(
             "this build has no {}: {}",
             found.entry.name, found.entry.how_to_get

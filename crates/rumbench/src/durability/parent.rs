@@ -442,7 +442,9 @@ fn await_open(process: &TrialProcess) -> Result<Reopened> {
             Err(RecvTimeoutError::Timeout) => {
                 bail!("opening took longer than {} s", LONGEST_RECOVERY.as_secs())
             }
-            Err(RecvTimeoutError::Disconnected) => bail!("the process died while opening"),
+            Err(RecvTimeoutError::Disconnected) => {
+                bail!("the child process ended before the database was open; its message is above")
+            }
         }
     }
 }

@@ -89,6 +89,7 @@ pub const METRICS: &[Metric] = &[
     metric("rss_bytes.peak", "bytes", LESS, "Largest resident set during the phase, laboratory included.", "largest of one-second samples of VmRSS"),
     metric("rss_bytes.anonymous", "bytes", LESS, "Heap and stacks at the end of the phase, without mapped files.", "RssAnon"),
     metric("amplification.read", "1/op", LESS, "Device reads for one operation.", "reads_per_op where the source is a device"),
+    metric("amplification.write", "ratio", LESS, "Bytes that the load wrote against what the client loaded.", "kb_written x 1024 / estimated bytes of the load; load phases only"),
     metric("amplification.space", "ratio", LESS, "Data files against what the client loaded.", "size_bytes.data after settle / estimated bytes of the load"),
 ];
 

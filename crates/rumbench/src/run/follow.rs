@@ -95,9 +95,15 @@ fn finish_phase(phases: &mut [PhaseResult], load_bytes: u64) {
         .as_deref()
         .filter(|source| source.starts_with("device"));
     let read = reads.and(last.reads_per_op);
+    // Only of the load is it known how many bytes the client wrote.
+    let write = last
+        .kb_written
+        .filter(|_| last.name == "load" && load_bytes > 0)
+        .map(|kb| kb * 1024.0 / load_bytes as f64);
     if last.name != "settle" {
-        last.amplification = read.map(|read| Amplification {
-            read: Some(read),
+        last.amplification = read.or(write).map(|_| Amplification {
+            read,
+            write,
             ..Amplification::default()
         });
         return;
@@ -138,5 +144,20 @@ mod tests {
         finish_phase(&mut phases, 0);
         assert_eq!(phases[1].kb_written_per_op_settled, Some(5.0));
         assert_eq!(phases[0].kb_written_per_op_settled, None);
+    }
+
+    #[test]
+    fn what_a_load_writes_is_compared_with_what_the_client_loaded() {
+        let mut phases = vec![PhaseResult {
+            name: "load".to_string(),
+            kb_written: Some(300.0),
+            ..PhaseResult::default()
+        }];
+        finish_phase(&mut phases, 100 * 1024);
+        let write = |phase: &PhaseResult| phase.amplification.and_then(|amp| amp.write);
+        assert_eq!(write(&phases[0]), Some(3.0));
+        phases[0].name = "request".to_string();
+        finish_phase(&mut phases, 100 * 1024);
+        assert_eq!(write(&phases[0]), None);
     }
 }

@@ -63,7 +63,10 @@ pub fn open_engine(spec: &TrialSpec) -> Result<Box<dyn Engine>> {
         clients: spec.clients,
         settings: spec.engine_settings.clone(),
     };
-    (found.entry.open)(&config).with_context(|| format!("cannot open {}", spec.engine))
+    found
+        .entry
+        .open(&config)
+        .with_context(|| format!("cannot open {}", spec.engine))
 }
 
 /// Runs one trial to its end or to an interruption.

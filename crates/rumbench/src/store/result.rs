@@ -234,7 +234,7 @@ pub struct PacingError {
 /// Amplification factors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Amplification {
-    /// Device bytes written per byte that the client wrote.
+    /// Bytes written per byte that the client wrote. Of load phases only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<f64>,
     /// Device reads per operation.

@@ -29,7 +29,29 @@ fn unknown_names_are_answered_with_the_nearest_and_exit_code_2() {
     );
     assert_usage(
         &["run", "linkbench", "--engine", "null", "--set", "node=1"],
-        "nodes",
+        "did you mean `nodes`?",
+    );
+    assert_usage(
+        &[
+            "run",
+            "linkbench",
+            "--engine",
+            "null",
+            "--set",
+            "cach_bytes=1",
+        ],
+        "did you mean `cache_bytes`?",
+    );
+    assert_usage(
+        &[
+            "run",
+            "linkbench",
+            "--engine",
+            "null",
+            "--set",
+            "getlinklist_hist=1",
+        ],
+        "did you mean `getlinklist_history`?",
     );
     assert_usage(
         &["run", "linkbench", "--engine", "null", "--base", "nulll"],
@@ -54,6 +76,30 @@ fn values_out_of_range_are_refused_with_exit_code_2() {
         "--repeat",
     );
     assert_usage(&["durability", "--engine", "null"], "null keeps nothing");
+}
+
+#[test]
+fn settings_of_an_engine_are_refused_before_anything_runs() {
+    let cases = [
+        ("alluvium.memory_byts=5", "did you mean `memory_bytes`?"),
+        ("alluvium.memory_bytes=5", "memory_bytes is 5, the least is"),
+        ("alluvium.memory_bytes=much", "alluvium.memory_bytes=much: "),
+        ("fjall.block_bytes=1", "must lie between 1024 and 1048576"),
+        ("lmdb.map_size=1", "must lie between 1048576 and"),
+        ("sqlite.page_bytes=5000", "must be a power of two"),
+        ("null.stall_s=1", "must exceed null.stall_s=1"),
+    ];
+    for (set, expected) in cases {
+        let (engine, _) = set.split_once('.').unwrap();
+        assert_usage(
+            &["run", "linkbench", "--engine", engine, "--set", set],
+            expected,
+        );
+    }
+    assert_usage(
+        &["durability", "--engine", "lmdb", "--set", "lmdb.mapsize=1"],
+        "did you mean `map_size`?",
+    );
 }
 
 #[test]

@@ -1,0 +1,114 @@
+//! Commits compressed for the log, each by itself.
+//!
+//! The rows of one commit repeat each other: keys share ids, an index entry repeats its row. A packed commit is the
+//! length of its operations (varint) and an LZ4 block of them. It is made by the committing thread, outside of the
+//! queue, so that compression is never on another commit's path. Small commits, and those that gain little, stay as
+//! they are.
+
+use std::cell::RefCell;
+
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+
+use crate::base::coding::{Decoder, put_varint};
+use crate::wal::PAYLOAD_BYTES_MAX;
+
+/// Below this nothing repeats enough.
+const RAW_BYTES_MIN: usize = 64;
+/// Larger commits would need as much memory again while they wait.
+const RAW_BYTES_MAX: usize = 1 << 20;
+/// From here on LZ4 needs a larger table, which is not kept: clearing it would cost every small commit.
+const LARGE_BYTES: usize = u16::MAX as usize;
+/// Packed only where it saves at least one byte in this many: unpacking costs time at recovery.
+const SAVING_MIN: usize = 8;
+/// No LZ4 block is decompressed to more than this many times its length, so a larger claim is damage.
+const RATIO_MAX: usize = 255;
+
+thread_local! {
+    /// The hash table of the thread that commits. Only ever small.
+    static TABLE: RefCell<CompressTable> = RefCell::new(CompressTable::small());
+}
+
+/// The packed form of a commit's operations, if it is worth it.
+pub(crate) fn pack(raw: &[u8]) -> Option<Vec<u8>> {
+    if !(RAW_BYTES_MIN..=RAW_BYTES_MAX).contains(&raw.len()) {
+        return None;
+    }
+    let mut packed = Vec::with_capacity(get_maximum_output_size(raw.len()) + 5);
+    put_varint(&mut packed, raw.len() as u64);
+    let start = packed.len();
+    packed.resize(start + get_maximum_output_size(raw.len()), 0);
+    let out = &mut packed[start..];
+    let length = if raw.len() < LARGE_BYTES {
+        // An ending thread may commit from a destructor when its table is gone: then nothing is packed.
+        let kept =
+            TABLE.try_with(|table| compress_into_with_table(raw, out, &mut table.borrow_mut()));
+        kept.ok()?
+    } else {
+        compress_into_with_table(raw, out, &mut CompressTable::large())
+    };
+    // The output has room for any input, so an error means only that this commit is not packed.
+    packed.truncate(start + length.ok()?);
+    (packed.len() + raw.len() / SAVING_MIN <= raw.len()).then_some(packed)
+}
+
+/// The operations of a packed commit; `None` where the bytes are not one.
+pub(crate) fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
+    let mut d = Decoder::new(packed);
+    let length = usize::try_from(d.varint()?).ok()?;
+    let block = d.rest();
+    if length > PAYLOAD_BYTES_MAX || length > block.len().saturating_mul(RATIO_MAX) {
+        return None;
+    }
+    let mut raw = vec![0; length];
+    let written = lz4_flex::block::decompress_into(block, &mut raw).ok()?;
+    (written == length).then_some(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_repeats_is_packed_and_comes_back() {
+        for length in [64usize, 200, 5_000, 70_000] {
+            let raw: Vec<u8> = (0..length).map(|i| (i % 37) as u8).collect();
+            let packed = pack(&raw).expect("it repeats");
+            assert!(packed.len() <= length - length / SAVING_MIN);
+            assert_eq!(unpack(&packed), Some(raw));
+        }
+    }
+
+    #[test]
+    fn what_gains_little_stays_as_it_is() {
+        assert_eq!(pack(&[7; RAW_BYTES_MIN - 1]), None);
+        assert_eq!(pack(&vec![7; RAW_BYTES_MAX + 1]), None);
+        let mut state = 1u64;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .take(1000)
+        .collect();
+        assert_eq!(pack(&noise), None);
+    }
+
+    #[test]
+    fn damaged_bytes_are_refused_or_differ_and_never_allocate_much() {
+        let raw: Vec<u8> = (0..300).map(|i| (i % 37) as u8).collect();
+        let packed = pack(&raw).unwrap();
+        for cut in 0..packed.len() {
+            assert_ne!(unpack(&packed[..cut]).as_ref(), Some(&raw), "cut at {cut}");
+        }
+        for bit in 0..packed.len() * 8 {
+            let mut bad = packed.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            if let Some(other) = unpack(&bad) {
+                assert!(other.len() <= bad.len() * RATIO_MAX);
+            }
+        }
+        let mut huge = Vec::new();
+        put_varint(&mut huge, PAYLOAD_BYTES_MAX as u64);
+        huge.extend_from_slice(&packed[2..]);
+        assert_eq!(unpack(&huge), None);
+    }
+}
