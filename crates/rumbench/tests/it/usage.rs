@@ -16,6 +16,12 @@ fn assert_usage(arguments: &[&str], expected: &str) {
     assert!(message.contains(expected), "{message}");
 }
 
+/// A suite of one engine with one setting is refused.
+fn assert_set_usage(engine: &str, set: &str, expected: &str) {
+    let arguments = ["run", "linkbench", "--engine", engine, "--set", set];
+    assert_usage(&arguments, expected);
+}
+
 #[test]
 fn unknown_names_are_answered_with_the_nearest_and_exit_code_2() {
     assert_usage(&["run", "linkbench", "--engin", "null"], "--engine");
@@ -27,30 +33,11 @@ fn unknown_names_are_answered_with_the_nearest_and_exit_code_2() {
         &["run", "linkbensh", "--engine", "null"],
         "did you mean `linkbench`?",
     );
-    assert_usage(
-        &["run", "linkbench", "--engine", "null", "--set", "node=1"],
-        "did you mean `nodes`?",
-    );
-    assert_usage(
-        &[
-            "run",
-            "linkbench",
-            "--engine",
-            "null",
-            "--set",
-            "cach_bytes=1",
-        ],
-        "did you mean `cache_bytes`?",
-    );
-    assert_usage(
-        &[
-            "run",
-            "linkbench",
-            "--engine",
-            "null",
-            "--set",
-            "getlinklist_hist=1",
-        ],
+    assert_set_usage("null", "node=1", "did you mean `nodes`?");
+    assert_set_usage("null", "cach_bytes=1", "did you mean `cache_bytes`?");
+    assert_set_usage(
+        "null",
+        "getlinklist_hist=1",
         "did you mean `getlinklist_history`?",
     );
     assert_usage(
@@ -63,14 +50,8 @@ fn unknown_names_are_answered_with_the_nearest_and_exit_code_2() {
 
 #[test]
 fn values_out_of_range_are_refused_with_exit_code_2() {
-    assert_usage(
-        &["run", "linkbench", "--engine", "null", "--set", "nodes=0"],
-        "nodes=0",
-    );
-    assert_usage(
-        &["run", "linkbench", "--engine", "null", "--set", "rate=x"],
-        "operations per second",
-    );
+    assert_set_usage("null", "nodes=0", "nodes=0");
+    assert_set_usage("null", "rate=x", "operations per second");
     assert_usage(
         &["run", "linkbench", "--engine", "null", "--repeat", "0"],
         "--repeat",
@@ -91,10 +72,7 @@ fn settings_of_an_engine_are_refused_before_anything_runs() {
     ];
     for (set, expected) in cases {
         let (engine, _) = set.split_once('.').unwrap();
-        assert_usage(
-            &["run", "linkbench", "--engine", engine, "--set", set],
-            expected,
-        );
+        assert_set_usage(engine, set, expected);
     }
     assert_usage(
         &["durability", "--engine", "lmdb", "--set", "lmdb.mapsize=1"],
