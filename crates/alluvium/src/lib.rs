@@ -20,6 +20,8 @@ mod flush;
 mod iter;
 mod keyspace;
 mod metrics;
+#[doc(hidden)]
+pub mod range_deletes;
 mod read_points;
 mod recovery;
 mod snapshot;

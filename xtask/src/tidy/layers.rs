@@ -12,7 +12,7 @@ const ENGINE: &str = "crates/alluvium/src/";
 /// The modules of the engine from low to high; a part of a module (`db::options`) may have a layer of its own.
 /// Modules of one layer may use each other.
 const LAYERS: &[&[&str]] = &[
-    &["error", "base"],
+    &["error", "base", "range_deletes"],
     &["sync"],
     &["vfs"],
     &["cache", "table"],
@@ -29,7 +29,7 @@ const LAYERS: &[&[&str]] = &[
     &["txn::lock_table", "txn::write_set", "txn::write_cursor"],
     &["compaction::fold", "compaction::merge", "compaction::pick"],
     &["metrics"],
-    &["keyspace::tree"],
+    &["keyspace::memtable", "keyspace::tree"],
     &["iter"],
     // What works on an open database shares its state.
     &[

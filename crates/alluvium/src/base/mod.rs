@@ -49,6 +49,14 @@ impl fmt::Display for SegmentId {
     }
 }
 
+/// The smallest key larger than all keys with this prefix; `None` when there is none.
+pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let kept = prefix.iter().rposition(|&b| b != 0xFF)?;
+    let mut next = prefix[..=kept].to_vec();
+    next[kept] += 1;
+    Some(next)
+}
+
 /// What an entry says of its key. The numbers are stored in WAL, memtable and tables and never change.
 ///
 /// Kinds that no release writes yet have their number already, so that the formats need not change for them.

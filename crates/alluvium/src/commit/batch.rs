@@ -2,7 +2,9 @@
 //!
 //! The payload of a commit record is the operations in order of keyspace and key, each
 //! `kind: u8, keyspace: varint, key: varint length + bytes, value: varint length + bytes` (no value behind a
-//! delete). There is one operation a key, because a commit has one sequence number.
+//! delete; a range delete's key is the start of its range and its value the end). There is one operation a key, because
+//! a commit has one sequence number. A range delete hides older commits only, so its place among the others is
+//! without meaning.
 
 use std::sync::Arc;
 
@@ -46,6 +48,22 @@ impl WriteBatch {
         self.add(keyspace, ValueKind::Delete, key, &[])
     }
 
+    /// Removes every key from `start` (inclusive) to `end` (exclusive): see [`Keyspace::delete_range`].
+    pub fn delete_range(&mut self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
+        check_range(start, end)?;
+        self.enter(keyspace)?;
+        self.writes.delete_range(keyspace.id(), start, end);
+        Ok(())
+    }
+
+    /// Removes every key that begins with `prefix`: see [`Keyspace::delete_prefix`].
+    pub fn delete_prefix(&mut self, keyspace: &Keyspace, prefix: &[u8]) -> Result<()> {
+        check_sizes(prefix, &[])?;
+        self.enter(keyspace)?;
+        self.writes.delete_prefix(keyspace.id(), prefix);
+        Ok(())
+    }
+
     fn add(
         &mut self,
         keyspace: &Keyspace,
@@ -54,6 +72,13 @@ impl WriteBatch {
         value: &[u8],
     ) -> Result<()> {
         check_sizes(key, value)?;
+        self.enter(keyspace)?;
+        self.writes.put(keyspace.id(), key, kind, value);
+        Ok(())
+    }
+
+    /// Makes the keyspace one of the batch's.
+    fn enter(&mut self, keyspace: &Keyspace) -> Result<()> {
         keyspace.check()?;
         let uid = keyspace.db().shared().uid;
         if *self.database.get_or_insert(uid) != uid {
@@ -64,7 +89,6 @@ impl WriteBatch {
         if !self.trees.iter().any(|tree| tree.id == keyspace.id()) {
             self.trees.push(Arc::clone(keyspace.tree()));
         }
-        self.writes.put(keyspace.id(), key, kind, value);
         Ok(())
     }
 
@@ -78,7 +102,7 @@ impl WriteBatch {
         self.trees.iter().try_for_each(|tree| tree.check())
     }
 
-    /// Number of keys written.
+    /// Number of keys written, range deletes aside.
     pub fn len(&self) -> usize {
         self.writes.len()
     }
@@ -112,6 +136,17 @@ pub(crate) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Refuses ranges that no format can hold or that hold no key.
+pub(crate) fn check_range(start: &[u8], end: &[u8]) -> Result<()> {
+    check_sizes(start, &[])?;
+    check_sizes(end, &[])?;
+    if start >= end {
+        let message = "the range is empty: its end must lie behind its start";
+        return Err(Error::InvalidArgument(message.into()));
+    }
+    Ok(())
+}
+
 /// One decoded operation of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Op<'a> {
@@ -134,6 +169,17 @@ pub(crate) fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
 /// The payload of a commit of these writes.
 pub(crate) fn encode_payload(writes: &WriteSet) -> Vec<u8> {
     let mut out = Vec::with_capacity(writes.bytes() + 8 * writes.len());
+    for range in writes.range_deletes() {
+        encode_op(
+            &mut out,
+            &Op {
+                kind: ValueKind::RangeDelete,
+                keyspace: range.keyspace,
+                key: &range.start,
+                value: &range.end,
+            },
+        );
+    }
     for WriteEntry {
         keyspace,
         key,
@@ -171,7 +217,11 @@ impl<'a> Ops<'a> {
             ValueKind::Insert | ValueKind::Put => {
                 self.0.bytes().filter(|v| v.len() <= VALUE_BYTES_MAX)?
             }
-            ValueKind::RangeDelete | ValueKind::Upsert | ValueKind::Pointer => return None,
+            ValueKind::RangeDelete => {
+                let end = self.0.bytes().filter(|end| end.len() <= KEY_BYTES_MAX)?;
+                (key < end).then_some(end)?
+            }
+            ValueKind::Upsert | ValueKind::Pointer => return None,
         };
         Some(Op {
             kind,

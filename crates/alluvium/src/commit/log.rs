@@ -7,8 +7,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use alluvium_mem::Memtable;
-
 use crate::base::{KeyspaceId, SegmentId, SeqNo, ValueKind, checksum};
 use crate::commit::batch::{Ops, encode_op};
 use crate::commit::queue::Request;
@@ -16,12 +14,13 @@ use crate::compaction::update_admission;
 use crate::db::options::Durability;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
+use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
 use crate::wal::{RecordKind, WalPosition, WalSync, WalWriter};
 
 /// Memtables sealed together, all keyspaces at one sequence number: what one flush consumes.
 pub(crate) struct SealedGeneration {
-    pub memtables: Vec<(Arc<Tree>, Arc<Memtable>)>,
+    pub memtables: Vec<(Arc<Tree>, Arc<TreeMemtable>)>,
     /// The newest commit inside.
     pub last_seqno: SeqNo,
     /// Log segments before this one are not needed once the generation is flushed.
@@ -48,6 +47,9 @@ pub(crate) struct Log {
 
 /// What an entry costs in a memtable besides its key and value: record, version, its share of a leaf.
 const ENTRY_OVERHEAD: usize = 72;
+/// What a range delete is charged besides its keys: its memtable's list of them is copied at each, so that there must
+/// not be too many before the memtable is sealed.
+const RANGE_DELETE_CHARGE: usize = 16 << 10;
 /// Groups between two looks at the read points.
 const HORIZON_EVERY: u64 = 32;
 
@@ -209,22 +211,28 @@ impl Log {
                 continue;
             };
             let state = tree.load();
-            let mut writer = state.active.writer();
+            let mut writer = state.active.rows.writer();
             let mut op = first;
             loop {
-                let hash = checksum::key_hash(op.key);
-                let prefix = tree.prefix_hash(op.key);
-                let kind = covering(&state.active, op.kind, op.key, hash);
-                writer.insert(
-                    op.key,
-                    hash,
-                    prefix,
-                    seqno,
-                    kind as u8,
-                    op.value,
-                    self.horizon,
-                );
-                self.active_bytes += op.key.len() + op.value.len() + ENTRY_OVERHEAD;
+                if op.kind == ValueKind::RangeDelete {
+                    state.active.delete_range(op.key, op.value, seqno);
+                    self.active_bytes += RANGE_DELETE_CHARGE;
+                } else {
+                    let hash = checksum::key_hash(op.key);
+                    let prefix = tree.prefix_hash(op.key);
+                    let kind = covering(&state.active, op.kind, op.key, hash);
+                    writer.insert(
+                        op.key,
+                        hash,
+                        prefix,
+                        seqno,
+                        kind as u8,
+                        op.value,
+                        self.horizon,
+                    );
+                    self.active_bytes += ENTRY_OVERHEAD;
+                }
+                self.active_bytes += op.key.len() + op.value.len();
                 match ops.next_if(|next| next.is_ok_and(|next| next.keyspace == first.keyspace)) {
                     Some(next) => op = next?,
                     None => break,
@@ -283,9 +291,7 @@ impl Log {
 /// An insert over anything that this memtable holds of its key becomes a covering put: the memtable may later let
 /// go of the older version (a delete, if the caller kept its promise), and then nothing would tell that a delete
 /// of this insert must stay to hide what tables hold.
-fn covering(memtable: &Memtable, kind: ValueKind, key: &[u8], hash: u64) -> ValueKind {
-    let present = kind == ValueKind::Insert
-        && memtable.may_contain(hash)
-        && memtable.get(key, SeqNo::MAX).is_some();
+fn covering(memtable: &TreeMemtable, kind: ValueKind, key: &[u8], hash: u64) -> ValueKind {
+    let present = kind == ValueKind::Insert && memtable.get(key, hash, SeqNo::MAX).is_some();
     if present { ValueKind::Put } else { kind }
 }

@@ -6,6 +6,7 @@
 //! 1. **Cancel.** A delete directly above an `insert`, both at or below the drop horizon, vanish together: the
 //!    caller of `insert` promised that the key was absent, so nothing below can come to light. Only inserts
 //!    cancel, never covering puts.
+//!    Range deletes do not cancel either: they stay where they are.
 //! 2. **Shadow.** A version is dropped when every read point sees a newer one. An insert that shadows something
 //!    becomes a covering put, or a later delete would cancel it and bring the older version in a lower table back.
 //! 3. **Bottom.** Where the inputs hold everything older than their newest entry for the key, a delete that is
@@ -41,7 +42,8 @@ pub(crate) struct FoldCounts {
 }
 
 impl FoldRules<'_> {
-    /// Folds `versions` of one key (newest first, seqnos strictly falling) in place.
+    /// Folds `versions` of one key (newest first, seqnos strictly falling) in place. Range deletes over the key are
+    /// versions of it.
     pub fn fold(&self, versions: &mut Vec<Version>, counts: &mut FoldCounts) {
         debug_assert!(versions.windows(2).all(|w| w[0].seqno > w[1].seqno));
         if let [only] = versions.as_slice() {
@@ -108,7 +110,7 @@ impl FoldRules<'_> {
         if !self.bottom || oldest.seqno > self.points.horizon() {
             return false;
         }
-        if oldest.kind == ValueKind::Delete {
+        if matches!(oldest.kind, ValueKind::Delete | ValueKind::RangeDelete) {
             counts.tombstones += 1;
             return true;
         }

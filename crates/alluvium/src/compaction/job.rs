@@ -6,12 +6,15 @@ use std::time::Instant;
 use crate::base::{KeyspaceId, TableId};
 use crate::compaction::fold::{FoldCounts, FoldRules};
 use crate::compaction::merge::{Stream, merge};
-use crate::compaction::output::{Cuts, NewTable, Output, discard, table_options};
+use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
 use crate::compaction::pick::Work;
 use crate::db::shared::Shared;
 use crate::error::Result;
 use crate::keyspace::tree::Tree;
-use crate::version::group::{Group, Version};
+use crate::range_deletes::RangeDeletes;
+use crate::read_points::DropPoints;
+use crate::table::Table;
+use crate::version::group::{Group, Upper, Version};
 use crate::wal::hard_io;
 
 /// A picked merge. While it exists, its group is busy and no other job may touch it.
@@ -87,14 +90,17 @@ impl Job {
         index: usize,
         group: &Group,
     ) -> Result<(Inputs, Merged)> {
-        let mut streams = self.upper_streams(version, index, group, 0, group.upper.len())?;
-        let last = group.last.iter().map(|t| t.scan_all(None, None)).collect();
-        streams.extend(Stream::tables(last)?);
+        let points = shared.read_points.horizon_points();
+        let mut inputs = Sources::upper(version, index, &group.upper, &points)?;
+        let hidden = |table: &&Arc<Table>| !inputs.hides(table, &points);
+        let last = group.last.iter().filter(hidden);
+        let last = Stream::tables(last.map(|t| t.scan_all(None, None)).collect())?;
+        inputs.streams.extend(last);
         let cuts = Cuts {
             borders: Vec::new(),
             bytes_max: shared.options.partition_bytes,
         };
-        let tables = self.write(shared, &mut streams, true, cuts)?;
+        let tables = self.write(shared, inputs, true, cuts, &points)?;
         let inputs = Inputs {
             keyspace: self.tree.id,
             low: self.low.clone(),
@@ -113,12 +119,13 @@ impl Job {
         from: usize,
         to: usize,
     ) -> Result<(Inputs, Merged)> {
-        let mut streams = self.upper_streams(version, index, group, from, to)?;
+        let points = shared.read_points.horizon_points();
+        let inputs = Sources::upper(version, index, &group.upper[from..to], &points)?;
         let cuts = Cuts {
             borders: Vec::new(),
             bytes_max: u64::MAX,
         };
-        let mut tables = self.write(shared, &mut streams, false, cuts)?;
+        let mut tables = self.write(shared, inputs, false, cuts, &points)?;
         let table = tables.pop();
         discard(shared, &tables);
         let upper = group.upper[from..to].iter().map(|u| u.table.id()).collect();
@@ -137,43 +144,80 @@ impl Job {
         ))
     }
 
-    /// Upper tables `from..to` of the group, newest first, clipped to the group's range.
-    fn upper_streams(
-        &self,
-        version: &Version,
-        index: usize,
-        group: &Group,
-        from: usize,
-        to: usize,
-    ) -> Result<Vec<Stream>> {
-        let low = (!group.low.is_empty()).then_some(&group.low[..]);
-        let high = version.high(index);
-        let mut streams = Vec::with_capacity(to - from);
-        for upper in &group.upper[from..to] {
-            streams.extend(Stream::tables(vec![upper.table.scan_all(low, high)])?);
-        }
-        Ok(streams)
-    }
-
     fn write(
         &self,
         shared: &Shared,
-        streams: &mut [Stream],
+        inputs: Sources,
         last_level: bool,
         cuts: Cuts,
+        points: &DropPoints,
     ) -> Result<Vec<NewTable>> {
-        let points = shared.read_points.horizon_points();
+        let Sources {
+            mut streams,
+            ranges,
+        } = inputs;
         let rules = FoldRules {
-            points: &points,
+            points,
             bottom: last_level,
         };
         let options = table_options(&self.tree.options, last_level);
-        let mut output = Output::new(shared, &self.tree, options, cuts);
+        let carried = match last_level {
+            true => Carried::none(),
+            false => Carried::new(&ranges, points),
+        };
+        let mut output = Output::new(shared, &self.tree, options, cuts, carried);
         let mut counts = FoldCounts::default();
-        merge(streams, &rules, &mut counts, |key, seqno, kind, value| {
-            output.add(key, seqno, kind, value)
-        })?;
+        merge(
+            &mut streams,
+            &ranges,
+            &rules,
+            &mut counts,
+            |key, seqno, kind, value| output.add(key, seqno, kind, value),
+        )?;
         shared.metrics.folded(&counts);
         output.finish()
+    }
+}
+
+/// What a merge reads: entries, newest source first, and the range deletes of all sources.
+struct Sources {
+    streams: Vec<Stream>,
+    ranges: RangeDeletes,
+}
+
+impl Sources {
+    /// These upper tables of a group, clipped to its range. Tables of which nobody sees an entry are not read.
+    fn upper(
+        version: &Version,
+        index: usize,
+        upper: &[Upper],
+        points: &DropPoints,
+    ) -> Result<Sources> {
+        let low = &version.groups()[index].low[..];
+        let high = version.high(index);
+        let mut ranges = RangeDeletes::default();
+        for upper in upper {
+            let own = upper.table.range_deletes();
+            own.iter().for_each(|own| ranges.add_all(own));
+        }
+        let mut inputs = Sources {
+            streams: Vec::with_capacity(upper.len()),
+            ranges: ranges.clipped(low, high),
+        };
+        let from = (!low.is_empty()).then_some(low);
+        for Upper { table, .. } in upper {
+            if !inputs.hides(table, points) {
+                let scan = table.scan_all(from, high);
+                inputs.streams.extend(Stream::tables(vec![scan])?);
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// Whether the range deletes hide all of a table from everybody.
+    fn hides(&self, table: &Table, points: &DropPoints) -> bool {
+        let (first, last) = (table.first_key(), table.last_key());
+        let horizon = points.horizon();
+        (self.ranges).hide_all(first, last, table.max_seqno(), horizon)
     }
 }

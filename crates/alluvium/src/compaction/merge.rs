@@ -5,6 +5,7 @@ use alluvium_mem::MemtableCursor;
 use crate::base::{SeqNo, ValueKind};
 use crate::compaction::fold::{FoldCounts, FoldRules, Version};
 use crate::error::{Error, Result};
+use crate::range_deletes::{Fragment, RangeDeletes};
 use crate::table::TableScan;
 
 /// A forward stream of all versions of all keys of one input.
@@ -38,6 +39,29 @@ impl Gathered {
         self.versions.clear();
         self.values.clear();
         self.bytes.clear();
+    }
+
+    /// Adds the range deletes over the key as versions without a value. Where the range delete's own commit wrote the
+    /// key again, that version stands for both: it must cover, or its delete would bring back what the range hid.
+    fn push_ranges(&mut self, fragment: &Fragment) {
+        for &seqno in &fragment.seqnos {
+            let at = self.versions.partition_point(|v| v.seqno > seqno);
+            match self.versions.get_mut(at) {
+                Some(written) if written.seqno == seqno => {
+                    if written.kind == ValueKind::Insert {
+                        written.kind = ValueKind::Put;
+                    }
+                }
+                _ => self.versions.insert(
+                    at,
+                    Version {
+                        seqno,
+                        kind: ValueKind::RangeDelete,
+                        at: usize::MAX,
+                    },
+                ),
+            }
+        }
     }
 
     fn push(&mut self, seqno: SeqNo, kind: ValueKind, value: &[u8]) {
@@ -125,13 +149,18 @@ fn memtable_kind(kind: u8) -> Result<ValueKind> {
 }
 
 /// Merges `streams`, given newest first, and hands what the rules keep to `emit` in table order.
+///
+/// `ranges` are the range deletes of all inputs. The outputs of a merge above the last level must carry them; in the
+/// last level they are written as deletes of the keys that a snapshot still needs.
 pub(crate) fn merge(
     streams: &mut [Stream],
+    ranges: &RangeDeletes,
     rules: &FoldRules<'_>,
     counts: &mut FoldCounts,
     mut emit: impl FnMut(&[u8], SeqNo, ValueKind, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let mut gathered = Gathered::default();
+    let mut fragments = ranges.fragments().iter().peekable();
     loop {
         let mut least: Option<&[u8]> = None;
         for stream in streams.iter() {
@@ -150,8 +179,18 @@ pub(crate) fn merge(
                 stream.take(&mut gathered)?;
             }
         }
+        while fragments.next_if(|f| *f.end <= *gathered.key).is_some() {}
+        if let Some(fragment) = fragments.peek().filter(|f| f.contains(&gathered.key)) {
+            gathered.push_ranges(fragment);
+        }
         rules.fold(&mut gathered.versions, counts);
         for version in &gathered.versions {
+            if version.kind == ValueKind::RangeDelete {
+                if rules.bottom {
+                    emit(&gathered.key, version.seqno, ValueKind::Delete, &[])?;
+                }
+                continue;
+            }
             let value = &gathered.bytes[gathered.values[version.at].clone()];
             emit(&gathered.key, version.seqno, version.kind, value)?;
         }

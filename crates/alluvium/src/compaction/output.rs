@@ -8,6 +8,8 @@ use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::options::{Compression, KeyspaceOptions};
 use crate::keyspace::tree::Tree;
+use crate::range_deletes::RangeDeletes;
+use crate::read_points::DropPoints;
 use crate::table::{
     Codec, FilterOptions, PrefixFilter, Table, TableBuilder, TableOptions, TableSummary,
 };
@@ -17,6 +19,9 @@ use crate::version::TableRecord;
 pub(crate) struct NewTable {
     pub record: TableRecord,
     pub table: Arc<Table>,
+    /// The border behind it: everything in the table lies below. The last key in the record does not tell, where it is
+    /// the end of a range delete, which is exclusive.
+    pub below: Option<Vec<u8>>,
 }
 
 /// Where to cut.
@@ -28,13 +33,34 @@ pub(crate) struct Cuts {
     pub bytes_max: u64,
 }
 
+/// The range deletes that a merge hands on. A merge into the last level hands on none: it has written what they mean
+/// for each key that it kept.
+pub(crate) struct Carried(RangeDeletes);
+
+impl Carried {
+    pub fn none() -> Carried {
+        Carried(RangeDeletes::default())
+    }
+
+    /// Without those that no reader tells from newer ones.
+    pub fn new(ranges: &RangeDeletes, points: &DropPoints) -> Carried {
+        let mut ranges = ranges.clone();
+        ranges.thin(|older, newer| points.can_drop(older, newer));
+        Carried(ranges)
+    }
+}
+
 /// Writes the entries of one merge into as many tables as the cuts ask for.
+///
+/// Between two borders lies a *part* of the key range. Each part gets the carried range deletes that lie in it, in one
+/// table with its entries: only merges without borders and range deletes are cut by size.
 pub(crate) struct Output<'a> {
     shared: &'a Shared,
     tree: &'a Tree,
     options: TableOptions,
     cuts: Cuts,
-    /// Index of the next border not passed yet.
+    carried: Carried,
+    /// Index of the next border not passed yet: the end of the part that is being written.
     next_border: usize,
     open: Option<Open>,
     finished: Vec<NewTable>,
@@ -81,13 +107,16 @@ impl<'a> Output<'a> {
         tree: &'a Tree,
         options: TableOptions,
         cuts: Cuts,
+        carried: Carried,
     ) -> Output<'a> {
+        debug_assert!(carried.0.is_empty() || cuts.bytes_max == u64::MAX);
         let (open, finished, last_key) = (None, Vec::new(), Vec::new());
         Output {
             shared,
             tree,
             options,
             cuts,
+            carried,
             next_border: 0,
             open,
             finished,
@@ -97,36 +126,49 @@ impl<'a> Output<'a> {
 
     /// Adds the next entry; keys ascend, sequence numbers of one key fall.
     pub fn add(&mut self, key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8]) -> Result<()> {
-        if self.open.is_some() && key != self.last_key && self.is_cut_before(key) {
-            self.finish_table()?;
+        while self.border().is_some_and(|border| border <= key) {
+            self.finish_part()?;
         }
-        if self.open.is_none() {
-            self.open = Some(self.create()?);
+        let full = |open: &Open| open.builder.stored_bytes() >= self.cuts.bytes_max;
+        if self.open.as_ref().is_some_and(full) && key != self.last_key {
+            self.finish_table(RangeDeletes::default())?;
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
-        let open = self.open.as_mut().expect("a table is open");
+        self.append(key, seqno, kind, value)
+    }
+
+    fn append(&mut self, key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8]) -> Result<()> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => self.create()?,
+        };
+        let open = self.open.insert(open);
         open.builder.add(key, seqno, kind, value)
     }
 
-    /// Whether a table ends before `key`, which starts a new group of versions.
-    fn is_cut_before(&mut self, key: &[u8]) -> bool {
-        let mut crossed = false;
-        while self
-            .cuts
-            .borders
-            .get(self.next_border)
-            .is_some_and(|b| b.as_slice() <= key)
+    /// The end of the part that is being written.
+    fn border(&self) -> Option<&[u8]> {
+        let border = self.cuts.borders.get(self.next_border);
+        border.map(Vec::as_slice)
+    }
+
+    /// Finishes the table of this part, and goes on to the next one.
+    fn finish_part(&mut self) -> Result<()> {
+        let low = match self.next_border.checked_sub(1) {
+            Some(before) => &self.cuts.borders[before][..],
+            None => &[],
+        };
+        let ranges = self.carried.0.clipped(low, self.border());
+        if self.open.is_none()
+            && let Some(first) = ranges.fragments().first()
         {
-            // Borders at or before the open table's first key were not crossed by it.
-            crossed |= self.cuts.borders[self.next_border] > self.last_key;
-            self.next_border += 1;
+            // A table has at least one entry. This one says of one key what the range delete says of it too.
+            self.append(&first.start, first.newest(), ValueKind::Delete, &[])?;
         }
-        let full = self
-            .open
-            .as_ref()
-            .is_some_and(|o| o.builder.stored_bytes() >= self.cuts.bytes_max);
-        crossed || full
+        self.finish_table(ranges)?;
+        self.next_border += 1;
+        Ok(())
     }
 
     fn create(&self) -> Result<Open> {
@@ -147,11 +189,13 @@ impl<'a> Output<'a> {
         })
     }
 
-    fn finish_table(&mut self) -> Result<()> {
-        let Some(open) = self.open.take() else {
+    fn finish_table(&mut self, ranges: RangeDeletes) -> Result<()> {
+        let Some(mut open) = self.open.take() else {
             return Ok(());
         };
+        open.builder.set_range_deletes(ranges);
         let (id, uid, path) = (open.id, open.uid, open.path);
+        let below = self.border().map(<[u8]>::to_vec);
         let finished = open.builder.finish().and_then(|summary| {
             let file = self
                 .shared
@@ -162,6 +206,7 @@ impl<'a> Output<'a> {
             Ok(NewTable {
                 record: record(id, summary),
                 table,
+                below,
             })
         });
         match finished {
@@ -181,9 +226,11 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Finishes the last table. The caller syncs the directory before it names any of them.
+    /// Finishes the last table, and the parts that hold range deletes only. The caller syncs the directory before it names any of them.
     pub fn finish(mut self) -> Result<Vec<NewTable>> {
-        self.finish_table()?;
+        while self.next_border <= self.cuts.borders.len() {
+            self.finish_part()?;
+        }
         Ok(std::mem::take(&mut self.finished))
     }
 }

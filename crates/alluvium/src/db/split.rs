@@ -10,12 +10,13 @@ use crate::version::{GroupEdit, GroupState, TableRecord};
 /// About this many groups per keyspace once it is large: fewer make merges long, more make flushed tables small.
 const GROUPS_AIM: u64 = 32;
 
-/// Lists a flushed table as newest upper table of every group that it reaches into.
+/// Lists a flushed table as newest upper table of every group that it reaches into. All of it lies `below` a key.
 pub(crate) fn upper_edits(
     keyspace: KeyspaceId,
     groups: &BTreeMap<Vec<u8>, GroupState>,
     run: u64,
     table: &TableRecord,
+    below: Option<&[u8]>,
 ) -> Vec<GroupEdit> {
     let first = groups
         .range::<[u8], _>((Bound::Unbounded, Bound::Included(&table.first_key[..])))
@@ -26,7 +27,8 @@ pub(crate) fn upper_edits(
             Bound::Excluded(&table.first_key[..]),
             Bound::Included(&table.last_key[..]),
         ))
-        .map(|(low, _)| low);
+        .map(|(low, _)| low)
+        .filter(|low| below.is_none_or(|below| low.as_slice() < below));
     let add = |low: &Vec<u8>| GroupEdit::AddUpper {
         keyspace,
         low: low.clone(),
@@ -241,9 +243,17 @@ mod tests {
             .iter()
             .map(|l| (l.as_bytes().to_vec(), GroupState::default()))
             .collect();
-        let edits = upper_edits(KeyspaceId(1), &groups, 3, &record(5, "e", "g", 1));
+        let edits = upper_edits(KeyspaceId(1), &groups, 3, &record(5, "e", "g", 1), None);
         assert_eq!(shown(&edits), "d+up5 g+up5");
-        let edits = upper_edits(KeyspaceId(1), &groups, 3, &record(5, "d", "f", 1));
+        let edits = upper_edits(
+            KeyspaceId(1),
+            &groups,
+            3,
+            &record(5, "e", "g", 1),
+            Some(b"g"),
+        );
+        assert_eq!(shown(&edits), "d+up5");
+        let edits = upper_edits(KeyspaceId(1), &groups, 3, &record(5, "d", "f", 1), None);
         assert_eq!(shown(&edits), "d+up5");
     }
 }

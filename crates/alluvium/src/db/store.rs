@@ -7,8 +7,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use alluvium_mem::Memtable;
-
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
 use crate::compaction::output::{NewTable, discard};
 use crate::compaction::{Inputs, Merged};
@@ -16,7 +14,9 @@ use crate::db::poison::Poison;
 use crate::db::shared::Shared;
 use crate::db::split::{plan_joins, plan_split, upper_edits};
 use crate::error::{Error, Result};
+use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
+use crate::range_deletes::RangeDeletes;
 use crate::table::Table;
 use crate::version::group::{Group, Upper, Version};
 use crate::version::{GroupEdit, GroupState, Manifest, ManifestState, TableRecord, VersionEdit};
@@ -34,7 +34,7 @@ pub(crate) struct Store {
 pub(crate) struct FlushedTree {
     pub tree: Arc<Tree>,
     /// The memtables that the tables replace.
-    pub memtables: Vec<Arc<Memtable>>,
+    pub memtables: Vec<Arc<TreeMemtable>>,
     pub tables: Vec<NewTable>,
 }
 
@@ -240,7 +240,7 @@ fn flush_edits(shared: &Shared, store: &Store, flush: &FlushedTree, run: u64) ->
     let groups = &store.state().keyspaces[&id].groups;
     let tables = flush.tables.iter();
     let mut edits: Vec<GroupEdit> = tables
-        .flat_map(|table| upper_edits(id, groups, run, &table.record))
+        .flat_map(|t| upper_edits(id, groups, run, &t.record, t.below.as_deref()))
         .collect();
     let reached: HashSet<&[u8]> = edits.iter().map(GroupEdit::low).collect();
     let is_quiet = |low: &[u8], group: &GroupState| {
@@ -248,6 +248,35 @@ fn flush_edits(shared: &Shared, store: &Store, flush: &FlushedTree, run: u64) ->
     };
     let joins = plan_joins(id, groups, is_quiet, shared.options.partition_bytes);
     edits.extend(joins);
+    edits.extend(hidden_last(shared, store, flush));
+    edits
+}
+
+/// Removes last-level tables of which a flushed range delete hides every entry from everybody: their space comes back
+/// without a merge. A merge that reads one of them at this moment fails at its install, and is made again.
+fn hidden_last(shared: &Shared, store: &Store, flush: &FlushedTree) -> Vec<GroupEdit> {
+    let mut ranges = RangeDeletes::default();
+    for table in &flush.tables {
+        let own = table.table.range_deletes();
+        own.iter().for_each(|own| ranges.add_all(own));
+    }
+    if ranges.is_empty() {
+        return Vec::new();
+    }
+    let horizon = shared.read_points.horizon();
+    let keyspace = flush.tree.id;
+    let mut edits = Vec::new();
+    for (low, group) in &store.state().keyspaces[&keyspace].groups {
+        let hidden = group.last.iter().filter(|r| {
+            let newest = r.global_seqno.unwrap_or(0).max(r.max_seqno);
+            ranges.hide_all(&r.first_key, &r.last_key, newest, horizon)
+        });
+        edits.extend(hidden.map(|record| GroupEdit::RemoveLast {
+            keyspace,
+            low: low.clone(),
+            table: record.id,
+        }));
+    }
     edits
 }
 

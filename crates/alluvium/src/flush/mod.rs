@@ -8,18 +8,18 @@
 
 use std::sync::Arc;
 
-use alluvium_mem::Memtable;
-
 use crate::base::SeqNo;
 use crate::commit::SealedGeneration;
 use crate::compaction::fold::{FoldCounts, FoldRules};
 use crate::compaction::merge::{Stream, merge};
-use crate::compaction::output::{Cuts, NewTable, Output, discard, table_options};
+use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
 use crate::compaction::update_admission;
 use crate::db::shared::Shared;
 use crate::db::store::FlushedTree;
 use crate::error::{Error, Result};
+use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
+use crate::range_deletes::RangeDeletes;
 use crate::wal::hard_io;
 
 /// The flusher thread: ends when the database closes or is poisoned.
@@ -91,8 +91,8 @@ fn write_all(
 }
 
 /// The memtables of each keyspace, newest first.
-fn by_tree(generations: &[SealedGeneration]) -> Vec<(Arc<Tree>, Vec<Arc<Memtable>>)> {
-    let mut trees: Vec<(Arc<Tree>, Vec<Arc<Memtable>>)> = Vec::new();
+fn by_tree(generations: &[SealedGeneration]) -> Vec<(Arc<Tree>, Vec<Arc<TreeMemtable>>)> {
+    let mut trees: Vec<(Arc<Tree>, Vec<Arc<TreeMemtable>>)> = Vec::new();
     for (tree, memtable) in generations.iter().rev().flat_map(|g| &g.memtables) {
         match trees.iter_mut().find(|(t, _)| t.id == tree.id) {
             Some((_, memtables)) => memtables.push(Arc::clone(memtable)),
@@ -105,13 +105,20 @@ fn by_tree(generations: &[SealedGeneration]) -> Vec<(Arc<Tree>, Vec<Arc<Memtable
 fn write_tables(
     shared: &Shared,
     tree: &Tree,
-    memtables: &[Arc<Memtable>],
+    memtables: &[Arc<TreeMemtable>],
 ) -> Result<Vec<NewTable>> {
     let points = shared.read_points.horizon_points();
     let rules = FoldRules {
         points: &points,
         bottom: false,
     };
+    let mut ranges = RangeDeletes::default();
+    for memtable in memtables {
+        memtable
+            .range_deletes()
+            .iter()
+            .for_each(|r| ranges.add_all(r));
+    }
     let version = Arc::clone(&tree.load().version);
     let borders = version.groups()[1..]
         .iter()
@@ -121,14 +128,17 @@ fn write_tables(
         borders,
         bytes_max: u64::MAX,
     };
-    let mut output = Output::new(shared, tree, table_options(&tree.options, false), cuts);
+    let options = table_options(&tree.options, false);
+    let carried = Carried::new(&ranges, &points);
+    let mut output = Output::new(shared, tree, options, cuts, carried);
     let mut streams: Vec<_> = memtables
         .iter()
-        .map(|m| Stream::memtable(m.cursor(SeqNo::MAX)))
+        .map(|m| Stream::memtable(m.rows.cursor(SeqNo::MAX)))
         .collect();
     let mut counts = FoldCounts::default();
     merge(
         &mut streams,
+        &ranges,
         &rules,
         &mut counts,
         |key, seqno, kind, value| output.add(key, seqno, kind, value),

@@ -1,17 +1,19 @@
 //! The merge of a keyspace's sources at one read point, in both directions, with bounds.
 //!
 //! Memtables (and a transaction's writes) span the keyspace; tables are taken group by group, so a scan inside one
-//! group opens only that group's tables, and filters are asked again in each group. When the state of the tree
+//! group opens only that group's tables, and filters are asked again in each group. Range deletes of all sources, also
+//! of those that a filter rules out, hide what is older than they are; older sources are sought past their end. When the state of the tree
 //! was replaced meanwhile, the merge takes the new one and seeks again from its key, so that an open cursor does
 //! not keep old memtables and files for longer than it rests.
 
 use std::sync::Arc;
 
-use crate::base::SeqNo;
+use crate::base::{SeqNo, prefix_end};
 use crate::error::Result;
 use crate::iter::run::{PrefixProbe, RunCursor};
 use crate::iter::source::Source;
 use crate::keyspace::tree::{Tree, TreeState};
+use crate::range_deletes::{Fragment, RangeDeletes};
 use crate::table::PinnedValue;
 use crate::txn::write_cursor::WriteCursor;
 
@@ -36,6 +38,12 @@ pub(crate) struct MergeCursor {
     sources: Vec<Input>,
     /// How many of `sources` span the keyspace.
     fixed: usize,
+    /// The range deletes of a transaction's own, which hide everything committed.
+    own_ranges: RangeDeletes,
+    /// Those of the memtables, then those of the tables of `group`.
+    ranges: Vec<Arc<RangeDeletes>>,
+    /// How many of `ranges` span the keyspace.
+    fixed_ranges: usize,
     group: usize,
     reverse: bool,
     current: Option<usize>,
@@ -50,14 +58,25 @@ struct Input {
     clipped: bool,
     /// Whether a forward scan found it behind the bounds: it has nothing to give any more.
     past_end: bool,
+    /// No entry that it shows has a higher seqno; `None`: to be asked of the source.
+    newest: Option<SeqNo>,
 }
 
 impl Input {
-    fn new(source: Source, clipped: bool) -> Input {
+    fn new(source: Source, clipped: bool, newest: Option<SeqNo>) -> Input {
         Input {
             source,
             clipped,
             past_end: false,
+            newest,
+        }
+    }
+
+    fn newest(&self) -> SeqNo {
+        match (&self.source, self.newest) {
+            (_, Some(newest)) => newest,
+            (Source::Run(run), None) => run.newest(),
+            _ => SeqNo::MAX,
         }
     }
 }
@@ -67,7 +86,7 @@ impl Bounds {
     pub fn prefix(prefix: &[u8]) -> Bounds {
         Bounds {
             start: prefix.to_vec(),
-            end: successor(prefix),
+            end: prefix_end(prefix),
         }
     }
 
@@ -75,17 +94,9 @@ impl Bounds {
     fn shared_prefix(&self, bytes: usize) -> Option<&[u8]> {
         let prefix = self.start.get(..bytes)?;
         let end = self.end.as_deref()?;
-        let inside = end.starts_with(prefix) || successor(prefix).as_deref() == Some(end);
+        let inside = end.starts_with(prefix) || prefix_end(prefix).as_deref() == Some(end);
         inside.then_some(prefix)
     }
-}
-
-/// The smallest key larger than all keys with this prefix; `None` when there is none.
-fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
-    let kept = prefix.iter().rposition(|&b| b != 0xFF)?;
-    let mut next = prefix[..=kept].to_vec();
-    next[kept] += 1;
-    Some(next)
 }
 
 impl MergeCursor {
@@ -111,14 +122,18 @@ impl MergeCursor {
             prefix,
             sources: Vec::with_capacity(8),
             fixed: 0,
+            own_ranges: RangeDeletes::default(),
+            ranges: Vec::new(),
+            fixed_ranges: 0,
             group: usize::MAX,
             reverse: false,
             current: None,
             alone: false,
         };
         if let Some(writes) = writes {
+            cursor.own_ranges = writes.range_deletes();
             let writes = Source::Writes(writes);
-            cursor.sources.push(Input::new(writes, false));
+            cursor.sources.push(Input::new(writes, false, None));
         }
         cursor.open_memtables();
         cursor
@@ -244,12 +259,18 @@ impl MergeCursor {
     fn open_memtables(&mut self) {
         let prefix = self.prefix;
         let memtables = std::iter::once(&self.state.active).chain(&self.state.sealed);
-        let wanted = memtables.filter(|m| prefix.is_none_or(|p| m.may_contain_prefix(p.hash)));
-        for memtable in wanted {
-            let source = Source::Memtable(memtable.cursor(self.read_point));
-            self.sources.push(Input::new(source, false));
+        self.ranges.clear();
+        for memtable in memtables {
+            self.ranges.extend(memtable.range_deletes());
+            let rows = &memtable.rows;
+            if prefix.is_none_or(|p| rows.may_contain_prefix(p.hash)) {
+                let source = Source::Memtable(rows.cursor(self.read_point));
+                let newest = rows.seqno_range().map_or(0, |(_, newest)| newest);
+                self.sources.push(Input::new(source, false, Some(newest)));
+            }
         }
         self.fixed = self.sources.len();
+        self.fixed_ranges = self.ranges.len();
         self.group = usize::MAX;
     }
 
@@ -260,10 +281,12 @@ impl MergeCursor {
         }
         self.group = group;
         self.sources.truncate(self.fixed);
+        self.ranges.truncate(self.fixed_ranges);
         let version = &self.state.version;
         let tables = &version.groups()[group];
         for upper in &tables.upper {
             let table = &upper.table;
+            self.ranges.extend(table.range_deletes().cloned());
             if self
                 .prefix
                 .is_some_and(|p| !table.may_contain_prefix(p.bytes, p.hash))
@@ -272,11 +295,12 @@ impl MergeCursor {
             }
             let source = Source::Table(table.cursor(self.read_point));
             let clipped = tables.reaches_out(table, version.high(group));
-            self.sources.push(Input::new(source, clipped));
+            let newest = Some(table.max_seqno());
+            self.sources.push(Input::new(source, clipped, newest));
         }
         if !tables.last.is_empty() {
             let run = RunCursor::new(Arc::clone(tables), self.read_point, self.prefix);
-            self.sources.push(Input::new(Source::Run(run), false));
+            self.sources.push(Input::new(Source::Run(run), false, None));
         }
     }
 
@@ -364,13 +388,63 @@ impl MergeCursor {
                 return Ok(false);
             };
             // A clipped source may run out of the group while it still has keys.
-            self.alone = live == 1 && !self.sources[at].clipped;
-            if !self.sources[at].source.is_tombstone() {
+            self.alone = live == 1 && !self.sources[at].clipped && !self.has_ranges();
+            if self.sources[at].source.is_tombstone() {
+                self.step_equal(at)?;
+            } else if let Some((fragment, seqno)) = self.hiding(at) {
+                self.skip_hidden(at, &fragment, seqno)?;
+            } else {
                 self.current = Some(at);
                 return Ok(true);
             }
-            self.step_equal(at)?;
         }
+    }
+
+    fn has_ranges(&self) -> bool {
+        !self.ranges.is_empty() || !self.own_ranges.is_empty()
+    }
+
+    /// The range delete that hides the row of source `at`, if one does, and its seqno.
+    fn hiding(&self, at: usize) -> Option<(Arc<Fragment>, SeqNo)> {
+        if !self.has_ranges() {
+            return None;
+        }
+        let source = &self.sources[at].source;
+        if matches!(source, Source::Writes(_)) {
+            return None;
+        }
+        let (key, written) = (source.key(), source.seqno());
+        if let Some(own) = self.own_ranges.find(key) {
+            return Some((Arc::clone(own), SeqNo::MAX));
+        }
+        let visible = self.ranges.iter().filter_map(|ranges| {
+            let fragment = ranges.find(key)?;
+            Some((fragment, fragment.newest_at(self.read_point)?))
+        });
+        let (fragment, seqno) = visible.max_by_key(|(_, seqno)| *seqno)?;
+        (seqno > written).then(|| (Arc::clone(fragment), seqno))
+    }
+
+    /// Takes the sources past what the range delete hides: those that hold nothing as new as it is past its range,
+    /// the others past the key of source `at`.
+    fn skip_hidden(&mut self, at: usize, fragment: &Fragment, seqno: SeqNo) -> Result<()> {
+        let key = self.sources[at].source.key().to_vec();
+        for i in 0..self.sources.len() {
+            let input = &mut self.sources[i];
+            let inside = input.source.valid() && fragment.contains(input.source.key());
+            if !inside || matches!(input.source, Source::Writes(_)) {
+                continue;
+            }
+            if input.newest() < seqno {
+                match self.reverse {
+                    true => input.source.seek_before(Some(&fragment.start))?,
+                    false => input.source.seek(&fragment.end)?,
+                };
+            } else if input.source.key() == key {
+                self.step(i)?;
+            }
+        }
+        Ok(())
     }
 
     /// Marks the sources that have come to the end of the bounds.
@@ -395,11 +469,14 @@ impl MergeCursor {
             if source.key() < &self.bounds.start[..] {
                 return Ok(false);
             }
-            if !source.is_tombstone() {
+            if source.is_tombstone() {
+                self.step_equal(at)?;
+            } else if let Some((fragment, seqno)) = self.hiding(at) {
+                self.skip_hidden(at, &fragment, seqno)?;
+            } else {
                 self.current = Some(at);
                 return Ok(true);
             }
-            self.step_equal(at)?;
         }
     }
 

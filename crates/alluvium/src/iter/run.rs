@@ -143,6 +143,16 @@ impl RunCursor {
         self.current().key()
     }
 
+    pub fn seqno(&self) -> SeqNo {
+        self.current().seqno()
+    }
+
+    /// The newest entry of all its tables.
+    pub fn newest(&self) -> SeqNo {
+        let newest = self.group.last.iter().map(|t| t.max_seqno()).max();
+        newest.unwrap_or(0)
+    }
+
     pub fn kind(&self) -> ValueKind {
         self.current().kind()
     }

@@ -2,7 +2,7 @@
 
 use alluvium_mem::MemtableCursor;
 
-use crate::base::ValueKind;
+use crate::base::{SeqNo, ValueKind};
 use crate::error::Result;
 use crate::iter::run::RunCursor;
 use crate::table::{PinnedValue, TableCursor};
@@ -84,6 +84,16 @@ impl Source {
             Source::Memtable(c) => c.entry().kind == ValueKind::Delete as u8,
             Source::Table(c) => c.kind().is_tombstone(),
             Source::Run(c) => c.kind().is_tombstone(),
+        }
+    }
+
+    /// The number of the commit that wrote the visible version; own writes are newer than all commits.
+    pub fn seqno(&self) -> SeqNo {
+        match self {
+            Source::Writes(_) => SeqNo::MAX,
+            Source::Memtable(c) => c.entry().seqno,
+            Source::Table(c) => c.seqno(),
+            Source::Run(c) => c.seqno(),
         }
     }
 

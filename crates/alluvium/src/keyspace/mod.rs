@@ -1,5 +1,6 @@
 //! One ordered map of a database: its handle, its options, its tree.
 
+pub(crate) mod memtable;
 pub(crate) mod options;
 pub(crate) mod tree;
 
@@ -9,7 +10,7 @@ pub(crate) use tree::{FoundIn, Tree};
 use std::sync::Arc;
 
 use crate::base::{KeyspaceId, SeqNo, ValueKind};
-use crate::commit::batch::check_sizes;
+use crate::commit::batch::{check_range, check_sizes};
 use crate::db::{Database, WriteOptions};
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, CursorOptions};
@@ -113,6 +114,32 @@ impl Keyspace {
     /// Removes `key`, whether or not it exists.
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         self.write(ValueKind::Delete, key, &[])
+    }
+
+    /// Removes every key from `start` (inclusive) to `end` (exclusive), at the cost of one write.
+    ///
+    /// What it hides is skipped by reads and goes with later merges; tables that lie in the range as a whole go when it
+    /// is flushed, without being read. Rows that transactions hold locked are not waited for: use it where nobody else
+    /// writes, or where the last to commit may win.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for an empty range; otherwise as [`Keyspace::put`].
+    pub fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
+        self.check()?;
+        check_range(start, end)?;
+        let mut writes = WriteSet::default();
+        writes.delete_range(self.tree.id, start, end);
+        self.db.commit_writes(&writes, &WriteOptions::default())
+    }
+
+    /// Removes every key that begins with `prefix`; the empty prefix removes everything. See [`Keyspace::delete_range`].
+    pub fn delete_prefix(&self, prefix: &[u8]) -> Result<()> {
+        self.check()?;
+        check_sizes(prefix, &[])?;
+        let mut writes = WriteSet::default();
+        writes.delete_prefix(self.tree.id, prefix);
+        self.db.commit_writes(&writes, &WriteOptions::default())
     }
 
     fn write(&self, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {

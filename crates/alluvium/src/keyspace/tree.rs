@@ -7,12 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use alluvium_mem::{Memtable, MemtableOptions};
+use alluvium_mem::MemtableOptions;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use crate::base::{KeyspaceId, SeqNo, ValueKind, checksum};
 use crate::error::{Error, Result};
+use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::options::KeyspaceOptions;
 use crate::table::PinnedValue;
 use crate::version::group::Version;
@@ -21,9 +22,9 @@ use crate::version::group::Version;
 #[derive(Clone)]
 pub(crate) struct TreeState {
     /// Takes the writes.
-    pub active: Arc<Memtable>,
+    pub active: Arc<TreeMemtable>,
     /// Waiting for their flush, newest first.
-    pub sealed: Vec<Arc<Memtable>>,
+    pub sealed: Vec<Arc<TreeMemtable>>,
     /// The tables.
     pub version: Arc<Version>,
 }
@@ -122,7 +123,7 @@ impl Tree {
     }
 
     /// Seals the active memtable, if anything was written to it, and returns it.
-    pub fn seal(&self) -> Option<Arc<Memtable>> {
+    pub fn seal(&self) -> Option<Arc<TreeMemtable>> {
         if self.load().active.is_empty() {
             return None;
         }
@@ -141,8 +142,8 @@ impl Tree {
     }
 }
 
-fn new_memtable(options: &KeyspaceOptions, bytes: usize) -> Memtable {
-    Memtable::new(&MemtableOptions {
+fn new_memtable(options: &KeyspaceOptions, bytes: usize) -> TreeMemtable {
+    TreeMemtable::new(&MemtableOptions {
         expected_bytes: bytes,
         prefix_bytes: options.prefix_filter_bytes,
         ..MemtableOptions::default()
@@ -160,12 +161,13 @@ impl TreeState {
     ) -> Result<R> {
         let hash = checksum::key_hash(key);
         for memtable in std::iter::once(&self.active).chain(&self.sealed) {
-            if !memtable.may_contain(hash) {
-                continue;
-            }
-            if let Some(entry) = memtable.get(key, read_point) {
-                let live = entry.kind != ValueKind::Delete as u8;
+            let deleted_at = memtable.deleted_at(key, read_point);
+            if let Some(entry) = memtable.get(key, hash, read_point) {
+                let live = entry.kind != ValueKind::Delete as u8 && entry.seqno >= deleted_at;
                 return Ok(read(live.then_some(FoundIn::Memory(entry.value))));
+            }
+            if deleted_at > 0 {
+                return Ok(read(None));
             }
         }
         let group = &self.version.groups()[self.version.find(key)];
@@ -174,9 +176,13 @@ impl TreeState {
             if !(table.first_key() <= key && key <= table.last_key()) {
                 continue;
             }
+            let deleted_at = table.deleted_at(key, read_point);
             if let Some(found) = table.get(key, hash, read_point)? {
-                let live = !found.kind.is_tombstone();
+                let live = !found.kind.is_tombstone() && found.seqno >= deleted_at;
                 return Ok(read(live.then_some(FoundIn::Table(found.value))));
+            }
+            if deleted_at > 0 {
+                return Ok(read(None));
             }
         }
         Ok(read(None))
@@ -193,12 +199,11 @@ impl TreeState {
             {
                 continue;
             }
-            if let Some(entry) = memtable
-                .may_contain(hash)
-                .then(|| memtable.get(key, SeqNo::MAX))
-                .flatten()
-            {
-                return Ok((entry.seqno > snapshot).then_some(entry.seqno));
+            let deleted_at = memtable.deleted_at(key, SeqNo::MAX);
+            let entry = memtable.get(key, hash, SeqNo::MAX);
+            let newest = entry.map_or(deleted_at, |entry| entry.seqno.max(deleted_at));
+            if newest > 0 {
+                return Ok((newest > snapshot).then_some(newest));
             }
         }
         let group = &self.version.groups()[self.version.find(key)];
@@ -207,7 +212,9 @@ impl TreeState {
             if table.max_seqno() <= snapshot {
                 continue;
             }
-            if let Some(seqno) = table.newest_seqno(key, hash)? {
+            let written = table.newest_seqno(key, hash)?;
+            let newest = written.max(Some(table.deleted_at(key, SeqNo::MAX)));
+            if let Some(seqno) = newest.filter(|&seqno| seqno > 0) {
                 return Ok((seqno > snapshot).then_some(seqno));
             }
         }

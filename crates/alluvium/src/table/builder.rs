@@ -3,12 +3,14 @@
 //! Nothing of an unfinished table is ever read: the file is named by the manifest only after `finish` has synced it.
 
 use crate::base::{KEY_BYTES_MAX, KeyspaceId, SEQNO_MAX, SeqNo, VALUE_BYTES_MAX, ValueKind};
+use crate::range_deletes::RangeDeletes;
 use crate::table::block::{ONE_ROW_BYTES, OpenBlock, ValueOrder, encode_one_row};
 use crate::table::codec::{Codec, Packer};
 use crate::table::fences::FenceBuilder;
 use crate::table::filters::{FilterOptions, FilterWriter};
 use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
 use crate::table::properties::{KeyspacePart, Properties};
+use crate::table::ranges;
 use crate::table::section::{Layout, Place, put_section};
 use crate::vfs::VfsFile;
 use crate::{Error, Result};
@@ -106,6 +108,7 @@ pub struct TableBuilder {
     fences: FenceBuilder,
     filters: FilterWriter,
     properties: Properties,
+    ranges: RangeDeletes,
     /// Raw bytes of the block that is being encoded, kept for its memory.
     raw: Vec<u8>,
     /// What is not written yet, and where it goes.
@@ -137,6 +140,7 @@ impl TableBuilder {
                 min_seqno: SEQNO_MAX,
                 ..Properties::default()
             },
+            ranges: RangeDeletes::default(),
             raw: Vec::new(),
             chunk: Vec::new(),
             chunk_offset: 0,
@@ -146,7 +150,7 @@ impl TableBuilder {
     /// Appends an entry: keys ascend, and the versions of a key come newest first.
     ///
     /// Errors: `InvalidArgument` for an entry out of order, beyond the limits of key, value or seqno, or a range
-    /// delete, which this version does not store; `Io` and `NoSpace` from the file.
+    /// delete, which is no entry: see [`TableBuilder::set_range_deletes`]; `Io` and `NoSpace` from the file.
     pub fn add(&mut self, key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8]) -> Result<()> {
         self.check_entry(key, seqno, kind, value)?;
         let new_key = self.check_order(key, seqno)?;
@@ -184,6 +188,11 @@ impl TableBuilder {
         self.properties.user.push((name.to_vec(), value.to_vec()));
     }
 
+    /// Gives the table range deletes. Its key range and its seqno range then take them in; they are no entries.
+    pub fn set_range_deletes(&mut self, ranges: RangeDeletes) {
+        self.ranges = ranges;
+    }
+
     /// About how long the file would be if it were finished now, filters apart.
     pub fn stored_bytes(&self) -> u64 {
         let written = self.chunk_offset + self.chunk.len() as u64;
@@ -215,6 +224,7 @@ impl TableBuilder {
         self.write_open_block()?;
         self.fence(None);
         self.properties.last_key = self.last.take().map_or_else(Vec::new, |(key, _)| key);
+        self.properties.take_in(&self.ranges);
         self.properties.keyspaces = vec![KeyspacePart {
             keyspace: self.keyspace,
             first_block: 0,
@@ -244,6 +254,12 @@ impl TableBuilder {
         };
         footer.whole_filter = self.write_filter(whole)?;
         footer.prefix_filter = self.write_filter(prefix)?;
+        if !self.ranges.is_empty() {
+            self.raw.clear();
+            ranges::encode(&self.ranges, &mut self.raw);
+            let count = self.ranges.fragments().len() as u32;
+            footer.range_deletes = self.write_section(Layout::RangeDeletes, count)?;
+        }
         self.raw.clear();
         self.fences.encode(&mut self.raw);
         footer.fences = self.write_section(Layout::Fences, self.fences.len() as u32)?;
@@ -269,7 +285,7 @@ impl TableBuilder {
             () if key.len() > KEY_BYTES_MAX => "a key is longer than 65,535 bytes",
             () if value.len() > VALUE_BYTES_MAX => "a value is longer than 1 GiB",
             () if seqno > SEQNO_MAX => "a seqno is above 2^56 - 1",
-            () if kind == ValueKind::RangeDelete => "this version stores no range deletes",
+            () if kind == ValueKind::RangeDelete => "a range delete is no entry of a table",
             () => return Ok(()),
         };
         Err(Error::InvalidArgument(refused.to_owned()))

@@ -34,8 +34,11 @@ const MAGIC: [u8; 8] = *b"\x89ALVTBL\n";
 const TAIL_BYTES: usize = 16;
 const HANDLES: usize = 8;
 
-/// The must-know bits of this version. Bit 0 (range deletes), 1 (expiry) and 2 (dictionary) are reserved.
-const KNOWN_FEATURES: u32 = 0;
+/// The must-know bit of a table with range deletes.
+const RANGE_DELETES: u32 = 1;
+
+/// The must-know bits of this version. Bits 1 (expiry) and 2 (dictionary) are reserved.
+const KNOWN_FEATURES: u32 = RANGE_DELETES;
 
 /// Where a section stands in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,6 +56,8 @@ pub(in crate::table) struct Footer {
     pub(in crate::table) properties: Handle,
     pub(in crate::table) whole_filter: Handle,
     pub(in crate::table) prefix_filter: Handle,
+    /// Absent in a table without range deletes.
+    pub(in crate::table) range_deletes: Handle,
     /// The lengths of all sections, also of those that this version does not read.
     pub(in crate::table) sections_bytes: u64,
 }
@@ -63,13 +68,18 @@ impl Footer {
         let mut out = vec![0; 8];
         out.extend_from_slice(&self.uid.to_le_bytes());
         out.extend_from_slice(&self.file_bytes.to_le_bytes());
-        out.extend_from_slice(&KNOWN_FEATURES.to_le_bytes());
+        let features = match self.range_deletes.length {
+            0 => 0,
+            _ => RANGE_DELETES,
+        };
+        out.extend_from_slice(&features.to_le_bytes());
         out.extend_from_slice(&0u32.to_le_bytes());
         let handles = [
             self.fences,
             self.properties,
             self.whole_filter,
             self.prefix_filter,
+            self.range_deletes,
         ];
         for handle in handles {
             out.extend_from_slice(&handle.offset.to_le_bytes());
@@ -117,6 +127,11 @@ impl Footer {
             // Every bit that this build does not know was defined after its version.
             return Err(newer(FORMAT_VERSION + 1));
         }
+        let announced = features & RANGE_DELETES != 0;
+        if announced != (footer.range_deletes.length > 0) {
+            let found = format!("{} bytes of range deletes", footer.range_deletes.length);
+            return Err(damaged(Malformed::new("feature bits", features, found)));
+        }
         footer
             .check(expected_uid, file_bytes, offset)
             .map_err(damaged)?;
@@ -144,6 +159,7 @@ impl Footer {
             footer.properties,
             footer.whole_filter,
             footer.prefix_filter,
+            footer.range_deletes,
             ..,
         ] = handles;
         Some((footer, features))
@@ -165,6 +181,7 @@ impl Footer {
             self.properties,
             self.whole_filter,
             self.prefix_filter,
+            self.range_deletes,
         ] {
             let end = handle.offset.checked_add(handle.length);
             if end.is_none_or(|end| end > offset) {

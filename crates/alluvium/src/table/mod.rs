@@ -1,7 +1,7 @@
 //! Tables: immutable sorted files (`.sst`) of versioned rows, and how they are written, searched and scanned.
 //!
 //! ```text
-//! block 0 | block 1 | ... | whole-key filter | prefix filter | fences | properties | footer
+//! block 0 | block 1 | ... | whole-key filter | prefix filter | range deletes | fences | properties | footer
 //! ```
 //!
 //! Everything but the footer is a *section*: a 24-byte header with a checksum over header and content, seeded by file
@@ -10,9 +10,9 @@
 //! is a filter probe, a fence search and one block, which the cache holds decoded in a slot beside the fence.
 //!
 //! In reading order: `block` (the two layouts of rows), `section` and `codec` (frame and compression), `fences`,
-//! `filters`, `properties`, `footer`, then `builder`, `reader`, `cursor`, `scan`, `verify`, and `frames` (the cached blocks).
+//! `filters`, `ranges`, `properties`, `footer`, then `builder`, `reader`, `cursor`, `scan`, `verify`, and `frames` (the cached blocks).
 //!
-//! Left out: range deletes, expiry and dictionaries have their place in the format and are not used yet.
+//! Left out: expiry columns and dictionaries have their place in the format and are not used yet.
 
 mod block;
 mod builder;
@@ -26,6 +26,7 @@ mod malformed;
 mod pinned;
 mod pool;
 mod properties;
+mod ranges;
 mod reader;
 mod scan;
 mod section;

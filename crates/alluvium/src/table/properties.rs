@@ -14,6 +14,7 @@
 
 use crate::base::coding::{Decoder, put_bytes, put_varint};
 use crate::base::{KeyspaceId, SeqNo};
+use crate::range_deletes::RangeDeletes;
 use crate::table::malformed::Malformed;
 
 /// The properties of a table.
@@ -31,13 +32,13 @@ pub struct Properties {
     pub raw_key_bytes: u64,
     /// Sum of all value lengths.
     pub raw_value_bytes: u64,
-    /// The smallest seqno of an entry.
+    /// The smallest seqno of an entry or range delete.
     pub min_seqno: SeqNo,
-    /// The largest seqno of an entry.
+    /// The largest seqno of an entry or range delete.
     pub max_seqno: SeqNo,
-    /// The smallest key.
+    /// The smallest key, or the start of a range delete before it.
     pub first_key: Vec<u8>,
-    /// The largest key.
+    /// The largest key, or the end of a range delete behind it.
     pub last_key: Vec<u8>,
     /// Names and values that the table's owner stored and that mean nothing to the table.
     pub user: Vec<(Vec<u8>, Vec<u8>)>,
@@ -62,6 +63,22 @@ const TAG_LAST_KEY: u64 = 5;
 const TAG_USER: u64 = 6;
 
 impl Properties {
+    /// Widens key range and seqno range by what `ranges` cover.
+    pub(in crate::table) fn take_in(&mut self, ranges: &RangeDeletes) {
+        if let Some((start, end)) = ranges.key_range() {
+            if start < &self.first_key[..] {
+                self.first_key = start.to_vec();
+            }
+            if end > &self.last_key[..] {
+                self.last_key = end.to_vec();
+            }
+        }
+        if let Some((oldest, newest)) = ranges.seqno_range() {
+            self.min_seqno = self.min_seqno.min(oldest);
+            self.max_seqno = self.max_seqno.max(newest);
+        }
+    }
+
     /// Appends the raw bytes.
     pub(in crate::table) fn encode(&self, out: &mut Vec<u8>) {
         let parts = self.keyspaces.iter();

@@ -2,6 +2,7 @@
 
 use crate::base::{SeqNo, TableId, ValueKind};
 use crate::cache::Cache;
+use crate::range_deletes::RangeDeletes;
 use crate::table::block::DecodedBlock;
 use crate::table::builder::TableSummary;
 use crate::table::codec::Scratch;
@@ -13,6 +14,7 @@ use crate::table::frames::{Frames, keep_spare, take_spare};
 use crate::table::malformed::Malformed;
 use crate::table::pinned::PinnedValue;
 use crate::table::properties::Properties;
+use crate::table::ranges;
 use crate::table::scan::TableScan;
 use crate::table::section::{Layout, Section, open_section};
 use crate::vfs::VfsFile;
@@ -29,6 +31,7 @@ pub struct Table {
     pub(in crate::table) fences: Fences,
     pub(in crate::table) whole_filter: Option<TableFilter>,
     pub(in crate::table) prefix_filter: Option<TableFilter>,
+    pub(in crate::table) ranges: Option<Arc<RangeDeletes>>,
     frames: Arc<Frames>,
     /// Guards what removes the file once the last user is gone. A leaf in the lock order.
     on_drop: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -71,6 +74,18 @@ impl Table {
             expect_layout(section, Layout::Properties)?;
             Properties::decode(section.raw)
         })?;
+        let ranges = match footer.range_deletes.length {
+            0 => None,
+            _ => Some(read_section(
+                &*file,
+                footer.uid,
+                footer.range_deletes,
+                |section| {
+                    expect_layout(section, Layout::RangeDeletes)?;
+                    ranges::decode(section.raw)
+                },
+            )?),
+        };
         // Every byte of the file belongs to one section, and so to one checksum.
         let sections = footer.sections_bytes.saturating_add(FOOTER_BYTES as u64);
         let covered = fences.blocks_end().saturating_add(sections);
@@ -87,6 +102,7 @@ impl Table {
             fences,
             whole_filter,
             prefix_filter,
+            ranges: ranges.map(Arc::new),
             frames,
             on_drop: Mutex::new(None),
         }))
@@ -154,6 +170,18 @@ impl Table {
         filter.is_none_or(|filter| filter.may_contain_prefix(prefix_bytes, prefix_hash))
     }
 
+    /// The newest range delete over `key` that a reader at `read_point` sees; 0 when there is none. Ask this before
+    /// the filters: it covers keys that the table does not hold.
+    pub fn deleted_at(&self, key: &[u8], read_point: SeqNo) -> SeqNo {
+        let ranges = self.ranges.as_ref();
+        ranges.map_or(0, |ranges| ranges.deleted_at(key, read_point))
+    }
+
+    /// The range deletes, if there are any.
+    pub fn range_deletes(&self) -> Option<&Arc<RangeDeletes>> {
+        self.ranges.as_ref()
+    }
+
     /// A cursor over the newest version of each key at or below `read_point`, in both directions. Unpositioned.
     pub fn cursor(self: &Arc<Self>, read_point: SeqNo) -> TableCursor {
         TableCursor::new(Arc::clone(self), read_point)
@@ -185,12 +213,12 @@ impl Table {
         TableSummary::new(self.footer.uid, self.footer.file_bytes, &self.properties)
     }
 
-    /// The smallest key.
+    /// The smallest key, or the start of a range delete before it.
     pub fn first_key(&self) -> &[u8] {
         &self.properties.first_key
     }
 
-    /// The largest key.
+    /// The largest key, or the end of a range delete behind it.
     pub fn last_key(&self) -> &[u8] {
         &self.properties.last_key
     }
@@ -205,12 +233,12 @@ impl Table {
         self.properties.tombstones
     }
 
-    /// The oldest sequence number of an entry.
+    /// The oldest sequence number of an entry or range delete.
     pub fn min_seqno(&self) -> SeqNo {
         self.properties.min_seqno
     }
 
-    /// The newest sequence number of an entry.
+    /// The newest sequence number of an entry or range delete.
     pub fn max_seqno(&self) -> SeqNo {
         self.properties.max_seqno
     }

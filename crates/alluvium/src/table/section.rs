@@ -35,6 +35,8 @@ pub(in crate::table) enum Layout {
     Filter = 17,
     /// The properties.
     Properties = 18,
+    /// The range deletes.
+    RangeDeletes = 19,
 }
 
 impl Layout {
@@ -45,6 +47,7 @@ impl Layout {
             16 => Layout::Fences,
             17 => Layout::Filter,
             18 => Layout::Properties,
+            19 => Layout::RangeDeletes,
             _ => return None,
         })
     }
@@ -56,6 +59,7 @@ impl Layout {
             Layout::OneRow => (1 << 30) + (1 << 17),
             Layout::Fences | Layout::Filter => u32::MAX as usize,
             Layout::Properties => 16 << 20,
+            Layout::RangeDeletes => 256 << 20,
         }
     }
 }

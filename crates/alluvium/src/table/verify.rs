@@ -24,7 +24,8 @@ impl Table {
                 checked.map_err(|malformed| malformed.at(path, offset))?;
             }
         }
-        let found = seen.into_properties(self.properties());
+        let mut found = seen.into_properties(self.properties());
+        self.ranges.iter().for_each(|ranges| found.take_in(ranges));
         if found != *self.properties() {
             let found = format!("{} entries, or another sum", found.entries);
             let expected = format!("{} entries", self.properties().entries);

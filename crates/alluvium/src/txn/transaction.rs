@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::base::{KeyspaceId, SeqNo, ValueKind};
-use crate::commit::batch::{check_sizes, encode_payload};
+use crate::commit::batch::{check_range, check_sizes, encode_payload};
 use crate::db::shared::Shared;
 use crate::db::{Database, Durability};
 use crate::error::{Error, Result};
@@ -207,6 +207,29 @@ impl Transaction {
         self.write(keyspace, ValueKind::Delete, key, &[])
     }
 
+    /// Removes every key from `start` (inclusive) to `end` (exclusive) when the transaction commits.
+    ///
+    /// It is a blind write: it takes no row locks and makes no conflict check for the rows that it removes, at any
+    /// isolation level. Rows that others commit before this transaction does are removed too.
+    pub fn delete_range(&self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
+        check_range(start, end)?;
+        self.check(keyspace)?;
+        self.enter(keyspace, |writes| {
+            writes.delete_range(keyspace.id(), start, end)
+        });
+        Ok(())
+    }
+
+    /// Removes every key that begins with `prefix` when the transaction commits: see [`Transaction::delete_range`].
+    pub fn delete_prefix(&self, keyspace: &Keyspace, prefix: &[u8]) -> Result<()> {
+        check_sizes(prefix, &[])?;
+        self.check(keyspace)?;
+        self.enter(keyspace, |writes| {
+            writes.delete_prefix(keyspace.id(), prefix)
+        });
+        Ok(())
+    }
+
     fn write(&self, keyspace: &Keyspace, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
         check_sizes(key, value)?;
         self.lock(keyspace, key, LockMode::Exclusive)?;
@@ -244,11 +267,18 @@ impl Transaction {
     }
 
     fn add_write(&self, keyspace: &Keyspace, key: &[u8], kind: ValueKind, value: &[u8]) {
+        self.enter(keyspace, |writes| {
+            writes.put(keyspace.id(), key, kind, value)
+        });
+    }
+
+    /// Changes the write set, with the keyspace as one of the transaction's.
+    fn enter(&self, keyspace: &Keyspace, change: impl FnOnce(&mut WriteSet)) {
         let mut held = self.held.lock();
         if !held.trees.iter().any(|tree| tree.id == keyspace.id()) {
             held.trees.push(Arc::clone(keyspace.tree()));
         }
-        self.writes.lock().put(keyspace.id(), key, kind, value);
+        change(&mut self.writes.lock());
     }
 
     /// A cursor over what this transaction sees: its snapshot (read committed: the newest commit now) and the own

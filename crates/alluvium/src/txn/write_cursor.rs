@@ -8,6 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::base::{KeyspaceId, ValueKind};
+use crate::range_deletes::RangeDeletes;
 use crate::txn::write_set::{View, WriteSet};
 
 /// See the module.
@@ -34,6 +35,12 @@ impl WriteCursor {
             kind: ValueKind::Put,
             value,
         }
+    }
+
+    /// The range deletes that it sees.
+    pub(crate) fn range_deletes(&self) -> RangeDeletes {
+        let writes = self.writes.lock();
+        writes.range_deletes_at(self.keyspace, self.view)
     }
 
     fn step(&mut self, forward: bool, from: Bound<&[u8]>) -> bool {

@@ -12,6 +12,9 @@
 //! cancel it and bring the older row back. Where an insert and its delete cancel, the key stays in the set as a
 //! delete for the transaction's own reads; there is only nothing to commit.
 //!
+//! A range delete takes what the set holds in its range back to "nothing to commit" and stands beside the keys: it
+//! hides what was committed before, and writes that come after it are not its business.
+//!
 //! # Versions
 //!
 //! Every write has a stamp. A version that a live savepoint or an open view may still need goes to `history` when
@@ -27,8 +30,9 @@ mod index;
 
 use std::ops::{Bound, Range};
 
-use crate::base::{KEY_BYTES_MAX, KeyspaceId, VALUE_BYTES_MAX, ValueKind};
+use crate::base::{KEY_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX, ValueKind, prefix_end};
 use crate::error::{Error, Result};
+use crate::range_deletes::RangeDeletes;
 
 use index::{Index, Position, Probe};
 
@@ -45,6 +49,8 @@ pub struct WriteSet {
     index: Index,
     /// Overwritten versions, in the order in which they were overwritten.
     history: Vec<Replaced>,
+    /// In the order of their stamps.
+    ranges: Vec<RangeDelete>,
     savepoints: Vec<Savepoint>,
     next_savepoint: u64,
     /// The stamps of the open views.
@@ -96,7 +102,7 @@ struct Span {
 struct Version {
     stamp: u64,
     value: Span,
-    /// `None` where an insert was cancelled by its delete.
+    /// `None` where there is nothing to commit: an insert was cancelled by its delete, or a range delete came after.
     kind: Option<ValueKind>,
     /// The version before this one, in the history.
     older: Option<u32>,
@@ -106,6 +112,18 @@ struct Version {
 struct Replaced {
     entry: u32,
     version: Version,
+}
+
+/// A range delete of the set.
+#[derive(Debug)]
+pub struct RangeDelete {
+    stamp: u64,
+    /// The keyspace of the range.
+    pub keyspace: KeyspaceId,
+    /// Inclusive.
+    pub start: Vec<u8>,
+    /// Exclusive.
+    pub end: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -130,6 +148,7 @@ impl WriteSet {
             entries: Vec::new(),
             index: Index::default(),
             history: Vec::new(),
+            ranges: Vec::new(),
             savepoints: Vec::new(),
             next_savepoint: 0,
             views: Vec::new(),
@@ -161,9 +180,67 @@ impl WriteSet {
         self.compact();
     }
 
-    /// The latest write of a key. The key of a cancelled pair reads as deleted.
+    /// Adds a range delete of the keys from `start` (inclusive) to `end` (exclusive). The caller has checked them.
+    pub fn delete_range(&mut self, keyspace: KeyspaceId, start: &[u8], end: &[u8]) {
+        debug_assert!(start < end && end.len() <= KEY_BYTES_MAX);
+        self.stamp += 1;
+        let mut position = self.after_or_at(keyspace, start);
+        while let Some(entry) = self.index.get(position) {
+            let written = &self.entries[entry as usize];
+            if written.keyspace != keyspace || self.bytes_of(written.key) >= end {
+                break;
+            }
+            self.replace(entry, None, &[]);
+            position = self.index.after(position);
+        }
+        self.ranges.push(RangeDelete {
+            stamp: self.stamp,
+            keyspace,
+            start: start.to_vec(),
+            end: end.to_vec(),
+        });
+        self.compact();
+    }
+
+    /// Adds a range delete of every key that begins with `prefix`.
+    pub fn delete_prefix(&mut self, keyspace: KeyspaceId, prefix: &[u8]) {
+        match prefix_end(prefix) {
+            Some(end) => self.delete_range(keyspace, prefix, &end),
+            None => {
+                // No key lies behind the prefix: the range reaches to the largest key that can be, and that is one
+                // delete more.
+                let largest = vec![0xFF; KEY_BYTES_MAX];
+                if prefix < &largest[..] {
+                    self.delete_range(keyspace, prefix, &largest);
+                }
+                self.put(keyspace, &largest, ValueKind::Delete, &[]);
+            }
+        }
+    }
+
+    /// The range deletes in the order in which they were added.
+    pub fn range_deletes(&self) -> &[RangeDelete] {
+        &self.ranges
+    }
+
+    /// The range deletes of a keyspace that a view sees, newer than every commit.
+    pub fn range_deletes_at(&self, keyspace: KeyspaceId, view: View) -> RangeDeletes {
+        let mut ranges = RangeDeletes::default();
+        let seen = |r: &&RangeDelete| r.keyspace == keyspace && r.stamp <= view.0;
+        for range in self.ranges.iter().filter(seen) {
+            ranges.add(&range.start, &range.end, SeqNo::MAX);
+        }
+        ranges
+    }
+
+    /// The latest write of a key. The key of a cancelled pair, and one in a deleted range, reads as deleted.
     pub fn get(&self, keyspace: KeyspaceId, key: &[u8]) -> Option<(ValueKind, &[u8])> {
-        let position = self.find(keyspace, key).ok()?;
+        let Ok(position) = self.find(keyspace, key) else {
+            let hides =
+                |r: &RangeDelete| r.keyspace == keyspace && &r.start[..] <= key && key < &r.end[..];
+            let hidden = self.ranges.iter().any(hides);
+            return hidden.then_some((ValueKind::Delete, &[]));
+        };
         let head = &self.entries[self.index.entry(position) as usize].head;
         Some((head.read_kind(), self.bytes_of(head.value)))
     }
@@ -193,10 +270,11 @@ impl WriteSet {
             ));
         };
         self.savepoints.truncate(place + 1);
-        let (arena, entries, history) = {
+        let (arena, entries, history, stamp) = {
             let mark = &self.savepoints[place];
-            (mark.arena, mark.entries, mark.history)
+            (mark.arena, mark.entries, mark.history, mark.stamp)
         };
+        self.ranges.retain(|range| range.stamp <= stamp);
         for replaced in self.history.split_off(history).into_iter().rev() {
             self.set_head(replaced.entry, replaced.version);
         }
@@ -236,22 +314,23 @@ impl WriteSet {
         }
     }
 
-    /// How many keys a commit would write.
+    /// How many keys a commit would write, range deletes aside.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The bytes of the keys and values that a commit would write.
+    /// The bytes of the keys and values that a commit would write, range deletes included.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        let ranges = self.ranges.iter().map(|r| r.start.len() + r.end.len());
+        self.bytes + ranges.sum::<usize>()
     }
 
     /// Whether a commit would write nothing.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len == 0 && self.ranges.is_empty()
     }
 
-    /// What a commit would write, ordered by keyspace, then key; each key once.
+    /// The keys that a commit would write, ordered by keyspace, then key; each key once.
     pub fn iter(&self) -> impl Iterator<Item = WriteEntry<'_>> {
         let in_order = self.index.iter();
         in_order.filter_map(|entry| {
@@ -346,8 +425,12 @@ impl WriteSet {
     }
 
     fn overwrite(&mut self, entry: u32, kind: ValueKind, value: &[u8]) {
+        let kind = fold(self.entries[entry as usize].head.kind, kind);
+        self.replace(entry, kind, value);
+    }
+
+    fn replace(&mut self, entry: u32, kind: Option<ValueKind>, value: &[u8]) {
         let old = self.entries[entry as usize].head;
-        let kind = fold(old.kind, kind);
         let (value, older) = if self.is_needed(old.stamp) {
             let place = u32::try_from(self.history.len()).expect("fewer than 2^32 versions");
             self.history.push(Replaced {

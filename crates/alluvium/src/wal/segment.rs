@@ -20,7 +20,8 @@ pub(super) const SEGMENT_HEADER_BYTES: u64 = 80;
 const COVERED_BYTES: usize = 72;
 
 /// Features that a reader of the segments written here must know. On disk. Bit 0: packed commits.
-const MUST_KNOW: u32 = 1;
+/// Bit 1: range deletes in commits.
+const MUST_KNOW: u32 = 0b11;
 
 /// The path of a segment.
 pub fn segment_path(dir: &Path, segment: SegmentId) -> PathBuf {

@@ -13,19 +13,36 @@ enum Step {
     Delete,
     /// Delete and put in one commit: the put must still hide what lies below.
     Replace,
+    /// A range delete over this key.
+    DeleteRange,
+    /// The same with an insert behind it in one commit, which it must not hide.
+    ReplaceRange,
 }
 
-const STEPS: [Step; 4] = [Step::Insert, Step::Put, Step::Delete, Step::Replace];
+const STEPS: [Step; 6] = [
+    Step::Insert,
+    Step::Put,
+    Step::Delete,
+    Step::Replace,
+    Step::DeleteRange,
+    Step::ReplaceRange,
+];
 /// Background work behind a step.
 const WORK: [&str; 3] = ["none", "flush", "settle"];
-const LENGTH: usize = 5;
+const LENGTH: usize = 4;
+
+impl Step {
+    fn leaves_a_row(self) -> bool {
+        !matches!(self, Step::Delete | Step::DeleteRange)
+    }
+}
 
 /// All histories of `length` steps that keep the promise of `insert`.
 fn histories(length: usize) -> Vec<Vec<Step>> {
     let mut all = vec![Vec::new()];
     for _ in 0..length {
         let longer = |history: &Vec<Step>| {
-            let present = history.last().is_some_and(|step| *step != Step::Delete);
+            let present = history.last().is_some_and(|step| step.leaves_a_row());
             let allowed = STEPS
                 .into_iter()
                 .filter(move |s| *s != Step::Insert || !present);
@@ -40,6 +57,7 @@ fn histories(length: usize) -> Vec<Vec<Step>> {
 /// Adds one step to a commit; the value of step `n` is `n`.
 fn add(batch: &mut WriteBatch, k: &Keyspace, key: &str, step: Step, n: usize) {
     let (key, value) = (key.as_bytes(), n.to_string());
+    let end = [key, &[0]].concat();
     match step {
         Step::Insert => batch.insert(k, key, value.as_bytes()),
         Step::Put => batch.put(k, key, value.as_bytes()),
@@ -47,13 +65,17 @@ fn add(batch: &mut WriteBatch, k: &Keyspace, key: &str, step: Step, n: usize) {
         Step::Replace => batch
             .delete(k, key)
             .and_then(|()| batch.insert(k, key, value.as_bytes())),
+        Step::DeleteRange => batch.delete_range(k, key, &end),
+        Step::ReplaceRange => batch
+            .delete_range(k, key, &end)
+            .and_then(|()| batch.insert(k, key, value.as_bytes())),
     }
     .expect("write");
 }
 
 fn value_after(history: &[Step]) -> Option<String> {
     let last = history.len().checked_sub(1)?;
-    (history[last] != Step::Delete).then(|| last.to_string())
+    history[last].leaves_a_row().then(|| last.to_string())
 }
 
 /// Runs all histories side by side, each on a key of its own, with the work that `plan` names behind each step and a

@@ -136,7 +136,10 @@ impl Driver {
                 Write::Put(key, value) => batch.put(&keyspace, key, value),
                 Write::Insert(key, value) => batch.insert(&keyspace, key, value),
                 Write::Delete(key) => batch.delete(&keyspace, key),
-                Write::DeleteRange(..) => unreachable!("not generated here"),
+                Write::DeleteRange(start, end) if start < end => {
+                    batch.delete_range(&keyspace, start, end)
+                }
+                Write::DeleteRange(..) => Ok(()),
             }
             .expect("write");
         }

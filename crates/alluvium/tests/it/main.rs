@@ -13,6 +13,7 @@ mod hooks;
 mod keyspaces;
 mod memory;
 mod model;
+mod ranges;
 mod recovery;
 mod script;
 mod transactions;

@@ -25,6 +25,7 @@ fn random_histories_match_the_model() {
     Seeded::run("random_histories_match_the_model", 40, |rng| {
         let weights = Weights {
             drop_keyspace: 1,
+            delete_range: *rng.pick(&[0, 3, 10]),
             ..Weights::default()
         };
         history(rng, weights, 600);
@@ -40,6 +41,7 @@ fn power_loss_at_any_moment_keeps_a_prefix_of_the_commits() {
             let weights = Weights {
                 crash: 3,
                 drop_keyspace: 1,
+                delete_range: *rng.pick(&[0, 3, 10]),
                 flush: 5,
                 compact: 4,
                 ..Weights::default()
@@ -58,6 +60,7 @@ fn fuzz_random_histories_with_power_loss_match_the_model() {
             let weights = Weights {
                 crash,
                 drop_keyspace: 1,
+                delete_range: *rng.pick(&[0, 3, 10]),
                 flush: 5,
                 compact: 4,
                 ..Weights::default()

@@ -37,11 +37,9 @@ impl DecodedBlock {
                 Ok(())
             }
             Layout::OneRow => self.decode_one_row(section),
-            Layout::Fences | Layout::Filter | Layout::Properties => Err(Malformed::new(
-                "section layout",
-                "a block",
-                section.layout as u8,
-            )),
+            Layout::Fences | Layout::Filter | Layout::Properties | Layout::RangeDeletes => Err(
+                Malformed::new("section layout", "a block", section.layout as u8),
+            ),
         }
     }
 

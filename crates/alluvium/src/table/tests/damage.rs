@@ -6,7 +6,7 @@ use crate::base::checksum::{checksum, place_seed};
 use crate::table::PrefixFilter;
 use crate::table::footer::FOOTER_BYTES;
 
-/// About 6 KiB with both filters, several blocks, versions and every column.
+/// About 6 KiB with both filters, several blocks, versions, range deletes and every column.
 fn sample() -> (Vec<Entry>, Vec<u8>) {
     let mut random = Random::new(11);
     let mut entries = Vec::new();
@@ -21,15 +21,25 @@ fn sample() -> (Vec<Entry>, Vec<u8>) {
     }
     let mut options = options(1024, Codec::Lz4);
     options.filter.prefix = Some(PrefixFilter { bytes: 7, bits: 10 });
-    let bytes = build(&entries, &options);
+    let bytes = build_with(&entries, ranges(), &options);
     assert!((4000..9000).contains(&bytes.len()), "{}", bytes.len());
     (entries, bytes)
+}
+
+fn ranges() -> RangeDeletes {
+    let mut ranges = RangeDeletes::default();
+    ranges.add(b"row-00010", b"row-00300", 3);
+    ranges.add(b"row-00200", b"row-00900", 9);
+    ranges
 }
 
 /// Every answer of the table, or the first error.
 fn answers(bytes: Vec<u8>) -> Result<Vec<Entry>> {
     let table = open(bytes)?;
     let entries = scan(&table, None, None)?;
+    if table.range_deletes().map(|own| &**own) != Some(&ranges()) {
+        return Ok(Vec::new());
+    }
     for e in &entries {
         if get(&table, &e.key, e.seqno)?.as_ref() != Some(e) {
             return Ok(Vec::new());
@@ -117,7 +127,7 @@ fn with_footer_field(at: usize, field: &[u8]) -> Vec<u8> {
 fn newer_versions_and_unknown_must_know_features_are_refused_as_newer() {
     for bytes in [
         with_footer_field(176, &2u32.to_le_bytes()),
-        with_footer_field(24, &1u32.to_le_bytes()),
+        with_footer_field(24, &3u32.to_le_bytes()),
         with_footer_field(24, &(1u32 << 31).to_le_bytes()),
     ] {
         let opened = open(bytes).map(|_| ());
@@ -125,6 +135,17 @@ fn newer_versions_and_unknown_must_know_features_are_refused_as_newer() {
             opened,
             Err(Error::NewerFormat { supported: 1, .. })
         ));
+    }
+}
+
+#[test]
+fn a_section_of_range_deletes_and_its_feature_bit_come_together() {
+    for bytes in [
+        with_footer_field(24, &0u32.to_le_bytes()),
+        with_footer_field(96, &[0; 16]),
+    ] {
+        let opened = open(bytes).map(|_| ());
+        assert!(matches!(opened, Err(Error::Corruption { .. })));
     }
 }
 

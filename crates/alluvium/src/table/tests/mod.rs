@@ -9,6 +9,7 @@ use crate::Result;
 use crate::base::checksum::key_hash;
 use crate::base::{KeyspaceId, SeqNo, TableId, ValueKind};
 use crate::cache::Cache;
+use crate::range_deletes::RangeDeletes;
 use crate::table::{Codec, FilterOptions, Table, TableBuilder, TableOptions};
 use crate::vfs::VfsFile;
 use parking_lot::Mutex;
@@ -103,6 +104,15 @@ pub(super) fn options(block_bytes: usize, codec: Codec) -> TableOptions {
 
 /// The bytes of a table of `entries`.
 pub(super) fn build(entries: &[Entry], options: &TableOptions) -> Vec<u8> {
+    build_with(entries, RangeDeletes::default(), options)
+}
+
+/// The bytes of a table of `entries` and range deletes.
+pub(super) fn build_with(
+    entries: &[Entry],
+    ranges: RangeDeletes,
+    options: &TableOptions,
+) -> Vec<u8> {
     let file = MemFile::new(Vec::new());
     let shared: Arc<dyn VfsFile> = file.clone();
     let mut builder = TableBuilder::new(shared, UID, KeyspaceId(1), options);
@@ -111,6 +121,7 @@ pub(super) fn build(entries: &[Entry], options: &TableOptions) -> Vec<u8> {
             .add(&e.key, e.seqno, e.kind, &e.value)
             .expect("entries are in order");
     }
+    builder.set_range_deletes(ranges);
     builder.finish().expect("memory files do not fail");
     file.0.lock().clone()
 }

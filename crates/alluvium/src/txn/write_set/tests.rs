@@ -173,6 +173,7 @@ fn a_row_written_over_and_over_does_not_fill_the_memory() {
 #[derive(Clone, Default)]
 struct Model {
     rows: BTreeMap<Key, (Option<ValueKind>, Vec<u8>)>,
+    ranges: Vec<(u32, Vec<u8>, Vec<u8>)>,
 }
 
 type Key = (u32, Vec<u8>);
@@ -194,6 +195,15 @@ impl Model {
         } else {
             value.to_vec()
         };
+    }
+
+    fn delete_range(&mut self, keyspace: u32, start: &[u8], end: &[u8]) {
+        let keys = (keyspace, start.to_vec())..(keyspace, end.to_vec());
+        for (_, row) in self.rows.range_mut(keys) {
+            *row = (None, Vec::new());
+        }
+        let range = (keyspace, start.to_vec(), end.to_vec());
+        self.ranges.push(range);
     }
 
     /// All keys of a keyspace as own reads see them.
@@ -292,6 +302,15 @@ impl Pair {
                 let place = random.below(self.views.len() as u64) as usize;
                 self.set.close_view(self.views.swap_remove(place).0);
             }
+            5 => {
+                let (a, b) = (random.key(distinct), random.key(distinct));
+                let (start, end) = (a.clone().min(b.clone()), a.max(b));
+                if start < end {
+                    let keyspace = random.below(3) as u32;
+                    self.set.delete_range(KeyspaceId(keyspace), &start, &end);
+                    self.model.delete_range(keyspace, &start, &end);
+                }
+            }
             _ => {
                 let (keyspace, key) = (random.below(3) as u32, random.key(distinct));
                 let kind = [Insert, Put, Delete][random.below(3) as usize];
@@ -311,11 +330,19 @@ impl Pair {
         assert_eq!(committed, expected);
         assert_eq!(self.set.len(), expected.len());
         let bytes: usize = expected.iter().map(|(k, _, v)| k.1.len() + v.len()).sum();
-        assert_eq!(self.set.bytes(), bytes);
+        let ranges = self.model.ranges.iter();
+        let range_bytes: usize = ranges.map(|(_, start, end)| start.len() + end.len()).sum();
+        assert_eq!(self.set.bytes(), bytes + range_bytes);
 
         let now = (View::LATEST, self.model.clone());
         for (view, model) in self.views.iter().chain([&now]) {
             for keyspace in 0..3 {
+                let mut ranges = RangeDeletes::default();
+                for (_, start, end) in model.ranges.iter().filter(|r| r.0 == keyspace) {
+                    ranges.add(start, end, SeqNo::MAX);
+                }
+                let found = self.set.range_deletes_at(KeyspaceId(keyspace), *view);
+                assert_eq!(found, ranges);
                 let expected = model.shown(keyspace);
                 assert_eq!(forward(&self.set, keyspace, *view), expected);
                 assert_eq!(backward(&self.set, keyspace, *view), expected);
