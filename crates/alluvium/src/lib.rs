@@ -12,6 +12,7 @@ mod admission;
 pub mod base;
 #[doc(hidden)]
 pub mod cache;
+mod clock;
 mod commit;
 mod compaction;
 mod db;
@@ -37,11 +38,13 @@ pub mod vfs;
 pub mod wal;
 
 pub use base::{KEY_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX};
+pub use clock::Clock;
 pub use commit::WriteBatch;
+pub use compaction::{CompactionFilter, FilterDecision};
 pub use db::{Database, Durability, KeyspaceStats, Options, Stats, WriteOptions};
 pub use error::{Error, Result};
 pub use iter::{Cursor, CursorOptions};
-pub use keyspace::{Compression, Keyspace, KeyspaceOptions};
+pub use keyspace::{Compression, Expiry, Keyspace, KeyspaceOptions};
 pub use snapshot::Snapshot;
 pub use table::PinnedValue as Value;
 pub use txn::{Isolation, LockCancel, LockMode, Savepoint, Transaction, TransactionOptions};

@@ -1,6 +1,7 @@
 //! A fixed read point over all keyspaces.
 
 use crate::base::SeqNo;
+use crate::clock::HeldTime;
 use crate::db::Database;
 use crate::error::Result;
 use crate::iter::{Cursor, CursorOptions};
@@ -13,12 +14,15 @@ use crate::table::PinnedValue;
 pub struct Snapshot {
     db: Database,
     point: ReadPoint,
+    time: HeldTime,
 }
 
 impl Snapshot {
     pub(crate) fn new(db: Database) -> Snapshot {
         let point = db.shared().read_points.register();
-        Snapshot { db, point }
+        // After the registration: whatever is merged without knowing of it has expired by then.
+        let time = db.shared().clock.hold();
+        Snapshot { db, point, time }
     }
 
     /// The commit that it shows.
@@ -29,7 +33,20 @@ impl Snapshot {
     /// The value of `key` as of this snapshot.
     pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
         keyspace.check_within(&self.db)?;
-        keyspace.read_at(key, self.point.seqno(), |value| value.map(FoundIn::pin))
+        let now_ms = self.time.now_ms();
+        keyspace.read_at(key, self.point.seqno(), now_ms, |value| {
+            value.map(FoundIn::pin)
+        })
+    }
+
+    /// The values of several keys as of this snapshot, in the order of `keys`: see [`Keyspace::multi_get`].
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+    ) -> Result<Vec<Option<PinnedValue>>> {
+        keyspace.check_within(&self.db)?;
+        keyspace.multi_get_at(keys, self.point.seqno(), self.time.now_ms())
     }
 
     /// A cursor as of this snapshot. It stays valid after the snapshot is gone.
@@ -38,6 +55,7 @@ impl Snapshot {
         Ok(Cursor::new(
             keyspace.clone(),
             self.point.clone(),
+            self.time.clone(),
             options,
             None,
         ))

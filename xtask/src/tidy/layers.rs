@@ -21,13 +21,20 @@ const LAYERS: &[&[&str]] = &[
     // Services and vocabulary without knowledge of an open database.
     &[
         "read_points",
+        "clock",
+        "keyspace::expiry",
         "admission",
         "db::options",
         "db::poison",
         "keyspace::options",
     ],
     &["txn::lock_table", "txn::write_set", "txn::write_cursor"],
-    &["compaction::fold", "compaction::merge", "compaction::pick"],
+    &[
+        "compaction::fold",
+        "compaction::merge",
+        "compaction::pick",
+        "compaction::retire",
+    ],
     &["metrics"],
     &["keyspace::memtable", "keyspace::tree"],
     &["iter"],

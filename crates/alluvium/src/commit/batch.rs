@@ -35,17 +35,31 @@ impl WriteBatch {
 
     /// Writes `value` under `key`, whether or not the key exists.
     pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        self.add(keyspace, ValueKind::Put, key, value)
+        self.add(keyspace, ValueKind::Put, key, value, None)
+    }
+
+    /// Writes `value` under `key`, gone from `until_ms` on: see [`Keyspace::put_until`].
+    pub fn put_until(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        until_ms: u64,
+    ) -> Result<()> {
+        self.add(keyspace, ValueKind::Put, key, value, Some(until_ms))
     }
 
     /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`].
     pub fn insert(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        self.add(keyspace, ValueKind::Insert, key, value)
+        self.add(keyspace, ValueKind::Insert, key, value, None)
     }
 
     /// Removes `key`, whether or not it exists.
     pub fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-        self.add(keyspace, ValueKind::Delete, key, &[])
+        check_sizes(key, &[])?;
+        self.enter(keyspace)?;
+        self.writes.put(keyspace.id(), key, ValueKind::Delete, &[]);
+        Ok(())
     }
 
     /// Removes every key from `start` (inclusive) to `end` (exclusive): see [`Keyspace::delete_range`].
@@ -70,10 +84,12 @@ impl WriteBatch {
         kind: ValueKind,
         key: &[u8],
         value: &[u8],
+        until_ms: Option<u64>,
     ) -> Result<()> {
-        check_sizes(key, value)?;
+        let value = keyspace.stored(value, until_ms)?;
+        check_sizes(key, &value)?;
         self.enter(keyspace)?;
-        self.writes.put(keyspace.id(), key, kind, value);
+        self.writes.put(keyspace.id(), key, kind, &value);
         Ok(())
     }
 

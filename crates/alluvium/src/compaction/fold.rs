@@ -42,7 +42,7 @@ pub(crate) struct FoldCounts {
 }
 
 impl FoldRules<'_> {
-    /// Folds `versions` of one key (newest first, seqnos strictly falling) in place. Range deletes over the key are
+    /// Folds what [`FoldRules::cancel`] has left of `versions` of one key (newest first, seqnos strictly falling) in place. Range deletes over the key are
     /// versions of it.
     pub fn fold(&self, versions: &mut Vec<Version>, counts: &mut FoldCounts) {
         debug_assert!(versions.windows(2).all(|w| w[0].seqno > w[1].seqno));
@@ -56,7 +56,6 @@ impl FoldRules<'_> {
             }
             return;
         }
-        self.cancel(versions, counts);
         self.shadow(versions, counts);
         if let Some(oldest) = versions.last_mut() {
             let mut last = *oldest;
@@ -68,7 +67,8 @@ impl FoldRules<'_> {
         }
     }
 
-    fn cancel(&self, versions: &mut Vec<Version>, counts: &mut FoldCounts) {
+    /// Takes out pairs of an insert and the delete above it.
+    pub fn cancel(&self, versions: &mut Vec<Version>, counts: &mut FoldCounts) {
         let horizon = self.points.horizon();
         let mut i = 0;
         while i + 1 < versions.len() {
@@ -160,11 +160,12 @@ mod tests {
     fn fold(text: &str, visible: SeqNo, registered: &[SeqNo], bottom: bool) -> String {
         let points = DropPoints::new(visible, registered.to_vec());
         let mut list = versions(text);
-        FoldRules {
+        let rules = FoldRules {
             points: &points,
             bottom,
-        }
-        .fold(&mut list, &mut FoldCounts::default());
+        };
+        rules.cancel(&mut list, &mut FoldCounts::default());
+        rules.fold(&mut list, &mut FoldCounts::default());
         shown(&list)
     }
 
@@ -287,6 +288,7 @@ mod tests {
                         points: &rules_points,
                         bottom: to == sources.len(),
                     };
+                    rules.cancel(&mut merged, &mut FoldCounts::default());
                     rules.fold(&mut merged, &mut FoldCounts::default());
                     let mut next: Vec<_> = sources[..from].to_vec();
                     next.push(merged);

@@ -156,6 +156,7 @@ impl Job {
             mut streams,
             ranges,
         } = inputs;
+        let retire = self.tree.retire(&shared.clock);
         let rules = FoldRules {
             points,
             bottom: last_level,
@@ -170,6 +171,7 @@ impl Job {
         merge(
             &mut streams,
             &ranges,
+            &retire,
             &rules,
             &mut counts,
             |key, seqno, kind, value| output.add(key, seqno, kind, value),

@@ -4,6 +4,7 @@ use alluvium_mem::MemtableCursor;
 
 use crate::base::{SeqNo, ValueKind};
 use crate::compaction::fold::{FoldCounts, FoldRules, Version};
+use crate::compaction::retire::Retire;
 use crate::error::{Error, Result};
 use crate::range_deletes::{Fragment, RangeDeletes};
 use crate::table::TableScan;
@@ -62,6 +63,27 @@ impl Gathered {
                 ),
             }
         }
+    }
+
+    /// Lets the newest version be retired or get another value.
+    fn retire_newest(&mut self, retire: &Retire) -> Result<()> {
+        if retire.is_idle() {
+            return Ok(());
+        }
+        let Some(newest) = self.versions.first_mut() else {
+            return Ok(());
+        };
+        let Some(stored) = self.values.get(newest.at).cloned() else {
+            return Ok(());
+        };
+        let replaced = retire.judge(&self.key, newest, &self.bytes[stored])?;
+        if let Some(value) = replaced {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(&value);
+            newest.at = self.values.len();
+            self.values.push(start..self.bytes.len());
+        }
+        Ok(())
     }
 
     fn push(&mut self, seqno: SeqNo, kind: ValueKind, value: &[u8]) {
@@ -155,6 +177,7 @@ fn memtable_kind(kind: u8) -> Result<ValueKind> {
 pub(crate) fn merge(
     streams: &mut [Stream],
     ranges: &RangeDeletes,
+    retire: &Retire,
     rules: &FoldRules<'_>,
     counts: &mut FoldCounts,
     mut emit: impl FnMut(&[u8], SeqNo, ValueKind, &[u8]) -> Result<()>,
@@ -183,6 +206,8 @@ pub(crate) fn merge(
         if let Some(fragment) = fragments.peek().filter(|f| f.contains(&gathered.key)) {
             gathered.push_ranges(fragment);
         }
+        rules.cancel(&mut gathered.versions, counts);
+        gathered.retire_newest(retire)?;
         rules.fold(&mut gathered.versions, counts);
         for version in &gathered.versions {
             if version.kind == ValueKind::RangeDelete {
@@ -191,7 +216,11 @@ pub(crate) fn merge(
                 }
                 continue;
             }
-            let value = &gathered.bytes[gathered.values[version.at].clone()];
+            let value = match version.kind {
+                // Also of a row that was retired.
+                ValueKind::Delete => &[],
+                _ => &gathered.bytes[gathered.values[version.at].clone()],
+            };
             emit(&gathered.key, version.seqno, version.kind, value)?;
         }
     }

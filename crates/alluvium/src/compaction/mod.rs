@@ -6,7 +6,10 @@ mod job;
 pub(crate) mod merge;
 pub(crate) mod output;
 pub(crate) mod pick;
+pub(crate) mod retire;
 mod threads;
+
+pub use retire::{CompactionFilter, FilterDecision};
 
 pub(crate) use job::{Inputs, Merged};
 pub(crate) use threads::{Jobs, run, settle, update_admission};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::base::{SeqNo, TableId, ValueKind};
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
+use crate::keyspace::expiry::{NEVER, expires_at};
 use crate::keyspace::options::{Compression, KeyspaceOptions};
 use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
@@ -144,7 +145,12 @@ impl<'a> Output<'a> {
             None => self.create()?,
         };
         let open = self.open.insert(open);
-        open.builder.add(key, seqno, kind, value)
+        open.builder.add(key, seqno, kind, value)?;
+        let has_time = self.tree.options.expiry.is_stored() && !kind.is_tombstone();
+        if has_time && let Some(until) = expires_at(value).filter(|&until| until != NEVER) {
+            open.builder.note_expiry(until);
+        }
+        Ok(())
     }
 
     /// The end of the part that is being written.

@@ -132,6 +132,9 @@ impl Database {
             ..VersionEdit::default()
         };
         store.append(&shared.poison, &edit)?;
+        if options.expiry.is_stored() {
+            shared.clock.use_it();
+        }
         let tree = Tree::new(
             id,
             name,

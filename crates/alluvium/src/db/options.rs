@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 
 /// What an acknowledged commit means (an acknowledged commit is one whose call returned `Ok`).
@@ -44,6 +45,8 @@ pub struct Options {
     pub memtable_bytes: Option<usize>,
     /// Size in bytes at which a last-level table is cut.
     pub partition_bytes: u64,
+    /// Where the time comes from by which rows expire. Tests set it.
+    pub clock: Clock,
 }
 
 impl Default for Options {
@@ -58,6 +61,7 @@ impl Default for Options {
             upper_fraction: 0.25,
             memtable_bytes: None,
             partition_bytes: 32 << 20,
+            clock: Clock::system(),
         }
     }
 }

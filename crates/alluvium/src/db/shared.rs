@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use crate::admission::Admission;
 use crate::base::{KeyspaceId, SeqNo, TableId};
 use crate::cache::Cache;
+use crate::clock::ReadClock;
 use crate::commit::packed::pack;
 use crate::commit::{Committer, Log};
 use crate::compaction::Jobs;
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     pub options: Options,
     pub plan: MemoryPlan,
     pub read_points: Arc<ReadPoints>,
+    /// Decides which rows have expired.
+    pub clock: Arc<ReadClock>,
     pub row_locks: LockTable,
     pub cache: Arc<Cache>,
     pub committer: Committer,
@@ -85,7 +88,13 @@ pub(crate) struct Parts {
 impl Shared {
     pub fn new(parts: Parts, next_table: TableId) -> Shared {
         let plan = MemoryPlan::new(&parts.options);
+        let floor = parts.store.state().read_clock_ms;
+        let clock = ReadClock::new(parts.options.clock.clone(), floor);
+        if parts.catalog.values().any(|t| t.options.expiry.is_stored()) {
+            clock.use_it();
+        }
         Shared {
+            clock,
             plan,
             row_locks: LockTable::new(crate::version::random_uid()),
             read_points: parts.read_points,

@@ -71,6 +71,12 @@ impl Store {
         poison.guard(self.manifest.append(edit))
     }
 
+    /// The time to record in an edit, if rows expire.
+    fn read_clock(shared: &Shared) -> Option<u64> {
+        let clock = &shared.clock;
+        clock.in_use().then(|| clock.now())
+    }
+
     /// As [`Store::append`] for an edit that names these new tables. Their files go if the edit is certainly not on
     /// the device; after a failed write or sync it may be, and then the next open needs them.
     fn append_naming(
@@ -170,6 +176,7 @@ impl Shared {
             next_table: Some(self.peek_next_table()),
             last_seqno: Some(last_seqno),
             oldest_segment: next_segment,
+            read_clock_ms: Store::read_clock(self),
             ..VersionEdit::default()
         };
         for flush in &live {
@@ -222,6 +229,7 @@ impl Shared {
         let edit = VersionEdit {
             next_table: Some(self.peek_next_table()),
             groups: edits,
+            read_clock_ms: Store::read_clock(self),
             ..VersionEdit::default()
         };
         store.append_naming(self, &edit, &[outputs])?;

@@ -108,6 +108,7 @@ fn write_tables(
     memtables: &[Arc<TreeMemtable>],
 ) -> Result<Vec<NewTable>> {
     let points = shared.read_points.horizon_points();
+    let retire = tree.retire(&shared.clock);
     let rules = FoldRules {
         points: &points,
         bottom: false,
@@ -139,6 +140,7 @@ fn write_tables(
     merge(
         &mut streams,
         &ranges,
+        &retire,
         &rules,
         &mut counts,
         |key, seqno, kind, value| output.add(key, seqno, kind, value),

@@ -1,5 +1,6 @@
 //! The public cursor: rows of one keyspace at one read point, in both directions.
 
+use crate::clock::HeldTime;
 use crate::error::Result;
 use crate::iter::merge::{Bounds, MergeCursor};
 use crate::keyspace::Keyspace;
@@ -44,6 +45,8 @@ impl CursorOptions {
 pub struct Cursor {
     keyspace: Keyspace,
     point: ReadPoint,
+    /// Keeps what has not expired for this cursor from being merged away.
+    _time: HeldTime,
     merge: MergeCursor,
 }
 
@@ -51,6 +54,7 @@ impl Cursor {
     pub(crate) fn new(
         keyspace: Keyspace,
         point: ReadPoint,
+        time: HeldTime,
         options: CursorOptions,
         writes: Option<WriteCursor>,
     ) -> Cursor {
@@ -58,10 +62,13 @@ impl Cursor {
             start: options.start,
             end: options.end,
         };
-        let merge = MergeCursor::new(keyspace.tree().clone(), point.seqno(), bounds, writes);
+        let now_ms = keyspace.expires().then(|| time.now_ms());
+        let tree = keyspace.tree().clone();
+        let merge = MergeCursor::new(tree, point.seqno(), now_ms, bounds, writes);
         Cursor {
             keyspace,
             point,
+            _time: time,
             merge,
         }
     }

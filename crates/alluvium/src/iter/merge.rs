@@ -12,6 +12,7 @@ use crate::base::{SeqNo, prefix_end};
 use crate::error::Result;
 use crate::iter::run::{PrefixProbe, RunCursor};
 use crate::iter::source::Source;
+use crate::keyspace::expiry::{EXPIRY_BYTES, is_live};
 use crate::keyspace::tree::{Tree, TreeState};
 use crate::range_deletes::{Fragment, RangeDeletes};
 use crate::table::PinnedValue;
@@ -32,6 +33,8 @@ pub(crate) struct MergeCursor {
     state: Arc<TreeState>,
     publications: u64,
     read_point: SeqNo,
+    /// The time of the reads in a keyspace whose rows expire.
+    now_ms: Option<u64>,
     bounds: Arc<Bounds>,
     prefix: Option<PrefixProbe>,
     /// Newest first: writes, memtables, then the tables of `group`.
@@ -103,6 +106,7 @@ impl MergeCursor {
     pub fn new(
         tree: Arc<Tree>,
         read_point: SeqNo,
+        now_ms: Option<u64>,
         bounds: Bounds,
         writes: Option<WriteCursor>,
     ) -> MergeCursor {
@@ -118,6 +122,7 @@ impl MergeCursor {
             state,
             publications,
             read_point,
+            now_ms,
             bounds: Arc::new(bounds),
             prefix,
             sources: Vec::with_capacity(8),
@@ -150,11 +155,19 @@ impl MergeCursor {
 
     /// The current value. Panics where the cursor is not on a row.
     pub fn value(&self) -> &[u8] {
-        self.row().value()
+        let stored = self.row().value();
+        match self.now_ms {
+            Some(_) => &stored[..stored.len().saturating_sub(EXPIRY_BYTES)],
+            None => stored,
+        }
     }
 
     pub fn pin_value(&self) -> PinnedValue {
-        self.row().pin_value()
+        let stored = self.row().pin_value();
+        match self.now_ms {
+            Some(_) => stored.without_last(EXPIRY_BYTES),
+            None => stored,
+        }
     }
 
     fn row(&self) -> &Source {
@@ -193,7 +206,7 @@ impl MergeCursor {
         self.current = None;
         if self.alone {
             self.step(at)?;
-            if let Some(found) = self.stay_forward(at) {
+            if let Some(found) = self.stay_forward(at)? {
                 return Ok(found);
             }
         } else {
@@ -204,15 +217,25 @@ impl MergeCursor {
 
     /// Whether the source that was alone stands on the next row, or past the bounds. `None`: it is at its end or on
     /// a deleted key, and the others must be looked at.
-    fn stay_forward(&mut self, at: usize) -> Option<bool> {
-        let source = &self.sources[at].source;
-        if !source.valid() || source.is_tombstone() {
-            return None;
+    fn stay_forward(&mut self, at: usize) -> Result<Option<bool>> {
+        if !self.sources[at].source.valid() || self.is_gone(at)? {
+            return Ok(None);
         }
+        let source = &self.sources[at].source;
         let end = self.bounds.end.as_deref();
         let inside = end.is_none_or(|end| source.key() < end);
         self.current = inside.then_some(at);
-        Some(inside)
+        Ok(Some(inside))
+    }
+
+    /// Whether source `at` stands on a deleted or expired row.
+    fn is_gone(&self, at: usize) -> Result<bool> {
+        let source = &self.sources[at].source;
+        match self.now_ms {
+            _ if source.is_tombstone() => Ok(true),
+            Some(now_ms) => Ok(!is_live(&self.tree.name, source.value(), now_ms)?),
+            None => Ok(false),
+        }
     }
 
     pub fn prev(&mut self) -> Result<bool> {
@@ -389,7 +412,7 @@ impl MergeCursor {
             };
             // A clipped source may run out of the group while it still has keys.
             self.alone = live == 1 && !self.sources[at].clipped && !self.has_ranges();
-            if self.sources[at].source.is_tombstone() {
+            if self.is_gone(at)? {
                 self.step_equal(at)?;
             } else if let Some((fragment, seqno)) = self.hiding(at) {
                 self.skip_hidden(at, &fragment, seqno)?;
@@ -469,7 +492,7 @@ impl MergeCursor {
             if source.key() < &self.bounds.start[..] {
                 return Ok(false);
             }
-            if source.is_tombstone() {
+            if self.is_gone(at)? {
                 self.step_equal(at)?;
             } else if let Some((fragment, seqno)) = self.hiding(at) {
                 self.skip_hidden(at, &fragment, seqno)?;

@@ -54,7 +54,7 @@ fn tree(groups: Vec<Arc<Group>>) -> Arc<Tree> {
 
 /// All rows as `key=value`, forward, and the same read backward.
 fn rows(tree: &Arc<Tree>) -> (String, String) {
-    let mut merge = MergeCursor::new(Arc::clone(tree), 100, Bounds::default(), None);
+    let mut merge = MergeCursor::new(Arc::clone(tree), 100, None, Bounds::default(), None);
     let shown = |merge: &MergeCursor| {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         format!("{}={}", text(merge.key()), text(merge.value()))

@@ -1,16 +1,20 @@
 //! One ordered map of a database: its handle, its options, its tree.
 
+pub(crate) mod expiry;
 pub(crate) mod memtable;
 pub(crate) mod options;
 pub(crate) mod tree;
 
+pub use expiry::Expiry;
 pub use options::{Compression, KeyspaceOptions};
 pub(crate) use tree::{FoundIn, Tree};
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::base::{KeyspaceId, SeqNo, ValueKind};
 use crate::commit::batch::{check_range, check_sizes};
+use crate::compaction::retire::CompactionFilter;
 use crate::db::{Database, WriteOptions};
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, CursorOptions};
@@ -75,6 +79,35 @@ impl Keyspace {
         self.get_with(key, |value| value.map(FoundIn::pin))
     }
 
+    /// The values of several keys at one commit, in the order of `keys`. Cheaper than single reads: it registers once,
+    /// and looks the keys up in key order, so that neighbours find the same blocks.
+    ///
+    /// # Errors
+    ///
+    /// The first error of any key, as [`Keyspace::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<PinnedValue>>> {
+        self.db.shared().check_open()?;
+        let point = self.db.shared().read_points.register();
+        self.multi_get_at(keys, point.seqno(), self.now_ms())
+    }
+
+    /// As [`Keyspace::multi_get`] at a registered read point.
+    pub(crate) fn multi_get_at<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        read_point: SeqNo,
+        now_ms: u64,
+    ) -> Result<Vec<Option<PinnedValue>>> {
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_unstable_by_key(|&at| keys[at].as_ref());
+        let mut values = vec![None; keys.len()];
+        for at in order {
+            let pin = |value: Option<FoundIn<'_>>| value.map(FoundIn::pin);
+            values[at] = self.read_at(keys[at].as_ref(), read_point, now_ms, pin)?;
+        }
+        Ok(values)
+    }
+
     /// Runs `read` on the newest committed value of `key` in place, without copying or pinning it. `read` must be
     /// short: what it looks at cannot be freed meanwhile.
     pub fn read<R>(&self, key: &[u8], read: impl FnOnce(Option<&[u8]>) -> R) -> Result<R> {
@@ -84,36 +117,89 @@ impl Keyspace {
     fn get_with<R>(&self, key: &[u8], read: impl FnOnce(Option<FoundIn<'_>>) -> R) -> Result<R> {
         self.db.shared().check_open()?;
         let point = self.db.shared().read_points.register();
-        self.read_at(key, point.seqno(), read)
+        self.read_at(key, point.seqno(), self.now_ms(), read)
     }
 
-    /// Runs `read` on the value of `key` at a registered read point.
+    /// Runs `read` on the value of `key` at a registered read point and a time read after its registration.
     pub(crate) fn read_at<R>(
         &self,
         key: &[u8],
         read_point: SeqNo,
+        now_ms: u64,
         read: impl FnOnce(Option<FoundIn<'_>>) -> R,
     ) -> Result<R> {
         let state = self.tree.load();
         self.tree.check()?;
-        state.get(key, read_point, read)
+        if !self.expires() {
+            return state.get(key, read_point, read);
+        }
+        state.get(key, read_point, |found| {
+            let found = found.map(|found| self.unexpired(found, now_ms)).transpose();
+            found.map(|found| read(found.flatten()))
+        })?
+    }
+
+    /// The value proper of a found row, if it is there at `now_ms`.
+    pub(crate) fn unexpired<'a>(
+        &self,
+        found: FoundIn<'a>,
+        now_ms: u64,
+    ) -> Result<Option<FoundIn<'a>>> {
+        let live = expiry::is_live(self.name(), found.bytes(), now_ms)?;
+        Ok(live.then(|| found.without_last(expiry::EXPIRY_BYTES)))
+    }
+
+    /// Whether stored values end with the time at which they expire.
+    pub(crate) fn expires(&self) -> bool {
+        self.tree.options.expiry.is_stored()
+    }
+
+    /// The time for a single read; only asked where rows expire.
+    pub(crate) fn now_ms(&self) -> u64 {
+        match self.expires() {
+            true => self.db.shared().clock.now(),
+            false => 0,
+        }
+    }
+
+    /// A value as it is stored. `until_ms` is the caller's expiry, if there is one.
+    pub(crate) fn stored<'a>(
+        &self,
+        value: &'a [u8],
+        until_ms: Option<u64>,
+    ) -> Result<Cow<'a, [u8]>> {
+        let expiry = self.tree.options.expiry;
+        expiry.stored(value, until_ms, || self.db.shared().clock.now())
     }
 
     /// Writes `value` under `key`, whether or not the key exists.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(ValueKind::Put, key, value)
+        self.write(ValueKind::Put, key, value, None)
+    }
+
+    /// Writes `value` under `key`, gone from `until_ms` on (milliseconds since 1970).
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` in a keyspace whose rows do not expire; otherwise as [`Keyspace::put`].
+    pub fn put_until(&self, key: &[u8], value: &[u8], until_ms: u64) -> Result<()> {
+        self.write(ValueKind::Put, key, value, Some(until_ms))
     }
 
     /// Writes a key that the caller knows to be absent, so that its later delete can cancel it: both vanish where
     /// they meet, and neither is rewritten down to the last level. If the key exists all the same, its older value
     /// can come back after that delete: then use [`Keyspace::put`].
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(ValueKind::Insert, key, value)
+        self.write(ValueKind::Insert, key, value, None)
     }
 
     /// Removes `key`, whether or not it exists.
     pub fn delete(&self, key: &[u8]) -> Result<()> {
-        self.write(ValueKind::Delete, key, &[])
+        self.check()?;
+        check_sizes(key, &[])?;
+        let mut writes = WriteSet::default();
+        writes.put(self.tree.id, key, ValueKind::Delete, &[]);
+        self.db.commit_writes(&writes, &WriteOptions::default())
     }
 
     /// Removes every key from `start` (inclusive) to `end` (exclusive), at the cost of one write.
@@ -142,19 +228,31 @@ impl Keyspace {
         self.db.commit_writes(&writes, &WriteOptions::default())
     }
 
-    fn write(&self, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
+    fn write(&self, kind: ValueKind, key: &[u8], value: &[u8], until: Option<u64>) -> Result<()> {
         self.check()?;
-        check_sizes(key, value)?;
+        let value = self.stored(value, until)?;
+        check_sizes(key, &value)?;
         let mut writes = WriteSet::default();
-        writes.put(self.tree.id, key, kind, value);
+        writes.put(self.tree.id, key, kind, &value);
         self.db.commit_writes(&writes, &WriteOptions::default())
+    }
+
+    /// Lets `filter` decide about rows whenever flushes and merges meet them, from the next one on; `None` ends that.
+    ///
+    /// It is not stored: set it after each opening. What it removes or replaces is so for every reader as soon as it is
+    /// merged, for open snapshots too, so use it for rows that nobody needs any more.
+    pub fn set_compaction_filter(&self, filter: Option<Arc<dyn CompactionFilter>>) -> Result<()> {
+        self.check()?;
+        self.tree.set_compaction_filter(filter);
+        Ok(())
     }
 
     /// A cursor over the newest commit that is visible now.
     pub fn cursor(&self, options: CursorOptions) -> Result<Cursor> {
         self.check()?;
         let point = self.db.shared().read_points.register();
-        Ok(Cursor::new(self.clone(), point, options, None))
+        let time = self.db.shared().clock.hold();
+        Ok(Cursor::new(self.clone(), point, time, options, None))
     }
 }
 
@@ -164,6 +262,14 @@ impl<'a> FoundIn<'a> {
         match self {
             FoundIn::Memory(bytes) => bytes,
             FoundIn::Table(value) => value,
+        }
+    }
+
+    /// The value without its last bytes.
+    fn without_last(self, bytes: usize) -> FoundIn<'a> {
+        match self {
+            FoundIn::Memory(value) => FoundIn::Memory(&value[..value.len().saturating_sub(bytes)]),
+            FoundIn::Table(value) => FoundIn::Table(value.without_last(bytes)),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use crate::base::coding::{Decoder, put_varint};
 use crate::error::{Error, Result};
+use crate::keyspace::expiry::Expiry;
+use std::time::Duration;
 
 /// How stored blocks are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,6 +31,8 @@ pub struct KeyspaceOptions {
     pub compression: Compression,
     /// Size in bytes at which a block is cut, before compression: 1 KiB to 64 KiB.
     pub block_bytes: usize,
+    /// Whether and when rows expire.
+    pub expiry: Expiry,
 }
 
 impl Default for KeyspaceOptions {
@@ -39,6 +43,7 @@ impl Default for KeyspaceOptions {
             reads_hit: false,
             compression: Compression::Adaptive,
             block_bytes: 8 << 10,
+            expiry: Expiry::Never,
         }
     }
 }
@@ -48,6 +53,7 @@ const TAG_FLAGS: u64 = 1;
 const TAG_PREFIX: u64 = 2;
 const TAG_COMPRESSION: u64 = 3;
 const TAG_BLOCK_BYTES: u64 = 4;
+const TAG_EXPIRY: u64 = 5;
 const FLAG_WHOLE_KEY: u64 = 1;
 const FLAG_READS_HIT: u64 = 2;
 
@@ -64,6 +70,11 @@ impl KeyspaceOptions {
         if !(1 << 10..=64 << 10).contains(&self.block_bytes) {
             return Err(Error::InvalidArgument(
                 "block_bytes must be 1 KiB to 64 KiB".into(),
+            ));
+        }
+        if matches!(self.expiry, Expiry::After(ttl) if ttl < Duration::from_millis(1)) {
+            return Err(Error::InvalidArgument(
+                "expiry must be at least a millisecond after the write".into(),
             ));
         }
         Ok(())
@@ -92,6 +103,14 @@ impl KeyspaceOptions {
         }
         field(TAG_COMPRESSION, compression);
         field(TAG_BLOCK_BYTES, self.block_bytes as u64);
+        match self.expiry {
+            Expiry::Never => {}
+            Expiry::PerRow => field(TAG_EXPIRY, 0),
+            Expiry::After(ttl) => field(
+                TAG_EXPIRY,
+                u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
+            ),
+        }
         out
     }
 
@@ -119,6 +138,8 @@ impl KeyspaceOptions {
                     }
                 }
                 TAG_BLOCK_BYTES => options.block_bytes = usize::try_from(value).ok()?,
+                TAG_EXPIRY if value == 0 => options.expiry = Expiry::PerRow,
+                TAG_EXPIRY => options.expiry = Expiry::After(Duration::from_millis(value)),
                 tag if tag > 127 => {}
                 _ => return None,
             }
@@ -140,6 +161,7 @@ mod tests {
             reads_hit: true,
             compression: Compression::Lz4,
             block_bytes: 16 << 10,
+            expiry: Expiry::After(Duration::from_millis(1500)),
         };
         let mut bytes = options.encode();
         assert_eq!(KeyspaceOptions::decode(&bytes), Some(options.clone()));

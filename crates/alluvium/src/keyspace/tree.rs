@@ -12,6 +12,8 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use crate::base::{KeyspaceId, SeqNo, ValueKind, checksum};
+use crate::clock::ReadClock;
+use crate::compaction::retire::{CompactionFilter, Retire};
 use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::options::KeyspaceOptions;
@@ -42,6 +44,8 @@ pub(crate) struct Tree {
     publications: AtomicU64,
     /// Set once, when the keyspace is dropped. Read before every operation; stale reads are caught by the leader.
     dropped: AtomicBool,
+    /// Judges rows in merges. Guards nothing else; taken by itself.
+    filter: Mutex<Option<Arc<dyn CompactionFilter>>>,
     /// Expected bytes of a memtable, to size its filter.
     memtable_bytes: usize,
 }
@@ -76,6 +80,7 @@ impl Tree {
             change: Mutex::new(()),
             publications: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
+            filter: Mutex::new(None),
             memtable_bytes,
         }
     }
@@ -110,6 +115,19 @@ impl Tree {
 
     pub fn mark_dropped(&self) {
         self.dropped.store(true, Ordering::Release);
+    }
+
+    /// What ends rows in a merge that begins now.
+    pub fn retire(&self, clock: &ReadClock) -> Retire {
+        let expires = self.options.expiry.is_stored();
+        let expired_for_all = expires.then(|| clock.expired_for_all());
+        let filter = self.filter.lock().clone();
+        Retire::new(&self.name, expired_for_all, filter)
+    }
+
+    /// Replaces the compaction filter for merges that begin later.
+    pub fn set_compaction_filter(&self, filter: Option<Arc<dyn CompactionFilter>>) {
+        *self.filter.lock() = filter;
     }
 
     /// Publishes a changed state. `f` must be short: it runs under the change lock.

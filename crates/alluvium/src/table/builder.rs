@@ -188,6 +188,11 @@ impl TableBuilder {
         self.properties.user.push((name.to_vec(), value.to_vec()));
     }
 
+    /// Counts the entry added last as one that expires at `until_ms` (milliseconds since 1970).
+    pub fn note_expiry(&mut self, until_ms: u64) {
+        self.properties.note_expiry(until_ms);
+    }
+
     /// Gives the table range deletes. Its key range and its seqno range then take them in; they are no entries.
     pub fn set_range_deletes(&mut self, ranges: RangeDeletes) {
         self.ranges = ranges;

@@ -38,7 +38,7 @@ pub use codec::Codec;
 pub use cursor::TableCursor;
 pub use filters::{FilterOptions, PrefixFilter};
 pub use pinned::PinnedValue;
-pub use properties::{KeyspacePart, Properties};
+pub use properties::{Expiring, KeyspacePart, Properties};
 pub use reader::{Found, Table};
 pub use scan::TableScan;
 

@@ -15,7 +15,7 @@ pub struct PinnedValue(Repr);
 enum Repr {
     Inline(u8, [u8; INLINE_BYTES]),
     Block(Arc<DecodedBlock>, Range<usize>),
-    Shared(Arc<[u8]>),
+    Shared(Arc<[u8]>, usize),
 }
 
 /// Copying up to this many bytes is cheaper than counting a reference that other threads count too.
@@ -32,6 +32,18 @@ impl PinnedValue {
     }
 }
 
+impl PinnedValue {
+    /// The same value without its last `bytes` bytes, or nothing of it if it has fewer.
+    pub(crate) fn without_last(self, bytes: usize) -> PinnedValue {
+        let kept = self.len().saturating_sub(bytes);
+        PinnedValue(match self.0 {
+            Repr::Inline(_, copy) => Repr::Inline(kept as u8, copy),
+            Repr::Block(block, range) => Repr::Block(block, range.start..range.start + kept),
+            Repr::Shared(shared, _) => Repr::Shared(shared, kept),
+        })
+    }
+}
+
 fn inline(bytes: &[u8]) -> Option<Repr> {
     let mut copy = [0; INLINE_BYTES];
     copy.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -41,7 +53,7 @@ fn inline(bytes: &[u8]) -> Option<Repr> {
 impl From<&[u8]> for PinnedValue {
     /// Copies the bytes.
     fn from(bytes: &[u8]) -> PinnedValue {
-        PinnedValue(inline(bytes).unwrap_or_else(|| Repr::Shared(bytes.into())))
+        PinnedValue(inline(bytes).unwrap_or_else(|| Repr::Shared(bytes.into(), bytes.len())))
     }
 }
 
@@ -52,7 +64,7 @@ impl Deref for PinnedValue {
         match &self.0 {
             Repr::Inline(length, bytes) => &bytes[..usize::from(*length)],
             Repr::Block(block, range) => block.bytes(range.clone()),
-            Repr::Shared(bytes) => bytes,
+            Repr::Shared(bytes, length) => &bytes[..*length],
         }
     }
 }

@@ -10,6 +10,7 @@
 //! 4  first key    bytes
 //! 5  last key     bytes
 //! 6  user         name (varint length, bytes), value (the rest); one field for each
+//! 7  expiry       entries that expire, earliest time, latest time (varints); absent where none does
 //! ```
 
 use crate::base::coding::{Decoder, put_bytes, put_varint};
@@ -40,8 +41,33 @@ pub struct Properties {
     pub first_key: Vec<u8>,
     /// The largest key, or the end of a range delete behind it.
     pub last_key: Vec<u8>,
+    /// The entries that expire, if any do.
+    pub expiring: Option<Expiring>,
     /// Names and values that the table's owner stored and that mean nothing to the table.
     pub user: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// The entries of a table that expire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expiring {
+    /// How many.
+    pub entries: u64,
+    /// When the first one does: milliseconds since 1970.
+    pub first_ms: u64,
+    /// When the last one does.
+    pub last_ms: u64,
+}
+
+impl Expiring {
+    /// About how many have expired at `now_ms`, as if their times were spread evenly.
+    pub fn expired(&self, now_ms: u64) -> u64 {
+        if now_ms >= self.last_ms {
+            return self.entries;
+        }
+        let passed = u128::from(now_ms.saturating_sub(self.first_ms));
+        let span = u128::from(self.last_ms.saturating_sub(self.first_ms).max(1));
+        (u128::from(self.entries) * passed / span) as u64
+    }
 }
 
 /// The blocks of one keyspace in a table.
@@ -61,8 +87,21 @@ const TAG_SEQNOS: u64 = 3;
 const TAG_FIRST_KEY: u64 = 4;
 const TAG_LAST_KEY: u64 = 5;
 const TAG_USER: u64 = 6;
+const TAG_EXPIRING: u64 = 7;
 
 impl Properties {
+    /// Counts an entry that expires at `until_ms`.
+    pub(in crate::table) fn note_expiry(&mut self, until_ms: u64) {
+        let expiring = self.expiring.get_or_insert(Expiring {
+            entries: 0,
+            first_ms: until_ms,
+            last_ms: until_ms,
+        });
+        expiring.entries += 1;
+        expiring.first_ms = expiring.first_ms.min(until_ms);
+        expiring.last_ms = expiring.last_ms.max(until_ms);
+    }
+
     /// Widens key range and seqno range by what `ranges` cover.
     pub(in crate::table) fn take_in(&mut self, ranges: &RangeDeletes) {
         if let Some((start, end)) = ranges.key_range() {
@@ -99,6 +138,10 @@ impl Properties {
         );
         put_field(out, TAG_FIRST_KEY, &self.first_key);
         put_field(out, TAG_LAST_KEY, &self.last_key);
+        if let Some(expiring) = &self.expiring {
+            let numbers = [expiring.entries, expiring.first_ms, expiring.last_ms];
+            put_numbers(out, TAG_EXPIRING, numbers.into_iter());
+        }
         for (name, value) in &self.user {
             let mut field = Vec::with_capacity(name.len() + value.len() + 5);
             put_bytes(&mut field, name);
@@ -155,6 +198,13 @@ impl Properties {
                 let name = d.bytes()?.to_vec();
                 self.user.push((name, d.rest().to_vec()));
             }
+            TAG_EXPIRING => {
+                self.expiring = Some(Expiring {
+                    entries: d.varint()?,
+                    first_ms: d.varint()?,
+                    last_ms: d.varint()?,
+                });
+            }
             _ => {}
         }
         Some(())
@@ -192,6 +242,11 @@ mod tests {
             max_seqno: 99,
             first_key: b"a".to_vec(),
             last_key: Vec::new(),
+            expiring: Some(Expiring {
+                entries: 7,
+                first_ms: 1_700_000_000_000,
+                last_ms: 1_700_000_500_000,
+            }),
             user: vec![(b"collector".to_vec(), vec![0, 1, 2])],
         }
     }
@@ -203,6 +258,18 @@ mod tests {
         sample().encode(&mut raw);
         let read = Properties::decode(&raw).expect("fresh properties are readable");
         assert_eq!(read, sample());
+    }
+
+    #[test]
+    fn expired_entries_are_estimated_between_the_first_and_the_last_time() {
+        let expiring = Expiring {
+            entries: 100,
+            first_ms: 1_000,
+            last_ms: 2_000,
+        };
+        for (now, expected) in [(0, 0), (1_000, 0), (1_250, 25), (2_000, 100), (9_000, 100)] {
+            assert_eq!(expiring.expired(now), expected, "at {now}");
+        }
     }
 
     #[test]

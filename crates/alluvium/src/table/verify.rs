@@ -101,6 +101,7 @@ impl Seen {
             last_key: self.last.map_or_else(Vec::new, |(key, _)| key),
             keyspaces: stored.keyspaces.clone(),
             user: stored.user.clone(),
+            expiring: stored.expiring,
             ..self.sums
         }
     }

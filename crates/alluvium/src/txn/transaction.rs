@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::base::{KeyspaceId, SeqNo, ValueKind};
+use crate::base::{SeqNo, ValueKind};
+use crate::clock::HeldTime;
 use crate::commit::batch::{check_range, check_sizes, encode_payload};
 use crate::db::shared::Shared;
 use crate::db::{Database, Durability};
@@ -55,6 +56,8 @@ pub struct Transaction {
     options: TransactionOptions,
     /// The fixed read point of snapshot isolation.
     point: Option<ReadPoint>,
+    /// The time of its reads, held with `point`.
+    time: Option<HeldTime>,
     /// Guards the transaction's writes; shared with its cursors. Nothing is locked under it.
     writes: Arc<Mutex<WriteSet>>,
     /// Guards what the transaction holds. Taken before `writes` where both are needed.
@@ -91,11 +94,14 @@ impl Transaction {
         let id = shared.next_txn();
         let snapshot = options.isolation == Isolation::Snapshot;
         let point = snapshot.then(|| shared.read_points.register());
+        // After the registration, as for a snapshot.
+        let time = snapshot.then(|| shared.clock.hold());
         Ok(Transaction {
             db,
             id,
             options,
             point,
+            time,
             writes: Arc::new(Mutex::new(WriteSet::new())),
             held: Mutex::default(),
         })
@@ -113,16 +119,43 @@ impl Transaction {
         Ok(())
     }
 
+    /// The time of this transaction's reads: fixed with its snapshot, or the present.
+    fn now_ms(&self, keyspace: &Keyspace) -> u64 {
+        let fixed = self.time.as_ref().map(HeldTime::now_ms);
+        fixed.unwrap_or_else(|| keyspace.now_ms())
+    }
+
     /// The value of `key` as this transaction sees it, own writes included.
     pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
         self.check(keyspace)?;
-        if let Some(own) = self.own_write(keyspace.id(), key) {
+        if let Some(own) = self.own_write(keyspace, key)? {
             return Ok(own);
         }
         match &self.point {
-            Some(point) => read_at(keyspace, key, point.seqno()),
+            Some(point) => read_at(keyspace, key, point.seqno(), self.now_ms(keyspace)),
             None => keyspace.get(key),
         }
+    }
+
+    /// The values of several keys as this transaction sees them, in the order of `keys`. Under read committed all of them
+    /// come from one commit, own writes aside.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+    ) -> Result<Vec<Option<PinnedValue>>> {
+        self.check(keyspace)?;
+        let statement = match &self.point {
+            Some(point) => point.clone(),
+            None => self.shared().read_points.register(),
+        };
+        let mut values = keyspace.multi_get_at(keys, statement.seqno(), self.now_ms(keyspace))?;
+        for (value, key) in values.iter_mut().zip(keys) {
+            if let Some(own) = self.own_write(keyspace, key.as_ref())? {
+                *value = own;
+            }
+        }
+        Ok(values)
     }
 
     /// As [`Transaction::get`], with an exclusive lock on the row, also where it does not exist.
@@ -135,12 +168,12 @@ impl Transaction {
     /// the beginning.
     pub fn get_for_update(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
         self.lock(keyspace, key, LockMode::Exclusive)?;
-        if let Some(own) = self.own_write(keyspace.id(), key) {
+        if let Some(own) = self.own_write(keyspace, key)? {
             return Ok(own);
         }
         match &self.point {
             // The lock's conflict check has seen that nothing newer than the snapshot exists.
-            Some(point) => read_at(keyspace, key, point.seqno()),
+            Some(point) => read_at(keyspace, key, point.seqno(), self.now_ms(keyspace)),
             None => keyspace.get(key),
         }
     }
@@ -185,26 +218,50 @@ impl Transaction {
         }
     }
 
-    fn own_write(&self, keyspace: KeyspaceId, key: &[u8]) -> Option<Option<PinnedValue>> {
+    fn own_write(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Option<PinnedValue>>> {
         let writes = self.writes.lock();
-        let (kind, value) = writes.get(keyspace, key)?;
-        Some((kind != ValueKind::Delete).then(|| PinnedValue::from(value)))
+        let Some((kind, stored)) = writes.get(keyspace.id(), key) else {
+            return Ok(None);
+        };
+        if kind == ValueKind::Delete {
+            return Ok(Some(None));
+        }
+        let found = FoundIn::Memory(stored);
+        let found = match keyspace.expires() {
+            true => keyspace.unexpired(found, self.now_ms(keyspace))?,
+            false => Some(found),
+        };
+        Ok(Some(found.map(FoundIn::pin)))
     }
 
     /// Writes `value` under `key`, whether or not the key exists. Locks the row. Errors as
     /// [`Transaction::get_for_update`].
     pub fn put(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(keyspace, ValueKind::Put, key, value)
+        self.write(keyspace, ValueKind::Put, key, value, None)
+    }
+
+    /// As [`Transaction::put`], gone from `until_ms` on: see [`Keyspace::put_until`].
+    pub fn put_until(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        until_ms: u64,
+    ) -> Result<()> {
+        self.write(keyspace, ValueKind::Put, key, value, Some(until_ms))
     }
 
     /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`]. Locks the row.
     pub fn insert(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(keyspace, ValueKind::Insert, key, value)
+        self.write(keyspace, ValueKind::Insert, key, value, None)
     }
 
     /// Removes `key`, whether or not it exists. Locks the row.
     pub fn delete(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-        self.write(keyspace, ValueKind::Delete, key, &[])
+        check_sizes(key, &[])?;
+        self.lock(keyspace, key, LockMode::Exclusive)?;
+        self.add_write(keyspace, key, ValueKind::Delete, &[]);
+        Ok(())
     }
 
     /// Removes every key from `start` (inclusive) to `end` (exclusive) when the transaction commits.
@@ -230,10 +287,18 @@ impl Transaction {
         Ok(())
     }
 
-    fn write(&self, keyspace: &Keyspace, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
-        check_sizes(key, value)?;
+    fn write(
+        &self,
+        keyspace: &Keyspace,
+        kind: ValueKind,
+        key: &[u8],
+        value: &[u8],
+        until_ms: Option<u64>,
+    ) -> Result<()> {
+        let value = keyspace.stored(value, until_ms)?;
+        check_sizes(key, &value)?;
         self.lock(keyspace, key, LockMode::Exclusive)?;
-        self.add_write(keyspace, key, kind, value);
+        self.add_write(keyspace, key, kind, &value);
         Ok(())
     }
 
@@ -250,7 +315,10 @@ impl Transaction {
 
     /// As [`Transaction::put_untracked`] for [`Transaction::delete`].
     pub fn delete_untracked(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-        self.write_untracked(keyspace, ValueKind::Delete, key, &[])
+        check_sizes(key, &[])?;
+        self.check(keyspace)?;
+        self.add_write(keyspace, key, ValueKind::Delete, &[]);
+        Ok(())
     }
 
     fn write_untracked(
@@ -260,9 +328,10 @@ impl Transaction {
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        check_sizes(key, value)?;
+        let value = keyspace.stored(value, None)?;
+        check_sizes(key, &value)?;
         self.check(keyspace)?;
-        self.add_write(keyspace, key, kind, value);
+        self.add_write(keyspace, key, kind, &value);
         Ok(())
     }
 
@@ -290,13 +359,18 @@ impl Transaction {
             None => self.shared().read_points.register(),
         };
         // Without own writes there is nothing to merge; later ones stay unseen either way.
-        let own = self
-            .writes
-            .lock()
-            .next(keyspace.id(), Bound::Unbounded, View::LATEST)
-            .is_some();
+        let own = {
+            let writes = self.writes.lock();
+            let (id, from) = (keyspace.id(), Bound::Unbounded);
+            let any_range = writes.range_deletes().iter().any(|r| r.keyspace == id);
+            any_range || writes.next(id, from, View::LATEST).is_some()
+        };
         let writes = own.then(|| WriteCursor::open(Arc::clone(&self.writes), keyspace.id()));
-        Ok(Cursor::new(keyspace.clone(), point, options, writes))
+        let time = match &self.time {
+            Some(time) => time.clone(),
+            None => self.shared().clock.hold(),
+        };
+        Ok(Cursor::new(keyspace.clone(), point, time, options, writes))
     }
 
     /// Marks a point to which [`Transaction::rollback_to`] can return. Numbers rise within a transaction.
@@ -389,6 +463,11 @@ impl Drop for Transaction {
     }
 }
 
-fn read_at(keyspace: &Keyspace, key: &[u8], seqno: SeqNo) -> Result<Option<PinnedValue>> {
-    keyspace.read_at(key, seqno, |value| value.map(FoundIn::pin))
+fn read_at(
+    keyspace: &Keyspace,
+    key: &[u8],
+    seqno: SeqNo,
+    now_ms: u64,
+) -> Result<Option<PinnedValue>> {
+    keyspace.read_at(key, seqno, now_ms, |value| value.map(FoundIn::pin))
 }

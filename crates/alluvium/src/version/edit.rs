@@ -23,6 +23,8 @@ pub struct VersionEdit {
     pub last_seqno: Option<SeqNo>,
     /// The oldest log segment that replay needs.
     pub oldest_segment: Option<SegmentId>,
+    /// The time by which rows expire never runs back behind this: milliseconds since 1970.
+    pub read_clock_ms: Option<u64>,
     /// Everything of a keyspace up to this seqno is in tables. Never falls.
     pub flushed_seqno: Vec<(KeyspaceId, SeqNo)>,
     /// New keyspaces, empty, with one group.
@@ -166,6 +168,8 @@ mod tag {
     pub(super) const SPLIT: u8 = 15;
     pub(super) const JOIN: u8 = 16;
 
+    pub(super) const READ_CLOCK: u8 = MAY_IGNORE | 1;
+
     /// Set in the tags of fields that an older reader may skip.
     pub(super) const MAY_IGNORE: u8 = 0x80;
 }
@@ -201,6 +205,7 @@ impl VersionEdit {
         w.number(tag::NEXT_KEYSPACE, self.next_keyspace.map(|id| id.0.into()));
         w.number(tag::LAST_SEQNO, self.last_seqno);
         w.number(tag::OLDEST_SEGMENT, self.oldest_segment.map(|id| id.0));
+        w.number(tag::READ_CLOCK, self.read_clock_ms);
         for (tag, list) in [
             (tag::FLUSHED_SEQNO, &self.flushed_seqno),
             (tag::DROPPED, &self.dropped),
@@ -271,6 +276,7 @@ impl VersionEdit {
             tag::NEXT_KEYSPACE => set_once(&mut self.next_keyspace, keyspace(d)?)?,
             tag::LAST_SEQNO => set_once(&mut self.last_seqno, seqno(d)?)?,
             tag::OLDEST_SEGMENT => set_once(&mut self.oldest_segment, SegmentId(d.varint()?))?,
+            tag::READ_CLOCK => set_once(&mut self.read_clock_ms, d.varint()?)?,
             tag::FLUSHED_SEQNO => self.flushed_seqno.push((keyspace(d)?, seqno(d)?)),
             tag::DROPPED => self.dropped.push((keyspace(d)?, seqno(d)?)),
             tag::CREATED => self.created.push(KeyspaceRecord {

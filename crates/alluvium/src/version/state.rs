@@ -23,6 +23,8 @@ pub struct ManifestState {
     pub last_seqno: SeqNo,
     /// The oldest log segment that replay needs; 0 while no edit has said.
     pub oldest_segment: SegmentId,
+    /// The time by which rows expire never runs back behind this.
+    pub read_clock_ms: u64,
     /// The keyspaces that exist.
     pub keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
     /// How often, and as which file, each table is listed.
@@ -84,6 +86,7 @@ impl Default for ManifestState {
             next_keyspace: KeyspaceId(1),
             last_seqno: 0,
             oldest_segment: SegmentId(0),
+            read_clock_ms: 0,
             keyspaces: BTreeMap::new(),
             tables: BTreeMap::new(),
         }
@@ -114,6 +117,7 @@ impl ManifestState {
         raise(&mut self.next_keyspace, edit.next_keyspace);
         raise(&mut self.last_seqno, edit.last_seqno);
         raise(&mut self.oldest_segment, edit.oldest_segment);
+        raise(&mut self.read_clock_ms, edit.read_clock_ms);
         for &(id, _) in &edit.dropped {
             self.drop_keyspace(id)?;
         }
@@ -151,6 +155,7 @@ impl ManifestState {
             next_keyspace: Some(self.next_keyspace),
             last_seqno: Some(self.last_seqno),
             oldest_segment: Some(self.oldest_segment),
+            read_clock_ms: (self.read_clock_ms > 0).then_some(self.read_clock_ms),
             ..VersionEdit::default()
         };
         for (&keyspace, state) in &self.keyspaces {

@@ -173,6 +173,7 @@ fn a_prefix_scan_is_exact_with_filters_of_every_kind() {
                 prefix_filter_bytes,
                 compression: *rng.pick(&[Compression::Lz4, Compression::None]),
                 block_bytes: 1024,
+                ..KeyspaceOptions::default()
             };
             prefix_scans(&options, rng);
         }

@@ -1,8 +1,10 @@
 //! Keyspaces come, go and come again while others read.
 
+use std::time::Duration;
+
 use alluvium::{
-    Compression, CursorOptions, Error, Isolation, Keyspace, KeyspaceOptions, Options, SeqNo,
-    WriteBatch,
+    Compression, CursorOptions, Error, Expiry, Isolation, Keyspace, KeyspaceOptions, Options,
+    SeqNo, WriteBatch,
 };
 use alluvium_testkit::random::Rng;
 
@@ -82,6 +84,7 @@ fn options_survive_reopening() {
         reads_hit: true,
         compression: Compression::Lz4,
         block_bytes: 64 << 10,
+        expiry: Expiry::After(Duration::from_secs(7)),
     };
     let before = db.keyspace("a", options.clone()).expect("create");
     db.close().expect("close");

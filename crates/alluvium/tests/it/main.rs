@@ -5,6 +5,7 @@ mod cursors;
 mod damage;
 mod deletes;
 mod driver;
+mod expiry;
 mod failures;
 mod faults;
 mod fixture;
