@@ -27,6 +27,10 @@ pub struct KeyspaceId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub u64);
 
+/// Names a value file (`000017.val`). Numbered together with the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ValueFileId(pub u64);
+
 /// Names a WAL segment (`000017.wal`). Increasing; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentId(pub u64);
@@ -40,6 +44,12 @@ impl fmt::Display for KeyspaceId {
 impl fmt::Display for TableId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:06}.sst", self.0)
+    }
+}
+
+impl fmt::Display for ValueFileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:06}.val", self.0)
     }
 }
 
@@ -73,8 +83,10 @@ pub enum ValueKind {
     RangeDelete = 4,
     /// A change to be folded into the older value. Reserved.
     Upsert = 5,
-    /// The value is elsewhere: file, offset, length. Reserved.
+    /// As `Put`, with the value elsewhere: a pointer to it stands in its place. In tables only.
     Pointer = 6,
+    /// As `Insert`, with the value elsewhere. In tables only.
+    InsertPointer = 7,
 }
 
 impl ValueKind {
@@ -87,8 +99,37 @@ impl ValueKind {
             4 => ValueKind::RangeDelete,
             5 => ValueKind::Upsert,
             6 => ValueKind::Pointer,
+            7 => ValueKind::InsertPointer,
             _ => return None,
         })
+    }
+
+    /// Whether a delete that meets the entry cancels it.
+    pub fn is_insert(self) -> bool {
+        matches!(self, ValueKind::Insert | ValueKind::InsertPointer)
+    }
+
+    /// Whether a pointer stands in the place of the value.
+    pub fn is_pointer(self) -> bool {
+        matches!(self, ValueKind::Pointer | ValueKind::InsertPointer)
+    }
+
+    /// The kind of the same row when it may hide something.
+    pub fn covering(self) -> ValueKind {
+        match self {
+            ValueKind::Insert => ValueKind::Put,
+            ValueKind::InsertPointer => ValueKind::Pointer,
+            other => other,
+        }
+    }
+
+    /// The kind of the same row with its value elsewhere; `None` for what has no value.
+    pub fn separated(self) -> Option<ValueKind> {
+        match self {
+            ValueKind::Insert | ValueKind::InsertPointer => Some(ValueKind::InsertPointer),
+            ValueKind::Put | ValueKind::Pointer => Some(ValueKind::Pointer),
+            _ => None,
+        }
     }
 
     /// Whether a reader who meets this entry first finds the key absent.

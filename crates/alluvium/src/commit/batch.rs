@@ -237,7 +237,7 @@ impl<'a> Ops<'a> {
                 let end = self.0.bytes().filter(|end| end.len() <= KEY_BYTES_MAX)?;
                 (key < end).then_some(end)?
             }
-            ValueKind::Upsert | ValueKind::Pointer => return None,
+            ValueKind::Upsert | ValueKind::Pointer | ValueKind::InsertPointer => return None,
         };
         Some(Op {
             kind,

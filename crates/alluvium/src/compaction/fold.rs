@@ -73,7 +73,7 @@ impl FoldRules<'_> {
         let mut i = 0;
         while i + 1 < versions.len() {
             let (newer, older) = (versions[i], versions[i + 1]);
-            let pair = newer.kind == ValueKind::Delete && older.kind == ValueKind::Insert;
+            let pair = newer.kind == ValueKind::Delete && older.kind.is_insert();
             if pair && newer.seqno <= horizon {
                 versions.drain(i..i + 2);
                 counts.cancelled_pairs += 1;
@@ -93,9 +93,7 @@ impl FoldRules<'_> {
             let droppable = i > 0 && self.points.can_drop(version.seqno, versions[i - 1].seqno);
             if droppable {
                 let above = &mut versions[kept - 1];
-                if above.kind == ValueKind::Insert {
-                    above.kind = ValueKind::Put;
-                }
+                above.kind = above.kind.covering();
                 counts.shadowed += 1;
             } else {
                 versions[kept] = version;

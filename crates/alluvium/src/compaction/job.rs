@@ -8,6 +8,7 @@ use crate::compaction::fold::{FoldCounts, FoldRules};
 use crate::compaction::merge::{Stream, merge};
 use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
 use crate::compaction::pick::Work;
+use crate::compaction::separate::ValueInputs;
 use crate::db::shared::Shared;
 use crate::error::Result;
 use crate::keyspace::tree::Tree;
@@ -92,10 +93,17 @@ impl Job {
     ) -> Result<(Inputs, Merged)> {
         let points = shared.read_points.horizon_points();
         let mut inputs = Sources::upper(version, index, &group.upper, &points)?;
-        let hidden = |table: &&Arc<Table>| !inputs.hides(table, &points);
-        let last = group.last.iter().filter(hidden);
-        let last = Stream::tables(last.map(|t| t.scan_all(None, None)).collect())?;
+        let last: Vec<_> = group
+            .last
+            .iter()
+            .filter(|t| !inputs.hides(t, &points))
+            .collect();
+        last.iter().for_each(|table| inputs.add_values(table));
+        let last = Stream::tables(last.iter().map(|t| t.scan_all(None, None)).collect())?;
         inputs.streams.extend(last);
+        if !inputs.values.files.is_empty() {
+            inputs.values.victims = shared.store.lock().value_victims();
+        }
         let cuts = Cuts {
             borders: Vec::new(),
             bytes_max: shared.options.partition_bytes,
@@ -155,8 +163,9 @@ impl Job {
         let Sources {
             mut streams,
             ranges,
+            values,
         } = inputs;
-        let retire = self.tree.retire(&shared.clock);
+        let retire = self.tree.retire(&shared.clock, &values.files);
         let rules = FoldRules {
             points,
             bottom: last_level,
@@ -166,7 +175,7 @@ impl Job {
             true => Carried::none(),
             false => Carried::new(&ranges, points),
         };
-        let mut output = Output::new(shared, &self.tree, options, cuts, carried);
+        let mut output = Output::new(shared, &self.tree, options, cuts, carried, values);
         let mut counts = FoldCounts::default();
         merge(
             &mut streams,
@@ -185,6 +194,7 @@ impl Job {
 struct Sources {
     streams: Vec<Stream>,
     ranges: RangeDeletes,
+    values: ValueInputs,
 }
 
 impl Sources {
@@ -205,15 +215,23 @@ impl Sources {
         let mut inputs = Sources {
             streams: Vec::with_capacity(upper.len()),
             ranges: ranges.clipped(low, high),
+            values: ValueInputs::default(),
         };
         let from = (!low.is_empty()).then_some(low);
         for Upper { table, .. } in upper {
             if !inputs.hides(table, points) {
+                inputs.add_values(table);
                 let scan = table.scan_all(from, high);
                 inputs.streams.extend(Stream::tables(vec![scan])?);
             }
         }
         Ok(inputs)
+    }
+
+    fn add_values(&mut self, table: &Table) {
+        let files = table.value_files().iter();
+        let files = files.map(|(id, file)| (*id, Arc::clone(file)));
+        self.values.files.extend(files);
     }
 
     /// Whether the range deletes hide all of a table from everybody.

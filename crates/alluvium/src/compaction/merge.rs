@@ -49,9 +49,7 @@ impl Gathered {
             let at = self.versions.partition_point(|v| v.seqno > seqno);
             match self.versions.get_mut(at) {
                 Some(written) if written.seqno == seqno => {
-                    if written.kind == ValueKind::Insert {
-                        written.kind = ValueKind::Put;
-                    }
+                    written.kind = written.kind.covering();
                 }
                 _ => self.versions.insert(
                     at,

@@ -7,6 +7,7 @@ pub(crate) mod merge;
 pub(crate) mod output;
 pub(crate) mod pick;
 pub(crate) mod retire;
+pub(crate) mod separate;
 mod threads;
 
 pub use retire::{CompactionFilter, FilterDecision};

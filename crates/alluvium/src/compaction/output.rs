@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::base::{SeqNo, TableId, ValueKind};
+use crate::base::{SeqNo, TableId, ValueFileId, ValueKind};
+use crate::compaction::separate::{PointsTo, Separator, ValueInputs};
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::expiry::{NEVER, expires_at};
@@ -23,6 +24,8 @@ pub(crate) struct NewTable {
     /// The border behind it: everything in the table lies below. The last key in the record does not tell, where it is
     /// the end of a range delete, which is exclusive.
     pub below: Option<Vec<u8>>,
+    /// The value files written together with it.
+    pub values: Vec<ValueFileId>,
 }
 
 /// Where to cut.
@@ -61,16 +64,24 @@ pub(crate) struct Output<'a> {
     options: TableOptions,
     cuts: Cuts,
     carried: Carried,
+    separator: Separator<'a>,
     /// Index of the next border not passed yet: the end of the part that is being written.
     next_border: usize,
     open: Option<Open>,
-    finished: Vec<NewTable>,
+    finished: Vec<Finished>,
     last_key: Vec<u8>,
+}
+
+/// A complete table, to be opened when the values that it points to are complete too.
+struct Finished {
+    id: TableId,
+    path: PathBuf,
+    summary: TableSummary,
+    below: Option<Vec<u8>>,
 }
 
 struct Open {
     id: TableId,
-    uid: u64,
     path: PathBuf,
     builder: TableBuilder,
 }
@@ -109,6 +120,7 @@ impl<'a> Output<'a> {
         options: TableOptions,
         cuts: Cuts,
         carried: Carried,
+        values: ValueInputs,
     ) -> Output<'a> {
         debug_assert!(carried.0.is_empty() || cuts.bytes_max == u64::MAX);
         let (open, finished, last_key) = (None, Vec::new(), Vec::new());
@@ -118,6 +130,7 @@ impl<'a> Output<'a> {
             options,
             cuts,
             carried,
+            separator: Separator::new(shared, tree, values),
             next_border: 0,
             open,
             finished,
@@ -140,12 +153,25 @@ impl<'a> Output<'a> {
     }
 
     fn append(&mut self, key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8]) -> Result<()> {
+        let replaced = self.separator.replace(kind, value)?;
+        let (kind, value) = match &replaced {
+            Some((kind, stored)) => (*kind, &stored[..]),
+            None => (kind, value),
+        };
         let open = match self.open.take() {
             Some(open) => open,
             None => self.create()?,
         };
         let open = self.open.insert(open);
         open.builder.add(key, seqno, kind, value)?;
+        if kind.is_pointer() {
+            let PointsTo {
+                file,
+                uid,
+                stored_bytes,
+            } = self.separator.points_to(value)?;
+            open.builder.note_pointer(file, uid, stored_bytes);
+        }
         let has_time = self.tree.options.expiry.is_stored() && !kind.is_tombstone();
         if has_time && let Some(until) = expires_at(value).filter(|&until| until != NEVER) {
             open.builder.note_expiry(until);
@@ -187,12 +213,7 @@ impl<'a> Output<'a> {
             .create(&path)
             .map_err(|e| Error::io("create", &path, e))?;
         let builder = TableBuilder::new(file, uid, self.tree.id, &self.options);
-        Ok(Open {
-            id,
-            uid,
-            path,
-            builder,
-        })
+        Ok(Open { id, path, builder })
     }
 
     fn finish_table(&mut self, ranges: RangeDeletes) -> Result<()> {
@@ -200,28 +221,18 @@ impl<'a> Output<'a> {
             return Ok(());
         };
         open.builder.set_range_deletes(ranges);
-        let (id, uid, path) = (open.id, open.uid, open.path);
+        let (id, path) = (open.id, open.path);
         let below = self.border().map(<[u8]>::to_vec);
-        let finished = open.builder.finish().and_then(|summary| {
-            let file = self
-                .shared
-                .vfs
-                .open_read(&path)
-                .map_err(|e| Error::io("open", &path, e))?;
-            let table = Table::open(file, id, uid, Arc::clone(&self.shared.cache))?;
-            Ok(NewTable {
-                record: record(id, summary),
-                table,
-                below,
-            })
-        });
-        match finished {
-            Ok(table) => {
-                self.shared
-                    .metrics
-                    .table_bytes_written
-                    .add(table.record.file_bytes);
-                self.finished.push(table);
+        match open.builder.finish() {
+            Ok(summary) => {
+                let written = &self.shared.metrics.table_bytes_written;
+                written.add(summary.file_bytes);
+                self.finished.push(Finished {
+                    id,
+                    path,
+                    summary,
+                    below,
+                });
                 Ok(())
             }
             Err(error) => {
@@ -237,7 +248,33 @@ impl<'a> Output<'a> {
         while self.next_border <= self.cuts.borders.len() {
             self.finish_part()?;
         }
-        Ok(std::mem::take(&mut self.finished))
+        let values = self.separator.written().to_vec();
+        let files = self.separator.finish()?;
+        let open = |finished: &Finished| {
+            let file = self.shared.vfs.open_read(&finished.path);
+            let file = file.map_err(|e| Error::io("open", &finished.path, e))?;
+            let (id, uid) = (finished.id, finished.summary.uid);
+            let cache = Arc::clone(&self.shared.cache);
+            let table = Table::open_with(file, id, uid, cache, |part| {
+                let named = files.get(&part.file).filter(|f| f.uid() == part.uid);
+                named.cloned().ok_or_else(|| {
+                    let message = format!("a new table names the unknown {}", part.file);
+                    Error::InvalidArgument(message)
+                })
+            })?;
+            Ok(NewTable {
+                record: record(id, finished.summary.clone()),
+                table,
+                below: finished.below.clone(),
+                values: values.clone(),
+            })
+        };
+        let tables = self.finished.iter().map(open);
+        let tables = tables.collect::<Result<Vec<NewTable>>>()?;
+        // From here on the files are the caller's.
+        self.finished.clear();
+        self.separator.keep();
+        Ok(tables)
     }
 }
 
@@ -245,11 +282,8 @@ impl Drop for Output<'_> {
     /// A merge that failed leaves no files behind.
     fn drop(&mut self) {
         let open = self.open.take().map(|o| o.path);
-        let finished = self
-            .finished
-            .drain(..)
-            .map(|t| self.shared.path(t.record.id.to_string()));
-        for path in finished.chain(open) {
+        let finished = self.finished.drain(..).map(|t| t.path);
+        for path in finished.chain(open).chain(self.separator.paths()) {
             // Left-overs are moved aside at the next open; a second failure here changes nothing.
             let _ = self.shared.vfs.remove(&path);
         }
@@ -272,10 +306,13 @@ fn record(id: TableId, summary: TableSummary) -> TableRecord {
     }
 }
 
-/// Deletes the files of tables that were finished and then not installed.
+/// Deletes the files of tables that were finished and then not installed, with the values written for them.
 pub(crate) fn discard(shared: &Shared, tables: &[NewTable]) {
     for table in tables {
         // As above: a left-over is moved aside at the next open.
         let _ = shared.vfs.remove(&shared.path(table.record.id.to_string()));
+        for values in &table.values {
+            let _ = shared.vfs.remove(&shared.path(values.to_string()));
+        }
     }
 }

@@ -11,6 +11,8 @@ use crate::base::{SeqNo, ValueKind};
 use crate::compaction::fold::Version;
 use crate::error::Result;
 use crate::keyspace::expiry::{EXPIRY_BYTES, expires_at, malformed};
+use crate::table::{ValueFiles, resolve};
+use std::path::Path;
 
 /// What a [`CompactionFilter`] wants done with a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub(crate) struct Retire {
     /// Stored values end with a time, and what expires at or before this one has expired for everybody.
     expired_for_all: Option<u64>,
     filter: Option<Arc<dyn CompactionFilter>>,
+    /// Where the values are that a filter may want to see.
+    values: ValueFiles,
 }
 
 impl Retire {
@@ -48,11 +52,17 @@ impl Retire {
         keyspace: &str,
         expired_for_all: Option<u64>,
         filter: Option<Arc<dyn CompactionFilter>>,
+        values: &ValueFiles,
     ) -> Retire {
+        let values = match filter {
+            Some(_) => values.clone(),
+            None => ValueFiles::default(),
+        };
         Retire {
             keyspace: keyspace.to_owned(),
             expired_for_all,
             filter,
+            values,
         }
     }
 
@@ -68,10 +78,10 @@ impl Retire {
         newest: &mut Version,
         stored: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        if !matches!(newest.kind, ValueKind::Put | ValueKind::Insert) {
+        let Some(separated) = newest.kind.separated() else {
             return Ok(None);
-        }
-        let mut value = stored;
+        };
+        let mut rest_bytes = 0;
         if let Some(now) = self.expired_for_all {
             let until =
                 expires_at(stored).ok_or_else(|| malformed(&self.keyspace, stored.len()))?;
@@ -79,11 +89,17 @@ impl Retire {
                 newest.kind = ValueKind::Delete;
                 return Ok(None);
             }
-            value = &stored[..stored.len() - EXPIRY_BYTES];
+            rest_bytes = EXPIRY_BYTES;
         }
         let Some(filter) = &self.filter else {
             return Ok(None);
         };
+        let loaded = match newest.kind == separated {
+            true => Some(resolve(&self.values, stored, Path::new(&self.keyspace))?),
+            false => None,
+        };
+        let stored = loaded.as_deref().unwrap_or(stored);
+        let (value, rest) = stored.split_at(stored.len().saturating_sub(rest_bytes));
         match filter.filter(key, value, newest.seqno) {
             FilterDecision::Keep => Ok(None),
             FilterDecision::Remove => {
@@ -91,8 +107,11 @@ impl Retire {
                 Ok(None)
             }
             FilterDecision::Replace(replaced) => {
-                let time = &stored[value.len()..];
-                Ok(Some([&replaced[..], time].concat()))
+                newest.kind = match newest.kind.is_insert() {
+                    true => ValueKind::Insert,
+                    false => ValueKind::Put,
+                };
+                Ok(Some([&replaced[..], rest].concat()))
             }
         }
     }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
+use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId, ValueFileId};
 use crate::compaction::output::{NewTable, discard};
 use crate::compaction::{Inputs, Merged};
 use crate::db::poison::Poison;
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
-use crate::table::Table;
+use crate::table::{Table, ValueFiles};
 use crate::version::group::{Group, Upper, Version};
 use crate::version::{GroupEdit, GroupState, Manifest, ManifestState, TableRecord, VersionEdit};
 
@@ -29,6 +29,9 @@ pub(crate) struct Store {
     /// The newest run number given out.
     last_run: u64,
 }
+
+/// A value file is emptied by merges when more than this part of it is garbage.
+const GARBAGE_MAX: f64 = 0.25;
 
 /// What a flush produced for one keyspace.
 pub(crate) struct FlushedTree {
@@ -132,8 +135,13 @@ impl Store {
             named.extend(group.upper.iter().map(|(_, r)| r.id));
             named.extend(group.last.iter().map(|r| r.id));
         }
+        let mut released: ValueFiles = ValueFiles::default();
         self.tables.retain(|id, table| {
             let keep = named.contains(id);
+            if !keep {
+                let files = table.value_files().iter();
+                released.extend(files.map(|(id, file)| (*id, Arc::clone(file))));
+            }
             if !keep {
                 let (vfs, path) = (Arc::clone(&shared.vfs), shared.path(id.to_string()));
                 // A file that cannot be removed is moved aside at the next open.
@@ -143,7 +151,53 @@ impl Store {
             }
             keep
         });
+        self.release_values(shared, released);
         self.fit_cache(shared);
+    }
+
+    /// Lets go of the value files among these that no table points into any more.
+    fn release_values(&self, shared: &Shared, mut released: ValueFiles) {
+        if released.is_empty() {
+            return;
+        }
+        for table in self.tables.values() {
+            let named = table.value_files().keys();
+            named.for_each(|id| drop(released.remove(id)));
+        }
+        for (id, file) in released {
+            let (vfs, path) = (Arc::clone(&shared.vfs), shared.path(id.to_string()));
+            file.mark_obsolete(Box::new(move || {
+                let _ = vfs.remove(&path);
+            }));
+        }
+    }
+
+    /// Value files so much of which nobody points to that moving the rest pays.
+    pub fn value_victims(&self) -> HashSet<ValueFileId> {
+        let usage = self.value_usage();
+        let mostly_garbage = |(_, (file_bytes, live)): &(_, (u64, u64))| {
+            (*live as f64) < (1.0 - GARBAGE_MAX) * *file_bytes as f64
+        };
+        usage
+            .into_iter()
+            .filter(mostly_garbage)
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// The length of each value file, and the bytes of it that tables point to.
+    pub fn value_usage(&self) -> HashMap<ValueFileId, (u64, u64)> {
+        let mut usage = HashMap::new();
+        for table in self.tables.values() {
+            for part in &table.properties().values {
+                let Some(file) = table.value_files().get(&part.file) else {
+                    continue;
+                };
+                let (_, live) = usage.entry(part.file).or_insert((file.file_bytes(), 0));
+                *live += part.stored_bytes;
+            }
+        }
+        usage
     }
 
     /// Learns what the tables' fences and filters take, and gives the cache what is left.

@@ -13,6 +13,7 @@ use crate::commit::SealedGeneration;
 use crate::compaction::fold::{FoldCounts, FoldRules};
 use crate::compaction::merge::{Stream, merge};
 use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
+use crate::compaction::separate::ValueInputs;
 use crate::compaction::update_admission;
 use crate::db::shared::Shared;
 use crate::db::store::FlushedTree;
@@ -20,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
+use crate::table::ValueFiles;
 use crate::wal::hard_io;
 
 /// The flusher thread: ends when the database closes or is poisoned.
@@ -108,7 +110,7 @@ fn write_tables(
     memtables: &[Arc<TreeMemtable>],
 ) -> Result<Vec<NewTable>> {
     let points = shared.read_points.horizon_points();
-    let retire = tree.retire(&shared.clock);
+    let retire = tree.retire(&shared.clock, &ValueFiles::default());
     let rules = FoldRules {
         points: &points,
         bottom: false,
@@ -131,7 +133,7 @@ fn write_tables(
     };
     let options = table_options(&tree.options, false);
     let carried = Carried::new(&ranges, &points);
-    let mut output = Output::new(shared, tree, options, cuts, carried);
+    let mut output = Output::new(shared, tree, options, cuts, carried, ValueInputs::default());
     let mut streams: Vec<_> = memtables
         .iter()
         .map(|m| Stream::memtable(m.rows.cursor(SeqNo::MAX)))

@@ -15,6 +15,8 @@ pub struct CursorOptions {
     pub start: Vec<u8>,
     /// End, exclusive; `None` is the end of the keyspace.
     pub end: Option<Vec<u8>>,
+    /// Whether only keys are wanted: then values that are stored apart are not read, and [`Cursor::value`] may be empty.
+    pub keys_only: bool,
 }
 
 impl CursorOptions {
@@ -25,6 +27,7 @@ impl CursorOptions {
         CursorOptions {
             start: bounds.start,
             end: bounds.end,
+            keys_only: false,
         }
     }
 
@@ -33,6 +36,7 @@ impl CursorOptions {
         CursorOptions {
             start: start.to_vec(),
             end: Some(end.to_vec()),
+            keys_only: false,
         }
     }
 }
@@ -65,6 +69,10 @@ impl Cursor {
         let now_ms = keyspace.expires().then(|| time.now_ms());
         let tree = keyspace.tree().clone();
         let merge = MergeCursor::new(tree, point.seqno(), now_ms, bounds, writes);
+        let merge = match options.keys_only {
+            true => merge.keys_only(),
+            false => merge,
+        };
         Cursor {
             keyspace,
             point,

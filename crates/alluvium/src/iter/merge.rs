@@ -50,6 +50,9 @@ pub(crate) struct MergeCursor {
     group: usize,
     reverse: bool,
     current: Option<usize>,
+    /// The value of the current row where it is elsewhere, unless only keys are wanted.
+    separated: Option<PinnedValue>,
+    keys_only: bool,
     /// Whether `current` was the only source with a key inside the bounds when it was chosen. Then it stays so until it
     /// has none left: the others have none in this group, and if the current one spans all groups, none in later ones.
     alone: bool,
@@ -133,6 +136,8 @@ impl MergeCursor {
             group: usize::MAX,
             reverse: false,
             current: None,
+            separated: None,
+            keys_only: false,
             alone: false,
         };
         if let Some(writes) = writes {
@@ -155,7 +160,12 @@ impl MergeCursor {
 
     /// The current value. Panics where the cursor is not on a row.
     pub fn value(&self) -> &[u8] {
-        let stored = self.row().value();
+        let row = self.row();
+        let stored = match &self.separated {
+            Some(value) => &value[..],
+            None if row.is_pointer() => &[],
+            None => row.value(),
+        };
         match self.now_ms {
             Some(_) => &stored[..stored.len().saturating_sub(EXPIRY_BYTES)],
             None => stored,
@@ -163,11 +173,33 @@ impl MergeCursor {
     }
 
     pub fn pin_value(&self) -> PinnedValue {
-        let stored = self.row().pin_value();
+        let row = self.row();
+        let stored = match &self.separated {
+            Some(value) => value.clone(),
+            None if row.is_pointer() => PinnedValue::from(&[][..]),
+            None => row.pin_value(),
+        };
         match self.now_ms {
             Some(_) => stored.without_last(EXPIRY_BYTES),
             None => stored,
         }
+    }
+
+    /// Makes the cursor find keys only: values that are elsewhere are not read and show as empty.
+    pub fn keys_only(mut self) -> MergeCursor {
+        self.keys_only = true;
+        self
+    }
+
+    /// Stands on the row of source `at`.
+    fn land(&mut self, at: usize) -> Result<()> {
+        let source = &self.sources[at].source;
+        self.separated = match source.is_pointer() && !self.keys_only {
+            true => Some(source.load_value()?),
+            false => None,
+        };
+        self.current = Some(at);
+        Ok(())
     }
 
     fn row(&self) -> &Source {
@@ -224,7 +256,9 @@ impl MergeCursor {
         let source = &self.sources[at].source;
         let end = self.bounds.end.as_deref();
         let inside = end.is_none_or(|end| source.key() < end);
-        self.current = inside.then_some(at);
+        if inside {
+            self.land(at)?;
+        }
         Ok(Some(inside))
     }
 
@@ -417,7 +451,7 @@ impl MergeCursor {
             } else if let Some((fragment, seqno)) = self.hiding(at) {
                 self.skip_hidden(at, &fragment, seqno)?;
             } else {
-                self.current = Some(at);
+                self.land(at)?;
                 return Ok(true);
             }
         }
@@ -497,7 +531,7 @@ impl MergeCursor {
             } else if let Some((fragment, seqno)) = self.hiding(at) {
                 self.skip_hidden(at, &fragment, seqno)?;
             } else {
-                self.current = Some(at);
+                self.land(at)?;
                 return Ok(true);
             }
         }

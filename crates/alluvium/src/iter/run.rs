@@ -161,6 +161,10 @@ impl RunCursor {
         self.current().value()
     }
 
+    pub fn load_value(&self) -> Result<PinnedValue> {
+        self.current().load_value()
+    }
+
     pub fn pin_value(&self) -> PinnedValue {
         self.current().pin_value()
     }

@@ -106,6 +106,24 @@ impl Source {
         }
     }
 
+    /// Whether the value is elsewhere.
+    pub fn is_pointer(&self) -> bool {
+        match self {
+            Source::Writes(_) | Source::Memtable(_) => false,
+            Source::Table(c) => c.kind().is_pointer(),
+            Source::Run(c) => c.kind().is_pointer(),
+        }
+    }
+
+    /// The value, read from where it is.
+    pub fn load_value(&self) -> Result<PinnedValue> {
+        match self {
+            Source::Table(c) => c.load_value(),
+            Source::Run(c) => c.load_value(),
+            Source::Writes(_) | Source::Memtable(_) => Ok(self.pin_value()),
+        }
+    }
+
     /// The value, independent of the cursor: pinned in its block, or copied from memory.
     pub fn pin_value(&self) -> PinnedValue {
         match self {

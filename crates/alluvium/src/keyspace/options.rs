@@ -1,5 +1,6 @@
 //! What a keyspace declares at its creation. Stored in the manifest; filters and codecs never change results.
 
+use crate::base::VALUE_BYTES_MAX;
 use crate::base::coding::{Decoder, put_varint};
 use crate::error::{Error, Result};
 use crate::keyspace::expiry::Expiry;
@@ -33,6 +34,9 @@ pub struct KeyspaceOptions {
     pub block_bytes: usize,
     /// Whether and when rows expire.
     pub expiry: Expiry,
+    /// Values of at least this many bytes are stored apart from their keys, so that merges need not move them: 256 bytes
+    /// to 1 GiB; `None`: no value is. A read of one costs a read of its file, past the block cache.
+    pub separate_values_from: Option<usize>,
 }
 
 impl Default for KeyspaceOptions {
@@ -44,6 +48,7 @@ impl Default for KeyspaceOptions {
             compression: Compression::Adaptive,
             block_bytes: 8 << 10,
             expiry: Expiry::Never,
+            separate_values_from: Some(8 << 10),
         }
     }
 }
@@ -54,6 +59,7 @@ const TAG_PREFIX: u64 = 2;
 const TAG_COMPRESSION: u64 = 3;
 const TAG_BLOCK_BYTES: u64 = 4;
 const TAG_EXPIRY: u64 = 5;
+const TAG_SEPARATE: u64 = 6;
 const FLAG_WHOLE_KEY: u64 = 1;
 const FLAG_READS_HIT: u64 = 2;
 
@@ -70,6 +76,14 @@ impl KeyspaceOptions {
         if !(1 << 10..=64 << 10).contains(&self.block_bytes) {
             return Err(Error::InvalidArgument(
                 "block_bytes must be 1 KiB to 64 KiB".into(),
+            ));
+        }
+        if self
+            .separate_values_from
+            .is_some_and(|bytes| !(256..=VALUE_BYTES_MAX).contains(&bytes))
+        {
+            return Err(Error::InvalidArgument(
+                "separate_values_from must be 256 bytes to 1 GiB".into(),
             ));
         }
         if matches!(self.expiry, Expiry::After(ttl) if ttl < Duration::from_millis(1)) {
@@ -103,6 +117,9 @@ impl KeyspaceOptions {
         }
         field(TAG_COMPRESSION, compression);
         field(TAG_BLOCK_BYTES, self.block_bytes as u64);
+        if let Some(bytes) = self.separate_values_from {
+            field(TAG_SEPARATE, bytes as u64);
+        }
         match self.expiry {
             Expiry::Never => {}
             Expiry::PerRow => field(TAG_EXPIRY, 0),
@@ -118,6 +135,7 @@ impl KeyspaceOptions {
     pub(crate) fn decode(bytes: &[u8]) -> Option<KeyspaceOptions> {
         let mut options = KeyspaceOptions {
             whole_key_filter: false,
+            separate_values_from: None,
             ..KeyspaceOptions::default()
         };
         let mut d = Decoder::new(bytes);
@@ -138,6 +156,7 @@ impl KeyspaceOptions {
                     }
                 }
                 TAG_BLOCK_BYTES => options.block_bytes = usize::try_from(value).ok()?,
+                TAG_SEPARATE => options.separate_values_from = Some(usize::try_from(value).ok()?),
                 TAG_EXPIRY if value == 0 => options.expiry = Expiry::PerRow,
                 TAG_EXPIRY => options.expiry = Expiry::After(Duration::from_millis(value)),
                 tag if tag > 127 => {}
@@ -162,6 +181,7 @@ mod tests {
             compression: Compression::Lz4,
             block_bytes: 16 << 10,
             expiry: Expiry::After(Duration::from_millis(1500)),
+            separate_values_from: Some(1 << 20),
         };
         let mut bytes = options.encode();
         assert_eq!(KeyspaceOptions::decode(&bytes), Some(options.clone()));

@@ -17,7 +17,7 @@ use crate::compaction::retire::{CompactionFilter, Retire};
 use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::options::KeyspaceOptions;
-use crate::table::PinnedValue;
+use crate::table::{PinnedValue, ValueFiles};
 use crate::version::group::Version;
 
 /// Everything of a keyspace that a read looks at, newest first.
@@ -118,11 +118,11 @@ impl Tree {
     }
 
     /// What ends rows in a merge that begins now.
-    pub fn retire(&self, clock: &ReadClock) -> Retire {
+    pub fn retire(&self, clock: &ReadClock, values: &ValueFiles) -> Retire {
         let expires = self.options.expiry.is_stored();
         let expired_for_all = expires.then(|| clock.expired_for_all());
         let filter = self.filter.lock().clone();
-        Retire::new(&self.name, expired_for_all, filter)
+        Retire::new(&self.name, expired_for_all, filter, values)
     }
 
     /// Replaces the compaction filter for merges that begin later.
@@ -197,7 +197,11 @@ impl TreeState {
             let deleted_at = table.deleted_at(key, read_point);
             if let Some(found) = table.get(key, hash, read_point)? {
                 let live = !found.kind.is_tombstone() && found.seqno >= deleted_at;
-                return Ok(read(live.then_some(FoundIn::Table(found.value))));
+                let value = match live && found.kind.is_pointer() {
+                    true => table.value(&found.value)?,
+                    false => found.value,
+                };
+                return Ok(read(live.then_some(FoundIn::Table(value))));
             }
             if deleted_at > 0 {
                 return Ok(read(None));

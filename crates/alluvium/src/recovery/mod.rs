@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
+use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId, ValueFileId};
 use crate::cache::Cache;
 use crate::commit::packed::unpack;
 use crate::commit::{Log, SealedGeneration};
@@ -22,9 +22,9 @@ use crate::error::{Error, Result};
 use crate::keyspace::options::KeyspaceOptions;
 use crate::keyspace::tree::Tree;
 use crate::read_points::ReadPoints;
-use crate::table::Table;
+use crate::table::{Table, ValueFile, ValueFiles, ValuesPart};
 use crate::version::{Manifest, ManifestState, TableRecord, VersionEdit, random_uid};
-use crate::vfs::{LockGuard, Vfs};
+use crate::vfs::{LockGuard, Vfs, VfsFile};
 use crate::wal::{RecordKind, ReplayEnd, WalWriter};
 
 /// Subdirectory of tables that no manifest names.
@@ -56,7 +56,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     } else {
         Vec::new()
     };
-    move_unreferenced(&*vfs, dir, &listed, state)?;
+    move_unreferenced(&*vfs, dir, &listed, &tables)?;
     let mut store = Store::new(manifest, tables);
     let trees = open_trees(&store, dir, &options)?;
     // From 0: a generation that replay seals ends with the commit just replayed, whatever the manifest has seen since.
@@ -69,7 +69,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     delete_aside(&*vfs, dir, &old)?;
     let highest = listed
         .iter()
-        .filter_map(|n| table_number(n))
+        .filter_map(|n| file_number(n))
         .max()
         .unwrap_or(0);
     let next_table = TableId(store.state().next_table.0.max(highest + 1));
@@ -146,21 +146,27 @@ fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Ma
     Manifest::create(Arc::clone(vfs), dir, random_uid())
 }
 
-/// The number in the name of a table file.
-fn table_number(name: &str) -> Option<u64> {
-    name.strip_suffix(".sst")?.parse().ok()
+/// The number in the name of a table or value file.
+fn file_number(name: &str) -> Option<u64> {
+    let number = name
+        .strip_suffix(".sst")
+        .or_else(|| name.strip_suffix(".val"));
+    number?.parse().ok()
 }
 
-/// Moves table files that the manifest does not name aside.
+/// Moves files of tables and values that no table in the manifest accounts for aside.
 fn move_unreferenced(
     vfs: &dyn Vfs,
     dir: &Path,
     listed: &[String],
-    state: &ManifestState,
+    tables: &HashMap<TableId, Arc<Table>>,
 ) -> Result<()> {
     let aside = dir.join(UNREFERENCED);
-    let named: HashSet<TableId> = state.table_ids().collect();
-    let stray = |name: &&String| table_number(name).is_some_and(|n| !named.contains(&TableId(n)));
+    let mut named: HashSet<String> = tables.keys().map(TableId::to_string).collect();
+    for table in tables.values() {
+        named.extend(table.value_files().keys().map(ValueFileId::to_string));
+    }
+    let stray = |name: &&String| file_number(name).is_some() && !named.contains(*name);
     let strays: Vec<&String> = listed.iter().filter(stray).collect();
     if strays.is_empty() {
         return Ok(());
@@ -198,26 +204,47 @@ fn open_tables(
     cache: &Arc<Cache>,
 ) -> Result<HashMap<TableId, Arc<Table>>> {
     let mut tables = HashMap::new();
+    let mut values = ValueFiles::default();
     for record in records(state) {
         if tables.contains_key(&record.id) {
             continue;
         }
         let path = dir.join(record.id.to_string());
-        let file = vfs.open_read(&path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => Error::corruption(
-                &path,
-                0,
-                "table file",
-                "a file that the manifest names",
-                "none",
-            ),
-            _ => Error::io("open", &path, e),
-        })?;
-        let table = Table::open(file, record.id, record.uid, Arc::clone(cache))?;
+        let file = open_named(vfs, &path)?;
+        let open_values = |part: &ValuesPart| open_values(vfs, dir, part, &mut values);
+        let cache = Arc::clone(cache);
+        let table = Table::open_with(file, record.id, record.uid, cache, open_values)?;
         check_record(&path, record, &table)?;
         tables.insert(record.id, table);
     }
     Ok(tables)
+}
+
+/// Opens a file that the manifest, or a table that it names, names.
+fn open_named(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn VfsFile>> {
+    vfs.open_read(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => {
+            let expected = "a file that the manifest or a table names";
+            Error::corruption(path, 0, "file", expected, "none")
+        }
+        _ => Error::io("open", path, e),
+    })
+}
+
+/// A value file, opened once for all tables that point into it.
+fn open_values(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    part: &ValuesPart,
+    open: &mut ValueFiles,
+) -> Result<Arc<ValueFile>> {
+    if let Some(file) = open.get(&part.file) {
+        return Ok(Arc::clone(file));
+    }
+    let path = dir.join(part.file.to_string());
+    let file = ValueFile::open(open_named(vfs, &path)?, part.file, part.uid)?;
+    open.insert(part.file, Arc::clone(&file));
+    Ok(file)
 }
 
 /// The manifest and the table must tell the same: a swapped file is damage, whatever its own checksums say.

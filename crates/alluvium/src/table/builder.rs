@@ -2,7 +2,9 @@
 //!
 //! Nothing of an unfinished table is ever read: the file is named by the manifest only after `finish` has synced it.
 
-use crate::base::{KEY_BYTES_MAX, KeyspaceId, SEQNO_MAX, SeqNo, VALUE_BYTES_MAX, ValueKind};
+use crate::base::{
+    KEY_BYTES_MAX, KeyspaceId, SEQNO_MAX, SeqNo, VALUE_BYTES_MAX, ValueFileId, ValueKind,
+};
 use crate::range_deletes::RangeDeletes;
 use crate::table::block::{ONE_ROW_BYTES, OpenBlock, ValueOrder, encode_one_row};
 use crate::table::codec::{Codec, Packer};
@@ -193,6 +195,11 @@ impl TableBuilder {
         self.properties.note_expiry(until_ms);
     }
 
+    /// Says of the entry added last that it points to `stored_bytes` of `file`.
+    pub(crate) fn note_pointer(&mut self, file: ValueFileId, uid: u64, stored_bytes: u64) {
+        self.properties.note_pointer(file, uid, stored_bytes);
+    }
+
     /// Gives the table range deletes. Its key range and its seqno range then take them in; they are no entries.
     pub fn set_range_deletes(&mut self, ranges: RangeDeletes) {
         self.ranges = ranges;
@@ -255,6 +262,7 @@ impl TableBuilder {
         let (whole, prefix) = std::mem::replace(&mut self.filters, filters).finish();
         let mut footer = Footer {
             uid: self.uid,
+            points: !self.properties.values.is_empty(),
             ..Footer::default()
         };
         footer.whole_filter = self.write_filter(whole)?;
@@ -319,7 +327,7 @@ impl TableBuilder {
         }
         properties.entries += 1;
         properties.tombstones += u64::from(kind.is_tombstone());
-        properties.inserts += u64::from(kind == ValueKind::Insert);
+        properties.inserts += u64::from(kind.is_insert());
         properties.raw_key_bytes += key.len() as u64;
         properties.raw_value_bytes += value.len() as u64;
         properties.min_seqno = properties.min_seqno.min(seqno);

@@ -176,6 +176,14 @@ impl TableCursor {
         PinnedValue::from_block(self.at.block(), self.at.slot)
     }
 
+    /// The value, read from where it is if it is elsewhere, for as long as the caller likes.
+    pub fn load_value(&self) -> Result<PinnedValue> {
+        match self.kind().is_pointer() {
+            true => self.table.value(self.value()),
+            false => Ok(self.pin_value()),
+        }
+    }
+
     /// Stands on the newest version of some key. Goes on to the first version at or below the read point.
     fn settle_forward(&mut self) -> Result<bool> {
         while self.at.block().seqno(self.at.slot) > self.read_point {

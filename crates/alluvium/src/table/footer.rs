@@ -37,8 +37,11 @@ const HANDLES: usize = 8;
 /// The must-know bit of a table with range deletes.
 const RANGE_DELETES: u32 = 1;
 
+/// The must-know bit of a table that points into value files.
+const POINTERS: u32 = 8;
+
 /// The must-know bits of this version. Bits 1 (expiry) and 2 (dictionary) are reserved.
-const KNOWN_FEATURES: u32 = RANGE_DELETES;
+const KNOWN_FEATURES: u32 = RANGE_DELETES | POINTERS;
 
 /// Where a section stands in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,6 +61,8 @@ pub(in crate::table) struct Footer {
     pub(in crate::table) prefix_filter: Handle,
     /// Absent in a table without range deletes.
     pub(in crate::table) range_deletes: Handle,
+    /// Whether rows point into value files.
+    pub(in crate::table) points: bool,
     /// The lengths of all sections, also of those that this version does not read.
     pub(in crate::table) sections_bytes: u64,
 }
@@ -71,7 +76,7 @@ impl Footer {
         let features = match self.range_deletes.length {
             0 => 0,
             _ => RANGE_DELETES,
-        };
+        } | if self.points { POINTERS } else { 0 };
         out.extend_from_slice(&features.to_le_bytes());
         out.extend_from_slice(&0u32.to_le_bytes());
         let handles = [
@@ -147,6 +152,7 @@ impl Footer {
             ..Footer::default()
         };
         let features = d.u32()?;
+        footer.points = features & POINTERS != 0;
         d.take(4)?;
         let mut handles = [Handle::default(); HANDLES];
         for handle in &mut handles {

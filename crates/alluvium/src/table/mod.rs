@@ -30,6 +30,7 @@ mod ranges;
 mod reader;
 mod scan;
 mod section;
+mod values;
 mod verify;
 
 pub use block::{DecodedBlock, Row};
@@ -38,9 +39,11 @@ pub use codec::Codec;
 pub use cursor::TableCursor;
 pub use filters::{FilterOptions, PrefixFilter};
 pub use pinned::PinnedValue;
-pub use properties::{Expiring, KeyspacePart, Properties};
+pub use properties::{Expiring, KeyspacePart, Properties, ValuesPart};
 pub use reader::{Found, Table};
 pub use scan::TableScan;
+pub use values::ValueFile;
+pub(crate) use values::{Pointer, ValueFiles, ValueWriter, resolve};
 
 #[cfg(test)]
 mod tests;

@@ -10,11 +10,12 @@
 //! 4  first key    bytes
 //! 5  last key     bytes
 //! 6  user         name (varint length, bytes), value (the rest); one field for each
+//! 8  values       for each value file that the table points into: id, uid, entries, stored bytes (varints)
 //! 7  expiry       entries that expire, earliest time, latest time (varints); absent where none does
 //! ```
 
 use crate::base::coding::{Decoder, put_bytes, put_varint};
-use crate::base::{KeyspaceId, SeqNo};
+use crate::base::{KeyspaceId, SeqNo, ValueFileId};
 use crate::range_deletes::RangeDeletes;
 use crate::table::malformed::Malformed;
 
@@ -43,8 +44,23 @@ pub struct Properties {
     pub last_key: Vec<u8>,
     /// The entries that expire, if any do.
     pub expiring: Option<Expiring>,
+    /// The value files that the table points into, by number.
+    pub values: Vec<ValuesPart>,
     /// Names and values that the table's owner stored and that mean nothing to the table.
     pub user: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// What a table holds of one value file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ValuesPart {
+    /// The file.
+    pub file: ValueFileId,
+    /// Tells this file from any other of the same name.
+    pub uid: u64,
+    /// How many entries point into it.
+    pub entries: u64,
+    /// The bytes that they point to.
+    pub stored_bytes: u64,
 }
 
 /// The entries of a table that expire.
@@ -88,6 +104,7 @@ const TAG_FIRST_KEY: u64 = 4;
 const TAG_LAST_KEY: u64 = 5;
 const TAG_USER: u64 = 6;
 const TAG_EXPIRING: u64 = 7;
+const TAG_VALUES: u64 = 8;
 
 impl Properties {
     /// Counts an entry that expires at `until_ms`.
@@ -100,6 +117,27 @@ impl Properties {
         expiring.entries += 1;
         expiring.first_ms = expiring.first_ms.min(until_ms);
         expiring.last_ms = expiring.last_ms.max(until_ms);
+    }
+
+    /// Counts an entry that points to `stored_bytes` of a value file.
+    pub(in crate::table) fn note_pointer(
+        &mut self,
+        file: ValueFileId,
+        uid: u64,
+        stored_bytes: u64,
+    ) {
+        let at = self.values.partition_point(|part| part.file < file);
+        if self.values.get(at).is_none_or(|part| part.file != file) {
+            let part = ValuesPart {
+                file,
+                uid,
+                entries: 0,
+                stored_bytes: 0,
+            };
+            self.values.insert(at, part);
+        }
+        self.values[at].entries += 1;
+        self.values[at].stored_bytes += stored_bytes;
     }
 
     /// Widens key range and seqno range by what `ranges` cover.
@@ -141,6 +179,10 @@ impl Properties {
         if let Some(expiring) = &self.expiring {
             let numbers = [expiring.entries, expiring.first_ms, expiring.last_ms];
             put_numbers(out, TAG_EXPIRING, numbers.into_iter());
+        }
+        if !self.values.is_empty() {
+            let numbers = |v: &ValuesPart| [v.file.0, v.uid, v.entries, v.stored_bytes];
+            put_numbers(out, TAG_VALUES, self.values.iter().flat_map(numbers));
         }
         for (name, value) in &self.user {
             let mut field = Vec::with_capacity(name.len() + value.len() + 5);
@@ -198,6 +240,16 @@ impl Properties {
                 let name = d.bytes()?.to_vec();
                 self.user.push((name, d.rest().to_vec()));
             }
+            TAG_VALUES => {
+                while !d.is_empty() {
+                    self.values.push(ValuesPart {
+                        file: ValueFileId(d.varint()?),
+                        uid: d.varint()?,
+                        entries: d.varint()?,
+                        stored_bytes: d.varint()?,
+                    });
+                }
+            }
             TAG_EXPIRING => {
                 self.expiring = Some(Expiring {
                     entries: d.varint()?,
@@ -247,6 +299,12 @@ mod tests {
                 first_ms: 1_700_000_000_000,
                 last_ms: 1_700_000_500_000,
             }),
+            values: vec![ValuesPart {
+                file: ValueFileId(17),
+                uid: u64::MAX,
+                entries: 3,
+                stored_bytes: 1 << 33,
+            }],
             user: vec![(b"collector".to_vec(), vec![0, 1, 2])],
         }
     }

@@ -13,10 +13,11 @@ use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
 use crate::table::frames::{Frames, keep_spare, take_spare};
 use crate::table::malformed::Malformed;
 use crate::table::pinned::PinnedValue;
-use crate::table::properties::Properties;
+use crate::table::properties::{Properties, ValuesPart};
 use crate::table::ranges;
 use crate::table::scan::TableScan;
 use crate::table::section::{Layout, Section, open_section};
+use crate::table::values::{ValueFile, ValueFiles, resolve};
 use crate::vfs::VfsFile;
 use crate::{Error, Result};
 use parking_lot::Mutex;
@@ -32,6 +33,7 @@ pub struct Table {
     pub(in crate::table) whole_filter: Option<TableFilter>,
     pub(in crate::table) prefix_filter: Option<TableFilter>,
     pub(in crate::table) ranges: Option<Arc<RangeDeletes>>,
+    values: ValueFiles,
     frames: Arc<Frames>,
     /// Guards what removes the file once the last user is gone. A leaf in the lock order.
     on_drop: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -49,15 +51,31 @@ pub struct Found {
 }
 
 impl Table {
-    /// Opens a table and checks footer, fences, properties and filters; blocks are checked when they are read.
-    ///
-    /// Errors: `Corruption` where a check fails or the file has another uid than the manifest says; `NewerFormat`;
-    /// `Io`.
+    /// As [`Table::open_with`] for a table whose values are all its own.
     pub fn open(
         file: Arc<dyn VfsFile>,
         id: TableId,
         expected_uid: u64,
         cache: Arc<Cache>,
+    ) -> Result<Arc<Table>> {
+        let path = file.path().to_path_buf();
+        Table::open_with(file, id, expected_uid, cache, |part| {
+            let found = part.file.to_string();
+            Err(Malformed::new("value files", "none", found).at(&path, 0))
+        })
+    }
+
+    /// Opens a table and checks footer, fences, properties and filters; blocks are checked when they are read.
+    /// `open_values` opens a value file that the table points into.
+    ///
+    /// Errors: `Corruption` where a check fails or the file has another uid than the manifest says; `NewerFormat`;
+    /// `Io`.
+    pub fn open_with(
+        file: Arc<dyn VfsFile>,
+        id: TableId,
+        expected_uid: u64,
+        cache: Arc<Cache>,
+        open_values: impl FnMut(&ValuesPart) -> Result<Arc<ValueFile>>,
     ) -> Result<Arc<Table>> {
         let footer = Footer::read(&*file, expected_uid)?;
         let filter = |handle: Handle| match handle.length {
@@ -86,6 +104,14 @@ impl Table {
                 },
             )?),
         };
+        if footer.points == properties.values.is_empty() {
+            let found = format!("{} value files", properties.values.len());
+            let malformed = Malformed::new("feature bits", footer.points, found);
+            return Err(malformed.at(file.path(), footer.properties.offset));
+        }
+        let values = properties.values.iter().map(open_values);
+        let values: Result<Vec<_>> = values.collect();
+        let values = values?.into_iter().map(|file| (file.id(), file)).collect();
         // Every byte of the file belongs to one section, and so to one checksum.
         let sections = footer.sections_bytes.saturating_add(FOOTER_BYTES as u64);
         let covered = fences.blocks_end().saturating_add(sections);
@@ -103,6 +129,7 @@ impl Table {
             whole_filter,
             prefix_filter,
             ranges: ranges.map(Arc::new),
+            values,
             frames,
             on_drop: Mutex::new(None),
         }))
@@ -180,6 +207,18 @@ impl Table {
     /// The range deletes, if there are any.
     pub fn range_deletes(&self) -> Option<&Arc<RangeDeletes>> {
         self.ranges.as_ref()
+    }
+
+    /// The value that the stored bytes of a row of a pointer kind stand for.
+    ///
+    /// Errors: `Corruption`, `Io`. Cost: one read of the value file.
+    pub fn value(&self, stored: &[u8]) -> Result<PinnedValue> {
+        resolve(&self.values, stored, self.file.path())
+    }
+
+    /// The value files that rows of this table point into.
+    pub(crate) fn value_files(&self) -> &ValueFiles {
+        &self.values
     }
 
     /// A cursor over the newest version of each key at or below `read_point`, in both directions. Unpositioned.

@@ -29,6 +29,8 @@ pub(in crate::table) enum Layout {
     Columns = 1,
     /// A block of one row too large for columns.
     OneRow = 2,
+    /// A value, in a value file.
+    Value = 3,
     /// The fence index.
     Fences = 16,
     /// A filter with its definition.
@@ -44,6 +46,7 @@ impl Layout {
         Some(match byte {
             1 => Layout::Columns,
             2 => Layout::OneRow,
+            3 => Layout::Value,
             16 => Layout::Fences,
             17 => Layout::Filter,
             18 => Layout::Properties,
@@ -57,6 +60,7 @@ impl Layout {
         match self {
             Layout::Columns => 4 << 20,
             Layout::OneRow => (1 << 30) + (1 << 17),
+            Layout::Value => 1 << 30,
             Layout::Fences | Layout::Filter => u32::MAX as usize,
             Layout::Properties => 16 << 20,
             Layout::RangeDeletes => 256 << 20,
@@ -163,7 +167,7 @@ impl<'a> Header<'a> {
         let raw_length = d.u32().ok_or_else(short)? as usize;
         let stored_length = d.u32().ok_or_else(short)? as usize;
         let layout = Layout::from_u8(layout)
-            .ok_or_else(|| Malformed::new("section layout", "1, 2 or 16 to 18", layout))?;
+            .ok_or_else(|| Malformed::new("section layout", "1 to 3 or 16 to 19", layout))?;
         let codec = Codec::from_u8(codec)
             .ok_or_else(|| Malformed::new("section codec", "0 to 2", codec))?;
         if dictionary != 0 {

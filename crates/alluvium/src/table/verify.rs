@@ -1,7 +1,7 @@
 //! Re-reads a whole table: every checksum, the order, and that fences, filters and properties agree with the rows.
 
 use crate::Result;
-use crate::base::{SEQNO_MAX, SeqNo, ValueKind};
+use crate::base::{SEQNO_MAX, SeqNo};
 use crate::table::block::Row;
 use crate::table::malformed::Malformed;
 use crate::table::properties::Properties;
@@ -22,6 +22,9 @@ impl Table {
                 let row = block.row(slot);
                 let checked = seen.add(&row).and_then(|key| self.check_found(index, key));
                 checked.map_err(|malformed| malformed.at(path, offset))?;
+                if row.kind.is_pointer() {
+                    self.value(row.value)?;
+                }
             }
         }
         let mut found = seen.into_properties(self.properties());
@@ -86,7 +89,7 @@ impl Seen {
         }
         self.sums.entries += 1;
         self.sums.tombstones += u64::from(row.kind.is_tombstone());
-        self.sums.inserts += u64::from(row.kind == ValueKind::Insert);
+        self.sums.inserts += u64::from(row.kind.is_insert());
         self.sums.raw_key_bytes += key.len() as u64;
         self.sums.raw_value_bytes += row.value.len() as u64;
         self.sums.min_seqno = self.sums.min_seqno.min(row.seqno);
@@ -102,6 +105,7 @@ impl Seen {
             keyspaces: stored.keyspaces.clone(),
             user: stored.user.clone(),
             expiring: stored.expiring,
+            values: stored.values.clone(),
             ..self.sums
         }
     }

@@ -44,11 +44,13 @@ fn keyspace_options(name: &str) -> KeyspaceOptions {
     match name.len() % 3 + name.bytes().last().map_or(0, usize::from) % 3 {
         0 => KeyspaceOptions {
             whole_key_filter: false,
+            separate_values_from: Some(256),
             ..KeyspaceOptions::default()
         },
         1 => KeyspaceOptions {
             prefix_filter_bytes: Some(2),
             block_bytes: 1024,
+            separate_values_from: None,
             ..KeyspaceOptions::default()
         },
         _ => KeyspaceOptions {
@@ -192,7 +194,11 @@ impl Driver {
             Bound::Included(key) => Some(after(key)),
             Bound::Excluded(key) => Some(key.clone()),
         };
-        let options = CursorOptions { start, end };
+        let options = CursorOptions {
+            start,
+            end,
+            ..CursorOptions::default()
+        };
         let (cursor, at) = match snapshot {
             Some(i) => (
                 self.snapshots[i].0.cursor(&keyspace, options),

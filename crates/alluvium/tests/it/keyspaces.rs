@@ -85,6 +85,7 @@ fn options_survive_reopening() {
         compression: Compression::Lz4,
         block_bytes: 64 << 10,
         expiry: Expiry::After(Duration::from_secs(7)),
+        separate_values_from: Some(300),
     };
     let before = db.keyspace("a", options.clone()).expect("create");
     db.close().expect("close");

@@ -18,3 +18,4 @@ mod ranges;
 mod recovery;
 mod script;
 mod transactions;
+mod values;

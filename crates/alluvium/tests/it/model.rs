@@ -10,6 +10,7 @@ fn history(rng: &mut Rng, weights: Weights, steps: usize) {
     let mut driver = Driver::new(small_options(rng));
     let shape = KeyShape {
         distinct: rng.range(5..200),
+        value_bytes: 0..*rng.pick(&[100, 700]),
         ..KeyShape::default()
     };
     let mut generator = Generator::new(weights, shape, rng);

@@ -37,9 +37,15 @@ impl DecodedBlock {
                 Ok(())
             }
             Layout::OneRow => self.decode_one_row(section),
-            Layout::Fences | Layout::Filter | Layout::Properties | Layout::RangeDeletes => Err(
-                Malformed::new("section layout", "a block", section.layout as u8),
-            ),
+            Layout::Value
+            | Layout::Fences
+            | Layout::Filter
+            | Layout::Properties
+            | Layout::RangeDeletes => Err(Malformed::new(
+                "section layout",
+                "a block",
+                section.layout as u8,
+            )),
         }
     }
 

@@ -1,0 +1,175 @@
+//! Large values on their way through a merge: taken out of rows into a value file, moved out of files that are mostly
+//! garbage, or left where they are.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use crate::base::{ValueFileId, ValueKind};
+use crate::compaction::output::table_options;
+use crate::db::shared::Shared;
+use crate::error::{Error, Result};
+use crate::keyspace::expiry::EXPIRY_BYTES;
+use crate::keyspace::tree::Tree;
+use crate::table::{Pointer, ValueFiles, ValueWriter, resolve};
+
+/// A value file is ended at this size, so that collecting the garbage of one is a bounded piece of work.
+const VALUE_FILE_BYTES: u64 = 256 << 20;
+
+/// The value files that a merge reads from, and those of them that it is to empty.
+#[derive(Default)]
+pub(crate) struct ValueInputs {
+    /// Every file that an input points into.
+    pub files: ValueFiles,
+    /// Values in these are moved.
+    pub victims: HashSet<ValueFileId>,
+}
+
+/// The value side of one merge's output.
+pub(crate) struct Separator<'a> {
+    shared: &'a Shared,
+    tree: &'a Tree,
+    inputs: ValueInputs,
+    /// The file that is being written, with its uid.
+    open: Option<(ValueWriter, u64)>,
+    /// The files of this merge, finished or not.
+    written: Vec<ValueFileId>,
+}
+
+/// Where a row of a pointer kind points, for the table's account.
+pub(crate) struct PointsTo {
+    pub file: ValueFileId,
+    pub uid: u64,
+    pub stored_bytes: u64,
+}
+
+impl<'a> Separator<'a> {
+    pub fn new(shared: &'a Shared, tree: &'a Tree, inputs: ValueInputs) -> Separator<'a> {
+        Separator {
+            shared,
+            tree,
+            inputs,
+            open: None,
+            written: Vec::new(),
+        }
+    }
+
+    /// The row to store instead of this one, if its value goes into a value file of this merge.
+    pub fn replace(
+        &mut self,
+        kind: ValueKind,
+        stored: &[u8],
+    ) -> Result<Option<(ValueKind, Vec<u8>)>> {
+        let Some(separated) = kind.separated() else {
+            return Ok(None);
+        };
+        let rest_bytes = match self.tree.options.expiry.is_stored() {
+            true => EXPIRY_BYTES,
+            false => 0,
+        };
+        if kind.is_pointer() {
+            let moves = Pointer::decode(stored).is_some_and(|(p, _)| self.is_victim(p.file));
+            if !moves {
+                return Ok(None);
+            }
+            let path = self.shared.path("value files");
+            let value = resolve(&self.inputs.files, stored, &path)?;
+            return self.write(separated, &value, rest_bytes).map(Some);
+        }
+        let from = self.tree.options.separate_values_from;
+        if from.is_none_or(|from| stored.len().saturating_sub(rest_bytes) < from) {
+            return Ok(None);
+        }
+        self.write(separated, stored, rest_bytes).map(Some)
+    }
+
+    fn is_victim(&self, file: ValueFileId) -> bool {
+        self.inputs.victims.contains(&file)
+    }
+
+    /// Where a row of a pointer kind, as it is stored, points.
+    pub fn points_to(&self, stored: &[u8]) -> Result<PointsTo> {
+        let unknown = || {
+            let message = "a merge met a pointer to a value file that none of its inputs names";
+            Error::InvalidArgument(message.into())
+        };
+        let (pointer, _) = Pointer::decode(stored).ok_or_else(unknown)?;
+        let known = self.inputs.files.get(&pointer.file).map(|f| f.uid());
+        let own = self.open.as_ref().map(|(_, uid)| *uid);
+        let is_own = self.written.last() == Some(&pointer.file);
+        let uid = known.or(own.filter(|_| is_own)).ok_or_else(unknown)?;
+        Ok(PointsTo {
+            file: pointer.file,
+            uid,
+            stored_bytes: u64::from(pointer.stored_bytes),
+        })
+    }
+
+    /// Writes a value; the last `rest_bytes` of it are the row's and stay behind the pointer.
+    fn write(
+        &mut self,
+        kind: ValueKind,
+        stored: &[u8],
+        rest_bytes: usize,
+    ) -> Result<(ValueKind, Vec<u8>)> {
+        let (value, rest) = stored.split_at(stored.len().saturating_sub(rest_bytes));
+        let full = |(writer, _): &(ValueWriter, u64)| writer.stored_bytes() >= VALUE_FILE_BYTES;
+        if self.open.as_ref().is_some_and(full) {
+            self.finish_file()?;
+        }
+        let (writer, uid) = match self.open.take() {
+            Some(open) => open,
+            None => self.create()?,
+        };
+        let (writer, _) = self.open.insert((writer, uid));
+        let pointer = writer.add(value)?;
+        let mut row = Vec::with_capacity(32);
+        pointer.encode(&mut row);
+        row.extend_from_slice(rest);
+        Ok((kind, row))
+    }
+
+    fn create(&mut self) -> Result<(ValueWriter, u64)> {
+        let id = ValueFileId(self.shared.next_table_id().0);
+        let uid = crate::version::random_uid();
+        let path = self.shared.path(id.to_string());
+        let file = self.shared.vfs.create(&path);
+        let file = file.map_err(|e| Error::io("create", &path, e))?;
+        self.written.push(id);
+        // Values are written once, as the last level is.
+        let codec = table_options(&self.tree.options, true).codec;
+        let writer = ValueWriter::new(file, id, uid, self.tree.id, codec);
+        Ok((writer, uid))
+    }
+
+    fn finish_file(&mut self) -> Result<()> {
+        if let Some((writer, _)) = self.open.take() {
+            let file = writer.finish()?;
+            let written = &self.shared.metrics.table_bytes_written;
+            written.add(file.file_bytes());
+            self.inputs.files.insert(file.id(), file);
+        }
+        Ok(())
+    }
+
+    /// Finishes the open file and returns every file that outputs may point into.
+    pub fn finish(&mut self) -> Result<&ValueFiles> {
+        self.finish_file()?;
+        Ok(&self.inputs.files)
+    }
+
+    /// The files that this merge wrote.
+    pub fn written(&self) -> &[ValueFileId] {
+        &self.written
+    }
+
+    /// Hands the written files over: they are not removed any more.
+    pub fn keep(&mut self) {
+        self.written.clear();
+    }
+
+    /// The paths of the files that this merge wrote and did not hand over, for a merge that failed.
+    pub fn paths(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        let path = |id: &ValueFileId| self.shared.path(id.to_string());
+        self.written.iter().map(path)
+    }
+}

@@ -1,0 +1,322 @@
+//! Value files (`.val`): large values apart from their keys, so that merges move pointers and not the values.
+//!
+//! ```text
+//! value section | value section | ... | footer (64 bytes)
+//! ```
+//!
+//! Each value is a section as in a table (`section.rs`, layout 3) and is checked as one. A file is written once, by a
+//! flush or a merge, and is complete before a table that points into it is named. Tables say in their properties into
+//! which files they point and with how many bytes; a file that no table points into any more is removed. What nobody
+//! points to any more in a file that is still needed is garbage, which merges collect by moving the rest.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::base::checksum::{checksum, place_seed};
+use crate::base::coding::{Decoder, put_varint};
+use crate::base::{KeyspaceId, ValueFileId};
+use crate::table::codec::{Codec, Packer, Unpacker};
+use crate::table::malformed::Malformed;
+use crate::table::pinned::PinnedValue;
+use crate::table::section::{HEADER_BYTES, Layout, Place, open_section, put_section};
+use crate::vfs::VfsFile;
+use crate::{Error, Result};
+
+/// The version that this build writes, and the newest that it reads.
+const FORMAT_VERSION: u32 = 1;
+const FOOTER_BYTES: usize = 64;
+const MAGIC: [u8; 8] = *b"\x89ALVVAL\n";
+/// Bytes that are collected before they are written.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Where a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pointer {
+    pub file: ValueFileId,
+    pub offset: u64,
+    /// Length of the section, its header included.
+    pub stored_bytes: u32,
+    /// Length of the value.
+    pub value_bytes: u32,
+}
+
+impl Pointer {
+    /// Appends the pointer; what follows it belongs to the row and not to the value.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.file.0);
+        put_varint(out, self.offset);
+        put_varint(out, u64::from(self.stored_bytes));
+        put_varint(out, u64::from(self.value_bytes));
+    }
+
+    /// The pointer at the front of a stored row, and what follows it.
+    pub fn decode(stored: &[u8]) -> Option<(Pointer, &[u8])> {
+        let mut d = Decoder::new(stored);
+        let pointer = Pointer {
+            file: ValueFileId(d.varint()?),
+            offset: d.varint()?,
+            stored_bytes: d.varint32()?,
+            value_bytes: d.varint32()?,
+        };
+        Some((pointer, d.rest()))
+    }
+}
+
+/// A value file, open for reading. Removed with its last user, once it is marked obsolete.
+pub struct ValueFile {
+    file: Arc<dyn VfsFile>,
+    id: ValueFileId,
+    uid: u64,
+    /// Where the values end.
+    end: u64,
+    /// Guards what removes the file once the last user is gone. A leaf in the lock order.
+    on_drop: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+/// The value files that a table points into, or that a merge knows, by number.
+pub(crate) type ValueFiles = HashMap<ValueFileId, Arc<ValueFile>>;
+
+impl ValueFile {
+    /// Opens a value file and checks its footer; values are checked when they are read.
+    ///
+    /// Errors: `Corruption`, `NewerFormat`, `Io`.
+    pub fn open(
+        file: Arc<dyn VfsFile>,
+        id: ValueFileId,
+        expected_uid: u64,
+    ) -> Result<Arc<ValueFile>> {
+        let path = file.path();
+        let failed = |e| Error::io("read the footer of", path, e);
+        let length = file.len().map_err(failed)?;
+        let Some(end) = length.checked_sub(FOOTER_BYTES as u64) else {
+            return Err(Malformed::new("file length", FOOTER_BYTES, length).at(path, length));
+        };
+        let mut footer = [0; FOOTER_BYTES];
+        file.read_at(&mut footer, end).map_err(failed)?;
+        let version = check_footer(&footer, expected_uid, length).map_err(|m| m.at(path, end))?;
+        if version > FORMAT_VERSION {
+            return Err(Error::NewerFormat {
+                path: path.to_path_buf(),
+                found: version,
+                supported: FORMAT_VERSION,
+            });
+        }
+        Ok(Arc::new(ValueFile {
+            file,
+            id,
+            uid: expected_uid,
+            end,
+            on_drop: Mutex::new(None),
+        }))
+    }
+
+    /// The number that names the file.
+    pub fn id(&self) -> ValueFileId {
+        self.id
+    }
+
+    /// The random number that tells this file from any other.
+    pub fn uid(&self) -> u64 {
+        self.uid
+    }
+
+    /// Length of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.end + FOOTER_BYTES as u64
+    }
+
+    /// Reads a value, with `rest` behind it.
+    ///
+    /// Errors: `Corruption`, `Io`. Cost: one read of the device or the page cache; the block cache has no part in it.
+    pub(crate) fn read(&self, pointer: &Pointer, rest: &[u8]) -> Result<PinnedValue> {
+        let path = self.file.path();
+        let wrong = |m: Malformed| m.at(path, pointer.offset);
+        let end = pointer.offset.checked_add(u64::from(pointer.stored_bytes));
+        if end.is_none_or(|end| end > self.end) {
+            let expected = format!("an end up to {}", self.end);
+            return Err(wrong(Malformed::new(
+                "value pointer",
+                expected,
+                pointer.offset,
+            )));
+        }
+        let mut stored = vec![0; pointer.stored_bytes as usize];
+        let read = self.file.read_at(&mut stored, pointer.offset);
+        read.map_err(|e| Error::io("read a value of", path, e))?;
+        let mut unpacker = Unpacker::default();
+        let section =
+            open_section(&stored, &mut unpacker, self.uid, pointer.offset).map_err(wrong)?;
+        if section.layout != Layout::Value || section.raw.len() != pointer.value_bytes as usize {
+            let expected = format!("a value of {} bytes", pointer.value_bytes);
+            let found = format!("layout {} of {}", section.layout as u8, section.raw.len());
+            return Err(wrong(Malformed::new("value section", expected, found)));
+        }
+        match rest {
+            [] => Ok(PinnedValue::from(section.raw)),
+            rest => Ok(PinnedValue::from(&[section.raw, rest].concat()[..])),
+        }
+    }
+
+    /// Says that no table points here any more: `remove` is called when the last user has dropped it.
+    pub(crate) fn mark_obsolete(&self, remove: Box<dyn FnOnce() + Send>) {
+        *self.on_drop.lock() = Some(remove);
+    }
+}
+
+impl Drop for ValueFile {
+    fn drop(&mut self) {
+        if let Some(remove) = self.on_drop.get_mut().take() {
+            remove();
+        }
+    }
+}
+
+impl fmt::Debug for ValueFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.id)
+    }
+}
+
+/// Reads the value that a stored row points to, with what follows the pointer behind it.
+pub(crate) fn resolve(files: &ValueFiles, stored: &[u8], named_by: &Path) -> Result<PinnedValue> {
+    let wrong = |found: &str| {
+        Malformed::new("pointer to a value", "one into a file of the table", found).at(named_by, 0)
+    };
+    let (pointer, rest) = Pointer::decode(stored).ok_or_else(|| wrong("a cut one"))?;
+    let file = files.get(&pointer.file);
+    let file = file.ok_or_else(|| wrong(&pointer.file.to_string()))?;
+    file.read(&pointer, rest)
+}
+
+/// Writes one value file. After an error the file is worthless.
+pub(crate) struct ValueWriter {
+    file: Arc<dyn VfsFile>,
+    id: ValueFileId,
+    uid: u64,
+    keyspace: KeyspaceId,
+    packer: Packer,
+    chunk: Vec<u8>,
+    chunk_offset: u64,
+    values: u64,
+    value_bytes: u64,
+}
+
+impl ValueWriter {
+    /// Starts at the start of an empty `file`. `uid` is random.
+    pub fn new(
+        file: Arc<dyn VfsFile>,
+        id: ValueFileId,
+        uid: u64,
+        keyspace: KeyspaceId,
+        codec: Codec,
+    ) -> ValueWriter {
+        ValueWriter {
+            file,
+            id,
+            uid,
+            keyspace,
+            packer: Packer::new(codec),
+            chunk: Vec::new(),
+            chunk_offset: 0,
+            values: 0,
+            value_bytes: 0,
+        }
+    }
+
+    /// Appends a value.
+    pub fn add(&mut self, value: &[u8]) -> Result<Pointer> {
+        let offset = self.stored_bytes();
+        let place = Place {
+            uid: self.uid,
+            offset,
+            path: self.file.path(),
+        };
+        let (chunk, packer) = (&mut self.chunk, &mut self.packer);
+        let stored_bytes = put_section(chunk, place, Layout::Value, 1, value, packer)?;
+        self.values += 1;
+        self.value_bytes += value.len() as u64;
+        if self.chunk.len() >= WRITE_BYTES {
+            self.write_chunk()?;
+        }
+        Ok(Pointer {
+            file: self.id,
+            offset,
+            stored_bytes,
+            value_bytes: value.len() as u32,
+        })
+    }
+
+    /// Length of the file so far.
+    pub fn stored_bytes(&self) -> u64 {
+        self.chunk_offset + self.chunk.len() as u64
+    }
+
+    /// Writes what is left and syncs the file. The caller syncs the directory.
+    pub fn finish(mut self) -> Result<Arc<ValueFile>> {
+        let end = self.stored_bytes();
+        let mut footer = vec![0; 8];
+        footer.extend_from_slice(&self.uid.to_le_bytes());
+        footer.extend_from_slice(&(end + FOOTER_BYTES as u64).to_le_bytes());
+        footer.extend_from_slice(&self.values.to_le_bytes());
+        footer.extend_from_slice(&self.value_bytes.to_le_bytes());
+        footer.extend_from_slice(&self.keyspace.0.to_le_bytes());
+        footer.extend_from_slice(&0u32.to_le_bytes());
+        footer.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        footer.extend_from_slice(&(FOOTER_BYTES as u32).to_le_bytes());
+        footer.extend_from_slice(&MAGIC);
+        let sum = checksum(&footer[8..], place_seed(self.uid, end));
+        footer[..8].copy_from_slice(&sum.to_le_bytes());
+        self.chunk.extend_from_slice(&footer);
+        self.write_chunk()?;
+        let path = self.file.path();
+        self.file.sync().map_err(|e| Error::io("sync", path, e))?;
+        ValueFile::open(self.file, self.id, self.uid)
+    }
+
+    fn write_chunk(&mut self) -> Result<()> {
+        let written = self.file.write_at(&self.chunk, self.chunk_offset);
+        written.map_err(|e| Error::io("write", self.file.path(), e))?;
+        self.chunk_offset += self.chunk.len() as u64;
+        self.chunk.clear();
+        self.chunk.shrink_to(2 * WRITE_BYTES);
+        Ok(())
+    }
+}
+
+/// Checks a footer and returns its version.
+fn check_footer(footer: &[u8; FOOTER_BYTES], uid: u64, length: u64) -> Result<u32, Malformed> {
+    let short = || Malformed::new("footer", FOOTER_BYTES, "fewer bytes");
+    if footer[FOOTER_BYTES - MAGIC.len()..] != MAGIC {
+        let found = footer[FOOTER_BYTES - MAGIC.len()..].escape_ascii();
+        return Err(Malformed::new(
+            "magic of a value file",
+            MAGIC.escape_ascii(),
+            found,
+        ));
+    }
+    let mut d = Decoder::new(footer);
+    let expected = d.u64().ok_or_else(short)?;
+    let found = checksum(d.rest(), place_seed(uid, length - FOOTER_BYTES as u64));
+    let own_uid = d.u64().ok_or_else(short)?;
+    if own_uid != uid {
+        let (expected, found) = (format!("{uid:#018x}"), format!("{own_uid:#018x}"));
+        return Err(Malformed::new("file uid", expected, found));
+    }
+    if expected != found {
+        let (expected, found) = (format!("{expected:#018x}"), format!("{found:#018x}"));
+        return Err(Malformed::new("footer checksum", expected, found));
+    }
+    let own_length = d.u64().ok_or_else(short)?;
+    if own_length != length {
+        return Err(Malformed::new("file length", own_length, length));
+    }
+    d.take(24).ok_or_else(short)?;
+    d.u32().ok_or_else(short)
+}
+
+// A section's length with its header fits the pointer's field: values have at most 1 GiB.
+const _: () = assert!((1 << 30) + HEADER_BYTES < u32::MAX as usize);
