@@ -12,7 +12,10 @@ use parking_lot::Mutex;
 
 use crate::base::{SeqNo, ValueKind};
 use crate::clock::HeldTime;
-use crate::commit::batch::{check_range, check_sizes, encode_payload};
+use crate::commit::Request;
+use crate::commit::batch::{check_range, check_sizes, encode_payload, written_rows};
+use crate::commit::prepared::{Phase, PreparedState, XID_BYTES_MAX};
+use crate::commit::validate::Validation;
 use crate::db::shared::Shared;
 use crate::db::{Database, Durability};
 use crate::error::{Error, Result};
@@ -21,8 +24,10 @@ use crate::keyspace::{FoundIn, Keyspace, Tree};
 use crate::read_points::ReadPoint;
 use crate::table::PinnedValue;
 use crate::txn::lock_table::{Granted, LockCancel, LockHash, LockMode, LockWait, TxnId};
+use crate::txn::prepared::PreparedTransaction;
+use crate::txn::read_set::{READ_SET_BYTES_MAX, ReadSet};
 use crate::txn::write_cursor::WriteCursor;
-use crate::txn::write_set::{SavepointId, View, WriteSet};
+use crate::txn::write_set::{SavepointId, View, WRITE_OVERHEAD, WriteSet};
 
 /// What concurrent commits a transaction sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -33,6 +38,11 @@ pub enum Isolation {
     /// Write skew between two transactions is possible.
     #[default]
     Snapshot,
+    /// As `Snapshot`, and the commit is a `Conflict` if another commit has changed anything that was read: a row, a
+    /// key that was absent, or a range that a cursor passed over. So the transactions of this level are as if they had
+    /// run one after another, in the order of their commits. Nothing is locked by reading. A transaction that writes
+    /// nothing is never checked: it reads one commit's state.
+    Serializable,
 }
 
 /// Options of [`Database::begin_with`].
@@ -46,6 +56,10 @@ pub struct TransactionOptions {
     pub lock_timeout: Option<Duration>,
     /// Ends lock waits of this transaction from another thread.
     pub cancel: Option<LockCancel>,
+    /// Takes no row locks before the commit. What it writes, locks or reads for update is checked then: if another
+    /// commit was first to change any of it since the beginning, this commit is a `Conflict`. For transactions that
+    /// seldom meet. Not with [`Isolation::ReadCommitted`], and such a transaction cannot be prepared.
+    pub optimistic: bool,
 }
 
 /// A transaction. Its methods take `&self`, so that it can write while one of its cursors is open. Dropping it
@@ -60,6 +74,9 @@ pub struct Transaction {
     time: Option<HeldTime>,
     /// Guards the transaction's writes; shared with its cursors. Nothing is locked under it.
     writes: Arc<Mutex<WriteSet>>,
+    /// Guards what must be unchanged at the commit; shared with its cursors. Nothing is locked under it. `None` where
+    /// nothing is checked then.
+    reads: Option<Arc<Mutex<ReadSet>>>,
     /// Guards what the transaction holds. Taken before `writes` where both are needed.
     held: Mutex<Held>,
 }
@@ -92,10 +109,16 @@ impl Transaction {
         let shared = db.shared();
         shared.durability(options.durability)?;
         let id = shared.next_txn();
-        let snapshot = options.isolation == Isolation::Snapshot;
-        let point = snapshot.then(|| shared.read_points.register());
+        let fixed = options.isolation != Isolation::ReadCommitted;
+        if options.optimistic && !fixed {
+            let message = "an optimistic transaction reads as of its beginning: choose Snapshot or Serializable";
+            return Err(Error::InvalidArgument(message.into()));
+        }
+        let checked = options.optimistic || options.isolation == Isolation::Serializable;
+        let reads = checked.then(|| Arc::new(Mutex::new(ReadSet::new(READ_SET_BYTES_MAX))));
+        let point = fixed.then(|| shared.read_points.register());
         // After the registration, as for a snapshot.
-        let time = snapshot.then(|| shared.clock.hold());
+        let time = fixed.then(|| shared.clock.hold());
         Ok(Transaction {
             db,
             id,
@@ -103,6 +126,7 @@ impl Transaction {
             point,
             time,
             writes: Arc::new(Mutex::new(WriteSet::new())),
+            reads,
             held: Mutex::default(),
         })
     }
@@ -131,6 +155,9 @@ impl Transaction {
         if let Some(own) = self.own_write(keyspace, key)? {
             return Ok(own);
         }
+        if self.options.isolation == Isolation::Serializable {
+            self.note_read(keyspace, key);
+        }
         match &self.point {
             Some(point) => read_at(keyspace, key, point.seqno(), self.now_ms(keyspace)),
             None => keyspace.get(key),
@@ -153,9 +180,18 @@ impl Transaction {
         for (value, key) in values.iter_mut().zip(keys) {
             if let Some(own) = self.own_write(keyspace, key.as_ref())? {
                 *value = own;
+            } else if self.options.isolation == Isolation::Serializable {
+                self.note_read(keyspace, key.as_ref());
             }
         }
         Ok(values)
+    }
+
+    /// Has the commit check that nobody changes this row until then.
+    fn note_read(&self, keyspace: &Keyspace, key: &[u8]) {
+        if let Some(reads) = &self.reads {
+            reads.lock().add_key(keyspace.tree(), key);
+        }
     }
 
     /// As [`Transaction::get`], with an exclusive lock on the row, also where it does not exist.
@@ -164,8 +200,8 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// `Deadlock` or `LockTimeout` from the lock; under snapshot isolation `Conflict` when the row changed since
-    /// the beginning.
+    /// `Deadlock` or `LockTimeout` from the lock; unless the level is read committed `Conflict` when the row changed
+    /// since the beginning. In an optimistic transaction neither: its commit is the `Conflict`.
     pub fn get_for_update(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
         self.lock(keyspace, key, LockMode::Exclusive)?;
         if let Some(own) = self.own_write(keyspace, key)? {
@@ -181,16 +217,18 @@ impl Transaction {
     /// Locks a row without reading it, also where it does not exist. Errors as [`Transaction::get_for_update`].
     pub fn lock(&self, keyspace: &Keyspace, key: &[u8], mode: LockMode) -> Result<()> {
         self.check(keyspace)?;
+        // Also where it is locked: a rollback to a savepoint gives the lock back, not what the caller has learnt.
+        self.note_read(keyspace, key);
+        match self.options.optimistic {
+            true => Ok(()),
+            false => self.lock_row(keyspace, key, mode),
+        }
+    }
+
+    fn lock_row(&self, keyspace: &Keyspace, key: &[u8], mode: LockMode) -> Result<()> {
         let shared = self.shared();
         let hash = shared.row_locks.hash(keyspace.id(), key);
-        let wait = LockWait {
-            timeout: self
-                .options
-                .lock_timeout
-                .unwrap_or(shared.options.lock_timeout),
-            cancel: self.options.cancel.clone(),
-            ..LockWait::none()
-        };
+        let wait = self.lock_wait();
         let granted = shared
             .row_locks
             .lock(self.id, hash, mode, &wait)
@@ -205,6 +243,15 @@ impl Transaction {
                 self.held.lock().locks.pop();
                 shared.row_locks.unlock(self.id, hash);
             })
+    }
+
+    fn lock_wait(&self) -> LockWait {
+        let own = self.options.lock_timeout;
+        LockWait {
+            timeout: own.unwrap_or(self.shared().options.lock_timeout),
+            cancel: self.options.cancel.clone(),
+            ..LockWait::none()
+        }
     }
 
     /// Snapshot isolation's check: first committer wins.
@@ -235,7 +282,7 @@ impl Transaction {
     }
 
     /// Writes `value` under `key`, whether or not the key exists. Locks the row. Errors as
-    /// [`Transaction::get_for_update`].
+    /// [`Transaction::get_for_update`]; `TransactionTooLarge` above [`crate::Options::transaction_bytes`].
     pub fn put(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(keyspace, ValueKind::Put, key, value, None)
     }
@@ -271,6 +318,7 @@ impl Transaction {
     pub fn delete_range(&self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
         check_range(start, end)?;
         self.check(keyspace)?;
+        self.check_room(start, end)?;
         self.enter(keyspace, |writes| {
             writes.delete_range(keyspace.id(), start, end)
         });
@@ -281,6 +329,7 @@ impl Transaction {
     pub fn delete_prefix(&self, keyspace: &Keyspace, prefix: &[u8]) -> Result<()> {
         check_sizes(prefix, &[])?;
         self.check(keyspace)?;
+        self.check_room(prefix, prefix)?;
         self.enter(keyspace, |writes| {
             writes.delete_prefix(keyspace.id(), prefix)
         });
@@ -297,7 +346,12 @@ impl Transaction {
     ) -> Result<()> {
         let value = keyspace.stored(value, until_ms)?;
         check_sizes(key, &value)?;
-        self.lock(keyspace, key, LockMode::Exclusive)?;
+        self.check(keyspace)?;
+        self.check_room(key, &value)?;
+        match self.options.optimistic {
+            true => self.note_read(keyspace, key),
+            false => self.lock_row(keyspace, key, LockMode::Exclusive)?,
+        }
         self.add_write(keyspace, key, kind, &value);
         Ok(())
     }
@@ -330,9 +384,17 @@ impl Transaction {
     ) -> Result<()> {
         let value = keyspace.stored(value, None)?;
         check_sizes(key, &value)?;
+        self.check_room(key, &value)?;
         self.check(keyspace)?;
         self.add_write(keyspace, key, kind, &value);
         Ok(())
+    }
+
+    /// Refuses a write after which the transaction would take too much memory, or a record too large for the log.
+    fn check_room(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let held = self.writes.lock().memory_bytes();
+        let write = key.len() + value.len() + WRITE_OVERHEAD;
+        self.shared().check_commit_bytes(held + write)
     }
 
     fn add_write(&self, keyspace: &Keyspace, key: &[u8], kind: ValueKind, value: &[u8]) {
@@ -370,7 +432,15 @@ impl Transaction {
             Some(time) => time.clone(),
             None => self.shared().clock.hold(),
         };
-        Ok(Cursor::new(keyspace.clone(), point, time, options, writes))
+        let keyspace = keyspace.clone();
+        let reads = self
+            .reads
+            .clone()
+            .filter(|_| self.options.isolation == Isolation::Serializable);
+        Ok(match reads {
+            Some(reads) => Cursor::tracked(keyspace, point, time, options, writes, reads),
+            None => Cursor::new(keyspace, point, time, options, writes),
+        })
     }
 
     /// Marks a point to which [`Transaction::rollback_to`] can return. Numbers rise within a transaction.
@@ -420,28 +490,90 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// `NoSpace`: nothing was written, the transaction is rolled back. `Poisoned`, `Closed`.
+    /// After every error the transaction is rolled back. `Conflict`, of a serializable or optimistic transaction:
+    /// another commit has changed what this one rests on; run it again. An optimistic one locks its rows here and may
+    /// meet `Deadlock` and `LockTimeout`. `NoSpace`: nothing was written. `Poisoned`, `Closed`, `KeyspaceDropped`.
+    ///
+    /// # Cost
+    ///
+    /// One record in the log. Where reads are checked, a look at each key and range read in what is newer than the
+    /// snapshot: mostly memtables, for a long transaction also tables.
     pub fn commit(self) -> Result<()> {
         let shared = Arc::clone(self.db.shared());
-        shared.check_open()?;
-        self.held
-            .lock()
-            .trees
-            .iter()
-            .try_for_each(|tree| tree.check())?;
-        let writes = self.writes.lock();
-        if writes.is_empty() {
+        let Some(payload) = self.payload()? else {
             return Ok(());
-        }
-        let payload = encode_payload(&writes);
-        drop(writes);
+        };
         let bytes = payload.len();
         let durability = shared.durability(self.options.durability)?;
-        let result = shared.commit(payload, durability);
+        let result = self.commit_payload(payload, durability);
         self.end();
         // Paid without the locks, or every hot row would wait with this client.
         shared.pay_for(bytes);
-        result.map(|_| ())
+        result
+    }
+
+    /// The operations, if there are any.
+    fn payload(&self) -> Result<Option<Vec<u8>>> {
+        self.shared().check_open()?;
+        let held = self.held.lock();
+        held.trees.iter().try_for_each(|tree| tree.check())?;
+        let writes = self.writes.lock();
+        Ok((!writes.is_empty()).then(|| encode_payload(&writes)))
+    }
+
+    fn commit_payload(&self, payload: Vec<u8>, durability: Durability) -> Result<()> {
+        let shared = self.shared();
+        let (Some(reads), Some(point)) = (&self.reads, &self.point) else {
+            return shared.commit(payload, durability).map(drop);
+        };
+        let validation = Validation::new(reads.lock().take(), point.seqno());
+        if !self.options.optimistic {
+            let result = shared.commit_validated(payload, durability, validation);
+            return result.map(drop);
+        }
+        // Like a plain batch: others may hold locks on these rows and count on them.
+        let locks = shared.lock_rows(written_rows(&payload), &self.lock_wait())?;
+        let result = shared.commit_validated(payload, durability, validation);
+        shared.unlock_writes(locks);
+        result.map(drop)
+    }
+
+    /// Prepares the transaction for a coordinator: its writes are durable under the id `xid` when this returns, also
+    /// after power loss, but they are not visible until [`PreparedTransaction::commit`]. Its row locks stay.
+    ///
+    /// Costs a sync of the log. The writes stay in memory until the decision, and are written into the log again each
+    /// time the memtables are sealed: decide soon.
+    ///
+    /// # Errors
+    ///
+    /// After every error the transaction is rolled back; only after `Io` and `Poisoned`, where the log could not be
+    /// written, may it be found prepared when the database is opened again. `InvalidArgument`: the id is longer than
+    /// [`crate::XID_BYTES_MAX`] bytes or in use, the database keeps no log, or the transaction is serializable or
+    /// optimistic: what such a one has read is not locked, so nothing can be promised before its commit.
+    /// `TransactionTooLarge`: too much is prepared already. Else as [`Transaction::commit`].
+    pub fn prepare(self, xid: &[u8]) -> Result<PreparedTransaction> {
+        let shared = self.shared();
+        let refuse = |message: &str| Err(Error::InvalidArgument(message.into()));
+        if xid.len() > XID_BYTES_MAX {
+            return refuse("the id of a prepared transaction has at most 255 bytes");
+        }
+        if shared.options.durability == Durability::None {
+            return refuse("a database without a log cannot prepare transactions");
+        }
+        if self.reads.is_some() {
+            return refuse("a serializable or optimistic transaction cannot be prepared");
+        }
+        let ops = self.payload()?.unwrap_or_default();
+        let durability = shared.durability(self.options.durability)?;
+        let mut state = PreparedState::new(xid, &ops, durability);
+        state.owner = self.id;
+        state.locks.clone_from(&self.held.lock().locks);
+        let state = Arc::new(state);
+        let request = Request::of_prepared(Phase::Prepare, &state, Durability::Sync);
+        shared.commit_request(request)?;
+        // They are the prepared transaction's now.
+        self.held.lock().locks.clear();
+        Ok(PreparedTransaction::new(self.db.clone(), state))
     }
 
     /// Takes everything back. Dropping the transaction does the same.

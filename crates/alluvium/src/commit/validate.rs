@@ -1,0 +1,283 @@
+//! The check of a commit that rests on reads: nothing that it read was written since.
+//!
+//! The check and the commit must be one step for all other commits, or two transactions that each read what the
+//! other writes could both pass. A range may hold many entries and its blocks may not be in memory, so most of the
+//! work is done before: first the committing thread looks, without any lock, for entries above its snapshot, and
+//! remembers the newest commit `v` that was visible before it looked. All commits up to `v` are checked then. The
+//! leader, under the log's mutex and before it numbers the commit, checks what is left: the commits above `v`, and
+//! those that stand before this one in its group. It takes them from [`RecentWrites`], so it compares some recently
+//! written keys with the set of what was read and touches neither memtable nor block.
+//!
+//! `RecentWrites` is kept only while somebody validates, and is bounded. It knows from which commit on it is complete;
+//! where it does not reach back to `v`, the committing thread looks again. That can happen a few times only: then the
+//! leader does the whole check itself, at the price of possibly reading a block under the log's mutex.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::base::{SeqNo, ValueKind};
+use crate::commit::batch::Ops;
+use crate::commit::queue::Request;
+use crate::db::shared::Shared;
+use crate::error::{Error, Result};
+use crate::txn::read_set::{End, TreeReads};
+
+/// Bytes of payload kept for validations under way.
+const RECENT_BYTES_MAX: usize = 4 << 20;
+/// Looks of the committing thread before the leader does the whole check.
+const LOOKS_MAX: u32 = 4;
+
+/// What one commit rests on.
+pub(crate) struct Validation {
+    reads: Vec<TreeReads>,
+    /// No commit up to here has written what was read. Stored by the committing thread while the request is not
+    /// queued; the queue's mutex orders it before the leader's load.
+    checked: AtomicU64,
+    /// How often the committing thread has looked. As `checked`.
+    looks: AtomicU32,
+}
+
+/// Counts the validations under way. Only a hint for the leader whether to keep recent commits: what it did not
+/// keep, it knows that it did not keep.
+#[derive(Default)]
+pub(crate) struct Validating(AtomicUsize);
+
+/// Until dropped, recent commits are kept.
+pub(crate) struct Watch<'a>(&'a Validating);
+
+impl Validating {
+    /// Asks the leader to keep recent commits.
+    pub fn watch(&self) -> Watch<'_> {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        Watch(self)
+    }
+
+    fn any(&self) -> bool {
+        self.0.load(Ordering::Acquire) > 0
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Validation {
+    /// A check that `reads`, made at `snapshot`, are still what anybody would read.
+    pub fn new(reads: Vec<TreeReads>, snapshot: SeqNo) -> Validation {
+        Validation {
+            reads,
+            checked: AtomicU64::new(snapshot),
+            looks: AtomicU32::new(0),
+        }
+    }
+
+    /// The committing thread's part, without any lock. May read blocks.
+    ///
+    /// # Errors
+    ///
+    /// `Conflict`; `KeyspaceDropped` where the keyspace of a read is gone; what reading a block can meet.
+    pub fn look(&self, shared: &Shared) -> Result<()> {
+        // Before the states are loaded: what is visible now is in them.
+        let visible = shared.read_points.visible();
+        self.check_trees()?;
+        self.checked.store(visible, Ordering::Relaxed);
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Looks for entries above what is checked already in everything that the keyspaces have.
+    fn check_trees(&self) -> Result<()> {
+        let since = self.checked.load(Ordering::Relaxed);
+        for TreeReads { tree, ranges } in &self.reads {
+            let state = tree.load_full();
+            // Asked after loading: the state was not the empty one of a dropped keyspace.
+            tree.check()?;
+            for (start, end) in ranges.iter() {
+                let written = match end {
+                    End::Key => state.written_after(start, since)?.map(|_| start.to_vec()),
+                    End::Before(end) => state.range_written_after(start, Some(end), since)?,
+                    End::Unbounded => state.range_written_after(start, None, since)?,
+                };
+                if let Some(key) = written {
+                    return Err(conflict(&tree.name, key));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The leader's part, under the log's mutex: `recent` are the commits that were applied, `group` those that stand
+    /// before this one in its group. `Ok(false)`: the committing thread must look again.
+    pub fn validate(&self, recent: &RecentWrites, group: &[Arc<Request>]) -> Result<bool> {
+        match recent.since(self.checked.load(Ordering::Relaxed)) {
+            Some(mut commits) => commits.try_for_each(|commit| self.check_commit(commit))?,
+            None if self.looks.load(Ordering::Relaxed) < LOOKS_MAX => return Ok(false),
+            None => self.check_trees()?,
+        }
+        group
+            .iter()
+            .try_for_each(|commit| self.check_commit(commit))?;
+        Ok(true)
+    }
+
+    fn check_commit(&self, commit: &Request) -> Result<()> {
+        // A payload that does not decode poisons the database when it is applied.
+        for op in Ops::new(commit.ops()).map_while(Result::ok) {
+            let Some(reads) = self.reads.iter().find(|r| r.tree.id == op.keyspace) else {
+                continue;
+            };
+            let written = match op.kind {
+                ValueKind::RangeDelete => reads.ranges.intersects(op.key, op.value),
+                _ => reads.ranges.contains(op.key),
+            };
+            if written {
+                return Err(conflict(&reads.tree.name, op.key.to_vec()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn conflict(keyspace: &str, key: Vec<u8>) -> Error {
+    Error::Conflict {
+        keyspace: keyspace.to_owned(),
+        key,
+    }
+}
+
+/// The newest commits, oldest first, while somebody validates.
+#[derive(Default)]
+pub(crate) struct RecentWrites {
+    /// Every commit above this one is here.
+    after: SeqNo,
+    commits: VecDeque<(SeqNo, Arc<Request>)>,
+    bytes: usize,
+}
+
+impl RecentWrites {
+    /// Takes in a commit that was applied; without anybody who validates, only that it was.
+    pub fn applied(&mut self, validating: &Validating, seqno: SeqNo, commit: &Arc<Request>) {
+        if !validating.any() {
+            self.commits.clear();
+            (self.bytes, self.after) = (0, seqno);
+            return;
+        }
+        self.bytes += commit.ops().len();
+        self.commits.push_back((seqno, Arc::clone(commit)));
+        while self.bytes > RECENT_BYTES_MAX
+            && let Some((seqno, oldest)) = self.commits.pop_front()
+        {
+            self.bytes -= oldest.ops().len();
+            self.after = seqno;
+        }
+    }
+
+    /// The commits above `seqno`; `None` where some of them are not here.
+    fn since(&self, seqno: SeqNo) -> Option<impl Iterator<Item = &Request>> {
+        let newer = self.commits.iter().filter(move |(own, _)| *own > seqno);
+        (seqno >= self.after).then(|| newer.map(|(_, commit)| &**commit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::KeyspaceId;
+    use crate::commit::batch::{Op, encode_op};
+    use crate::db::Database;
+    use crate::db::options::{Durability, Options};
+    use crate::keyspace::{Keyspace, KeyspaceOptions};
+    use crate::txn::read_set::KeyRanges;
+    use crate::vfs::MemVfs;
+
+    fn request(keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> Arc<Request> {
+        let mut payload = Vec::new();
+        let kind = ValueKind::Put;
+        let op = Op {
+            kind,
+            keyspace,
+            key,
+            value,
+        };
+        encode_op(&mut payload, &op);
+        Arc::new(Request::new(payload, None, Durability::Buffered))
+    }
+
+    fn seqnos(recent: &RecentWrites, since: SeqNo) -> Option<usize> {
+        recent.since(since).map(Iterator::count)
+    }
+
+    #[test]
+    fn recent_commits_know_from_where_on_they_are_complete() {
+        let (mut recent, validating) = (RecentWrites::default(), Validating::default());
+        let commit = request(KeyspaceId(1), b"k", b"v");
+        recent.applied(&validating, 7, &commit);
+        assert_eq!((seqnos(&recent, 6), seqnos(&recent, 7)), (None, Some(0)));
+        let watch = validating.watch();
+        (8..=10).for_each(|seqno| recent.applied(&validating, seqno, &commit));
+        assert_eq!((seqnos(&recent, 7), seqnos(&recent, 9)), (Some(3), Some(1)));
+        assert_eq!(seqnos(&recent, 6), None);
+        let large = request(KeyspaceId(1), b"k", &vec![0; RECENT_BYTES_MAX - 30]);
+        recent.applied(&validating, 11, &large);
+        assert_eq!((seqnos(&recent, 8), seqnos(&recent, 10)), (None, Some(1)));
+        drop(watch);
+        recent.applied(&validating, 12, &commit);
+        assert_eq!((seqnos(&recent, 11), seqnos(&recent, 12)), (None, Some(0)));
+    }
+
+    fn keyspace() -> Keyspace {
+        let db = Database::open_on(Arc::new(MemVfs::new()), "db", Options::default());
+        let opened = db.and_then(|db| db.keyspace("k", KeyspaceOptions::default()));
+        opened.expect("open")
+    }
+
+    fn validation(keyspace: &Keyspace, key: &[u8]) -> Validation {
+        let mut ranges = KeyRanges::default();
+        ranges.add_key(key);
+        let tree = Arc::clone(keyspace.tree());
+        let snapshot = keyspace.db().visible_seqno();
+        Validation::new(vec![TreeReads { tree, ranges }], snapshot)
+    }
+
+    #[test]
+    fn the_leader_sends_back_what_it_cannot_see_until_it_looks_itself() {
+        let keyspace = keyspace();
+        let (changed, kept) = (validation(&keyspace, b"a"), validation(&keyspace, b"b"));
+        keyspace.put(b"a", b"1").expect("put");
+        let mut recent = RecentWrites::default();
+        recent.after = SeqNo::MAX;
+        assert!(!changed.validate(&recent, &[]).expect("not decided"));
+        changed.looks.store(LOOKS_MAX, Ordering::Relaxed);
+        kept.looks.store(LOOKS_MAX, Ordering::Relaxed);
+        let refused = changed.validate(&recent, &[]);
+        assert!(
+            matches!(refused, Err(Error::Conflict { .. })),
+            "{refused:?}"
+        );
+        assert!(kept.validate(&recent, &[]).expect("nothing was written"));
+    }
+
+    #[test]
+    fn commits_since_the_look_and_before_it_in_the_group_are_seen() {
+        let keyspace = keyspace();
+        let own = validation(&keyspace, b"a");
+        own.look(keyspace.db().shared())
+            .expect("nothing was written");
+        let (other, same) = (
+            request(keyspace.id(), b"b", b"1"),
+            request(keyspace.id(), b"a", b"1"),
+        );
+        let mut recent = RecentWrites::default();
+        let group = [Arc::clone(&other)];
+        assert!(own.validate(&recent, &group).expect("another key"));
+        let group = [other, Arc::clone(&same)];
+        assert!(own.validate(&recent, &group).is_err());
+        let validating = Validating::default();
+        let _watch = validating.watch();
+        recent.applied(&validating, keyspace.db().visible_seqno() + 1, &same);
+        assert!(own.validate(&recent, &[]).is_err());
+    }
+}
