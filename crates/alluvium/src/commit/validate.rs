@@ -220,7 +220,7 @@ mod tests {
         (8..=10).for_each(|seqno| recent.applied(&validating, seqno, &commit));
         assert_eq!((seqnos(&recent, 7), seqnos(&recent, 9)), (Some(3), Some(1)));
         assert_eq!(seqnos(&recent, 6), None);
-        let large = request(KeyspaceId(1), b"k", &vec![0; RECENT_BYTES_MAX - 30]);
+        let large = request(KeyspaceId(1), b"k", &vec![0; RECENT_BYTES_MAX - 10]);
         recent.applied(&validating, 11, &large);
         assert_eq!((seqnos(&recent, 8), seqnos(&recent, 10)), (None, Some(1)));
         drop(watch);
