@@ -147,7 +147,7 @@ impl Log {
             self.admit_phase(shared, *phase, state, before)?;
         }
         match &request.validation {
-            Some(validation) => validation.validate(&self.recent, before),
+            Some(validation) => validation.validate(&self.recent, self.last_seqno, before),
             None => Ok(true),
         }
     }

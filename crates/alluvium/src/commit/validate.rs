@@ -109,10 +109,16 @@ impl Validation {
         Ok(())
     }
 
-    /// The leader's part, under the log's mutex: `recent` are the commits that were applied, `group` those that stand
-    /// before this one in its group. `Ok(false)`: the committing thread must look again.
-    pub fn validate(&self, recent: &RecentWrites, group: &[Arc<Request>]) -> Result<bool> {
-        match recent.since(self.checked.load(Ordering::Relaxed)) {
+    /// The leader's part, under the log's mutex: `recent` are the commits that were applied, `newest` the last number
+    /// given out, `group` the commits that stand before this one in its group. `Ok(false)`: the committing thread
+    /// must look again.
+    pub fn validate(
+        &self,
+        recent: &RecentWrites,
+        newest: SeqNo,
+        group: &[Arc<Request>],
+    ) -> Result<bool> {
+        match recent.since(self.checked.load(Ordering::Relaxed), newest) {
             Some(mut commits) => commits.try_for_each(|commit| self.check_commit(commit))?,
             None if self.looks.load(Ordering::Relaxed) < LOOKS_MAX => return Ok(false),
             None => self.check_trees()?,
@@ -151,8 +157,9 @@ fn conflict(keyspace: &str, key: Vec<u8>) -> Error {
 /// The newest commits, oldest first, while somebody validates.
 #[derive(Default)]
 pub(crate) struct RecentWrites {
-    /// Every commit above this one is here.
+    /// Every commit above this one, and up to the next, is here.
     after: SeqNo,
+    through: SeqNo,
     commits: VecDeque<(SeqNo, Arc<Request>)>,
     bytes: usize,
 }
@@ -160,7 +167,10 @@ pub(crate) struct RecentWrites {
 impl RecentWrites {
     /// Takes in a commit that was applied; without anybody who validates, only that it was.
     pub fn applied(&mut self, validating: &Validating, seqno: SeqNo, commit: &Arc<Request>) {
-        if !validating.any() {
+        // Whatever else took a number, a change of keyspaces for example, is not here.
+        let gap = seqno != self.through + 1;
+        self.through = seqno;
+        if gap || !validating.any() {
             self.commits.clear();
             (self.bytes, self.after) = (0, seqno);
             return;
@@ -175,10 +185,11 @@ impl RecentWrites {
         }
     }
 
-    /// The commits above `seqno`; `None` where some of them are not here.
-    fn since(&self, seqno: SeqNo) -> Option<impl Iterator<Item = &Request>> {
+    /// The commits above `seqno` up to the newest number given out; `None` where some of them are not here.
+    fn since(&self, seqno: SeqNo, newest: SeqNo) -> Option<impl Iterator<Item = &Request>> {
+        let complete = seqno >= newest || (seqno >= self.after && newest == self.through);
         let newer = self.commits.iter().filter(move |(own, _)| *own > seqno);
-        (seqno >= self.after).then(|| newer.map(|(_, commit)| &**commit))
+        complete.then(|| newer.map(|(_, commit)| &**commit))
     }
 }
 
@@ -206,8 +217,9 @@ mod tests {
         Arc::new(Request::new(payload, None, Durability::Buffered))
     }
 
-    fn seqnos(recent: &RecentWrites, since: SeqNo) -> Option<usize> {
-        recent.since(since).map(Iterator::count)
+    /// How many commits above `since` are known; `None`: not all of them.
+    fn known(recent: &RecentWrites, since: SeqNo) -> Option<usize> {
+        recent.since(since, recent.through).map(Iterator::count)
     }
 
     #[test]
@@ -215,17 +227,29 @@ mod tests {
         let (mut recent, validating) = (RecentWrites::default(), Validating::default());
         let commit = request(KeyspaceId(1), b"k", b"v");
         recent.applied(&validating, 7, &commit);
-        assert_eq!((seqnos(&recent, 6), seqnos(&recent, 7)), (None, Some(0)));
+        assert_eq!((known(&recent, 6), known(&recent, 7)), (None, Some(0)));
         let watch = validating.watch();
         (8..=10).for_each(|seqno| recent.applied(&validating, seqno, &commit));
-        assert_eq!((seqnos(&recent, 7), seqnos(&recent, 9)), (Some(3), Some(1)));
-        assert_eq!(seqnos(&recent, 6), None);
+        assert_eq!((known(&recent, 7), known(&recent, 9)), (Some(3), Some(1)));
+        assert_eq!(known(&recent, 6), None);
         let large = request(KeyspaceId(1), b"k", &vec![0; RECENT_BYTES_MAX - 10]);
         recent.applied(&validating, 11, &large);
-        assert_eq!((seqnos(&recent, 8), seqnos(&recent, 10)), (None, Some(1)));
+        assert_eq!((known(&recent, 8), known(&recent, 10)), (None, Some(1)));
         drop(watch);
         recent.applied(&validating, 12, &commit);
-        assert_eq!((seqnos(&recent, 11), seqnos(&recent, 12)), (None, Some(0)));
+        assert_eq!((known(&recent, 11), known(&recent, 12)), (None, Some(0)));
+    }
+
+    #[test]
+    fn numbers_that_something_else_took_are_not_known() {
+        let (mut recent, validating) = (RecentWrites::default(), Validating::default());
+        let commit = request(KeyspaceId(1), b"k", b"v");
+        let _watch = validating.watch();
+        (1..=3).for_each(|seqno| recent.applied(&validating, seqno, &commit));
+        assert_eq!(recent.since(2, 3).map(Iterator::count), Some(1));
+        assert!(recent.since(3, 4).is_none() && recent.since(4, 4).is_some());
+        recent.applied(&validating, 5, &commit);
+        assert_eq!((known(&recent, 3), known(&recent, 5)), (None, Some(0)));
     }
 
     fn keyspace() -> Keyspace {
@@ -247,17 +271,20 @@ mod tests {
         let keyspace = keyspace();
         let (changed, kept) = (validation(&keyspace, b"a"), validation(&keyspace, b"b"));
         keyspace.put(b"a", b"1").expect("put");
-        let mut recent = RecentWrites::default();
-        recent.after = SeqNo::MAX;
-        assert!(!changed.validate(&recent, &[]).expect("not decided"));
+        let recent = RecentWrites::default();
+        let newest = keyspace.db().visible_seqno();
+        assert!(!changed.validate(&recent, newest, &[]).expect("not decided"));
         changed.looks.store(LOOKS_MAX, Ordering::Relaxed);
         kept.looks.store(LOOKS_MAX, Ordering::Relaxed);
-        let refused = changed.validate(&recent, &[]);
+        let refused = changed.validate(&recent, newest, &[]);
         assert!(
             matches!(refused, Err(Error::Conflict { .. })),
             "{refused:?}"
         );
-        assert!(kept.validate(&recent, &[]).expect("nothing was written"));
+        assert!(
+            kept.validate(&recent, newest, &[])
+                .expect("nothing was written")
+        );
     }
 
     #[test]
@@ -271,13 +298,16 @@ mod tests {
             request(keyspace.id(), b"a", b"1"),
         );
         let mut recent = RecentWrites::default();
+        let newest = keyspace.db().visible_seqno();
         let group = [Arc::clone(&other)];
-        assert!(own.validate(&recent, &group).expect("another key"));
+        let unaffected = own.validate(&recent, newest, &group);
+        assert!(unaffected.expect("another key"));
         let group = [other, Arc::clone(&same)];
-        assert!(own.validate(&recent, &group).is_err());
+        assert!(own.validate(&recent, newest, &group).is_err());
         let validating = Validating::default();
         let _watch = validating.watch();
-        recent.applied(&validating, keyspace.db().visible_seqno() + 1, &same);
-        assert!(own.validate(&recent, &[]).is_err());
+        (recent.after, recent.through) = (newest, newest);
+        recent.applied(&validating, newest + 1, &same);
+        assert!(own.validate(&recent, newest + 1, &[]).is_err());
     }
 }
