@@ -263,6 +263,27 @@ fn a_forgotten_prepare_does_not_hold_the_log_and_is_not_lost_with_it() {
     assert_eq!(text(&k, "old").as_deref(), Some("prepared"));
 }
 
+#[test]
+fn what_recovery_flushes_does_not_take_a_prepare_with_its_segment() {
+    let (vfs, db, k) = database(tiny());
+    drop(prepare(&db, &k, b"old", "old").expect("prepare"));
+    // Larger than a segment: the log moves on, and nothing is sealed before the crash.
+    k.put(b"large", &[7; 1_200_000]).expect("put");
+    let mut current = vfs.crash(1, CrashOptions::PROCESS_KILLED);
+    for _ in 0..3 {
+        let (db, _k) = reopen(&current, tiny());
+        db.flush().expect("flush what was replayed");
+        assert_eq!(db.prepared().expect("list"), [b"old"]);
+        current = current.crash(2, CrashOptions::LOSE_UNSYNCED);
+    }
+    let (db, k) = reopen(&current, tiny());
+    db.take_prepared(b"old")
+        .expect("take")
+        .commit()
+        .expect("commit");
+    assert_eq!(all(&k).len(), 2);
+}
+
 /// The features that a reader of the newest segment must know.
 fn features(vfs: &MemVfs) -> u32 {
     let newest = segments(vfs).pop().expect("a segment");
