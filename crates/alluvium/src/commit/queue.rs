@@ -99,6 +99,19 @@ impl Committer {
         own.expect("a leader is the first of its own group")
     }
 
+    /// How many commits wait for a leader to take them.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.queue.lock().pending.len()
+    }
+
+    /// Whether somebody leads a group that it has taken, and nobody waits.
+    #[cfg(test)]
+    pub fn leads_alone(&self) -> bool {
+        let queue = self.queue.lock();
+        queue.leading && queue.pending.is_empty()
+    }
+
     fn hand_over(&self) {
         let mut queue = self.queue.lock();
         match queue.pending.first() {

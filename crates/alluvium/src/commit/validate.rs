@@ -201,6 +201,7 @@ mod tests {
     use crate::db::Database;
     use crate::db::options::{Durability, Options};
     use crate::keyspace::{Keyspace, KeyspaceOptions};
+    use crate::txn::Isolation;
     use crate::txn::read_set::KeyRanges;
     use crate::vfs::MemVfs;
 
@@ -309,5 +310,35 @@ mod tests {
         (recent.after, recent.through) = (newest, newest);
         recent.applied(&validating, newest + 1, &same);
         assert!(own.validate(&recent, newest + 1, &[]).is_err());
+    }
+
+    #[test]
+    fn of_two_in_one_group_that_read_what_the_other_writes_one_is_refused() {
+        let keyspace = keyspace();
+        let db = keyspace.db();
+        let [one, two] = [(b"a", b"b"), (b"b", b"a")].map(|(read, written)| {
+            let txn = db.begin(Isolation::Serializable).expect("begin");
+            assert!(txn.get(&keyspace, read).expect("get").is_none());
+            txn.put(&keyspace, written, b"1").expect("put");
+            txn
+        });
+        let results = std::thread::scope(|scope| {
+            // The first commit leads a group of its own and waits for the log.
+            let log = db.shared().log.lock();
+            scope.spawn(|| keyspace.put(b"other", b"1").expect("put"));
+            wait_until(|| db.shared().committer.leads_alone());
+            let clients = [one, two].map(|txn| scope.spawn(|| txn.commit()));
+            wait_until(|| db.shared().committer.waiting() == 2);
+            drop(log);
+            clients.map(|client| client.join().expect("join"))
+        });
+        let committed = results.iter().filter(|result| result.is_ok()).count();
+        assert_eq!(committed, 1, "{results:?}");
+    }
+
+    fn wait_until(reached: impl Fn() -> bool) {
+        while !reached() {
+            std::thread::yield_now();
+        }
     }
 }
