@@ -173,6 +173,11 @@ impl Request {
         }
     }
 
+    /// Whether nothing can refuse it by itself.
+    pub fn is_plain(&self) -> bool {
+        self.validation.is_none() && self.phase.is_none()
+    }
+
     /// The operations that it applies.
     pub fn ops(&self) -> &[u8] {
         match &self.phase {

@@ -14,11 +14,17 @@ use crate::error::Result;
 pub struct PreparedTransaction {
     db: Database,
     state: Arc<PreparedState>,
+    /// Whether it was committed or rolled back.
+    decided: bool,
 }
 
 impl PreparedTransaction {
     pub(crate) fn new(db: Database, state: Arc<PreparedState>) -> PreparedTransaction {
-        PreparedTransaction { db, state }
+        PreparedTransaction {
+            db,
+            state,
+            decided: false,
+        }
     }
 
     /// Its id.
@@ -34,7 +40,7 @@ impl PreparedTransaction {
     ///
     /// It stays prepared: `NoSpace` may be tried again with [`Database::take_prepared`]. After `Io` and `Poisoned`
     /// it is committed or still prepared when the database is opened again.
-    pub fn commit(self) -> Result<()> {
+    pub fn commit(mut self) -> Result<()> {
         self.resolve(Phase::Commit, self.state.durability)?;
         // Paid without the locks.
         self.db.shared().pay_for(self.state.ops().len());
@@ -43,30 +49,34 @@ impl PreparedTransaction {
 
     /// Takes its writes back. Errors as [`PreparedTransaction::commit`]. Not synced: if power loss takes the rollback
     /// away, the transaction is prepared again.
-    pub fn rollback(self) -> Result<()> {
+    pub fn rollback(mut self) -> Result<()> {
         self.resolve(Phase::Rollback, Durability::Buffered)
     }
 
-    fn resolve(&self, phase: Phase, durability: Durability) -> Result<()> {
+    fn resolve(&mut self, phase: Phase, durability: Durability) -> Result<()> {
         let shared = self.db.shared();
         shared.commit_request(Request::of_prepared(phase, &self.state, durability))?;
         shared
             .row_locks
             .unlock_all(self.state.owner, &self.state.locks);
+        self.decided = true;
         Ok(())
     }
 }
 
 impl Drop for PreparedTransaction {
     fn drop(&mut self) {
-        // Does nothing for one that was resolved.
-        let mut log = self.db.shared().log.lock();
-        log.unresolved.give_back(&self.state);
+        // One that was decided on need not wait for the log again.
+        if !self.decided {
+            let mut log = self.db.shared().log.lock();
+            log.unresolved.give_back(&self.state);
+        }
     }
 }
 
 impl Database {
-    /// The ids of all prepared transactions that nobody has decided on, in order, those with a handle included.
+    /// The ids of all prepared transactions that nobody has decided on, in order, those with a handle included. Waits
+    /// for a group of commits under way.
     pub fn prepared(&self) -> Result<Vec<Vec<u8>>> {
         let shared = self.shared();
         shared.check_open()?;
