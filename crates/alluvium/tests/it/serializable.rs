@@ -124,6 +124,10 @@ fn a_key_that_was_read_must_not_change_whether_or_not_it_exists() {
         txn.get(k, b"e").expect("get");
     };
     check_reads(read, &["d", "e"], &["c", "f", "ee"]);
+    let several = |txn: &Transaction, k: &Keyspace| {
+        txn.multi_get(k, &[b"d", b"e"]).expect("get");
+    };
+    check_reads(several, &["d", "e"], &["c", "f", "ee"]);
 }
 
 #[test]
