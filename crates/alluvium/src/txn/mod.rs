@@ -1,6 +1,7 @@
 //! Transactions: row locks, the ordered set of a transaction's own writes and the set of its reads, isolation,
 //! savepoints, commit in one step or in two.
 
+mod finish;
 pub(crate) mod lock_table;
 mod prepared;
 pub(crate) mod read_set;

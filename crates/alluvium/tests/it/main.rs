@@ -21,3 +21,4 @@ mod script;
 mod serializable;
 mod transactions;
 mod two_phase;
+mod two_phase_crash;
