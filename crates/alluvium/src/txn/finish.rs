@@ -44,7 +44,13 @@ impl Transaction {
         let held = self.held.lock();
         held.trees.iter().try_for_each(|tree| tree.check())?;
         let writes = self.writes.lock();
-        Ok((!writes.is_empty()).then(|| encode_payload(&writes)))
+        if writes.is_empty() {
+            return Ok(None);
+        }
+        let payload = encode_payload(&writes);
+        // Each write was checked; a deleted prefix may have become a little longer as a range.
+        self.shared().check_commit_bytes(payload.len())?;
+        Ok(Some(payload))
     }
 
     fn commit_payload(&self, payload: Vec<u8>, durability: Durability) -> Result<()> {

@@ -11,6 +11,27 @@ use crate::error::Result;
 ///
 /// Dropping the handle decides nothing: the transaction stays prepared, also over a restart, and
 /// [`Database::take_prepared`] returns it again.
+///
+/// ```
+/// use alluvium::{Database, Isolation, KeyspaceOptions, Options};
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = Database::open(dir.path(), Options::default())?;
+/// let accounts = db.keyspace("accounts", KeyspaceOptions::default())?;
+/// let txn = db.begin(Isolation::Snapshot)?;
+/// txn.put(&accounts, b"ada", b"90")?;
+/// drop(txn.prepare(b"transfer 7")?);
+/// db.close()?;
+///
+/// let db = Database::open(dir.path(), Options::default())?;
+/// let accounts = db.keyspace("accounts", KeyspaceOptions::default())?;
+/// assert!(accounts.get(b"ada")?.is_none());
+/// for xid in db.prepared()? {
+///     // The coordinator knows how it has decided on this id.
+///     db.take_prepared(&xid)?.commit()?;
+/// }
+/// assert_eq!(accounts.get(b"ada")?.as_deref(), Some(&b"90"[..]));
+/// # Ok::<(), alluvium::Error>(())
+/// ```
 pub struct PreparedTransaction {
     db: Database,
     state: Arc<PreparedState>,

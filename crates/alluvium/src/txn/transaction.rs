@@ -38,6 +38,22 @@ pub enum Isolation {
     /// key that was absent, or a range that a cursor passed over. So the transactions of this level are as if they had
     /// run one after another, in the order of their commits. Nothing is locked by reading. A transaction that writes
     /// nothing is never checked: it reads one commit's state.
+    ///
+    /// ```
+    /// use alluvium::{CursorOptions, Database, Error, Isolation, KeyspaceOptions, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(dir.path(), Options::default())?;
+    /// let seats = db.keyspace("seats", KeyspaceOptions::default())?;
+    /// let [one, two] = [db.begin(Isolation::Serializable)?, db.begin(Isolation::Serializable)?];
+    /// for (txn, who) in [(&one, b"ada"), (&two, b"eve")] {
+    ///     // The last seat is free if nobody has one yet.
+    ///     assert!(!txn.cursor(&seats, CursorOptions::default())?.seek_first()?);
+    ///     txn.put(&seats, who, b"last seat")?;
+    /// }
+    /// one.commit()?;
+    /// assert!(matches!(two.commit(), Err(Error::Conflict { .. })));
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
     Serializable,
 }
 
