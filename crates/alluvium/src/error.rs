@@ -85,6 +85,29 @@ pub enum Error {
         /// The row's key.
         key: Vec<u8>,
     },
+    /// The writes of one transaction or batch would take more memory than they may. Split it, or raise
+    /// [`crate::Options::transaction_bytes`]. Of the call nothing was applied; a transaction goes on with what it
+    /// has: commit that, or roll back.
+    #[error(
+        "the transaction would take {bytes} bytes, the most is {limit}: split it, or raise transaction_bytes"
+    )]
+    TransactionTooLarge {
+        /// What it would have taken.
+        bytes: usize,
+        /// What it may take.
+        limit: usize,
+    },
+    /// A prepared transaction writes to the keyspace. Commit it or roll it back, then drop the keyspace.
+    #[error(
+        "keyspace {keyspace} is written to by a prepared transaction ({}): resolve that first",
+        xid.escape_ascii()
+    )]
+    KeyspaceInUse {
+        /// The keyspace.
+        keyspace: String,
+        /// The id of the prepared transaction.
+        xid: Vec<u8>,
+    },
     /// The call or its options make no sense. Change the arguments.
     #[error("{0}")]
     InvalidArgument(String),

@@ -40,6 +40,7 @@ pub mod wal;
 pub use base::{KEY_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX};
 pub use clock::Clock;
 pub use commit::WriteBatch;
+pub use commit::prepared::XID_BYTES_MAX;
 pub use compaction::{CompactionFilter, FilterDecision};
 pub use db::{Database, Durability, KeyspaceStats, Options, Stats, WriteOptions};
 pub use error::{Error, Result};
@@ -47,4 +48,7 @@ pub use iter::{Cursor, CursorOptions};
 pub use keyspace::{Compression, Expiry, Keyspace, KeyspaceOptions};
 pub use snapshot::Snapshot;
 pub use table::PinnedValue as Value;
-pub use txn::{Isolation, LockCancel, LockMode, Savepoint, Transaction, TransactionOptions};
+pub use txn::{
+    Isolation, LockCancel, LockMode, PreparedTransaction, Savepoint, Transaction,
+    TransactionOptions,
+};

@@ -149,6 +149,17 @@ impl RangeDeletes {
             .unwrap_or_default()
     }
 
+    /// A key from `start` to `end` (exclusive; `None`: all the rest) that a range delete above `snapshot` covers, if
+    /// there is one.
+    pub fn newer_in(&self, start: &[u8], end: Option<&[u8]>, snapshot: SeqNo) -> Option<Vec<u8>> {
+        let from = self.fragments.partition_point(|f| &*f.end <= start);
+        let mut inside = self.fragments[from..]
+            .iter()
+            .take_while(|f| end.is_none_or(|end| &*f.start < end));
+        let newer = inside.find(|f| f.newest() > snapshot)?;
+        Some(newer.start.as_ref().max(start).to_vec())
+    }
+
     /// The part of them at or above `low` and below `high` (`None`: no limit).
     pub fn clipped(&self, low: &[u8], high: Option<&[u8]>) -> RangeDeletes {
         let from = self.fragments.partition_point(|f| &*f.end <= low);

@@ -37,7 +37,7 @@ const LAYERS: &[&[&str]] = &[
     ],
     &["metrics"],
     &["keyspace::memtable", "keyspace::tree"],
-    &["iter"],
+    &["iter", "txn::read_set"],
     // What works on an open database shares its state.
     &[
         "commit",

@@ -263,6 +263,14 @@ impl<'a> Iterator for Ops<'a> {
     }
 }
 
+/// The rows that a payload writes, in key order where its writer was this build. What lies in the range of a range delete
+/// is not among them.
+pub(crate) fn written_rows(payload: &[u8]) -> impl Iterator<Item = (KeyspaceId, &[u8])> {
+    let ops = Ops::new(payload).map_while(Result::ok);
+    ops.filter(|op| op.kind != ValueKind::RangeDelete)
+        .map(|op| (op.keyspace, op.key))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,12 +4,15 @@
 //! or for a moment by the log's sync thread. Order within a group: log written, synced if asked, applied to the
 //! memtables, published. A failed write or sync poisons the database before anything of the group is applied.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::base::{KeyspaceId, SegmentId, SeqNo, ValueKind, checksum};
 use crate::commit::batch::{Ops, encode_op};
-use crate::commit::queue::Request;
+use crate::commit::prepared::Unresolved;
+use crate::commit::queue::{Done, Request};
+use crate::commit::validate::RecentWrites;
 use crate::compaction::update_admission;
 use crate::db::options::Durability;
 use crate::db::shared::Shared;
@@ -43,6 +46,10 @@ pub(crate) struct Log {
     /// Newest horizon known; old values are safe, so it is refreshed only now and then.
     horizon: SeqNo,
     groups: u64,
+    /// What validations under way have not seen yet.
+    recent: RecentWrites,
+    /// Prepared transactions that nobody has decided on.
+    pub unresolved: Unresolved,
 }
 
 /// What an entry costs in a memtable besides its key and value: record, version, its share of a leaf.
@@ -67,57 +74,106 @@ impl Log {
             active_bytes: 0,
             horizon: 0,
             groups: 0,
+            recent: RecentWrites::default(),
+            unresolved: Unresolved::default(),
         }
     }
 
-    /// Performs a group of commits.
-    pub fn process(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Vec<Result<SeqNo>> {
-        let first = self.last_seqno + 1;
-        match self.try_process(shared, group) {
-            Ok(()) => (first..).take(group.len()).map(Ok).collect(),
-            Err(error) => group.iter().map(|_| Err(error.clone())).collect(),
-        }
+    /// Performs a group of commits. One that is refused by itself does not touch the others.
+    pub fn process(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Vec<Result<Done>> {
+        let processed = self.try_process(shared, group);
+        processed.unwrap_or_else(|error| group.iter().map(|_| Err(error.clone())).collect())
     }
 
-    fn try_process(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Result<()> {
+    fn try_process(
+        &mut self,
+        shared: &Shared,
+        group: &[Arc<Request>],
+    ) -> Result<Vec<Result<Done>>> {
         // Under the log's mutex: a commit that passed its first check while the database closed stops here.
         shared.check_open()?;
         shared.poison.check()?;
         self.make_room(shared)?;
         // The wait for room may have ended with the flusher's failure.
         shared.poison.check()?;
-        let mut seqno = self.last_seqno;
-        if let Some(wal) = &mut self.wal {
-            for request in group {
-                seqno += 1;
-                match &request.packed {
-                    Some(packed) => wal.append(seqno, RecordKind::PackedCommit, packed),
-                    None => wal.append(seqno, RecordKind::Commit, &request.payload),
-                }
-            }
-            // A full device fails this group alone: its records must not go out with the next one.
-            shared
-                .poison
-                .guard(wal.write())
-                .inspect_err(|_| wal.discard())?;
-            if group.iter().any(|r| r.durability == Durability::Sync) {
-                self.sync(shared)?;
-            }
+        let (results, admitted) = self.admit_group(shared, group);
+        if admitted.is_empty() {
+            return Ok(results);
         }
+        self.write_records(shared, &admitted)?;
         if self.groups.is_multiple_of(HORIZON_EVERY) {
             self.horizon = shared.read_points.horizon();
         }
         self.groups += 1;
-        for request in group {
+        for request in admitted.iter() {
             self.last_seqno += 1;
-            self.apply(self.last_seqno, &request.payload)
-                .map_err(|()| {
-                    shared.poison.set(Error::InvalidArgument(
-                        "a commit's own payload does not decode".into(),
-                    ))
-                })?;
+            self.apply(self.last_seqno, request.ops()).map_err(|()| {
+                shared.poison.set(Error::InvalidArgument(
+                    "a commit's own payload does not decode".into(),
+                ))
+            })?;
+            if let Some((phase, state)) = &request.phase {
+                self.note_phase(*phase, state);
+            }
+            self.recent
+                .applied(&shared.validating, self.last_seqno, request);
         }
         shared.read_points.publish(self.last_seqno);
+        Ok(results)
+    }
+
+    /// Decides which commits of a group take part, and what each will have been.
+    fn admit_group<'a>(
+        &self,
+        shared: &Shared,
+        group: &'a [Arc<Request>],
+    ) -> (Vec<Result<Done>>, Cow<'a, [Arc<Request>]>) {
+        if group.iter().all(|request| request.is_plain()) {
+            let seqnos = (self.last_seqno + 1..).take(group.len());
+            let results = seqnos.map(|seqno| Ok(Done::At(seqno))).collect();
+            return (results, Cow::Borrowed(group));
+        }
+        let mut admitted: Vec<Arc<Request>> = Vec::with_capacity(group.len());
+        let mut results = Vec::with_capacity(group.len());
+        for request in group {
+            results.push(match self.admit(shared, request, &admitted) {
+                Ok(true) => {
+                    admitted.push(Arc::clone(request));
+                    Ok(Done::At(self.last_seqno + admitted.len() as SeqNo))
+                }
+                Ok(false) => Ok(Done::LookAgain),
+                Err(error) => Err(error),
+            });
+        }
+        (results, Cow::Owned(admitted))
+    }
+
+    fn admit(&self, shared: &Shared, request: &Request, before: &[Arc<Request>]) -> Result<bool> {
+        if let Some((phase, state)) = &request.phase {
+            self.admit_phase(shared, *phase, state, before)?;
+        }
+        match &request.validation {
+            Some(validation) => validation.validate(&self.recent, self.last_seqno, before),
+            None => Ok(true),
+        }
+    }
+
+    fn write_records(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Result<()> {
+        let Some(wal) = &mut self.wal else {
+            return Ok(());
+        };
+        for (seqno, request) in (self.last_seqno + 1..).zip(group) {
+            let (kind, payload) = request.record();
+            wal.append(seqno, kind, payload);
+        }
+        // A full device fails this group alone: its records must not go out with the next one.
+        shared
+            .poison
+            .guard(wal.write())
+            .inspect_err(|_| wal.discard())?;
+        if group.iter().any(|r| r.durability == Durability::Sync) {
+            self.sync(shared)?;
+        }
         Ok(())
     }
 
@@ -264,6 +320,8 @@ impl Log {
         };
         // Rolling has synced everything before the new segment.
         self.durable = self.wal.as_ref().map(WalWriter::position);
+        // Before the flush that lets the older segments go can even begin.
+        self.carry_prepared(shared)?;
         shared.queue_flush(self.sealed_generation(next_segment));
         // Sealed memtables are a debt too, and the flusher may be in the middle of a long flush.
         update_admission(shared);

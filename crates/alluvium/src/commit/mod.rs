@@ -9,8 +9,10 @@
 pub(crate) mod batch;
 mod log;
 pub(crate) mod packed;
+pub(crate) mod prepared;
 mod queue;
+pub(crate) mod validate;
 
 pub use batch::WriteBatch;
 pub(crate) use log::{Log, SealedGeneration};
-pub(crate) use queue::Committer;
+pub(crate) use queue::{Committer, Done, Request};

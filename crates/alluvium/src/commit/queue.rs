@@ -9,18 +9,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::SeqNo;
+use crate::commit::prepared::{Phase, PreparedState};
+use crate::commit::validate::Validation;
 use crate::db::options::Durability;
 use crate::error::Result;
+use crate::wal::RecordKind;
 
 /// A group stops growing at this many payload bytes, so that one commit's wait is bounded.
 const GROUP_BYTES_MAX: usize = 4 << 20;
 
 /// One commit on its way through the queue.
 pub(crate) struct Request {
-    pub payload: Vec<u8>,
+    /// Empty for a step of a prepared transaction.
+    payload: Vec<u8>,
     /// The payload as the log stores it, where that is shorter.
-    pub packed: Option<Vec<u8>>,
+    packed: Option<Vec<u8>>,
     pub durability: Durability,
+    /// What it rests on, if that must be checked.
+    pub validation: Option<Validation>,
+    /// The step of a prepared transaction that it is.
+    pub phase: Option<(Phase, Arc<PreparedState>)>,
     /// Guards this request's fate alone; taken after `Committer::queue` or by itself, nothing is locked under it.
     fate: Mutex<Fate>,
     changed: Condvar,
@@ -35,7 +43,16 @@ const LOOKS_BEFORE_SLEEP: u32 = 200;
 enum Fate {
     Queued,
     Lead,
-    Done(Result<SeqNo>),
+    Done(Result<Done>),
+}
+
+/// What became of a commit that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// It has this number.
+    At(SeqNo),
+    /// Nothing happened: what it rests on must be looked at again, then it may be queued again.
+    LookAgain,
 }
 
 /// The queue in front of the log.
@@ -55,23 +72,13 @@ impl Committer {
     /// Runs one commit through the queue. `process` performs a group, in order, and returns a result for each.
     pub fn commit(
         &self,
-        payload: Vec<u8>,
-        packed: Option<Vec<u8>>,
-        durability: Durability,
-        process: impl FnOnce(&[Arc<Request>]) -> Vec<Result<SeqNo>>,
-    ) -> Result<SeqNo> {
-        let fate = Mutex::new(Fate::Queued);
-        let request = Arc::new(Request {
-            payload,
-            packed,
-            durability,
-            fate,
-            changed: Condvar::new(),
-            settled: AtomicBool::new(false),
-        });
+        request: &Arc<Request>,
+        process: impl FnOnce(&[Arc<Request>]) -> Vec<Result<Done>>,
+    ) -> Result<Done> {
+        request.settled.store(false, Ordering::Relaxed);
         let lead = {
             let mut queue = self.queue.lock();
-            queue.pending.push(Arc::clone(&request));
+            queue.pending.push(Arc::clone(request));
             !std::mem::replace(&mut queue.leading, true)
         };
         if !lead && let Some(result) = request.wait() {
@@ -83,13 +90,26 @@ impl Committer {
         self.hand_over();
         let mut own = None;
         for (member, result) in group.iter().zip(results) {
-            if Arc::ptr_eq(member, &request) {
+            if Arc::ptr_eq(member, request) {
                 own = Some(result);
             } else {
                 member.set(Fate::Done(result));
             }
         }
         own.expect("a leader is the first of its own group")
+    }
+
+    /// How many commits wait for a leader to take them.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.queue.lock().pending.len()
+    }
+
+    /// Whether somebody leads a group that it has taken, and nobody waits.
+    #[cfg(test)]
+    pub fn leads_alone(&self) -> bool {
+        let queue = self.queue.lock();
+        queue.leading && queue.pending.is_empty()
     }
 
     fn hand_over(&self) {
@@ -106,7 +126,7 @@ impl Queue {
         let mut bytes = 0;
         let fits = |request: &&Arc<Request>| {
             let first = bytes == 0;
-            bytes += request.payload.len().max(1);
+            bytes += request.record().1.len().max(1);
             first || bytes <= GROUP_BYTES_MAX
         };
         let count = self.pending.iter().take_while(fits).count();
@@ -119,6 +139,71 @@ impl Queue {
 }
 
 impl Request {
+    /// A commit of these operations.
+    pub fn new(payload: Vec<u8>, packed: Option<Vec<u8>>, durability: Durability) -> Request {
+        Request {
+            payload,
+            packed,
+            durability,
+            validation: None,
+            phase: None,
+            fate: Mutex::new(Fate::Queued),
+            changed: Condvar::new(),
+            settled: AtomicBool::new(false),
+        }
+    }
+
+    /// The same, resting on what is to be validated.
+    pub fn validated(self, validation: Validation) -> Request {
+        Request {
+            validation: Some(validation),
+            ..self
+        }
+    }
+
+    /// A step of a prepared transaction.
+    pub fn of_prepared(
+        phase: Phase,
+        state: &Arc<PreparedState>,
+        durability: Durability,
+    ) -> Request {
+        Request {
+            phase: Some((phase, Arc::clone(state))),
+            ..Request::new(Vec::new(), None, durability)
+        }
+    }
+
+    /// Whether nothing can refuse it by itself.
+    pub fn is_plain(&self) -> bool {
+        self.validation.is_none() && self.phase.is_none()
+    }
+
+    /// The operations that it applies.
+    pub fn ops(&self) -> &[u8] {
+        match &self.phase {
+            None => &self.payload,
+            Some((Phase::Commit, state)) => state.ops(),
+            Some(_) => &[],
+        }
+    }
+
+    /// The transaction that it prepares.
+    pub fn preparing(&self) -> Option<&PreparedState> {
+        match &self.phase {
+            Some((Phase::Prepare, state)) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// Its record in the log.
+    pub fn record(&self) -> (RecordKind, &[u8]) {
+        match (&self.phase, &self.packed) {
+            (Some((phase, state)), _) => state.record(*phase),
+            (None, Some(packed)) => (RecordKind::PackedCommit, packed),
+            (None, None) => (RecordKind::Commit, &self.payload),
+        }
+    }
+
     fn set(&self, fate: Fate) {
         let mut own = self.fate.lock();
         *own = fate;
@@ -128,7 +213,7 @@ impl Request {
     }
 
     /// Waits until done, with the result, or until made leader, with `None`.
-    fn wait(&self) -> Option<Result<SeqNo>> {
+    fn wait(&self) -> Option<Result<Done>> {
         for _ in 0..LOOKS_BEFORE_SLEEP {
             if self.settled.load(Ordering::Relaxed) {
                 break;
@@ -161,19 +246,16 @@ mod tests {
                 scope.spawn(move || {
                     for i in 0..2000u64 {
                         let number = client * 10_000 + i;
-                        let result = committer.commit(
-                            number.to_le_bytes().to_vec(),
-                            None,
-                            Durability::Buffered,
-                            |group| {
-                                groups.fetch_add(1, Ordering::Relaxed);
-                                let read = |r: &Arc<Request>| {
-                                    u64::from_le_bytes(r.payload[..].try_into().unwrap())
-                                };
-                                group.iter().map(|r| Ok(read(r))).collect()
-                            },
-                        );
-                        assert_eq!(result.unwrap(), number);
+                        let payload = number.to_le_bytes().to_vec();
+                        let request = Request::new(payload, None, Durability::Buffered);
+                        let result = committer.commit(&Arc::new(request), |group| {
+                            groups.fetch_add(1, Ordering::Relaxed);
+                            let read = |r: &Arc<Request>| {
+                                u64::from_le_bytes(r.payload[..].try_into().unwrap())
+                            };
+                            group.iter().map(|r| Ok(Done::At(read(r)))).collect()
+                        });
+                        assert_eq!(result.unwrap(), Done::At(number));
                     }
                 });
             }

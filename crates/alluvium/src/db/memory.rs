@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::db::options::Options;
+use crate::db::options::{Options, TRANSACTION_BYTES_MAX};
 use crate::db::shared::Shared;
 
 /// Shares of the memory number, in bytes.
@@ -18,6 +18,8 @@ pub(crate) struct MemoryPlan {
     pub active_bytes: usize,
     /// Active and sealed memtables together; a flush starts at half of it.
     pub write_bytes: usize,
+    /// What the writes of one transaction or batch may take.
+    pub transaction_bytes: usize,
 }
 
 /// Without any cache every read decodes a block: the memory number is exceeded rather than that.
@@ -34,7 +36,16 @@ impl MemoryPlan {
             memory_bytes: options.memory_bytes,
             active_bytes,
             write_bytes: write_bytes.max(active_bytes * 4),
+            transaction_bytes: options
+                .transaction_bytes
+                .unwrap_or(options.memory_bytes / 4)
+                .min(TRANSACTION_BYTES_MAX),
         }
+    }
+
+    /// What all prepared transactions together may take.
+    pub fn prepared_bytes(&self) -> usize {
+        self.transaction_bytes.saturating_mul(4)
     }
 
     /// Sealed bytes at which they are merged into one flush: large flush units are merged less often later.

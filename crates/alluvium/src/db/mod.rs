@@ -168,6 +168,10 @@ impl Database {
 
     /// Drops a keyspace with everything in it. Durable when the call returns. Its space comes back as soon as open
     /// cursors and snapshots reads let go of its files; its handles get `KeyspaceDropped` from now on.
+    ///
+    /// # Errors
+    ///
+    /// `KeyspaceInUse` while a prepared transaction writes to it.
     pub fn drop_keyspace(&self, keyspace: &Keyspace) -> Result<()> {
         let shared = self.shared();
         keyspace.check_within(self)?;
@@ -175,6 +179,12 @@ impl Database {
         let mut log = shared.log.lock();
         if tree.is_dropped() {
             return Err(Error::KeyspaceDropped(tree.name.clone()));
+        }
+        if let Some(prepared) = log.unresolved.writer_of(tree.id) {
+            return Err(Error::KeyspaceInUse {
+                keyspace: tree.name.clone(),
+                xid: prepared.xid.clone(),
+            });
         }
         if shared.options.durability == Durability::None {
             // Without a log the drop, which is durable at once, must not overtake commits before it.
@@ -206,7 +216,8 @@ impl Database {
     /// # Errors
     ///
     /// `Deadlock` and `LockTimeout` when a transaction holds its rows: nothing was written, retry. `Poisoned` after
-    /// an earlier failure, `NoSpace` when the log cannot grow.
+    /// an earlier failure, `NoSpace` when the log cannot grow. `TransactionTooLarge` for a batch above
+    /// [`Options::transaction_bytes`].
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.write_with(batch, &WriteOptions::default())
     }
@@ -231,6 +242,7 @@ impl Database {
         let durability = shared.durability(options.durability)?;
         let payload = encode_payload(writes);
         let bytes = payload.len();
+        shared.check_commit_bytes(bytes)?;
         // Debt is paid before any lock is taken, or one writer's wait would become everybody's.
         shared.pay_for(bytes);
         if options.untracked {

@@ -16,6 +16,8 @@ pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Sh
     let recovered = recover(vfs, dir, options)?;
     let shared = Shared::new(recovered.parts, recovered.next_table);
     shared.store.lock().fit_cache(&shared);
+    // Before anybody can write.
+    shared.lock_prepared();
     for generation in recovered.sealed {
         shared.queue_flush(generation);
     }

@@ -47,6 +47,10 @@ pub struct Options {
     pub partition_bytes: u64,
     /// Where the time comes from by which rows expire. Tests set it.
     pub clock: Clock,
+    /// What the writes of one transaction or batch may take in bytes; all prepared transactions together may take
+    /// four times as much. They are in memory until their commit, beside [`Options::memory_bytes`]. `None`: a quarter
+    /// of [`Options::memory_bytes`]. At most 4 GiB less 1 KiB, which a record of the log can hold.
+    pub transaction_bytes: Option<usize>,
 }
 
 impl Default for Options {
@@ -62,12 +66,17 @@ impl Default for Options {
             memtable_bytes: None,
             partition_bytes: 32 << 20,
             clock: Clock::system(),
+            transaction_bytes: None,
         }
     }
 }
 
 /// The smallest memory number that leaves room for memtables and a cache.
 const MEMORY_BYTES_MIN: usize = 8 << 20;
+
+/// A record of the log has room for this much and the id of a prepared transaction.
+pub(crate) const TRANSACTION_BYTES_MAX: usize = (1 << 32) - 1024;
+const _: () = assert!(TRANSACTION_BYTES_MAX + 300 < crate::wal::PAYLOAD_BYTES_MAX);
 
 impl Options {
     /// Refuses values outside their documented ranges, naming the option. [`crate::Database::open`] does the same.
@@ -103,6 +112,14 @@ impl Options {
             .is_some_and(|bytes| !(1..=self.memory_bytes).contains(&bytes))
         {
             return bad("memtable_bytes must be 1 to memory_bytes".into());
+        }
+        if self
+            .transaction_bytes
+            .is_some_and(|bytes| !(1..=TRANSACTION_BYTES_MAX).contains(&bytes))
+        {
+            return bad(format!(
+                "transaction_bytes must be 1 to {TRANSACTION_BYTES_MAX}"
+            ));
         }
         if self.partition_bytes < 4096 {
             return bad(format!(

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -14,8 +15,10 @@ use crate::admission::Admission;
 use crate::base::{KeyspaceId, SeqNo, TableId};
 use crate::cache::Cache;
 use crate::clock::ReadClock;
+use crate::commit::batch::written_rows;
 use crate::commit::packed::pack;
-use crate::commit::{Committer, Log};
+use crate::commit::validate::{Validating, Validation};
+use crate::commit::{Committer, Done, Log, Request};
 use crate::compaction::Jobs;
 use crate::db::flush_queue::FlushQueue;
 use crate::db::memory::MemoryPlan;
@@ -29,7 +32,6 @@ use crate::read_points::ReadPoints;
 use crate::txn::lock_table::{LockHash, LockMode, LockTable, LockWait, TxnId};
 use crate::txn::write_set::WriteSet;
 use crate::vfs::{LockGuard, Vfs};
-use crate::wal::PAYLOAD_BYTES_MAX;
 
 /// See the module.
 pub(crate) struct Shared {
@@ -45,6 +47,7 @@ pub(crate) struct Shared {
     pub row_locks: LockTable,
     pub cache: Arc<Cache>,
     pub committer: Committer,
+    pub validating: Validating,
     /// Guards the log, sequence numbers and the active memtables' writers. Held across the log's own I/O.
     pub log: Mutex<Log>,
     /// Guards the manifest and the lists of tables. Held across manifest I/O, by background threads and by
@@ -104,6 +107,7 @@ impl Shared {
             options: parts.options,
             cache: parts.cache,
             committer: Committer::default(),
+            validating: Validating::default(),
             log: Mutex::new(parts.log),
             store: Mutex::new(parts.store),
             catalog: RwLock::new(parts.catalog),
@@ -161,26 +165,59 @@ impl Shared {
         TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Commits an encoded payload: see [`crate::commit`].
+    /// Commits an encoded payload, whose size was checked: see [`crate::commit`].
     pub fn commit(&self, payload: Vec<u8>, durability: Durability) -> Result<SeqNo> {
-        self.check_open()?;
-        if payload.len() > PAYLOAD_BYTES_MAX {
-            let message = format!(
-                "the commit has {} bytes, the most is {PAYLOAD_BYTES_MAX}: split it",
-                payload.len()
-            );
-            return Err(Error::InvalidArgument(message));
-        }
+        let packed = self.packed(&payload);
+        self.commit_request(Request::new(payload, packed, durability))
+    }
+
+    /// As [`Shared::commit`] where the commit rests on what was read.
+    pub fn commit_validated(
+        &self,
+        payload: Vec<u8>,
+        durability: Durability,
+        validation: Validation,
+    ) -> Result<SeqNo> {
+        let packed = self.packed(&payload);
+        let _watch = self.validating.watch();
+        self.commit_request(Request::new(payload, packed, durability).validated(validation))
+    }
+
+    fn packed(&self, payload: &[u8]) -> Option<Vec<u8>> {
         let has_log = self.options.durability != Durability::None;
-        let packed = has_log.then(|| pack(&payload)).flatten();
-        self.committer.commit(payload, packed, durability, |group| {
-            // A leader that unwinds would leave its group and everybody behind it waiting for ever.
-            let processed = AssertUnwindSafe(|| self.log.lock().process(self, group));
-            catch_unwind(processed).unwrap_or_else(|_| {
-                let error = self.poison_after_panic();
-                group.iter().map(|_| Err(error.clone())).collect()
-            })
-        })
+        has_log.then(|| pack(payload)).flatten()
+    }
+
+    /// Runs a request through the commit queue.
+    pub fn commit_request(&self, request: Request) -> Result<SeqNo> {
+        self.check_open()?;
+        let request = Arc::new(request);
+        // Ends: the leader sends a validation back a bounded number of times.
+        loop {
+            if let Some(validation) = &request.validation {
+                validation.look(self)?;
+            }
+            let done = self.committer.commit(&request, |group| {
+                // A leader that unwinds would leave its group and everybody behind it waiting for ever.
+                let processed = AssertUnwindSafe(|| self.log.lock().process(self, group));
+                catch_unwind(processed).unwrap_or_else(|_| {
+                    let error = self.poison_after_panic();
+                    group.iter().map(|_| Err(error.clone())).collect()
+                })
+            });
+            if let Done::At(seqno) = done? {
+                return Ok(seqno);
+            }
+        }
+    }
+
+    /// Refuses a commit that would take more memory than one may.
+    pub fn check_commit_bytes(&self, bytes: usize) -> Result<()> {
+        let limit = self.plan.transaction_bytes;
+        match bytes > limit {
+            true => Err(Error::TransactionTooLarge { bytes, limit }),
+            false => Ok(()),
+        }
     }
 
     /// The path of a file in the database directory.
@@ -219,26 +256,57 @@ impl Shared {
 
     /// Locks every row of a batch, in key order, so that batches never deadlock among themselves.
     pub fn lock_writes(&self, writes: &WriteSet) -> Result<BatchLocks> {
+        let wait = LockWait::timeout(self.options.lock_timeout);
+        self.lock_rows(writes.iter().map(|w| (w.keyspace, w.key)), &wait)
+    }
+
+    /// As [`Shared::lock_writes`] for rows that are given in key order.
+    pub fn lock_rows<'a>(
+        &self,
+        rows: impl Iterator<Item = (KeyspaceId, &'a [u8])>,
+        wait: &LockWait,
+    ) -> Result<BatchLocks> {
         let mut locks = BatchLocks {
             owner: self.next_txn(),
-            held: Vec::with_capacity(writes.len()),
+            held: Vec::new(),
         };
-        let wait = LockWait::timeout(self.options.lock_timeout);
-        for entry in writes.iter() {
-            let hash = self.row_locks.hash(entry.keyspace, entry.key);
+        for (keyspace, key) in rows {
+            let hash = self.row_locks.hash(keyspace, key);
             match self
                 .row_locks
-                .lock(locks.owner, hash, LockMode::Exclusive, &wait)
+                .lock(locks.owner, hash, LockMode::Exclusive, wait)
             {
                 Ok(_) => locks.held.push(hash),
                 Err(failure) => {
                     self.unlock_writes(locks);
-                    let name = self.keyspace_name(entry.keyspace);
-                    return Err(failure.into_error(&name, entry.key, wait.timeout));
+                    let name = self.keyspace_name(keyspace);
+                    return Err(failure.into_error(&name, key, wait.timeout));
                 }
             }
         }
         Ok(locks)
+    }
+
+    /// Takes the row locks of the prepared transactions that recovery found.
+    pub fn lock_prepared(&self) {
+        let mut log = self.log.lock();
+        log.unresolved.lock_all(|state| {
+            state.owner = self.next_txn();
+            let mut locks = Vec::new();
+            for (keyspace, key) in written_rows(state.ops()) {
+                let hash = self.row_locks.hash(keyspace, key);
+                // Only another prepared transaction can have it: both wrote the row, one of them without a lock.
+                // Then that one's lock has to do for both.
+                let wait = LockWait::timeout(Duration::ZERO);
+                if let Ok(_granted) =
+                    self.row_locks
+                        .lock(state.owner, hash, LockMode::Exclusive, &wait)
+                {
+                    locks.push(hash);
+                }
+            }
+            state.locks = locks;
+        });
     }
 
     /// Releases what [`Shared::lock_writes`] locked.

@@ -1,11 +1,16 @@
 //! The public cursor: rows of one keyspace at one read point, in both directions.
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
 use crate::clock::HeldTime;
 use crate::error::Result;
 use crate::iter::merge::{Bounds, MergeCursor};
 use crate::keyspace::Keyspace;
 use crate::read_points::ReadPoint;
 use crate::table::PinnedValue;
+use crate::txn::read_set::{CursorReads, ReadSet};
 use crate::txn::write_cursor::WriteCursor;
 
 /// Which rows a cursor sees. The default is all.
@@ -52,6 +57,8 @@ pub struct Cursor {
     /// Keeps what has not expired for this cursor from being merged away.
     _time: HeldTime,
     merge: MergeCursor,
+    /// Notes what it reads for a transaction that must find it unchanged at its commit.
+    reads: Option<CursorReads>,
 }
 
 impl Cursor {
@@ -78,19 +85,48 @@ impl Cursor {
             point,
             _time: time,
             merge,
+            reads: None,
         }
+    }
+
+    /// As [`Cursor::new`], noting in `reads` what is read.
+    pub(crate) fn tracked(
+        keyspace: Keyspace,
+        point: ReadPoint,
+        time: HeldTime,
+        options: CursorOptions,
+        writes: Option<WriteCursor>,
+        reads: Arc<Mutex<ReadSet>>,
+    ) -> Cursor {
+        let tree = Arc::clone(keyspace.tree());
+        let reads = CursorReads::new(reads, tree, options.start.clone(), options.end.clone());
+        let mut cursor = Cursor::new(keyspace, point, time, options, writes);
+        cursor.reads = Some(reads);
+        cursor
     }
 
     /// Moves to the first row at or after `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.keyspace.check()?;
-        self.merge.seek(key)
+        let found = self.merge.seek(key)?;
+        if let Some(reads) = &self.reads {
+            reads.sought(key, found.then(|| self.merge.key()));
+        }
+        Ok(found)
     }
 
     /// Moves to the last row before `key`.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
+        self.seek_back(Some(key))
+    }
+
+    fn seek_back(&mut self, key: Option<&[u8]>) -> Result<bool> {
         self.keyspace.check()?;
-        self.merge.seek_before(Some(key))
+        let found = self.merge.seek_before(key)?;
+        if let Some(reads) = &self.reads {
+            reads.sought_before(key, found.then(|| self.merge.key()));
+        }
+        Ok(found)
     }
 
     /// Moves to the first row.
@@ -100,8 +136,7 @@ impl Cursor {
 
     /// Moves to the last row.
     pub fn seek_last(&mut self) -> Result<bool> {
-        self.keyspace.check()?;
-        self.merge.seek_before(None)
+        self.seek_back(None)
     }
 
     /// Moves to the next row; from before the first call or past an end it finds none.
@@ -110,12 +145,22 @@ impl Cursor {
         reason = "rows are borrowed and errors are returned"
     )]
     pub fn next(&mut self) -> Result<bool> {
-        self.merge.next()
+        let was_valid = self.merge.valid();
+        let found = self.merge.next()?;
+        if let Some(reads) = self.reads.as_ref().filter(|_| was_valid) {
+            reads.stepped(found.then(|| self.merge.key()));
+        }
+        Ok(found)
     }
 
     /// Moves to the previous row.
     pub fn prev(&mut self) -> Result<bool> {
-        self.merge.prev()
+        let was_valid = self.merge.valid();
+        let found = self.merge.prev()?;
+        if let Some(reads) = self.reads.as_ref().filter(|_| was_valid) {
+            reads.stepped_back(found.then(|| self.merge.key()));
+        }
+        Ok(found)
     }
 
     /// Whether the cursor is on a row.

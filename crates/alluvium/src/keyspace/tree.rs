@@ -17,7 +17,7 @@ use crate::compaction::retire::{CompactionFilter, Retire};
 use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::options::KeyspaceOptions;
-use crate::table::{PinnedValue, ValueFiles};
+use crate::table::{PinnedValue, Table, ValueFiles};
 use crate::version::group::Version;
 
 /// Everything of a keyspace that a read looks at, newest first.
@@ -243,8 +243,84 @@ impl TreeState {
         Ok(None)
     }
 
+    /// A key from `start` to `end` (exclusive; `None`: all the rest) that was written after `snapshot`, if there is
+    /// one. Sources without anything that new are not asked; of the others the range is walked, so this costs at
+    /// most what a scan of the range costs.
+    pub fn range_written_after(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        snapshot: SeqNo,
+    ) -> Result<Option<Vec<u8>>> {
+        let inside = |key: &[u8]| end.is_none_or(|end| key < end);
+        for memtable in std::iter::once(&self.active).chain(&self.sealed) {
+            if memtable
+                .seqno_range()
+                .is_none_or(|(_, newest)| newest <= snapshot)
+            {
+                continue;
+            }
+            let ranges = memtable.range_deletes();
+            if let Some(key) = ranges.and_then(|r| r.newer_in(start, end, snapshot)) {
+                return Ok(Some(key));
+            }
+            let mut cursor = memtable.rows.cursor(SeqNo::MAX);
+            let mut found = cursor.seek(start);
+            while found && inside(cursor.key()) {
+                if cursor.entry().seqno > snapshot {
+                    return Ok(Some(cursor.key().to_vec()));
+                }
+                found = cursor.next();
+            }
+        }
+        let from = self.version.find(start);
+        for (at, group) in self.version.groups().iter().enumerate().skip(from) {
+            if !inside(&group.low) {
+                break;
+            }
+            let start = start.max(&group.low);
+            let high = match (end, self.version.high(at)) {
+                (Some(end), Some(high)) => Some(end.min(high)),
+                (end, high) => end.or(high),
+            };
+            let upper = group.upper.iter().map(|u| &u.table);
+            for table in upper.chain(&group.last) {
+                if let Some(key) = table_written_after(table, start, high, snapshot)? {
+                    return Ok(Some(key));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Bytes of all its memtables.
     pub fn memtable_bytes(&self) -> usize {
         self.active.bytes() + self.sealed.iter().map(|m| m.bytes()).sum::<usize>()
     }
+}
+
+/// As [`TreeState::range_written_after`] for one table.
+fn table_written_after(
+    table: &Arc<Table>,
+    start: &[u8],
+    end: Option<&[u8]>,
+    snapshot: SeqNo,
+) -> Result<Option<Vec<u8>>> {
+    let inside = |key: &[u8]| end.is_none_or(|end| key < end);
+    if table.max_seqno() <= snapshot || table.last_key() < start || !inside(table.first_key()) {
+        return Ok(None);
+    }
+    let ranges = table.range_deletes();
+    if let Some(key) = ranges.and_then(|r| r.newer_in(start, end, snapshot)) {
+        return Ok(Some(key));
+    }
+    let mut cursor = table.cursor(SeqNo::MAX);
+    let mut found = cursor.seek(start)?;
+    while found && inside(cursor.key()) {
+        if cursor.seqno() > snapshot {
+            return Ok(Some(cursor.key().to_vec()));
+        }
+        found = cursor.next()?;
+    }
+    Ok(None)
 }

@@ -1,7 +1,7 @@
 //! What happens between open and ready: manifest, tables, log.
 //!
 //! Order: take the directory's lock, read the manifest, move aside files that nothing names, open every table,
-//! replay the log above what is flushed, start a new log segment. Nothing is ever appended to a segment that was
+//! replay the log above what is flushed, start a new log segment that begins with the unresolved prepared transactions. Nothing is ever appended to a segment that was
 //! replayed, and no table is deleted that an earlier manifest might still need: tables that nothing names wait in
 //! a subdirectory until the next successful open.
 
@@ -65,6 +65,11 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     log.last_seqno = log.last_seqno.max(store.state().last_seqno);
     if options.durability != Durability::None {
         log.wal = Some(start_log(&vfs, dir, &options, &mut store, &end)?);
+        log.carry_recovered(&mut store)?;
+    } else if !log.unresolved.is_empty() {
+        let message = "the database has prepared transactions, which need its log: \
+                       open it with another durability and resolve them";
+        return Err(Error::InvalidArgument(message.into()));
     }
     delete_aside(&*vfs, dir, &old)?;
     let highest = listed
@@ -317,6 +322,9 @@ fn replay(
             RecordKind::PackedCommit => unpack(payload)
                 .ok_or_else(|| "a malformed packing".to_owned())
                 .and_then(|raw| log.replay(seqno, &raw, state.next_keyspace, &flushed)),
+            RecordKind::Prepare | RecordKind::CommitPrepared | RecordKind::Rollback => log
+                .replay_phase(kind, payload, state.next_keyspace, options.durability)
+                .and_then(|ops| log.replay(seqno, ops, state.next_keyspace, &flushed)),
             _ => return Ok(()),
         };
         replayed.map_err(|found| {

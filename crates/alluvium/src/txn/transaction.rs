@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::base::{SeqNo, ValueKind};
 use crate::clock::HeldTime;
-use crate::commit::batch::{check_range, check_sizes, encode_payload};
+use crate::commit::batch::{check_range, check_sizes};
 use crate::db::shared::Shared;
 use crate::db::{Database, Durability};
 use crate::error::{Error, Result};
@@ -21,8 +21,9 @@ use crate::keyspace::{FoundIn, Keyspace, Tree};
 use crate::read_points::ReadPoint;
 use crate::table::PinnedValue;
 use crate::txn::lock_table::{Granted, LockCancel, LockHash, LockMode, LockWait, TxnId};
+use crate::txn::read_set::{READ_SET_BYTES_MAX, ReadSet};
 use crate::txn::write_cursor::WriteCursor;
-use crate::txn::write_set::{SavepointId, View, WriteSet};
+use crate::txn::write_set::{SavepointId, View, WRITE_OVERHEAD, WriteSet};
 
 /// What concurrent commits a transaction sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -33,6 +34,27 @@ pub enum Isolation {
     /// Write skew between two transactions is possible.
     #[default]
     Snapshot,
+    /// As `Snapshot`, and the commit is a `Conflict` if another commit has changed anything that was read: a row, a
+    /// key that was absent, or a range that a cursor passed over. So the transactions of this level are as if they had
+    /// run one after another, in the order of their commits. Nothing is locked by reading. A transaction that writes
+    /// nothing is never checked: it reads one commit's state.
+    ///
+    /// ```
+    /// use alluvium::{CursorOptions, Database, Error, Isolation, KeyspaceOptions, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(dir.path(), Options::default())?;
+    /// let seats = db.keyspace("seats", KeyspaceOptions::default())?;
+    /// let [one, two] = [db.begin(Isolation::Serializable)?, db.begin(Isolation::Serializable)?];
+    /// for (txn, who) in [(&one, b"ada"), (&two, b"eve")] {
+    ///     // The last seat is free if nobody has one yet.
+    ///     assert!(!txn.cursor(&seats, CursorOptions::default())?.seek_first()?);
+    ///     txn.put(&seats, who, b"last seat")?;
+    /// }
+    /// one.commit()?;
+    /// assert!(matches!(two.commit(), Err(Error::Conflict { .. })));
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    Serializable,
 }
 
 /// Options of [`Database::begin_with`].
@@ -46,35 +68,42 @@ pub struct TransactionOptions {
     pub lock_timeout: Option<Duration>,
     /// Ends lock waits of this transaction from another thread.
     pub cancel: Option<LockCancel>,
+    /// Takes no row locks before the commit. What it writes, locks or reads for update is checked then: if another
+    /// commit was first to change any of it since the beginning, this commit is a `Conflict`. For transactions that
+    /// seldom meet. Not with [`Isolation::ReadCommitted`], and such a transaction cannot be prepared.
+    pub optimistic: bool,
 }
 
 /// A transaction. Its methods take `&self`, so that it can write while one of its cursors is open. Dropping it
 /// without [`Transaction::commit`] rolls it back. `Send`: threads may hand it on.
 pub struct Transaction {
-    db: Database,
-    id: TxnId,
-    options: TransactionOptions,
+    pub(super) db: Database,
+    pub(super) id: TxnId,
+    pub(super) options: TransactionOptions,
     /// The fixed read point of snapshot isolation.
-    point: Option<ReadPoint>,
+    pub(super) point: Option<ReadPoint>,
     /// The time of its reads, held with `point`.
     time: Option<HeldTime>,
     /// Guards the transaction's writes; shared with its cursors. Nothing is locked under it.
-    writes: Arc<Mutex<WriteSet>>,
+    pub(super) writes: Arc<Mutex<WriteSet>>,
+    /// Guards what must be unchanged at the commit; shared with its cursors. Nothing is locked under it. `None` where
+    /// nothing is checked then.
+    pub(super) reads: Option<Arc<Mutex<ReadSet>>>,
     /// Guards what the transaction holds. Taken before `writes` where both are needed.
-    held: Mutex<Held>,
+    pub(super) held: Mutex<Held>,
 }
 
 /// Locks and savepoints, in the order of their making.
 #[derive(Default)]
-struct Held {
+pub(super) struct Held {
     /// One entry for each acquisition.
-    locks: Vec<LockHash>,
+    pub(super) locks: Vec<LockHash>,
     savepoints: Vec<Mark>,
     /// The number of the next savepoint.
     next_savepoint: u64,
     /// The keyspaces written to, each once.
-    trees: Vec<Arc<Tree>>,
-    ended: bool,
+    pub(super) trees: Vec<Arc<Tree>>,
+    pub(super) ended: bool,
 }
 
 struct Mark {
@@ -92,10 +121,16 @@ impl Transaction {
         let shared = db.shared();
         shared.durability(options.durability)?;
         let id = shared.next_txn();
-        let snapshot = options.isolation == Isolation::Snapshot;
-        let point = snapshot.then(|| shared.read_points.register());
+        let fixed = options.isolation != Isolation::ReadCommitted;
+        if options.optimistic && !fixed {
+            let message = "an optimistic transaction reads as of its beginning: choose Snapshot or Serializable";
+            return Err(Error::InvalidArgument(message.into()));
+        }
+        let checked = options.optimistic || options.isolation == Isolation::Serializable;
+        let reads = checked.then(|| Arc::new(Mutex::new(ReadSet::new(READ_SET_BYTES_MAX))));
+        let point = fixed.then(|| shared.read_points.register());
         // After the registration, as for a snapshot.
-        let time = snapshot.then(|| shared.clock.hold());
+        let time = fixed.then(|| shared.clock.hold());
         Ok(Transaction {
             db,
             id,
@@ -103,11 +138,12 @@ impl Transaction {
             point,
             time,
             writes: Arc::new(Mutex::new(WriteSet::new())),
+            reads,
             held: Mutex::default(),
         })
     }
 
-    fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &Shared {
         self.db.shared()
     }
 
@@ -131,6 +167,9 @@ impl Transaction {
         if let Some(own) = self.own_write(keyspace, key)? {
             return Ok(own);
         }
+        if self.options.isolation == Isolation::Serializable {
+            self.note_read(keyspace, key);
+        }
         match &self.point {
             Some(point) => read_at(keyspace, key, point.seqno(), self.now_ms(keyspace)),
             None => keyspace.get(key),
@@ -153,9 +192,18 @@ impl Transaction {
         for (value, key) in values.iter_mut().zip(keys) {
             if let Some(own) = self.own_write(keyspace, key.as_ref())? {
                 *value = own;
+            } else if self.options.isolation == Isolation::Serializable {
+                self.note_read(keyspace, key.as_ref());
             }
         }
         Ok(values)
+    }
+
+    /// Has the commit check that nobody changes this row until then.
+    fn note_read(&self, keyspace: &Keyspace, key: &[u8]) {
+        if let Some(reads) = &self.reads {
+            reads.lock().add_key(keyspace.tree(), key);
+        }
     }
 
     /// As [`Transaction::get`], with an exclusive lock on the row, also where it does not exist.
@@ -164,8 +212,8 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// `Deadlock` or `LockTimeout` from the lock; under snapshot isolation `Conflict` when the row changed since
-    /// the beginning.
+    /// `Deadlock` or `LockTimeout` from the lock; unless the level is read committed `Conflict` when the row changed
+    /// since the beginning. In an optimistic transaction neither: its commit is the `Conflict`.
     pub fn get_for_update(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
         self.lock(keyspace, key, LockMode::Exclusive)?;
         if let Some(own) = self.own_write(keyspace, key)? {
@@ -181,16 +229,18 @@ impl Transaction {
     /// Locks a row without reading it, also where it does not exist. Errors as [`Transaction::get_for_update`].
     pub fn lock(&self, keyspace: &Keyspace, key: &[u8], mode: LockMode) -> Result<()> {
         self.check(keyspace)?;
+        // Also where it is locked: a rollback to a savepoint gives the lock back, not what the caller has learnt.
+        self.note_read(keyspace, key);
+        match self.options.optimistic {
+            true => Ok(()),
+            false => self.lock_row(keyspace, key, mode),
+        }
+    }
+
+    fn lock_row(&self, keyspace: &Keyspace, key: &[u8], mode: LockMode) -> Result<()> {
         let shared = self.shared();
         let hash = shared.row_locks.hash(keyspace.id(), key);
-        let wait = LockWait {
-            timeout: self
-                .options
-                .lock_timeout
-                .unwrap_or(shared.options.lock_timeout),
-            cancel: self.options.cancel.clone(),
-            ..LockWait::none()
-        };
+        let wait = self.lock_wait();
         let granted = shared
             .row_locks
             .lock(self.id, hash, mode, &wait)
@@ -205,6 +255,15 @@ impl Transaction {
                 self.held.lock().locks.pop();
                 shared.row_locks.unlock(self.id, hash);
             })
+    }
+
+    pub(super) fn lock_wait(&self) -> LockWait {
+        let own = self.options.lock_timeout;
+        LockWait {
+            timeout: own.unwrap_or(self.shared().options.lock_timeout),
+            cancel: self.options.cancel.clone(),
+            ..LockWait::none()
+        }
     }
 
     /// Snapshot isolation's check: first committer wins.
@@ -235,7 +294,7 @@ impl Transaction {
     }
 
     /// Writes `value` under `key`, whether or not the key exists. Locks the row. Errors as
-    /// [`Transaction::get_for_update`].
+    /// [`Transaction::get_for_update`]; `TransactionTooLarge` above [`crate::Options::transaction_bytes`].
     pub fn put(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(keyspace, ValueKind::Put, key, value, None)
     }
@@ -271,6 +330,7 @@ impl Transaction {
     pub fn delete_range(&self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
         check_range(start, end)?;
         self.check(keyspace)?;
+        self.check_room(start, end)?;
         self.enter(keyspace, |writes| {
             writes.delete_range(keyspace.id(), start, end)
         });
@@ -281,6 +341,7 @@ impl Transaction {
     pub fn delete_prefix(&self, keyspace: &Keyspace, prefix: &[u8]) -> Result<()> {
         check_sizes(prefix, &[])?;
         self.check(keyspace)?;
+        self.check_room(prefix, prefix)?;
         self.enter(keyspace, |writes| {
             writes.delete_prefix(keyspace.id(), prefix)
         });
@@ -297,7 +358,12 @@ impl Transaction {
     ) -> Result<()> {
         let value = keyspace.stored(value, until_ms)?;
         check_sizes(key, &value)?;
-        self.lock(keyspace, key, LockMode::Exclusive)?;
+        self.check(keyspace)?;
+        self.check_room(key, &value)?;
+        match self.options.optimistic {
+            true => self.note_read(keyspace, key),
+            false => self.lock_row(keyspace, key, LockMode::Exclusive)?,
+        }
         self.add_write(keyspace, key, kind, &value);
         Ok(())
     }
@@ -330,9 +396,17 @@ impl Transaction {
     ) -> Result<()> {
         let value = keyspace.stored(value, None)?;
         check_sizes(key, &value)?;
+        self.check_room(key, &value)?;
         self.check(keyspace)?;
         self.add_write(keyspace, key, kind, &value);
         Ok(())
+    }
+
+    /// Refuses a write after which the transaction would take too much memory, or a record too large for the log.
+    fn check_room(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let held = self.writes.lock().memory_bytes();
+        let write = key.len() + value.len() + WRITE_OVERHEAD;
+        self.shared().check_commit_bytes(held + write)
     }
 
     fn add_write(&self, keyspace: &Keyspace, key: &[u8], kind: ValueKind, value: &[u8]) {
@@ -370,7 +444,15 @@ impl Transaction {
             Some(time) => time.clone(),
             None => self.shared().clock.hold(),
         };
-        Ok(Cursor::new(keyspace.clone(), point, time, options, writes))
+        let keyspace = keyspace.clone();
+        let reads = self
+            .reads
+            .clone()
+            .filter(|_| self.options.isolation == Isolation::Serializable);
+        Ok(match reads {
+            Some(reads) => Cursor::tracked(keyspace, point, time, options, writes, reads),
+            None => Cursor::new(keyspace, point, time, options, writes),
+        })
     }
 
     /// Marks a point to which [`Transaction::rollback_to`] can return. Numbers rise within a transaction.
@@ -414,52 +496,6 @@ impl Transaction {
             self.writes.lock().release(held.savepoints[place].writes);
             held.savepoints.truncate(place);
         }
-    }
-
-    /// Commits: all writes become visible together and as durable as the transaction's options say.
-    ///
-    /// # Errors
-    ///
-    /// `NoSpace`: nothing was written, the transaction is rolled back. `Poisoned`, `Closed`.
-    pub fn commit(self) -> Result<()> {
-        let shared = Arc::clone(self.db.shared());
-        shared.check_open()?;
-        self.held
-            .lock()
-            .trees
-            .iter()
-            .try_for_each(|tree| tree.check())?;
-        let writes = self.writes.lock();
-        if writes.is_empty() {
-            return Ok(());
-        }
-        let payload = encode_payload(&writes);
-        drop(writes);
-        let bytes = payload.len();
-        let durability = shared.durability(self.options.durability)?;
-        let result = shared.commit(payload, durability);
-        self.end();
-        // Paid without the locks, or every hot row would wait with this client.
-        shared.pay_for(bytes);
-        result.map(|_| ())
-    }
-
-    /// Takes everything back. Dropping the transaction does the same.
-    pub fn rollback(self) {
-        self.end();
-    }
-
-    fn end(&self) {
-        let mut held = self.held.lock();
-        held.ended = true;
-        let locks = std::mem::take(&mut held.locks);
-        self.shared().row_locks.unlock_all(self.id, &locks);
-    }
-}
-
-impl Drop for Transaction {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 

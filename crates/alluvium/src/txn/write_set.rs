@@ -39,6 +39,10 @@ use index::{Index, Position, Probe};
 /// Below this footprint in bytes no space is won back.
 const COMPACT_BYTES_MIN: usize = 64 * 1024;
 
+/// What a key of the set costs besides its bytes and those of its value: entry and place in the order. More than a
+/// commit's payload needs for it.
+pub const WRITE_OVERHEAD: usize = size_of::<Entry>() + 24;
+
 /// The writes of one transaction or batch.
 #[derive(Debug)]
 pub struct WriteSet {
@@ -323,6 +327,17 @@ impl WriteSet {
     pub fn bytes(&self) -> usize {
         let ranges = self.ranges.iter().map(|r| r.start.len() + r.end.len());
         self.bytes + ranges.sum::<usize>()
+    }
+
+    /// The memory of what a commit would write, and of what savepoints and views keep besides. Space that will be won
+    /// back is not counted.
+    pub fn memory_bytes(&self) -> usize {
+        let needed = !self.savepoints.is_empty() || !self.views.is_empty();
+        let bytes = if needed { self.arena.len() } else { self.bytes };
+        let history = self.history.len() * size_of::<Replaced>();
+        let ranges = self.ranges.iter().map(|r| r.start.len() + r.end.len());
+        let places = (self.entries.len() + self.ranges.len()) * WRITE_OVERHEAD;
+        bytes + places + history + ranges.sum::<usize>()
     }
 
     /// Whether a commit would write nothing.

@@ -66,11 +66,11 @@ pub const FORMAT_VERSION: u32 = 1;
 pub enum RecordKind {
     /// The operations of one commit.
     Commit = 1,
-    /// The operations of a transaction prepared for an external coordinator. Reserved.
+    /// The id and the operations of a transaction prepared for an external coordinator.
     Prepare = 2,
-    /// A prepared transaction was committed. Reserved.
+    /// A prepared transaction was committed: its id and its operations again.
     CommitPrepared = 3,
-    /// A prepared transaction was rolled back. Reserved.
+    /// A prepared transaction was rolled back: its id.
     Rollback = 4,
     /// Tables were ingested at this place in the commit order. Reserved.
     Ingest = 5,
@@ -85,6 +85,14 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
+    /// Whether the record is about a prepared transaction.
+    pub fn is_of_prepared(self) -> bool {
+        matches!(
+            self,
+            RecordKind::Prepare | RecordKind::CommitPrepared | RecordKind::Rollback
+        )
+    }
+
     /// The kind with this stored number, if there is one.
     pub fn from_u8(byte: u8) -> Option<RecordKind> {
         Some(match byte {

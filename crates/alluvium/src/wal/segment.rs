@@ -19,9 +19,15 @@ pub(super) const SEGMENT_HEADER_BYTES: u64 = 80;
 /// The bytes that the header's checksum covers. On disk; never changes, also in later versions.
 const COVERED_BYTES: usize = 72;
 
-/// Features that a reader of the segments written here must know. On disk. Bit 0: packed commits.
-/// Bit 1: range deletes in commits.
+/// Features that a reader of the segment must know. On disk. Bit 0: packed commits; bit 1: range deletes in commits.
+/// Every segment written here says both.
 const MUST_KNOW: u32 = 0b11;
+
+/// Bit 2: records of prepared transactions, where there may be any.
+const PREPARED: u32 = 1 << 2;
+
+/// The features that this build knows.
+const KNOWN: u32 = MUST_KNOW | PREPARED;
 
 /// The path of a segment.
 pub fn segment_path(dir: &Path, segment: SegmentId) -> PathBuf {
@@ -48,6 +54,8 @@ pub(super) struct SegmentHeader {
     pub(super) allocated_bytes: u64,
     /// Where the log goes on backwards.
     pub(super) previous: Option<SegmentEnd>,
+    /// Whether it may hold records of prepared transactions, which older builds would pass over.
+    pub(super) prepared: bool,
 }
 
 impl SegmentHeader {
@@ -55,7 +63,8 @@ impl SegmentHeader {
     fn encode(&self) -> (Vec<u8>, u64) {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        out.extend_from_slice(&MUST_KNOW.to_le_bytes());
+        let features = MUST_KNOW | if self.prepared { PREPARED } else { 0 };
+        out.extend_from_slice(&features.to_le_bytes());
         // Features that a reader may ignore, and room.
         out.extend_from_slice(&[0; 8]);
         let (segment, offset, chain) = match self.previous {
@@ -88,7 +97,7 @@ impl SegmentHeader {
             let what = "magic of a log segment";
             return Err(Error::corruption(path, 0, what, "alluvwal", "other bytes"));
         }
-        if raw.version > FORMAT_VERSION || raw.must_know & !MUST_KNOW != 0 {
+        if raw.version > FORMAT_VERSION || raw.must_know & !KNOWN != 0 {
             return Err(Error::NewerFormat {
                 path: path.to_path_buf(),
                 found: raw.version.max(FORMAT_VERSION + 1),
@@ -109,6 +118,7 @@ impl SegmentHeader {
                 offset,
                 chain,
             }),
+            prepared: raw.must_know & PREPARED != 0,
         };
         Ok(Some((header, raw.sum)))
     }
@@ -269,6 +279,7 @@ mod tests {
                 offset: 640,
                 chain: 5,
             }),
+            prepared: true,
         };
         let (bytes, sum) = header.encode();
         let decode = |bytes: &[u8]| SegmentHeader::decode(bytes, SegmentId(9), path).unwrap();
@@ -287,10 +298,12 @@ mod tests {
             segment: SegmentId(9),
             allocated_bytes: 4096,
             previous: None,
+            prepared: false,
         };
         let (mut bytes, _) = header.encode();
-        for place in [8, 12] {
-            bytes[place] += 1;
+        // The version, and a feature bit that nobody knows yet.
+        for (place, more) in [(8, 1), (12, 8)] {
+            bytes[place] += more;
             let sum = checksum(&bytes[..COVERED_BYTES], 9);
             bytes[COVERED_BYTES..].copy_from_slice(&sum.to_le_bytes());
             let result = SegmentHeader::decode(&bytes, SegmentId(9), Path::new("x"));
@@ -298,7 +311,7 @@ mod tests {
                 matches!(result, Err(Error::NewerFormat { found: 2, .. })),
                 "{result:?}"
             );
-            bytes[place] -= 1;
+            bytes[place] -= more;
         }
     }
 }

@@ -37,6 +37,8 @@ pub struct WalWriter {
     buffer: Vec<u8>,
     pending: Vec<Pending>,
     last_seqno: SeqNo,
+    /// Whether new segments may hold records of prepared transactions: from the first such record on.
+    prepared: bool,
     /// The first failed write or sync, shared with every [`WalSync`]. Set once; nothing is written afterwards.
     failure: Arc<OnceLock<Error>>,
 }
@@ -56,6 +58,8 @@ struct Segment {
     durable: u64,
     /// The durable mark that the last record carries.
     marked: u64,
+    /// Whether its header allows records of prepared transactions.
+    prepared: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +94,7 @@ impl WalWriter {
             segment: first,
             allocated_bytes: allocation(segment_bytes, 0),
             previous,
+            prepared: false,
         };
         let segment = Segment::create(&*vfs, dir, &header)?;
         Ok(WalWriter {
@@ -102,6 +107,7 @@ impl WalWriter {
             buffer: Vec::new(),
             pending: Vec::new(),
             last_seqno: 0,
+            prepared: false,
             failure: Arc::default(),
         })
     }
@@ -123,6 +129,7 @@ impl WalWriter {
             .resize(self.buffer.len() + FRAME_HEADER_BYTES, 0);
         self.buffer.extend_from_slice(payload);
         self.buffer.resize(end, 0);
+        self.prepared |= kind.is_of_prepared();
         self.pending.push(Pending {
             payload_bytes: payload.len() as u32,
             kind,
@@ -142,7 +149,9 @@ impl WalWriter {
         if self.buffer.is_empty() {
             return Ok(self.position());
         }
-        if self.segment.end + self.buffer.len() as u64 > self.segment.allocated_bytes {
+        let full = self.segment.end + self.buffer.len() as u64 > self.segment.allocated_bytes;
+        // The header of a segment must say what may be in it.
+        if full || self.prepared && !self.segment.prepared {
             self.roll()?;
         }
         let chain = self.seal_group();
@@ -262,6 +271,7 @@ impl WalWriter {
                 offset: self.segment.end,
                 chain: self.segment.chain,
             }),
+            prepared: self.prepared,
         };
         self.next_segment += 1;
         match Segment::create(&*self.vfs, &self.dir, &header) {
@@ -293,6 +303,7 @@ impl Segment {
             chain,
             durable: SEGMENT_HEADER_BYTES,
             marked: SEGMENT_HEADER_BYTES,
+            prepared: header.prepared,
         })
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use alluvium::vfs::{CrashOptions, MemVfs};
 use alluvium::{
-    Cursor, CursorOptions, Database, Durability, Keyspace, KeyspaceOptions, Options, Snapshot,
-    WriteBatch,
+    Cursor, CursorOptions, Database, Durability, Isolation, Keyspace, KeyspaceOptions, Options,
+    Snapshot, Transaction, TransactionOptions, WriteBatch,
 };
 use alluvium_testkit::model::{Direction, Model, Rows, State, Write};
 use alluvium_testkit::op::Op;
@@ -88,7 +88,7 @@ impl Driver {
         let before = self.model.last_commit();
         op.apply(&mut self.model);
         match op {
-            Op::Commit(writes) => self.commit(writes),
+            Op::Commit(writes) => self.commit(writes, before, seed),
             Op::Get {
                 keyspace,
                 key,
@@ -130,7 +130,82 @@ impl Driver {
         }
     }
 
-    fn commit(&mut self, writes: &[(String, Write)]) {
+    /// Commits in one of the ways that there are; `before` is the commit before this one.
+    fn commit(&mut self, writes: &[(String, Write)], before: u64, seed: u64) {
+        match seed % 8 {
+            0 => self.commit_in_two_phases(writes, before, seed / 8),
+            1 => {
+                let txn = self.transaction(writes, Isolation::Serializable, seed & 8 == 0);
+                txn.commit().expect("nobody else writes");
+            }
+            _ => self.commit_batch(writes),
+        }
+    }
+
+    /// A transaction that has read, and then made these writes.
+    fn transaction(
+        &self,
+        writes: &[(String, Write)],
+        isolation: Isolation,
+        optimistic: bool,
+    ) -> Transaction {
+        let options = TransactionOptions {
+            isolation,
+            optimistic,
+            ..TransactionOptions::default()
+        };
+        let txn = self.db.begin_with(options).expect("begin");
+        for (name, write) in writes {
+            let keyspace = self.keyspace(name);
+            let cursor = txn.cursor(&keyspace, CursorOptions::default());
+            collect(cursor.expect("cursor"), Direction::Backward, 3);
+            match write {
+                Write::Put(key, value) => txn.put(&keyspace, key, value),
+                Write::Insert(key, value) => txn.insert(&keyspace, key, value),
+                Write::Delete(key) => txn.delete(&keyspace, key),
+                Write::DeleteRange(start, end) if start < end => {
+                    txn.delete_range(&keyspace, start, end)
+                }
+                Write::DeleteRange(..) => Ok(()),
+            }
+            .expect("write");
+        }
+        txn
+    }
+
+    /// Prepares, lets something happen, and commits.
+    fn commit_in_two_phases(&mut self, writes: &[(String, Write)], before: u64, choice: u64) {
+        let txn = self.transaction(writes, Isolation::ReadCommitted, false);
+        drop(txn.prepare(b"two phases").expect("prepare"));
+        // It has synced the log.
+        self.durable = before;
+        // The generator counts on the snapshots that are open.
+        let may_end = self.snapshots.is_empty();
+        match choice % 4 {
+            0 => self.db.flush().expect("flush"),
+            1 if may_end => {
+                self.db.close().expect("close");
+                self.open();
+            }
+            2 if may_end => {
+                let crashed = Arc::new(self.vfs.crash(choice, CrashOptions::POWER_LOSS));
+                let old = std::mem::replace(&mut self.vfs, crashed);
+                self.open();
+                drop(old);
+            }
+            _ => {}
+        }
+        assert_eq!(self.db.prepared().expect("list"), [b"two phases"]);
+        let prepared = self.db.take_prepared(b"two phases").expect("take");
+        prepared.commit().expect("commit");
+    }
+
+    fn open(&mut self) {
+        self.db = Database::open_on(self.vfs.clone(), Path::new("db"), self.options.clone())
+            .unwrap_or_else(|e| panic!("reopen: {}", chain(&e)));
+    }
+
+    fn commit_batch(&mut self, writes: &[(String, Write)]) {
         let mut batch = WriteBatch::new();
         for (name, write) in writes {
             let keyspace = self.keyspace(name);
@@ -236,6 +311,11 @@ impl Driver {
         self.db = Database::open_on(self.vfs.clone(), Path::new("db"), self.options.clone())
             .unwrap_or_else(|e| panic!("reopen after a crash (seed {seed}): {}", chain(&e)));
         drop(old);
+        // Where the commit of a prepared transaction was lost, it is as if it had not been.
+        for xid in self.db.prepared().expect("list") {
+            let prepared = self.db.take_prepared(&xid).expect("take");
+            prepared.rollback().expect("rollback");
+        }
         let kept = self.model.find_prefix(&self.state(), self.durable);
         let kept = kept.unwrap_or_else(|e| panic!("after a crash (seed {seed}): {e}"));
         self.model.rewind(kept);

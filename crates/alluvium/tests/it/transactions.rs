@@ -387,3 +387,71 @@ fn an_ended_or_foreign_transaction_is_refused() {
     assert_error!(txn.get(&k, b"a"), Error::Closed);
     assert_error!(txn.commit(), Error::Closed);
 }
+
+fn small_transactions() -> Options {
+    Options {
+        transaction_bytes: Some(2_000),
+        ..tiny()
+    }
+}
+
+#[test]
+fn a_write_that_makes_a_transaction_too_large_is_refused_and_the_rest_can_be_committed() {
+    let (_vfs, db, k) = database(small_transactions());
+    let txn = db.begin(Isolation::Snapshot).expect("begin");
+    txn.put(&k, b"a", &[1; 1_000]).expect("put");
+    for refused in [
+        txn.put(&k, b"b", &[2; 1_000]),
+        txn.put_untracked(&k, b"b", &[2; 1_000]),
+        txn.insert(&k, b"b", &[2; 4_000]),
+    ] {
+        match refused {
+            Err(Error::TransactionTooLarge { bytes, limit }) => {
+                assert!(bytes > limit && limit == 2_000, "{bytes}, {limit}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let other = impatient(&db, Isolation::Snapshot);
+    other.put(&k, b"b", b"free").expect("no lock was taken");
+    other.rollback();
+    txn.put(&k, b"c", &[3; 200]).expect("a smaller one");
+    txn.commit().expect("commit");
+    assert_eq!(all(&k).len(), 2);
+}
+
+#[test]
+fn writes_that_replace_each_other_count_once_unless_a_savepoint_keeps_them() {
+    let (_vfs, db, k) = database(small_transactions());
+    let txn = db.begin(Isolation::Snapshot).expect("begin");
+    for n in 0..100_u8 {
+        txn.put(&k, b"a", &[n; 800]).expect("put");
+    }
+    txn.savepoint();
+    txn.put(&k, b"a", &[100; 700]).expect("put");
+    assert_error!(
+        txn.put(&k, b"a", &[101; 700]),
+        Error::TransactionTooLarge { .. }
+    );
+    txn.commit().expect("commit");
+    assert_eq!(all(&k), [(b"a".to_vec(), vec![100; 700])]);
+}
+
+#[test]
+fn a_batch_or_a_single_write_that_is_too_large_is_refused() {
+    let (_vfs, db, k) = database(small_transactions());
+    let mut batch = WriteBatch::new();
+    batch.put(&k, b"a", &[1; 1_500]).expect("put");
+    db.write(&batch).expect("write");
+    batch.put(&k, b"b", &[1; 1_500]).expect("put");
+    assert_error!(db.write(&batch), Error::TransactionTooLarge { .. });
+    assert_error!(k.put(b"c", &[1; 2_000]), Error::TransactionTooLarge { .. });
+    assert_eq!(all(&k).len(), 1);
+    for wrong in [0, usize::MAX] {
+        let options = Options {
+            transaction_bytes: Some(wrong),
+            ..tiny()
+        };
+        assert_error!(options.check(), Error::InvalidArgument(_));
+    }
+}

@@ -1,0 +1,337 @@
+//! Prepared transactions in the log: durable, but neither applied nor visible until a coordinator has decided.
+//!
+//! A prepare record holds the transaction's id and its operations. So does the record that commits it: replay applies
+//! that one alone, and a memtable that holds the commit never depends on the segment of the prepare. What an
+//! unresolved prepare depends on is only its own record. Whenever memtables are sealed, the log moves to a new segment
+//! and all unresolved prepares are written into it again and synced, before anything can remove the older segments;
+//! recovery does the same in its first segment. A record of a prepare that is already known changes nothing.
+//!
+//! The list of unresolved prepares is guarded by the log's mutex and changes in log order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::base::coding::{Decoder, put_bytes};
+use crate::base::{KeyspaceId, SegmentId};
+use crate::commit::batch::Ops;
+use crate::commit::log::Log;
+use crate::commit::queue::Request;
+use crate::db::options::Durability;
+use crate::db::poison::Poison;
+use crate::db::shared::Shared;
+use crate::db::store::Store;
+use crate::error::{Error, Result};
+use crate::txn::lock_table::{LockHash, TxnId};
+use crate::version::VersionEdit;
+use crate::wal::RecordKind;
+
+/// The longest id of a prepared transaction in bytes.
+pub const XID_BYTES_MAX: usize = 255;
+
+/// A prepared transaction, shared by the log and the handle that will resolve it.
+pub(crate) struct PreparedState {
+    pub xid: Vec<u8>,
+    /// Its record: the id, then the operations.
+    body: Vec<u8>,
+    /// Where the operations begin.
+    ops_at: usize,
+    /// Each keyspace that it writes to once.
+    pub keyspaces: Vec<KeyspaceId>,
+    /// The durability of its commit.
+    pub durability: Durability,
+    /// Who holds its row locks, and which.
+    pub owner: TxnId,
+    pub locks: Vec<LockHash>,
+}
+
+/// What a request does with a prepared transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Prepare,
+    Commit,
+    Rollback,
+}
+
+/// The unresolved prepared transactions of a database.
+#[derive(Default)]
+pub(crate) struct Unresolved {
+    by_xid: BTreeMap<Vec<u8>, Slot>,
+    bytes: usize,
+}
+
+struct Slot {
+    state: Arc<PreparedState>,
+    /// Whether a handle is out that will resolve it.
+    taken: bool,
+}
+
+impl PreparedState {
+    /// A transaction of these operations, not yet prepared. It holds no locks.
+    pub fn new(xid: &[u8], ops: &[u8], durability: Durability) -> PreparedState {
+        let mut body = Vec::with_capacity(xid.len() + ops.len() + 2);
+        put_bytes(&mut body, xid);
+        let ops_at = body.len();
+        body.extend_from_slice(ops);
+        let mut keyspaces: Vec<KeyspaceId> = Vec::new();
+        for op in Ops::new(ops).map_while(Result::ok) {
+            if !keyspaces.contains(&op.keyspace) {
+                keyspaces.push(op.keyspace);
+            }
+        }
+        PreparedState {
+            xid: xid.to_vec(),
+            body,
+            ops_at,
+            keyspaces,
+            durability,
+            owner: TxnId(0),
+            locks: Vec::new(),
+        }
+    }
+
+    /// The operations.
+    pub fn ops(&self) -> &[u8] {
+        &self.body[self.ops_at..]
+    }
+
+    /// The payload of the record of a phase.
+    pub fn record(&self, phase: Phase) -> (RecordKind, &[u8]) {
+        match phase {
+            Phase::Prepare => (RecordKind::Prepare, &self.body),
+            Phase::Commit => (RecordKind::CommitPrepared, &self.body),
+            Phase::Rollback => (RecordKind::Rollback, &self.body[..self.ops_at]),
+        }
+    }
+}
+
+/// The id and the operations in the payload of a record; `None` where the bytes are not such a payload.
+fn decode(payload: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut d = Decoder::new(payload);
+    let xid = d.bytes().filter(|xid| xid.len() <= XID_BYTES_MAX)?;
+    Some((xid, d.rest()))
+}
+
+impl Unresolved {
+    pub fn is_empty(&self) -> bool {
+        self.by_xid.is_empty()
+    }
+
+    /// All of them, in the order of their ids.
+    pub fn states(&self) -> impl Iterator<Item = &Arc<PreparedState>> {
+        self.by_xid.values().map(|slot| &slot.state)
+    }
+
+    /// One that writes to a keyspace.
+    pub fn writer_of(&self, keyspace: KeyspaceId) -> Option<&PreparedState> {
+        let mut states = self.states().map(|state| &**state);
+        states.find(|state| state.keyspaces.contains(&keyspace))
+    }
+
+    fn add(&mut self, state: Arc<PreparedState>, taken: bool) {
+        self.remove(&state.xid);
+        self.bytes += state.body.len();
+        self.by_xid.insert(state.xid.clone(), Slot { state, taken });
+    }
+
+    fn remove(&mut self, xid: &[u8]) {
+        if let Some(slot) = self.by_xid.remove(xid) {
+            self.bytes -= slot.state.body.len();
+        }
+    }
+
+    /// Hands out one that no handle has.
+    pub fn take(&mut self, xid: &[u8]) -> Result<Arc<PreparedState>> {
+        let slot = self.by_xid.get_mut(xid);
+        if let Some(slot) = slot.filter(|slot| !slot.taken) {
+            slot.taken = true;
+            return Ok(Arc::clone(&slot.state));
+        }
+        let message = format!(
+            "no transaction is prepared as {}, or a handle of it is in use",
+            xid.escape_ascii()
+        );
+        Err(Error::InvalidArgument(message))
+    }
+
+    /// Takes one back that was not resolved.
+    pub fn give_back(&mut self, state: &Arc<PreparedState>) {
+        if let Some(slot) = self.by_xid.get_mut(&state.xid) {
+            slot.taken &= !Arc::ptr_eq(&slot.state, state);
+        }
+    }
+
+    /// Replaces each state found by recovery by one with locks.
+    pub fn lock_all(&mut self, mut lock: impl FnMut(&mut PreparedState)) {
+        for slot in self.by_xid.values_mut() {
+            // Nobody else has one yet.
+            if let Some(state) = Arc::get_mut(&mut slot.state) {
+                lock(state);
+            }
+        }
+    }
+
+    /// Refuses a prepare that cannot be: before anything is written.
+    fn admit_prepare(
+        &self,
+        shared: &Shared,
+        state: &PreparedState,
+        group: &[Arc<Request>],
+    ) -> Result<()> {
+        let waiting = group.iter().filter_map(|r| r.preparing());
+        let mut bytes = self.bytes + state.body.len();
+        let mut known = self.by_xid.contains_key(&state.xid);
+        for other in waiting {
+            known |= other.xid == state.xid;
+            bytes += other.body.len();
+        }
+        if known {
+            let message = format!(
+                "a transaction is prepared as {} already",
+                state.xid.escape_ascii()
+            );
+            return Err(Error::InvalidArgument(message));
+        }
+        // All of them are in memory, and are written again whenever the log moves on.
+        let limit = shared.plan.prepared_bytes();
+        match bytes > limit {
+            true => Err(Error::TransactionTooLarge { bytes, limit }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Log {
+    /// Refuses a step of a prepared transaction that cannot be taken now.
+    pub(super) fn admit_phase(
+        &self,
+        shared: &Shared,
+        phase: Phase,
+        state: &Arc<PreparedState>,
+        group: &[Arc<Request>],
+    ) -> Result<()> {
+        if phase == Phase::Prepare {
+            let gone = state
+                .keyspaces
+                .iter()
+                .find(|id| !self.trees.contains_key(id));
+            if let Some(id) = gone {
+                return Err(Error::KeyspaceDropped(id.to_string()));
+            }
+            return self.unresolved.admit_prepare(shared, state, group);
+        }
+        let slot = self.unresolved.by_xid.get(&state.xid);
+        match slot.is_some_and(|slot| Arc::ptr_eq(&slot.state, state)) {
+            true => Ok(()),
+            false => Err(Error::InvalidArgument(
+                "the prepared transaction was resolved already".into(),
+            )),
+        }
+    }
+
+    /// Notes a step that was logged.
+    pub(super) fn note_phase(&mut self, phase: Phase, state: &Arc<PreparedState>) {
+        match phase {
+            Phase::Prepare => self.unresolved.add(Arc::clone(state), true),
+            Phase::Commit | Phase::Rollback => self.unresolved.remove(&state.xid),
+        }
+    }
+
+    /// Writes every unresolved prepare into the log again and syncs it, so that older segments can go.
+    ///
+    /// # Errors
+    ///
+    /// `NoSpace`: nothing was written, and older segments must stay.
+    pub(super) fn carry_prepared(&mut self, shared: &Shared) -> Result<()> {
+        if self.unresolved.is_empty() || self.wal.is_none() {
+            return Ok(());
+        }
+        self.append_unresolved(&shared.poison)?;
+        self.sync(shared)
+    }
+
+    /// As `carry_prepared` for the first segment of a session, before any thread runs.
+    pub fn carry_recovered(&mut self, store: &mut Store) -> Result<()> {
+        if self.unresolved.is_empty() {
+            return Ok(());
+        }
+        let poison = Poison::default();
+        self.append_unresolved(&poison)?;
+        let Some((syncer, position)) = self.unsynced() else {
+            return Ok(());
+        };
+        syncer.sync()?;
+        self.note_durable(position);
+        // The log may have moved on for them, and numbers of segments are never used again.
+        let edit = VersionEdit {
+            next_segment: Some(SegmentId(position.segment.0 + 1)),
+            ..VersionEdit::default()
+        };
+        store.append(&poison, &edit)
+    }
+
+    fn append_unresolved(&mut self, poison: &Poison) -> Result<()> {
+        let Some(wal) = &mut self.wal else {
+            return Ok(());
+        };
+        for state in self.unresolved.states() {
+            let (kind, body) = state.record(Phase::Prepare);
+            wal.append(self.last_seqno, kind, body);
+        }
+        poison.guard(wal.write()).inspect_err(|_| wal.discard())?;
+        Ok(())
+    }
+
+    /// Follows a record of a prepared transaction at recovery. Returns the operations to be applied. The error
+    /// describes damage.
+    pub fn replay_phase<'a>(
+        &mut self,
+        kind: RecordKind,
+        payload: &'a [u8],
+        next_keyspace: KeyspaceId,
+        durability: Durability,
+    ) -> Result<&'a [u8], String> {
+        let (xid, ops) = decode(payload).ok_or("a malformed prepared transaction")?;
+        for op in Ops::new(ops) {
+            let op = op.map_err(|()| "a malformed operation")?;
+            if op.keyspace >= next_keyspace {
+                return Err(format!("{}, never created,", op.keyspace));
+            }
+        }
+        if kind == RecordKind::Prepare {
+            let state = PreparedState::new(xid, ops, durability);
+            self.unresolved.add(Arc::new(state), false);
+            return Ok(&[]);
+        }
+        self.unresolved.remove(xid);
+        Ok(ops)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ValueKind;
+    use crate::commit::batch::{Op, encode_op};
+
+    #[test]
+    fn records_round_trip_and_cut_ones_are_refused() {
+        let mut ops = Vec::new();
+        let op = Op {
+            kind: ValueKind::Put,
+            keyspace: KeyspaceId(3),
+            key: b"k",
+            value: b"v",
+        };
+        encode_op(&mut ops, &op);
+        let state = PreparedState::new(b"an id", &ops, Durability::Sync);
+        assert_eq!(state.keyspaces, [KeyspaceId(3)]);
+        assert_eq!(state.ops(), ops);
+        for phase in [Phase::Prepare, Phase::Commit] {
+            let (_, body) = state.record(phase);
+            assert_eq!(decode(body), Some((&b"an id"[..], &ops[..])));
+        }
+        let (_, body) = state.record(Phase::Rollback);
+        assert_eq!(decode(body), Some((&b"an id"[..], &[][..])));
+        assert!((0..body.len()).all(|cut| decode(&body[..cut]).is_none()));
+    }
+}
