@@ -22,6 +22,7 @@ const LAYERS: &[&[&str]] = &[
     &[
         "read_points",
         "clock",
+        "keyspace::dead",
         "keyspace::expiry",
         "admission",
         "db::options",

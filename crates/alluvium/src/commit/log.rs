@@ -269,7 +269,13 @@ impl Log {
             let state = tree.load();
             let mut writer = state.active.rows.writer();
             let mut op = first;
+            let mut revives = None;
             loop {
+                if !matches!(op.kind, ValueKind::Delete | ValueKind::RangeDelete)
+                    && *revives.get_or_insert_with(|| tree.dead.putting(seqno))
+                {
+                    tree.dead.revive(op.key);
+                }
                 if op.kind == ValueKind::RangeDelete {
                     state.active.delete_range(op.key, op.value, seqno);
                     self.active_bytes += RANGE_DELETE_CHARGE;

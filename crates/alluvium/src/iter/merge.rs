@@ -12,6 +12,7 @@ use crate::base::{SeqNo, prefix_end};
 use crate::error::Result;
 use crate::iter::run::{PrefixProbe, RunCursor};
 use crate::iter::source::Source;
+use crate::iter::walk::Walk;
 use crate::keyspace::expiry::{EXPIRY_BYTES, is_live};
 use crate::keyspace::tree::{Tree, TreeState};
 use crate::range_deletes::{Fragment, RangeDeletes};
@@ -29,16 +30,17 @@ pub(crate) struct Bounds {
 
 /// See the module.
 pub(crate) struct MergeCursor {
-    tree: Arc<Tree>,
-    state: Arc<TreeState>,
+    pub(super) walk: Walk,
+    pub(super) tree: Arc<Tree>,
+    pub(super) state: Arc<TreeState>,
     publications: u64,
-    read_point: SeqNo,
+    pub(super) read_point: SeqNo,
     /// The time of the reads in a keyspace whose rows expire.
-    now_ms: Option<u64>,
-    bounds: Arc<Bounds>,
+    pub(super) now_ms: Option<u64>,
+    pub(super) bounds: Arc<Bounds>,
     prefix: Option<PrefixProbe>,
     /// Newest first: writes, memtables, then the tables of `group`.
-    sources: Vec<Input>,
+    pub(super) sources: Vec<Input>,
     /// How many of `sources` span the keyspace.
     fixed: usize,
     /// The range deletes of a transaction's own, which hide everything committed.
@@ -48,7 +50,7 @@ pub(crate) struct MergeCursor {
     /// How many of `ranges` span the keyspace.
     fixed_ranges: usize,
     group: usize,
-    reverse: bool,
+    pub(super) reverse: bool,
     current: Option<usize>,
     /// The value of the current row where it is elsewhere, unless only keys are wanted.
     separated: Option<PinnedValue>,
@@ -58,12 +60,12 @@ pub(crate) struct MergeCursor {
     alone: bool,
 }
 
-struct Input {
-    source: Source,
+pub(super) struct Input {
+    pub(super) source: Source,
     /// Whether the source may leave the group's range, so that its keys must be compared with the borders.
     clipped: bool,
     /// Whether a forward scan found it behind the bounds: it has nothing to give any more.
-    past_end: bool,
+    pub(super) past_end: bool,
     /// No entry that it shows has a higher seqno; `None`: to be asked of the source.
     newest: Option<SeqNo>,
 }
@@ -128,6 +130,7 @@ impl MergeCursor {
             now_ms,
             bounds: Arc::new(bounds),
             prefix,
+            walk: Walk::default(),
             sources: Vec::with_capacity(8),
             fixed: 0,
             own_ranges: RangeDeletes::default(),
@@ -199,6 +202,7 @@ impl MergeCursor {
             false => None,
         };
         self.current = Some(at);
+        self.end_walk(Some(at));
         Ok(())
     }
 
@@ -332,7 +336,7 @@ impl MergeCursor {
     }
 
     /// Makes `group` the one whose tables are read. They are not positioned yet.
-    fn open_group(&mut self, group: usize) {
+    pub(super) fn open_group(&mut self, group: usize) {
         if self.group == group {
             return;
         }
@@ -363,6 +367,7 @@ impl MergeCursor {
 
     fn seek_forward(&mut self, key: &[u8]) -> Result<bool> {
         self.reverse = false;
+        self.walk.stop(&self.tree.dead);
         self.current = None;
         self.open_group(self.state.version.find(key));
         for input in &mut self.sources {
@@ -374,6 +379,7 @@ impl MergeCursor {
 
     fn seek_reverse(&mut self, key: Option<&[u8]>) -> Result<bool> {
         self.reverse = true;
+        self.walk.stop(&self.tree.dead);
         self.current = None;
         let group = match key {
             // The group that holds the keys just below `key`: not the one that starts with it.
@@ -442,12 +448,15 @@ impl MergeCursor {
             self.drop_past_end();
             self.next_group()?;
             let Some((at, live)) = self.choose(|a, b| a < b) else {
+                self.end_walk(None);
                 return Ok(false);
             };
             // A clipped source may run out of the group while it still has keys.
             self.alone = live == 1 && !self.sources[at].clipped && !self.has_ranges();
             if self.is_gone(at)? {
-                self.step_equal(at)?;
+                if !self.pass_dead(at)? {
+                    self.step_equal(at)?;
+                }
             } else if let Some((fragment, seqno)) = self.hiding(at) {
                 self.skip_hidden(at, &fragment, seqno)?;
             } else {
@@ -520,14 +529,18 @@ impl MergeCursor {
         loop {
             self.previous_group()?;
             let Some((at, _)) = self.choose(|a, b| a > b) else {
+                self.end_walk(None);
                 return Ok(false);
             };
             let source = &self.sources[at].source;
             if source.key() < &self.bounds.start[..] {
+                self.end_walk(None);
                 return Ok(false);
             }
             if self.is_gone(at)? {
-                self.step_equal(at)?;
+                if !self.pass_dead(at)? {
+                    self.step_equal(at)?;
+                }
             } else if let Some((fragment, seqno)) = self.hiding(at) {
                 self.skip_hidden(at, &fragment, seqno)?;
             } else {

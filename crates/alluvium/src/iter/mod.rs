@@ -9,5 +9,6 @@ mod run;
 mod source;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 pub use cursor::{Cursor, CursorOptions};

@@ -110,3 +110,98 @@ fn a_merge_steps_over_groups_that_hold_nothing() {
     let expected = "a=1 z=2".to_owned();
     assert_eq!(rows(&tree(groups)), (expected.clone(), expected));
 }
+
+/// Writes rows to the active memtable, as the commit leader does.
+fn write(tree: &Tree, seqno: SeqNo, kind: ValueKind, keys: std::ops::Range<usize>) {
+    let state = tree.load();
+    let mut writer = state.active.rows.writer();
+    for n in keys {
+        let key = format!("key{n:05}");
+        if kind == ValueKind::Put && tree.dead.putting(seqno) {
+            tree.dead.revive(key.as_bytes());
+        }
+        let hash = crate::base::checksum::key_hash(key.as_bytes());
+        writer.insert(key.as_bytes(), hash, None, seqno, kind as u8, b"v", 0);
+    }
+}
+
+fn cursor(tree: &Arc<Tree>, read_point: SeqNo) -> MergeCursor {
+    MergeCursor::new(Arc::clone(tree), read_point, None, Bounds::default(), None)
+}
+
+fn shown_key(cursor: &MergeCursor) -> String {
+    String::from_utf8(cursor.key().to_vec()).unwrap()
+}
+
+#[test]
+fn a_walk_over_deleted_rows_leaves_an_interval_for_the_next_cursor() {
+    let tree = tree(vec![group("", &[], &[])]);
+    write(&tree, 1, ValueKind::Put, 0..1_000);
+    write(&tree, 2, ValueKind::Delete, 0..400);
+    write(&tree, 3, ValueKind::Delete, 600..1_000);
+    assert!(cursor(&tree, 3).seek(b"").unwrap());
+    assert!(cursor(&tree, 3).seek_before(None).unwrap());
+    let interval = |key: &str, point| {
+        let found = tree.dead.find(key.as_bytes(), point);
+        found.map(|(start, end)| {
+            let text = |key: Vec<u8>| String::from_utf8(key).unwrap();
+            (text(start), end.map_or(String::new(), text))
+        })
+    };
+    let front = ("key00000".to_owned(), "key00400".to_owned());
+    let back = ("key00599\0".to_owned(), "key00999\0".to_owned());
+    assert_eq!(interval("key00007", 3), Some(front));
+    assert_eq!(interval("key00777", 3), Some(back));
+    // An older reader sees rows there.
+    assert_eq!(interval("key00007", 2), None);
+    let mut old = cursor(&tree, 1);
+    assert!(old.seek(b"").unwrap());
+    assert_eq!(shown_key(&old), "key00000");
+    // Passing over the intervals finds the same rows, and what was deleted since is added to them.
+    write(&tree, 4, ValueKind::Delete, 400..450);
+    let mut now = cursor(&tree, 4);
+    assert!(now.seek(b"").unwrap());
+    assert_eq!(shown_key(&now), "key00450");
+    assert_eq!(interval("key00007", 4).unwrap().1, "key00450");
+    assert!(now.seek_before(None).unwrap());
+    assert_eq!(shown_key(&now), "key00599");
+}
+
+#[test]
+fn a_row_put_into_a_dead_interval_is_found() {
+    let tree = tree(vec![group("", &[], &[])]);
+    write(&tree, 1, ValueKind::Put, 0..100);
+    write(&tree, 2, ValueKind::Delete, 0..90);
+    assert!(cursor(&tree, 2).seek(b"").unwrap());
+    write(&tree, 3, ValueKind::Put, 30..31);
+    for _ in 0..2 {
+        let mut now = cursor(&tree, 3);
+        assert!(now.seek(b"").unwrap());
+        assert_eq!(shown_key(&now), "key00030");
+        assert!(now.next().unwrap());
+        assert_eq!(shown_key(&now), "key00090");
+        let mut before = cursor(&tree, 2);
+        assert!(before.seek(b"").unwrap());
+        assert_eq!(shown_key(&before), "key00090");
+    }
+}
+
+#[test]
+fn a_walk_that_ends_early_leaves_nothing_behind() {
+    let tree = tree(vec![group("", &[], &[])]);
+    write(&tree, 1, ValueKind::Put, 0..100);
+    write(&tree, 2, ValueKind::Delete, 0..90);
+    write(&tree, 3, ValueKind::Put, 200..201);
+    // What was put since might lie in the walk of this older reader.
+    assert!(cursor(&tree, 2).seek(b"").unwrap());
+    assert_eq!(tree.dead.find(b"key00007", 9), None);
+    // A bounded walk says nothing of what lies behind its bound.
+    let bounds = Bounds {
+        start: Vec::new(),
+        end: Some(b"key00050".to_vec()),
+    };
+    let mut bounded = MergeCursor::new(Arc::clone(&tree), 3, None, bounds, None);
+    assert!(!bounded.seek(b"").unwrap());
+    assert!(tree.dead.find(b"key00049", 3).is_some());
+    assert_eq!(tree.dead.find(b"key00050", 3), None);
+}

@@ -1,5 +1,6 @@
 //! One ordered map of a database: its handle, its options, its tree.
 
+pub(crate) mod dead;
 pub(crate) mod expiry;
 pub(crate) mod memtable;
 pub(crate) mod options;

@@ -15,6 +15,7 @@ use crate::base::{KeyspaceId, SeqNo, ValueKind, checksum};
 use crate::clock::ReadClock;
 use crate::compaction::retire::{CompactionFilter, Retire};
 use crate::error::{Error, Result};
+use crate::keyspace::dead::DeadSpace;
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::options::KeyspaceOptions;
 use crate::table::{PinnedValue, Table, ValueFiles};
@@ -44,6 +45,8 @@ pub(crate) struct Tree {
     publications: AtomicU64,
     /// Set once, when the keyspace is dropped. Read before every operation; stale reads are caught by the leader.
     dropped: AtomicBool,
+    /// Where readers have met nothing but deleted rows.
+    pub dead: DeadSpace,
     /// Judges rows in merges. Guards nothing else; taken by itself.
     filter: Mutex<Option<Arc<dyn CompactionFilter>>>,
     /// Expected bytes of a memtable, to size its filter.
@@ -80,6 +83,7 @@ impl Tree {
             change: Mutex::new(()),
             publications: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
+            dead: DeadSpace::default(),
             filter: Mutex::new(None),
             memtable_bytes,
         }
