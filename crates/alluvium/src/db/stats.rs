@@ -19,8 +19,10 @@ pub struct Stats {
     pub flushes: u64,
     /// Merges installed.
     pub compactions: u64,
-    /// Bytes of tables written by flushes and merges.
+    /// Bytes of tables written by flushes, merges and ingests.
     pub table_bytes_written: u64,
+    /// Bytes of tables that ingests installed.
+    pub ingested_bytes: u64,
     /// Versions dropped because a newer one hid them from every reader.
     pub versions_shadowed: u64,
     /// Inserts that met their delete above the last level: neither was rewritten.
@@ -84,6 +86,7 @@ pub(super) fn collect(shared: &Shared) -> Stats {
         flushes: metrics.flushes.get(),
         compactions: metrics.compactions.get(),
         table_bytes_written: metrics.table_bytes_written.get(),
+        ingested_bytes: metrics.ingested_bytes.get(),
         versions_shadowed: metrics.shadowed.get(),
         pairs_cancelled: metrics.cancelled_pairs.get(),
         tombstones_dropped: metrics.tombstones_dropped.get(),

@@ -220,6 +220,7 @@ fn open_tables(
         let cache = Arc::clone(cache);
         let table = Table::open_with(file, record.id, record.uid, cache, open_values)?;
         check_record(&path, record, &table)?;
+        table.raise_seqnos(record.global_seqno.unwrap_or(0));
         tables.insert(record.id, table);
     }
     Ok(tables)
@@ -255,7 +256,8 @@ fn open_values(
 /// The manifest and the table must tell the same: a swapped file is damage, whatever its own checksums say.
 fn check_record(path: &Path, record: &TableRecord, table: &Table) -> Result<()> {
     let expected = (record.entries, record.min_seqno, record.max_seqno);
-    let found = (table.entries(), table.min_seqno(), table.max_seqno());
+    let stored = table.properties();
+    let found = (stored.entries, stored.min_seqno, stored.max_seqno);
     if expected != found
         || record.first_key != table.first_key()
         || record.last_key != table.last_key()

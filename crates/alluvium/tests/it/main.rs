@@ -11,6 +11,7 @@ mod faults;
 mod fixture;
 mod golden;
 mod hooks;
+mod ingest;
 mod isolation;
 mod keyspaces;
 mod memory;
