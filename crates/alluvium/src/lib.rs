@@ -45,7 +45,7 @@ pub use commit::prepared::XID_BYTES_MAX;
 pub use compaction::{CompactionFilter, FilterDecision};
 pub use db::{Database, Durability, KeyspaceStats, Options, Stats, WriteOptions};
 pub use error::{Error, Result};
-pub use ingest::{Ingest, Ingested};
+pub use ingest::{BulkLoad, BulkLoadOptions, Duplicates, Ingest, Ingested};
 pub use iter::{Cursor, CursorOptions};
 pub use keyspace::{Compression, Expiry, Keyspace, KeyspaceOptions};
 pub use snapshot::Snapshot;

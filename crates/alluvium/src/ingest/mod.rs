@@ -4,6 +4,12 @@
 //! borders and at the size of a last-level table, and installs them all in one step (`db/install_ingest.rs`). Until
 //! then nothing names the files: dropping the builder removes them, and after a crash the next open moves them aside.
 
+mod bulk_load;
+mod merge_runs;
+mod run_file;
+
+pub use bulk_load::{BulkLoad, BulkLoadOptions, Duplicates};
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -113,7 +119,7 @@ impl Ingest {
     }
 
     /// Adds a row with its value as it is stored.
-    fn put_stored(
+    pub(super) fn put_stored(
         &mut self,
         keyspace: &Keyspace,
         key: &[u8],

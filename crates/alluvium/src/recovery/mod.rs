@@ -57,6 +57,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
         Vec::new()
     };
     move_unreferenced(&*vfs, dir, &listed, &tables)?;
+    remove_runs(&*vfs, dir, &listed)?;
     let mut store = Store::new(manifest, tables);
     let trees = open_trees(&store, dir, &options)?;
     // From 0: a generation that replay seals ends with the commit just replayed, whatever the manifest has seen since.
@@ -182,6 +183,23 @@ fn move_unreferenced(
         let (from, to) = (dir.join(name), aside.join(name));
         vfs.rename(&from, &to)
             .map_err(|e| Error::io("move aside", &from, e))?;
+    }
+    Ok(())
+}
+
+/// The name of a bulk load's temporary file.
+pub(crate) fn run_file_name(number: u64) -> String {
+    format!("{number:06}.run")
+}
+
+/// Removes what a bulk load left that did not live to its end. No manifest ever names these files.
+fn remove_runs(vfs: &dyn Vfs, dir: &Path, listed: &[String]) -> Result<()> {
+    let number = |name: &String| name.strip_suffix(".run")?.parse().ok();
+    let is_run = |name: &&String| number(name).is_some_and(|n| run_file_name(n) == **name);
+    for name in listed.iter().filter(is_run) {
+        let path = dir.join(name);
+        vfs.remove(&path)
+            .map_err(|e| Error::io("remove", &path, e))?;
     }
     Ok(())
 }

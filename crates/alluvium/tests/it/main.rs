@@ -1,6 +1,7 @@
 //! Integration tests of the engine, a module for each subject.
 
 mod bank;
+mod bulk_load;
 mod cursors;
 mod damage;
 mod deletes;
