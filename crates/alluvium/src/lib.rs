@@ -47,7 +47,7 @@ pub use db::{Database, Durability, KeyspaceStats, Options, Stats, WriteOptions};
 pub use error::{Error, Result};
 pub use ingest::{BulkLoad, BulkLoadOptions, Duplicates, Ingest, Ingested};
 pub use iter::{Cursor, CursorOptions};
-pub use keyspace::{Compression, Expiry, Keyspace, KeyspaceOptions};
+pub use keyspace::{Compression, Expiry, Keyspace, KeyspaceOptions, RangeEstimate};
 pub use snapshot::Snapshot;
 pub use table::PinnedValue as Value;
 pub use txn::{

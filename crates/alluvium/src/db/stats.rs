@@ -1,6 +1,7 @@
 //! What the engine tells of itself.
 
 use crate::db::shared::Shared;
+use crate::keyspace::estimate::estimate_rows;
 
 /// Sizes and counters of an open database. Counters count from its opening.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,6 +57,9 @@ pub struct KeyspaceStats {
     pub last_bytes: u64,
     /// Entries in tables, all versions and tombstones counted.
     pub table_entries: u64,
+    /// About how many rows it has: exact where each was written once and the deleted ones were merged away, otherwise
+    /// too many. See [`crate::Keyspace::estimate_range`].
+    pub rows_estimate: u64,
 }
 
 pub(super) fn collect(shared: &Shared) -> Stats {
@@ -72,6 +76,7 @@ pub(super) fn collect(shared: &Shared) -> Stats {
             last_tables: groups.iter().map(|g| g.last.len() as u64).sum(),
             last_bytes: groups.iter().map(|g| g.last_bytes()).sum(),
             table_entries: state.version.tables().iter().map(|t| t.entries()).sum(),
+            rows_estimate: estimate_rows(&state),
         }
     });
     let mut keyspaces: Vec<_> = keyspaces.collect();

@@ -1,10 +1,12 @@
 //! One ordered map of a database: its handle, its options, its tree.
 
+pub(crate) mod estimate;
 pub(crate) mod expiry;
 pub(crate) mod memtable;
 pub(crate) mod options;
 pub(crate) mod tree;
 
+pub use estimate::RangeEstimate;
 pub use expiry::Expiry;
 pub use options::{Compression, KeyspaceOptions};
 pub(crate) use tree::{FoundIn, Tree};
