@@ -118,6 +118,10 @@ impl Driver {
                 self.db.flush().expect("flush");
                 self.durable = self.model.last_commit();
             }
+            Op::Compact(name) if seed.is_multiple_of(2) => {
+                let keyspace = self.keyspace(name);
+                keyspace.compact_range(&[], None).expect("compact");
+            }
             Op::Compact(_) => self.db.settle().expect("settle"),
             Op::Reopen => self.reopen(),
             Op::Crash => self.crash(seed),

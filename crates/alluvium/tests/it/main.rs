@@ -2,6 +2,7 @@
 
 mod bank;
 mod bulk_load;
+mod compact_range;
 mod cursors;
 mod damage;
 mod deletes;
