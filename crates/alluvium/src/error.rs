@@ -108,6 +108,25 @@ pub enum Error {
         /// The id of the prepared transaction.
         xid: Vec<u8>,
     },
+    /// A row came out of order where ascending keys without duplicates are asked for. Nothing was installed: load
+    /// the rows with [`crate::BulkLoad`], which sorts them.
+    #[error("rows of keyspace {keyspace} are out of order: {} does not follow {}", key.escape_ascii(), previous.escape_ascii())]
+    OutOfOrder {
+        /// The keyspace of the rows.
+        keyspace: String,
+        /// The row before.
+        previous: Vec<u8>,
+        /// The row that does not follow it.
+        key: Vec<u8>,
+    },
+    /// A bulk load that refuses duplicates met a key twice. Nothing was installed: the rows break what they should keep.
+    #[error("two rows of keyspace {keyspace} have the key {}", key.escape_ascii())]
+    DuplicateKey {
+        /// The keyspace of the rows.
+        keyspace: String,
+        /// Their key.
+        key: Vec<u8>,
+    },
     /// The call or its options make no sense. Change the arguments.
     #[error("{0}")]
     InvalidArgument(String),

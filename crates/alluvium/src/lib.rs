@@ -18,6 +18,7 @@ mod compaction;
 mod db;
 mod error;
 mod flush;
+mod ingest;
 mod iter;
 mod keyspace;
 mod metrics;
@@ -44,8 +45,9 @@ pub use commit::prepared::XID_BYTES_MAX;
 pub use compaction::{CompactionFilter, FilterDecision};
 pub use db::{Database, Durability, KeyspaceStats, Options, Stats, WriteOptions};
 pub use error::{Error, Result};
+pub use ingest::{BulkLoad, BulkLoadOptions, Duplicates, Ingest, Ingested};
 pub use iter::{Cursor, CursorOptions};
-pub use keyspace::{Compression, Expiry, Keyspace, KeyspaceOptions};
+pub use keyspace::{Compression, Expiry, Keyspace, KeyspaceOptions, RangeEstimate};
 pub use snapshot::Snapshot;
 pub use table::PinnedValue as Value;
 pub use txn::{

@@ -25,6 +25,7 @@ pub(crate) struct Metrics {
     pub flushes: Counter,
     pub compactions: Counter,
     pub table_bytes_written: Counter,
+    pub ingested_bytes: Counter,
     pub shadowed: Counter,
     pub cancelled_pairs: Counter,
     pub tombstones_dropped: Counter,

@@ -46,13 +46,14 @@ const LAYERS: &[&[&str]] = &[
         "flush",
         "recovery",
         "db::flush_queue",
+        "db::install_ingest",
         "db::memory",
         "db::shared",
         "db::split",
         "db::store",
     ],
     // The public handles lead to each other.
-    &["db", "keyspace", "snapshot", "txn"],
+    &["db", "ingest", "keyspace", "snapshot", "txn"],
 ];
 
 /// Uses against the order, as (lower module, higher module): a public type in a lower module that holds a handle.

@@ -9,8 +9,9 @@ use crate::model::Write;
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Op::Commit(writes) => {
-                write!(f, "commit")?;
+            Op::Commit(writes) | Op::Ingest(writes) => {
+                let ingest = matches!(self, Op::Ingest(_));
+                write!(f, "{}", if ingest { "ingest" } else { "commit" })?;
                 writes
                     .iter()
                     .try_for_each(|(name, write)| write!(f, " [{name} {write}]"))

@@ -6,6 +6,7 @@
 
 mod display;
 
+use std::collections::BTreeSet;
 use std::ops::{Bound, Range};
 
 use crate::model::{Commit, Direction, Model, Write};
@@ -16,6 +17,8 @@ use crate::random::Rng;
 pub enum Op {
     /// Writes of one commit, each with its keyspace. A batch may be empty.
     Commit(Vec<(String, Write)>),
+    /// Rows written as one commit past the log: puts in key order in each keyspace, no key twice.
+    Ingest(Vec<(String, Write)>),
     /// Reads one key, now or through an open snapshot.
     Get {
         /// The keyspace to read.
@@ -61,7 +64,7 @@ impl Op {
     /// [`Model::find_prefix`] what was lost and [`Model::rewind`] to it.
     pub fn apply(&self, model: &mut Model) -> Option<Commit> {
         match self {
-            Op::Commit(writes) => {
+            Op::Commit(writes) | Op::Ingest(writes) => {
                 let writes = writes.iter().map(|(name, write)| (name.as_str(), write));
                 Some(model.commit(writes))
             }
@@ -82,6 +85,7 @@ pub struct Weights {
     pub delete: usize,
     pub delete_range: usize,
     pub batch: usize,
+    pub ingest: usize,
     pub get: usize,
     pub scan: usize,
     pub snapshot: usize,
@@ -103,6 +107,7 @@ impl Default for Weights {
             delete: 15,
             delete_range: 0,
             batch: 10,
+            ingest: 2,
             get: 15,
             scan: 15,
             snapshot: 2,
@@ -156,6 +161,7 @@ pub struct Generator {
 /// The most open snapshots, so that a long history does not collect them.
 const SNAPSHOTS_MAX: usize = 8;
 const BATCH_WRITES_MAX: usize = 12;
+const INGEST_ROWS_MAX: usize = 60;
 
 impl Generator {
     /// A generator with its own choice of keys.
@@ -215,6 +221,7 @@ impl Generator {
             w.crash,
             w.create_keyspace,
             w.drop_keyspace,
+            w.ingest,
         ];
         match rng.weighted(&weights) {
             0 => Op::Commit(vec![self.write(rng, model, keyspace, &[])]),
@@ -232,6 +239,7 @@ impl Generator {
                 None => self.get(rng, keyspace),
             },
             11 => Op::DropKeyspace(keyspace),
+            12 => self.ingest(rng, model),
             _ => self.scan(rng, keyspace),
         }
     }
@@ -250,6 +258,25 @@ impl Generator {
             writes.push(write);
         }
         Op::Commit(writes)
+    }
+
+    /// Neighbouring keys of some keyspaces: often a part of the key space, sometimes all of it.
+    fn ingest(&mut self, rng: &mut Rng, model: &Model) -> Op {
+        let mut writes = Vec::new();
+        for keyspace in model.keyspaces() {
+            if rng.percent(40) {
+                continue;
+            }
+            let keys: BTreeSet<Vec<u8>> = self.keys.iter().cloned().collect();
+            let from = rng.below(keys.len());
+            let count = *rng.pick(&[1, 5, INGEST_ROWS_MAX]);
+            let chosen: Vec<_> = keys.into_iter().skip(from).take(count).collect();
+            for key in chosen {
+                let value = self.value(rng);
+                writes.push((keyspace.to_string(), Write::Put(key, value)));
+            }
+        }
+        Op::Ingest(writes)
     }
 
     /// One write behind the `earlier` ones of its batch.

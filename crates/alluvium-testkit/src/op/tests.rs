@@ -1,7 +1,5 @@
 //! Tests of the generator: what it chooses is possible, everything comes, equal seeds agree.
 
-use std::collections::BTreeSet;
-
 use super::*;
 use crate::random::Seeded;
 
@@ -61,7 +59,7 @@ fn every_kind_of_operation_comes() {
                 .to_string()
         })
         .collect();
-    let expected = "commit compact crash create drop flush get reopen scan snapshot";
+    let expected = "commit compact crash create drop flush get ingest reopen scan snapshot";
     assert_eq!(kinds.into_iter().collect::<Vec<_>>().join(" "), expected);
 }
 

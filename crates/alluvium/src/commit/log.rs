@@ -180,11 +180,23 @@ impl Log {
     /// Writes a marker of a change of keyspaces into the log and syncs everything up to it, so that the manifest
     /// edit that follows never overtakes commits before it.
     pub fn mark_ddl(&mut self, shared: &Shared, payload: &[u8]) -> Result<SeqNo> {
+        let seqno = self.mark(shared, RecordKind::Ddl, payload)?;
+        shared.read_points.publish(seqno);
+        Ok(seqno)
+    }
+
+    /// As [`Log::mark_ddl`] for an ingest, whose tables come at the number returned. The caller publishes it when
+    /// they are installed.
+    pub fn mark_ingest(&mut self, shared: &Shared, payload: &[u8]) -> Result<SeqNo> {
+        self.mark(shared, RecordKind::Ingest, payload)
+    }
+
+    fn mark(&mut self, shared: &Shared, kind: RecordKind, payload: &[u8]) -> Result<SeqNo> {
         shared.check_open()?;
         shared.poison.check()?;
         let seqno = self.last_seqno + 1;
         if let Some(wal) = &mut self.wal {
-            wal.append(seqno, RecordKind::Ddl, payload);
+            wal.append(seqno, kind, payload);
             shared
                 .poison
                 .guard(wal.write())
@@ -192,7 +204,6 @@ impl Log {
             self.sync(shared)?;
         }
         self.last_seqno = seqno;
-        shared.read_points.publish(seqno);
         Ok(seqno)
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Job {
 pub(crate) struct Inputs {
     pub keyspace: KeyspaceId,
     pub low: Vec<u8>,
+    /// Where the group ended: an ingest may have split it since.
+    pub high: Option<Vec<u8>>,
     pub upper: Vec<TableId>,
     pub last: Vec<TableId>,
 }
@@ -112,6 +114,7 @@ impl Job {
         let inputs = Inputs {
             keyspace: self.tree.id,
             low: self.low.clone(),
+            high: version.high(index).map(<[u8]>::to_vec),
             upper: group.upper.iter().map(|u| u.table.id()).collect(),
             last: group.last.iter().map(|t| t.id()).collect(),
         };
@@ -140,6 +143,7 @@ impl Job {
         let inputs = Inputs {
             keyspace: self.tree.id,
             low: self.low.clone(),
+            high: version.high(index).map(<[u8]>::to_vec),
             upper,
             last: Vec::new(),
         };
@@ -175,7 +179,7 @@ impl Job {
             true => Carried::none(),
             false => Carried::new(&ranges, points),
         };
-        let mut output = Output::new(shared, &self.tree, options, cuts, carried, values);
+        let mut output = Output::new(shared, &*self.tree, options, cuts, carried, values);
         let mut counts = FoldCounts::default();
         merge(
             &mut streams,

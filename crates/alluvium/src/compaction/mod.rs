@@ -13,4 +13,4 @@ mod threads;
 pub use retire::{CompactionFilter, FilterDecision};
 
 pub(crate) use job::{Inputs, Merged};
-pub(crate) use threads::{Jobs, run, settle, update_admission};
+pub(crate) use threads::{Jobs, compact_range, run, settle, update_admission};

@@ -1,5 +1,6 @@
 //! Where merges write: table files cut at borders and sizes, complete and synced before anybody names them.
 
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -57,14 +58,20 @@ impl Carried {
 /// Writes the entries of one merge into as many tables as the cuts ask for.
 ///
 /// Between two borders lies a *part* of the key range. Each part gets the carried range deletes that lie in it, in one
-/// table with its entries: only merges without borders and range deletes are cut by size.
-pub(crate) struct Output<'a> {
-    shared: &'a Shared,
-    tree: &'a Tree,
+/// table with its entries: only what has no range deletes is cut by size.
+///
+/// A job borrows the database; an ingest, which lives as long as its caller likes, counts a reference.
+pub(crate) struct Output<S, T>
+where
+    S: Deref<Target = Shared>,
+    T: Deref<Target = Tree>,
+{
+    shared: S,
+    tree: T,
     options: TableOptions,
     cuts: Cuts,
     carried: Carried,
-    separator: Separator<'a>,
+    separator: Separator<S, T>,
     /// Index of the next border not passed yet: the end of the part that is being written.
     next_border: usize,
     open: Option<Open>,
@@ -113,24 +120,28 @@ pub(crate) fn table_options(options: &KeyspaceOptions, last_level: bool) -> Tabl
     }
 }
 
-impl<'a> Output<'a> {
+impl<S, T> Output<S, T>
+where
+    S: Deref<Target = Shared> + Clone,
+    T: Deref<Target = Tree> + Clone,
+{
     pub fn new(
-        shared: &'a Shared,
-        tree: &'a Tree,
+        shared: S,
+        tree: T,
         options: TableOptions,
         cuts: Cuts,
         carried: Carried,
         values: ValueInputs,
-    ) -> Output<'a> {
+    ) -> Output<S, T> {
         debug_assert!(carried.0.is_empty() || cuts.bytes_max == u64::MAX);
         let (open, finished, last_key) = (None, Vec::new(), Vec::new());
         Output {
+            separator: Separator::new(shared.clone(), tree.clone(), values),
             shared,
             tree,
             options,
             cuts,
             carried,
-            separator: Separator::new(shared, tree, values),
             next_border: 0,
             open,
             finished,
@@ -177,6 +188,11 @@ impl<'a> Output<'a> {
             open.builder.note_expiry(until);
         }
         Ok(())
+    }
+
+    /// Whether any entry was added.
+    pub fn is_begun(&self) -> bool {
+        self.open.is_some() || !self.finished.is_empty()
     }
 
     /// The end of the part that is being written.
@@ -278,9 +294,17 @@ impl<'a> Output<'a> {
     }
 }
 
-impl Drop for Output<'_> {
-    /// A merge that failed leaves no files behind.
+impl<S, T> Drop for Output<S, T>
+where
+    S: Deref<Target = Shared>,
+    T: Deref<Target = Tree>,
+{
+    /// A merge that failed leaves no files behind. Of a database that was closed they are left to the next open: the
+    /// directory may be another's by now.
     fn drop(&mut self) {
+        if self.shared.is_closed() {
+            return;
+        }
         let open = self.open.take().map(|o| o.path);
         let finished = self.finished.drain(..).map(|t| t.path);
         for path in finished.chain(open).chain(self.separator.paths()) {

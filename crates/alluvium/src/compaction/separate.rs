@@ -2,6 +2,7 @@
 //! garbage, or left where they are.
 
 use std::collections::HashSet;
+use std::ops::Deref;
 use std::path::PathBuf;
 
 use crate::base::{ValueFileId, ValueKind};
@@ -25,9 +26,9 @@ pub(crate) struct ValueInputs {
 }
 
 /// The value side of one merge's output.
-pub(crate) struct Separator<'a> {
-    shared: &'a Shared,
-    tree: &'a Tree,
+pub(crate) struct Separator<S, T> {
+    shared: S,
+    tree: T,
     inputs: ValueInputs,
     /// The file that is being written, with its uid.
     open: Option<(ValueWriter, u64)>,
@@ -42,8 +43,8 @@ pub(crate) struct PointsTo {
     pub stored_bytes: u64,
 }
 
-impl<'a> Separator<'a> {
-    pub fn new(shared: &'a Shared, tree: &'a Tree, inputs: ValueInputs) -> Separator<'a> {
+impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
+    pub fn new(shared: S, tree: T, inputs: ValueInputs) -> Separator<S, T> {
         Separator {
             shared,
             tree,

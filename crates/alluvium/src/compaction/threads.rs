@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::base::KeyspaceId;
+use crate::base::{KeyspaceId, SeqNo};
 use crate::compaction::job::Job;
-use crate::compaction::pick::{GroupSize, PickRules, UpperSize};
+use crate::compaction::pick::{GroupSize, PickRules, UpperSize, Work};
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
@@ -25,11 +25,32 @@ pub(crate) struct Jobs {
 #[derive(Default)]
 struct State {
     busy: HashSet<(KeyspaceId, Vec<u8>)>,
+    /// Ranges that somebody waits for; they go before what is picked.
+    wanted: Vec<Arc<Wanted>>,
     /// Upper bytes merged into the last level per second of one thread, smoothed; 0 before the first merge.
     drain_bytes_per_s: f64,
     /// Counts events that may have made new work, so that no wake-up is lost.
     events: u64,
     stop: bool,
+}
+
+/// A range of which everything up to a commit is to be in the last level.
+struct Wanted {
+    tree: Arc<Tree>,
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+    upto: SeqNo,
+}
+
+impl Wanted {
+    /// The groups of the range that still have such rows in upper tables. By seqno, because a merge of upper tables may
+    /// give old rows to a new table.
+    fn pending<'v>(&'v self, version: &'v Version) -> impl Iterator<Item = &'v Arc<Group>> {
+        let end = self.end.as_deref();
+        let from = version.groups().iter().skip(version.find(&self.start));
+        let inside = from.take_while(move |g| end.is_none_or(|end| &g.low[..] < end));
+        inside.filter(|g| g.upper.iter().any(|u| u.table.min_seqno() <= self.upto))
+    }
 }
 
 /// Weight of the newest merge in the smoothed drain rate.
@@ -124,6 +145,10 @@ fn claim(shared: &Shared) -> Option<Job> {
     if shared.poison.check().is_err() {
         return None;
     }
+    let wanted = shared.jobs.state.lock().wanted.clone();
+    if let Some(job) = wanted.iter().find_map(|w| claim_wanted(shared, w)) {
+        return Some(job);
+    }
     let survey = survey(shared);
     let picked = rules(shared).pick(&survey.sizes)?;
     let place = &survey.places[picked.group];
@@ -137,6 +162,21 @@ fn claim(shared: &Shared) -> Option<Job> {
     let mut state = shared.jobs.state.lock();
     // Another thread may have claimed the same group in the meantime: then pick again.
     (!state.stop && state.busy.insert((job.tree.id, job.low.clone()))).then_some(job)
+}
+
+/// A merge of one group that somebody waits for, unless all of them are busy.
+fn claim_wanted(shared: &Shared, wanted: &Wanted) -> Option<Job> {
+    let version = Arc::clone(&wanted.tree.load().version);
+    wanted.pending(&version).find_map(|group| {
+        let job = Job {
+            tree: Arc::clone(&wanted.tree),
+            low: group.low.clone(),
+            work: Work::LastLevel,
+            picked: group.upper.iter().map(|u| u.table.id()).collect(),
+        };
+        let mut state = shared.jobs.state.lock();
+        (!state.stop && state.busy.insert((job.tree.id, job.low.clone()))).then_some(job)
+    })
 }
 
 fn release(shared: &Shared, job: &Job) {
@@ -243,6 +283,48 @@ pub(crate) fn settle(shared: &Shared) -> Result<()> {
                 .jobs
                 .changed
                 .wait_for(&mut state, Duration::from_millis(200));
+        }
+    }
+}
+
+/// Merges what tables hold of a range up to the commit `upto` into the last level, and waits for it.
+pub(crate) fn compact_range(
+    shared: &Shared,
+    tree: &Arc<Tree>,
+    start: &[u8],
+    end: Option<&[u8]>,
+    upto: SeqNo,
+) -> Result<()> {
+    let wanted = Arc::new(Wanted {
+        tree: Arc::clone(tree),
+        start: start.to_vec(),
+        end: end.map(<[u8]>::to_vec),
+        upto,
+    });
+    shared.jobs.state.lock().wanted.push(Arc::clone(&wanted));
+    shared.jobs.wake();
+    let result = wait_for(shared, &wanted);
+    let mut state = shared.jobs.state.lock();
+    state.wanted.retain(|w| !Arc::ptr_eq(w, &wanted));
+    result
+}
+
+fn wait_for(shared: &Shared, wanted: &Wanted) -> Result<()> {
+    loop {
+        shared.check_open()?;
+        shared.poison.check()?;
+        let seen = shared.jobs.state.lock().events;
+        let version = Arc::clone(&wanted.tree.load().version);
+        // After the load: the version was not the empty one of a dropped keyspace.
+        wanted.tree.check()?;
+        if wanted.pending(&version).next().is_none() {
+            return Ok(());
+        }
+        let mut state = shared.jobs.state.lock();
+        if state.events == seen {
+            // Bounded, so that a poisoned or closed database is noticed.
+            let bound = Duration::from_millis(200);
+            shared.jobs.changed.wait_for(&mut state, bound);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! An open database: its handle, keyspaces by name, commits, and its end.
 
 pub(crate) mod flush_queue;
+pub(crate) mod install_ingest;
 pub(crate) mod memory;
 mod open;
 pub(crate) mod options;
@@ -25,6 +26,7 @@ use crate::commit::WriteBatch;
 use crate::commit::batch::encode_payload;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
+use crate::ingest::{BulkLoad, BulkLoadOptions, Ingest};
 use crate::keyspace::{Keyspace, KeyspaceOptions, Tree};
 use crate::snapshot::Snapshot;
 use crate::txn::write_set::WriteSet;
@@ -254,6 +256,22 @@ impl Database {
             result?;
         }
         Ok(())
+    }
+
+    /// Begins an ingest: many rows in key order, written straight into tables and installed as one commit.
+    pub fn ingest(&self) -> Result<Ingest> {
+        self.shared().check_open()?;
+        Ok(Ingest::new(self.clone()))
+    }
+
+    /// Begins a bulk load: as [`Database::ingest`] for rows in any order, within a limit of memory.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for too small a limit; `Closed`.
+    pub fn bulk_load(&self, options: BulkLoadOptions) -> Result<BulkLoad> {
+        self.shared().check_open()?;
+        BulkLoad::new(self.clone(), options)
     }
 
     /// A fixed read point: the newest commit that is visible now.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::base::KeyspaceId;
-use crate::version::{GroupEdit, GroupState, TableRecord};
+use crate::version::{GroupEdit, GroupState, TableRecord, next_low};
 
 /// About this many groups per keyspace once it is large: fewer make merges long, more make flushed tables small.
 const GROUPS_AIM: u64 = 32;
@@ -80,31 +80,168 @@ pub(crate) fn plan_split(
             table: record.clone(),
         });
     }
+    edits.extend(share_uppers(keyspace, &lows, newer));
+    edits
+}
+
+/// A group is split into parts that start at `lows`: its upper tables go with every part that they reach into.
+fn share_uppers(
+    keyspace: KeyspaceId,
+    lows: &[Vec<u8>],
+    uppers: &[(u64, TableRecord)],
+) -> Vec<GroupEdit> {
+    let mut edits = Vec::new();
     for (i, part) in lows.iter().enumerate() {
-        let high = lows.get(i + 1);
-        for (run, table) in newer {
-            let reaches =
-                (i == 0 || table.last_key >= *part) && high.is_none_or(|h| table.first_key < *h);
-            let (keyspace, low) = (keyspace, part.clone());
-            match (i == 0, reaches) {
+        for (run, table) in uppers {
+            let low = part.clone();
+            match (i == 0, reaches(lows, i, table)) {
                 (true, false) => edits.push(GroupEdit::RemoveUpper {
                     keyspace,
                     low,
                     table: table.id,
                 }),
-                (false, true) => {
-                    edits.push(GroupEdit::AddUpper {
-                        keyspace,
-                        low,
-                        table: table.clone(),
-                        run: *run,
-                    });
-                }
+                (false, true) => edits.push(GroupEdit::AddUpper {
+                    keyspace,
+                    low,
+                    table: table.clone(),
+                    run: *run,
+                }),
                 _ => {}
             }
         }
     }
     edits
+}
+
+/// Whether a table that reaches into a group reaches into part `i` of those that start at `lows`.
+fn reaches(lows: &[Vec<u8>], i: usize, table: &TableRecord) -> bool {
+    let above = i == 0 || table.last_key >= lows[i];
+    above && lows.get(i + 1).is_none_or(|high| table.first_key < *high)
+}
+
+/// An ingested table and where it goes: as upper table with a run number, or, with `None`, into the last level.
+pub(crate) type Placed = (Option<u64>, TableRecord);
+
+/// Whether a table can go straight into the last level: it lies in one group, and nothing there that is newer than the
+/// last level, tombstones included, shares a key with its range, nor does the last level itself. Groups for which
+/// `is_busy` holds are left to their merges.
+pub(crate) fn fits_last_level(
+    groups: &BTreeMap<Vec<u8>, GroupState>,
+    table: &TableRecord,
+    is_busy: impl Fn(&[u8]) -> bool,
+) -> bool {
+    let upto = (Bound::Unbounded, Bound::Included(&table.first_key[..]));
+    let Some((low, group)) = groups.range::<[u8], _>(upto).next_back() else {
+        return false;
+    };
+    let inside = next_low(groups, low).is_none_or(|high| &table.last_key[..] < high);
+    let apart = |t: &TableRecord| t.last_key < table.first_key || table.last_key < t.first_key;
+    inside && group.tables().all(apart) && !is_busy(low)
+}
+
+/// Puts ingested tables, in key order and without overlaps, into the groups that they reach into. A group that they
+/// make too large is split, so that what they bring is merged in pieces.
+pub(crate) fn plan_ingest(
+    keyspace: KeyspaceId,
+    groups: &BTreeMap<Vec<u8>, GroupState>,
+    tables: &[Placed],
+    partition_bytes: u64,
+) -> Vec<GroupEdit> {
+    let last = groups.values().flat_map(|g| &g.last);
+    let new = tables.iter().map(|(_, table)| table);
+    let total: u64 = last.chain(new).map(|r| r.file_bytes).sum();
+    let aim = partition_bytes.max(total / GROUPS_AIM);
+    let mut edits = Vec::new();
+    for (low, group) in groups {
+        let high = next_low(groups, low);
+        // Tables are in order, so those of one group stand together.
+        let from = tables.partition_point(|(_, t)| t.last_key < *low);
+        let to = high.map_or(tables.len(), |high| {
+            tables.partition_point(|(_, t)| &t.first_key[..] < high)
+        });
+        if from < to {
+            edits.extend(plan_group(keyspace, low, group, &tables[from..to], aim));
+        }
+    }
+    edits
+}
+
+/// The part of [`plan_ingest`] that is about one group.
+fn plan_group(
+    keyspace: KeyspaceId,
+    low: &[u8],
+    group: &GroupState,
+    tables: &[Placed],
+    aim: u64,
+) -> Vec<GroupEdit> {
+    let lows = part_lows(low, group, tables, aim);
+    let part = |key: &[u8]| &lows[lows.partition_point(|l| &l[..] <= key).max(1) - 1];
+    let mut edits = Vec::new();
+    for pair in lows.windows(2) {
+        edits.push(GroupEdit::Split {
+            keyspace,
+            low: pair[0].clone(),
+            at: pair[1].clone(),
+        });
+    }
+    for table in &group.last {
+        let part = part(&table.first_key);
+        if part != low {
+            edits.push(GroupEdit::RemoveLast {
+                keyspace,
+                low: low.to_vec(),
+                table: table.id,
+            });
+            edits.push(GroupEdit::AddLast {
+                keyspace,
+                low: part.clone(),
+                table: table.clone(),
+            });
+        }
+    }
+    edits.extend(share_uppers(keyspace, &lows, &group.upper));
+    for (run, table) in tables {
+        let Some(run) = *run else {
+            edits.push(GroupEdit::AddLast {
+                keyspace,
+                low: part(&table.first_key).clone(),
+                table: table.clone(),
+            });
+            continue;
+        };
+        let reached = (0..lows.len()).filter(|&i| reaches(&lows, i, table));
+        edits.extend(reached.map(|i| GroupEdit::AddUpper {
+            keyspace,
+            low: lows[i].clone(),
+            table: table.clone(),
+            run,
+        }));
+    }
+    edits
+}
+
+/// Where the parts start that a group is split into, its own low key first. Only keys at which no table of the last
+/// level and none of the ingested ones is cut.
+fn part_lows(low: &[u8], group: &GroupState, tables: &[Placed], aim: u64) -> Vec<Vec<u8>> {
+    let new = tables.iter().map(|(_, table)| table);
+    let mut all: Vec<&TableRecord> = group.last.iter().chain(new).collect();
+    all.sort_by(|a, b| a.first_key.cmp(&b.first_key));
+    let bytes: u64 = all.iter().map(|r| r.file_bytes).sum();
+    let mut lows = vec![low.to_vec()];
+    if bytes <= 2 * aim {
+        return lows;
+    }
+    let part_bytes = bytes.div_ceil(bytes.div_ceil(aim));
+    let (mut filled, mut end): (u64, &[u8]) = (0, &[]);
+    for record in all {
+        if filled >= part_bytes && end < &record.first_key[..] {
+            lows.push(record.first_key.clone());
+            filled = 0;
+        }
+        filled += record.file_bytes;
+        end = end.max(&record.last_key);
+    }
+    lows
 }
 
 /// Joins neighbours that are together no larger than a group should be: a queue leaves an empty group behind wherever
@@ -166,8 +303,8 @@ mod tests {
                 GroupEdit::AddLast { low, table, .. } => format!("{}+last{}", key(low), table.id.0),
                 GroupEdit::AddUpper { low, table, .. } => format!("{}+up{}", key(low), table.id.0),
                 GroupEdit::RemoveUpper { low, table, .. } => format!("{}-up{}", key(low), table.0),
+                GroupEdit::RemoveLast { low, table, .. } => format!("{}-last{}", key(low), table.0),
                 GroupEdit::Join { low, .. } => format!("join {}", key(low)),
-                other => format!("{other:?}"),
             })
             .collect();
         words.join(" ")
@@ -196,6 +333,61 @@ mod tests {
         assert_eq!(
             shown(&edits),
             "+last1 split |d d+last2 split d|g g+last3 -up8 -up4 d+up8 g+up8 g+up4"
+        );
+    }
+
+    /// Groups by low key, with upper and last-level tables.
+    fn groups(list: &[(&str, &[TableRecord], &[TableRecord])]) -> BTreeMap<Vec<u8>, GroupState> {
+        let group = |(low, upper, last): &(&str, &[TableRecord], &[TableRecord])| {
+            let upper = upper.iter().map(|r| (r.id.0, r.clone())).collect();
+            let last = last.to_vec();
+            (low.as_bytes().to_vec(), GroupState { upper, last })
+        };
+        list.iter().map(group).collect()
+    }
+
+    #[test]
+    fn a_table_goes_into_the_last_level_only_where_nothing_else_shares_its_range() {
+        let groups = groups(&[
+            ("", &[record(1, "c", "d", 10)], &[record(2, "f", "g", 10)]),
+            ("m", &[], &[]),
+        ]);
+        let fits = |first, last| {
+            fits_last_level(&groups, &record(9, first, last, 10), |low| low == b"busy")
+        };
+        assert!(fits("a", "b") && fits("e", "e") && fits("h", "l") && fits("m", "z"));
+        assert!(!fits("a", "c") && !fits("d", "e"), "an upper table");
+        assert!(!fits("e", "f") && !fits("a", "z"), "the last level");
+        assert!(!fits("l", "m"), "two groups");
+        assert!(!fits_last_level(
+            &groups,
+            &record(9, "n", "o", 10),
+            |low| low == b"m"
+        ));
+    }
+
+    #[test]
+    fn an_ingest_that_makes_a_group_too_large_splits_it_where_no_table_is_cut() {
+        let groups = groups(&[
+            ("", &[record(1, "c", "r", 10)], &[record(2, "f", "k", 10)]),
+            ("t", &[], &[]),
+        ]);
+        let new = |id, first, last| record(id, first, last, 100);
+        let placed = [
+            (None, new(11, "a", "b")),
+            (Some(31), new(12, "d", "g")),
+            (Some(32), new(13, "h", "i")),
+            (Some(33), new(14, "j", "j")),
+            (None, new(15, "s", "s")),
+            (Some(34), new(16, "sx", "v")),
+        ];
+        let plan = |aim| shown(&plan_ingest(KeyspaceId(1), &groups, &placed, aim));
+        assert_eq!(plan(1000), "+last11 +up12 +up13 +up14 +last15 +up16 t+up16");
+        // Not at h or j: they lie inside table 2 of the last level.
+        assert_eq!(
+            plan(100),
+            "split |d split d|s split s|sx -last2 d+last2 d+up1 \
+             +last11 d+up12 d+up13 d+up14 s+last15 sx+up16 t+up16"
         );
     }
 

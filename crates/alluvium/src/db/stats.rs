@@ -1,6 +1,7 @@
 //! What the engine tells of itself.
 
 use crate::db::shared::Shared;
+use crate::keyspace::estimate::estimate_rows;
 
 /// Sizes and counters of an open database. Counters count from its opening.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,8 +20,10 @@ pub struct Stats {
     pub flushes: u64,
     /// Merges installed.
     pub compactions: u64,
-    /// Bytes of tables written by flushes and merges.
+    /// Bytes of tables written by flushes, merges and ingests.
     pub table_bytes_written: u64,
+    /// Bytes of tables that ingests installed.
+    pub ingested_bytes: u64,
     /// Versions dropped because a newer one hid them from every reader.
     pub versions_shadowed: u64,
     /// Inserts that met their delete above the last level: neither was rewritten.
@@ -54,6 +57,9 @@ pub struct KeyspaceStats {
     pub last_bytes: u64,
     /// Entries in tables, all versions and tombstones counted.
     pub table_entries: u64,
+    /// About how many rows it has: exact where each was written once and the deleted ones were merged away, otherwise
+    /// too many. See [`crate::Keyspace::estimate_range`].
+    pub rows_estimate: u64,
 }
 
 pub(super) fn collect(shared: &Shared) -> Stats {
@@ -70,6 +76,7 @@ pub(super) fn collect(shared: &Shared) -> Stats {
             last_tables: groups.iter().map(|g| g.last.len() as u64).sum(),
             last_bytes: groups.iter().map(|g| g.last_bytes()).sum(),
             table_entries: state.version.tables().iter().map(|t| t.entries()).sum(),
+            rows_estimate: estimate_rows(&state),
         }
     });
     let mut keyspaces: Vec<_> = keyspaces.collect();
@@ -84,6 +91,7 @@ pub(super) fn collect(shared: &Shared) -> Stats {
         flushes: metrics.flushes.get(),
         compactions: metrics.compactions.get(),
         table_bytes_written: metrics.table_bytes_written.get(),
+        ingested_bytes: metrics.ingested_bytes.get(),
         versions_shadowed: metrics.shadowed.get(),
         pairs_cancelled: metrics.cancelled_pairs.get(),
         tombstones_dropped: metrics.tombstones_dropped.get(),

@@ -19,7 +19,9 @@ use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
 use crate::table::{Table, ValueFiles};
 use crate::version::group::{Group, Upper, Version};
-use crate::version::{GroupEdit, GroupState, Manifest, ManifestState, TableRecord, VersionEdit};
+use crate::version::{
+    GroupEdit, GroupState, Manifest, ManifestState, TableRecord, VersionEdit, next_low,
+};
 
 /// See the module.
 pub(crate) struct Store {
@@ -75,14 +77,14 @@ impl Store {
     }
 
     /// The time to record in an edit, if rows expire.
-    fn read_clock(shared: &Shared) -> Option<u64> {
+    pub fn read_clock(shared: &Shared) -> Option<u64> {
         let clock = &shared.clock;
         clock.in_use().then(|| clock.now())
     }
 
     /// As [`Store::append`] for an edit that names these new tables. Their files go if the edit is certainly not on
     /// the device; after a failed write or sync it may be, and then the next open needs them.
-    fn append_naming(
+    pub fn append_naming(
         &mut self,
         shared: &Shared,
         edit: &VersionEdit,
@@ -94,6 +96,12 @@ impl Store {
                 tables.iter().for_each(|tables| discard(shared, tables));
             }
         })
+    }
+
+    /// A run number newer than all others.
+    pub fn next_run(&mut self) -> u64 {
+        self.last_run += 1;
+        self.last_run
     }
 
     /// The open form of a keyspace's tables.
@@ -206,7 +214,7 @@ impl Store {
         shared.note_resident_bytes(resident);
     }
 
-    fn add_tables(&mut self, tables: &[NewTable]) {
+    pub fn add_tables(&mut self, tables: &[NewTable]) {
         self.tables
             .extend(tables.iter().map(|t| (t.record.id, Arc::clone(&t.table))));
     }
@@ -221,8 +229,7 @@ impl Shared {
         next_segment: Option<SegmentId>,
     ) -> Result<()> {
         let mut store = self.store.lock();
-        store.last_run += 1;
-        let run = store.last_run;
+        let run = store.next_run();
         let (live, dropped): (Vec<_>, Vec<_>) = flushed
             .into_iter()
             .partition(|f| store.state().keyspaces.contains_key(&f.tree.id));
@@ -352,6 +359,9 @@ fn merge_edits(
     let keyspace = inputs.keyspace;
     let groups = &store.state().keyspaces.get(&keyspace)?.groups;
     let group = groups.get(&inputs.low)?;
+    if next_low(groups, &inputs.low) != inputs.high.as_deref() {
+        return None;
+    }
     let has_upper = |id: &TableId| group.upper.iter().any(|(_, r)| r.id == *id);
     let same_last = group
         .last

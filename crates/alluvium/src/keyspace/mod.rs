@@ -1,11 +1,13 @@
 //! One ordered map of a database: its handle, its options, its tree.
 
 pub(crate) mod dead;
+pub(crate) mod estimate;
 pub(crate) mod expiry;
 pub(crate) mod memtable;
 pub(crate) mod options;
 pub(crate) mod tree;
 
+pub use estimate::RangeEstimate;
 pub use expiry::Expiry;
 pub use options::{Compression, KeyspaceOptions};
 pub(crate) use tree::{FoundIn, Tree};
@@ -246,6 +248,30 @@ impl Keyspace {
         self.check()?;
         self.tree.set_compaction_filter(filter);
         Ok(())
+    }
+
+    /// Merges everything from `start` (inclusive) to `end` (exclusive; `None` is the end of the keyspace) that was
+    /// committed before the call into the last level, and waits for it. Reads are cheapest then, and what was
+    /// overwritten or deleted gives its space back, as far as no open snapshot needs it.
+    ///
+    /// Memtables are flushed first if this keyspace has rows there. The merge threads rewrite each group of tables that
+    /// the range reaches into and that has anything above its last level; commits go on meanwhile. Where the device is
+    /// full the call waits until there is room.
+    ///
+    /// # Errors
+    ///
+    /// `NoSpace` from the flush; `Poisoned`; `KeyspaceDropped`; `Closed`.
+    pub fn compact_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<()> {
+        self.check()?;
+        if end.is_some_and(|end| end <= start) {
+            return Ok(());
+        }
+        let shared = self.db.shared();
+        let upto = shared.read_points.visible();
+        if self.tree.load().has_memtable_rows() {
+            self.db.flush()?;
+        }
+        crate::compaction::compact_range(shared, &self.tree, start, end, upto)
     }
 
     /// A cursor over the newest commit that is visible now.

@@ -297,6 +297,11 @@ impl TreeState {
         Ok(None)
     }
 
+    /// Whether any row is in memory only.
+    pub fn has_memtable_rows(&self) -> bool {
+        !self.active.is_empty() || !self.sealed.is_empty()
+    }
+
     /// Bytes of all its memtables.
     pub fn memtable_bytes(&self) -> usize {
         self.active.bytes() + self.sealed.iter().map(|m| m.bytes()).sum::<usize>()

@@ -57,6 +57,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
         Vec::new()
     };
     move_unreferenced(&*vfs, dir, &listed, &tables)?;
+    remove_runs(&*vfs, dir, &listed)?;
     let mut store = Store::new(manifest, tables);
     let trees = open_trees(&store, dir, &options)?;
     // From 0: a generation that replay seals ends with the commit just replayed, whatever the manifest has seen since.
@@ -186,6 +187,23 @@ fn move_unreferenced(
     Ok(())
 }
 
+/// The name of a bulk load's temporary file.
+pub(crate) fn run_file_name(number: u64) -> String {
+    format!("{number:06}.run")
+}
+
+/// Removes what a bulk load left that did not live to its end. No manifest ever names these files.
+fn remove_runs(vfs: &dyn Vfs, dir: &Path, listed: &[String]) -> Result<()> {
+    let number = |name: &String| name.strip_suffix(".run")?.parse().ok();
+    let is_run = |name: &&String| number(name).is_some_and(|n| run_file_name(n) == **name);
+    for name in listed.iter().filter(is_run) {
+        let path = dir.join(name);
+        vfs.remove(&path)
+            .map_err(|e| Error::io("remove", &path, e))?;
+    }
+    Ok(())
+}
+
 /// Deletes what an earlier open had moved aside: this one has read everything that the database needs.
 fn delete_aside(vfs: &dyn Vfs, dir: &Path, names: &[String]) -> Result<()> {
     for name in names {
@@ -220,6 +238,7 @@ fn open_tables(
         let cache = Arc::clone(cache);
         let table = Table::open_with(file, record.id, record.uid, cache, open_values)?;
         check_record(&path, record, &table)?;
+        table.raise_seqnos(record.global_seqno.unwrap_or(0));
         tables.insert(record.id, table);
     }
     Ok(tables)
@@ -255,7 +274,8 @@ fn open_values(
 /// The manifest and the table must tell the same: a swapped file is damage, whatever its own checksums say.
 fn check_record(path: &Path, record: &TableRecord, table: &Table) -> Result<()> {
     let expected = (record.entries, record.min_seqno, record.max_seqno);
-    let found = (table.entries(), table.min_seqno(), table.max_seqno());
+    let stored = table.properties();
+    let found = (stored.entries, stored.min_seqno, stored.max_seqno);
     if expected != found
         || record.first_key != table.first_key()
         || record.last_key != table.last_key()

@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub struct TableCursor {
     table: Arc<Table>,
     read_point: SeqNo,
+    /// The table's smallest sequence number: see [`Table::raise_seqnos`].
+    seqno_floor: SeqNo,
     at: Position,
     valid: bool,
     key: Vec<u8>,
@@ -41,6 +43,7 @@ impl Position {
 impl TableCursor {
     pub(in crate::table) fn new(table: Arc<Table>, read_point: SeqNo) -> TableCursor {
         TableCursor {
+            seqno_floor: table.seqno_floor(),
             table,
             read_point,
             at: Position {
@@ -59,6 +62,9 @@ impl TableCursor {
     /// Errors, of all moves: `Corruption` and `Io` for a block.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.valid = false;
+        if self.sees_nothing() {
+            return Ok(false);
+        }
         let index = self.table.fences.find(key);
         if index == self.table.fences.len() {
             return Ok(false);
@@ -74,6 +80,9 @@ impl TableCursor {
     /// Goes to the last key that is below `key`.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
         self.valid = false;
+        if self.sees_nothing() {
+            return Ok(false);
+        }
         let index = self.table.fences.find(key);
         if index == self.table.fences.len() {
             return self.seek_last();
@@ -89,6 +98,9 @@ impl TableCursor {
     /// Goes to the first key.
     pub fn seek_first(&mut self) -> Result<bool> {
         self.valid = false;
+        if self.sees_nothing() {
+            return Ok(false);
+        }
         self.load(0)?;
         self.at.slot = 0;
         self.settle_forward()
@@ -97,6 +109,9 @@ impl TableCursor {
     /// Goes to the last key.
     pub fn seek_last(&mut self) -> Result<bool> {
         self.valid = false;
+        if self.sees_nothing() {
+            return Ok(false);
+        }
         self.load(self.table.fences.len() - 1)?;
         self.at.slot = self.at.block().len() - 1;
         self.settle_backward()
@@ -144,6 +159,12 @@ impl TableCursor {
         }
     }
 
+    /// Whether the whole table is newer than the read point: then no block is looked at. A read point that is not
+    /// below the floor is compared with stored numbers, which then decide as the raised ones would.
+    fn sees_nothing(&self) -> bool {
+        self.read_point < self.seqno_floor
+    }
+
     /// Whether the cursor stands on an entry; the accessors below may be called only then.
     pub fn valid(&self) -> bool {
         self.valid
@@ -157,7 +178,7 @@ impl TableCursor {
 
     /// The number of the commit that wrote the entry.
     pub fn seqno(&self) -> SeqNo {
-        self.at.block().seqno(self.at.slot)
+        self.at.block().seqno(self.at.slot).max(self.seqno_floor)
     }
 
     /// What the entry says of its key: deletes are shown too.

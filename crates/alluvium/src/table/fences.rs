@@ -118,6 +118,11 @@ impl Fences {
         }
     }
 
+    /// A block's separator.
+    pub(in crate::table) fn separator(&self, block: usize) -> Vec<u8> {
+        [&self.prefix, self.suffix(block)].concat()
+    }
+
     /// Where a block stands in the file.
     pub(in crate::table) fn block_range(&self, block: usize) -> Range<u64> {
         self.block_starts[block]..self.block_starts[block + 1]

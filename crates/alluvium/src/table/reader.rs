@@ -22,6 +22,7 @@ use crate::vfs::VfsFile;
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An immutable table file, open for reading. Shared by `Arc`; every method may be called from any thread.
 pub struct Table {
@@ -35,6 +36,8 @@ pub struct Table {
     pub(in crate::table) ranges: Option<Arc<RangeDeletes>>,
     values: ValueFiles,
     frames: Arc<Frames>,
+    /// See [`Table::raise_seqnos`]. Relaxed: set before the table is published, and publication orders it.
+    seqno_floor: AtomicU64,
     /// Guards what removes the file once the last user is gone. A leaf in the lock order.
     on_drop: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -131,6 +134,7 @@ impl Table {
             ranges: ranges.map(Arc::new),
             values,
             frames,
+            seqno_floor: AtomicU64::new(0),
             on_drop: Mutex::new(None),
         }))
     }
@@ -142,8 +146,9 @@ impl Table {
     ///
     /// [`key_hash`]: crate::base::checksum::key_hash
     pub fn get(&self, key: &[u8], key_hash: u64, read_point: SeqNo) -> Result<Option<Found>> {
+        let floor = self.seqno_floor();
         self.find(key, key_hash, read_point, |block, slot| Found {
-            seqno: block.seqno(slot),
+            seqno: block.seqno(slot).max(floor),
             kind: block.kind(slot),
             value: PinnedValue::from_block(block, slot),
         })
@@ -151,7 +156,10 @@ impl Table {
 
     /// The seqno of the newest entry of `key`, for conflict checks. Cost and errors as for [`Table::get`].
     pub fn newest_seqno(&self, key: &[u8], key_hash: u64) -> Result<Option<SeqNo>> {
-        self.find(key, key_hash, SeqNo::MAX, |block, slot| block.seqno(slot))
+        let floor = self.seqno_floor();
+        self.find(key, key_hash, SeqNo::MAX, |block, slot| {
+            block.seqno(slot).max(floor)
+        })
     }
 
     fn find<T>(
@@ -161,7 +169,8 @@ impl Table {
         read_point: SeqNo,
         found: impl Fn(&Arc<DecodedBlock>, usize) -> T,
     ) -> Result<Option<T>> {
-        if !self.may_contain(key_hash) {
+        // A read point below the floor sees nothing of the table; any other is above it, so that stored numbers decide.
+        if read_point < self.seqno_floor() || !self.may_contain(key_hash) {
             return Ok(None);
         }
         for index in self.fences.find(key)..self.fences.len() {
@@ -274,12 +283,23 @@ impl Table {
 
     /// The oldest sequence number of an entry or range delete.
     pub fn min_seqno(&self) -> SeqNo {
-        self.properties.min_seqno
+        self.properties.min_seqno.max(self.seqno_floor())
     }
 
     /// The newest sequence number of an entry or range delete.
     pub fn max_seqno(&self) -> SeqNo {
-        self.properties.max_seqno
+        self.properties.max_seqno.max(self.seqno_floor())
+    }
+
+    /// Gives an ingested table its place in the commit order: entries with a smaller number count as having this
+    /// one, for every reader and every merge. Called before the table is published, by its install or an open.
+    pub fn raise_seqnos(&self, floor: SeqNo) {
+        self.seqno_floor.store(floor, Ordering::Relaxed);
+    }
+
+    /// The number that no entry is below; 0 for a table that was not ingested.
+    pub(in crate::table) fn seqno_floor(&self) -> SeqNo {
+        self.seqno_floor.load(Ordering::Relaxed)
     }
 
     /// Length of the file.

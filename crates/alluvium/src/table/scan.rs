@@ -24,6 +24,8 @@ pub struct TableScan {
     next_block: usize,
     end_block: usize,
     block: DecodedBlock,
+    /// The table's smallest sequence number: see [`Table::raise_seqnos`].
+    seqno_floor: SeqNo,
     /// The slot that is shown next.
     next_slot: usize,
     /// Bytes of the file from `ahead_offset`.
@@ -43,6 +45,7 @@ impl TableScan {
         let next_block = from.map_or(0, |from| table.fences.find(from));
         let end_block = to.map_or(blocks, |to| (table.fences.find(to) + 1).min(blocks));
         TableScan {
+            seqno_floor: table.seqno_floor(),
             table,
             to: to.map(<[u8]>::to_vec),
             from: from.map(<[u8]>::to_vec),
@@ -102,7 +105,7 @@ impl TableScan {
 
     /// The number of the commit that wrote the entry.
     pub fn seqno(&self) -> SeqNo {
-        self.block.seqno(self.next_slot - 1)
+        self.block.seqno(self.next_slot - 1).max(self.seqno_floor)
     }
 
     /// What the entry says of its key.

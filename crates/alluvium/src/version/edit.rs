@@ -167,6 +167,7 @@ mod tag {
     pub(super) const REMOVE_LAST: u8 = 14;
     pub(super) const SPLIT: u8 = 15;
     pub(super) const JOIN: u8 = 16;
+    pub(super) const GLOBAL_SEQNOS: u8 = 17;
 
     pub(super) const READ_CLOCK: u8 = MAY_IGNORE | 1;
 
@@ -239,6 +240,10 @@ impl VersionEdit {
                 put_bytes(out, bytes);
             });
         }
+        if self.groups.iter().any(GroupEdit::has_global_seqno) {
+            // Empty: it keeps out readers that would take the seqnos in the files for the rows' own.
+            w.field(tag::GLOBAL_SEQNOS, |_| {});
+        }
         for edit in &self.groups {
             w.field(edit.tag(), |out| edit.encode(out));
         }
@@ -289,6 +294,7 @@ impl VersionEdit {
             tag::OPTIONS_CHANGED => self
                 .options_changed
                 .push((keyspace(d)?, d.bytes()?.to_vec())),
+            tag::GLOBAL_SEQNOS => {}
             tag::ADD_UPPER..=tag::JOIN => self.groups.push(GroupEdit::decode(tag, d)?),
             _ => return Some(false),
         }
@@ -340,6 +346,15 @@ impl GroupEdit {
             | GroupEdit::RemoveLast { low, .. }
             | GroupEdit::Split { low, .. }
             | GroupEdit::Join { low, .. } => low,
+        }
+    }
+
+    fn has_global_seqno(&self) -> bool {
+        match self {
+            GroupEdit::AddUpper { table, .. } | GroupEdit::AddLast { table, .. } => {
+                table.global_seqno.is_some()
+            }
+            _ => false,
         }
     }
 

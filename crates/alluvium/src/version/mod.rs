@@ -15,4 +15,5 @@ pub mod state;
 
 pub use edit::{GroupEdit, KeyspaceRecord, TableRecord, VersionEdit};
 pub use manifest::{Manifest, random_uid};
+pub(crate) use state::next_low;
 pub use state::{GroupState, ManifestState};

@@ -429,7 +429,10 @@ fn take<T>(
     Ok(())
 }
 
-fn next_low<'a>(groups: &'a BTreeMap<Vec<u8>, GroupState>, low: &[u8]) -> Option<&'a [u8]> {
+pub(crate) fn next_low<'a>(
+    groups: &'a BTreeMap<Vec<u8>, GroupState>,
+    low: &[u8],
+) -> Option<&'a [u8]> {
     let bounds = (Bound::Excluded(low), Bound::Unbounded);
     let mut above = groups.range::<[u8], _>(bounds);
     above.next().map(|(next, _)| &next[..])

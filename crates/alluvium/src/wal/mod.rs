@@ -72,7 +72,7 @@ pub enum RecordKind {
     CommitPrepared = 3,
     /// A prepared transaction was rolled back: its id.
     Rollback = 4,
-    /// Tables were ingested at this place in the commit order. Reserved.
+    /// Tables were ingested at this place in the commit order, if the manifest says so.
     Ingest = 5,
     /// Keyspaces were created, dropped or changed at this place in the commit order.
     Ddl = 6,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use alluvium::vfs::{CrashOptions, MemVfs};
 use alluvium::{
-    Cursor, CursorOptions, Database, Durability, Isolation, Keyspace, KeyspaceOptions, Options,
-    Snapshot, Transaction, TransactionOptions, WriteBatch,
+    Cursor, CursorOptions, Database, Durability, Ingested, Isolation, Keyspace, KeyspaceOptions,
+    Options, Snapshot, Transaction, TransactionOptions, WriteBatch,
 };
 use alluvium_testkit::model::{Direction, Model, Rows, State, Write};
 use alluvium_testkit::op::Op;
@@ -89,6 +89,13 @@ impl Driver {
         op.apply(&mut self.model);
         match op {
             Op::Commit(writes) => self.commit(writes, before, seed),
+            Op::Ingest(writes) => {
+                ingest(&self.db, writes).expect("ingest");
+                // Without rows there is nothing to make durable.
+                if !writes.is_empty() {
+                    self.durable = self.model.last_commit();
+                }
+            }
             Op::Get {
                 keyspace,
                 key,
@@ -110,6 +117,10 @@ impl Driver {
             Op::Flush => {
                 self.db.flush().expect("flush");
                 self.durable = self.model.last_commit();
+            }
+            Op::Compact(name) if seed.is_multiple_of(2) => {
+                let keyspace = self.keyspace(name);
+                keyspace.compact_range(&[], None).expect("compact");
             }
             Op::Compact(_) => self.db.settle().expect("settle"),
             Op::Reopen => self.reopen(),
@@ -330,6 +341,19 @@ impl Driver {
     pub fn check_state(&self) {
         assert_eq!(self.state(), self.model.state());
     }
+}
+
+/// Ingests puts of existing keyspaces.
+pub fn ingest(db: &Database, writes: &[(String, Write)]) -> alluvium::Result<Ingested> {
+    let mut ingest = db.ingest()?;
+    for (name, write) in writes {
+        let Write::Put(key, value) = write else {
+            unreachable!("only puts are ingested");
+        };
+        let keyspace = db.existing_keyspace(name)?.expect("a keyspace to ingest");
+        ingest.put(&keyspace, key, value)?;
+    }
+    ingest.finish()
 }
 
 /// Everything in a database.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use alluvium::vfs::MemVfs;
 use alluvium::{
-    Clock, CompactionFilter, CursorOptions, Database, Error, Expiry, FilterDecision, Isolation,
-    Keyspace, KeyspaceOptions, Options, SeqNo, WriteBatch,
+    BulkLoadOptions, Clock, CompactionFilter, CursorOptions, Database, Error, Expiry,
+    FilterDecision, Isolation, Keyspace, KeyspaceOptions, Options, SeqNo, WriteBatch,
 };
 use alluvium_testkit::model::Direction;
 
@@ -238,4 +238,36 @@ fn several_keys_are_read_at_one_commit() {
     let old = shown(snapshot.multi_get(&k, &keys).expect("multi_get"));
     assert_eq!(old, ["v499", "v7", "-", "v0", "v499"]);
     assert!(k.multi_get::<&str>(&[]).expect("multi_get").is_empty());
+}
+
+#[test]
+fn ingested_and_bulk_loaded_rows_expire_as_others_do() {
+    for sorted in [true, false] {
+        let expiry = Expiry::After(Duration::from_millis(500));
+        let (time, _vfs, db, k) = expiring(expiry, LARGE);
+        if sorted {
+            let mut ingest = db.ingest().expect("ingest");
+            ingest.put(&k, b"a", b"1").expect("put");
+            ingest.put_until(&k, b"b", b"2", 9_000).expect("put");
+            ingest.finish().expect("finish");
+        } else {
+            let mut load = db.bulk_load(BulkLoadOptions::default()).expect("load");
+            load.put_until(&k, b"b", b"2", 9_000).expect("put");
+            load.put(&k, b"a", b"1").expect("put");
+            load.finish().expect("finish");
+        }
+        assert_eq!(all(&k).len(), 2);
+        assert_eq!(text(&k, "a").as_deref(), Some("1"));
+        time.set(1_500);
+        assert_eq!(all(&k), [(b"b".to_vec(), b"2".to_vec())]);
+        time.set(9_000);
+        assert!(all(&k).is_empty());
+        let never = db
+            .keyspace("never", KeyspaceOptions::default())
+            .expect("keyspace");
+        let mut ingest = db.ingest().expect("ingest");
+        let refused = ingest.put_until(&never, b"a", b"1", 9_000);
+        assert_error!(refused, Error::InvalidArgument(_));
+        assert_error!(ingest.finish(), Error::InvalidArgument(_));
+    }
 }

@@ -47,6 +47,10 @@ fn stopped_writing_and_reads_on(
         played.model.state(),
         "{context}: reads after {op}: {error}"
     );
+    // Tables that nobody asked for yet are no promise: an ingest that cannot write them fails alone.
+    if matches!(op, Op::Ingest(_)) && db.sync().is_ok() {
+        return;
+    }
     let poisoned = |result: alluvium::Result<()>| match result {
         Err(Error::Poisoned(cause)) => {
             assert!(

@@ -1,16 +1,20 @@
 //! Integration tests of the engine, a module for each subject.
 
 mod bank;
+mod bulk_load;
+mod compact_range;
 mod cursors;
 mod damage;
 mod deletes;
 mod driver;
+mod estimates;
 mod expiry;
 mod failures;
 mod faults;
 mod fixture;
 mod golden;
 mod hooks;
+mod ingest;
 mod isolation;
 mod keyspaces;
 mod memory;

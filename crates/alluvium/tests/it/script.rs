@@ -9,7 +9,7 @@ use alluvium::{Database, Durability, Error, KeyspaceOptions, Options, Result, Wr
 use alluvium_testkit::model::{Commit, Model, State, Write};
 use alluvium_testkit::op::Op;
 
-use crate::driver::{chain, state_of};
+use crate::driver::{chain, ingest, state_of};
 use crate::fixture::dir;
 
 /// What became of a script.
@@ -62,6 +62,11 @@ pub fn script() -> Vec<Op> {
         both(5),
         own(6),
         Op::Compact(String::new()),
+        Op::Ingest(vec![
+            put("a", "key2", 61),
+            put("b", "other", 61),
+            put("b", "z", 61),
+        ]),
         own(7),
         create("c"),
         Op::Commit(vec![put("c", "gone", 8), put("a", "kept", 8)]),
@@ -70,7 +75,9 @@ pub fn script() -> Vec<Op> {
         Op::Reopen,
         own(10),
         create("c"),
-        Op::Commit(vec![put("c", "again", 11), delete("b", "other")]),
+        // Nothing else is in `c`: into the last level.
+        Op::Ingest(vec![put("c", "again", 11), put("c", "once more", 11)]),
+        Op::Commit(vec![put("c", "again", 12), delete("b", "other")]),
         Op::Flush,
         both(12),
         own(13),
@@ -139,6 +146,7 @@ impl Played {
             Op::DropKeyspace(name) => db.drop_keyspace(&existing(name)?),
             Op::Flush => db.flush(),
             Op::Compact(_) => db.settle(),
+            Op::Ingest(writes) => ingest(db, writes).map(drop),
             Op::Commit(writes) => {
                 let mut batch = WriteBatch::new();
                 for (name, write) in writes {
@@ -157,7 +165,11 @@ impl Played {
     fn acknowledge(&mut self, op: &Op, options: &Options) {
         op.apply(&mut self.model);
         let synced = match op {
-            Op::CreateKeyspace(_) | Op::DropKeyspace(_) | Op::Flush | Op::Compact(_) => true,
+            Op::CreateKeyspace(_)
+            | Op::DropKeyspace(_)
+            | Op::Ingest(_)
+            | Op::Flush
+            | Op::Compact(_) => true,
             _ => options.durability == Durability::Sync,
         };
         if synced {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use alluvium::vfs::{MemVfs, Vfs};
 use alluvium::{
-    Clock, CompactionFilter, CursorOptions, Database, Error, Expiry, FilterDecision, Keyspace,
-    KeyspaceOptions, Options, SeqNo, WriteBatch,
+    BulkLoadOptions, Clock, CompactionFilter, CursorOptions, Database, Error, Expiry,
+    FilterDecision, Keyspace, KeyspaceOptions, Options, SeqNo, WriteBatch,
 };
 use alluvium_testkit::model::Direction;
 use alluvium_testkit::random::Rng;
@@ -270,4 +270,28 @@ fn expiry_and_filters_work_on_large_values() {
     k.put(&[9], b"3").expect("put");
     db.settle().expect("settle");
     assert_eq!(shown(), [(5, 5, 1500), (9, b'3', 1)]);
+}
+
+#[test]
+fn an_ingest_stores_large_values_apart_and_a_dropped_one_removes_them() {
+    let (vfs, db, k) = database();
+    let mut ingest = db.ingest().expect("ingest");
+    for n in 0..100 {
+        ingest.put(&k, &key(n), &value(n, 0)).expect("put");
+    }
+    assert!(!value_files(&vfs).is_empty());
+    drop(ingest);
+    assert!(value_files(&vfs).is_empty());
+    let mut load = db.bulk_load(BulkLoadOptions::default()).expect("load");
+    for n in (0..100).rev() {
+        load.put(&k, &key(n), &value(n, 1)).expect("put");
+    }
+    let ingested = load.finish().expect("finish");
+    assert_eq!(ingested.last_level_bytes, ingested.table_bytes);
+    assert_eq!(value_files(&vfs).len(), 1);
+    drop((db, k));
+    let db = open(&vfs, eager());
+    let k = db.existing_keyspace("k").expect("look").expect("keyspace");
+    let expected: Vec<_> = (0..100).map(|n| (key(n), value(n, 1))).collect();
+    assert!(all(&k) == expected);
 }

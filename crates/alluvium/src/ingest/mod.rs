@@ -1,0 +1,260 @@
+//! Bulk work: rows in key order straight into tables, past the log and the memtables.
+//!
+//! An [`Ingest`] writes the rows of each keyspace as complete tables, cut where the groups of the tree have their
+//! borders and at the size of a last-level table, and installs them all in one step (`db/install_ingest.rs`). Until
+//! then nothing names the files: dropping the builder removes them, and after a crash the next open moves them aside.
+
+mod bulk_load;
+mod merge_runs;
+mod run_file;
+
+pub use bulk_load::{BulkLoad, BulkLoadOptions, Duplicates};
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::base::{SeqNo, ValueKind};
+use crate::commit::batch::check_sizes;
+use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
+use crate::compaction::separate::ValueInputs;
+use crate::db::Database;
+use crate::db::install_ingest::IngestedTree;
+use crate::db::shared::Shared;
+use crate::error::{Error, Result};
+use crate::keyspace::{Keyspace, Tree};
+use crate::wal::hard_io;
+
+/// Rows of one or more keyspaces on their way into tables: see [`Database::ingest`].
+///
+/// The rows of each keyspace come in ascending key order, without duplicates; rows of different keyspaces may alternate.
+/// [`Ingest::finish`] makes all of them visible at once, as one commit: a row replaces what its key had. Dropping the
+/// ingest instead leaves no trace.
+///
+/// Rows are written to disk once, compressed as in the last level, and neither logged nor kept in memory. Where no other
+/// row, delete or merge shares the range of a table, it goes straight into the last level and is not written again;
+/// elsewhere it is merged later like flushed tables, and may slow writers as those do.
+///
+/// An ingest takes no row locks and pays no debt. A transaction that wrote a row or read it for update before the ingest
+/// and commits after it overwrites what was ingested; one with a snapshot that writes such a row later gets `Conflict`.
+///
+/// ```
+/// use alluvium::{Database, KeyspaceOptions, Options};
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = Database::open(dir.path(), Options::default())?;
+/// let numbers = db.keyspace("numbers", KeyspaceOptions::default())?;
+/// let mut ingest = db.ingest()?;
+/// for n in 0..10_000_u32 {
+///     ingest.put(&numbers, &n.to_be_bytes(), b"a value")?;
+/// }
+/// let ingested = ingest.finish()?;
+/// assert_eq!(ingested.rows, 10_000);
+/// assert_eq!(numbers.get(&7_u32.to_be_bytes())?.as_deref(), Some(&b"a value"[..]));
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+pub struct Ingest {
+    db: Database,
+    parts: Vec<Part>,
+    /// The part of the row before: rows of one keyspace often come together.
+    recent: usize,
+    /// The first failure; nothing is installed after one.
+    failed: Option<Error>,
+}
+
+/// What [`Ingest::finish`] installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ingested {
+    /// Its place in the commit order; that of the newest commit where there were no rows.
+    pub seqno: SeqNo,
+    /// Rows.
+    pub rows: u64,
+    /// Table files.
+    pub tables: u64,
+    /// Bytes of these files.
+    pub table_bytes: u64,
+    /// Of them, bytes that went straight into the last level.
+    pub last_level_bytes: u64,
+}
+
+/// The rows of one keyspace.
+struct Part {
+    tree: Arc<Tree>,
+    output: Output<Arc<Shared>, Arc<Tree>>,
+    last_key: Vec<u8>,
+}
+
+/// Rows have no number of their own: the manifest gives their table one.
+const STORED_SEQNO: SeqNo = 0;
+
+impl Ingest {
+    pub(crate) fn new(db: Database) -> Ingest {
+        Ingest {
+            db,
+            parts: Vec::new(),
+            recent: 0,
+            failed: None,
+        }
+    }
+
+    /// Adds a row. Its key is larger than those of all rows of this keyspace before it.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfOrder` if it is not; `InvalidArgument` for a key or value that is too large; `NoSpace` and `Io` from the
+    /// table files. After an error nothing will be installed: later calls repeat it.
+    pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        let stored = keyspace.stored(value, None);
+        self.put_stored(keyspace, key, stored)
+    }
+
+    /// Adds a row that is gone from `until_ms` on: see [`Keyspace::put_until`]. Otherwise as [`Ingest::put`].
+    pub fn put_until(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        until_ms: u64,
+    ) -> Result<()> {
+        let stored = keyspace.stored(value, Some(until_ms));
+        self.put_stored(keyspace, key, stored)
+    }
+
+    /// Adds a row with its value as it is stored.
+    pub(super) fn put_stored(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        stored: Result<Cow<'_, [u8]>>,
+    ) -> Result<()> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let added = stored.and_then(|value| self.add(keyspace, key, &value));
+        added.inspect_err(|error| {
+            self.failed = Some(error.clone());
+            self.parts.clear();
+        })
+    }
+
+    fn add(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        keyspace.check_within(&self.db)?;
+        check_sizes(key, value)?;
+        let same = |part: &Part| Arc::ptr_eq(&part.tree, keyspace.tree());
+        if !self.parts.get(self.recent).is_some_and(same) {
+            let known = self.parts.iter().position(same);
+            self.recent = known.unwrap_or(self.parts.len());
+            if known.is_none() {
+                let shared = Arc::clone(self.db.shared());
+                self.parts
+                    .push(Part::new(shared, Arc::clone(keyspace.tree())));
+            }
+        }
+        self.parts[self.recent].add(key, value)
+    }
+
+    /// Installs all rows as one commit, durable when the call returns, at every durability level.
+    ///
+    /// Memtable rows of the same keyspaces are flushed first. Commits go on meanwhile, and wait only for the last step:
+    /// a flush of what came since, if anything did, a sync of the log and one edit of the manifest.
+    ///
+    /// # Errors
+    ///
+    /// What a `put` has met; `KeyspaceDropped`; `NoSpace`; `Poisoned`; `Closed`. Nothing of the ingest is visible after
+    /// an error. After `Io` or `Poisoned` the next open may find all of it or nothing.
+    pub fn finish(mut self) -> Result<Ingested> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let shared = Arc::clone(self.db.shared());
+        shared.check_open()?;
+        if self.parts.is_empty() {
+            let seqno = shared.read_points.visible();
+            return Ok(Ingested {
+                seqno,
+                ..Ingested::default()
+            });
+        }
+        let trees = self.complete(&shared)?;
+        let discarded = |_: &Error| trees.iter().for_each(|t| discard(&shared, &t.tables));
+        let synced = shared.vfs.sync_dir(&shared.dir);
+        synced
+            .map_err(|e| hard_io("sync", &shared.dir, e))
+            .inspect_err(discarded)?;
+        // Without the log's lock as far as possible.
+        if trees.iter().any(|t| t.tree.load().has_memtable_rows()) {
+            self.db.flush().inspect_err(discarded)?;
+        }
+        let sum = |f: fn(&NewTable) -> u64| trees.iter().flat_map(|t| &t.tables).map(f).sum();
+        let mut ingested = Ingested {
+            rows: sum(|t| t.record.entries),
+            tables: sum(|_| 1),
+            table_bytes: sum(|t| t.record.file_bytes),
+            ..Ingested::default()
+        };
+        let installed = shared.install_ingest(&trees)?;
+        shared.metrics.ingested_bytes.add(ingested.table_bytes);
+        ingested.seqno = installed.seqno;
+        ingested.last_level_bytes = installed.last_level_bytes;
+        Ok(ingested)
+    }
+
+    /// Finishes the tables of all keyspaces.
+    fn complete(&mut self, shared: &Shared) -> Result<Vec<IngestedTree>> {
+        let mut trees: Vec<IngestedTree> = Vec::new();
+        for part in self.parts.drain(..) {
+            let tables = part.output.finish().inspect_err(|_| {
+                trees.iter().for_each(|t| discard(shared, &t.tables));
+            })?;
+            trees.push(IngestedTree {
+                tree: part.tree,
+                tables,
+            });
+        }
+        Ok(trees)
+    }
+}
+
+impl Part {
+    fn new(shared: Arc<Shared>, tree: Arc<Tree>) -> Part {
+        let state = tree.load_full();
+        let groups = state.version.groups();
+        let borders = groups[1..].iter().map(|g| g.low.clone()).collect();
+        let cuts = Cuts {
+            borders,
+            bytes_max: shared.options.partition_bytes,
+        };
+        let alone = !state.has_memtable_rows()
+            && groups
+                .iter()
+                .all(|g| g.upper.is_empty() && g.last.is_empty());
+        let mut options = table_options(&tree.options, true);
+        if !alone {
+            // Beside other rows some tables may become upper ones, which are asked for keys that they do not have.
+            options.filter = table_options(&tree.options, false).filter;
+        }
+        Part {
+            output: Output::new(
+                shared,
+                Arc::clone(&tree),
+                options,
+                cuts,
+                Carried::none(),
+                ValueInputs::default(),
+            ),
+            tree,
+            last_key: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.output.is_begun() && key <= &self.last_key[..] {
+            return Err(Error::OutOfOrder {
+                keyspace: self.tree.name.clone(),
+                previous: self.last_key.clone(),
+                key: key.to_vec(),
+            });
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.output.add(key, STORED_SEQNO, ValueKind::Put, value)
+    }
+}

@@ -1,0 +1,93 @@
+//! How much of a table lies in a key range, from what is in memory: fences and counts. No block is read.
+//!
+//! Whole blocks count by their bytes. In the two blocks that hold the ends of the range the keys are taken to lie evenly
+//! between the separators, so that the error is at most one block at each end, apart from how far entries a block
+//! differ within the table.
+
+use crate::table::block::common_prefix;
+use crate::table::reader::Table;
+
+/// The part of a table in a key range.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct TableShare {
+    /// Entries, tombstones included.
+    pub entries: f64,
+    /// Tombstones among them, taken to be spread evenly over the table.
+    pub tombstones: f64,
+    /// Bytes of the file.
+    pub bytes: f64,
+}
+
+impl Table {
+    /// What lies from `start` (inclusive) to `end` (exclusive; `None` is the end of the table), estimated.
+    pub fn estimate(&self, start: &[u8], end: Option<&[u8]>) -> TableShare {
+        let to = end.map_or(1.0, |end| self.position(end));
+        let share = (to - self.position(start)).max(0.0);
+        TableShare {
+            entries: share * self.entries() as f64,
+            tombstones: share * self.tombstones() as f64,
+            bytes: share * self.file_bytes() as f64,
+        }
+    }
+
+    /// Which share of the table lies before `key`.
+    fn position(&self, key: &[u8]) -> f64 {
+        if key <= self.first_key() {
+            return 0.0;
+        }
+        let index = self.fences.find(key);
+        if index == self.fences.len() || key > self.last_key() {
+            return 1.0;
+        }
+        let below = match index {
+            0 => self.first_key().to_vec(),
+            _ => self.fences.separator(index - 1),
+        };
+        let block = self.fences.block_range(index);
+        let within = fraction_between(key, &below, &self.fences.separator(index));
+        let before = block.start as f64 + within * (block.end - block.start) as f64;
+        before / self.fences.blocks_end().max(1) as f64
+    }
+}
+
+/// Where `key` stands between `low` (0) and `high` (1) if keys lie evenly, by the eight bytes behind what the two share.
+pub(crate) fn fraction_between(key: &[u8], low: &[u8], high: &[u8]) -> f64 {
+    if key <= low {
+        return 0.0;
+    }
+    if key >= high {
+        return 1.0;
+    }
+    // A key between the two shares it too.
+    let shared = common_prefix(low, high);
+    let number = |key: &[u8]| {
+        let mut bytes = [0; 8];
+        let rest = &key[shared.min(key.len())..];
+        let taken = rest.len().min(8);
+        bytes[..taken].copy_from_slice(&rest[..taken]);
+        u64::from_be_bytes(bytes)
+    };
+    let (key, low, high) = (number(key), number(low), number(high));
+    match high.saturating_sub(low) {
+        0 => 0.5,
+        width => (key.saturating_sub(low) as f64 / width as f64).min(1.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fraction_between;
+
+    #[test]
+    fn keys_are_taken_to_lie_evenly_between_two_others() {
+        assert_eq!(fraction_between(b"a", b"b", b"c"), 0.0);
+        assert_eq!(fraction_between(b"d", b"b", b"c"), 1.0);
+        let half = fraction_between(b"key\x80", b"key\x00", b"key\xFF");
+        assert!((half - 0.5).abs() < 0.01, "{half}");
+        let quarter = fraction_between(b"x\x01\x40", b"x\x01", b"x\x02");
+        assert!((quarter - 0.25).abs() < 0.01, "{quarter}");
+        // Too long to tell apart by eight bytes.
+        let equal = fraction_between(b"aaaaaaaaab", b"aaaaaaaaaa", b"aaaaaaaaac\0");
+        assert!(equal > 0.0 && equal < 1.0, "{equal}");
+    }
+}
