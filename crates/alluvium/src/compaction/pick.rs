@@ -6,6 +6,10 @@
 //! - **Last-level merge** of one whole group, when the upper bytes of the database exceed their budget,
 //!   `upper_fraction` of its last levels but at least a floor. The densest group goes first: it has the most upper
 //!   bytes per byte to rewrite, and tombstones count several times, because merging them returns space.
+//! - **Last-level merge of a group full of tombstones**, also within the budget and before everything else. In a queue,
+//!   rows are added at one end of the key range and deleted at the other: the deletes are few bytes and never fill a
+//!   budget, but every read of the first row steps over all of them. Such a merge writes at most twice as many entries
+//!   as there were tombstones, so deletes pay for it.
 //! - **Tier merge** of neighbouring upper tables of a group whose number costs reads: similar sizes together, so
 //!   that each entry is rewritten about once per size class.
 
@@ -25,6 +29,12 @@ pub(crate) struct GroupSize {
     pub upper: Vec<UpperSize>,
     /// Bytes of its last-level tables.
     pub last_bytes: u64,
+    /// Entries of all its tables, tombstones included.
+    pub entries: u64,
+    /// Tombstones in upper tables that no reader needs any more, so that a last-level merge drops them.
+    pub upper_dead: u64,
+    /// The same in the last level: an open snapshot had kept them through an earlier merge.
+    pub last_dead: u64,
     /// A job owns it.
     pub busy: bool,
 }
@@ -32,6 +42,11 @@ pub(crate) struct GroupSize {
 impl GroupSize {
     fn upper_bytes(&self) -> u64 {
         self.upper.iter().map(|u| u.bytes).sum()
+    }
+
+    /// Tombstones, weighted, for each entry that a last-level merge reads: from 1 on, the group is full of them.
+    fn dead_share(&self) -> f64 {
+        TOMBSTONE_WEIGHT * self.upper_dead as f64 / self.entries.max(1) as f64
     }
 }
 
@@ -78,17 +93,21 @@ impl PickRules {
     }
 
     /// How far the upper bytes are above the budget: 0 at the budget, 1 at twice the budget.
-    pub fn debt(&self, groups: &[GroupSize]) -> f64 {
-        let upper: u64 = groups.iter().map(GroupSize::upper_bytes).sum();
-        let budget = self.budget(groups.iter().map(|g| g.last_bytes).sum());
-        (upper as f64 - budget as f64) / budget.max(1) as f64
+    pub fn debt(&self, upper_bytes: u64, last_bytes: u64) -> f64 {
+        let budget = self.budget(last_bytes);
+        (upper_bytes as f64 - budget as f64) / budget.max(1) as f64
     }
 
     /// The most useful piece of work, if there is any.
     pub fn pick(&self, groups: &[GroupSize]) -> Option<Picked> {
-        let over_budget = self.debt(groups) > 0.0;
-        let densest = (over_budget).then(|| self.densest(groups)).flatten();
-        if let Some(group) = densest {
+        let upper_bytes = groups.iter().map(GroupSize::upper_bytes).sum();
+        let last_bytes = groups.iter().map(|g| g.last_bytes).sum();
+        let over_budget = self.debt(upper_bytes, last_bytes) > 0.0;
+        let whole = full_of_tombstones(groups).or_else(|| {
+            let densest = over_budget.then(|| self.densest(groups));
+            densest.flatten()
+        });
+        if let Some(group) = whole {
             return Some(Picked {
                 group,
                 work: Work::LastLevel,
@@ -122,6 +141,16 @@ impl PickRules {
     }
 }
 
+/// The group with the largest share of tombstones among those that are full of them.
+fn full_of_tombstones(groups: &[GroupSize]) -> Option<usize> {
+    let full = groups
+        .iter()
+        .enumerate()
+        .filter(|(_, g)| !g.busy && !g.upper.is_empty() && g.dead_share() >= 1.0);
+    let most = full.max_by(|(_, a), (_, b)| a.dead_share().total_cmp(&b.dead_share()));
+    most.map(|(i, _)| i)
+}
+
 /// The widest run of neighbouring tables of one size class; the newest of equally wide ones.
 fn similar_window(upper: &[UpperSize]) -> Option<(usize, usize)> {
     let mut best: Option<(usize, usize)> = None;
@@ -143,78 +172,4 @@ fn similar_window(upper: &[UpperSize]) -> Option<(usize, usize)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RULES: PickRules = PickRules {
-        upper_fraction: 0.15,
-        floor_bytes: 100,
-        tables_max: 6,
-    };
-
-    fn group(upper: &[u64], last_bytes: u64) -> GroupSize {
-        let upper = upper
-            .iter()
-            .map(|&bytes| UpperSize {
-                bytes,
-                tombstone_bytes: 0,
-            })
-            .collect();
-        GroupSize {
-            upper,
-            last_bytes,
-            busy: false,
-        }
-    }
-
-    #[test]
-    fn nothing_is_picked_within_the_budget() {
-        assert_eq!(RULES.pick(&[group(&[100], 0)]), None);
-        assert_eq!(RULES.pick(&[group(&[150], 500), group(&[], 500)]), None);
-    }
-
-    #[test]
-    fn the_densest_group_goes_first_and_busy_ones_are_left_alone() {
-        let mut groups = [group(&[100], 1000), group(&[100], 500), group(&[60], 0)];
-        assert_eq!(
-            RULES.pick(&groups),
-            Some(Picked {
-                group: 2,
-                work: Work::LastLevel
-            })
-        );
-        groups[2].busy = true;
-        assert_eq!(
-            RULES.pick(&groups),
-            Some(Picked {
-                group: 1,
-                work: Work::LastLevel
-            })
-        );
-    }
-
-    #[test]
-    fn a_group_full_of_tombstones_beats_a_denser_one() {
-        let mut groups = [group(&[200], 1000), group(&[300], 1000)];
-        groups[0].upper[0].tombstone_bytes = 200;
-        assert_eq!(
-            RULES.pick(&groups),
-            Some(Picked {
-                group: 0,
-                work: Work::LastLevel
-            })
-        );
-    }
-
-    #[test]
-    fn many_small_upper_tables_are_tiered_by_size_class() {
-        let groups = [group(&[10, 12, 9, 30, 10, 200, 900], 100_000)];
-        assert_eq!(
-            RULES.pick(&groups),
-            Some(Picked {
-                group: 0,
-                work: Work::Tier { from: 0, to: 5 }
-            })
-        );
-    }
-}
+mod tests;

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::base::KeyspaceId;
+use crate::base::{KeyspaceId, SeqNo};
 use crate::compaction::job::Job;
 use crate::compaction::pick::{GroupSize, PickRules, UpperSize};
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
-use crate::version::group::{Group, Version};
+use crate::table::Table;
+use crate::version::group::{Group, Upper, Version};
 
 /// Who works on what. The mutex guards its own fields only; nothing is locked and no I/O done under it.
 #[derive(Default)]
@@ -175,6 +176,7 @@ struct Place {
 
 fn survey(shared: &Shared) -> Survey {
     let trees: Vec<Arc<Tree>> = shared.catalog.read().values().cloned().collect();
+    let horizon = shared.read_points.horizon();
     let mut survey = Survey {
         sizes: Vec::new(),
         places: Vec::new(),
@@ -182,7 +184,8 @@ fn survey(shared: &Shared) -> Survey {
     for tree in trees {
         let version = Arc::clone(&tree.load().version);
         for (index, group) in version.groups().iter().enumerate() {
-            survey.sizes.push(group_size(shared, &tree, group));
+            let busy = shared.jobs.is_busy(&tree, &group.low);
+            survey.sizes.push(group_size(group, horizon, busy));
             survey.places.push(Place {
                 tree: Arc::clone(&tree),
                 version: Arc::clone(&version),
@@ -193,7 +196,13 @@ fn survey(shared: &Shared) -> Survey {
     survey
 }
 
-fn group_size(shared: &Shared, tree: &Tree, group: &Group) -> GroupSize {
+fn group_size(group: &Group, horizon: SeqNo, busy: bool) -> GroupSize {
+    let shares = |u: &Upper| u64::from(u.shared_by.max(1));
+    // Of a table with anything that a reader may still be below, no tombstone is sure to go.
+    let dead = |table: &Table| match table.max_seqno() <= horizon {
+        true => table.tombstones(),
+        false => 0,
+    };
     let upper = group.upper.iter().map(|u| {
         let entries = u.table.entries().max(1);
         let bytes = u.bytes();
@@ -203,16 +212,23 @@ fn group_size(shared: &Shared, tree: &Tree, group: &Group) -> GroupSize {
                 / u128::from(entries)) as u64,
         }
     });
+    let upper_entries = group.upper.iter().map(|u| u.table.entries() / shares(u));
+    let last_entries = group.last.iter().map(|t| t.entries());
     GroupSize {
         upper: upper.collect(),
         last_bytes: group.last_bytes(),
-        busy: shared.jobs.is_busy(tree, &group.low),
+        entries: upper_entries.chain(last_entries).sum(),
+        upper_dead: group.upper.iter().map(|u| dead(&u.table) / shares(u)).sum(),
+        last_dead: group.last.iter().map(|t| dead(t)).sum(),
+        busy,
     }
 }
 
-/// Tells admission control how far behind merging is: the upper tables, or the sealed memtables.
+/// Tells admission control how far behind merging is: the upper tables, or the sealed memtables. Cheap: it runs under
+/// the log's mutex whenever memtables are sealed.
 pub(crate) fn update_admission(shared: &Shared) {
-    let upper_debt = rules(shared).debt(&survey(shared).sizes);
+    let sizes = &shared.table_sizes;
+    let upper_debt = rules(shared).debt(sizes.upper_bytes(), sizes.last_bytes());
     let sealed = shared.sealed_bytes() as f64 / shared.plan.write_bytes as f64;
     let debt = (upper_debt - DEBT_SLACK).max(sealed_debt(sealed));
     shared
@@ -237,19 +253,64 @@ pub(crate) fn settle(shared: &Shared) -> Result<()> {
         if idle && state.busy.is_empty() {
             return Ok(());
         }
-        if state.events == seen {
-            // Bounded, so that a poisoned database is noticed.
-            shared
-                .jobs
-                .changed
-                .wait_for(&mut state, Duration::from_millis(200));
+        if state.busy.is_empty() {
+            // What is due may have become so without an event, because a snapshot was closed.
+            state.events += 1;
+            shared.jobs.changed.notify_all();
+        } else if state.events != seen {
+            continue;
         }
+        // Bounded, so that a poisoned database is noticed.
+        let patience = Duration::from_millis(200);
+        shared.jobs.changed.wait_for(&mut state, patience);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::sealed_debt;
+    use std::path::Path;
+
+    use super::{sealed_debt, survey};
+    use crate::db::{Database, Options};
+    use crate::keyspace::KeyspaceOptions;
+    use crate::vfs::MemVfs;
+
+    #[test]
+    fn the_sizes_kept_for_admission_are_those_of_a_survey() {
+        let options = Options {
+            memtable_bytes: Some(4_000),
+            partition_bytes: 4096,
+            ..Options::default()
+        };
+        let vfs = std::sync::Arc::new(MemVfs::new());
+        let db = Database::open_on(vfs.clone(), Path::new("db"), options.clone()).unwrap();
+        let k = db.keyspace("k", KeyspaceOptions::default()).unwrap();
+        let check = |db: &Database| {
+            let shared = db.shared();
+            let (sizes, kept) = (survey(shared).sizes, &shared.table_sizes);
+            let upper: u64 = sizes.iter().flat_map(|g| &g.upper).map(|u| u.bytes).sum();
+            let last: u64 = sizes.iter().map(|g| g.last_bytes).sum();
+            // A table that groups share is divided among them, with a remainder.
+            assert!(kept.upper_bytes().abs_diff(upper) < 1000);
+            assert_eq!(kept.last_bytes(), last);
+            upper + last
+        };
+        for n in 0..2_000_u32 {
+            k.put(&n.wrapping_mul(0x9E37_79B9).to_be_bytes(), &[n as u8; 40])
+                .unwrap();
+            if n % 500 == 499 {
+                db.settle().unwrap();
+                check(&db);
+            }
+        }
+        db.close().unwrap();
+        let db = Database::open_on(vfs, Path::new("db"), options).unwrap();
+        db.settle().unwrap();
+        assert!(check(&db) > 0);
+        let k = db.existing_keyspace("k").unwrap().unwrap();
+        db.drop_keyspace(&k).unwrap();
+        assert_eq!(check(&db), 0);
+    }
 
     #[test]
     fn sealed_memtables_are_no_debt_within_their_share_and_a_growing_one_towards_the_ceiling() {

@@ -15,7 +15,7 @@ use crate::vfs::Vfs;
 pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Shared> {
     let recovered = recover(vfs, dir, options)?;
     let shared = Shared::new(recovered.parts, recovered.next_table);
-    shared.store.lock().fit_cache(&shared);
+    shared.store.lock().note_sizes(&shared);
     // Before anybody can write.
     shared.lock_prepared();
     for generation in recovered.sealed {

@@ -24,7 +24,7 @@ use crate::db::flush_queue::FlushQueue;
 use crate::db::memory::MemoryPlan;
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
-use crate::db::store::Store;
+use crate::db::store::{Store, TableSizes};
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
 use crate::metrics::Metrics;
@@ -60,6 +60,7 @@ pub(crate) struct Shared {
     pub admission: Admission,
     pub poison: Poison,
     pub metrics: Metrics,
+    pub table_sizes: TableSizes,
     /// Memory of all tables' fences and filters. Relaxed: a hint for the size of the cache.
     pub resident_bytes: AtomicUsize,
     /// Numbers transactions and batches for the lock table.
@@ -116,6 +117,7 @@ impl Shared {
             admission: Admission::new(),
             poison: Poison::default(),
             metrics: Metrics::default(),
+            table_sizes: TableSizes::default(),
             resident_bytes: AtomicUsize::new(0),
             next_txn: AtomicU64::new(1),
             closed: AtomicBool::new(false),

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId, ValueFileId};
 use crate::compaction::output::{NewTable, discard};
@@ -32,6 +33,31 @@ pub(crate) struct Store {
 
 /// A value file is emptied by merges when more than this part of it is garbage.
 const GARBAGE_MAX: f64 = 0.25;
+
+/// The bytes of all tables, for whoever must not survey the groups. Relaxed: two numbers that a reader may find from
+/// before and after one edit.
+#[derive(Debug, Default)]
+pub(crate) struct TableSizes {
+    upper: AtomicU64,
+    last: AtomicU64,
+}
+
+impl TableSizes {
+    fn set(&self, upper: u64, last: u64) {
+        self.upper.store(upper, Ordering::Relaxed);
+        self.last.store(last, Ordering::Relaxed);
+    }
+
+    /// Of tables that are in no last level.
+    pub fn upper_bytes(&self) -> u64 {
+        self.upper.load(Ordering::Relaxed)
+    }
+
+    /// Of the last levels.
+    pub fn last_bytes(&self) -> u64 {
+        self.last.load(Ordering::Relaxed)
+    }
+}
 
 /// What a flush produced for one keyspace.
 pub(crate) struct FlushedTree {
@@ -124,17 +150,7 @@ impl Store {
 
     /// Forgets tables that the state no longer names; their files go with their last reader.
     pub fn release_unnamed(&mut self, shared: &Shared) {
-        let mut named = HashSet::new();
-        for group in self
-            .manifest
-            .state()
-            .keyspaces
-            .values()
-            .flat_map(|k| k.groups.values())
-        {
-            named.extend(group.upper.iter().map(|(_, r)| r.id));
-            named.extend(group.last.iter().map(|r| r.id));
-        }
+        let named: HashSet<TableId> = self.manifest.state().table_ids().collect();
         let mut released: ValueFiles = ValueFiles::default();
         self.tables.retain(|id, table| {
             let keep = named.contains(id);
@@ -152,7 +168,7 @@ impl Store {
             keep
         });
         self.release_values(shared, released);
-        self.fit_cache(shared);
+        self.note_sizes(shared);
     }
 
     /// Lets go of the value files among these that no table points into any more.
@@ -200,8 +216,19 @@ impl Store {
         usage
     }
 
-    /// Learns what the tables' fences and filters take, and gives the cache what is left.
-    pub fn fit_cache(&self, shared: &Shared) {
+    /// Tells the rest of the engine how large the tables are, and gives the cache what their fences and filters leave.
+    pub fn note_sizes(&self, shared: &Shared) {
+        let groups = self.state().keyspaces.values();
+        let last = groups.flat_map(|k| k.groups.values()).flat_map(|g| &g.last);
+        let last_bytes = last.map(|r| r.file_bytes).sum();
+        let all: u64 = self.tables.values().map(|t| t.file_bytes()).sum();
+        shared
+            .table_sizes
+            .set(all.saturating_sub(last_bytes), last_bytes);
+        self.fit_cache(shared);
+    }
+
+    fn fit_cache(&self, shared: &Shared) {
         let resident = self.tables.values().map(|t| t.resident_bytes()).sum();
         shared.note_resident_bytes(resident);
     }
