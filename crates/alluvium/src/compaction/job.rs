@@ -1,5 +1,6 @@
 //! One merge of one group: freeze its inputs, write the outputs, install them by compare-and-swap.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,6 +10,8 @@ use crate::compaction::merge::{Stream, merge};
 use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
 use crate::compaction::pick::Work;
 use crate::compaction::separate::ValueInputs;
+use crate::compaction::steps::{Mode, Steps};
+use crate::compaction::threads::is_over_budget;
 use crate::db::shared::Shared;
 use crate::error::Result;
 use crate::keyspace::tree::Tree;
@@ -26,6 +29,8 @@ pub(crate) struct Job {
     pub work: Work,
     /// The upper tables of the group when it was picked, newest first.
     pub picked: Vec<TableId>,
+    /// When it makes room for others.
+    pub mode: Mode,
 }
 
 /// The tables that a merge replaces, as they were when it began. Newer upper tables stay as they are.
@@ -45,8 +50,17 @@ pub(crate) enum Merged {
 }
 
 impl Job {
-    /// Runs the merge to its end. On `NoSpace` nothing has changed and the job may be picked again.
+    /// Runs the merge to its end, in steps. On `NoSpace` nothing has changed and the job may be picked again; the same
+    /// after a return that left the group alone because somebody writes again.
     pub fn run(&self, shared: &Shared) -> Result<()> {
+        let steps = Steps::new(shared, self.mode);
+        match self.run_in(shared, &steps) {
+            Err(_) if steps.given_up() => Ok(()),
+            result => result,
+        }
+    }
+
+    fn run_in(&self, shared: &Shared, steps: &Steps<'_>) -> Result<()> {
         let began = Instant::now();
         let version = Arc::clone(&self.tree.load().version);
         let Some(index) = version.find_low(&self.low) else {
@@ -58,18 +72,17 @@ impl Job {
             return Ok(());
         }
         let (inputs, merged) = match self.work {
-            Work::LastLevel => self.merge_last_level(shared, &version, index, &group)?,
-            Work::Tier { from, to } => {
-                self.merge_tier(shared, &version, index, &group, from, to)?
-            }
+            Work::LastLevel => self.merge_last_level(shared, &version, index, steps)?,
+            Work::Tier { from, to } => self.merge_tier(shared, &version, index, from..to, steps)?,
         };
         shared
             .vfs
             .sync_dir(&shared.dir)
             .map_err(|e| hard_io("sync", &shared.dir, e))?;
+        // Within the budget little is merged with much, for other reasons: that says nothing of how debt is paid.
         let consumed: u64 = match self.work {
-            Work::LastLevel => group.upper_bytes(),
-            Work::Tier { .. } => 0,
+            Work::LastLevel if is_over_budget(shared) => group.upper_bytes(),
+            _ => 0,
         };
         shared.install_merge(&self.tree, &inputs, merged)?;
         shared.metrics.compactions.add(1);
@@ -89,8 +102,9 @@ impl Job {
         shared: &Shared,
         version: &Version,
         index: usize,
-        group: &Group,
+        steps: &Steps<'_>,
     ) -> Result<(Inputs, Merged)> {
+        let group = &version.groups()[index];
         let points = shared.read_points.horizon_points();
         let mut inputs = Sources::upper(version, index, &group.upper, &points)?;
         let last: Vec<_> = group
@@ -108,7 +122,7 @@ impl Job {
             borders: Vec::new(),
             bytes_max: shared.options.partition_bytes,
         };
-        let tables = self.write(shared, inputs, true, cuts, &points)?;
+        let tables = self.write(steps, inputs, true, cuts, &points)?;
         let inputs = Inputs {
             keyspace: self.tree.id,
             low: self.low.clone(),
@@ -123,43 +137,39 @@ impl Job {
         shared: &Shared,
         version: &Version,
         index: usize,
-        group: &Group,
-        from: usize,
-        to: usize,
+        range: Range<usize>,
+        steps: &Steps<'_>,
     ) -> Result<(Inputs, Merged)> {
+        let group = &version.groups()[index];
         let points = shared.read_points.horizon_points();
-        let inputs = Sources::upper(version, index, &group.upper[from..to], &points)?;
+        let inputs = Sources::upper(version, index, &group.upper[range.clone()], &points)?;
         let cuts = Cuts {
             borders: Vec::new(),
             bytes_max: u64::MAX,
         };
-        let mut tables = self.write(shared, inputs, false, cuts, &points)?;
+        let mut tables = self.write(steps, inputs, false, cuts, &points)?;
         let table = tables.pop();
         discard(shared, &tables);
-        let upper = group.upper[from..to].iter().map(|u| u.table.id()).collect();
+        let run = group.upper[range.start].run;
+        let upper = group.upper[range].iter().map(|u| u.table.id()).collect();
         let inputs = Inputs {
             keyspace: self.tree.id,
             low: self.low.clone(),
             upper,
             last: Vec::new(),
         };
-        Ok((
-            inputs,
-            Merged::Upper {
-                run: group.upper[from].run,
-                table,
-            },
-        ))
+        Ok((inputs, Merged::Upper { run, table }))
     }
 
     fn write(
         &self,
-        shared: &Shared,
+        steps: &Steps<'_>,
         inputs: Sources,
         last_level: bool,
         cuts: Cuts,
         points: &DropPoints,
     ) -> Result<Vec<NewTable>> {
+        let shared = steps.shared();
         let Sources {
             mut streams,
             ranges,
@@ -183,7 +193,11 @@ impl Job {
             &retire,
             &rules,
             &mut counts,
-            |key, seqno, kind, value| output.add(key, seqno, kind, value),
+            || steps.key(),
+            |key, seqno, kind, value| {
+                steps.wrote(key.len() + value.len());
+                output.add(key, seqno, kind, value)
+            },
         )?;
         shared.metrics.folded(&counts);
         output.finish()

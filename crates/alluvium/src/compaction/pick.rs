@@ -83,6 +83,8 @@ pub(crate) struct Picked {
 const TOMBSTONE_WEIGHT: f64 = 4.0;
 /// Tables whose sizes differ by no more than this factor belong to one size class.
 const CLASS_FACTOR: u64 = 4;
+/// A group with this many times the upper tables that it should have is merged before others go on.
+const URGENT_FACTOR: usize = 2;
 /// A tier merge of fewer tables rewrites too much for what it saves.
 const TIER_WIDTH_MIN: usize = 4;
 
@@ -123,6 +125,25 @@ impl PickRules {
             Some((from, to)) => Work::Tier { from, to },
             None => Work::LastLevel,
         };
+        Some(Picked { group, work })
+    }
+
+    /// A tier merge that should not wait for a long merge of another group: reads there ask too many tables.
+    pub fn pick_urgent(&self, groups: &[GroupSize]) -> Option<Picked> {
+        let crowded = |g: &GroupSize| !g.busy && g.upper.len() > URGENT_FACTOR * self.tables_max;
+        let group = groups.iter().position(crowded)?;
+        let (from, to) = similar_window(&groups[group].upper)?;
+        let work = Work::Tier { from, to };
+        Some(Picked { group, work })
+    }
+
+    /// The next merge where nothing is due and nobody writes: until no group has upper tables, nor tombstones that a
+    /// snapshot had kept. The densest first, for writers may come back at any moment.
+    pub fn pick_idle(&self, groups: &[GroupSize]) -> Option<Picked> {
+        let kept = |g: &GroupSize| !g.busy && g.upper.is_empty() && g.last_dead > 0;
+        let group = self.densest(groups);
+        let group = group.or_else(|| groups.iter().position(kept))?;
+        let work = Work::LastLevel;
         Some(Picked { group, work })
     }
 

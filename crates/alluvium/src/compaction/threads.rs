@@ -2,13 +2,15 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::{KeyspaceId, SeqNo};
+use crate::compaction::idle::{Advice, IdleClock};
 use crate::compaction::job::Job;
-use crate::compaction::pick::{GroupSize, PickRules, UpperSize};
+use crate::compaction::pick::{GroupSize, PickRules, Picked, UpperSize};
+use crate::compaction::steps::Mode;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
@@ -30,6 +32,12 @@ struct State {
     drain_bytes_per_s: f64,
     /// Counts events that may have made new work, so that no wake-up is lost.
     events: u64,
+    /// The events that a merge between two steps has looked at.
+    urgent_seen: u64,
+    /// When to tidy; made at the first look.
+    idle: Option<IdleClock>,
+    /// A thread is tidying.
+    tidying: bool,
     stop: bool,
 }
 
@@ -72,6 +80,15 @@ impl Jobs {
         };
     }
 
+    /// Notes the end of a merge that was not due.
+    fn tidied(&self, took: Duration) {
+        let mut state = self.state.lock();
+        state.tidying = false;
+        if let Some(clock) = &mut state.idle {
+            clock.worked(took);
+        }
+    }
+
     fn drain_bytes_per_s(&self) -> f64 {
         let rate = self.state.lock().drain_bytes_per_s;
         if rate == 0.0 {
@@ -87,21 +104,39 @@ impl Jobs {
     }
 }
 
+/// What a thread does next.
+enum Next {
+    Run(Job),
+    /// Sleep until an event, or at most this long.
+    Wait(Option<Duration>),
+}
+
 /// One compaction thread: ends when the database closes or is poisoned.
 pub(crate) fn run(shared: &Shared) {
     loop {
         let seen = shared.jobs.state.lock().events;
-        let Some(job) = claim(shared) else {
-            let mut state = shared.jobs.state.lock();
-            if state.stop {
-                return;
+        let next = claim(shared).map_or_else(|| tidy(shared), Next::Run);
+        let job = match next {
+            Next::Run(job) => job,
+            Next::Wait(most) => {
+                let mut state = shared.jobs.state.lock();
+                if state.stop {
+                    return;
+                }
+                if state.events == seen {
+                    match most {
+                        Some(most) => drop(shared.jobs.changed.wait_for(&mut state, most)),
+                        None => shared.jobs.changed.wait(&mut state),
+                    }
+                }
+                continue;
             }
-            if state.events == seen {
-                shared.jobs.changed.wait(&mut state);
-            }
-            continue;
         };
+        let began = Instant::now();
         let result = job.run(shared);
+        if matches!(job.mode, Mode::Tidy(_)) {
+            shared.jobs.tidied(began.elapsed());
+        }
         release(shared, &job);
         update_admission(shared);
         match result {
@@ -120,13 +155,81 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
+/// Where nothing is due: what there is to do while nobody writes, if nobody does.
+fn tidy(shared: &Shared) -> Next {
+    let Some(after) = shared.options.idle_after else {
+        return Next::Wait(None);
+    };
+    let points = &shared.read_points;
+    let (visible, horizon, now) = (points.visible(), points.horizon(), Instant::now());
+    let period = {
+        let mut state = shared.jobs.state.lock();
+        let clock = state
+            .idle
+            .get_or_insert_with(|| IdleClock::new(after, now, visible));
+        let (period, advice) = (clock.period(), clock.look(now, visible, horizon));
+        match advice {
+            Advice::Wait(most) => return Next::Wait(Some(most)),
+            // One thread is enough for what is not urgent.
+            Advice::Tidy if state.tidying || state.stop => return Next::Wait(Some(period)),
+            Advice::Tidy => state.tidying = true,
+        }
+        period
+    };
+    let job = if shared.has_memtables() {
+        // The end of the flush is an event.
+        seal_idle(shared);
+        None
+    } else {
+        let job = claim_tidy(shared, visible);
+        let mut state = shared.jobs.state.lock();
+        match (&job, &mut state.idle) {
+            (Some(job), Some(clock)) => clock.begin(job.tree.id, &job.low),
+            (None, Some(clock)) => clock.finish(now, visible, horizon),
+            (_, None) => {}
+        }
+        job
+    };
+    shared.jobs.state.lock().tidying = job.is_some();
+    job.map_or(Next::Wait(Some(period)), Next::Run)
+}
+
+/// Sends what is in memory to the flusher. A failure is known to the poison, or harmless: there was no space.
+fn seal_idle(shared: &Shared) {
+    let mut log = shared.log.lock();
+    if shared.check_open().is_ok() && log.seal(shared).is_ok() {
+        drop(log);
+        shared.want_flush();
+    }
+}
+
+fn claim_tidy(shared: &Shared, visible: SeqNo) -> Option<Job> {
+    claim_by(shared, Mode::Tidy(visible), |rules, survey| {
+        let state = shared.jobs.state.lock();
+        for (size, place) in survey.sizes.iter_mut().zip(&survey.places) {
+            let low = &place.version.groups()[place.index].low;
+            let clock = state.idle.as_ref();
+            size.busy |= clock.is_some_and(|clock| clock.has_merged(place.tree.id, low));
+        }
+        rules.pick_idle(&survey.sizes)
+    })
+}
+
 /// Picks the most useful work of all keyspaces and marks its group as busy.
 fn claim(shared: &Shared) -> Option<Job> {
+    claim_by(shared, Mode::Due, |rules, survey| rules.pick(&survey.sizes))
+}
+
+fn claim_by(
+    shared: &Shared,
+    mode: Mode,
+    pick: impl FnOnce(&PickRules, &mut Survey) -> Option<Picked>,
+) -> Option<Job> {
     if shared.poison.check().is_err() {
         return None;
     }
-    let survey = survey(shared);
-    let picked = rules(shared).pick(&survey.sizes)?;
+    let mut survey = survey(shared);
+    let picked = pick(&rules(shared), &mut survey)?;
     let place = &survey.places[picked.group];
     let group = &place.version.groups()[place.index];
     let job = Job {
@@ -134,10 +237,35 @@ fn claim(shared: &Shared) -> Option<Job> {
         low: group.low.clone(),
         work: picked.work,
         picked: group.upper.iter().map(|u| u.table.id()).collect(),
+        mode,
     };
     let mut state = shared.jobs.state.lock();
     // Another thread may have claimed the same group in the meantime: then pick again.
     (!state.stop && state.busy.insert((job.tree.id, job.low.clone()))).then_some(job)
+}
+
+/// Runs what cannot wait for the merge that calls this between two of its steps. Looks only after a flush or a merge.
+pub(crate) fn run_urgent(shared: &Shared) -> Result<()> {
+    let events = {
+        let mut state = shared.jobs.state.lock();
+        let events = state.events;
+        events - std::mem::replace(&mut state.urgent_seen, events)
+    };
+    if events == 0 {
+        return Ok(());
+    }
+    // Each job that is picked leaves fewer tables than it found.
+    let urgent = |rules: &PickRules, survey: &mut Survey| rules.pick_urgent(&survey.sizes);
+    while let Some(job) = claim_by(shared, Mode::Urgent, urgent) {
+        let result = job.run(shared);
+        release(shared, &job);
+        match result {
+            // It is picked again when the merge that made room for it has ended.
+            Err(Error::NoSpace { .. }) => return Ok(()),
+            result => result?,
+        }
+    }
+    Ok(())
 }
 
 fn release(shared: &Shared, job: &Job) {
@@ -222,6 +350,12 @@ fn group_size(group: &Group, horizon: SeqNo, busy: bool) -> GroupSize {
         last_dead: group.last.iter().map(|t| dead(t)).sum(),
         busy,
     }
+}
+
+/// Whether there is more in upper tables than the space budget allows.
+pub(crate) fn is_over_budget(shared: &Shared) -> bool {
+    let sizes = &shared.table_sizes;
+    rules(shared).debt(sizes.upper_bytes(), sizes.last_bytes()) > 0.0
 }
 
 /// Tells admission control how far behind merging is: the upper tables, or the sealed memtables. Cheap: it runs under

@@ -179,6 +179,19 @@ impl Shared {
         }
     }
 
+    /// For merges: waits while sealed memtables slow writers down, so that the flusher has cores and device to itself,
+    /// but no longer than `most`.
+    pub fn let_flush_go_first(&self, most: Duration) {
+        let mut flushes = self.flushes.state.lock();
+        let until = Instant::now() + most;
+        while flushes.sealed_bytes > self.plan.write_bytes && !flushes.stop {
+            let waited = self.flushes.changed.wait_until(&mut flushes, until);
+            if waited.timed_out() {
+                return;
+            }
+        }
+    }
+
     /// Bytes of memtables that wait for their flush.
     pub fn sealed_bytes(&self) -> usize {
         self.flushes.state.lock().sealed_bytes

@@ -4,10 +4,12 @@
 //! it is told when a generation is sealed and when one is in tables. Above their share, up to the ceiling, memtables
 //! take from the cache too, so that the sum stays.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::db::options::{Options, TRANSACTION_BYTES_MAX};
 use crate::db::shared::Shared;
+use crate::keyspace::tree::Tree;
 
 /// Shares of the memory number, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +73,16 @@ impl Shared {
     pub fn note_resident_bytes(&self, bytes: usize) {
         self.resident_bytes.store(bytes, Ordering::Relaxed);
         self.fit_cache();
+    }
+
+    /// Whether any row is in memory only.
+    pub fn has_memtables(&self) -> bool {
+        let catalog = self.catalog.read();
+        let empty = |tree: &Arc<Tree>| {
+            let state = tree.load();
+            state.sealed.is_empty() && state.active.is_empty()
+        };
+        !catalog.values().all(empty)
     }
 
     /// Gives the cache what is left at the moment. Cheap: the cache makes room later.

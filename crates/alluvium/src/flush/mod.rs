@@ -145,6 +145,7 @@ fn write_tables(
         &retire,
         &rules,
         &mut counts,
+        || Ok(()),
         |key, seqno, kind, value| output.add(key, seqno, kind, value),
     )?;
     shared.metrics.folded(&counts);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use alluvium::vfs::{CrashOptions, MemVfs};
 use alluvium::{
@@ -35,6 +36,8 @@ pub fn small_options(rng: &mut Rng) -> Options {
         partition_bytes: 4096 * rng.range(1..4) as u64,
         upper_fraction: *rng.pick(&[0.02, 0.15, 1.0]),
         durability: *rng.pick(&[Durability::Buffered, Durability::Sync]),
+        // Now and then the database thinks that nobody writes, at any moment.
+        idle_after: *rng.pick(&[None, Some(Duration::from_micros(200))]),
         ..Options::default()
     }
 }

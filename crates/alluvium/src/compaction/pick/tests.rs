@@ -42,6 +42,8 @@ fn answer(command: &Command) -> String {
     let groups: Vec<GroupSize> = command.input.lines().map(group).collect();
     let picked = match command.name.as_str() {
         "pick" => rules.pick(&groups),
+        "idle" => rules.pick_idle(&groups),
+        "urgent" => rules.pick_urgent(&groups),
         other => panic!("no such command: {other}"),
     };
     match picked {
