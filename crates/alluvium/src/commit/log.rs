@@ -19,7 +19,7 @@ use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
-use crate::wal::{RecordKind, WalPosition, WalSync, WalWriter};
+use crate::wal::{RecordKind, SegmentPlan, WalPosition, WalSync, WalWriter};
 
 /// Memtables sealed together, all keyspaces at one sequence number: what one flush consumes.
 pub(crate) struct SealedGeneration {
@@ -119,6 +119,9 @@ impl Log {
                 .applied(&shared.validating, self.last_seqno, request);
         }
         shared.read_points.publish(self.last_seqno);
+        if self.wants_segment(shared) {
+            shared.wake_syncer();
+        }
         Ok(results)
     }
 
@@ -175,6 +178,23 @@ impl Log {
             self.sync(shared)?;
         }
         Ok(())
+    }
+
+    /// Whether the next segment is not prepared although the log may soon roll.
+    fn wants_segment(&self, shared: &Shared) -> bool {
+        let soon = |wal: &WalWriter| {
+            wal.is_half_full() || 2 * self.active_bytes >= shared.plan.active_bytes
+        };
+        let wal = self.wal.as_ref();
+        wal.is_some_and(|wal| wal.wants_plan() && soon(wal))
+    }
+
+    /// What the sync thread is to prepare for the next roll, if it is time.
+    pub fn plan_segment(&mut self, shared: &Shared) -> Option<SegmentPlan> {
+        match self.wants_segment(shared) {
+            true => self.wal.as_mut()?.plan_next(),
+            false => None,
+        }
     }
 
     /// Writes a marker of a change of keyspaces into the log and syncs everything up to it, so that the manifest

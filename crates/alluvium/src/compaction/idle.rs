@@ -73,7 +73,9 @@ impl IdleClock {
         if self.done == Some((visible, horizon)) {
             return Advice::Wait(self.period());
         }
-        let quiet = self.since + self.after;
+        let Some(quiet) = self.since.checked_add(self.after) else {
+            return Advice::Wait(self.period());
+        };
         let due = self.rest_until.map_or(quiet, |rest| rest.max(quiet));
         match due.saturating_duration_since(now) {
             Duration::ZERO => {

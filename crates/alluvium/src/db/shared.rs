@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -325,32 +325,71 @@ impl Shared {
             .map_or_else(|| id.to_string(), |t| t.name.clone())
     }
 
-    /// The log's sync thread: bounds how long a `Buffered` commit stays unsynced.
+    /// The log's sync thread: bounds how long a `Buffered` commit stays unsynced, and prepares the next segment.
     pub fn run_syncer(&self) {
+        let next_round = || Instant::now().checked_add(self.options.sync_interval);
+        let mut due = next_round();
         loop {
             {
                 let mut stop = self.syncer_stop.lock();
                 if !*stop {
-                    self.syncer_changed
-                        .wait_for(&mut stop, self.options.sync_interval);
+                    match due {
+                        Some(due) => drop(self.syncer_changed.wait_until(&mut stop, due)),
+                        None => self.syncer_changed.wait(&mut stop),
+                    }
                 }
                 if *stop || self.poison.check().is_err() {
                     return;
                 }
             }
-            let Some((syncer, position)) = self.log.lock().unsynced() else {
-                continue;
-            };
-            // Without the log's lock: commits go on meanwhile.
-            match syncer.sync() {
-                Ok(()) => self.log.lock().note_durable(position),
-                Err(error) => {
-                    self.poison.set(error);
-                    self.wake_after_poison();
-                    return;
+            let prepared = self.prepare_segment();
+            let synced = match due.is_some_and(|due| Instant::now() >= due) {
+                true => {
+                    due = next_round();
+                    self.sync_log()
                 }
+                false => Ok(()),
+            };
+            if let Err(error) = prepared.and(synced) {
+                self.poison.set(error);
+                self.wake_after_poison();
+                return;
             }
         }
+    }
+
+    /// Syncs what is written of the log, without its lock: commits go on meanwhile.
+    fn sync_log(&self) -> Result<()> {
+        let unsynced = self.log.lock().unsynced();
+        if let Some((syncer, position)) = unsynced {
+            syncer.sync()?;
+            self.log.lock().note_durable(position);
+        }
+        Ok(())
+    }
+
+    /// Makes the file of the next segment if the log will soon roll, without the log's lock.
+    fn prepare_segment(&self) -> Result<()> {
+        let plan = self.log.lock().plan_segment(self);
+        let Some(plan) = plan else { return Ok(()) };
+        let prepared = plan.create()?;
+        let mut log = self.log.lock();
+        let unneeded = match &mut log.wal {
+            // Under the log's lock: a close that came before has looked for a prepared file already.
+            Some(wal) if !self.is_closed() => wal.offer(prepared),
+            _ => prepared,
+        };
+        drop(log);
+        if let Some(unneeded) = unneeded {
+            unneeded.remove();
+        }
+        Ok(())
+    }
+
+    /// Lets the sync thread look for a segment to prepare. Without its mutex, for it is called under the log's: where
+    /// the thread was just about to sleep it looks after the sync interval, and a roll before that helps itself.
+    pub fn wake_syncer(&self) {
+        self.syncer_changed.notify_one();
     }
 
     /// Ends the sync thread.
