@@ -42,7 +42,10 @@ pub use clock::Clock;
 pub use commit::WriteBatch;
 pub use commit::prepared::XID_BYTES_MAX;
 pub use compaction::{CompactionFilter, FilterDecision};
-pub use db::{Database, Durability, KeyspaceStats, Options, Stats, WriteOptions};
+pub use db::{
+    Amplification, Compared, Database, Durability, KeyspaceAmplification, KeyspaceStats, Options,
+    Stats, WriteOptions,
+};
 pub use error::{Error, Result};
 pub use iter::{Cursor, CursorOptions};
 pub use keyspace::{Compression, Expiry, Keyspace, KeyspaceOptions};

@@ -1,8 +1,11 @@
-//! Counters of what the engine did, cheap enough to stay on: each is touched once a job or once a wait, never once
-//! a row.
+//! Counters of what the engine did, cheap enough to stay on: each is touched once a job, a commit or a wait; those of
+//! reads once a read, in a shard of the thread's own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crossbeam_utils::CachePadded;
+
+use crate::cache::{COUNTER_SHARDS, thread_shard};
 use crate::compaction::fold::FoldCounts;
 
 /// A counter. Relaxed: it orders nothing, readers want a recent value only.
@@ -32,6 +35,88 @@ pub(crate) struct Metrics {
     pub ceiling_waits: Counter,
     pub delayed_commits: Counter,
     pub delay_us: Counter,
+    /// Bytes of records that commits wrote to the log.
+    pub wal_bytes: Counter,
+}
+
+/// Counters of one keyspace.
+#[derive(Debug, Default)]
+pub(crate) struct TreeCounters {
+    /// Sources that each point read searched: memtables and tables that its filters did not rule out.
+    pub gets: SourceCounts,
+    /// Sources that each seek of a cursor opened.
+    pub seeks: SourceCounts,
+    /// Bytes of keys and values written to it, replayed ones included.
+    pub user_bytes: Counter,
+    /// Bytes of the tables that its flushes, tier merges and last-level merges wrote.
+    pub flushed_bytes: Counter,
+    pub tier_bytes: Counter,
+    pub last_bytes: Counter,
+}
+
+/// More sources than this in one read are counted as this many.
+const SOURCES_MAX: usize = 31;
+
+/// How many reads searched how many sources: one addition a read gives both their number and the sum.
+#[derive(Debug)]
+pub(crate) struct SourceCounts {
+    shards: [CachePadded<[AtomicU64; SOURCES_MAX + 1]>; COUNTER_SHARDS],
+}
+
+impl Default for SourceCounts {
+    fn default() -> SourceCounts {
+        let shard = || CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0)));
+        SourceCounts {
+            shards: std::array::from_fn(|_| shard()),
+        }
+    }
+}
+
+impl SourceCounts {
+    /// Counts a read.
+    pub fn note(&self, sources: usize) {
+        self.shards[thread_shard()][sources.min(SOURCES_MAX)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a read when the result is dropped.
+    pub fn read(&self) -> ReadCount<'_> {
+        let sources = 0;
+        ReadCount {
+            counts: self,
+            sources,
+        }
+    }
+
+    /// Reads, and the sources that they searched together.
+    pub fn totals(&self) -> (u64, u64) {
+        let counted = self
+            .shards
+            .iter()
+            .flat_map(|shard| shard.iter().enumerate());
+        counted.fold((0, 0), |(reads, sources), (n, count)| {
+            let count = count.load(Ordering::Relaxed);
+            (reads + count, sources + n as u64 * count)
+        })
+    }
+}
+
+/// One read that is being counted.
+pub(crate) struct ReadCount<'a> {
+    counts: &'a SourceCounts,
+    sources: usize,
+}
+
+impl ReadCount<'_> {
+    /// A source is searched.
+    pub fn source(&mut self) {
+        self.sources += 1;
+    }
+}
+
+impl Drop for ReadCount<'_> {
+    fn drop(&mut self) {
+        self.counts.note(self.sources);
+    }
 }
 
 impl Metrics {

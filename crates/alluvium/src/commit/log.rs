@@ -169,11 +169,13 @@ impl Log {
             let (kind, payload) = request.record();
             wal.append(seqno, kind, payload);
         }
+        let wal_bytes = wal.pending_bytes();
         // A full device fails this group alone: its records must not go out with the next one.
         shared
             .poison
             .guard(wal.write())
             .inspect_err(|_| wal.discard())?;
+        shared.metrics.wal_bytes.add(wal_bytes);
         if group.iter().any(|r| r.durability == Durability::Sync) {
             self.sync(shared)?;
         }
@@ -288,7 +290,7 @@ impl Log {
             };
             let state = tree.load();
             let mut writer = state.active.rows.writer();
-            let mut op = first;
+            let (mut op, mut user_bytes) = (first, 0);
             loop {
                 if op.kind == ValueKind::RangeDelete {
                     state.active.delete_range(op.key, op.value, seqno);
@@ -308,12 +310,14 @@ impl Log {
                     );
                     self.active_bytes += ENTRY_OVERHEAD;
                 }
+                user_bytes += (op.key.len() + op.value.len()) as u64;
                 self.active_bytes += op.key.len() + op.value.len();
                 match ops.next_if(|next| next.is_ok_and(|next| next.keyspace == first.keyspace)) {
                     Some(next) => op = next?,
                     None => break,
                 }
             }
+            tree.counters.user_bytes.add(user_bytes);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! An open database: its handle, keyspaces by name, commits, and its end.
 
+mod amplification;
 pub(crate) mod flush_queue;
 pub(crate) mod memory;
 mod open;
@@ -16,6 +17,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
+pub use amplification::{Amplification, Compared, KeyspaceAmplification};
 pub use options::{Durability, Options};
 pub use stats::{KeyspaceStats, Stats};
 
@@ -313,6 +315,14 @@ impl Database {
     pub fn stats(&self) -> Result<Stats> {
         self.shared().check_open()?;
         Ok(stats::collect(self.shared()))
+    }
+
+    /// What reads, writes and space cost for each keyspace since the opening, beside what the design predicts.
+    ///
+    /// Costs a look at every table; ask every few seconds, not for every read.
+    pub fn amplification(&self) -> Result<Amplification> {
+        self.shared().check_open()?;
+        Ok(amplification::collect(self.shared()))
     }
 
     /// The newest commit that readers see.

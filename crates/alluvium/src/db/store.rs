@@ -270,6 +270,8 @@ impl Shared {
         let named: Vec<&[NewTable]> = live.iter().map(|flush| &flush.tables[..]).collect();
         store.append_naming(self, &edit, &named)?;
         for flush in &live {
+            let bytes = flush.tables.iter().map(|t| t.record.file_bytes).sum();
+            flush.tree.counters.flushed_bytes.add(bytes);
             store.add_tables(&flush.tables);
             let version = Arc::new(store.version(flush.tree.id));
             flush.tree.change(|state| {
@@ -314,6 +316,11 @@ impl Shared {
             ..VersionEdit::default()
         };
         store.append_naming(self, &edit, &[outputs])?;
+        let bytes = outputs.iter().map(|t| t.record.file_bytes).sum();
+        match merged {
+            Merged::LastLevel(_) => tree.counters.last_bytes.add(bytes),
+            Merged::Upper { .. } => tree.counters.tier_bytes.add(bytes),
+        }
         store.add_tables(outputs);
         let version = Arc::new(store.version(tree.id));
         tree.change(|state| state.version = version);

@@ -369,6 +369,7 @@ impl MergeCursor {
             input.past_end = false;
             input.source.seek(key)?;
         }
+        self.state.counters.seeks.note(self.sources.len());
         self.settle_forward()
     }
 
@@ -389,6 +390,7 @@ impl MergeCursor {
             input.past_end = false;
             input.source.seek_before(key)?;
         }
+        self.state.counters.seeks.note(self.sources.len());
         self.settle_reverse()
     }
 

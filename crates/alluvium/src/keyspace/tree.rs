@@ -17,6 +17,7 @@ use crate::compaction::retire::{CompactionFilter, Retire};
 use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::options::KeyspaceOptions;
+use crate::metrics::TreeCounters;
 use crate::table::{PinnedValue, Table, ValueFiles};
 use crate::version::group::Version;
 
@@ -29,6 +30,8 @@ pub(crate) struct TreeState {
     pub sealed: Vec<Arc<TreeMemtable>>,
     /// The tables.
     pub version: Arc<Version>,
+    /// The keyspace's.
+    pub counters: Arc<TreeCounters>,
 }
 
 /// One keyspace's data, shared by its handles, cursors and the background jobs.
@@ -36,6 +39,7 @@ pub(crate) struct Tree {
     pub id: KeyspaceId,
     pub name: String,
     pub options: KeyspaceOptions,
+    pub counters: Arc<TreeCounters>,
     state: ArcSwap<TreeState>,
     /// Serialises changes of `state`. Below every other lock of the engine: nothing is locked under it.
     change: Mutex<()>,
@@ -71,8 +75,10 @@ impl Tree {
             active,
             sealed: Vec::new(),
             version: Arc::new(version),
+            counters: Arc::default(),
         };
         Tree {
+            counters: Arc::clone(&state.counters),
             id,
             name: name.to_owned(),
             options,
@@ -178,9 +184,17 @@ impl TreeState {
         read: impl FnOnce(Option<FoundIn<'_>>) -> R,
     ) -> Result<R> {
         let hash = checksum::key_hash(key);
+        let mut count = self.counters.gets.read();
         for memtable in std::iter::once(&self.active).chain(&self.sealed) {
             let deleted_at = memtable.deleted_at(key, read_point);
-            if let Some(entry) = memtable.get(key, hash, read_point) {
+            let entry = match memtable.rows.may_contain(hash) {
+                true => {
+                    count.source();
+                    memtable.rows.get(key, read_point)
+                }
+                false => None,
+            };
+            if let Some(entry) = entry {
                 let live = entry.kind != ValueKind::Delete as u8 && entry.seqno >= deleted_at;
                 return Ok(read(live.then_some(FoundIn::Memory(entry.value))));
             }
@@ -195,7 +209,14 @@ impl TreeState {
                 continue;
             }
             let deleted_at = table.deleted_at(key, read_point);
-            if let Some(found) = table.get(key, hash, read_point)? {
+            let found = match table.may_contain(hash) {
+                true => {
+                    count.source();
+                    table.get_unfiltered(key, read_point)?
+                }
+                false => None,
+            };
+            if let Some(found) = found {
                 let live = !found.kind.is_tombstone() && found.seqno >= deleted_at;
                 let value = match live && found.kind.is_pointer() {
                     true => table.value(&found.value)?,

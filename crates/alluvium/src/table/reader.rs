@@ -149,6 +149,15 @@ impl Table {
         })
     }
 
+    /// As [`Table::get`], where [`Table::may_contain`] was asked already.
+    pub fn get_unfiltered(&self, key: &[u8], read_point: SeqNo) -> Result<Option<Found>> {
+        self.find_unfiltered(key, read_point, |block, slot| Found {
+            seqno: block.seqno(slot),
+            kind: block.kind(slot),
+            value: PinnedValue::from_block(block, slot),
+        })
+    }
+
     /// The seqno of the newest entry of `key`, for conflict checks. Cost and errors as for [`Table::get`].
     pub fn newest_seqno(&self, key: &[u8], key_hash: u64) -> Result<Option<SeqNo>> {
         self.find(key, key_hash, SeqNo::MAX, |block, slot| block.seqno(slot))
@@ -164,6 +173,15 @@ impl Table {
         if !self.may_contain(key_hash) {
             return Ok(None);
         }
+        self.find_unfiltered(key, read_point, found)
+    }
+
+    fn find_unfiltered<T>(
+        &self,
+        key: &[u8],
+        read_point: SeqNo,
+        found: impl Fn(&Arc<DecodedBlock>, usize) -> T,
+    ) -> Result<Option<T>> {
         for index in self.fences.find(key)..self.fences.len() {
             let outcome = self.with_block(index, |block| {
                 let mut slot = block.seek(key);
@@ -270,6 +288,16 @@ impl Table {
     /// Entries that are tombstones.
     pub fn tombstones(&self) -> u64 {
         self.properties.tombstones
+    }
+
+    /// Entries that are inserts: new keys, if their writers were right.
+    pub fn inserts(&self) -> u64 {
+        self.properties.inserts
+    }
+
+    /// Keys and values before encoding.
+    pub fn raw_bytes(&self) -> u64 {
+        self.properties.raw_key_bytes + self.properties.raw_value_bytes
     }
 
     /// The oldest sequence number of an entry or range delete.

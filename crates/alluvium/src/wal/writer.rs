@@ -156,6 +156,11 @@ impl WalWriter {
         });
     }
 
+    /// Bytes appended and not yet written.
+    pub fn pending_bytes(&self) -> u64 {
+        self.buffer.len() as u64
+    }
+
     /// Hands everything appended to the system, in one write, and returns the position behind it. From here on the
     /// records survive the death of the process; a power loss they survive once the segment is synced.
     ///

@@ -190,3 +190,50 @@ fn a_writer_ends_a_merge_that_only_tidies() {
     assert!(!files.contains(&"000002.sst".to_owned()), "{files:?}");
     assert_eq!(all(&k).len(), 5_001);
 }
+
+#[test]
+fn amplification_counts_reads_and_writes_of_each_keyspace() {
+    let options = Options {
+        memtable_bytes: Some(1 << 20),
+        idle_after: None,
+        ..tiny()
+    };
+    let (_vfs, db, k) = database(options);
+    let other = db
+        .keyspace("other", KeyspaceOptions::default())
+        .expect("keyspace");
+    other.put(b"a", b"1").expect("put");
+    for round in 0..2 {
+        put_all(&db, &k, 1_000, &[round; 96]);
+        db.flush().expect("flush");
+    }
+    for n in 0..100_u32 {
+        assert!(k.get(&n.to_be_bytes()).expect("get").is_some());
+    }
+    assert_eq!(all(&k).len(), 1_000);
+    let amplification = db.amplification().expect("amplification");
+    let of_k = &amplification.keyspaces[0];
+    assert_eq!((of_k.name.as_str(), of_k.gets, of_k.seeks), ("k", 100, 1));
+    assert_eq!(
+        of_k.get_sources.measured,
+        Some(1.0),
+        "the newest table has all"
+    );
+    assert_eq!(
+        of_k.seek_sources.measured,
+        Some(3.0),
+        "a memtable and two tables"
+    );
+    assert_eq!(of_k.seek_sources.predicted, 3.0);
+    assert_eq!(of_k.user_bytes, 200_000);
+    let tables: u64 = stats_of(&db).upper_bytes;
+    assert_eq!(of_k.stored_bytes, tables);
+    assert_eq!(of_k.flush_writes.measured, Some(tables as f64 / 200_000.0));
+    assert_eq!(of_k.last_level_writes.measured, Some(0.0));
+    assert!(of_k.log_writes.measured.is_some_and(|n| n > 0.0 && n < 2.0));
+    let blocks = amplification.blocks_per_read.expect("reads were counted");
+    assert!(blocks >= 1.0, "{blocks}");
+    let of_other = &amplification.keyspaces[1];
+    assert_eq!((of_other.gets, of_other.user_bytes), (0, 2));
+    assert_eq!(of_other.get_sources.measured, None);
+}
