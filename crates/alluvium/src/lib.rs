@@ -17,6 +17,7 @@ mod commit;
 mod compaction;
 mod db;
 mod error;
+mod event;
 mod flush;
 mod iter;
 mod keyspace;
@@ -43,10 +44,11 @@ pub use commit::WriteBatch;
 pub use commit::prepared::XID_BYTES_MAX;
 pub use compaction::{CompactionFilter, FilterDecision};
 pub use db::{
-    Amplification, Compared, Database, Durability, KeyspaceAmplification, KeyspaceStats, Options,
-    Stats, WriteOptions,
+    Amplification, Compared, Database, Durability, Histogram, KeyspaceAmplification, KeyspaceStats,
+    Options, Stats, WriteOptions,
 };
 pub use error::{Error, Result};
+pub use event::{Event, EventListener};
 pub use iter::{Cursor, CursorOptions};
 pub use keyspace::{Compression, Expiry, Keyspace, KeyspaceOptions};
 pub use snapshot::Snapshot;

@@ -2,6 +2,7 @@
 //! reads once a read, in a shard of the thread's own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 
@@ -35,6 +36,13 @@ pub(crate) struct Metrics {
     pub ceiling_waits: Counter,
     pub delayed_commits: Counter,
     pub delay_us: Counter,
+    /// By powers of two: see [`Counts::note_log2`].
+    pub commit_us: Counts,
+    pub sync_us: Counts,
+    pub flush_us: Counts,
+    pub flush_bytes: Counts,
+    pub merge_us: Counts,
+    pub merge_bytes: Counts,
     /// Bytes of records that commits wrote to the log.
     pub wal_bytes: Counter,
 }
@@ -43,9 +51,9 @@ pub(crate) struct Metrics {
 #[derive(Debug, Default)]
 pub(crate) struct TreeCounters {
     /// Sources that each point read searched: memtables and tables that its filters did not rule out.
-    pub gets: SourceCounts,
+    pub gets: Counts,
     /// Sources that each seek of a cursor opened.
-    pub seeks: SourceCounts,
+    pub seeks: Counts,
     /// Bytes of keys and values written to it, replayed ones included.
     pub user_bytes: Counter,
     /// Bytes of the tables that its flushes, tier merges and last-level merges wrote.
@@ -54,28 +62,44 @@ pub(crate) struct TreeCounters {
     pub last_bytes: Counter,
 }
 
-/// More sources than this in one read are counted as this many.
-const SOURCES_MAX: usize = 31;
+/// Larger numbers are counted as this one.
+const NOTED_MAX: usize = 47;
 
-/// How many reads searched how many sources: one addition a read gives both their number and the sum.
+/// How often each small number was noted, in shards of the threads' own. One addition gives both how many reads there
+/// were and how many sources they searched; larger numbers are noted by powers of two.
 #[derive(Debug)]
-pub(crate) struct SourceCounts {
-    shards: [CachePadded<[AtomicU64; SOURCES_MAX + 1]>; COUNTER_SHARDS],
+pub(crate) struct Counts {
+    shards: [CachePadded<[AtomicU64; NOTED_MAX + 1]>; COUNTER_SHARDS],
 }
 
-impl Default for SourceCounts {
-    fn default() -> SourceCounts {
+impl Default for Counts {
+    fn default() -> Counts {
         let shard = || CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0)));
-        SourceCounts {
+        Counts {
             shards: std::array::from_fn(|_| shard()),
         }
     }
 }
 
-impl SourceCounts {
+impl Counts {
     /// Counts a read.
     pub fn note(&self, sources: usize) {
-        self.shards[thread_shard()][sources.min(SOURCES_MAX)].fetch_add(1, Ordering::Relaxed);
+        self.shards[thread_shard()][sources.min(NOTED_MAX)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a number among those that need as many bits: a histogram by powers of two.
+    pub fn note_log2(&self, n: u64) {
+        self.note((u64::BITS - n.leading_zeros()) as usize);
+    }
+
+    /// How often each number was noted.
+    pub fn counts(&self) -> Vec<u64> {
+        let count = |n: usize| {
+            self.shards
+                .iter()
+                .map(move |s| s[n].load(Ordering::Relaxed))
+        };
+        (0..=NOTED_MAX).map(|n| count(n).sum()).collect()
     }
 
     /// Counts a read when the result is dropped.
@@ -102,7 +126,7 @@ impl SourceCounts {
 
 /// One read that is being counted.
 pub(crate) struct ReadCount<'a> {
-    counts: &'a SourceCounts,
+    counts: &'a Counts,
     sources: usize,
 }
 
@@ -120,6 +144,14 @@ impl Drop for ReadCount<'_> {
 }
 
 impl Metrics {
+    /// Measures a sync of the log.
+    pub fn timed_sync<T>(&self, sync: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let result = sync();
+        self.sync_us.note_log2(began.elapsed().as_micros() as u64);
+        result
+    }
+
     pub fn folded(&self, counts: &FoldCounts) {
         self.shadowed.add(counts.shadowed);
         self.cancelled_pairs.add(counts.cancelled_pairs);

@@ -24,6 +24,7 @@ const LAYERS: &[&[&str]] = &[
         "clock",
         "keyspace::expiry",
         "admission",
+        "event",
         "db::options",
         "db::poison",
         "keyspace::options",

@@ -222,7 +222,8 @@ impl Log {
     pub fn sync(&mut self, shared: &Shared) -> Result<()> {
         shared.poison.check()?;
         if let Some((syncer, position)) = self.unsynced() {
-            shared.poison.guard(syncer.sync())?;
+            let synced = shared.metrics.timed_sync(|| syncer.sync());
+            shared.poison.guard(synced)?;
             self.note_durable(position);
         }
         Ok(())

@@ -13,7 +13,8 @@ use crate::compaction::separate::ValueInputs;
 use crate::compaction::steps::{Mode, Steps};
 use crate::compaction::threads::is_over_budget;
 use crate::db::shared::Shared;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
 use crate::read_points::DropPoints;
@@ -49,28 +50,74 @@ pub(crate) enum Merged {
     Upper { run: u64, table: Option<NewTable> },
 }
 
+impl Merged {
+    /// The new tables.
+    pub fn tables(&self) -> &[NewTable] {
+        match self {
+            Merged::LastLevel(tables) => tables,
+            Merged::Upper { table, .. } => table.as_slice(),
+        }
+    }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> u64 {
+        self.tables().iter().map(|t| t.record.file_bytes).sum()
+    }
+}
+
 impl Job {
     /// Runs the merge to its end, in steps. On `NoSpace` nothing has changed and the job may be picked again; the same
     /// after a return that left the group alone because somebody writes again.
     pub fn run(&self, shared: &Shared) -> Result<()> {
         let steps = Steps::new(shared, self.mode);
-        match self.run_in(shared, &steps) {
-            Err(_) if steps.given_up() => Ok(()),
+        let began = Instant::now();
+        let result = match self.run_in(shared, &steps) {
+            Err(_) if steps.given_up() => Ok(0),
             result => result,
+        };
+        let took = began.elapsed();
+        if let Ok(bytes @ 1..) = result {
+            shared.metrics.merge_us.note_log2(took.as_micros() as u64);
+            shared.metrics.merge_bytes.note_log2(bytes);
+            shared.events.found_space();
         }
+        shared.events.tell(|| Event::CompactionEnd {
+            keyspace: self.tree.name.clone(),
+            output_bytes: *result.as_ref().unwrap_or(&0),
+            took,
+            error: match &result {
+                Err(Error::Closed) | Ok(_) => None,
+                Err(error) => Some(error.clone()),
+            },
+        });
+        result.map(drop)
     }
 
-    fn run_in(&self, shared: &Shared, steps: &Steps<'_>) -> Result<()> {
+    fn tell_begin(&self, shared: &Shared, group: &Group) {
+        shared.events.tell(|| Event::CompactionBegin {
+            keyspace: self.tree.name.clone(),
+            last_level: self.work == Work::LastLevel,
+            input_bytes: match self.work {
+                Work::LastLevel => group.upper_bytes() + group.last_bytes(),
+                Work::Tier { from, to } => group.upper[from..to].iter().map(Upper::bytes).sum(),
+            },
+        });
+    }
+
+    /// Returns the bytes of the new tables; 0 where nothing was done.
+
+    fn run_in(&self, shared: &Shared, steps: &Steps<'_>) -> Result<u64> {
         let began = Instant::now();
         let version = Arc::clone(&self.tree.load().version);
         let Some(index) = version.find_low(&self.low) else {
-            return Ok(());
+            return Ok(0);
         };
         let group = Arc::clone(&version.groups()[index]);
         if !self.is_current(&group) {
             // Another job was quicker; what is due now is picked anew.
-            return Ok(());
+            return Ok(0);
         }
+        self.tell_begin(shared, &group);
         let (inputs, merged) = match self.work {
             Work::LastLevel => self.merge_last_level(shared, &version, index, steps)?,
             Work::Tier { from, to } => self.merge_tier(shared, &version, index, from..to, steps)?,
@@ -84,10 +131,11 @@ impl Job {
             Work::LastLevel if is_over_budget(shared) => group.upper_bytes(),
             _ => 0,
         };
+        let bytes = merged.bytes();
         shared.install_merge(&self.tree, &inputs, merged)?;
         shared.metrics.compactions.add(1);
         shared.jobs.note_drained(consumed, began.elapsed());
-        Ok(())
+        Ok(bytes)
     }
 
     /// Whether the group still holds exactly the upper tables that were there when it was picked. Only then do the

@@ -7,6 +7,7 @@ use crate::base::{SeqNo, TableId, ValueFileId, ValueKind};
 use crate::compaction::separate::{PointsTo, Separator, ValueInputs};
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::keyspace::expiry::{NEVER, expires_at};
 use crate::keyspace::options::{Compression, KeyspaceOptions};
 use crate::keyspace::tree::Tree;
@@ -227,6 +228,11 @@ impl<'a> Output<'a> {
             Ok(summary) => {
                 let written = &self.shared.metrics.table_bytes_written;
                 written.add(summary.file_bytes);
+                self.shared.events.tell(|| Event::TableCreated {
+                    table: id.0,
+                    keyspace: self.tree.name.clone(),
+                    bytes: summary.file_bytes,
+                });
                 self.finished.push(Finished {
                     id,
                     path,

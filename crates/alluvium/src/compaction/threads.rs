@@ -139,6 +139,9 @@ pub(crate) fn run(shared: &Shared) {
         }
         release(shared, &job);
         update_admission(shared);
+        if let Err(error @ Error::NoSpace { .. }) = &result {
+            shared.events.no_space(error);
+        }
         match result {
             Ok(()) => {}
             Err(Error::NoSpace { .. }) if shared.pause_for_space() => {}
@@ -368,6 +371,7 @@ pub(crate) fn update_admission(shared: &Shared) {
     shared
         .admission
         .set_debt(debt, shared.jobs.drain_bytes_per_s());
+    shared.events.delaying(shared.admission.rate().is_finite());
 }
 
 /// The debt of sealed memtables that take this share of the write memory: none up to all of it, 1 at a third above,

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 pub use amplification::{Amplification, Compared, KeyspaceAmplification};
 pub use options::{Durability, Options};
-pub use stats::{KeyspaceStats, Stats};
+pub use stats::{Histogram, KeyspaceStats, Stats};
 
 use crate::base::coding::{put_bytes, put_varint};
 use crate::base::{KeyspaceId, SeqNo};
@@ -353,13 +353,15 @@ impl Handle {
         shared.jobs.stop();
         shared.stop_flusher();
         shared.stop_syncer();
-        // A background thread holds no handle, so this is never a thread joining itself.
-        let joined: Vec<_> = self
-            .threads
-            .lock()
-            .drain(..)
-            .map(JoinHandle::join)
-            .collect();
+        // A background thread holds no handle; only a listener that closes the database would join itself.
+        let own = std::thread::current().id();
+        let mut threads = std::mem::take(&mut *self.threads.lock());
+        threads.retain(|thread| thread.thread().id() != own);
+        // The listener's thread, the first, ends when the others have told their last news.
+        let listening = (shared.events.is_on() && !threads.is_empty()).then(|| threads.remove(0));
+        let mut joined: Vec<_> = threads.into_iter().map(JoinHandle::join).collect();
+        shared.events.stop();
+        joined.extend(listening.map(JoinHandle::join));
         shared.release_directory();
         if joined.iter().any(Result::is_err) {
             return Err(Error::InvalidArgument(

@@ -41,6 +41,9 @@ pub(super) fn start_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<(
         threads.push(spawned.map_err(|e| Error::io("start a thread for", &shared.dir, e))?);
         Ok(())
     };
+    if shared.events.is_on() {
+        start("alluvium-events", |shared| shared.events.run())?;
+    }
     start("alluvium-flush", crate::flush::run)?;
     for _ in 0..shared.options.compaction_threads {
         start("alluvium-merge", crate::compaction::run)?;

@@ -1,9 +1,11 @@
 //! How a database is opened: one memory number, one durability default, few other choices.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::event::EventListener;
 
 /// What an acknowledged commit means (an acknowledged commit is one whose call returned `Ok`).
 ///
@@ -55,6 +57,8 @@ pub struct Options {
     /// four times as much. They are in memory until their commit, beside [`Options::memory_bytes`]. `None`: a quarter
     /// of [`Options::memory_bytes`]. At most 4 GiB less 1 KiB, which a record of the log can hold.
     pub transaction_bytes: Option<usize>,
+    /// Is told what happens in the background.
+    pub event_listener: Option<Arc<dyn EventListener>>,
 }
 
 impl Default for Options {
@@ -72,6 +76,7 @@ impl Default for Options {
             partition_bytes: 32 << 20,
             clock: Clock::system(),
             transaction_bytes: None,
+            event_listener: None,
         }
     }
 }

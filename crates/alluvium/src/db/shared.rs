@@ -26,6 +26,7 @@ use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
 use crate::db::store::{Store, TableSizes};
 use crate::error::{Error, Result};
+use crate::event::Events;
 use crate::keyspace::tree::Tree;
 use crate::metrics::Metrics;
 use crate::read_points::ReadPoints;
@@ -59,6 +60,7 @@ pub(crate) struct Shared {
     pub jobs: Jobs,
     pub admission: Admission,
     pub poison: Poison,
+    pub events: Arc<Events>,
     pub metrics: Metrics,
     pub table_sizes: TableSizes,
     /// Memory of all tables' fences and filters. Relaxed: a hint for the size of the cache.
@@ -97,6 +99,7 @@ impl Shared {
         if parts.catalog.values().any(|t| t.options.expiry.is_stored()) {
             clock.use_it();
         }
+        let events = Events::new(parts.options.event_listener.clone());
         Shared {
             clock,
             plan,
@@ -115,7 +118,8 @@ impl Shared {
             flushes: FlushQueue::default(),
             jobs: Jobs::default(),
             admission: Admission::new(),
-            poison: Poison::default(),
+            poison: Poison::new(Arc::clone(&events)),
+            events,
             metrics: Metrics::default(),
             table_sizes: TableSizes::default(),
             resident_bytes: AtomicUsize::new(0),
@@ -193,7 +197,7 @@ impl Shared {
     /// Runs a request through the commit queue.
     pub fn commit_request(&self, request: Request) -> Result<SeqNo> {
         self.check_open()?;
-        let request = Arc::new(request);
+        let (request, began) = (Arc::new(request), Instant::now());
         // Ends: the leader sends a validation back a bounded number of times.
         loop {
             if let Some(validation) = &request.validation {
@@ -208,6 +212,8 @@ impl Shared {
                 })
             });
             if let Done::At(seqno) = done? {
+                let took = began.elapsed().as_micros() as u64;
+                self.metrics.commit_us.note_log2(took);
                 return Ok(seqno);
             }
         }
@@ -362,7 +368,7 @@ impl Shared {
     fn sync_log(&self) -> Result<()> {
         let unsynced = self.log.lock().unsynced();
         if let Some((syncer, position)) = unsynced {
-            syncer.sync()?;
+            self.metrics.timed_sync(|| syncer.sync())?;
             self.log.lock().note_durable(position);
         }
         Ok(())

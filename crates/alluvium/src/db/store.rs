@@ -161,8 +161,10 @@ impl Store {
             if !keep {
                 let (vfs, path) = (Arc::clone(&shared.vfs), shared.path(id.to_string()));
                 // A file that cannot be removed is moved aside at the next open.
+                let (events, id) = (Arc::clone(&shared.events), *id);
                 table.mark_obsolete(Box::new(move || {
                     let _ = vfs.remove(&path);
+                    events.table_deleted(id);
                 }));
             }
             keep

@@ -6,6 +6,7 @@ mod cursors;
 mod damage;
 mod deletes;
 mod driver;
+mod events;
 mod expiry;
 mod failures;
 mod faults;
