@@ -18,7 +18,7 @@ use crate::db::options::Durability;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
-use crate::keyspace::tree::Tree;
+use crate::keyspace::tree::{Tree, prefix_hash};
 use crate::wal::{RecordKind, SegmentPlan, WalPosition, WalSync, WalWriter};
 
 /// Memtables sealed together, all keyspaces at one sequence number: what one flush consumes.
@@ -185,7 +185,7 @@ impl Log {
     /// Whether the next segment is not prepared although the log may soon roll.
     fn wants_segment(&self, shared: &Shared) -> bool {
         let soon = |wal: &WalWriter| {
-            wal.is_half_full() || 2 * self.active_bytes >= shared.plan.active_bytes
+            wal.is_half_full() || 2 * self.active_bytes >= shared.plan().active_bytes
         };
         let wal = self.wal.as_ref();
         wal.is_some_and(|wal| wal.wants_plan() && soon(wal))
@@ -298,7 +298,7 @@ impl Log {
                     self.active_bytes += RANGE_DELETE_CHARGE;
                 } else {
                     let hash = checksum::key_hash(op.key);
-                    let prefix = tree.prefix_hash(op.key);
+                    let prefix = prefix_hash(&state.active.rows, op.key);
                     let kind = covering(&state.active, op.kind, op.key, hash);
                     writer.insert(
                         op.key,
@@ -326,7 +326,7 @@ impl Log {
     /// Seals full memtables; at the hard ceiling waits for a flush. Bounded flush priority and admission control
     /// make that wait unreachable; it is counted, because reaching it is a defect.
     fn make_room(&mut self, shared: &Shared) -> Result<()> {
-        if self.active_bytes >= shared.plan.active_bytes {
+        if self.active_bytes >= shared.plan().active_bytes {
             self.seal(shared)?;
             shared.wait_for_flush_below_ceiling()?;
         }

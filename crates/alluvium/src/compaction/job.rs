@@ -105,7 +105,6 @@ impl Job {
     }
 
     /// Returns the bytes of the new tables; 0 where nothing was done.
-
     fn run_in(&self, shared: &Shared, steps: &Steps<'_>) -> Result<u64> {
         let began = Instant::now();
         let version = Arc::clone(&self.tree.load().version);
@@ -228,7 +227,7 @@ impl Job {
             points,
             bottom: last_level,
         };
-        let options = table_options(&self.tree.options, last_level);
+        let options = table_options(&self.tree.options(), last_level);
         let carried = match last_level {
             true => Carried::none(),
             false => Carried::new(&ranges, points),

@@ -173,7 +173,7 @@ impl<'a> Output<'a> {
             } = self.separator.points_to(value)?;
             open.builder.note_pointer(file, uid, stored_bytes);
         }
-        let has_time = self.tree.options.expiry.is_stored() && !kind.is_tombstone();
+        let has_time = self.tree.stores_expiry && !kind.is_tombstone();
         if has_time && let Some(until) = expires_at(value).filter(|&until| until != NEVER) {
             open.builder.note_expiry(until);
         }

@@ -29,6 +29,8 @@ pub(crate) struct Separator<'a> {
     shared: &'a Shared,
     tree: &'a Tree,
     inputs: ValueInputs,
+    /// Values of this length go into a value file: what the options said when the merge began.
+    from: Option<usize>,
     /// The file that is being written, with its uid.
     open: Option<(ValueWriter, u64)>,
     /// The files of this merge, finished or not.
@@ -48,6 +50,7 @@ impl<'a> Separator<'a> {
             shared,
             tree,
             inputs,
+            from: tree.options().separate_values_from,
             open: None,
             written: Vec::new(),
         }
@@ -62,7 +65,7 @@ impl<'a> Separator<'a> {
         let Some(separated) = kind.separated() else {
             return Ok(None);
         };
-        let rest_bytes = match self.tree.options.expiry.is_stored() {
+        let rest_bytes = match self.tree.stores_expiry {
             true => EXPIRY_BYTES,
             false => 0,
         };
@@ -75,8 +78,10 @@ impl<'a> Separator<'a> {
             let value = resolve(&self.inputs.files, stored, &path)?;
             return self.write(separated, &value, rest_bytes).map(Some);
         }
-        let from = self.tree.options.separate_values_from;
-        if from.is_none_or(|from| stored.len().saturating_sub(rest_bytes) < from) {
+        if self
+            .from
+            .is_none_or(|from| stored.len().saturating_sub(rest_bytes) < from)
+        {
             return Ok(None);
         }
         self.write(separated, stored, rest_bytes).map(Some)
@@ -136,7 +141,7 @@ impl<'a> Separator<'a> {
         let file = file.map_err(|e| Error::io("create", &path, e))?;
         self.written.push(id);
         // Values are written once, as the last level is.
-        let codec = table_options(&self.tree.options, true).codec;
+        let codec = table_options(&self.tree.options(), true).codec;
         let writer = ValueWriter::new(file, id, uid, self.tree.id, codec);
         Ok((writer, uid))
     }

@@ -281,7 +281,7 @@ fn release(shared: &Shared, job: &Job) {
 fn rules(shared: &Shared) -> PickRules {
     PickRules {
         upper_fraction: shared.options.upper_fraction,
-        floor_bytes: FLOOR_FLUSH_UNITS * shared.plan.active_bytes as u64,
+        floor_bytes: FLOOR_FLUSH_UNITS * shared.plan().active_bytes as u64,
         tables_max: TABLES_MAX,
     }
 }
@@ -366,7 +366,7 @@ pub(crate) fn is_over_budget(shared: &Shared) -> bool {
 pub(crate) fn update_admission(shared: &Shared) {
     let sizes = &shared.table_sizes;
     let upper_debt = rules(shared).debt(sizes.upper_bytes(), sizes.last_bytes());
-    let sealed = shared.sealed_bytes() as f64 / shared.plan.write_bytes as f64;
+    let sealed = shared.sealed_bytes() as f64 / shared.plan().write_bytes as f64;
     let debt = (upper_debt - DEBT_SLACK).max(sealed_debt(sealed));
     shared
         .admission

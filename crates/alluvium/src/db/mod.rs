@@ -143,7 +143,7 @@ impl Database {
             name,
             options,
             Version::empty(),
-            shared.plan.active_bytes,
+            shared.plan().active_bytes,
         );
         let tree = Arc::new(tree);
         log.trees.insert(id, Arc::clone(&tree));
@@ -211,6 +211,47 @@ impl Database {
             state.sealed.clear();
             state.version = Arc::new(Version::empty());
         });
+        Ok(())
+    }
+
+    /// See [`Keyspace::set_options`].
+    pub(crate) fn change_options(&self, tree: &Tree, options: KeyspaceOptions) -> Result<()> {
+        options.check()?;
+        let shared = self.shared();
+        if options.expiry.is_stored() != tree.stores_expiry {
+            let message = "whether rows of a keyspace expire is chosen at its creation";
+            return Err(Error::InvalidArgument(message.into()));
+        }
+        let mut log = shared.log.lock();
+        tree.check()?;
+        let seqno = log.mark_ddl(shared, &ddl_marker(DDL_OPTIONS, tree.id, &tree.name))?;
+        let mut store = shared.store.lock();
+        let edit = VersionEdit {
+            options_changed: vec![(tree.id, options.encode())],
+            last_seqno: Some(seqno),
+            ..VersionEdit::default()
+        };
+        store.append(&shared.poison, &edit)?;
+        tree.set_options(options);
+        Ok(())
+    }
+
+    /// Changes the memory number, from now until the database is closed; [`Options::memory_bytes`] says it at the next
+    /// opening. Memtables are sealed and flushed by the new number at once, and what the cache has too much is given
+    /// up before the call returns. The log's segments keep their size.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for less than the options allow.
+    pub fn set_memory_bytes(&self, memory_bytes: usize) -> Result<()> {
+        let shared = self.shared();
+        shared.check_open()?;
+        let options = Options {
+            memory_bytes,
+            ..shared.options.clone()
+        };
+        options.check()?;
+        shared.set_memory_bytes(memory_bytes);
         Ok(())
     }
 
@@ -397,6 +438,7 @@ impl Drop for Handle {
 
 const DDL_CREATE: u8 = 1;
 const DDL_DROP: u8 = 2;
+const DDL_OPTIONS: u8 = 3;
 
 /// Payload of a DDL record in the log: action, keyspace id, name. Replay needs none of it (the manifest decides);
 /// it is there for readers of the log.

@@ -21,7 +21,6 @@ use crate::commit::validate::{Validating, Validation};
 use crate::commit::{Committer, Done, Log, Request};
 use crate::compaction::Jobs;
 use crate::db::flush_queue::FlushQueue;
-use crate::db::memory::MemoryPlan;
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
 use crate::db::store::{Store, TableSizes};
@@ -41,7 +40,8 @@ pub(crate) struct Shared {
     pub uid: u64,
     pub vfs: Arc<dyn Vfs>,
     pub options: Options,
-    pub plan: MemoryPlan,
+    /// The memory number. Relaxed: whoever reads an old one decides by it once more.
+    pub memory_bytes: AtomicUsize,
     pub read_points: Arc<ReadPoints>,
     /// Decides which rows have expired.
     pub clock: Arc<ReadClock>,
@@ -93,16 +93,19 @@ pub(crate) struct Parts {
 
 impl Shared {
     pub fn new(parts: Parts, next_table: TableId) -> Shared {
-        let plan = MemoryPlan::new(&parts.options);
         let floor = parts.store.state().read_clock_ms;
         let clock = ReadClock::new(parts.options.clock.clone(), floor);
-        if parts.catalog.values().any(|t| t.options.expiry.is_stored()) {
+        if parts
+            .catalog
+            .values()
+            .any(|t| t.options().expiry.is_stored())
+        {
             clock.use_it();
         }
         let events = Events::new(parts.options.event_listener.clone());
         Shared {
             clock,
-            plan,
+            memory_bytes: AtomicUsize::new(parts.options.memory_bytes),
             row_locks: LockTable::new(crate::version::random_uid()),
             read_points: parts.read_points,
             uid: parts.store.database_uid(),
@@ -221,7 +224,7 @@ impl Shared {
 
     /// Refuses a commit that would take more memory than one may.
     pub fn check_commit_bytes(&self, bytes: usize) -> Result<()> {
-        let limit = self.plan.transaction_bytes;
+        let limit = self.plan().transaction_bytes;
         match bytes > limit {
             true => Err(Error::TransactionTooLarge { bytes, limit }),
             false => Ok(()),

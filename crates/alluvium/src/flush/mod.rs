@@ -145,7 +145,7 @@ fn write_tables(
         borders,
         bytes_max: u64::MAX,
     };
-    let options = table_options(&tree.options, false);
+    let options = table_options(&tree.options(), false);
     let carried = Carried::new(&ranges, &points);
     let mut output = Output::new(shared, tree, options, cuts, carried, ValueInputs::default());
     let mut streams: Vec<_> = memtables

@@ -114,7 +114,10 @@ impl Driver {
                 self.db.flush().expect("flush");
                 self.durable = self.model.last_commit();
             }
-            Op::Compact(_) => self.db.settle().expect("settle"),
+            Op::Compact(_) => {
+                self.change_options(seed);
+                self.db.settle().expect("settle");
+            }
             Op::Reopen => self.reopen(),
             Op::Crash => self.crash(seed),
             Op::CreateKeyspace(name) => {
@@ -131,6 +134,24 @@ impl Driver {
         if self.options.durability == Durability::Sync {
             self.durable = self.model.last_commit();
         }
+    }
+
+    /// Gives a keyspace other filters, which no answer may depend on.
+    fn change_options(&mut self, seed: u64) {
+        let names = self.db.keyspace_names().expect("names");
+        let mut rng = Rng::new(seed);
+        if names.is_empty() || rng.percent(50) {
+            return;
+        }
+        let name = rng.pick(&names).clone();
+        let options = KeyspaceOptions {
+            prefix_filter_bytes: *rng.pick(&[None, Some(1), Some(2), Some(3)]),
+            whole_key_filter: rng.percent(50),
+            ..KeyspaceOptions::default()
+        };
+        let keyspace = self.keyspace(&name);
+        keyspace.set_options(options).expect("options");
+        self.durable = self.model.last_commit();
     }
 
     /// Commits in one of the ways that there are; `before` is the commit before this one.
