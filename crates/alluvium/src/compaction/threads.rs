@@ -186,10 +186,12 @@ fn tidy(shared: &Shared) -> Next {
     } else {
         let job = claim_tidy(shared, visible);
         let mut state = shared.jobs.state.lock();
+        // A group that another thread merges may have more to do afterwards.
+        let alone = state.busy.is_empty();
         match (&job, &mut state.idle) {
             (Some(job), Some(clock)) => clock.begin(job.tree.id, &job.low),
-            (None, Some(clock)) => clock.finish(now, visible, horizon),
-            (_, None) => {}
+            (None, Some(clock)) if alone => clock.finish(now, visible, horizon),
+            _ => {}
         }
         job
     };

@@ -313,6 +313,23 @@ fn prefixed(n: u32) -> Vec<u8> {
     }
 }
 
+/// Scans of prefixes of several lengths and point reads find what the model has.
+fn check_prefixes(k: &Keyspace, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    let prefixes = (0..7).flat_map(|a| {
+        let text = format!("{a:02}:01:");
+        [1, 2, 3, 6].map(|bytes| text.as_bytes()[..bytes].to_vec())
+    });
+    for prefix in prefixes {
+        let found = rows(k.cursor(CursorOptions::prefix(&prefix)).expect("cursor"));
+        let expected = model.iter().filter(|(key, _)| key.starts_with(&prefix));
+        let expected: Vec<_> = expected.map(|(k, v)| (k.clone(), v.clone())).collect();
+        assert_eq!(found, expected, "{prefix:?}");
+    }
+    for (key, value) in model {
+        assert_eq!(k.get(key).expect("get").as_deref(), Some(&value[..]));
+    }
+}
+
 #[test]
 fn no_row_is_lost_when_the_prefix_filter_changes_under_memtables_tables_and_cursors() {
     let (vfs, db, k) = database(Options {
@@ -329,21 +346,6 @@ fn no_row_is_lost_when_the_prefix_filter_changes_under_memtables_tables_and_curs
         },
         ..KeyspaceOptions::default()
     };
-    let check = |k: &Keyspace, model: &BTreeMap<Vec<u8>, Vec<u8>>| {
-        let prefixes = (0..7).flat_map(|a| {
-            let text = format!("{a:02}:01:");
-            [1, 2, 3, 6].map(|bytes| text.as_bytes()[..bytes].to_vec())
-        });
-        for prefix in prefixes {
-            let found = rows(k.cursor(CursorOptions::prefix(&prefix)).expect("cursor"));
-            let expected = model.iter().filter(|(key, _)| key.starts_with(&prefix));
-            let expected: Vec<_> = expected.map(|(k, v)| (k.clone(), v.clone())).collect();
-            assert_eq!(found, expected, "{prefix:?}");
-        }
-        for (key, value) in model {
-            assert_eq!(k.get(key).expect("get").as_deref(), Some(&value[..]));
-        }
-    };
     let mut n = 0;
     for (round, prefix) in [None, Some(2), Some(6), Some(1), None, Some(3)]
         .into_iter()
@@ -358,17 +360,17 @@ fn no_row_is_lost_when_the_prefix_filter_changes_under_memtables_tables_and_curs
         // Now the active memtable has one definition and the options another.
         k.set_options(with(prefix)).expect("options");
         assert_eq!(k.options(), with(prefix));
-        check(&k, &model);
+        check_prefixes(&k, &model);
         n += 1;
         k.put(&prefixed(n), b"after").expect("put");
         model.insert(prefixed(n), b"after".to_vec());
-        check(&k, &model);
+        check_prefixes(&k, &model);
         match round % 3 {
             0 => db.flush().expect("flush"),
             1 => db.settle().expect("settle"),
             _ => {}
         }
-        check(&k, &model);
+        check_prefixes(&k, &model);
     }
     let bad = KeyspaceOptions {
         block_bytes: 1,
