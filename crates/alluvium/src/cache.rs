@@ -56,7 +56,7 @@ struct Counters {
 }
 
 /// Enough that threads on different cores rarely share a counter's cache line.
-const COUNTER_SHARDS: usize = 16;
+pub const COUNTER_SHARDS: usize = 16;
 
 /// A frame whose use count is saturated (3) goes at the fourth request, so this many rounds always free something.
 const ROUNDS_MAX: usize = 4;
@@ -184,19 +184,23 @@ impl Cache {
     }
 
     fn shard(&self) -> &Counters {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        thread_local! {
-            // No destructor, so it does not matter which runtime owns the thread.
-            static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
-        }
-        let shard = SHARD.with(|shard| {
-            if shard.get() == usize::MAX {
-                shard.set(NEXT.fetch_add(1, Ordering::Relaxed) % COUNTER_SHARDS);
-            }
-            shard.get()
-        });
-        &self.counters[shard]
+        &self.counters[thread_shard()]
     }
+}
+
+/// Which of [`COUNTER_SHARDS`] counters the calling thread adds to.
+pub fn thread_shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        // No destructor, so it does not matter which runtime owns the thread.
+        static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    SHARD.with(|shard| {
+        if shard.get() == usize::MAX {
+            shard.set(NEXT.fetch_add(1, Ordering::Relaxed) % COUNTER_SHARDS);
+        }
+        shard.get()
+    })
 }
 
 #[cfg(test)]

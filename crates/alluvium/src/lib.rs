@@ -17,6 +17,7 @@ mod commit;
 mod compaction;
 mod db;
 mod error;
+mod event;
 mod flush;
 mod ingest;
 mod iter;
@@ -43,8 +44,12 @@ pub use clock::Clock;
 pub use commit::WriteBatch;
 pub use commit::prepared::XID_BYTES_MAX;
 pub use compaction::{CompactionFilter, FilterDecision};
-pub use db::{Database, Durability, KeyspaceStats, Options, Stats, WriteOptions};
+pub use db::{
+    Amplification, Compared, Database, Durability, Histogram, KeyspaceAmplification, KeyspaceStats,
+    Options, Stats, WriteOptions,
+};
 pub use error::{Error, Result};
+pub use event::{Event, EventListener};
 pub use ingest::{BulkLoad, BulkLoadOptions, Duplicates, Ingest, Ingested};
 pub use iter::{Cursor, CursorOptions};
 pub use keyspace::{Compression, Expiry, Keyspace, KeyspaceOptions, RangeEstimate};

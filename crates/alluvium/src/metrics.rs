@@ -1,8 +1,12 @@
-//! Counters of what the engine did, cheap enough to stay on: each is touched once a job or once a wait, never once
-//! a row.
+//! Counters of what the engine did, cheap enough to stay on: each is touched once a job, a commit or a wait; those of
+//! reads once a read, in a shard of the thread's own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
+use crossbeam_utils::CachePadded;
+
+use crate::cache::{COUNTER_SHARDS, thread_shard};
 use crate::compaction::fold::FoldCounts;
 
 /// A counter. Relaxed: it orders nothing, readers want a recent value only.
@@ -33,9 +37,122 @@ pub(crate) struct Metrics {
     pub ceiling_waits: Counter,
     pub delayed_commits: Counter,
     pub delay_us: Counter,
+    /// By powers of two: see [`Counts::note_log2`].
+    pub commit_us: Counts,
+    pub sync_us: Counts,
+    pub flush_us: Counts,
+    pub flush_bytes: Counts,
+    pub merge_us: Counts,
+    pub merge_bytes: Counts,
+    /// Bytes of records that commits wrote to the log.
+    pub wal_bytes: Counter,
+}
+
+/// Counters of one keyspace.
+#[derive(Debug, Default)]
+pub(crate) struct TreeCounters {
+    /// Sources that each point read searched: memtables and tables that its filters did not rule out.
+    pub gets: Counts,
+    /// Sources that each seek of a cursor opened.
+    pub seeks: Counts,
+    /// Bytes of keys and values written to it, replayed ones included.
+    pub user_bytes: Counter,
+    /// Bytes of the tables that its flushes, tier merges and last-level merges wrote.
+    pub flushed_bytes: Counter,
+    pub tier_bytes: Counter,
+    pub last_bytes: Counter,
+}
+
+/// Larger numbers are counted as this one.
+const NOTED_MAX: usize = 47;
+
+/// How often each small number was noted, in shards of the threads' own. One addition gives both how many reads there
+/// were and how many sources they searched; larger numbers are noted by powers of two.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    shards: [CachePadded<[AtomicU64; NOTED_MAX + 1]>; COUNTER_SHARDS],
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        let shard = || CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0)));
+        Counts {
+            shards: std::array::from_fn(|_| shard()),
+        }
+    }
+}
+
+impl Counts {
+    /// Counts a read.
+    pub fn note(&self, sources: usize) {
+        self.shards[thread_shard()][sources.min(NOTED_MAX)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a number among those that need as many bits: a histogram by powers of two.
+    pub fn note_log2(&self, n: u64) {
+        self.note((u64::BITS - n.leading_zeros()) as usize);
+    }
+
+    /// How often each number was noted.
+    pub fn counts(&self) -> Vec<u64> {
+        let count = |n: usize| {
+            self.shards
+                .iter()
+                .map(move |s| s[n].load(Ordering::Relaxed))
+        };
+        (0..=NOTED_MAX).map(|n| count(n).sum()).collect()
+    }
+
+    /// Counts a read when the result is dropped.
+    pub fn read(&self) -> ReadCount<'_> {
+        let sources = 0;
+        ReadCount {
+            counts: self,
+            sources,
+        }
+    }
+
+    /// Reads, and the sources that they searched together.
+    pub fn totals(&self) -> (u64, u64) {
+        let counted = self
+            .shards
+            .iter()
+            .flat_map(|shard| shard.iter().enumerate());
+        counted.fold((0, 0), |(reads, sources), (n, count)| {
+            let count = count.load(Ordering::Relaxed);
+            (reads + count, sources + n as u64 * count)
+        })
+    }
+}
+
+/// One read that is being counted.
+pub(crate) struct ReadCount<'a> {
+    counts: &'a Counts,
+    sources: usize,
+}
+
+impl ReadCount<'_> {
+    /// A source is searched.
+    pub fn source(&mut self) {
+        self.sources += 1;
+    }
+}
+
+impl Drop for ReadCount<'_> {
+    fn drop(&mut self) {
+        self.counts.note(self.sources);
+    }
 }
 
 impl Metrics {
+    /// Measures a sync of the log.
+    pub fn timed_sync<T>(&self, sync: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let result = sync();
+        self.sync_us.note_log2(began.elapsed().as_micros() as u64);
+        result
+    }
+
     pub fn folded(&self, counts: &FoldCounts) {
         self.shadowed.add(counts.shadowed);
         self.cancelled_pairs.add(counts.cancelled_pairs);

@@ -25,6 +25,7 @@ const LAYERS: &[&[&str]] = &[
         "keyspace::dead",
         "keyspace::expiry",
         "admission",
+        "event",
         "db::options",
         "db::poison",
         "keyspace::options",

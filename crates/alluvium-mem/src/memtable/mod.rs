@@ -60,6 +60,7 @@ pub struct Memtable {
     tree: Tree,
     keys: DynamicFilter,
     prefixes: Option<DynamicFilter>,
+    prefix_bytes: Option<usize>,
     counters: CacheLine<Counters>,
     /// Guards the right to write; holds the memory of `tree`. The writer takes no other lock while it has this.
     arena: CacheLine<Mutex<Arena>>,
@@ -88,6 +89,7 @@ impl Memtable {
             tree: unsafe { Tree::new(&mut arena) },
             keys: filter(),
             prefixes: options.prefix_bytes.map(|_| filter()),
+            prefix_bytes: options.prefix_bytes,
             counters: CacheLine(Counters {
                 bytes: AtomicUsize::new(arena.bytes()),
                 entries: AtomicUsize::new(0),
@@ -116,6 +118,11 @@ impl Memtable {
     /// Whether a key with this hash may be here: `false` is certain.
     pub fn may_contain(&self, key_hash: u64) -> bool {
         self.keys.may_contain_hash(key_hash)
+    }
+
+    /// The length of the prefixes whose hashes inserts carry, as the options said.
+    pub fn prefix_bytes(&self) -> Option<usize> {
+        self.prefix_bytes
     }
 
     /// Whether a key with a prefix of this hash may be here: `false` is certain. Always `true` without

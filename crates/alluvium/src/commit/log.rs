@@ -18,8 +18,8 @@ use crate::db::options::Durability;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
-use crate::keyspace::tree::Tree;
-use crate::wal::{RecordKind, WalPosition, WalSync, WalWriter};
+use crate::keyspace::tree::{Tree, prefix_hash};
+use crate::wal::{RecordKind, SegmentPlan, WalPosition, WalSync, WalWriter};
 
 /// Memtables sealed together, all keyspaces at one sequence number: what one flush consumes.
 pub(crate) struct SealedGeneration {
@@ -119,6 +119,9 @@ impl Log {
                 .applied(&shared.validating, self.last_seqno, request);
         }
         shared.read_points.publish(self.last_seqno);
+        if self.wants_segment(shared) {
+            shared.wake_syncer();
+        }
         Ok(results)
     }
 
@@ -166,15 +169,34 @@ impl Log {
             let (kind, payload) = request.record();
             wal.append(seqno, kind, payload);
         }
+        let wal_bytes = wal.pending_bytes();
         // A full device fails this group alone: its records must not go out with the next one.
         shared
             .poison
             .guard(wal.write())
             .inspect_err(|_| wal.discard())?;
+        shared.metrics.wal_bytes.add(wal_bytes);
         if group.iter().any(|r| r.durability == Durability::Sync) {
             self.sync(shared)?;
         }
         Ok(())
+    }
+
+    /// Whether the next segment is not prepared although the log may soon roll.
+    fn wants_segment(&self, shared: &Shared) -> bool {
+        let soon = |wal: &WalWriter| {
+            wal.is_half_full() || 2 * self.active_bytes >= shared.plan().active_bytes
+        };
+        let wal = self.wal.as_ref();
+        wal.is_some_and(|wal| wal.wants_plan() && soon(wal))
+    }
+
+    /// What the sync thread is to prepare for the next roll, if it is time.
+    pub fn plan_segment(&mut self, shared: &Shared) -> Option<SegmentPlan> {
+        match self.wants_segment(shared) {
+            true => self.wal.as_mut()?.plan_next(),
+            false => None,
+        }
     }
 
     /// Writes a marker of a change of keyspaces into the log and syncs everything up to it, so that the manifest
@@ -211,7 +233,8 @@ impl Log {
     pub fn sync(&mut self, shared: &Shared) -> Result<()> {
         shared.poison.check()?;
         if let Some((syncer, position)) = self.unsynced() {
-            shared.poison.guard(syncer.sync())?;
+            let synced = shared.metrics.timed_sync(|| syncer.sync());
+            shared.poison.guard(synced)?;
             self.note_durable(position);
         }
         Ok(())
@@ -279,7 +302,7 @@ impl Log {
             };
             let state = tree.load();
             let mut writer = state.active.rows.writer();
-            let mut op = first;
+            let (mut op, mut user_bytes) = (first, 0);
             let mut revives = None;
             loop {
                 if !matches!(op.kind, ValueKind::Delete | ValueKind::RangeDelete)
@@ -292,7 +315,7 @@ impl Log {
                     self.active_bytes += RANGE_DELETE_CHARGE;
                 } else {
                     let hash = checksum::key_hash(op.key);
-                    let prefix = tree.prefix_hash(op.key);
+                    let prefix = prefix_hash(&state.active.rows, op.key);
                     let kind = covering(&state.active, op.kind, op.key, hash);
                     writer.insert(
                         op.key,
@@ -305,12 +328,14 @@ impl Log {
                     );
                     self.active_bytes += ENTRY_OVERHEAD;
                 }
+                user_bytes += (op.key.len() + op.value.len()) as u64;
                 self.active_bytes += op.key.len() + op.value.len();
                 match ops.next_if(|next| next.is_ok_and(|next| next.keyspace == first.keyspace)) {
                     Some(next) => op = next?,
                     None => break,
                 }
             }
+            tree.counters.user_bytes.add(user_bytes);
         }
         Ok(())
     }
@@ -318,7 +343,7 @@ impl Log {
     /// Seals full memtables; at the hard ceiling waits for a flush. Bounded flush priority and admission control
     /// make that wait unreachable; it is counted, because reaching it is a defect.
     fn make_room(&mut self, shared: &Shared) -> Result<()> {
-        if self.active_bytes >= shared.plan.active_bytes {
+        if self.active_bytes >= shared.plan().active_bytes {
             self.seal(shared)?;
             shared.wait_for_flush_below_ceiling()?;
         }

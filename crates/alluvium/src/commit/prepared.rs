@@ -192,7 +192,7 @@ impl Unresolved {
             return Err(Error::InvalidArgument(message));
         }
         // All of them are in memory, and are written again whenever the log moves on.
-        let limit = shared.plan.prepared_bytes();
+        let limit = shared.plan().prepared_bytes();
         match bytes > limit {
             true => Err(Error::TransactionTooLarge { bytes, limit }),
             false => Ok(()),

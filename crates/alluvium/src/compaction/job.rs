@@ -1,5 +1,6 @@
 //! One merge of one group: freeze its inputs, write the outputs, install them by compare-and-swap.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,8 +10,12 @@ use crate::compaction::merge::{Stream, merge};
 use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
 use crate::compaction::pick::Work;
 use crate::compaction::separate::ValueInputs;
+use crate::compaction::steps::{Mode, Steps};
+use crate::compaction::survey::{value_usage, victims};
+use crate::compaction::threads::is_over_budget;
 use crate::db::shared::Shared;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
 use crate::read_points::DropPoints;
@@ -26,6 +31,8 @@ pub(crate) struct Job {
     pub work: Work,
     /// The upper tables of the group when it was picked, newest first.
     pub picked: Vec<TableId>,
+    /// When it makes room for others.
+    pub mode: Mode,
 }
 
 /// The tables that a merge replaces, as they were when it began. Newer upper tables stay as they are.
@@ -46,37 +53,91 @@ pub(crate) enum Merged {
     Upper { run: u64, table: Option<NewTable> },
 }
 
+impl Merged {
+    /// The new tables.
+    pub fn tables(&self) -> &[NewTable] {
+        match self {
+            Merged::LastLevel(tables) => tables,
+            Merged::Upper { table, .. } => table.as_slice(),
+        }
+    }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> u64 {
+        self.tables().iter().map(|t| t.record.file_bytes).sum()
+    }
+}
+
 impl Job {
-    /// Runs the merge to its end. On `NoSpace` nothing has changed and the job may be picked again.
+    /// Runs the merge to its end, in steps. On `NoSpace` nothing has changed and the job may be picked again; the same
+    /// after a return that left the group alone because somebody writes again.
     pub fn run(&self, shared: &Shared) -> Result<()> {
+        let steps = Steps::new(shared, self.mode);
+        let began = Instant::now();
+        let result = match self.run_in(shared, &steps) {
+            Err(_) if steps.given_up() => Ok(0),
+            result => result,
+        };
+        let took = began.elapsed();
+        if let Ok(bytes @ 1..) = result {
+            shared.metrics.merge_us.note_log2(took.as_micros() as u64);
+            shared.metrics.merge_bytes.note_log2(bytes);
+            shared.events.found_space();
+        }
+        shared.events.tell(|| Event::CompactionEnd {
+            keyspace: self.tree.name.clone(),
+            output_bytes: *result.as_ref().unwrap_or(&0),
+            took,
+            error: match &result {
+                Err(Error::Closed) | Ok(_) => None,
+                Err(error) => Some(error.clone()),
+            },
+        });
+        result.map(drop)
+    }
+
+    fn tell_begin(&self, shared: &Shared, group: &Group) {
+        shared.events.tell(|| Event::CompactionBegin {
+            keyspace: self.tree.name.clone(),
+            last_level: self.work == Work::LastLevel,
+            input_bytes: match self.work {
+                Work::LastLevel => group.upper_bytes() + group.last_bytes(),
+                Work::Tier { from, to } => group.upper[from..to].iter().map(Upper::bytes).sum(),
+            },
+        });
+    }
+
+    /// Returns the bytes of the new tables; 0 where nothing was done.
+    fn run_in(&self, shared: &Shared, steps: &Steps<'_>) -> Result<u64> {
         let began = Instant::now();
         let version = Arc::clone(&self.tree.load().version);
         let Some(index) = version.find_low(&self.low) else {
-            return Ok(());
+            return Ok(0);
         };
         let group = Arc::clone(&version.groups()[index]);
         if !self.is_current(&group) {
             // Another job was quicker; what is due now is picked anew.
-            return Ok(());
+            return Ok(0);
         }
+        self.tell_begin(shared, &group);
         let (inputs, merged) = match self.work {
-            Work::LastLevel => self.merge_last_level(shared, &version, index, &group)?,
-            Work::Tier { from, to } => {
-                self.merge_tier(shared, &version, index, &group, from, to)?
-            }
+            Work::LastLevel => self.merge_last_level(shared, &version, index, steps)?,
+            Work::Tier { from, to } => self.merge_tier(shared, &version, index, from..to, steps)?,
         };
         shared
             .vfs
             .sync_dir(&shared.dir)
             .map_err(|e| hard_io("sync", &shared.dir, e))?;
+        // Within the budget little is merged with much, for other reasons: that says nothing of how debt is paid.
         let consumed: u64 = match self.work {
-            Work::LastLevel => group.upper_bytes(),
-            Work::Tier { .. } => 0,
+            Work::LastLevel if is_over_budget(shared) => group.upper_bytes(),
+            _ => 0,
         };
+        let bytes = merged.bytes();
         shared.install_merge(&self.tree, &inputs, merged)?;
         shared.metrics.compactions.add(1);
         shared.jobs.note_drained(consumed, began.elapsed());
-        Ok(())
+        Ok(bytes)
     }
 
     /// Whether the group still holds exactly the upper tables that were there when it was picked. Only then do the
@@ -91,8 +152,9 @@ impl Job {
         shared: &Shared,
         version: &Version,
         index: usize,
-        group: &Group,
+        steps: &Steps<'_>,
     ) -> Result<(Inputs, Merged)> {
+        let group = &version.groups()[index];
         let points = shared.read_points.horizon_points();
         let mut inputs = Sources::upper(version, index, &group.upper, &points)?;
         let last: Vec<_> = group
@@ -104,13 +166,16 @@ impl Job {
         let last = Stream::tables(last.iter().map(|t| t.scan_all(None, None)).collect())?;
         inputs.streams.extend(last);
         if !inputs.values.files.is_empty() {
-            inputs.values.victims = shared.store.lock().value_victims();
+            let trees: Vec<_> = shared.catalog.read().values().cloned().collect();
+            let versions = trees.iter().map(|tree| Arc::clone(&tree.load().version));
+            let versions: Vec<_> = versions.collect();
+            inputs.values.victims = victims(&value_usage(&versions));
         }
         let cuts = Cuts {
             borders: Vec::new(),
             bytes_max: shared.options.partition_bytes,
         };
-        let tables = self.write(shared, inputs, true, cuts, &points)?;
+        let tables = self.write(steps, inputs, true, cuts, &points)?;
         let inputs = Inputs {
             keyspace: self.tree.id,
             low: self.low.clone(),
@@ -126,20 +191,21 @@ impl Job {
         shared: &Shared,
         version: &Version,
         index: usize,
-        group: &Group,
-        from: usize,
-        to: usize,
+        range: Range<usize>,
+        steps: &Steps<'_>,
     ) -> Result<(Inputs, Merged)> {
+        let group = &version.groups()[index];
         let points = shared.read_points.horizon_points();
-        let inputs = Sources::upper(version, index, &group.upper[from..to], &points)?;
+        let inputs = Sources::upper(version, index, &group.upper[range.clone()], &points)?;
         let cuts = Cuts {
             borders: Vec::new(),
             bytes_max: u64::MAX,
         };
-        let mut tables = self.write(shared, inputs, false, cuts, &points)?;
+        let mut tables = self.write(steps, inputs, false, cuts, &points)?;
         let table = tables.pop();
         discard(shared, &tables);
-        let upper = group.upper[from..to].iter().map(|u| u.table.id()).collect();
+        let run = group.upper[range.start].run;
+        let upper = group.upper[range].iter().map(|u| u.table.id()).collect();
         let inputs = Inputs {
             keyspace: self.tree.id,
             low: self.low.clone(),
@@ -147,23 +213,18 @@ impl Job {
             upper,
             last: Vec::new(),
         };
-        Ok((
-            inputs,
-            Merged::Upper {
-                run: group.upper[from].run,
-                table,
-            },
-        ))
+        Ok((inputs, Merged::Upper { run, table }))
     }
 
     fn write(
         &self,
-        shared: &Shared,
+        steps: &Steps<'_>,
         inputs: Sources,
         last_level: bool,
         cuts: Cuts,
         points: &DropPoints,
     ) -> Result<Vec<NewTable>> {
+        let shared = steps.shared();
         let Sources {
             mut streams,
             ranges,
@@ -174,7 +235,7 @@ impl Job {
             points,
             bottom: last_level,
         };
-        let options = table_options(&self.tree.options, last_level);
+        let options = table_options(&self.tree.options(), last_level);
         let carried = match last_level {
             true => Carried::none(),
             false => Carried::new(&ranges, points),
@@ -187,7 +248,11 @@ impl Job {
             &retire,
             &rules,
             &mut counts,
-            |key, seqno, kind, value| output.add(key, seqno, kind, value),
+            || steps.key(),
+            |key, seqno, kind, value| {
+                steps.wrote(key.len() + value.len());
+                output.add(key, seqno, kind, value)
+            },
         )?;
         shared.metrics.folded(&counts);
         output.finish()

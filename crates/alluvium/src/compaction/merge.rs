@@ -172,17 +172,20 @@ fn memtable_kind(kind: u8) -> Result<ValueKind> {
 ///
 /// `ranges` are the range deletes of all inputs. The outputs of a merge above the last level must carry them; in the
 /// last level they are written as deletes of the keys that a snapshot still needs.
+/// `before_key` is called for each key, kept or not; its error ends the merge.
 pub(crate) fn merge(
     streams: &mut [Stream],
     ranges: &RangeDeletes,
     retire: &Retire,
     rules: &FoldRules<'_>,
     counts: &mut FoldCounts,
+    mut before_key: impl FnMut() -> Result<()>,
     mut emit: impl FnMut(&[u8], SeqNo, ValueKind, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let mut gathered = Gathered::default();
     let mut fragments = ranges.fragments().iter().peekable();
     loop {
+        before_key()?;
         let mut least: Option<&[u8]> = None;
         for stream in streams.iter() {
             if let Some(key) = stream.key()

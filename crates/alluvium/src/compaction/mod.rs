@@ -2,12 +2,15 @@
 //! the jobs and their threads.
 
 pub(crate) mod fold;
+mod idle;
 mod job;
 pub(crate) mod merge;
 pub(crate) mod output;
 pub(crate) mod pick;
 pub(crate) mod retire;
 pub(crate) mod separate;
+mod steps;
+pub(crate) mod survey;
 mod threads;
 
 pub use retire::{CompactionFilter, FilterDecision};

@@ -8,6 +8,7 @@ use crate::base::{SeqNo, TableId, ValueFileId, ValueKind};
 use crate::compaction::separate::{PointsTo, Separator, ValueInputs};
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::keyspace::expiry::{NEVER, expires_at};
 use crate::keyspace::options::{Compression, KeyspaceOptions};
 use crate::keyspace::tree::Tree;
@@ -183,7 +184,7 @@ where
             } = self.separator.points_to(value)?;
             open.builder.note_pointer(file, uid, stored_bytes);
         }
-        let has_time = self.tree.options.expiry.is_stored() && !kind.is_tombstone();
+        let has_time = self.tree.stores_expiry && !kind.is_tombstone();
         if has_time && let Some(until) = expires_at(value).filter(|&until| until != NEVER) {
             open.builder.note_expiry(until);
         }
@@ -243,6 +244,11 @@ where
             Ok(summary) => {
                 let written = &self.shared.metrics.table_bytes_written;
                 written.add(summary.file_bytes);
+                self.shared.events.tell(|| Event::TableCreated {
+                    table: id.0,
+                    keyspace: self.tree.name.clone(),
+                    bytes: summary.file_bytes,
+                });
                 self.finished.push(Finished {
                     id,
                     path,
@@ -302,7 +308,7 @@ where
     /// A merge that failed leaves no files behind. Of a database that was closed they are left to the next open: the
     /// directory may be another's by now.
     fn drop(&mut self) {
-        if self.shared.is_closed() {
+        if !self.shared.owns_directory() {
             return;
         }
         let open = self.open.take().map(|o| o.path);

@@ -6,6 +6,12 @@
 //! - **Last-level merge** of one whole group, when the upper bytes of the database exceed their budget,
 //!   `upper_fraction` of its last levels but at least a floor. The densest group goes first: it has the most upper
 //!   bytes per byte to rewrite, and tombstones count several times, because merging them returns space.
+//! - **Last-level merge of a group full of tombstones**, also within the budget and before everything else. In a queue,
+//!   rows are added at one end of the key range and deleted at the other: the deletes are few bytes and never fill a
+//!   budget, but every read of the first row steps over all of them. Such a merge writes at most twice as many entries
+//!   as there were tombstones, so deletes pay for it.
+//! - **Last-level merge of a group half of which has expired, or whose rows point into value files that are mostly
+//!   garbage**: nothing else would ever return their space where nobody writes.
 //! - **Tier merge** of neighbouring upper tables of a group whose number costs reads: similar sizes together, so
 //!   that each entry is rewritten about once per size class.
 
@@ -25,13 +31,35 @@ pub(crate) struct GroupSize {
     pub upper: Vec<UpperSize>,
     /// Bytes of its last-level tables.
     pub last_bytes: u64,
+    /// Entries of all its tables, tombstones included.
+    pub entries: u64,
+    /// Tombstones in upper tables that no reader needs any more, so that a last-level merge drops them.
+    pub upper_dead: u64,
+    /// The same in the last level: an open snapshot had kept them through an earlier merge.
+    pub last_dead: u64,
+    /// Entries that have expired for everybody, by estimate.
+    pub expired: u64,
+    /// Bytes that its rows point to in value files that are to be emptied.
+    pub victim_bytes: u64,
     /// A job owns it.
     pub busy: bool,
 }
 
 impl GroupSize {
+    /// Whether a merge returns space although nothing was written here: half of it has expired, or it keeps value files
+    /// that are mostly garbage.
+    fn is_worth_clearing(&self) -> bool {
+        !self.busy
+            && (self.victim_bytes > 0 || self.expired > 0 && 2 * self.expired >= self.entries)
+    }
+
     fn upper_bytes(&self) -> u64 {
         self.upper.iter().map(|u| u.bytes).sum()
+    }
+
+    /// Tombstones, weighted, for each entry that a last-level merge reads: from 1 on, the group is full of them.
+    fn dead_share(&self) -> f64 {
+        TOMBSTONE_WEIGHT * self.upper_dead as f64 / self.entries.max(1) as f64
     }
 }
 
@@ -68,6 +96,8 @@ pub(crate) struct Picked {
 const TOMBSTONE_WEIGHT: f64 = 4.0;
 /// Tables whose sizes differ by no more than this factor belong to one size class.
 const CLASS_FACTOR: u64 = 4;
+/// A group with this many times the upper tables that it should have is merged before others go on.
+const URGENT_FACTOR: usize = 2;
 /// A tier merge of fewer tables rewrites too much for what it saves.
 const TIER_WIDTH_MIN: usize = 4;
 
@@ -78,17 +108,22 @@ impl PickRules {
     }
 
     /// How far the upper bytes are above the budget: 0 at the budget, 1 at twice the budget.
-    pub fn debt(&self, groups: &[GroupSize]) -> f64 {
-        let upper: u64 = groups.iter().map(GroupSize::upper_bytes).sum();
-        let budget = self.budget(groups.iter().map(|g| g.last_bytes).sum());
-        (upper as f64 - budget as f64) / budget.max(1) as f64
+    pub fn debt(&self, upper_bytes: u64, last_bytes: u64) -> f64 {
+        let budget = self.budget(last_bytes);
+        (upper_bytes as f64 - budget as f64) / budget.max(1) as f64
     }
 
     /// The most useful piece of work, if there is any.
     pub fn pick(&self, groups: &[GroupSize]) -> Option<Picked> {
-        let over_budget = self.debt(groups) > 0.0;
-        let densest = (over_budget).then(|| self.densest(groups)).flatten();
-        if let Some(group) = densest {
+        let upper_bytes = groups.iter().map(GroupSize::upper_bytes).sum();
+        let last_bytes = groups.iter().map(|g| g.last_bytes).sum();
+        let over_budget = self.debt(upper_bytes, last_bytes) > 0.0;
+        let whole = full_of_tombstones(groups).or_else(|| {
+            let densest = over_budget.then(|| self.densest(groups));
+            densest.flatten()
+        });
+        let whole = whole.or_else(|| groups.iter().position(GroupSize::is_worth_clearing));
+        if let Some(group) = whole {
             return Some(Picked {
                 group,
                 work: Work::LastLevel,
@@ -107,6 +142,26 @@ impl PickRules {
         Some(Picked { group, work })
     }
 
+    /// A tier merge that should not wait for a long merge of another group: reads there ask too many tables.
+    pub fn pick_urgent(&self, groups: &[GroupSize]) -> Option<Picked> {
+        let crowded = |g: &GroupSize| !g.busy && g.upper.len() > URGENT_FACTOR * self.tables_max;
+        let group = groups.iter().position(crowded)?;
+        let (from, to) = similar_window(&groups[group].upper)?;
+        let work = Work::Tier { from, to };
+        Some(Picked { group, work })
+    }
+
+    /// The next merge where nothing is due and nobody writes: until no group has upper tables, nor tombstones that a
+    /// snapshot had kept. The densest first, for writers may come back at any moment.
+    pub fn pick_idle(&self, groups: &[GroupSize]) -> Option<Picked> {
+        let kept = |g: &GroupSize| !g.busy && g.upper.is_empty() && g.last_dead > 0;
+        let group = self.densest(groups);
+        let group = group.or_else(|| groups.iter().position(kept));
+        let group = group.or_else(|| groups.iter().position(GroupSize::is_worth_clearing))?;
+        let work = Work::LastLevel;
+        Some(Picked { group, work })
+    }
+
     fn densest(&self, groups: &[GroupSize]) -> Option<usize> {
         let density = |g: &GroupSize| {
             let upper = g.upper_bytes() as f64;
@@ -120,6 +175,16 @@ impl PickRules {
         let best = free.max_by(|(_, a), (_, b)| density(a).total_cmp(&density(b)));
         best.map(|(i, _)| i)
     }
+}
+
+/// The group with the largest share of tombstones among those that are full of them.
+fn full_of_tombstones(groups: &[GroupSize]) -> Option<usize> {
+    let full = groups
+        .iter()
+        .enumerate()
+        .filter(|(_, g)| !g.busy && !g.upper.is_empty() && g.dead_share() >= 1.0);
+    let most = full.max_by(|(_, a), (_, b)| a.dead_share().total_cmp(&b.dead_share()));
+    most.map(|(i, _)| i)
 }
 
 /// The widest run of neighbouring tables of one size class; the newest of equally wide ones.
@@ -143,78 +208,4 @@ fn similar_window(upper: &[UpperSize]) -> Option<(usize, usize)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RULES: PickRules = PickRules {
-        upper_fraction: 0.15,
-        floor_bytes: 100,
-        tables_max: 6,
-    };
-
-    fn group(upper: &[u64], last_bytes: u64) -> GroupSize {
-        let upper = upper
-            .iter()
-            .map(|&bytes| UpperSize {
-                bytes,
-                tombstone_bytes: 0,
-            })
-            .collect();
-        GroupSize {
-            upper,
-            last_bytes,
-            busy: false,
-        }
-    }
-
-    #[test]
-    fn nothing_is_picked_within_the_budget() {
-        assert_eq!(RULES.pick(&[group(&[100], 0)]), None);
-        assert_eq!(RULES.pick(&[group(&[150], 500), group(&[], 500)]), None);
-    }
-
-    #[test]
-    fn the_densest_group_goes_first_and_busy_ones_are_left_alone() {
-        let mut groups = [group(&[100], 1000), group(&[100], 500), group(&[60], 0)];
-        assert_eq!(
-            RULES.pick(&groups),
-            Some(Picked {
-                group: 2,
-                work: Work::LastLevel
-            })
-        );
-        groups[2].busy = true;
-        assert_eq!(
-            RULES.pick(&groups),
-            Some(Picked {
-                group: 1,
-                work: Work::LastLevel
-            })
-        );
-    }
-
-    #[test]
-    fn a_group_full_of_tombstones_beats_a_denser_one() {
-        let mut groups = [group(&[200], 1000), group(&[300], 1000)];
-        groups[0].upper[0].tombstone_bytes = 200;
-        assert_eq!(
-            RULES.pick(&groups),
-            Some(Picked {
-                group: 0,
-                work: Work::LastLevel
-            })
-        );
-    }
-
-    #[test]
-    fn many_small_upper_tables_are_tiered_by_size_class() {
-        let groups = [group(&[10, 12, 9, 30, 10, 200, 900], 100_000)];
-        assert_eq!(
-            RULES.pick(&groups),
-            Some(Picked {
-                group: 0,
-                work: Work::Tier { from: 0, to: 5 }
-            })
-        );
-    }
-}
+mod tests;

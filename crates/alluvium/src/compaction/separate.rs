@@ -30,6 +30,8 @@ pub(crate) struct Separator<S, T> {
     shared: S,
     tree: T,
     inputs: ValueInputs,
+    /// Values of this length go into a value file: what the options said when the merge began.
+    from: Option<usize>,
     /// The file that is being written, with its uid.
     open: Option<(ValueWriter, u64)>,
     /// The files of this merge, finished or not.
@@ -45,10 +47,12 @@ pub(crate) struct PointsTo {
 
 impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
     pub fn new(shared: S, tree: T, inputs: ValueInputs) -> Separator<S, T> {
+        let from = tree.options().separate_values_from;
         Separator {
             shared,
             tree,
             inputs,
+            from,
             open: None,
             written: Vec::new(),
         }
@@ -63,7 +67,7 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
         let Some(separated) = kind.separated() else {
             return Ok(None);
         };
-        let rest_bytes = match self.tree.options.expiry.is_stored() {
+        let rest_bytes = match self.tree.stores_expiry {
             true => EXPIRY_BYTES,
             false => 0,
         };
@@ -76,8 +80,10 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
             let value = resolve(&self.inputs.files, stored, &path)?;
             return self.write(separated, &value, rest_bytes).map(Some);
         }
-        let from = self.tree.options.separate_values_from;
-        if from.is_none_or(|from| stored.len().saturating_sub(rest_bytes) < from) {
+        if self
+            .from
+            .is_none_or(|from| stored.len().saturating_sub(rest_bytes) < from)
+        {
             return Ok(None);
         }
         self.write(separated, stored, rest_bytes).map(Some)
@@ -137,7 +143,7 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
         let file = file.map_err(|e| Error::io("create", &path, e))?;
         self.written.push(id);
         // Values are written once, as the last level is.
-        let codec = table_options(&self.tree.options, true).codec;
+        let codec = table_options(&self.tree.options(), true).codec;
         let writer = ValueWriter::new(file, id, uid, self.tree.id, codec);
         Ok((writer, uid))
     }

@@ -2,13 +2,16 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::{KeyspaceId, SeqNo};
+use crate::compaction::idle::{Advice, IdleClock};
 use crate::compaction::job::Job;
-use crate::compaction::pick::{GroupSize, PickRules, UpperSize, Work};
+use crate::compaction::pick::{PickRules, Picked, Work};
+use crate::compaction::steps::Mode;
+use crate::compaction::survey::{Survey, survey};
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
@@ -31,6 +34,12 @@ struct State {
     drain_bytes_per_s: f64,
     /// Counts events that may have made new work, so that no wake-up is lost.
     events: u64,
+    /// The events that a merge between two steps has looked at.
+    urgent_seen: u64,
+    /// When to tidy; made at the first look.
+    idle: Option<IdleClock>,
+    /// A thread is tidying.
+    tidying: bool,
     stop: bool,
 }
 
@@ -92,6 +101,15 @@ impl Jobs {
         };
     }
 
+    /// Notes the end of a merge that was not due.
+    fn tidied(&self, took: Duration) {
+        let mut state = self.state.lock();
+        state.tidying = false;
+        if let Some(clock) = &mut state.idle {
+            clock.worked(took);
+        }
+    }
+
     fn drain_bytes_per_s(&self) -> f64 {
         let rate = self.state.lock().drain_bytes_per_s;
         if rate == 0.0 {
@@ -107,23 +125,44 @@ impl Jobs {
     }
 }
 
+/// What a thread does next.
+enum Next {
+    Run(Job),
+    /// Sleep until an event, or at most this long.
+    Wait(Option<Duration>),
+}
+
 /// One compaction thread: ends when the database closes or is poisoned.
 pub(crate) fn run(shared: &Shared) {
     loop {
         let seen = shared.jobs.state.lock().events;
-        let Some(job) = claim(shared) else {
-            let mut state = shared.jobs.state.lock();
-            if state.stop {
-                return;
+        let next = claim(shared).map_or_else(|| tidy(shared), Next::Run);
+        let job = match next {
+            Next::Run(job) => job,
+            Next::Wait(most) => {
+                let mut state = shared.jobs.state.lock();
+                if state.stop {
+                    return;
+                }
+                if state.events == seen {
+                    match most {
+                        Some(most) => drop(shared.jobs.changed.wait_for(&mut state, most)),
+                        None => shared.jobs.changed.wait(&mut state),
+                    }
+                }
+                continue;
             }
-            if state.events == seen {
-                shared.jobs.changed.wait(&mut state);
-            }
-            continue;
         };
+        let began = Instant::now();
         let result = job.run(shared);
+        if matches!(job.mode, Mode::Tidy(_)) {
+            shared.jobs.tidied(began.elapsed());
+        }
         release(shared, &job);
         update_admission(shared);
+        if let Err(error @ Error::NoSpace { .. }) = &result {
+            shared.events.no_space(error);
+        }
         match result {
             Ok(()) => {}
             Err(Error::NoSpace { .. }) if shared.pause_for_space() => {}
@@ -140,17 +179,88 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
+/// Where nothing is due: what there is to do while nobody writes, if nobody does.
+fn tidy(shared: &Shared) -> Next {
+    let Some(after) = shared.options.idle_after else {
+        return Next::Wait(None);
+    };
+    let points = &shared.read_points;
+    let (visible, horizon, now) = (points.visible(), points.horizon(), Instant::now());
+    let period = {
+        let mut state = shared.jobs.state.lock();
+        let clock = state
+            .idle
+            .get_or_insert_with(|| IdleClock::new(after, now, visible));
+        let (period, advice) = (clock.period(), clock.look(now, visible, horizon));
+        match advice {
+            Advice::Wait(most) => return Next::Wait(Some(most)),
+            // One thread is enough for what is not urgent.
+            Advice::Tidy if state.tidying || state.stop => return Next::Wait(Some(period)),
+            Advice::Tidy => state.tidying = true,
+        }
+        period
+    };
+    let job = if shared.has_memtables() {
+        // The end of the flush is an event.
+        seal_idle(shared);
+        None
+    } else {
+        let job = claim_tidy(shared, visible);
+        let mut state = shared.jobs.state.lock();
+        // A group that another thread merges may have more to do afterwards.
+        let alone = state.busy.is_empty();
+        match (&job, &mut state.idle) {
+            (Some(job), Some(clock)) => clock.begin(job.tree.id, &job.low),
+            (None, Some(clock)) if alone => clock.finish(now, visible, horizon),
+            _ => {}
+        }
+        job
+    };
+    shared.jobs.state.lock().tidying = job.is_some();
+    job.map_or(Next::Wait(Some(period)), Next::Run)
+}
+
+/// Sends what is in memory to the flusher. A failure is known to the poison, or harmless: there was no space.
+fn seal_idle(shared: &Shared) {
+    let mut log = shared.log.lock();
+    if shared.check_open().is_ok() && log.seal(shared).is_ok() {
+        drop(log);
+        shared.want_flush();
+    }
+}
+
+fn claim_tidy(shared: &Shared, visible: SeqNo) -> Option<Job> {
+    claim_by(shared, Mode::Tidy(visible), |rules, survey| {
+        let state = shared.jobs.state.lock();
+        for (size, place) in survey.sizes.iter_mut().zip(&survey.places) {
+            let low = &place.version.groups()[place.index].low;
+            let clock = state.idle.as_ref();
+            size.busy |= clock.is_some_and(|clock| clock.has_merged(place.tree.id, low));
+        }
+        rules.pick_idle(&survey.sizes)
+    })
+}
+
 /// Picks the most useful work of all keyspaces and marks its group as busy.
 fn claim(shared: &Shared) -> Option<Job> {
+    let wanted = match shared.poison.check() {
+        Ok(()) => shared.jobs.state.lock().wanted.clone(),
+        Err(_) => Vec::new(),
+    };
+    let wanted = wanted.iter().find_map(|w| claim_wanted(shared, w));
+    wanted.or_else(|| claim_by(shared, Mode::Due, |rules, survey| rules.pick(&survey.sizes)))
+}
+
+fn claim_by(
+    shared: &Shared,
+    mode: Mode,
+    pick: impl FnOnce(&PickRules, &mut Survey) -> Option<Picked>,
+) -> Option<Job> {
     if shared.poison.check().is_err() {
         return None;
     }
-    let wanted = shared.jobs.state.lock().wanted.clone();
-    if let Some(job) = wanted.iter().find_map(|w| claim_wanted(shared, w)) {
-        return Some(job);
-    }
-    let survey = survey(shared);
-    let picked = rules(shared).pick(&survey.sizes)?;
+    let mut survey = survey(shared);
+    let picked = pick(&rules(shared), &mut survey)?;
     let place = &survey.places[picked.group];
     let group = &place.version.groups()[place.index];
     let job = Job {
@@ -158,6 +268,7 @@ fn claim(shared: &Shared) -> Option<Job> {
         low: group.low.clone(),
         work: picked.work,
         picked: group.upper.iter().map(|u| u.table.id()).collect(),
+        mode,
     };
     let mut state = shared.jobs.state.lock();
     // Another thread may have claimed the same group in the meantime: then pick again.
@@ -173,10 +284,35 @@ fn claim_wanted(shared: &Shared, wanted: &Wanted) -> Option<Job> {
             low: group.low.clone(),
             work: Work::LastLevel,
             picked: group.upper.iter().map(|u| u.table.id()).collect(),
+            mode: Mode::Due,
         };
         let mut state = shared.jobs.state.lock();
         (!state.stop && state.busy.insert((job.tree.id, job.low.clone()))).then_some(job)
     })
+}
+
+/// Runs what cannot wait for the merge that calls this between two of its steps. Looks only after a flush or a merge.
+pub(crate) fn run_urgent(shared: &Shared) -> Result<()> {
+    let events = {
+        let mut state = shared.jobs.state.lock();
+        let events = state.events;
+        events - std::mem::replace(&mut state.urgent_seen, events)
+    };
+    if events == 0 {
+        return Ok(());
+    }
+    // Each job that is picked leaves fewer tables than it found.
+    let urgent = |rules: &PickRules, survey: &mut Survey| rules.pick_urgent(&survey.sizes);
+    while let Some(job) = claim_by(shared, Mode::Urgent, urgent) {
+        let result = job.run(shared);
+        release(shared, &job);
+        match result {
+            // It is picked again when the merge that made room for it has ended.
+            Err(Error::NoSpace { .. }) => return Ok(()),
+            result => result?,
+        }
+    }
+    Ok(())
 }
 
 fn release(shared: &Shared, job: &Job) {
@@ -189,7 +325,7 @@ fn release(shared: &Shared, job: &Job) {
 fn rules(shared: &Shared) -> PickRules {
     PickRules {
         upper_fraction: shared.options.upper_fraction,
-        floor_bytes: FLOOR_FLUSH_UNITS * shared.plan.active_bytes as u64,
+        floor_bytes: FLOOR_FLUSH_UNITS * shared.plan().active_bytes as u64,
         tables_max: TABLES_MAX,
     }
 }
@@ -199,65 +335,23 @@ const FLOOR_FLUSH_UNITS: u64 = 2;
 /// Upper tables in one group above which they are tiered.
 const TABLES_MAX: usize = 6;
 
-/// All groups of all keyspaces: the space budget is one for the database, so that a keyspace that hardly changes leaves
-/// its share to the others.
-struct Survey {
-    sizes: Vec<GroupSize>,
-    /// Which group each of `sizes` is of.
-    places: Vec<Place>,
+/// Whether there is more in upper tables than the space budget allows.
+pub(crate) fn is_over_budget(shared: &Shared) -> bool {
+    let sizes = &shared.table_sizes;
+    rules(shared).debt(sizes.upper_bytes(), sizes.last_bytes()) > 0.0
 }
 
-struct Place {
-    tree: Arc<Tree>,
-    version: Arc<Version>,
-    index: usize,
-}
-
-fn survey(shared: &Shared) -> Survey {
-    let trees: Vec<Arc<Tree>> = shared.catalog.read().values().cloned().collect();
-    let mut survey = Survey {
-        sizes: Vec::new(),
-        places: Vec::new(),
-    };
-    for tree in trees {
-        let version = Arc::clone(&tree.load().version);
-        for (index, group) in version.groups().iter().enumerate() {
-            survey.sizes.push(group_size(shared, &tree, group));
-            survey.places.push(Place {
-                tree: Arc::clone(&tree),
-                version: Arc::clone(&version),
-                index,
-            });
-        }
-    }
-    survey
-}
-
-fn group_size(shared: &Shared, tree: &Tree, group: &Group) -> GroupSize {
-    let upper = group.upper.iter().map(|u| {
-        let entries = u.table.entries().max(1);
-        let bytes = u.bytes();
-        UpperSize {
-            bytes,
-            tombstone_bytes: (u128::from(bytes) * u128::from(u.table.tombstones())
-                / u128::from(entries)) as u64,
-        }
-    });
-    GroupSize {
-        upper: upper.collect(),
-        last_bytes: group.last_bytes(),
-        busy: shared.jobs.is_busy(tree, &group.low),
-    }
-}
-
-/// Tells admission control how far behind merging is: the upper tables, or the sealed memtables.
+/// Tells admission control how far behind merging is: the upper tables, or the sealed memtables. Cheap: it runs under
+/// the log's mutex whenever memtables are sealed.
 pub(crate) fn update_admission(shared: &Shared) {
-    let upper_debt = rules(shared).debt(&survey(shared).sizes);
-    let sealed = shared.sealed_bytes() as f64 / shared.plan.write_bytes as f64;
+    let sizes = &shared.table_sizes;
+    let upper_debt = rules(shared).debt(sizes.upper_bytes(), sizes.last_bytes());
+    let sealed = shared.sealed_bytes() as f64 / shared.plan().write_bytes as f64;
     let debt = (upper_debt - DEBT_SLACK).max(sealed_debt(sealed));
     shared
         .admission
         .set_debt(debt, shared.jobs.drain_bytes_per_s());
+    shared.events.delaying(shared.admission.rate().is_finite());
 }
 
 /// The debt of sealed memtables that take this share of the write memory: none up to all of it, 1 at a third above,
@@ -277,13 +371,16 @@ pub(crate) fn settle(shared: &Shared) -> Result<()> {
         if idle && state.busy.is_empty() {
             return Ok(());
         }
-        if state.events == seen {
-            // Bounded, so that a poisoned database is noticed.
-            shared
-                .jobs
-                .changed
-                .wait_for(&mut state, Duration::from_millis(200));
+        if state.busy.is_empty() {
+            // What is due may have become so without an event, because a snapshot was closed.
+            state.events += 1;
+            shared.jobs.changed.notify_all();
+        } else if state.events != seen {
+            continue;
         }
+        // Bounded, so that a poisoned database is noticed.
+        let patience = Duration::from_millis(200);
+        shared.jobs.changed.wait_for(&mut state, patience);
     }
 }
 
@@ -331,7 +428,50 @@ fn wait_for(shared: &Shared, wanted: &Wanted) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::sealed_debt;
+    use crate::compaction::survey::survey;
+    use crate::db::{Database, Options};
+    use crate::keyspace::KeyspaceOptions;
+    use crate::vfs::MemVfs;
+
+    #[test]
+    fn the_sizes_kept_for_admission_are_those_of_a_survey() {
+        let options = Options {
+            memtable_bytes: Some(4_000),
+            partition_bytes: 4096,
+            ..Options::default()
+        };
+        let vfs = std::sync::Arc::new(MemVfs::new());
+        let db = Database::open_on(vfs.clone(), Path::new("db"), options.clone()).unwrap();
+        let k = db.keyspace("k", KeyspaceOptions::default()).unwrap();
+        let check = |db: &Database| {
+            let shared = db.shared();
+            let (sizes, kept) = (survey(shared).sizes, &shared.table_sizes);
+            let upper: u64 = sizes.iter().flat_map(|g| &g.upper).map(|u| u.bytes).sum();
+            let last: u64 = sizes.iter().map(|g| g.last_bytes).sum();
+            // A table that groups share is divided among them, with a remainder.
+            assert!(kept.upper_bytes().abs_diff(upper) < 1000);
+            assert_eq!(kept.last_bytes(), last);
+            upper + last
+        };
+        for n in 0..2_000_u32 {
+            k.put(&n.wrapping_mul(0x9E37_79B9).to_be_bytes(), &[n as u8; 40])
+                .unwrap();
+            if n % 500 == 499 {
+                db.settle().unwrap();
+                check(&db);
+            }
+        }
+        db.close().unwrap();
+        let db = Database::open_on(vfs, Path::new("db"), options).unwrap();
+        db.settle().unwrap();
+        assert!(check(&db) > 0);
+        let k = db.existing_keyspace("k").unwrap().unwrap();
+        db.drop_keyspace(&k).unwrap();
+        assert_eq!(check(&db), 0);
+    }
 
     #[test]
     fn sealed_memtables_are_no_debt_within_their_share_and_a_growing_one_towards_the_ceiling() {

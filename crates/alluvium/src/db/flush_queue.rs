@@ -80,14 +80,14 @@ impl Shared {
     /// Waits while sealed memtables are at the hard ceiling. `NoSpace`: they cannot be flushed at the moment.
     pub fn wait_for_flush_below_ceiling(&self) -> Result<()> {
         let mut flushes = self.flushes.state.lock();
-        if flushes.sealed_bytes < self.plan.ceiling_bytes() {
+        if flushes.sealed_bytes < self.plan().ceiling_bytes() {
             return Ok(());
         }
         self.metrics.ceiling_waits.add(1);
         let queued = flushes.queued;
         let known = flushes.ask(queued);
         self.flushes.changed.notify_all();
-        while flushes.sealed_bytes >= self.plan.ceiling_bytes() {
+        while flushes.sealed_bytes >= self.plan().ceiling_bytes() {
             flushes.check(self, known)?;
             self.flushes.changed.wait(&mut flushes);
         }
@@ -123,7 +123,7 @@ impl Shared {
                 return None;
             }
             let wanted = flushes.wanted > flushes.flushed;
-            let worth = wanted || flushes.sealed_bytes >= self.plan.flush_bytes();
+            let worth = wanted || flushes.sealed_bytes >= self.plan().flush_bytes();
             if worth && !flushes.sealed.is_empty() {
                 return Some(flushes.sealed.drain(..).collect());
             }
@@ -150,7 +150,12 @@ impl Shared {
 
     /// Wakes everybody who waits here, after the database was poisoned.
     pub fn wake_after_poison(&self) {
-        // Under the mutex: a waiter that has just looked at the poison is asleep when this notifies.
+        self.look_at_flushes();
+    }
+
+    /// Wakes everybody who waits here: something that they look at has changed.
+    pub fn look_at_flushes(&self) {
+        // Under the mutex: a waiter that has just looked is asleep when this notifies.
         drop(self.flushes.state.lock());
         self.flushes.changed.notify_all();
     }
@@ -175,6 +180,19 @@ impl Shared {
                 .timed_out()
             {
                 return true;
+            }
+        }
+    }
+
+    /// For merges: waits while sealed memtables slow writers down, so that the flusher has cores and device to itself,
+    /// but no longer than `most`.
+    pub fn let_flush_go_first(&self, most: Duration) {
+        let mut flushes = self.flushes.state.lock();
+        let until = Instant::now() + most;
+        while flushes.sealed_bytes > self.plan().write_bytes && !flushes.stop {
+            let waited = self.flushes.changed.wait_until(&mut flushes, until);
+            if waited.timed_out() {
+                return;
             }
         }
     }

@@ -107,7 +107,7 @@ impl Shared {
                 state.version = version;
             });
         }
-        store.fit_cache(self);
+        store.note_sizes(self);
         Ok(last_level_bytes)
     }
 

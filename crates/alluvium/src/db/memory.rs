@@ -4,10 +4,12 @@
 //! it is told when a generation is sealed and when one is in tables. Above their share, up to the ceiling, memtables
 //! take from the cache too, so that the sum stays.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::db::options::{Options, TRANSACTION_BYTES_MAX};
 use crate::db::shared::Shared;
+use crate::keyspace::tree::Tree;
 
 /// Shares of the memory number, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,17 +30,21 @@ pub(crate) const CACHE_BYTES_MIN: usize = 1 << 20;
 impl MemoryPlan {
     /// Pure, so that tests can show it.
     pub fn new(options: &Options) -> MemoryPlan {
-        let write_bytes = (options.memory_bytes / 4).clamp(4 << 20, 512 << 20);
+        MemoryPlan::of(options, options.memory_bytes)
+    }
+
+    fn of(options: &Options, memory_bytes: usize) -> MemoryPlan {
+        let write_bytes = (memory_bytes / 4).clamp(4 << 20, 512 << 20);
         let active_bytes = options
             .memtable_bytes
             .unwrap_or_else(|| (write_bytes / 8).clamp(1 << 20, 32 << 20));
         MemoryPlan {
-            memory_bytes: options.memory_bytes,
+            memory_bytes,
             active_bytes,
             write_bytes: write_bytes.max(active_bytes * 4),
             transaction_bytes: options
                 .transaction_bytes
-                .unwrap_or(options.memory_bytes / 4)
+                .unwrap_or(memory_bytes / 4)
                 .min(TRANSACTION_BYTES_MAX),
         }
     }
@@ -67,16 +73,45 @@ impl MemoryPlan {
 }
 
 impl Shared {
+    /// The shares of the memory number of the moment.
+    pub fn plan(&self) -> MemoryPlan {
+        let memory_bytes = self.memory_bytes.load(Ordering::Relaxed);
+        MemoryPlan::of(&self.options, memory_bytes)
+    }
+
+    /// Changes the memory number; whoever waits by the old one looks again.
+    pub fn set_memory_bytes(&self, memory_bytes: usize) {
+        self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
+        let active_bytes = self.plan().active_bytes;
+        for tree in self.catalog.read().values() {
+            tree.set_memtable_bytes(active_bytes);
+        }
+        self.fit_cache();
+        self.cache.trim();
+        self.look_at_flushes();
+        self.jobs.wake();
+    }
+
     /// Learns what fences and filters of all tables take.
     pub fn note_resident_bytes(&self, bytes: usize) {
         self.resident_bytes.store(bytes, Ordering::Relaxed);
         self.fit_cache();
     }
 
+    /// Whether any row is in memory only.
+    pub fn has_memtables(&self) -> bool {
+        let catalog = self.catalog.read();
+        let empty = |tree: &Arc<Tree>| {
+            let state = tree.load();
+            state.sealed.is_empty() && state.active.is_empty()
+        };
+        !catalog.values().all(empty)
+    }
+
     /// Gives the cache what is left at the moment. Cheap: the cache makes room later.
     pub fn fit_cache(&self) {
         let resident_bytes = self.resident_bytes.load(Ordering::Relaxed);
-        let bytes = self.plan.cache_bytes(self.sealed_bytes(), resident_bytes);
+        let bytes = self.plan().cache_bytes(self.sealed_bytes(), resident_bytes);
         self.cache.set_capacity(bytes as u64);
     }
 }

@@ -1,5 +1,6 @@
 //! An open database: its handle, keyspaces by name, commits, and its end.
 
+mod amplification;
 pub(crate) mod flush_queue;
 pub(crate) mod install_ingest;
 pub(crate) mod memory;
@@ -17,8 +18,9 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
+pub use amplification::{Amplification, Compared, KeyspaceAmplification};
 pub use options::{Durability, Options};
-pub use stats::{KeyspaceStats, Stats};
+pub use stats::{Histogram, KeyspaceStats, Stats};
 
 use crate::base::coding::{put_bytes, put_varint};
 use crate::base::{KeyspaceId, SeqNo};
@@ -34,6 +36,7 @@ use crate::txn::{Isolation, Transaction, TransactionOptions};
 use crate::version::group::Version;
 use crate::version::{KeyspaceRecord, VersionEdit};
 use crate::vfs::Vfs;
+use crate::wal::WalWriter;
 
 /// An open database. Clones are handles of the same one; it closes when the last handle of any kind is gone, or
 /// by [`Database::close`].
@@ -142,7 +145,7 @@ impl Database {
             name,
             options,
             Version::empty(),
-            shared.plan.active_bytes,
+            shared.plan().active_bytes,
         );
         let tree = Arc::new(tree);
         log.trees.insert(id, Arc::clone(&tree));
@@ -210,6 +213,47 @@ impl Database {
             state.sealed.clear();
             state.version = Arc::new(Version::empty());
         });
+        Ok(())
+    }
+
+    /// See [`Keyspace::set_options`].
+    pub(crate) fn change_options(&self, tree: &Tree, options: KeyspaceOptions) -> Result<()> {
+        options.check()?;
+        let shared = self.shared();
+        if options.expiry.is_stored() != tree.stores_expiry {
+            let message = "whether rows of a keyspace expire is chosen at its creation";
+            return Err(Error::InvalidArgument(message.into()));
+        }
+        let mut log = shared.log.lock();
+        tree.check()?;
+        let seqno = log.mark_ddl(shared, &ddl_marker(DDL_OPTIONS, tree.id, &tree.name))?;
+        let mut store = shared.store.lock();
+        let edit = VersionEdit {
+            options_changed: vec![(tree.id, options.encode())],
+            last_seqno: Some(seqno),
+            ..VersionEdit::default()
+        };
+        store.append(&shared.poison, &edit)?;
+        tree.set_options(options);
+        Ok(())
+    }
+
+    /// Changes the memory number, from now until the database is closed; [`Options::memory_bytes`] says it at the next
+    /// opening. Memtables are sealed and flushed by the new number at once, and what the cache has too much is given
+    /// up before the call returns. The log's segments keep their size.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for less than the options allow.
+    pub fn set_memory_bytes(&self, memory_bytes: usize) -> Result<()> {
+        let shared = self.shared();
+        shared.check_open()?;
+        let options = Options {
+            memory_bytes,
+            ..shared.options.clone()
+        };
+        options.check()?;
+        shared.set_memory_bytes(memory_bytes);
         Ok(())
     }
 
@@ -332,6 +376,14 @@ impl Database {
         Ok(stats::collect(self.shared()))
     }
 
+    /// What reads, writes and space cost for each keyspace since the opening, beside what the design predicts.
+    ///
+    /// Costs a look at every table; ask every few seconds, not for every read.
+    pub fn amplification(&self) -> Result<Amplification> {
+        self.shared().check_open()?;
+        Ok(amplification::collect(self.shared()))
+    }
+
     /// The newest commit that readers see.
     pub fn visible_seqno(&self) -> SeqNo {
         self.shared().read_points.visible()
@@ -360,13 +412,15 @@ impl Handle {
         shared.jobs.stop();
         shared.stop_flusher();
         shared.stop_syncer();
-        // A background thread holds no handle, so this is never a thread joining itself.
-        let joined: Vec<_> = self
-            .threads
-            .lock()
-            .drain(..)
-            .map(JoinHandle::join)
-            .collect();
+        // A background thread holds no handle; only a listener that closes the database would join itself.
+        let own = std::thread::current().id();
+        let mut threads = std::mem::take(&mut *self.threads.lock());
+        threads.retain(|thread| thread.thread().id() != own);
+        // The listener's thread, the first, ends when the others have told their last news.
+        let listening = (shared.events.is_on() && !threads.is_empty()).then(|| threads.remove(0));
+        let mut joined: Vec<_> = threads.into_iter().map(JoinHandle::join).collect();
+        shared.events.stop();
+        joined.extend(listening.map(JoinHandle::join));
         shared.release_directory();
         if joined.iter().any(Result::is_err) {
             return Err(Error::InvalidArgument(
@@ -386,7 +440,11 @@ fn last_sync(shared: &Shared) -> Result<()> {
     }
     let mut log = shared.log.lock();
     log.sync(shared)?;
-    log.mark_synced(shared)
+    log.mark_synced(shared)?;
+    if let Some(unused) = log.wal.as_mut().and_then(WalWriter::take_prepared) {
+        unused.remove();
+    }
+    Ok(())
 }
 
 impl Drop for Handle {
@@ -398,6 +456,7 @@ impl Drop for Handle {
 
 const DDL_CREATE: u8 = 1;
 const DDL_DROP: u8 = 2;
+const DDL_OPTIONS: u8 = 3;
 
 /// Payload of a DDL record in the log: action, keyspace id, name. Replay needs none of it (the manifest decides);
 /// it is there for readers of the log.

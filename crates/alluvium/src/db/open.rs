@@ -15,7 +15,7 @@ use crate::vfs::Vfs;
 pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Shared> {
     let recovered = recover(vfs, dir, options)?;
     let shared = Shared::new(recovered.parts, recovered.next_table);
-    shared.store.lock().fit_cache(&shared);
+    shared.store.lock().note_sizes(&shared);
     // Before anybody can write.
     shared.lock_prepared();
     for generation in recovered.sealed {
@@ -41,6 +41,9 @@ pub(super) fn start_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<(
         threads.push(spawned.map_err(|e| Error::io("start a thread for", &shared.dir, e))?);
         Ok(())
     };
+    if shared.events.is_on() {
+        start("alluvium-events", |shared| shared.events.run())?;
+    }
     start("alluvium-flush", crate::flush::run)?;
     for _ in 0..shared.options.compaction_threads {
         start("alluvium-merge", crate::compaction::run)?;

@@ -1,9 +1,11 @@
 //! How a database is opened: one memory number, one durability default, few other choices.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::event::EventListener;
 
 /// What an acknowledged commit means (an acknowledged commit is one whose call returned `Ok`).
 ///
@@ -40,6 +42,10 @@ pub struct Options {
     /// Bytes of unmerged tables allowed per byte of the last level over all keyspaces, 0.02 to 1.0: the space budget.
     /// More saves background writes, less saves space and reads.
     pub upper_fraction: f64,
+    /// After this long without a commit the database tidies itself: it flushes its memtables and merges all upper
+    /// tables away, as far as no writer comes back, so that reads find each row in one table. `None`: never. At most
+    /// a tenth of one core and of the device goes into it.
+    pub idle_after: Option<Duration>,
     /// Size in bytes of the active memtables together at which they are sealed; `None` derives it from
     /// [`Options::memory_bytes`]. Tests set it small.
     pub memtable_bytes: Option<usize>,
@@ -51,6 +57,8 @@ pub struct Options {
     /// four times as much. They are in memory until their commit, beside [`Options::memory_bytes`]. `None`: a quarter
     /// of [`Options::memory_bytes`]. At most 4 GiB less 1 KiB, which a record of the log can hold.
     pub transaction_bytes: Option<usize>,
+    /// Is told what happens in the background.
+    pub event_listener: Option<Arc<dyn EventListener>>,
 }
 
 impl Default for Options {
@@ -63,10 +71,12 @@ impl Default for Options {
             compaction_threads: 1,
             lock_timeout: Duration::from_secs(10),
             upper_fraction: 0.25,
+            idle_after: Some(Duration::from_secs(20)),
             memtable_bytes: None,
             partition_bytes: 32 << 20,
             clock: Clock::system(),
             transaction_bytes: None,
+            event_listener: None,
         }
     }
 }

@@ -7,14 +7,22 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
+use crate::event::{Event, Events};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Poison {
     cause: OnceLock<Arc<Error>>,
+    events: Arc<Events>,
 }
 
 impl Poison {
+    /// Tells `events` of the first failure.
+    pub fn new(events: Arc<Events>) -> Poison {
+        let cause = OnceLock::new();
+        Poison { cause, events }
+    }
+
     /// Refuses with the first cause once there is one.
     pub fn check(&self) -> Result<()> {
         match self.cause.get() {
@@ -25,7 +33,14 @@ impl Poison {
 
     /// Remembers `cause` unless an earlier one is there, and returns what callers get from now on.
     pub fn set(&self, cause: Error) -> Error {
-        Error::Poisoned(Arc::clone(self.cause.get_or_init(|| Arc::new(cause))))
+        let first = self.cause.get_or_init(|| {
+            let cause = Arc::new(cause);
+            self.events.tell(|| Event::Poisoned {
+                cause: Arc::clone(&cause),
+            });
+            cause
+        });
+        Error::Poisoned(Arc::clone(first))
     }
 
     /// Poisons on every error but those that changed nothing and can be retried.

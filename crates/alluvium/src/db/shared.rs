@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -21,11 +21,11 @@ use crate::commit::validate::{Validating, Validation};
 use crate::commit::{Committer, Done, Log, Request};
 use crate::compaction::Jobs;
 use crate::db::flush_queue::FlushQueue;
-use crate::db::memory::MemoryPlan;
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
-use crate::db::store::Store;
+use crate::db::store::{Store, TableSizes};
 use crate::error::{Error, Result};
+use crate::event::Events;
 use crate::keyspace::tree::Tree;
 use crate::metrics::Metrics;
 use crate::read_points::ReadPoints;
@@ -40,7 +40,8 @@ pub(crate) struct Shared {
     pub uid: u64,
     pub vfs: Arc<dyn Vfs>,
     pub options: Options,
-    pub plan: MemoryPlan,
+    /// The memory number. Relaxed: whoever reads an old one decides by it once more.
+    pub memory_bytes: AtomicUsize,
     pub read_points: Arc<ReadPoints>,
     /// Decides which rows have expired.
     pub clock: Arc<ReadClock>,
@@ -59,7 +60,9 @@ pub(crate) struct Shared {
     pub jobs: Jobs,
     pub admission: Admission,
     pub poison: Poison,
+    pub events: Arc<Events>,
     pub metrics: Metrics,
+    pub table_sizes: TableSizes,
     /// Memory of all tables' fences and filters. Relaxed: a hint for the size of the cache.
     pub resident_bytes: AtomicUsize,
     /// Numbers transactions and batches for the lock table.
@@ -90,15 +93,19 @@ pub(crate) struct Parts {
 
 impl Shared {
     pub fn new(parts: Parts, next_table: TableId) -> Shared {
-        let plan = MemoryPlan::new(&parts.options);
         let floor = parts.store.state().read_clock_ms;
         let clock = ReadClock::new(parts.options.clock.clone(), floor);
-        if parts.catalog.values().any(|t| t.options.expiry.is_stored()) {
+        if parts
+            .catalog
+            .values()
+            .any(|t| t.options().expiry.is_stored())
+        {
             clock.use_it();
         }
+        let events = Events::new(parts.options.event_listener.clone());
         Shared {
             clock,
-            plan,
+            memory_bytes: AtomicUsize::new(parts.options.memory_bytes),
             row_locks: LockTable::new(crate::version::random_uid()),
             read_points: parts.read_points,
             uid: parts.store.database_uid(),
@@ -114,8 +121,10 @@ impl Shared {
             flushes: FlushQueue::default(),
             jobs: Jobs::default(),
             admission: Admission::new(),
-            poison: Poison::default(),
+            poison: Poison::new(Arc::clone(&events)),
+            events,
             metrics: Metrics::default(),
+            table_sizes: TableSizes::default(),
             resident_bytes: AtomicUsize::new(0),
             next_txn: AtomicU64::new(1),
             closed: AtomicBool::new(false),
@@ -148,6 +157,11 @@ impl Shared {
     /// Lets others open the directory: the last step of closing.
     pub fn release_directory(&self) {
         *self.directory.lock() = None;
+    }
+
+    /// Whether the directory is still this database's, so that its files may be touched.
+    pub fn owns_directory(&self) -> bool {
+        self.directory.lock().is_some()
     }
 
     /// A number for a new table file.
@@ -191,7 +205,7 @@ impl Shared {
     /// Runs a request through the commit queue.
     pub fn commit_request(&self, request: Request) -> Result<SeqNo> {
         self.check_open()?;
-        let request = Arc::new(request);
+        let (request, began) = (Arc::new(request), Instant::now());
         // Ends: the leader sends a validation back a bounded number of times.
         loop {
             if let Some(validation) = &request.validation {
@@ -206,6 +220,8 @@ impl Shared {
                 })
             });
             if let Done::At(seqno) = done? {
+                let took = began.elapsed().as_micros() as u64;
+                self.metrics.commit_us.note_log2(took);
                 return Ok(seqno);
             }
         }
@@ -213,7 +229,7 @@ impl Shared {
 
     /// Refuses a commit that would take more memory than one may.
     pub fn check_commit_bytes(&self, bytes: usize) -> Result<()> {
-        let limit = self.plan.transaction_bytes;
+        let limit = self.plan().transaction_bytes;
         match bytes > limit {
             true => Err(Error::TransactionTooLarge { bytes, limit }),
             false => Ok(()),
@@ -323,32 +339,71 @@ impl Shared {
             .map_or_else(|| id.to_string(), |t| t.name.clone())
     }
 
-    /// The log's sync thread: bounds how long a `Buffered` commit stays unsynced.
+    /// The log's sync thread: bounds how long a `Buffered` commit stays unsynced, and prepares the next segment.
     pub fn run_syncer(&self) {
+        let next_round = || Instant::now().checked_add(self.options.sync_interval);
+        let mut due = next_round();
         loop {
             {
                 let mut stop = self.syncer_stop.lock();
                 if !*stop {
-                    self.syncer_changed
-                        .wait_for(&mut stop, self.options.sync_interval);
+                    match due {
+                        Some(due) => drop(self.syncer_changed.wait_until(&mut stop, due)),
+                        None => self.syncer_changed.wait(&mut stop),
+                    }
                 }
                 if *stop || self.poison.check().is_err() {
                     return;
                 }
             }
-            let Some((syncer, position)) = self.log.lock().unsynced() else {
-                continue;
-            };
-            // Without the log's lock: commits go on meanwhile.
-            match syncer.sync() {
-                Ok(()) => self.log.lock().note_durable(position),
-                Err(error) => {
-                    self.poison.set(error);
-                    self.wake_after_poison();
-                    return;
+            let prepared = self.prepare_segment();
+            let synced = match due.is_some_and(|due| Instant::now() >= due) {
+                true => {
+                    due = next_round();
+                    self.sync_log()
                 }
+                false => Ok(()),
+            };
+            if let Err(error) = prepared.and(synced) {
+                self.poison.set(error);
+                self.wake_after_poison();
+                return;
             }
         }
+    }
+
+    /// Syncs what is written of the log, without its lock: commits go on meanwhile.
+    fn sync_log(&self) -> Result<()> {
+        let unsynced = self.log.lock().unsynced();
+        if let Some((syncer, position)) = unsynced {
+            self.metrics.timed_sync(|| syncer.sync())?;
+            self.log.lock().note_durable(position);
+        }
+        Ok(())
+    }
+
+    /// Makes the file of the next segment if the log will soon roll, without the log's lock.
+    fn prepare_segment(&self) -> Result<()> {
+        let plan = self.log.lock().plan_segment(self);
+        let Some(plan) = plan else { return Ok(()) };
+        let prepared = plan.create()?;
+        let mut log = self.log.lock();
+        let unneeded = match &mut log.wal {
+            // Under the log's lock: a close that came before has looked for a prepared file already.
+            Some(wal) if !self.is_closed() => wal.offer(prepared),
+            _ => prepared,
+        };
+        drop(log);
+        if let Some(unneeded) = unneeded {
+            unneeded.remove();
+        }
+        Ok(())
+    }
+
+    /// Lets the sync thread look for a segment to prepare. Without its mutex, for it is called under the log's: where
+    /// the thread was just about to sleep it looks after the sync interval, and a roll before that helps itself.
+    pub fn wake_syncer(&self) {
+        self.syncer_changed.notify_one();
     }
 
     /// Ends the sync thread.

@@ -2,6 +2,7 @@
 
 use crate::db::shared::Shared;
 use crate::keyspace::estimate::estimate_rows;
+use crate::metrics::Counts;
 
 /// Sizes and counters of an open database. Counters count from its opening.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +37,44 @@ pub struct Stats {
     pub delay_us: u64,
     /// Commits that met the hard memory ceiling. Should be 0.
     pub ceiling_waits: u64,
+    /// How long commits took, waiting in the queue and their sync included, delays not; in microseconds.
+    pub commit_us: Histogram,
+    /// How long syncs of the log took, those at a change of segments not included; in microseconds.
+    pub sync_us: Histogram,
+    /// How long flushes took, in microseconds.
+    pub flush_us: Histogram,
+    /// Bytes of the memtables of each flush.
+    pub flush_bytes: Histogram,
+    /// How long merges took, in microseconds.
+    pub merge_us: Histogram,
+    /// Bytes of the tables that each merge wrote.
+    pub merge_bytes: Histogram,
+}
+
+/// Numbers counted by powers of two.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// Item `n` counts the numbers that need `n` bits: item 0 the zeros, item 1 the ones, item 2 twos and threes. The
+    /// last item counts all larger ones too.
+    pub counts: Vec<u64>,
+}
+
+impl Histogram {
+    /// How many numbers were counted.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// A number that at least this share of all is not larger than, exact to a factor of two; `None` without any.
+    pub fn quantile(&self, share: f64) -> Option<u64> {
+        let wanted = (share * self.total() as f64).ceil().max(1.0) as u64;
+        let mut counted = 0;
+        let place = self.counts.iter().position(|count| {
+            counted += count;
+            counted >= wanted
+        });
+        place.map(|bits| (1 << bits) - 1)
+    }
 }
 
 /// Sizes of one keyspace.
@@ -98,5 +137,35 @@ pub(super) fn collect(shared: &Shared) -> Stats {
         delayed_commits: metrics.delayed_commits.get(),
         delay_us: metrics.delay_us.get(),
         ceiling_waits: metrics.ceiling_waits.get(),
+        commit_us: histogram(&metrics.commit_us),
+        sync_us: histogram(&metrics.sync_us),
+        flush_us: histogram(&metrics.flush_us),
+        flush_bytes: histogram(&metrics.flush_bytes),
+        merge_us: histogram(&metrics.merge_us),
+        merge_bytes: histogram(&metrics.merge_bytes),
+    }
+}
+
+fn histogram(counts: &Counts) -> Histogram {
+    let counts = counts.counts();
+    Histogram { counts }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_the_upper_end_of_its_power_of_two() {
+        let counts = Counts::default();
+        for n in [0, 1, 5, 6, 7, 7, 100, 1_000, 1_000, 1_000_000] {
+            counts.note_log2(n);
+        }
+        let histogram = histogram(&counts);
+        assert_eq!(histogram.total(), 10);
+        let found = [0.0, 0.1, 0.5, 0.7, 0.9, 1.0].map(|q| histogram.quantile(q));
+        let expected = [0, 0, 7, 127, 1023, (1 << 20) - 1].map(Some);
+        assert_eq!(found, expected);
+        assert_eq!(Histogram::default().quantile(0.5), None);
     }
 }

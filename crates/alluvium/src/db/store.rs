@@ -6,8 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId, ValueFileId};
+use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
 use crate::compaction::output::{NewTable, discard};
 use crate::compaction::{Inputs, Merged};
 use crate::db::poison::Poison;
@@ -32,8 +33,30 @@ pub(crate) struct Store {
     last_run: u64,
 }
 
-/// A value file is emptied by merges when more than this part of it is garbage.
-const GARBAGE_MAX: f64 = 0.25;
+/// The bytes of all tables, for whoever must not survey the groups. Relaxed: two numbers that a reader may find from
+/// before and after one edit.
+#[derive(Debug, Default)]
+pub(crate) struct TableSizes {
+    upper: AtomicU64,
+    last: AtomicU64,
+}
+
+impl TableSizes {
+    fn set(&self, upper: u64, last: u64) {
+        self.upper.store(upper, Ordering::Relaxed);
+        self.last.store(last, Ordering::Relaxed);
+    }
+
+    /// Of tables that are in no last level.
+    pub fn upper_bytes(&self) -> u64 {
+        self.upper.load(Ordering::Relaxed)
+    }
+
+    /// Of the last levels.
+    pub fn last_bytes(&self) -> u64 {
+        self.last.load(Ordering::Relaxed)
+    }
+}
 
 /// What a flush produced for one keyspace.
 pub(crate) struct FlushedTree {
@@ -132,17 +155,7 @@ impl Store {
 
     /// Forgets tables that the state no longer names; their files go with their last reader.
     pub fn release_unnamed(&mut self, shared: &Shared) {
-        let mut named = HashSet::new();
-        for group in self
-            .manifest
-            .state()
-            .keyspaces
-            .values()
-            .flat_map(|k| k.groups.values())
-        {
-            named.extend(group.upper.iter().map(|(_, r)| r.id));
-            named.extend(group.last.iter().map(|r| r.id));
-        }
+        let named: HashSet<TableId> = self.manifest.state().table_ids().collect();
         let mut released: ValueFiles = ValueFiles::default();
         self.tables.retain(|id, table| {
             let keep = named.contains(id);
@@ -153,14 +166,16 @@ impl Store {
             if !keep {
                 let (vfs, path) = (Arc::clone(&shared.vfs), shared.path(id.to_string()));
                 // A file that cannot be removed is moved aside at the next open.
+                let (events, id) = (Arc::clone(&shared.events), *id);
                 table.mark_obsolete(Box::new(move || {
                     let _ = vfs.remove(&path);
+                    events.table_deleted(id);
                 }));
             }
             keep
         });
         self.release_values(shared, released);
-        self.fit_cache(shared);
+        self.note_sizes(shared);
     }
 
     /// Lets go of the value files among these that no table points into any more.
@@ -180,36 +195,19 @@ impl Store {
         }
     }
 
-    /// Value files so much of which nobody points to that moving the rest pays.
-    pub fn value_victims(&self) -> HashSet<ValueFileId> {
-        let usage = self.value_usage();
-        let mostly_garbage = |(_, (file_bytes, live)): &(_, (u64, u64))| {
-            (*live as f64) < (1.0 - GARBAGE_MAX) * *file_bytes as f64
-        };
-        usage
-            .into_iter()
-            .filter(mostly_garbage)
-            .map(|(id, _)| id)
-            .collect()
+    /// Tells the rest of the engine how large the tables are, and gives the cache what their fences and filters leave.
+    pub fn note_sizes(&self, shared: &Shared) {
+        let groups = self.state().keyspaces.values();
+        let last = groups.flat_map(|k| k.groups.values()).flat_map(|g| &g.last);
+        let last_bytes = last.map(|r| r.file_bytes).sum();
+        let all: u64 = self.tables.values().map(|t| t.file_bytes()).sum();
+        shared
+            .table_sizes
+            .set(all.saturating_sub(last_bytes), last_bytes);
+        self.fit_cache(shared);
     }
 
-    /// The length of each value file, and the bytes of it that tables point to.
-    pub fn value_usage(&self) -> HashMap<ValueFileId, (u64, u64)> {
-        let mut usage = HashMap::new();
-        for table in self.tables.values() {
-            for part in &table.properties().values {
-                let Some(file) = table.value_files().get(&part.file) else {
-                    continue;
-                };
-                let (_, live) = usage.entry(part.file).or_insert((file.file_bytes(), 0));
-                *live += part.stored_bytes;
-            }
-        }
-        usage
-    }
-
-    /// Learns what the tables' fences and filters take, and gives the cache what is left.
-    pub fn fit_cache(&self, shared: &Shared) {
+    fn fit_cache(&self, shared: &Shared) {
         let resident = self.tables.values().map(|t| t.resident_bytes()).sum();
         shared.note_resident_bytes(resident);
     }
@@ -250,6 +248,8 @@ impl Shared {
         let named: Vec<&[NewTable]> = live.iter().map(|flush| &flush.tables[..]).collect();
         store.append_naming(self, &edit, &named)?;
         for flush in &live {
+            let bytes = flush.tables.iter().map(|t| t.record.file_bytes).sum();
+            flush.tree.counters.flushed_bytes.add(bytes);
             store.add_tables(&flush.tables);
             let version = Arc::new(store.version(flush.tree.id));
             flush.tree.change(|state| {
@@ -294,6 +294,11 @@ impl Shared {
             ..VersionEdit::default()
         };
         store.append_naming(self, &edit, &[outputs])?;
+        let bytes = outputs.iter().map(|t| t.record.file_bytes).sum();
+        match merged {
+            Merged::LastLevel(_) => tree.counters.last_bytes.add(bytes),
+            Merged::Upper { .. } => tree.counters.tier_bytes.add(bytes),
+        }
         store.add_tables(outputs);
         let version = Arc::new(store.version(tree.id));
         tree.change(|state| state.version = version);

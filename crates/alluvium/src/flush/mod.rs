@@ -7,6 +7,7 @@
 //! deleted. The log was synced through the newest flushed commit when its segment was left.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::base::SeqNo;
 use crate::commit::SealedGeneration;
@@ -18,6 +19,7 @@ use crate::compaction::update_admission;
 use crate::db::shared::Shared;
 use crate::db::store::FlushedTree;
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
@@ -29,12 +31,16 @@ pub(crate) fn run(shared: &Shared) {
     while let Some(generations) = shared.next_flush() {
         // Sealed memtables have taken from the cache, which nobody may be reading.
         shared.cache.trim();
+        let memtable_bytes = generations.iter().map(|g| g.bytes as u64).sum();
+        shared.events.tell(|| Event::FlushBegin { memtable_bytes });
+        let began = Instant::now();
         // Ends with the flush, with the database, or with its poisoning.
         loop {
             match flush(shared, &generations) {
                 Ok(()) => break,
                 Err(error @ Error::NoSpace { .. }) => {
                     // Nothing was installed; the memtables are still there. Space may come back.
+                    shared.events.no_space(&error);
                     shared.flush_found_no_space(error);
                     if !shared.pause_for_space() {
                         return;
@@ -47,6 +53,14 @@ pub(crate) fn run(shared: &Shared) {
                 }
             }
         }
+        let took = began.elapsed();
+        shared.metrics.flush_us.note_log2(took.as_micros() as u64);
+        shared.metrics.flush_bytes.note_log2(memtable_bytes);
+        shared.events.found_space();
+        shared.events.tell(|| Event::FlushEnd {
+            memtable_bytes,
+            took,
+        });
         shared.flush_done(&generations);
         update_admission(shared);
         shared.jobs.wake();
@@ -131,7 +145,7 @@ fn write_tables(
         borders,
         bytes_max: u64::MAX,
     };
-    let options = table_options(&tree.options, false);
+    let options = table_options(&tree.options(), false);
     let carried = Carried::new(&ranges, &points);
     let mut output = Output::new(shared, tree, options, cuts, carried, ValueInputs::default());
     let mut streams: Vec<_> = memtables
@@ -145,6 +159,7 @@ fn write_tables(
         &retire,
         &rules,
         &mut counts,
+        || Ok(()),
         |key, seqno, kind, value| output.add(key, seqno, kind, value),
     )?;
     shared.metrics.folded(&counts);

@@ -226,10 +226,10 @@ impl Part {
             && groups
                 .iter()
                 .all(|g| g.upper.is_empty() && g.last.is_empty());
-        let mut options = table_options(&tree.options, true);
+        let mut options = table_options(&tree.options(), true);
         if !alone {
             // Beside other rows some tables may become upper ones, which are asked for keys that they do not have.
-            options.filter = table_options(&tree.options, false).filter;
+            options.filter = table_options(&tree.options(), false).filter;
         }
         Part {
             output: Output::new(

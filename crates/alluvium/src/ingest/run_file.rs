@@ -39,7 +39,7 @@ pub(super) struct RunFile {
 impl Drop for RunFile {
     fn drop(&mut self) {
         // The directory of a closed database may be another's by now; the next open removes the file as well.
-        if !self.shared.is_closed() {
+        if self.shared.owns_directory() {
             let _ = self.shared.vfs.remove(&self.path);
         }
     }

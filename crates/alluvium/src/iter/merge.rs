@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{SeqNo, prefix_end};
+use crate::base::{SeqNo, checksum, prefix_end};
 use crate::error::Result;
 use crate::iter::run::{PrefixProbe, RunCursor};
 use crate::iter::source::Source;
@@ -115,8 +115,8 @@ impl MergeCursor {
         bounds: Bounds,
         writes: Option<WriteCursor>,
     ) -> MergeCursor {
-        let prefix = tree.options.prefix_filter_bytes.and_then(|bytes| {
-            let hash = tree.prefix_hash(bounds.shared_prefix(bytes)?)?;
+        let prefix = tree.options().prefix_filter_bytes.and_then(|bytes| {
+            let hash = checksum::key_hash(bounds.shared_prefix(bytes)?);
             Some(PrefixProbe { bytes, hash })
         });
         // Counted before loading: a publication in between only costs one needless reload.
@@ -324,7 +324,11 @@ impl MergeCursor {
         for memtable in memtables {
             self.ranges.extend(memtable.range_deletes());
             let rows = &memtable.rows;
-            if prefix.is_none_or(|p| rows.may_contain_prefix(p.hash)) {
+            // One with prefixes of another length, from before the options were changed, says nothing.
+            let wanted = |p: PrefixProbe| {
+                rows.prefix_bytes() != Some(p.bytes) || rows.may_contain_prefix(p.hash)
+            };
+            if prefix.is_none_or(wanted) {
                 let source = Source::Memtable(rows.cursor(self.read_point));
                 let newest = rows.seqno_range().map_or(0, |(_, newest)| newest);
                 self.sources.push(Input::new(source, false, Some(newest)));
@@ -374,6 +378,7 @@ impl MergeCursor {
             input.past_end = false;
             input.source.seek(key)?;
         }
+        self.state.counters.seeks.note(self.sources.len());
         self.settle_forward()
     }
 
@@ -395,6 +400,7 @@ impl MergeCursor {
             input.past_end = false;
             input.source.seek_before(key)?;
         }
+        self.state.counters.seeks.note(self.sources.len());
         self.settle_reverse()
     }
 

@@ -72,9 +72,23 @@ impl Keyspace {
         self.tree.id
     }
 
-    /// What it declared at its creation.
-    pub fn options(&self) -> &KeyspaceOptions {
-        &self.tree.options
+    /// What it declared at its creation, or by the last [`Keyspace::set_options`].
+    pub fn options(&self) -> KeyspaceOptions {
+        KeyspaceOptions::clone(&self.tree.options())
+    }
+
+    /// Changes the options, durably, for everything that is written from now on: memtables from the next one, tables
+    /// as flushes and merges write them. What is there stays as it is and is read rightly.
+    ///
+    /// Commits wait meanwhile for a sync of the log and an edit of the manifest.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for options out of range, and for a change of whether rows expire at all; `NoSpace` where
+    /// nothing changed; otherwise as for a write.
+    pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
+        self.check()?;
+        self.db.change_options(&self.tree, options)
     }
 
     /// The newest committed value of `key`.
@@ -154,7 +168,7 @@ impl Keyspace {
 
     /// Whether stored values end with the time at which they expire.
     pub(crate) fn expires(&self) -> bool {
-        self.tree.options.expiry.is_stored()
+        self.tree.stores_expiry
     }
 
     /// The time for a single read; only asked where rows expire.
@@ -171,7 +185,7 @@ impl Keyspace {
         value: &'a [u8],
         until_ms: Option<u64>,
     ) -> Result<Cow<'a, [u8]>> {
-        let expiry = self.tree.options.expiry;
+        let expiry = self.tree.options().expiry;
         expiry.stored(value, until_ms, || self.db.shared().clock.now())
     }
 

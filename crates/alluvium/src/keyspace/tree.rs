@@ -5,9 +5,9 @@
 //! `change`, copy the state, change the copy and publish it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use alluvium_mem::MemtableOptions;
+use alluvium_mem::{Memtable, MemtableOptions};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::keyspace::dead::DeadSpace;
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::options::KeyspaceOptions;
+use crate::metrics::TreeCounters;
 use crate::table::{PinnedValue, Table, ValueFiles};
 use crate::version::group::Version;
 
@@ -30,13 +31,20 @@ pub(crate) struct TreeState {
     pub sealed: Vec<Arc<TreeMemtable>>,
     /// The tables.
     pub version: Arc<Version>,
+    /// The keyspace's.
+    pub counters: Arc<TreeCounters>,
 }
 
 /// One keyspace's data, shared by its handles, cursors and the background jobs.
 pub(crate) struct Tree {
     pub id: KeyspaceId,
     pub name: String,
-    pub options: KeyspaceOptions,
+    /// Replaced as a whole by a change of options. Whatever is built under the old ones says so itself: memtables and
+    /// tables know what their filters are of.
+    options: ArcSwap<KeyspaceOptions>,
+    /// Whether stored values end with a time. For good: it is how values are read.
+    pub stores_expiry: bool,
+    pub counters: Arc<TreeCounters>,
     state: ArcSwap<TreeState>,
     /// Serialises changes of `state`. Below every other lock of the engine: nothing is locked under it.
     change: Mutex<()>,
@@ -49,8 +57,8 @@ pub(crate) struct Tree {
     pub dead: DeadSpace,
     /// Judges rows in merges. Guards nothing else; taken by itself.
     filter: Mutex<Option<Arc<dyn CompactionFilter>>>,
-    /// Expected bytes of a memtable, to size its filter.
-    memtable_bytes: usize,
+    /// Expected bytes of a memtable, to size its filter. Relaxed: a hint.
+    memtable_bytes: AtomicUsize,
 }
 
 /// A version of a key that a read found.
@@ -74,19 +82,37 @@ impl Tree {
             active,
             sealed: Vec::new(),
             version: Arc::new(version),
+            counters: Arc::default(),
         };
         Tree {
+            counters: Arc::clone(&state.counters),
             id,
             name: name.to_owned(),
-            options,
+            stores_expiry: options.expiry.is_stored(),
+            options: ArcSwap::from_pointee(options),
             state: ArcSwap::from_pointee(state),
             change: Mutex::new(()),
             publications: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
             dead: DeadSpace::default(),
             filter: Mutex::new(None),
-            memtable_bytes,
+            memtable_bytes: AtomicUsize::new(memtable_bytes),
         }
+    }
+
+    /// The options of what is built from now on.
+    pub fn options(&self) -> Arc<KeyspaceOptions> {
+        self.options.load_full()
+    }
+
+    /// Changes the options. The manifest knows them already.
+    pub fn set_options(&self, options: KeyspaceOptions) {
+        self.options.store(Arc::new(options));
+    }
+
+    /// Expects memtables of this size from now on.
+    pub fn set_memtable_bytes(&self, bytes: usize) {
+        self.memtable_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// The current state, for the length of one call.
@@ -123,7 +149,7 @@ impl Tree {
 
     /// What ends rows in a merge that begins now.
     pub fn retire(&self, clock: &ReadClock, values: &ValueFiles) -> Retire {
-        let expires = self.options.expiry.is_stored();
+        let expires = self.stores_expiry;
         let expired_for_all = expires.then(|| clock.expired_for_all());
         let filter = self.filter.lock().clone();
         Retire::new(&self.name, expired_for_all, filter, values)
@@ -149,19 +175,22 @@ impl Tree {
         if self.load().active.is_empty() {
             return None;
         }
-        let fresh = Arc::new(new_memtable(&self.options, self.memtable_bytes));
+        let fresh = Arc::new(new_memtable(
+            &self.options.load(),
+            self.memtable_bytes.load(Ordering::Relaxed),
+        ));
         Some(self.change(|state| {
             let sealed = std::mem::replace(&mut state.active, fresh);
             state.sealed.insert(0, Arc::clone(&sealed));
             sealed
         }))
     }
+}
 
-    /// The hash of the part of `key` that the prefix filter covers: short keys are hashed whole.
-    pub fn prefix_hash(&self, key: &[u8]) -> Option<u64> {
-        let bytes = self.options.prefix_filter_bytes?;
-        Some(checksum::key_hash(&key[..bytes.min(key.len())]))
-    }
+/// The hash of the part of `key` that the memtable's prefix filter covers: short keys are hashed whole.
+pub(crate) fn prefix_hash(memtable: &Memtable, key: &[u8]) -> Option<u64> {
+    let bytes = memtable.prefix_bytes()?;
+    Some(checksum::key_hash(&key[..bytes.min(key.len())]))
 }
 
 fn new_memtable(options: &KeyspaceOptions, bytes: usize) -> TreeMemtable {
@@ -182,9 +211,17 @@ impl TreeState {
         read: impl FnOnce(Option<FoundIn<'_>>) -> R,
     ) -> Result<R> {
         let hash = checksum::key_hash(key);
+        let mut count = self.counters.gets.read();
         for memtable in std::iter::once(&self.active).chain(&self.sealed) {
             let deleted_at = memtable.deleted_at(key, read_point);
-            if let Some(entry) = memtable.get(key, hash, read_point) {
+            let entry = match memtable.rows.may_contain(hash) {
+                true => {
+                    count.source();
+                    memtable.rows.get(key, read_point)
+                }
+                false => None,
+            };
+            if let Some(entry) = entry {
                 let live = entry.kind != ValueKind::Delete as u8 && entry.seqno >= deleted_at;
                 return Ok(read(live.then_some(FoundIn::Memory(entry.value))));
             }
@@ -199,7 +236,14 @@ impl TreeState {
                 continue;
             }
             let deleted_at = table.deleted_at(key, read_point);
-            if let Some(found) = table.get(key, hash, read_point)? {
+            let found = match table.may_contain(hash) {
+                true => {
+                    count.source();
+                    table.get_unfiltered(key, read_point)?
+                }
+                false => None,
+            };
+            if let Some(found) = found {
                 let live = !found.kind.is_tombstone() && found.seqno >= deleted_at;
                 let value = match live && found.kind.is_pointer() {
                     true => table.value(&found.value)?,

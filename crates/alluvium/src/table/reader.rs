@@ -146,8 +146,16 @@ impl Table {
     ///
     /// [`key_hash`]: crate::base::checksum::key_hash
     pub fn get(&self, key: &[u8], key_hash: u64, read_point: SeqNo) -> Result<Option<Found>> {
+        match self.may_contain(key_hash) {
+            true => self.get_unfiltered(key, read_point),
+            false => Ok(None),
+        }
+    }
+
+    /// As [`Table::get`], where [`Table::may_contain`] was asked already.
+    pub fn get_unfiltered(&self, key: &[u8], read_point: SeqNo) -> Result<Option<Found>> {
         let floor = self.seqno_floor();
-        self.find(key, key_hash, read_point, |block, slot| Found {
+        self.find(key, read_point, |block, slot| Found {
             seqno: block.seqno(slot).max(floor),
             kind: block.kind(slot),
             value: PinnedValue::from_block(block, slot),
@@ -156,21 +164,21 @@ impl Table {
 
     /// The seqno of the newest entry of `key`, for conflict checks. Cost and errors as for [`Table::get`].
     pub fn newest_seqno(&self, key: &[u8], key_hash: u64) -> Result<Option<SeqNo>> {
+        if !self.may_contain(key_hash) {
+            return Ok(None);
+        }
         let floor = self.seqno_floor();
-        self.find(key, key_hash, SeqNo::MAX, |block, slot| {
-            block.seqno(slot).max(floor)
-        })
+        self.find(key, SeqNo::MAX, |block, slot| block.seqno(slot).max(floor))
     }
 
     fn find<T>(
         &self,
         key: &[u8],
-        key_hash: u64,
         read_point: SeqNo,
         found: impl Fn(&Arc<DecodedBlock>, usize) -> T,
     ) -> Result<Option<T>> {
         // A read point below the floor sees nothing of the table; any other is above it, so that stored numbers decide.
-        if read_point < self.seqno_floor() || !self.may_contain(key_hash) {
+        if read_point < self.seqno_floor() {
             return Ok(None);
         }
         for index in self.fences.find(key)..self.fences.len() {
@@ -279,6 +287,16 @@ impl Table {
     /// Entries that are tombstones.
     pub fn tombstones(&self) -> u64 {
         self.properties.tombstones
+    }
+
+    /// Entries that are inserts: new keys, if their writers were right.
+    pub fn inserts(&self) -> u64 {
+        self.properties.inserts
+    }
+
+    /// Keys and values before encoding.
+    pub fn raw_bytes(&self) -> u64 {
+        self.properties.raw_key_bytes + self.properties.raw_value_bytes
     }
 
     /// The oldest sequence number of an entry or range delete.

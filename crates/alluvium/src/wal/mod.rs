@@ -11,8 +11,9 @@
 //!
 //! - A record is bound to its place (its checksum is seeded with database, segment and offset) and to its predecessor,
 //!   so neither stale bytes nor a record behind a gap can pass as the continuation of the log.
-//! - A segment is synced before the next one is created, and the next one's header says where it ended. Only the newest
-//!   segment can have a torn tail; everywhere else an invalid record is damage.
+//! - A segment is synced before the next one gets its header, which says where it ended. The next one's file may have
+//!   been made ahead of time; without a header it counts as not there. Only the newest segment can
+//!   have a torn tail; everywhere else an invalid record is damage.
 //! - Each record says up to where the segment was known durable when it was written. In the newest segment an invalid
 //!   record below such a mark is damage, above all marks it is a torn tail.
 //! - Nothing is ever appended to a segment that was replayed.
@@ -39,6 +40,7 @@
 //! ```
 
 pub(crate) mod frame;
+mod prepare;
 mod replay;
 mod segment;
 mod writer;
@@ -46,6 +48,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use prepare::{PreparedSegment, SegmentPlan};
 pub use replay::{ReplayEnd, replay};
 pub use segment::parse_segment_name;
 pub use writer::{PAYLOAD_BYTES_MAX, WalSync, WalWriter};

@@ -236,22 +236,48 @@ pub(super) fn create_segment(
     dir: &Path,
     header: &SegmentHeader,
 ) -> Result<(Arc<dyn VfsFile>, u64)> {
-    let path = segment_path(dir, header.segment);
+    let file = create_room(vfs, dir, header.segment, header.allocated_bytes)?;
+    let sum = begin_segment(&*file, header)?;
+    vfs.sync_dir(dir)
+        .map_err(|error| hard_io("sync directory", dir, error))?;
+    Ok((file, sum))
+}
+
+/// Creates the file of a segment and takes its room; nothing of it is durable yet.
+///
+/// # Errors
+///
+/// Nothing happened: the half-made file is removed if possible. Its number must not be used again.
+pub(super) fn create_room(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    segment: SegmentId,
+    bytes: u64,
+) -> Result<Arc<dyn VfsFile>> {
+    let path = segment_path(dir, segment);
     let file = vfs
         .create(&path)
         .map_err(|error| Error::io("create", &path, error))?;
-    if let Err(error) = file.allocate(header.allocated_bytes) {
+    if let Err(error) = file.allocate(bytes) {
         // An empty or header-less leftover is harmless: replay takes it for a creation that did not finish.
         let _ = vfs.remove(&path);
         return Err(Error::io("allocate", &path, error));
     }
+    Ok(file)
+}
+
+/// Writes the header of a segment and makes it durable, with the file's length. Returns its checksum.
+///
+/// # Errors
+///
+/// Final: part of the header may be on the device.
+pub(super) fn begin_segment(file: &dyn VfsFile, header: &SegmentHeader) -> Result<u64> {
     let (bytes, sum) = header.encode();
     file.write_at(&bytes, 0)
-        .map_err(|error| hard_io("write the header of", &path, error))?;
-    file.sync().map_err(|error| hard_io("sync", &path, error))?;
-    vfs.sync_dir(dir)
-        .map_err(|error| hard_io("sync directory", dir, error))?;
-    Ok((file, sum))
+        .map_err(|error| hard_io("write the header of", file.path(), error))?;
+    file.sync()
+        .map_err(|error| hard_io("sync", file.path(), error))?;
+    Ok(sum)
 }
 
 #[cfg(test)]

@@ -1,14 +1,19 @@
 //! Appending to the log: records are framed in memory and reach the file in one write per group.
 //!
-//! A group never straddles two segments. Where it does not fit, the current segment is synced, the next one is created
-//! whole and durable, and only then the group is written, so all older segments are always durable to their end.
+//! A group never straddles two segments. Where it does not fit, the current segment is synced, the next one gets a
+//! durable header, and only then the group is written, so all older segments are always durable to their end. The
+//! next one's file should be there by then: [`WalWriter::plan_next`] says what to prepare, and where nobody did, it is
+//! created at that moment.
 //! Frames are sealed at the write, not at the append, because their checksums depend on the place they get.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, frame_bytes, seal};
-use super::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, create_segment, segment_uid};
+use super::prepare::{PreparedSegment, SegmentPlan};
+use super::segment::{
+    SEGMENT_HEADER_BYTES, SegmentHeader, begin_segment, create_segment, segment_uid,
+};
 use super::{RecordKind, SegmentEnd, WalPosition, hard_io};
 use crate::base::{SEQNO_MAX, SegmentId, SeqNo};
 use crate::error::{Error, Result};
@@ -33,6 +38,7 @@ pub struct WalWriter {
     /// The id of the next segment to create. A number that was tried once is not tried again.
     next_segment: u64,
     segment: Segment,
+    next: Next,
     /// Frames not yet written, their headers still blank.
     buffer: Vec<u8>,
     pending: Vec<Pending>,
@@ -41,6 +47,17 @@ pub struct WalWriter {
     prepared: bool,
     /// The first failed write or sync, shared with every [`WalSync`]. Set once; nothing is written afterwards.
     failure: Arc<OnceLock<Error>>,
+}
+
+/// The file of the segment after the one being written.
+#[derive(Debug)]
+enum Next {
+    Missing,
+    /// A plan was handed out.
+    Planned,
+    Ready(PreparedSegment),
+    /// It could not be made; not tried again before the next segment.
+    Refused,
 }
 
 /// The segment being written.
@@ -96,7 +113,8 @@ impl WalWriter {
             previous,
             prepared: false,
         };
-        let segment = Segment::create(&*vfs, dir, &header)?;
+        let (file, chain) = create_segment(&*vfs, dir, &header)?;
+        let segment = Segment::new(&header, file, chain);
         Ok(WalWriter {
             vfs,
             dir: dir.to_path_buf(),
@@ -104,6 +122,7 @@ impl WalWriter {
             segment_bytes,
             next_segment: first.0 + 1,
             segment,
+            next: Next::Missing,
             buffer: Vec::new(),
             pending: Vec::new(),
             last_seqno: 0,
@@ -135,6 +154,11 @@ impl WalWriter {
             kind,
             seqno,
         });
+    }
+
+    /// Bytes appended and not yet written.
+    pub fn pending_bytes(&self) -> u64 {
+        self.buffer.len() as u64
     }
 
     /// Hands everything appended to the system, in one write, and returns the position behind it. From here on the
@@ -258,14 +282,79 @@ impl WalWriter {
         Ok(self.segment.id)
     }
 
+    /// What to prepare for the next roll, once for each segment; `None` where that is done or on its way. The file is
+    /// to be made without holding the writer, then handed to [`WalWriter::offer`].
+    pub fn plan_next(&mut self) -> Option<SegmentPlan> {
+        if !matches!(self.next, Next::Missing) || self.check().is_err() {
+            return None;
+        }
+        self.next = Next::Planned;
+        let segment = SegmentId(self.next_segment);
+        self.next_segment += 1;
+        Some(SegmentPlan {
+            vfs: Arc::clone(&self.vfs),
+            dir: self.dir.clone(),
+            segment,
+            bytes: allocation(self.segment_bytes, 0),
+            failure: Arc::clone(&self.failure),
+        })
+    }
+
+    /// Whether [`WalWriter::plan_next`] would plan anything.
+    pub fn wants_plan(&self) -> bool {
+        matches!(self.next, Next::Missing)
+    }
+
+    /// Whether half of the segment is filled.
+    pub fn is_half_full(&self) -> bool {
+        self.segment.end >= self.segment.allocated_bytes / 2
+    }
+
+    /// Takes what became of a plan. Returns a file that came too late, to be removed.
+    pub fn offer(&mut self, prepared: Option<PreparedSegment>) -> Option<PreparedSegment> {
+        let Some(prepared) = prepared else {
+            if matches!(self.next, Next::Planned) {
+                self.next = Next::Refused;
+            }
+            return None;
+        };
+        // Numbers rise along the log: one that was passed is not used any more.
+        if prepared.segment < self.segment.id || !matches!(self.next, Next::Planned) {
+            return Some(prepared);
+        }
+        self.next = Next::Ready(prepared);
+        None
+    }
+
+    /// Gives up the prepared file, to be removed: nothing will be written any more.
+    pub fn take_prepared(&mut self) -> Option<PreparedSegment> {
+        match std::mem::replace(&mut self.next, Next::Refused) {
+            Next::Ready(prepared) => Some(prepared),
+            _ => None,
+        }
+    }
+
+    /// The sync of the old segment cannot leave this path: were the new header or a record behind it on the device
+    /// before the old segment's tail, a power loss could leave a log with a hole, which replay rightly calls damage.
+    /// Where commits were synced lately, by themselves or by the sync thread, there is little or nothing to sync.
     fn roll(&mut self) -> Result<()> {
-        // Synced first, whole: the new header will say that this segment is durable to its end.
-        self.syncer().sync()?;
-        self.segment.durable = self.segment.end;
-        let header = SegmentHeader {
+        if self.segment.durable < self.segment.end {
+            self.syncer().sync()?;
+            self.segment.durable = self.segment.end;
+        }
+        let needed = allocation(self.segment_bytes, self.buffer.len());
+        let prepared = match std::mem::replace(&mut self.next, Next::Missing) {
+            Next::Ready(prepared) if prepared.bytes >= needed => Some(prepared),
+            Next::Ready(small) => {
+                small.remove();
+                None
+            }
+            _ => None,
+        };
+        let mut header = SegmentHeader {
             database_uid: self.database_uid,
             segment: SegmentId(self.next_segment),
-            allocated_bytes: allocation(self.segment_bytes, self.buffer.len()),
+            allocated_bytes: needed,
             previous: Some(SegmentEnd {
                 segment: self.segment.id,
                 offset: self.segment.end,
@@ -273,10 +362,19 @@ impl WalWriter {
             }),
             prepared: self.prepared,
         };
-        self.next_segment += 1;
-        match Segment::create(&*self.vfs, &self.dir, &header) {
-            Ok(segment) => {
-                self.segment = segment;
+        let begun = match prepared {
+            Some(prepared) => {
+                (header.segment, header.allocated_bytes) = (prepared.segment, prepared.bytes);
+                begin_segment(&*prepared.file, &header).map(|sum| (prepared.file, sum))
+            }
+            None => {
+                self.next_segment += 1;
+                create_segment(&*self.vfs, &self.dir, &header)
+            }
+        };
+        match begun {
+            Ok((file, chain)) => {
+                self.segment = Segment::new(&header, file, chain);
                 Ok(())
             }
             Err(error @ Error::NoSpace { .. }) => Err(error),
@@ -292,9 +390,9 @@ impl WalWriter {
 }
 
 impl Segment {
-    fn create(vfs: &dyn Vfs, dir: &Path, header: &SegmentHeader) -> Result<Segment> {
-        let (file, chain) = create_segment(vfs, dir, header)?;
-        Ok(Segment {
+    /// A segment whose header is durable.
+    fn new(header: &SegmentHeader, file: Arc<dyn VfsFile>, chain: u64) -> Segment {
+        Segment {
             id: header.segment,
             file,
             uid: segment_uid(header.database_uid, header.segment),
@@ -304,7 +402,7 @@ impl Segment {
             durable: SEGMENT_HEADER_BYTES,
             marked: SEGMENT_HEADER_BYTES,
             prepared: header.prepared,
-        })
+        }
     }
 }
 

@@ -305,3 +305,37 @@ fn pairs_that_meet_in_one_flush_cancel_unless_a_snapshot_is_between() {
         drop(snapshot);
     }
 }
+
+#[test]
+fn a_queue_sheds_its_tombstones_far_below_the_space_budget() {
+    let options = Options {
+        memory_bytes: 64 << 20,
+        memtable_bytes: Some(2 << 20),
+        upper_fraction: 1.0,
+        ..tiny()
+    };
+    let (_vfs, db, k) = database(options);
+    let key = |n: u32| n.to_be_bytes();
+    let mut batch = WriteBatch::new();
+    for n in 0..3_000 {
+        batch.put(&k, &key(n), &[n as u8; 50]).expect("put");
+    }
+    db.write(&batch).expect("write");
+    db.settle().expect("settle");
+    for round in 0..20 {
+        let mut batch = WriteBatch::new();
+        for n in round * 100..(round + 1) * 100 {
+            batch.delete(&k, &key(n)).expect("delete");
+            batch.put(&k, &key(3_000 + n), &[7; 50]).expect("put");
+        }
+        db.write(&batch).expect("write");
+        db.settle().expect("settle");
+        let stats = db.stats().expect("stats");
+        let dead = of(&stats, "k").table_entries - 3_000;
+        // Tombstones and what they hide are no more than what is left.
+        assert!(dead < 3_000, "round {round}: {dead} dead entries");
+    }
+    let stats = db.stats().expect("stats");
+    assert!(stats.tombstones_dropped >= 1_000, "{stats:?}");
+    assert_eq!(all(&k).len(), 3_000);
+}

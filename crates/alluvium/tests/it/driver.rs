@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use alluvium::vfs::{CrashOptions, MemVfs};
 use alluvium::{
@@ -35,6 +36,8 @@ pub fn small_options(rng: &mut Rng) -> Options {
         partition_bytes: 4096 * rng.range(1..4) as u64,
         upper_fraction: *rng.pick(&[0.02, 0.15, 1.0]),
         durability: *rng.pick(&[Durability::Buffered, Durability::Sync]),
+        // Now and then the database thinks that nobody writes, at any moment.
+        idle_after: *rng.pick(&[None, Some(Duration::from_micros(200))]),
         ..Options::default()
     }
 }
@@ -122,7 +125,10 @@ impl Driver {
                 let keyspace = self.keyspace(name);
                 keyspace.compact_range(&[], None).expect("compact");
             }
-            Op::Compact(_) => self.db.settle().expect("settle"),
+            Op::Compact(_) => {
+                self.change_options(seed);
+                self.db.settle().expect("settle");
+            }
             Op::Reopen => self.reopen(),
             Op::Crash => self.crash(seed),
             Op::CreateKeyspace(name) => {
@@ -139,6 +145,24 @@ impl Driver {
         if self.options.durability == Durability::Sync {
             self.durable = self.model.last_commit();
         }
+    }
+
+    /// Gives a keyspace other filters, which no answer may depend on.
+    fn change_options(&mut self, seed: u64) {
+        let names = self.db.keyspace_names().expect("names");
+        let mut rng = Rng::new(seed);
+        if names.is_empty() || rng.percent(50) {
+            return;
+        }
+        let name = rng.pick(&names).clone();
+        let options = KeyspaceOptions {
+            prefix_filter_bytes: *rng.pick(&[None, Some(1), Some(2), Some(3)]),
+            whole_key_filter: rng.percent(50),
+            ..KeyspaceOptions::default()
+        };
+        let keyspace = self.keyspace(&name);
+        keyspace.set_options(options).expect("options");
+        self.durable = self.model.last_commit();
     }
 
     /// Commits in one of the ways that there are; `before` is the commit before this one.

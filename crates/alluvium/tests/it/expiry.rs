@@ -110,6 +110,20 @@ fn what_a_snapshot_sees_does_not_expire_while_it_is_open() {
 }
 
 #[test]
+fn expired_rows_return_their_space_although_nobody_writes() {
+    let (time, _vfs, db, k) = expiring(Expiry::After(Duration::from_millis(500)), EAGER);
+    for n in 0..100 {
+        k.put(format!("key{n:03}").as_bytes(), &[7; 100])
+            .expect("put");
+    }
+    db.settle().expect("settle");
+    time.set(2_000);
+    db.settle().expect("settle");
+    let stats = db.stats().expect("stats");
+    assert_eq!(of(&stats, "k").table_entries, 0, "{stats:?}");
+}
+
+#[test]
 fn an_expired_row_still_hides_what_it_replaced() {
     let (time, _vfs, db, k) = expiring(Expiry::PerRow, EAGER);
     k.put(b"a", b"old").expect("put");

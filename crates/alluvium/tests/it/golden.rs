@@ -156,7 +156,7 @@ fn opens_and_holds_its_rows(database: &str) {
                 separate_values_from: None,
                 ..options
             };
-            assert_eq!(keyspace.options(), &options);
+            assert_eq!(keyspace.options(), options);
             for (key, value) in &expected[name] {
                 let found = keyspace.get(key).expect("get");
                 assert_eq!(

@@ -1,14 +1,16 @@
 //! Keyspaces come, go and come again while others read.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use alluvium::vfs::CrashOptions;
 use alluvium::{
     Compression, CursorOptions, Error, Expiry, Isolation, Keyspace, KeyspaceOptions, Options,
     SeqNo, WriteBatch,
 };
 use alluvium_testkit::random::Rng;
 
-use crate::fixture::{all, assert_error, database, of, open, table_files, text, tiny};
+use crate::fixture::{all, assert_error, database, of, open, rows, table_files, text, tiny};
 
 fn fill(keyspace: &Keyspace, count: u32) {
     for n in 0..count {
@@ -28,7 +30,7 @@ fn creating_twice_gives_the_same_keyspace_with_its_first_options() {
     };
     let one = db.keyspace("a", first.clone()).expect("create");
     let two = db.keyspace("a", KeyspaceOptions::default()).expect("open");
-    assert_eq!((one.id(), two.options()), (two.id(), &first));
+    assert_eq!((one.id(), two.options()), (two.id(), first));
     assert_eq!(db.keyspace_names().expect("names"), ["a", "k"]);
     assert!(db.existing_keyspace("b").expect("look").is_none());
 }
@@ -91,7 +93,7 @@ fn options_survive_reopening() {
     db.close().expect("close");
     let db = open(&vfs, tiny());
     let after = db.existing_keyspace("a").expect("look").expect("keyspace");
-    assert_eq!((after.options(), after.id()), (&options, before.id()));
+    assert_eq!((after.options(), after.id()), (options, before.id()));
 }
 
 #[test]
@@ -300,4 +302,123 @@ fn the_space_budget_is_one_for_all_keyspaces() {
     assert!(hot.upper_bytes > 15_000 && hot.last_bytes == 0, "{stats:?}");
     let upper = hot.upper_bytes + quiet.upper_bytes;
     assert!(upper * 4 <= quiet.last_bytes, "{stats:?}");
+}
+
+/// Rows that share prefixes of every length, and short keys.
+fn prefixed(n: u32) -> Vec<u8> {
+    let text = format!("{:02}:{:02}:{n:04}", n % 7, n % 3);
+    match n % 50 {
+        0 => text.as_bytes()[..n as usize % 5 + 1].to_vec(),
+        _ => text.into_bytes(),
+    }
+}
+
+/// Scans of prefixes of several lengths and point reads find what the model has.
+fn check_prefixes(k: &Keyspace, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    let prefixes = (0..7).flat_map(|a| {
+        let text = format!("{a:02}:01:");
+        [1, 2, 3, 6].map(|bytes| text.as_bytes()[..bytes].to_vec())
+    });
+    for prefix in prefixes {
+        let found = rows(k.cursor(CursorOptions::prefix(&prefix)).expect("cursor"));
+        let expected = model.iter().filter(|(key, _)| key.starts_with(&prefix));
+        let expected: Vec<_> = expected.map(|(k, v)| (k.clone(), v.clone())).collect();
+        assert_eq!(found, expected, "{prefix:?}");
+    }
+    for (key, value) in model {
+        assert_eq!(k.get(key).expect("get").as_deref(), Some(&value[..]));
+    }
+}
+
+#[test]
+fn no_row_is_lost_when_the_prefix_filter_changes_under_memtables_tables_and_cursors() {
+    let (vfs, db, k) = database(Options {
+        upper_fraction: 0.02,
+        ..tiny()
+    });
+    let mut model = BTreeMap::new();
+    let with = |prefix: Option<usize>| KeyspaceOptions {
+        prefix_filter_bytes: prefix,
+        whole_key_filter: prefix != Some(2),
+        compression: match prefix {
+            Some(2) => Compression::None,
+            _ => Compression::Lz4,
+        },
+        ..KeyspaceOptions::default()
+    };
+    let mut n = 0;
+    for (round, prefix) in [None, Some(2), Some(6), Some(1), None, Some(3)]
+        .into_iter()
+        .enumerate()
+    {
+        for _ in 0..60 {
+            n += 1;
+            let value = vec![round as u8; 20];
+            k.put(&prefixed(n), &value).expect("put");
+            model.insert(prefixed(n), value);
+        }
+        // Now the active memtable has one definition and the options another.
+        k.set_options(with(prefix)).expect("options");
+        assert_eq!(k.options(), with(prefix));
+        check_prefixes(&k, &model);
+        n += 1;
+        k.put(&prefixed(n), b"after").expect("put");
+        model.insert(prefixed(n), b"after".to_vec());
+        check_prefixes(&k, &model);
+        match round % 3 {
+            0 => db.flush().expect("flush"),
+            1 => db.settle().expect("settle"),
+            _ => {}
+        }
+        check_prefixes(&k, &model);
+    }
+    let bad = KeyspaceOptions {
+        block_bytes: 1,
+        ..with(None)
+    };
+    assert_error!(k.set_options(bad), Error::InvalidArgument(_));
+    let expiring = KeyspaceOptions {
+        expiry: Expiry::PerRow,
+        ..with(None)
+    };
+    assert_error!(k.set_options(expiring), Error::InvalidArgument(_));
+    // Power fails: the options are as durable as a commit under `Sync`.
+    let left = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
+    let db = open(&left, tiny());
+    let k = db.existing_keyspace("k").expect("look").expect("keyspace");
+    assert_eq!(k.options(), with(Some(3)));
+    db.drop_keyspace(&k).expect("drop");
+    assert_error!(k.set_options(with(None)), Error::KeyspaceDropped(_));
+}
+
+#[test]
+fn the_memory_number_changes_while_the_database_is_open() {
+    let options = Options {
+        memory_bytes: 64 << 20,
+        memtable_bytes: None,
+        ..tiny()
+    };
+    let (_vfs, db, k) = database(options);
+    let mut rng = Rng::new(1);
+    let mut written = 0_u32;
+    let mut fill = |bytes: usize| {
+        for _ in 0..bytes / 1_000 {
+            k.put(&written.to_be_bytes(), &rng.bytes(1_000))
+                .expect("put");
+            written += 1;
+        }
+    };
+    fill(12 << 20);
+    db.settle().expect("settle");
+    assert_eq!(all(&k).len(), 12_582);
+    assert!(db.stats().expect("stats").cache_used_bytes > 6 << 20);
+    assert_error!(db.set_memory_bytes(1), Error::InvalidArgument(_));
+    db.set_memory_bytes(8 << 20).expect("memory");
+    assert!(db.stats().expect("stats").cache_used_bytes <= 6 << 20);
+    // Memtables of 1 MiB are sealed now, and flushed from 2 MiB on, where they had 2 and 8.
+    let flushes = db.stats().expect("stats").flushes;
+    fill(6 << 20);
+    while db.stats().expect("stats").flushes == flushes {
+        std::thread::yield_now();
+    }
 }

@@ -1,5 +1,6 @@
 //! Integration tests of the engine, a module for each subject.
 
+mod background;
 mod bank;
 mod bulk_load;
 mod compact_range;
@@ -8,6 +9,7 @@ mod damage;
 mod deletes;
 mod driver;
 mod estimates;
+mod events;
 mod expiry;
 mod failures;
 mod faults;

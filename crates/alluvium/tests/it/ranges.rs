@@ -127,7 +127,9 @@ fn tables_inside_a_deleted_range_go_at_its_flush_without_a_merge() {
     k.delete_prefix(b"key0").expect("delete");
     db.flush().expect("flush");
     let after = db.stats().expect("stats");
-    assert_eq!(after.compactions, before.compactions, "{after:?}");
+    // Only the range deletes were written, to each group: no row of the 280 KB was read or rewritten.
+    let written = after.table_bytes_written - before.table_bytes_written;
+    assert!(written < 50_000, "{after:?}");
     assert_eq!(of(&after, "k").last_tables, 0, "{after:?}");
     assert!(all(&k).is_empty());
 }

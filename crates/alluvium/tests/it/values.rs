@@ -146,6 +146,27 @@ fn garbage_is_collected_and_files_without_a_pointer_are_removed() {
 }
 
 #[test]
+fn garbage_is_collected_in_groups_that_nobody_writes_to() {
+    let (vfs, db, k) = database();
+    put(&db, &k, 0..100, 1);
+    db.settle().expect("settle");
+    let first = value_files(&vfs);
+    // Less than half of the keys, and all in front: the groups behind have nothing to merge.
+    for round in 2..4 {
+        put(&db, &k, 0..40, round);
+        db.settle().expect("settle");
+    }
+    let now = value_files(&vfs);
+    assert!(
+        first.iter().all(|old| !now.contains(old)),
+        "{first:?} {now:?}"
+    );
+    let mut expected = rows(0..40, 3);
+    expected.extend(rows(40..100, 1));
+    assert_eq!(all(&k), expected);
+}
+
+#[test]
 fn a_reader_keeps_the_value_files_that_it_may_still_need() {
     let (_vfs, db, k) = database();
     put(&db, &k, 0..50, 1);

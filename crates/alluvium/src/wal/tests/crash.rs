@@ -13,6 +13,8 @@ struct Ledger {
     synced: usize,
     /// How many of them were handed to the system without an error.
     written: usize,
+    /// A segment's file that was made and not handed to the writer yet.
+    late: Option<PreparedSegment>,
 }
 
 impl Ledger {
@@ -45,7 +47,8 @@ impl Ledger {
     /// A few steps of a client, until one fails.
     fn work(&mut self, wal: &mut WalWriter, random: &mut SplitMix, steps: u64) -> Result<()> {
         for _ in 0..steps {
-            match random.below(10) {
+            match random.below(12) {
+                10 | 11 => self.prepare(wal, random)?,
                 0..=5 => {
                     for _ in 0..=random.below(4) {
                         self.append(wal, random);
@@ -67,11 +70,32 @@ impl Ledger {
         Ok(())
     }
 
+    /// What the sync thread does, at any distance from the next roll.
+    fn prepare(&mut self, wal: &mut WalWriter, random: &mut SplitMix) -> Result<()> {
+        if let Some(late) = self.late.take() {
+            if let Some(unneeded) = wal.offer(Some(late)) {
+                unneeded.remove();
+            }
+            return Ok(());
+        }
+        let Some(plan) = wal.plan_next() else {
+            return Ok(());
+        };
+        let prepared = plan.create()?;
+        if prepared.is_some() && random.below(2) == 0 {
+            self.late = prepared;
+            return Ok(());
+        }
+        assert!(wal.offer(prepared).is_none(), "nothing rolled meanwhile");
+        Ok(())
+    }
+
     /// Goes on with what a replay found, which is durable from then on.
     fn adopt(&mut self, found: &[Record]) {
         self.appended.truncate(found.len());
         self.synced = found.len();
         self.written = found.len();
+        self.late = None;
     }
 }
 
@@ -225,4 +249,100 @@ fn a_failing_read_is_an_error_and_never_the_end_of_the_log() {
         nth += 1;
     }
     assert!(nth > 20, "only {nth} calls in the scenario");
+}
+
+/// A log with a few records and a prepared next segment, and what fails if it is touched after that.
+fn prepared_log() -> (MemVfs, FaultVfs, WalWriter) {
+    let base = mem();
+    let faulty = FaultVfs::new(Arc::new(base.clone()));
+    let shared: Arc<dyn Vfs> = Arc::new(faulty.clone());
+    let mut wal = WalWriter::create(shared, dir(), UID, SegmentId(1), None, SMALL).unwrap();
+    (1..=3).for_each(|seqno| commit(&mut wal, &record(seqno, 50)));
+    let prepared = wal.plan_next().unwrap().create().unwrap();
+    assert!(wal.offer(prepared).is_none());
+    assert!(wal.plan_next().is_none(), "once for each segment");
+    (base, faulty, wal)
+}
+
+#[test]
+fn a_roll_into_a_prepared_segment_creates_nothing_and_syncs_no_directory() {
+    let (base, faulty, mut wal) = prepared_log();
+    faulty.arm(Fault {
+        calls: vec![IoCall::Create, IoCall::Allocate, IoCall::SyncDir],
+        nth: 1,
+        sticky: true,
+        effect: FaultEffect::Error,
+    });
+    assert_eq!(wal.rotate().unwrap(), SegmentId(2));
+    commit(&mut wal, &record(4, 50));
+    assert!(!faulty.tripped());
+    let after = base.crash(1, CrashOptions::LOSE_UNSYNCED);
+    let (found, end) = start(&after, dir(), 1).unwrap();
+    assert_eq!(found.len(), 4);
+    assert_eq!(end.segments, [SegmentId(1), SegmentId(2)]);
+}
+
+#[test]
+fn a_prepared_segment_that_was_never_used_is_passed_over_and_its_number_not_used_again() {
+    let (base, _faulty, _wal) = prepared_log();
+    for options in [CrashOptions::PROCESS_KILLED, CrashOptions::LOSE_UNSYNCED] {
+        let after = base.crash(1, options);
+        let (found, end) = start(&after, dir(), 1).unwrap();
+        assert_eq!(found.len(), 3);
+        assert_eq!(end.segments, [SegmentId(1)]);
+        assert_eq!(end.next_segment, SegmentId(3));
+        let mut wal = writer(&after, 3, end.end);
+        commit(&mut wal, &record(4, 50));
+        assert_eq!(start(&after, dir(), 1).unwrap().0.len(), 4);
+    }
+}
+
+#[test]
+fn power_loss_at_every_call_of_a_preparation_and_its_roll_loses_nothing_synced() {
+    for nth in 1.. {
+        let base = mem();
+        let faulty = FaultVfs::new(Arc::new(base.clone()));
+        let shared: Arc<dyn Vfs> = Arc::new(faulty.clone());
+        let mut wal = WalWriter::create(shared, dir(), UID, SegmentId(1), None, SMALL).unwrap();
+        commit(&mut wal, &record(1, 50));
+        faulty.arm(Fault {
+            calls: Vec::new(),
+            nth,
+            sticky: true,
+            effect: FaultEffect::Error,
+        });
+        let mut synced = 1;
+        let mut work = || -> Result<()> {
+            let prepared = wal.plan_next().unwrap().create()?;
+            wal.offer(prepared);
+            append(&mut wal, &record(2, 50));
+            wal.write()?;
+            wal.rotate()?;
+            synced = 2;
+            append(&mut wal, &record(3, 50));
+            let position = wal.write()?;
+            wal.syncer().sync()?;
+            wal.note_durable(position);
+            synced = 3;
+            Ok(())
+        };
+        let worked = work();
+        for seed in 0..20 {
+            let after = base.crash(seed, CrashOptions::POWER_LOSS);
+            let context = format!("call {nth} seed {seed}");
+            let (found, end) = start(&after, dir(), 1).unwrap_or_else(|e| panic!("{context}: {e}"));
+            assert!(found.len() >= synced, "{context}");
+            let mut wal = writer(&after, end.next_segment.0, end.end);
+            commit(&mut wal, &record(9, 10));
+            assert_eq!(
+                start(&after, dir(), 1).unwrap().0.len(),
+                found.len() + 1,
+                "{context}"
+            );
+        }
+        if worked.is_ok() {
+            assert!(nth > 8, "only {nth} calls");
+            return;
+        }
+    }
 }

@@ -1,0 +1,189 @@
+//! When nobody writes, the tree tidies itself: memtables are flushed and upper tables merged away, so that reads find
+//! every row in one table.
+//!
+//! [`IdleClock`] decides, from times and numbers that it is given. A *pass* begins when there was no commit for a
+//! while, merges each group at most once, and ends for good: the next one needs a new commit, or a snapshot that was
+//! closed. After a pass, also one that a writer ended, the clock rests for nine times as long as the pass worked, so
+//! that tidying behind bursts of writes never takes more than a tenth of one core and of the device.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use crate::base::{KeyspaceId, SeqNo};
+
+/// How long a pass is followed by rest, in units of its work.
+const REST_FACTOR: u32 = 9;
+/// The clock is looked at this many times in the period that makes idleness: it sees a commit only by looking.
+const LOOKS: u32 = 4;
+
+/// What the clock says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Advice {
+    /// Nothing to do before this long.
+    Wait(Duration),
+    /// A pass is on: do its next piece of work.
+    Tidy,
+}
+
+/// What is known of commits and passes. `visible` is the newest commit, `horizon` the oldest that is read as of.
+#[derive(Debug)]
+pub(crate) struct IdleClock {
+    /// Without a commit for this long the database is idle.
+    after: Duration,
+    /// The newest commit seen, and when it was seen first.
+    seen: SeqNo,
+    since: Instant,
+    /// Where the last complete pass left nothing to do.
+    done: Option<(SeqNo, SeqNo)>,
+    rest_until: Option<Instant>,
+    /// Of the pass that is on.
+    pass: Option<Pass>,
+}
+
+#[derive(Debug, Default)]
+struct Pass {
+    worked: Duration,
+    /// Groups that were merged: a second merge would gain nothing.
+    merged: HashSet<(KeyspaceId, Vec<u8>)>,
+}
+
+impl IdleClock {
+    pub fn new(after: Duration, now: Instant, visible: SeqNo) -> IdleClock {
+        IdleClock {
+            after,
+            seen: visible,
+            since: now,
+            done: None,
+            rest_until: None,
+            pass: None,
+        }
+    }
+
+    /// Between two looks without news.
+    pub fn period(&self) -> Duration {
+        self.after / LOOKS
+    }
+
+    /// What to do now.
+    pub fn look(&mut self, now: Instant, visible: SeqNo, horizon: SeqNo) -> Advice {
+        if visible != self.seen {
+            (self.seen, self.since) = (visible, now);
+            self.end_pass(now);
+        }
+        if self.done == Some((visible, horizon)) {
+            return Advice::Wait(self.period());
+        }
+        let Some(quiet) = self.since.checked_add(self.after) else {
+            return Advice::Wait(self.period());
+        };
+        let due = self.rest_until.map_or(quiet, |rest| rest.max(quiet));
+        match due.saturating_duration_since(now) {
+            Duration::ZERO => {
+                self.pass.get_or_insert_default();
+                Advice::Tidy
+            }
+            // A writer may come meanwhile.
+            left => Advice::Wait(left.min(self.period())),
+        }
+    }
+
+    /// Notes a merge that begins.
+    pub fn begin(&mut self, keyspace: KeyspaceId, low: &[u8]) {
+        if let Some(pass) = &mut self.pass {
+            pass.merged.insert((keyspace, low.to_vec()));
+        }
+    }
+
+    /// Whether this pass has merged the group that starts at `low`.
+    pub fn has_merged(&self, keyspace: KeyspaceId, low: &[u8]) -> bool {
+        let group = (keyspace, low.to_vec());
+        self.pass
+            .as_ref()
+            .is_some_and(|p| p.merged.contains(&group))
+    }
+
+    /// Adds to the work of the pass.
+    pub fn worked(&mut self, took: Duration) {
+        if let Some(pass) = &mut self.pass {
+            pass.worked += took;
+        }
+    }
+
+    /// The pass found nothing more to do.
+    pub fn finish(&mut self, now: Instant, visible: SeqNo, horizon: SeqNo) {
+        self.end_pass(now);
+        self.done = Some((visible, horizon));
+    }
+
+    fn end_pass(&mut self, now: Instant) {
+        if let Some(pass) = self.pass.take() {
+            self.rest_until = Some(now + pass.worked * REST_FACTOR);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AFTER: Duration = Duration::from_secs(20);
+    const K: KeyspaceId = KeyspaceId(1);
+
+    fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn a_pass_begins_only_after_a_while_without_commits() {
+        let start = Instant::now();
+        let mut clock = IdleClock::new(AFTER, start, 5);
+        assert_eq!(clock.look(start, 5, 5), Advice::Wait(seconds(5)));
+        assert_eq!(
+            clock.look(start + seconds(18), 5, 5),
+            Advice::Wait(seconds(2))
+        );
+        // Somebody wrote.
+        assert_eq!(
+            clock.look(start + seconds(20), 6, 6),
+            Advice::Wait(seconds(5))
+        );
+        assert_eq!(clock.look(start + seconds(40), 6, 6), Advice::Tidy);
+        assert_eq!(clock.look(start + seconds(41), 6, 6), Advice::Tidy);
+    }
+
+    #[test]
+    fn a_finished_pass_is_the_last_until_something_is_written_or_a_snapshot_closed() {
+        let start = Instant::now();
+        let mut clock = IdleClock::new(AFTER, start, 5);
+        let at = start + seconds(1_000);
+        assert_eq!(clock.look(at, 5, 3), Advice::Tidy);
+        clock.finish(at, 5, 3);
+        for later in [0, 100, 100_000] {
+            assert_eq!(
+                clock.look(at + seconds(later), 5, 3),
+                Advice::Wait(seconds(5))
+            );
+        }
+        // The snapshot that held the horizon at 3 is gone.
+        assert_eq!(clock.look(at + seconds(200_000), 5, 5), Advice::Tidy);
+    }
+
+    #[test]
+    fn a_writer_ends_the_pass_and_the_next_one_waits_nine_times_what_it_worked() {
+        let start = Instant::now();
+        let mut clock = IdleClock::new(AFTER, start, 5);
+        let at = start + seconds(20);
+        assert_eq!(clock.look(at, 5, 5), Advice::Tidy);
+        clock.begin(K, b"a");
+        clock.worked(seconds(10));
+        assert!(clock.has_merged(K, b"a") && !clock.has_merged(K, b""));
+        let written = at + seconds(10);
+        assert_eq!(clock.look(written, 6, 6), Advice::Wait(seconds(5)));
+        assert_eq!(
+            clock.look(written + seconds(88), 6, 6),
+            Advice::Wait(seconds(2))
+        );
+        assert_eq!(clock.look(written + seconds(90), 6, 6), Advice::Tidy);
+        assert!(!clock.has_merged(K, b"a"), "a new pass");
+    }
+}

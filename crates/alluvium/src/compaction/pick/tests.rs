@@ -1,0 +1,64 @@
+//! Picking as text: `pick.test` lists groups and says what is picked.
+
+use alluvium_testkit::script::{self, Command};
+
+use super::*;
+
+/// A line of input is a group: `upper=BYTES[/TOMBSTONE_BYTES],...` newest first, `last=BYTES`, `entries=N`, `dead=N`
+/// (upper tombstones that nobody needs), `last_dead=N`, `expired=N`, `victims=BYTES`, `busy`. What is left out is 0.
+fn group(line: &str) -> GroupSize {
+    let mut group = GroupSize::default();
+    for word in line.split_whitespace() {
+        let (name, value) = word.split_once('=').unwrap_or((word, "0"));
+        let number = || value.parse::<u64>().expect("a number");
+        match name {
+            "upper" => group.upper = value.split(',').map(upper).collect(),
+            "last" => group.last_bytes = number(),
+            "entries" => group.entries = number(),
+            "dead" => group.upper_dead = number(),
+            "last_dead" => group.last_dead = number(),
+            "expired" => group.expired = number(),
+            "victims" => group.victim_bytes = number(),
+            "busy" => group.busy = true,
+            other => panic!("no such word: {other}"),
+        }
+    }
+    group
+}
+
+fn upper(text: &str) -> UpperSize {
+    let (bytes, tombstone_bytes) = text.split_once('/').unwrap_or((text, "0"));
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    UpperSize {
+        bytes: number(bytes),
+        tombstone_bytes: number(tombstone_bytes),
+    }
+}
+
+fn answer(command: &Command) -> String {
+    let rules = PickRules {
+        upper_fraction: command.value("fraction").unwrap_or(0.15),
+        floor_bytes: command.value("floor").unwrap_or(100),
+        tables_max: command.value("tables").unwrap_or(6),
+    };
+    let groups: Vec<GroupSize> = command.input.lines().map(group).collect();
+    let picked = match command.name.as_str() {
+        "pick" => rules.pick(&groups),
+        "idle" => rules.pick_idle(&groups),
+        "urgent" => rules.pick_urgent(&groups),
+        other => panic!("no such command: {other}"),
+    };
+    match picked {
+        None => "nothing\n".to_owned(),
+        Some(Picked { group, work }) => match work {
+            Work::LastLevel => format!("group {group}: last level\n"),
+            Work::Tier { from, to } => format!("group {group}: tier {from}..{to}\n"),
+        },
+    }
+}
+
+#[test]
+fn picking_as_text() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/compaction/pick/pick.test");
+    script::run(file, answer);
+}

@@ -1,0 +1,165 @@
+//! What there is to merge: the sizes of all groups of all keyspaces, as picking wants them.
+//!
+//! The space budget is one for the database, so that a keyspace that hardly changes leaves its share to the others.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::base::{SeqNo, ValueFileId};
+use crate::compaction::pick::{GroupSize, UpperSize};
+use crate::db::shared::Shared;
+use crate::keyspace::tree::Tree;
+use crate::table::Table;
+use crate::version::group::{Group, Upper, Version};
+
+/// See the module.
+pub(crate) struct Survey {
+    pub sizes: Vec<GroupSize>,
+    /// Which group each of `sizes` is of.
+    pub places: Vec<Place>,
+}
+
+/// One group.
+pub(crate) struct Place {
+    pub tree: Arc<Tree>,
+    pub version: Arc<Version>,
+    pub index: usize,
+}
+
+/// What decides of a table's entries that they are worthless.
+struct Worth {
+    horizon: SeqNo,
+    /// What expires at or before this has expired for everybody.
+    expired_for_all: u64,
+    victims: HashSet<ValueFileId>,
+}
+
+pub(crate) fn survey(shared: &Shared) -> Survey {
+    let trees: Vec<Arc<Tree>> = shared.catalog.read().values().cloned().collect();
+    let versions: Vec<Arc<Version>> = trees
+        .iter()
+        .map(|tree| Arc::clone(&tree.load().version))
+        .collect();
+    let worth = Worth {
+        horizon: shared.read_points.horizon(),
+        expired_for_all: match shared.clock.in_use() {
+            true => shared.clock.expired_for_all(),
+            false => 0,
+        },
+        victims: files_to_empty(&versions),
+    };
+    let mut survey = Survey {
+        sizes: Vec::new(),
+        places: Vec::new(),
+    };
+    for (tree, version) in trees.into_iter().zip(versions) {
+        for (index, group) in version.groups().iter().enumerate() {
+            let busy = shared.jobs.is_busy(&tree, &group.low);
+            survey.sizes.push(group_size(group, &worth, busy));
+            survey.places.push(Place {
+                tree: Arc::clone(&tree),
+                version: Arc::clone(&version),
+                index,
+            });
+        }
+    }
+    survey
+}
+
+fn group_size(group: &Group, worth: &Worth, busy: bool) -> GroupSize {
+    let shares = |u: &Upper| u64::from(u.shared_by.max(1));
+    // Of a table with anything that a reader may still be below, no tombstone is sure to go.
+    let dead = |table: &Table| match table.max_seqno() <= worth.horizon {
+        true => table.tombstones(),
+        false => 0,
+    };
+    let upper = group.upper.iter().map(|u| {
+        let entries = u.table.entries().max(1);
+        let bytes = u.bytes();
+        UpperSize {
+            bytes,
+            tombstone_bytes: (u128::from(bytes) * u128::from(u.table.tombstones())
+                / u128::from(entries)) as u64,
+        }
+    });
+    let upper_entries = group.upper.iter().map(|u| u.table.entries() / shares(u));
+    let last_entries = group.last.iter().map(|t| t.entries());
+    let tables = || group.upper.iter().map(|u| &u.table).chain(&group.last);
+    GroupSize {
+        upper: upper.collect(),
+        last_bytes: group.last_bytes(),
+        entries: upper_entries.chain(last_entries).sum(),
+        upper_dead: group.upper.iter().map(|u| dead(&u.table) / shares(u)).sum(),
+        last_dead: group.last.iter().map(|t| dead(t)).sum(),
+        // Of a table that several groups share, each counts all: the first merge settles it.
+        expired: tables().map(|table| worth.expired(table)).sum(),
+        victim_bytes: tables().map(|table| worth.victim_bytes(table)).sum(),
+        busy,
+    }
+}
+
+impl Worth {
+    fn expired(&self, table: &Table) -> u64 {
+        let expiring = table.properties().expiring.as_ref();
+        expiring.map_or(0, |expiring| expiring.expired(self.expired_for_all))
+    }
+
+    fn victim_bytes(&self, table: &Table) -> u64 {
+        let values = table.properties().values.iter();
+        let victims = values.filter(|part| self.victims.contains(&part.file));
+        victims.map(|part| part.stored_bytes).sum()
+    }
+}
+
+/// A value file is emptied by merges when more than this part of it is garbage.
+const GARBAGE_MAX: f64 = 0.25;
+
+/// The value files that quiet groups are merged for: those that are garbage for a good part, where garbage is a good
+/// part of all value files together.
+fn files_to_empty(versions: &[Arc<Version>]) -> HashSet<ValueFileId> {
+    let usage = value_usage(versions);
+    let (bytes, live) = usage
+        .values()
+        .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    match is_mostly_garbage(bytes, live) {
+        true => victims(&usage),
+        false => HashSet::new(),
+    }
+}
+
+/// Those of the value files that are garbage for a good part: a merge that meets a pointer into one moves the value.
+pub(crate) fn victims(usage: &ValueUsage) -> HashSet<ValueFileId> {
+    let garbage = usage
+        .iter()
+        .filter(|(_, (bytes, live))| is_mostly_garbage(*bytes, *live));
+    garbage.map(|(id, _)| *id).collect()
+}
+
+fn is_mostly_garbage(bytes: u64, live: u64) -> bool {
+    (live as f64) < (1.0 - GARBAGE_MAX) * bytes as f64
+}
+
+/// The length of each value file, and the bytes of it that tables point to.
+pub(crate) type ValueUsage = HashMap<ValueFileId, (u64, u64)>;
+
+/// See [`ValueUsage`].
+pub(crate) fn value_usage(versions: &[Arc<Version>]) -> ValueUsage {
+    let mut usage = ValueUsage::new();
+    let mut counted = HashSet::new();
+    let groups = versions.iter().flat_map(|version| version.groups());
+    let tables = groups.flat_map(|g| g.upper.iter().map(|u| &u.table).chain(&g.last));
+    for table in tables.filter(|table| !table.properties().values.is_empty()) {
+        // One that groups share counts once.
+        if !counted.insert(table.id()) {
+            continue;
+        }
+        for part in &table.properties().values {
+            let Some(file) = table.value_files().get(&part.file) else {
+                continue;
+            };
+            let (_, live) = usage.entry(part.file).or_insert((file.file_bytes(), 0));
+            *live += part.stored_bytes;
+        }
+    }
+    usage
+}

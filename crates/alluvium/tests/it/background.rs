@@ -1,0 +1,259 @@
+//! What the engine does by itself: it tidies up while nobody writes, and lets go of a merge when it is closed.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use alluvium::vfs::Vfs;
+use alluvium::{
+    Database, Error, Event, EventListener, Keyspace, KeyspaceOptions, KeyspaceStats, Options,
+    WriteBatch,
+};
+
+use alluvium_testkit::random::Rng;
+
+use crate::fixture::{all, assert_error, database, dir, of, open, table_files, tiny};
+use crate::hooks::{Call, HookVfs};
+
+/// Waits for what a background thread will do: a test that fails here does not end.
+fn wait_until(mut done: impl FnMut() -> bool) {
+    while !done() {
+        std::thread::yield_now();
+    }
+}
+
+fn put_all(db: &Database, k: &Keyspace, rows: u32, value: &[u8]) {
+    let mut batch = WriteBatch::new();
+    for n in 0..rows {
+        batch.put(k, &n.to_be_bytes(), value).expect("put");
+    }
+    db.write(&batch).expect("write");
+}
+
+fn stats_of(db: &Database) -> KeyspaceStats {
+    of(&db.stats().expect("stats"), "k").clone()
+}
+
+/// Everything in one run of each group, and at least `rows` of it.
+fn is_tidy(db: &Database, rows: u64) -> bool {
+    let stats = stats_of(db);
+    stats.table_entries >= rows && stats.upper_tables == 0
+}
+
+fn soon_idle() -> Options {
+    Options {
+        memtable_bytes: Some(1 << 20),
+        idle_after: Some(Duration::from_millis(1)),
+        ..tiny()
+    }
+}
+
+#[test]
+fn a_database_that_nobody_writes_to_tidies_itself_and_then_leaves_itself_alone() {
+    let (_vfs, db, k) = database(soon_idle());
+    for value in [[1; 50], [2; 50]] {
+        put_all(&db, &k, 500, &value);
+        db.flush().expect("flush");
+    }
+    put_all(&db, &k, 500, &[3; 50]);
+    k.put(b"last", b"1").expect("put");
+    wait_until(|| is_tidy(&db, 501));
+    assert_eq!(stats_of(&db).table_entries, 501, "one version of each row");
+    let written = db.stats().expect("stats").table_bytes_written;
+    // Reads are not writes.
+    for _ in 0..50 {
+        assert_eq!(all(&k).len(), 501);
+        std::thread::yield_now();
+    }
+    assert_eq!(db.stats().expect("stats").table_bytes_written, written);
+}
+
+#[test]
+fn a_database_that_is_not_to_tidy_itself_does_not() {
+    let options = Options {
+        idle_after: None,
+        ..soon_idle()
+    };
+    let (_vfs, db, k) = database(options);
+    put_all(&db, &k, 500, &[1; 50]);
+    for _ in 0..200 {
+        assert_eq!(all(&k).len(), 500);
+    }
+    assert!(!is_tidy(&db, 1));
+}
+
+#[test]
+fn tombstones_kept_for_a_snapshot_go_when_nobody_writes_after_it_is_closed() {
+    let (_vfs, db, k) = database(soon_idle());
+    put_all(&db, &k, 500, &[1; 50]);
+    wait_until(|| is_tidy(&db, 500));
+    let snapshot = db.snapshot().expect("snapshot");
+    let mut batch = WriteBatch::new();
+    for n in 0..400_u32 {
+        batch.delete(&k, &n.to_be_bytes()).expect("delete");
+    }
+    db.write(&batch).expect("write");
+    wait_until(|| is_tidy(&db, 900));
+    assert_eq!(stats_of(&db).table_entries, 900);
+    assert_eq!(
+        snapshot.get(&k, &[0; 4]).expect("get").as_deref(),
+        Some(&[1; 50][..])
+    );
+    drop(snapshot);
+    wait_until(|| stats_of(&db).table_entries == 100);
+    assert_eq!(all(&k).len(), 100);
+}
+
+/// A file system that stops in the `nth` creation of a table until it is let go, and whether it is there.
+fn stopping_at_table(nth: usize) -> (HookVfs, Arc<AtomicBool>, Arc<AtomicBool>) {
+    let (there, go) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (hook_there, hook_go) = (Arc::clone(&there), Arc::clone(&go));
+    let tables = AtomicUsize::new(0);
+    let hook = move |call: Call, path: &Path| -> io::Result<()> {
+        let table = call == Call::Create && path.to_string_lossy().ends_with(".sst");
+        if table && tables.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+            hook_there.store(true, Ordering::SeqCst);
+            wait_until(|| hook_go.load(Ordering::SeqCst));
+        }
+        Ok(())
+    };
+    (HookVfs::new(hook), there, go)
+}
+
+/// Options under which one flushed table of a few thousand rows is due for a merge.
+fn merging() -> Options {
+    Options {
+        memtable_bytes: Some(100_000),
+        partition_bytes: 1 << 20,
+        idle_after: None,
+        ..tiny()
+    }
+}
+
+#[test]
+fn closing_ends_a_merge_that_is_on_and_leaves_no_files_of_it() {
+    let (vfs, there, go) = stopping_at_table(2);
+    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    let db = Database::open_on(shared, dir(), merging()).expect("open");
+    let k = db
+        .keyspace("k", KeyspaceOptions::default())
+        .expect("keyspace");
+    vfs.set(true);
+    let mut rng = Rng::new(1);
+    let mut batch = WriteBatch::new();
+    for n in 0..5_000_u32 {
+        batch
+            .put(&k, &n.to_be_bytes(), &rng.bytes(200))
+            .expect("put");
+    }
+    db.write(&batch).expect("write");
+    // Table 1 is that of the flush, table 2 that of the merge.
+    db.flush().expect("flush");
+    wait_until(|| there.load(Ordering::SeqCst));
+    let closing = std::thread::spawn({
+        let db = db.clone();
+        move || db.close()
+    });
+    wait_until(|| matches!(k.get(b"a"), Err(Error::Closed)));
+    go.store(true, Ordering::SeqCst);
+    closing.join().expect("join").expect("close");
+    // The flushed one, and not what the merge would have made of it.
+    assert_eq!(table_files(&vfs.files), ["000001.sst"]);
+    assert_error!(db.stats(), Error::Closed);
+    let db = open(&vfs.files, merging());
+    let k = db.existing_keyspace("k").expect("look").expect("keyspace");
+    assert_eq!(all(&k).len(), 5_000);
+}
+
+/// Keeps the output of each merge.
+#[derive(Default)]
+struct Merges(Mutex<Vec<u64>>);
+
+impl EventListener for Merges {
+    fn on_event(&self, event: &Event) {
+        if let Event::CompactionEnd { output_bytes, .. } = event {
+            self.0.lock().expect("not poisoned").push(*output_bytes);
+        }
+    }
+}
+
+#[test]
+fn a_writer_ends_a_merge_that_only_tidies() {
+    let (vfs, there, go) = stopping_at_table(2);
+    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    let merges = Arc::new(Merges::default());
+    let options = Options {
+        idle_after: Some(Duration::from_millis(1)),
+        memtable_bytes: Some(4 << 20),
+        event_listener: Some(merges.clone()),
+        ..merging()
+    };
+    let db = Database::open_on(shared, dir(), options).expect("open");
+    let k = db
+        .keyspace("k", KeyspaceOptions::default())
+        .expect("keyspace");
+    vfs.set(true);
+    put_all(&db, &k, 5_000, &[1; 100]);
+    wait_until(|| there.load(Ordering::SeqCst));
+    k.put(b"new", b"1").expect("put");
+    go.store(true, Ordering::SeqCst);
+    // Later it is done all the same.
+    wait_until(|| is_tidy(&db, 5_001));
+    assert_eq!(all(&k).len(), 5_001);
+    db.close().expect("close");
+    let merges = merges.0.lock().expect("not poisoned").clone();
+    assert_eq!(merges[0], 0, "given up: {merges:?}");
+    assert!(merges[merges.len() - 1] > 0, "{merges:?}");
+}
+
+#[test]
+fn amplification_counts_reads_and_writes_of_each_keyspace() {
+    let options = Options {
+        memtable_bytes: Some(1 << 20),
+        idle_after: None,
+        ..tiny()
+    };
+    let (_vfs, db, k) = database(options);
+    let other = db
+        .keyspace("other", KeyspaceOptions::default())
+        .expect("keyspace");
+    other.put(b"a", b"1").expect("put");
+    for round in 0..2 {
+        put_all(&db, &k, 1_000, &[round; 96]);
+        db.flush().expect("flush");
+    }
+    for n in 0..100_u32 {
+        assert!(k.get(&n.to_be_bytes()).expect("get").is_some());
+    }
+    assert_eq!(all(&k).len(), 1_000);
+    let amplification = db.amplification().expect("amplification");
+    let of_k = &amplification.keyspaces[0];
+    assert_eq!((of_k.name.as_str(), of_k.gets, of_k.seeks), ("k", 100, 1));
+    assert_eq!(
+        of_k.get_sources.measured,
+        Some(1.0),
+        "the newest table has all"
+    );
+    assert_eq!(
+        of_k.seek_sources.measured,
+        Some(3.0),
+        "a memtable and two tables"
+    );
+    assert_eq!(of_k.seek_sources.predicted, 3.0);
+    assert_eq!(of_k.user_bytes, 200_000);
+    let tables: u64 = stats_of(&db).upper_bytes;
+    assert_eq!(of_k.stored_bytes, tables);
+    assert_eq!(of_k.flush_writes.measured, Some(tables as f64 / 200_000.0));
+    assert_eq!(of_k.last_level_writes.measured, Some(0.0));
+    assert!(of_k.log_writes.measured.is_some_and(|n| n > 0.0 && n < 2.0));
+    let blocks = amplification.blocks_per_read.expect("reads were counted");
+    assert!(blocks >= 1.0, "{blocks}");
+    let of_other = &amplification.keyspaces[1];
+    assert_eq!((of_other.gets, of_other.user_bytes), (0, 2));
+    assert_eq!(of_other.get_sources.measured, None);
+}
