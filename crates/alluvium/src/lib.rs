@@ -41,7 +41,7 @@ pub use base::{KEY_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX};
 pub use clock::Clock;
 pub use commit::WriteBatch;
 pub use compaction::{CompactionFilter, FilterDecision};
-pub use db::{Database, Durability, KeyspaceStats, Options, Stats, WriteOptions};
+pub use db::{CheckpointInfo, Database, Durability, KeyspaceStats, Options, Stats, WriteOptions};
 pub use error::{Error, Result};
 pub use iter::{Cursor, CursorOptions};
 pub use keyspace::{Compression, Expiry, Keyspace, KeyspaceOptions};

@@ -28,6 +28,8 @@ pub(crate) struct Store {
     tables: HashMap<TableId, Arc<Table>>,
     /// The newest run number given out.
     last_run: u64,
+    /// The newest commit that a flush since the open has put into tables.
+    flushed_to: SeqNo,
 }
 
 /// A value file is emptied by merges when more than this part of it is garbage.
@@ -57,6 +59,7 @@ impl Store {
             manifest,
             tables,
             last_run,
+            flushed_to: 0,
         }
     }
 
@@ -66,6 +69,16 @@ impl Store {
 
     pub fn state(&self) -> &ManifestState {
         self.manifest.state()
+    }
+
+    /// All commits up to this one, and no later ones, are in tables; 0 before the first flush since the open.
+    pub fn flushed_to(&self) -> SeqNo {
+        self.flushed_to
+    }
+
+    /// A table that the state names.
+    pub fn table(&self, id: TableId) -> Arc<Table> {
+        Arc::clone(&self.tables[&id])
     }
 
     /// Appends an edit, durably. On an error nothing changed in memory.
@@ -242,6 +255,7 @@ impl Shared {
             .for_each(|flush| discard(self, &flush.tables));
         let named: Vec<&[NewTable]> = live.iter().map(|flush| &flush.tables[..]).collect();
         store.append_naming(self, &edit, &named)?;
+        store.flushed_to = last_seqno;
         for flush in &live {
             store.add_tables(&flush.tables);
             let version = Arc::new(store.version(flush.tree.id));

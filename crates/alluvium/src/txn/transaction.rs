@@ -297,6 +297,7 @@ impl Transaction {
     ) -> Result<()> {
         let value = keyspace.stored(value, until_ms)?;
         check_sizes(key, &value)?;
+        self.shared().check_writable()?;
         self.lock(keyspace, key, LockMode::Exclusive)?;
         self.add_write(keyspace, key, kind, &value);
         Ok(())
@@ -330,6 +331,7 @@ impl Transaction {
     ) -> Result<()> {
         let value = keyspace.stored(value, None)?;
         check_sizes(key, &value)?;
+        self.shared().check_writable()?;
         self.check(keyspace)?;
         self.add_write(keyspace, key, kind, &value);
         Ok(())

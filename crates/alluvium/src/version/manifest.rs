@@ -77,7 +77,8 @@ pub struct Manifest {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     uid: u64,
-    log: EditLog,
+    /// `None` where the database is only read.
+    log: Option<EditLog>,
     state: ManifestState,
     /// The next number for a manifest file. A number that was tried once is not tried again.
     next_number: u64,
@@ -142,6 +143,20 @@ impl Manifest {
         Manifest::start(vfs, dir, uid, ManifestState::default(), &names)
     }
 
+    /// Starts a database with this state in a directory that holds its tables and nothing else, durable on return.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSpace`]; [`Error::Io`].
+    pub fn create_with(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        uid: u64,
+        state: ManifestState,
+    ) -> Result<Manifest> {
+        Manifest::start(vfs, dir, uid, state, &[])
+    }
+
     /// Reads the state of an existing database and starts a new manifest file for it.
     ///
     /// # Errors
@@ -157,8 +172,23 @@ impl Manifest {
         Ok((manifest, state))
     }
 
+    /// Reads the state of an existing database for good: nothing in the directory changes, and every edit is refused with
+    /// [`Error::ReadOnly`]. Errors as [`Manifest::open`].
+    pub fn open_read_only(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Manifest> {
+        let contents = read_current(&*vfs, dir)?;
+        Ok(Manifest {
+            vfs,
+            dir: dir.to_path_buf(),
+            uid: contents.uid,
+            rewrite_at: u64::MAX,
+            log: None,
+            state: contents.state,
+            next_number: contents.number + 1,
+            failure: Some(Error::ReadOnly),
+        })
+    }
+
     /// Reads the uid and the state of an existing database, and changes nothing. Errors as [`Manifest::open`].
-    #[cfg(test)]
     pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<(u64, ManifestState)> {
         let contents = read_current(vfs, dir)?;
         Ok((contents.uid, contents.state))
@@ -196,40 +226,40 @@ impl Manifest {
 
     fn try_append(&mut self, edit: &VersionEdit) -> Result<()> {
         let payload = edit.encode();
-        let frame = frame_bytes(checked_len(&payload, self.log.file.path())?) as u64;
-        if self.log.end + frame > self.rewrite_at {
+        let frame = frame_bytes(checked_len(&payload, &self.dir)?) as u64;
+        if self.end()? + frame > self.rewrite_at {
             self.rewrite()?;
         }
-        self.log.reserve(frame)?;
+        let log = self.log.as_mut().ok_or(Error::ReadOnly)?;
+        log.reserve(frame)?;
         // Applied before it is written: an edit that does not fit must not reach the file.
         if let Err(error) = self.state.apply(edit) {
-            let path = self.log.file.path();
+            let path = log.file.path();
             let (expected, found) = (error.expected, error.found);
-            return Err(Error::corruption(
-                path,
-                self.log.end,
-                "edit",
-                expected,
-                found,
-            ));
+            return Err(Error::corruption(path, log.end, "edit", expected, found));
         }
-        self.log.append(KIND_EDIT, &payload)?;
-        self.log.sync()?;
+        log.append(KIND_EDIT, &payload)?;
+        log.sync()?;
         // Says that the edit is durable, so that it cannot be taken for a torn one should it rot. Needs no sync, and
         // its failure does not undo the edit, but nothing may follow it.
-        self.failure = self.log.append(KIND_MARK, &[]).err();
+        self.failure = log.append(KIND_MARK, &[]).err();
         Ok(())
+    }
+
+    /// Where the next edit goes.
+    fn end(&self) -> Result<u64> {
+        self.log.as_ref().map(|log| log.end).ok_or(Error::ReadOnly)
     }
 
     /// Moves to a new file. Without room for one, the old one goes on growing.
     fn rewrite(&mut self) -> Result<()> {
         let number = self.next_number;
         self.next_number += 1;
-        let predecessor = self.log.number;
+        let predecessor = self.log.as_ref().map_or(0, |log| log.number);
         match EditLog::create(&*self.vfs, &self.dir, self.uid, number, &self.state) {
             Ok(log) => {
                 self.rewrite_at = rewrite_at(&log);
-                self.log = log;
+                self.log = Some(log);
             }
             Err(Error::NoSpace { .. }) => {
                 self.rewrite_at += REWRITE_BYTES_MIN;
@@ -258,7 +288,7 @@ impl Manifest {
             dir: dir.to_path_buf(),
             uid,
             rewrite_at: rewrite_at(&log),
-            log,
+            log: Some(log),
             state,
             next_number: number + 1,
             failure: None,

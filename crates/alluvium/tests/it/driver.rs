@@ -25,6 +25,7 @@ pub struct Driver {
     pub durable: u64,
     /// When each keyspace was created last: an older snapshot knows another keyspace of that name.
     created: BTreeMap<String, u64>,
+    checkpoints: u64,
 }
 
 /// Options under which a few hundred rows flush, merge, split and fill the cache.
@@ -74,6 +75,7 @@ impl Driver {
             snapshots,
             durable: 0,
             created,
+            checkpoints: 0,
         }
     }
 
@@ -110,6 +112,9 @@ impl Driver {
             Op::Flush => {
                 self.db.flush().expect("flush");
                 self.durable = self.model.last_commit();
+                if seed.is_multiple_of(3) {
+                    self.check_checkpoint();
+                }
             }
             Op::Compact(_) => self.db.settle().expect("settle"),
             Op::Reopen => self.reopen(),
@@ -245,6 +250,21 @@ impl Driver {
     /// Everything in the database.
     pub fn state(&self) -> State {
         state_of(&self.db)
+    }
+
+    /// A checkpoint has everything, for readers and for writers.
+    fn check_checkpoint(&mut self) {
+        self.checkpoints += 1;
+        let name = format!("checkpoint{}", self.checkpoints);
+        self.db.checkpoint(&name).expect("checkpoint");
+        for read_only in [true, false] {
+            let options = Options {
+                read_only,
+                ..self.options.clone()
+            };
+            let copy = Database::open_on(self.vfs.clone(), Path::new(&name), options);
+            assert_eq!(state_of(&copy.expect("open")), self.model.state());
+        }
     }
 
     pub fn check_state(&self) {

@@ -1,6 +1,7 @@
 //! Integration tests of the engine, a module for each subject.
 
 mod bank;
+mod checkpoint;
 mod cursors;
 mod damage;
 mod deletes;
@@ -15,6 +16,7 @@ mod keyspaces;
 mod memory;
 mod model;
 mod ranges;
+mod read_only;
 mod recovery;
 mod script;
 mod transactions;
