@@ -5,7 +5,7 @@
 //! commit's state: the newest, a [`Snapshot`]'s or a [`Transaction`]'s.
 //!
 //! Reading order of the modules: `base`, `vfs`, `wal`, `table` with `cache`, `version`, `read_points`, `keyspace`,
-//! `iter`, `commit`, `flush`, `compaction`, `recovery`, `txn`, `db`.
+//! `iter`, `commit`, `flush`, `compaction`, `recovery`, `txn`, `db`, `verify`.
 #![forbid(unsafe_code)]
 
 mod admission;
@@ -31,6 +31,7 @@ pub mod sync;
 #[doc(hidden)]
 pub mod table;
 mod txn;
+mod verify;
 #[doc(hidden)]
 pub mod version;
 pub mod vfs;
@@ -48,3 +49,4 @@ pub use keyspace::{Compression, Expiry, Keyspace, KeyspaceOptions};
 pub use snapshot::Snapshot;
 pub use table::PinnedValue as Value;
 pub use txn::{Isolation, LockCancel, LockMode, Savepoint, Transaction, TransactionOptions};
+pub use verify::{VerifyReport, WrongInsert};

@@ -26,7 +26,7 @@ use crate::keyspace::options::KeyspaceOptions;
 use crate::keyspace::tree::Tree;
 use crate::read_points::ReadPoints;
 use crate::table::{Table, ValueFile, ValueFiles, ValuesPart};
-use crate::version::{Manifest, ManifestState, TableRecord, VersionEdit, random_uid};
+use crate::version::{GroupState, Manifest, ManifestState, TableRecord, VersionEdit, random_uid};
 use crate::vfs::{LockGuard, Vfs, VfsFile};
 use crate::wal::{RecordKind, ReplayEnd, WalWriter};
 
@@ -213,9 +213,10 @@ fn delete_aside(vfs: &dyn Vfs, dir: &Path, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Every table of every keyspace; one that several groups list comes several times.
-fn records(state: &ManifestState) -> impl Iterator<Item = &TableRecord> {
-    let groups = state.keyspaces.values().flat_map(|k| k.groups.values());
+/// Every table of these groups; one that several groups list comes several times.
+pub(crate) fn records<'a>(
+    groups: impl Iterator<Item = &'a GroupState>,
+) -> impl Iterator<Item = &'a TableRecord> {
     groups.flat_map(|g| g.upper.iter().map(|(_, r)| r).chain(&g.last))
 }
 
@@ -227,7 +228,8 @@ fn open_tables(
 ) -> Result<HashMap<TableId, Arc<Table>>> {
     let mut tables = HashMap::new();
     let mut values = ValueFiles::default();
-    for record in records(state) {
+    let groups = state.keyspaces.values().flat_map(|k| k.groups.values());
+    for record in records(groups) {
         if tables.contains_key(&record.id) {
             continue;
         }
@@ -270,7 +272,7 @@ fn open_values(
 }
 
 /// The manifest and the table must tell the same: a swapped file is damage, whatever its own checksums say.
-fn check_record(path: &Path, record: &TableRecord, table: &Table) -> Result<()> {
+pub(crate) fn check_record(path: &Path, record: &TableRecord, table: &Table) -> Result<()> {
     let expected = (record.entries, record.min_seqno, record.max_seqno);
     let found = (table.entries(), table.min_seqno(), table.max_seqno());
     if expected != found

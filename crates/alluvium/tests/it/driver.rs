@@ -112,11 +112,15 @@ impl Driver {
             Op::Flush => {
                 self.db.flush().expect("flush");
                 self.durable = self.model.last_commit();
+                self.check_files();
                 if seed.is_multiple_of(3) {
                     self.check_checkpoint();
                 }
             }
-            Op::Compact(_) => self.db.settle().expect("settle"),
+            Op::Compact(_) => {
+                self.db.settle().expect("settle");
+                self.check_files();
+            }
             Op::Reopen => self.reopen(),
             Op::Crash => self.crash(seed),
             Op::CreateKeyspace(name) => {
@@ -250,6 +254,12 @@ impl Driver {
     /// Everything in the database.
     pub fn state(&self) -> State {
         state_of(&self.db)
+    }
+
+    /// Files agree with themselves and each other, and no insert stands on a live row.
+    fn check_files(&self) {
+        let report = self.db.verify().expect("verify");
+        assert!(report.is_clean(), "{report:?}");
     }
 
     /// A checkpoint has everything, for readers and for writers.

@@ -21,3 +21,4 @@ mod recovery;
 mod script;
 mod transactions;
 mod values;
+mod verify;
