@@ -5,10 +5,11 @@
 //! commit's state: the newest, a [`Snapshot`]'s or a [`Transaction`]'s.
 //!
 //! Reading order of the modules: `base`, `vfs`, `wal`, `table` with `cache`, `version`, `read_points`, `keyspace`,
-//! `iter`, `commit`, `flush`, `compaction`, `recovery`, `txn`, `db`, `verify`.
+//! `iter`, `commit`, `flush`, `compaction`, `recovery`, `txn`, `db`, `verify`, `backup`.
 #![forbid(unsafe_code)]
 
 mod admission;
+pub mod backup;
 pub mod base;
 #[doc(hidden)]
 pub mod cache;

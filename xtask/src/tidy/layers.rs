@@ -51,7 +51,7 @@ const LAYERS: &[&[&str]] = &[
         "db::store",
     ],
     // The public handles lead to each other.
-    &["db", "keyspace", "snapshot", "txn", "verify"],
+    &["db", "keyspace", "snapshot", "txn", "verify", "backup"],
 ];
 
 /// Uses against the order, as (lower module, higher module): a public type in a lower module that holds a handle.

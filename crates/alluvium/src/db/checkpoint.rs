@@ -105,8 +105,8 @@ pub(super) fn checkpoint(shared: &Shared, target: &Path) -> Result<CheckpointInf
     made
 }
 
-/// Refuses a target that exists, lies in the database itself, or has no directory to lie in.
-pub(crate) fn check_target(vfs: &dyn Vfs, database: &Path, target: &Path) -> Result<()> {
+/// Refuses a target that exists, lies in the source itself, or has no directory to lie in.
+pub(crate) fn check_target(vfs: &dyn Vfs, source: &Path, target: &Path) -> Result<()> {
     let refuse = |why: &str| {
         let message = format!("{} {why}", target.display());
         Err(Error::InvalidArgument(message))
@@ -115,8 +115,12 @@ pub(crate) fn check_target(vfs: &dyn Vfs, database: &Path, target: &Path) -> Res
         vfs.exists(path)
             .map_err(|error| Error::io("look for", path, error))
     };
-    if target.starts_with(database) {
-        return refuse("is inside the database: choose a directory beside it");
+    if target.starts_with(source) {
+        let why = format!(
+            "is inside {}: choose a directory beside it",
+            source.display()
+        );
+        return refuse(&why);
     }
     if exists(target)? {
         return refuse("exists already: choose a new name");

@@ -1,5 +1,6 @@
 //! Integration tests of the engine, a module for each subject.
 
+mod backup;
 mod bank;
 mod checkpoint;
 mod cursors;
