@@ -5,7 +5,7 @@
 //! commit's state: the newest, a [`Snapshot`]'s or a [`Transaction`]'s.
 //!
 //! Reading order of the modules: `base`, `vfs`, `wal`, `table` with `cache`, `version`, `read_points`, `keyspace`,
-//! `iter`, `commit`, `flush`, `compaction`, `recovery`, `txn`, `db`, `verify`, `backup`.
+//! `iter`, `commit`, `flush`, `compaction`, `recovery`, `txn`, `db`, `verify`, `backup`, `repair`.
 #![forbid(unsafe_code)]
 
 mod admission;
@@ -26,6 +26,7 @@ mod metrics;
 pub mod range_deletes;
 mod read_points;
 mod recovery;
+mod repair;
 mod snapshot;
 #[doc(hidden)]
 pub mod sync;
@@ -47,6 +48,7 @@ pub use db::{CheckpointInfo, Database, Durability, KeyspaceStats, Options, Stats
 pub use error::{Error, Result};
 pub use iter::{Cursor, CursorOptions};
 pub use keyspace::{Compression, Expiry, Keyspace, KeyspaceOptions};
+pub use repair::{LostRange, RepairReport, repair, repair_on};
 pub use snapshot::Snapshot;
 pub use table::PinnedValue as Value;
 pub use txn::{Isolation, LockCancel, LockMode, Savepoint, Transaction, TransactionOptions};

@@ -290,7 +290,8 @@ impl Drop for Output<'_> {
     }
 }
 
-fn record(id: TableId, summary: TableSummary) -> TableRecord {
+/// What the manifest says of a finished table.
+pub(crate) fn record(id: TableId, summary: TableSummary) -> TableRecord {
     TableRecord {
         id,
         uid: summary.uid,

@@ -188,6 +188,40 @@ impl Manifest {
         })
     }
 
+    /// The uid and the state as of the last edit that can be read, for a repair. If the manifest in force cannot be read
+    /// from its beginning, an older one is taken. Tells `report` what was not readable.
+    ///
+    /// # Errors
+    ///
+    /// The last one, if no manifest in the directory begins with a whole edit.
+    pub fn salvage(
+        vfs: &dyn Vfs,
+        dir: &Path,
+        report: &mut dyn FnMut(Error),
+    ) -> Result<(u64, ManifestState)> {
+        let mut numbers: Vec<u64> = list(vfs, dir)?
+            .iter()
+            .filter_map(|n| parse_name(n))
+            .collect();
+        numbers.sort_unstable();
+        match read_pointer(vfs, dir) {
+            // Tried first. A younger one was never in force.
+            Ok(current) => numbers.retain(|&number| number <= current),
+            Err(error) => report(error),
+        }
+        let mut last = Error::corruption(&dir.join(CURRENT), 0, "manifest", "a file", "none");
+        for number in numbers.into_iter().rev() {
+            match salvage_file(vfs, dir, number, report) {
+                Ok(found) => return Ok(found),
+                Err(error) => {
+                    report(error.clone());
+                    last = error;
+                }
+            }
+        }
+        Err(last)
+    }
+
     /// Reads the uid and the state of an existing database, and changes nothing. Errors as [`Manifest::open`].
     pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<(u64, ManifestState)> {
         let contents = read_current(vfs, dir)?;
@@ -494,6 +528,42 @@ fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Contents> {
     // Whatever is left may be an edit that a crash cut off, which nobody was told of.
     frames.finish()?;
     Ok(Contents { number, uid, state })
+}
+
+/// The state up to the first edit that is not valid or does not fit.
+fn salvage_file(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    number: u64,
+    report: &mut dyn FnMut(Error),
+) -> Result<(u64, ManifestState)> {
+    let path = dir.join(file_name(number));
+    let (file, len) = open_settled(vfs, &path)?;
+    let (uid, sum) = decode_header(&read_start(&*file, len, HEADER_BYTES)?, number, &path)?;
+    let mut frames = FrameReader::new(&*file, file_uid(uid, number), HEADER_BYTES, sum)?;
+    let mut state = None;
+    while let Some(frame) = frames.next()? {
+        let mut next = state.clone().unwrap_or_default();
+        if let Err(error) = apply_frame(&frame, &path, &mut next) {
+            report(error);
+            break;
+        }
+        state = Some(next);
+    }
+    let Some(state) = state else {
+        let what = "first edit of the manifest";
+        return Err(Error::corruption(
+            &path,
+            HEADER_BYTES,
+            what,
+            "a valid edit",
+            "none",
+        ));
+    };
+    if let Err(error) = frames.finish() {
+        report(error);
+    }
+    Ok((uid, state))
 }
 
 fn apply_frame(frame: &Frame<'_>, path: &Path, state: &mut ManifestState) -> Result<()> {

@@ -40,6 +40,7 @@
 
 pub(crate) mod frame;
 mod replay;
+mod salvage;
 mod scrub;
 mod segment;
 mod writer;
@@ -48,6 +49,7 @@ mod writer;
 mod tests;
 
 pub use replay::{ReplayEnd, replay};
+pub(crate) use salvage::salvage;
 pub(crate) use scrub::{ScrubLog, scrub};
 pub use segment::parse_segment_name;
 pub use writer::{PAYLOAD_BYTES_MAX, WalSync, WalWriter};

@@ -19,6 +19,7 @@ mod model;
 mod ranges;
 mod read_only;
 mod recovery;
+mod repair;
 mod script;
 mod transactions;
 mod values;
