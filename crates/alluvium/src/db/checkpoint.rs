@@ -63,7 +63,13 @@ impl Shared {
         };
         self.wait_for_flushes()?;
         let store = self.store.lock();
-        capture(&store, sealed_to.max(store.flushed_to()), &self.dir)
+        let mut captured = capture(&store, sealed_to.max(store.flushed_to()), &self.dir)?;
+        if self.clock.in_use() {
+            // What has expired here has expired in the copy.
+            let floor = &mut captured.state.read_clock_ms;
+            *floor = self.clock.now().max(*floor);
+        }
+        Ok(captured)
     }
 }
 

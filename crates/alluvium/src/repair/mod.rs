@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use self::tables::save_tables;
 use crate::base::{KeyspaceId, SegmentId, SeqNo};
+use crate::clock::Clock;
 use crate::commit::batch::{Ops, encode_op};
 use crate::commit::packed::unpack;
 use crate::db::checkpoint::{
@@ -156,6 +157,8 @@ impl Repair {
     fn replay(&self, uid: u64, original: &ManifestState, report: &mut RepairReport) -> Result<()> {
         let options = Options {
             create: false,
+            // Stands still at the time that the manifest remembers: no row expires by the repair.
+            clock: Clock::custom(|| 0),
             ..Options::default()
         };
         let db = Database::open_on(Arc::clone(&self.vfs), &self.target, options)?;

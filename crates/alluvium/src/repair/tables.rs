@@ -11,6 +11,7 @@ use crate::cache::Cache;
 use crate::compaction::output::{record as record_of, table_options};
 use crate::db::memory::CACHE_BYTES_MIN;
 use crate::error::{Error, Result};
+use crate::keyspace::expiry::{NEVER, expires_at};
 use crate::keyspace::options::KeyspaceOptions;
 use crate::recovery::check_record;
 use crate::table::{Table, TableBuilder, TableOptions, salvage};
@@ -42,6 +43,7 @@ pub(super) fn save_tables(
             keyspace,
             name: &tree.name,
             options: table_options(&options, false),
+            expires: options.expiry.is_stored(),
             report,
         };
         let mut done: BTreeMap<TableId, bool> = BTreeMap::new();
@@ -123,6 +125,8 @@ struct Saver<'a> {
     keyspace: KeyspaceId,
     name: &'a str,
     options: TableOptions,
+    /// Whether values end with their time.
+    expires: bool,
     report: &'a mut RepairReport,
 }
 
@@ -164,6 +168,7 @@ impl Saver<'_> {
         let path = self.target.join(id.to_string());
         let new = self.vfs.create(&path);
         let new = new.map_err(|e| Error::io("create", &path, e))?;
+        let expires = self.expires;
         let mut builder = TableBuilder::new(new, random_uid(), self.keyspace, &self.options);
         // The last good key, and where what is being lost began.
         let mut last = record.first_key.clone();
@@ -178,7 +183,12 @@ impl Saver<'_> {
                 }
                 last.clear();
                 last.extend_from_slice(key);
-                builder.add(key, seqno, kind, value)
+                builder.add(key, seqno, kind, value)?;
+                let until = expires_at(value).filter(|&until| until != NEVER);
+                if let Some(until) = until.filter(|_| expires && !kind.is_tombstone()) {
+                    builder.note_expiry(until);
+                }
+                Ok(())
             },
             &mut |_| open_loss.set(true),
         )?;

@@ -16,6 +16,9 @@ use crate::table::section::{HEADER_BYTES, Layout};
 use crate::vfs::VfsFile;
 use crate::{Error, Result};
 
+/// Called with the key, seqno, kind and value of each row.
+type Visit<'a> = &'a mut dyn FnMut(&[u8], SeqNo, ValueKind, &[u8]) -> Result<()>;
+
 /// Calls `row` with each row of each good block, in the table's order, and `damage` at each place where something is
 /// missing: an error means that rows between the rows before and after it are lost. Returns the range deletes; `None`
 /// where it cannot be known whether there were any.
@@ -24,7 +27,7 @@ use crate::{Error, Result};
 pub(crate) fn salvage(
     file: &dyn VfsFile,
     uid: u64,
-    row: &mut dyn FnMut(&[u8], SeqNo, ValueKind, &[u8]) -> Result<()>,
+    row: Visit<'_>,
     damage: &mut dyn FnMut(Error),
 ) -> Result<Option<RangeDeletes>> {
     let mut ranges = None;

@@ -1,7 +1,8 @@
 //! Finds inserts over live rows in the merged entries of a keyspace.
 //!
 //! `insert` promises that the key is absent. In every history that keeps the promise, the next older thing that any
-//! source has of the key is a delete, or a range delete over it (of the same commit too), or nothing:
+//! source has of the key is a delete, a row that has expired, or a range delete over it (of the same commit too), or
+//! nothing:
 //!
 //! - a memtable turns an insert over anything it holds into a covering put, and so does a merge that drops what an insert
 //!   shadows, so an insert is only ever above what another source, or a snapshot, keeps;
@@ -18,6 +19,7 @@ use super::{VerifyReport, WrongInsert};
 use crate::base::{SeqNo, TableId, ValueKind};
 use crate::db::shared::Shared;
 use crate::error::Result;
+use crate::keyspace::expiry::expires_at;
 use crate::keyspace::tree::{Tree, TreeState};
 use crate::range_deletes::RangeDeletes;
 use crate::table::TableScan;
@@ -48,7 +50,7 @@ pub(super) fn check(
         let skip = upper.chain(&group.last).any(|t| damaged.contains(&t.id()));
         let done = match skip {
             true => Ok(false),
-            false => check_group(tree, &state, index, &mut memtables, pause, report),
+            false => check_group(shared, tree, &state, index, &mut memtables, pause, report),
         };
         // A table that fails only now was written after the others had been checked.
         match done {
@@ -60,6 +62,7 @@ pub(super) fn check(
 }
 
 fn check_group(
+    shared: &Shared,
     tree: &Tree,
     state: &TreeState,
     index: usize,
@@ -82,7 +85,14 @@ fn check_group(
     }
     let last = group.last.iter().map(|t| t.scan_all(None, None)).collect();
     inputs.push(Input::tables(last));
-    let result = check_merged(tree, &mut inputs, own, &ranges, high, pause, report);
+    let now = tree.options.expiry.is_stored().then(|| shared.clock.now());
+    let merged = Merged {
+        tree,
+        now,
+        ranges: &ranges,
+        high,
+    };
+    let result = check_merged(&merged, &mut inputs, own, pause, report);
     inputs.truncate(own);
     *memtables = inputs;
     result.map(|()| true)
@@ -102,12 +112,31 @@ fn range_deletes(state: &TreeState, index: usize) -> RangeDeletes {
     ranges
 }
 
+/// What is known of a group beside its entries.
+struct Merged<'a> {
+    tree: &'a Tree,
+    /// Rows that expire up to now are gone; `None` where rows do not expire.
+    now: Option<u64>,
+    ranges: &'a RangeDeletes,
+    /// The end of the group.
+    high: Option<&'a [u8]>,
+}
+
+impl Merged<'_> {
+    /// What an entry says of its key: one that has expired, that it is absent.
+    fn kind(&self, kind: Option<ValueKind>, stored: &[u8]) -> Option<ValueKind> {
+        let until = self.now.zip(expires_at(stored));
+        match until.is_some_and(|(now, until)| until <= now) {
+            true if kind != Some(ValueKind::Delete) => Some(ValueKind::Delete),
+            _ => kind,
+        }
+    }
+}
+
 fn check_merged(
-    tree: &Tree,
+    group: &Merged<'_>,
     inputs: &mut [Input],
     memtables: usize,
-    ranges: &RangeDeletes,
-    high: Option<&[u8]>,
     pause: &mut dyn FnMut(u64),
     report: &mut VerifyReport,
 ) -> Result<()> {
@@ -120,23 +149,26 @@ fn check_merged(
     // Ends with the entries of all inputs.
     loop {
         let keys = inputs.iter().filter_map(Input::key);
-        let Some(least) = keys.min().filter(|key| high.is_none_or(|high| *key < high)) else {
+        let Some(least) = keys
+            .min()
+            .filter(|key| group.high.is_none_or(|high| *key < high))
+        else {
             return Ok(());
         };
         key.clear();
         key.extend_from_slice(least);
         versions.clear();
         for input in inputs.iter_mut() {
-            input.take(&key, &mut versions)?;
+            input.take(&key, group, &mut versions)?;
         }
         looked_at += versions.len() as u64;
         if looked_at >= PAUSE_EVERY {
             looked_at = 0;
             pause(0);
         }
-        for (seqno, older_seqno) in wrong(&versions, |seqno| ranges.deleted_at(&key, seqno)) {
+        for (seqno, older_seqno) in wrong(&versions, |seqno| group.ranges.deleted_at(&key, seqno)) {
             report.wrong_insert(WrongInsert {
-                keyspace: tree.name.clone(),
+                keyspace: group.tree.name.clone(),
                 key: key.clone(),
                 seqno,
                 older_seqno,
@@ -217,15 +249,27 @@ impl Input {
     }
 
     /// Moves the versions of `key` into `out` and goes on.
-    fn take(&mut self, key: &[u8], out: &mut Vec<(SeqNo, Option<ValueKind>)>) -> Result<()> {
+    fn take(
+        &mut self,
+        key: &[u8],
+        group: &Merged<'_>,
+        out: &mut Vec<(SeqNo, Option<ValueKind>)>,
+    ) -> Result<()> {
         while self.key() == Some(key) {
             match self {
                 Input::Memtable(cursor) => {
                     let versions = cursor.versions();
-                    out.extend(versions.map(|v| (v.seqno, ValueKind::from_u8(v.kind))));
+                    out.extend(
+                        versions
+                            .map(|v| (v.seqno, group.kind(ValueKind::from_u8(v.kind), v.value))),
+                    );
                 }
                 Input::Tables { scans, .. } => {
-                    out.extend(scans.last().map(|scan| (scan.seqno(), Some(scan.kind()))));
+                    out.extend(
+                        scans.last().map(|scan| {
+                            (scan.seqno(), group.kind(Some(scan.kind()), scan.value()))
+                        }),
+                    );
                 }
             }
             self.next()?;

@@ -3,10 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use alluvium::vfs::{MemVfs, Vfs};
-use alluvium::{Database, Durability, Error, Keyspace, KeyspaceOptions, Options, VerifyReport};
+use alluvium::{
+    Clock, Database, Durability, Error, Expiry, Keyspace, KeyspaceOptions, Options, VerifyReport,
+};
 use alluvium_testkit::random::Rng;
 
 use crate::fixture::{assert_error, database, dir, open, table_files, tiny};
@@ -221,6 +225,32 @@ fn an_insert_over_a_live_row_is_reported_and_a_legal_one_is_not() {
             _ => db.settle().expect("settle"),
         }
     }
+}
+
+#[test]
+fn an_insert_over_an_expired_row_is_legal() {
+    let now = Arc::new(AtomicU64::new(1_000));
+    let own = Arc::clone(&now);
+    let options = Options {
+        clock: Clock::custom(move || own.load(Ordering::SeqCst)),
+        ..tiny()
+    };
+    let db = open(&MemVfs::new(), options);
+    let expiring = KeyspaceOptions {
+        expiry: Expiry::After(Duration::from_millis(500)),
+        ..KeyspaceOptions::default()
+    };
+    let k = db.keyspace("k", expiring).expect("keyspace");
+    k.put(b"row", b"1").expect("put");
+    let _kept = db.snapshot().expect("snapshot");
+    db.flush().expect("flush");
+    now.store(2_000, Ordering::SeqCst);
+    k.insert(b"row", b"2").expect("insert");
+    clean(&db);
+    db.flush().expect("flush");
+    clean(&db);
+    k.insert(b"row", b"3").expect("insert");
+    assert_eq!(db.verify().expect("verify").wrong_insert_count, 1);
 }
 
 #[test]
