@@ -47,7 +47,7 @@ use crate::db::checkpoint::{
 use crate::db::memory::CACHE_BYTES_MIN;
 use crate::error::{Error, Result};
 use crate::recovery::LOCK;
-use crate::table::Table;
+use crate::table::{Table, ValueFile, ValuesPart};
 use crate::version::{Manifest, ManifestState, VersionEdit};
 use crate::vfs::{LockGuard, RealVfs, Vfs};
 
@@ -71,7 +71,7 @@ pub struct BackupInfo {
     pub seqno: SeqNo,
     /// When it was made, in seconds since 1970 by the system's clock.
     pub created: u64,
-    /// Its tables.
+    /// Its files of tables and of large values.
     pub tables: u64,
     /// Bytes of all its files, shared or not.
     pub bytes: u64,
@@ -142,6 +142,19 @@ impl BackupStore {
         let made = (|| {
             let mut tables = Vec::new();
             let mut copied_bytes = 0;
+            // First, because the tables that point into them are checked with them.
+            for values in captured.values() {
+                let name = format!("{:016x}.table", values.uid());
+                let file = match known.get(&name).filter(|file| self.is_there(file)) {
+                    Some(file) => file.clone(),
+                    None => {
+                        let file = self.copy_values(db, &values, name)?;
+                        copied_bytes += file.bytes;
+                        file
+                    }
+                };
+                tables.push((values.id().to_string(), file));
+            }
             for table in &captured.tables {
                 let name = format!("{:016x}.table", table.uid());
                 let file = match known.get(&name).filter(|file| self.is_there(file)) {
@@ -287,7 +300,15 @@ impl BackupStore {
         let copy = self.vfs.open_read(&temporary);
         let copy = copy.map_err(|e| Error::io("open", &temporary, e))?;
         let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
-        let checked = Table::open(copy, table.id(), table.uid(), cache).and_then(|t| t.verify());
+        let open_values = |part: &ValuesPart| {
+            let name = format!("{:016x}.table", part.uid);
+            let path = self.dir.join(TABLES).join(name);
+            let file = self.vfs.open_read(&path);
+            let file = file.map_err(|e| Error::io("open", &path, e))?;
+            ValueFile::open(file, part.file, part.uid)
+        };
+        let checked = Table::open_with(copy, table.id(), table.uid(), cache, open_values)
+            .and_then(|table| table.verify());
         // The copy is what was read of the original.
         checked.map_err(|error| match error {
             Error::Corruption {
@@ -299,6 +320,18 @@ impl BackupStore {
             } => Error::corruption(&source, offset, what, expected, found),
             other => other,
         })?;
+        let path = self.table_path(&file);
+        self.vfs
+            .rename(&temporary, &path)
+            .map_err(|e| Error::io("rename to", &path, e))?;
+        Ok(file)
+    }
+
+    /// Copies a file of large values into the store; its values are checked with the tables that point to them.
+    fn copy_values(&self, db: &Database, values: &ValueFile, name: String) -> Result<ListedFile> {
+        let source = db.shared().path(values.id().to_string());
+        let temporary = self.dir.join(TABLES).join(format!("{name}.tmp"));
+        let file = files::copy_between(&*db.shared().vfs, &source, &*self.vfs, &temporary, name)?;
         let path = self.table_path(&file);
         self.vfs
             .rename(&temporary, &path)

@@ -11,16 +11,17 @@
 //! Order: directory under a temporary name, links, sync of manifest and directory, `CURRENT`, renaming, sync of the
 //! parent. A crash leaves the whole copy, or a directory `NAME.tmp-...` that may be deleted, or nothing.
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{SegmentId, SeqNo, TableId};
+use crate::base::{SegmentId, SeqNo};
 use crate::db::shared::Shared;
 use crate::db::store::Store;
 use crate::error::{Error, Result};
 use crate::recovery::LOCK;
-use crate::table::Table;
+use crate::table::{Table, ValueFile};
 use crate::version::{Manifest, ManifestState, VersionEdit, random_uid};
 use crate::vfs::Vfs;
 
@@ -29,9 +30,9 @@ use crate::vfs::Vfs;
 pub struct CheckpointInfo {
     /// The newest commit in it. Every commit up to this one is there, and no later one.
     pub seqno: SeqNo,
-    /// Tables that are links to this database's files and took no space.
+    /// Files of tables and large values that are links to this database's files and took no space.
     pub linked_tables: u64,
-    /// Tables that were copied, because the file system of the target is another one or has no links.
+    /// Files that were copied, because the file system of the target is another one or has no links.
     pub copied_tables: u64,
     /// Bytes of those copies.
     pub copied_bytes: u64,
@@ -45,6 +46,15 @@ pub(crate) struct Captured {
     pub tables: Vec<Arc<Table>>,
     /// The commit.
     pub seqno: SeqNo,
+}
+
+impl Captured {
+    /// Every value file that the tables point into.
+    pub fn values(&self) -> Vec<Arc<ValueFile>> {
+        let files = self.tables.iter().flat_map(|table| table.value_files());
+        let files: BTreeMap<_, _> = files.map(|(id, file)| (id.to_string(), file)).collect();
+        files.into_values().cloned().collect()
+    }
 }
 
 impl Shared {
@@ -167,15 +177,22 @@ fn make(
         ..CheckpointInfo::default()
     };
     for table in &captured.tables {
-        link_or_copy(shared, table.id(), temporary, &mut info)?;
+        link_or_copy(shared, table.id().to_string(), temporary, &mut info)?;
+    }
+    for values in captured.values() {
+        link_or_copy(shared, values.id().to_string(), temporary, &mut info)?;
     }
     write_database(&shared.vfs, temporary, captured.state.clone())?;
     put_in_place(vfs, temporary, target)?;
     Ok(info)
 }
 
-fn link_or_copy(shared: &Shared, id: TableId, dir: &Path, info: &mut CheckpointInfo) -> Result<()> {
-    let name = id.to_string();
+fn link_or_copy(
+    shared: &Shared,
+    name: String,
+    dir: &Path,
+    info: &mut CheckpointInfo,
+) -> Result<()> {
     let (from, to) = (shared.path(&name), dir.join(&name));
     // Once one file had to be copied the others lie on another file system too.
     if info.copied_tables == 0 {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{LostRange, RepairReport};
-use crate::base::{KeyspaceId, TableId, ValueKind};
+use crate::base::{KeyspaceId, TableId, ValueFileId, ValueKind};
 use crate::cache::Cache;
 use crate::compaction::output::{record as record_of, table_options};
 use crate::db::memory::CACHE_BYTES_MIN;
@@ -14,7 +14,9 @@ use crate::error::{Error, Result};
 use crate::keyspace::expiry::{NEVER, expires_at};
 use crate::keyspace::options::KeyspaceOptions;
 use crate::recovery::check_record;
-use crate::table::{Table, TableBuilder, TableOptions, salvage};
+use crate::table::{
+    Pointer, Table, TableBuilder, TableOptions, ValueFile, ValuesPart, salvage, salvage_values,
+};
 use crate::version::{GroupEdit, ManifestState, TableRecord, VersionEdit, random_uid};
 use crate::vfs::{Vfs, VfsFile};
 
@@ -138,12 +140,15 @@ impl Saver<'_> {
         let before = self.report.damages.len();
         let opened = self.open(&from).and_then(|file| {
             let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
-            let table = Table::open(file, record.id, record.uid, cache)?;
+            let open_values = |part: &ValuesPart| open_values(self.vfs, self.source, part);
+            let table = Table::open_with(file, record.id, record.uid, cache, open_values)?;
             check_record(&from, record, &table)?;
             Ok(table)
         });
+        let mut parts = Vec::new();
         match opened {
             Ok(table) => {
+                parts.clone_from(&table.properties().values);
                 let damages = &mut self.report.damages;
                 table.verify_all(&mut |_| {}, &mut |error| damages.push(error));
             }
@@ -151,6 +156,9 @@ impl Saver<'_> {
         }
         if self.report.damages.len() > before {
             return Ok(false);
+        }
+        for part in &parts {
+            self.copy_values(part)?;
         }
         let copied = self.vfs.copy(&from, &to);
         copied.map_err(|e| Error::io("copy a table to", &to, e))?;
@@ -169,6 +177,14 @@ impl Saver<'_> {
         let new = self.vfs.create(&path);
         let new = new.map_err(|e| Error::io("create", &path, e))?;
         let expires = self.expires;
+        let mut files = BTreeMap::new();
+        for part in salvage_values(&*file, record.uid) {
+            // What points into a file that cannot be opened is lost.
+            if let Ok(values) = open_values(self.vfs, self.source, &part) {
+                self.copy_values(&part)?;
+                files.insert(part.file, (part.uid, values));
+            }
+        }
         let mut builder = TableBuilder::new(new, random_uid(), self.keyspace, &self.options);
         // The last good key, and where what is being lost began.
         let mut last = record.first_key.clone();
@@ -178,12 +194,25 @@ impl Saver<'_> {
             &*file,
             record.uid,
             &mut |key, seqno, kind, value| {
+                let pointed = match kind.is_pointer() {
+                    false => None,
+                    true => match resolve(&files, value) {
+                        Some(pointed) => Some(pointed),
+                        None => {
+                            open_loss.set(true);
+                            return Ok(());
+                        }
+                    },
+                };
                 if open_loss.replace(false) {
                     lost.push((last.clone(), key.to_vec()));
                 }
                 last.clear();
                 last.extend_from_slice(key);
                 builder.add(key, seqno, kind, value)?;
+                if let Some((file, uid, stored_bytes)) = pointed {
+                    builder.note_pointer(file, uid, stored_bytes);
+                }
                 let until = expires_at(value).filter(|&until| until != NEVER);
                 if let Some(until) = until.filter(|_| expires && !kind.is_tombstone()) {
                     builder.note_expiry(until);
@@ -222,6 +251,18 @@ impl Saver<'_> {
         Ok(Some(record_of(id, builder.finish()?)))
     }
 
+    /// Copies a value file, unless another table has had it copied.
+    fn copy_values(&mut self, part: &ValuesPart) -> Result<()> {
+        let name = part.file.to_string();
+        let (from, to) = (self.source.join(&name), self.target.join(&name));
+        match self.vfs.copy(&from, &to) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(Error::io("copy values to", &to, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn open(&self, path: &Path) -> Result<Arc<dyn VfsFile>> {
         let file = self.vfs.open_read(path);
         file.map_err(|e| Error::io("open", path, e))
@@ -235,4 +276,22 @@ impl Saver<'_> {
             to: to.to_vec(),
         });
     }
+}
+
+fn open_values(vfs: &dyn Vfs, dir: &Path, part: &ValuesPart) -> Result<Arc<ValueFile>> {
+    let path = dir.join(part.file.to_string());
+    let file = vfs.open_read(&path);
+    let file = file.map_err(|e| Error::io("open", &path, e))?;
+    ValueFile::open(file, part.file, part.uid)
+}
+
+/// What a pointer leads to, for the table's count of it; `None` if the value cannot be read.
+fn resolve(
+    files: &BTreeMap<ValueFileId, (u64, Arc<ValueFile>)>,
+    stored: &[u8],
+) -> Option<(ValueFileId, u64, u64)> {
+    let (pointer, rest) = Pointer::decode(stored)?;
+    let (uid, file) = files.get(&pointer.file)?;
+    file.read(&pointer, rest).ok()?;
+    Some((pointer.file, *uid, u64::from(pointer.stored_bytes)))
 }

@@ -10,6 +10,7 @@ use crate::range_deletes::RangeDeletes;
 use crate::table::block::DecodedBlock;
 use crate::table::fences::Fences;
 use crate::table::footer::{Footer, Handle};
+use crate::table::properties::{Properties, ValuesPart};
 use crate::table::ranges;
 use crate::table::reader::{expect_layout, read_section};
 use crate::table::section::{HEADER_BYTES, Layout};
@@ -69,6 +70,17 @@ pub(crate) fn salvage(
         None => walk(file, uid, &mut emit, damage)?,
     }
     Ok(ranges)
+}
+
+/// The value files that the rows of a damaged table point into, as far as its properties can be read.
+pub(crate) fn salvage_values(file: &dyn VfsFile, uid: u64) -> Vec<ValuesPart> {
+    let read = Footer::read(file, uid).and_then(|footer| {
+        read_section(file, uid, footer.properties, |section| {
+            expect_layout(section, Layout::Properties)?;
+            Properties::decode(section.raw)
+        })
+    });
+    read.map_or_else(|_| Vec::new(), |properties| properties.values)
 }
 
 fn walk(

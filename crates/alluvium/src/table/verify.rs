@@ -29,7 +29,7 @@ impl Table {
         let mut whole = true;
         for index in 0..self.blocks() {
             let range = self.fences.block_range(index);
-            if let Err(error) = self.verify_block(index, &mut seen) {
+            if let Err(error) = self.verify_block(index, &mut seen, report) {
                 whole = false;
                 report(error);
             }
@@ -41,15 +41,23 @@ impl Table {
         }
     }
 
-    fn verify_block(&self, index: usize, seen: &mut Seen) -> Result<()> {
+    fn verify_block(
+        &self,
+        index: usize,
+        seen: &mut Seen,
+        report: &mut dyn FnMut(Error),
+    ) -> Result<()> {
         let offset = self.fences.block_range(index).start;
         let block = self.read_block(index)?;
         for slot in 0..block.len() {
             let row = block.row(slot);
             let checked = seen.add(&row).and_then(|key| self.check_found(index, key));
             checked.map_err(|malformed| malformed.at(self.file.path(), offset))?;
-            if row.kind.is_pointer() {
-                self.value(row.value)?;
+            if row.kind.is_pointer()
+                && let Err(error) = self.value(row.value)
+            {
+                // Of another file: the rows of this one may be right.
+                report(error);
             }
         }
         Ok(())

@@ -185,7 +185,7 @@ fn wrong(
 ) -> Vec<(SeqNo, SeqNo)> {
     let pairs = versions.windows(2).map(|pair| (pair[0], pair[1]));
     let stands_on_live = pairs.filter(|((seqno, kind), (older, below))| {
-        *kind == Some(ValueKind::Insert)
+        kind.is_some_and(ValueKind::is_insert)
             && *below != Some(ValueKind::Delete)
             && deleted_at(*seqno) <= *older
     });

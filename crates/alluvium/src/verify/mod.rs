@@ -24,7 +24,7 @@ use crate::db::memory::CACHE_BYTES_MIN;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::recovery::{check_record, records};
-use crate::table::Table;
+use crate::table::{Table, ValueFile, ValuesPart};
 use crate::version::{Manifest, ManifestState, TableRecord};
 use crate::wal::{RecordKind, ScrubLog, WalPosition};
 
@@ -205,7 +205,13 @@ fn check_table(
     let file = file.map_err(|e| Error::io("open", &path, e))?;
     // Opened anew: what is in memory was right when it was read.
     let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
-    let table = Table::open(file, record.id, record.uid, cache)?;
+    let open_values = |part: &ValuesPart| {
+        let path = shared.path(part.file.to_string());
+        let file = shared.vfs.open_read(&path);
+        let file = file.map_err(|e| Error::io("open", &path, e))?;
+        ValueFile::open(file, part.file, part.uid)
+    };
+    let table = Table::open_with(file, record.id, record.uid, cache, open_values)?;
     check_record(&path, record, &table)?;
     let expected = (record.file_bytes, record.tombstones, vec![keyspace]);
     let properties = table.properties();

@@ -3,6 +3,7 @@
 mod backup;
 mod bank;
 mod checkpoint;
+mod copies;
 mod cursors;
 mod damage;
 mod deletes;
