@@ -13,6 +13,7 @@ use crate::db::memory::CACHE_BYTES_MIN;
 use crate::error::{Error, Result};
 use crate::keyspace::expiry::{NEVER, expires_at};
 use crate::keyspace::options::KeyspaceOptions;
+use crate::range_deletes::RangeDeletes;
 use crate::recovery::check_record;
 use crate::table::{
     Pointer, Table, TableBuilder, TableOptions, ValueFile, ValuesPart, salvage, salvage_values,
@@ -119,6 +120,9 @@ fn replace(
     edit.groups.extend(add);
 }
 
+/// Value files with their uids.
+type OpenValues = BTreeMap<ValueFileId, (u64, Arc<ValueFile>)>;
+
 /// Saves the tables of one keyspace.
 struct Saver<'a> {
     vfs: &'a dyn Vfs,
@@ -177,14 +181,7 @@ impl Saver<'_> {
         let new = self.vfs.create(&path);
         let new = new.map_err(|e| Error::io("create", &path, e))?;
         let expires = self.expires;
-        let mut files = BTreeMap::new();
-        for part in salvage_values(&*file, record.uid) {
-            // What points into a file that cannot be opened is lost.
-            if let Ok(values) = open_values(self.vfs, self.source, &part) {
-                self.copy_values(&part)?;
-                files.insert(part.file, (part.uid, values));
-            }
-        }
+        let files = self.salvage_values(&*file, record.uid)?;
         let mut builder = TableBuilder::new(new, random_uid(), self.keyspace, &self.options);
         // The last good key, and where what is being lost began.
         let mut last = record.first_key.clone();
@@ -232,6 +229,17 @@ impl Saver<'_> {
         for (from, to) in &lost {
             self.lose(record, from, to);
         }
+        self.finish(builder, ranges, id, &path)
+    }
+
+    /// Completes a salvaged table, unless it has nothing.
+    fn finish(
+        &mut self,
+        mut builder: TableBuilder,
+        ranges: RangeDeletes,
+        id: TableId,
+        path: &Path,
+    ) -> Result<Option<TableRecord>> {
         if builder.entries() == 0
             && let Some(first) = ranges.fragments().first()
         {
@@ -241,14 +249,27 @@ impl Saver<'_> {
         if builder.entries() == 0 {
             drop(builder);
             self.vfs
-                .remove(&path)
-                .map_err(|e| Error::io("remove", &path, e))?;
+                .remove(path)
+                .map_err(|e| Error::io("remove", path, e))?;
             self.report.tables_lost += 1;
             return Ok(None);
         }
         builder.set_range_deletes(ranges);
         self.report.tables_salvaged += 1;
         Ok(Some(record_of(id, builder.finish()?)))
+    }
+
+    /// Copies the value files that a damaged table points into, and opens them. What points into one that cannot be
+    /// opened is lost.
+    fn salvage_values(&mut self, file: &dyn VfsFile, uid: u64) -> Result<OpenValues> {
+        let mut files = OpenValues::new();
+        for part in salvage_values(file, uid) {
+            if let Ok(values) = open_values(self.vfs, self.source, &part) {
+                self.copy_values(&part)?;
+                files.insert(part.file, (part.uid, values));
+            }
+        }
+        Ok(files)
     }
 
     /// Copies a value file, unless another table has had it copied.
@@ -286,10 +307,7 @@ fn open_values(vfs: &dyn Vfs, dir: &Path, part: &ValuesPart) -> Result<Arc<Value
 }
 
 /// What a pointer leads to, for the table's count of it; `None` if the value cannot be read.
-fn resolve(
-    files: &BTreeMap<ValueFileId, (u64, Arc<ValueFile>)>,
-    stored: &[u8],
-) -> Option<(ValueFileId, u64, u64)> {
+fn resolve(files: &OpenValues, stored: &[u8]) -> Option<(ValueFileId, u64, u64)> {
     let (pointer, rest) = Pointer::decode(stored)?;
     let (uid, file) = files.get(&pointer.file)?;
     file.read(&pointer, rest).ok()?;
