@@ -5,10 +5,11 @@
 //! commit's state: the newest, a [`Snapshot`]'s or a [`Transaction`]'s.
 //!
 //! Reading order of the modules: `base`, `vfs`, `wal`, `table` with `cache`, `version`, `read_points`, `keyspace`,
-//! `iter`, `commit`, `flush`, `compaction`, `recovery`, `txn`, `db`.
+//! `iter`, `commit`, `flush`, `compaction`, `recovery`, `txn`, `db`, `verify`, `backup`, `repair`.
 #![forbid(unsafe_code)]
 
 mod admission;
+pub mod backup;
 pub mod base;
 #[doc(hidden)]
 pub mod cache;
@@ -27,12 +28,14 @@ mod metrics;
 pub mod range_deletes;
 mod read_points;
 mod recovery;
+mod repair;
 mod snapshot;
 #[doc(hidden)]
 pub mod sync;
 #[doc(hidden)]
 pub mod table;
 mod txn;
+mod verify;
 #[doc(hidden)]
 pub mod version;
 pub mod vfs;
@@ -45,17 +48,19 @@ pub use commit::WriteBatch;
 pub use commit::prepared::XID_BYTES_MAX;
 pub use compaction::{CompactionFilter, FilterDecision};
 pub use db::{
-    Amplification, Compared, Database, Durability, Histogram, KeyspaceAmplification, KeyspaceStats,
-    Options, Stats, WriteOptions,
+    Amplification, CheckpointInfo, Compared, Database, Durability, Histogram,
+    KeyspaceAmplification, KeyspaceStats, Options, Stats, WriteOptions,
 };
 pub use error::{Error, Result};
 pub use event::{Event, EventListener};
 pub use ingest::{BulkLoad, BulkLoadOptions, Duplicates, Ingest, Ingested};
 pub use iter::{Cursor, CursorOptions};
 pub use keyspace::{Compression, Expiry, Keyspace, KeyspaceOptions, RangeEstimate};
+pub use repair::{LostRange, RepairReport, repair, repair_on};
 pub use snapshot::Snapshot;
 pub use table::PinnedValue as Value;
 pub use txn::{
     Isolation, LockCancel, LockMode, PreparedTransaction, Savepoint, Transaction,
     TransactionOptions,
 };
+pub use verify::{VerifyReport, WrongInsert};

@@ -54,7 +54,9 @@ const LAYERS: &[&[&str]] = &[
         "db::store",
     ],
     // The public handles lead to each other.
-    &["db", "ingest", "keyspace", "snapshot", "txn"],
+    &[
+        "db", "ingest", "keyspace", "snapshot", "txn", "verify", "backup", "repair",
+    ],
 ];
 
 /// Uses against the order, as (lower module, higher module): a public type in a lower module that holds a handle.

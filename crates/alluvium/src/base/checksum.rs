@@ -2,11 +2,27 @@
 //!
 //! The seeds live on disk in effect and never change.
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 /// The checksum of `bytes` under `seed`.
 pub fn checksum(bytes: &[u8], seed: u64) -> u64 {
     xxh3_64_with_seed(bytes, seed)
+}
+
+/// The checksum of bytes that come in pieces: equal to [`checksum`] of all of them with seed 0.
+#[derive(Clone, Default)]
+pub struct RunningChecksum(Xxh3);
+
+impl RunningChecksum {
+    /// Adds the next piece.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum of all pieces so far.
+    pub fn value(&self) -> u64 {
+        self.0.digest()
+    }
 }
 
 /// The seed of a structure that stands at `offset` of the file with this uid.

@@ -105,7 +105,7 @@ impl PreparedState {
 }
 
 /// The id and the operations in the payload of a record; `None` where the bytes are not such a payload.
-fn decode(payload: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn decode(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut d = Decoder::new(payload);
     let xid = d.bytes().filter(|xid| xid.len() <= XID_BYTES_MAX)?;
     Some((xid, d.rest()))

@@ -320,7 +320,8 @@ where
     }
 }
 
-fn record(id: TableId, summary: TableSummary) -> TableRecord {
+/// What the manifest says of a finished table.
+pub(crate) fn record(id: TableId, summary: TableSummary) -> TableRecord {
     TableRecord {
         id,
         uid: summary.uid,

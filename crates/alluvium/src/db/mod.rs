@@ -1,6 +1,7 @@
 //! An open database: its handle, keyspaces by name, commits, and its end.
 
 mod amplification;
+pub(crate) mod checkpoint;
 pub(crate) mod flush_queue;
 pub(crate) mod install_ingest;
 pub(crate) mod memory;
@@ -19,6 +20,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 
 pub use amplification::{Amplification, Compared, KeyspaceAmplification};
+pub use checkpoint::CheckpointInfo;
 pub use options::{Durability, Options};
 pub use stats::{Histogram, KeyspaceStats, Stats};
 
@@ -102,6 +104,18 @@ impl Database {
         Ok(Database { handle })
     }
 
+    /// As [`Database::open`] with [`Options::read_only`].
+    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Database> {
+        let read_only = true;
+        Database::open(
+            path,
+            Options {
+                read_only,
+                ..options
+            },
+        )
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
     }
@@ -116,6 +130,7 @@ impl Database {
         if let Some(keyspace) = self.existing_keyspace(name)? {
             return Ok(keyspace);
         }
+        shared.check_writable()?;
         let mut log = shared.log.lock();
         // Another thread may have created it while this one waited.
         if let Some(keyspace) = self.existing_keyspace(name)? {
@@ -179,8 +194,10 @@ impl Database {
     /// `KeyspaceInUse` while a prepared transaction writes to it.
     pub fn drop_keyspace(&self, keyspace: &Keyspace) -> Result<()> {
         let shared = self.shared();
+        shared.check_writable()?;
         keyspace.check_within(self)?;
         let tree = keyspace.tree();
+        let _no_capture = shared.drops.lock();
         let mut log = shared.log.lock();
         if tree.is_dropped() {
             return Err(Error::KeyspaceDropped(tree.name.clone()));
@@ -285,6 +302,7 @@ impl Database {
             return self.shared().check_open();
         }
         let shared = self.shared();
+        shared.check_writable()?;
         let durability = shared.durability(options.durability)?;
         let payload = encode_payload(writes);
         let bytes = payload.len();
@@ -341,7 +359,7 @@ impl Database {
     /// Makes everything committed so far as durable as [`Durability::Sync`] does.
     pub fn sync(&self) -> Result<()> {
         let shared = self.shared();
-        shared.check_open()?;
+        shared.check_writable()?;
         if shared.options.durability == Durability::None {
             return self.flush();
         }
@@ -353,7 +371,7 @@ impl Database {
     /// Moves all memtables into tables and waits for it.
     pub fn flush(&self) -> Result<()> {
         let shared = self.shared();
-        shared.check_open()?;
+        shared.check_writable()?;
         {
             // Checked under the log's lock: a closed database must not write to its directory any more.
             let mut log = shared.log.lock();
@@ -368,6 +386,22 @@ impl Database {
     pub fn settle(&self) -> Result<()> {
         self.flush()?;
         crate::compaction::settle(self.shared())
+    }
+
+    /// Makes a second database at `target` that holds exactly the commits up to one of them, in all keyspaces, and
+    /// that goes its own way from there. Its tables are hard links, so it takes no space until the two differ.
+    /// Commits go on meanwhile; dropping a keyspace waits for the flush.
+    ///
+    /// The target must not exist, and its parent must. On another file system the tables are copied, as the returned
+    /// value says. Durable when the call returns.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a target that cannot be; `NoSpace` and `Io`, which leave nothing at the target and the
+    /// database as it was; what a flush may meet. If only the very last sync fails, the target is there and whole, but
+    /// a power cut may take it away.
+    pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<CheckpointInfo> {
+        checkpoint::checkpoint(self.shared(), target.as_ref())
     }
 
     /// Sizes and counters of the moment.
@@ -434,6 +468,9 @@ impl Handle {
 /// What close owes to the commits it acknowledged.
 fn last_sync(shared: &Shared) -> Result<()> {
     shared.poison.check()?;
+    if shared.options.read_only {
+        return Ok(());
+    }
     if shared.options.durability == Durability::None {
         shared.log.lock().seal(shared)?;
         return shared.wait_for_flushes();

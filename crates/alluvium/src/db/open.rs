@@ -16,6 +16,10 @@ pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Sh
     let recovered = recover(vfs, dir, options)?;
     let shared = Shared::new(recovered.parts, recovered.next_table);
     shared.store.lock().note_sizes(&shared);
+    if shared.options.read_only {
+        // What replay has sealed is read where it is.
+        return Ok(shared);
+    }
     // Before anybody can write.
     shared.lock_prepared();
     for generation in recovered.sealed {
@@ -26,8 +30,11 @@ pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Sh
     Ok(shared)
 }
 
-/// Starts the flusher, the merging threads and the log's sync thread.
+/// Starts the flusher, the merging threads and the log's sync thread; a database that is only read needs none.
 pub(super) fn start_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> Result<()> {
+    if shared.options.read_only {
+        return Ok(());
+    }
     let mut start = |name: &str, body: fn(&Shared)| {
         let own = Arc::clone(shared);
         let spawned = std::thread::Builder::new()

@@ -35,6 +35,10 @@ pub struct Options {
     pub sync_interval: Duration,
     /// Whether to create the database where the directory holds none.
     pub create: bool,
+    /// Whether to open the database, or a checkpoint of one, without changing a byte in its directory: what its log holds
+    /// is replayed into memory only, beside [`Options::memory_bytes`], and every write is refused with
+    /// [`Error::ReadOnly`]. Any number of readers may have it open, but no writer. Overrides [`Options::create`].
+    pub read_only: bool,
     /// Threads that merge tables, 1 to 16. One more flushes memtables, one more syncs the log.
     pub compaction_threads: usize,
     /// How long a row lock is waited for unless the call says otherwise.
@@ -68,6 +72,7 @@ impl Default for Options {
             durability: Durability::Buffered,
             sync_interval: Duration::from_millis(100),
             create: true,
+            read_only: false,
             compaction_threads: 1,
             lock_timeout: Duration::from_secs(10),
             upper_fraction: 0.25,

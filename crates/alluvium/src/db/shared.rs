@@ -1,6 +1,6 @@
 //! What all handles and background threads of one open database share.
 //!
-//! Lock order, outermost first: `log`, `store`, `flushes`, `Tree::change`. `syncer_stop` is taken by itself. The catalog is locked by itself.
+//! Lock order, outermost first: `drops`, `log`, `store`, `flushes`, `Tree::change`. `syncer_stop` is taken by itself. The catalog is locked by itself.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,6 +56,9 @@ pub(crate) struct Shared {
     pub store: Mutex<Store>,
     /// Guards the open keyspaces by name. Never held across I/O.
     pub catalog: RwLock<HashMap<String, Arc<Tree>>>,
+    /// Held by a drop of a keyspace and by a checkpoint, so that no drop overtakes the commits which the checkpoint is
+    /// flushing. Before every other lock; guards no data.
+    pub drops: Mutex<()>,
     pub flushes: FlushQueue,
     pub jobs: Jobs,
     pub admission: Admission,
@@ -74,7 +77,8 @@ pub(crate) struct Shared {
     /// Whether the sync thread is to end; its condition is `syncer_changed`. Guards nothing else.
     syncer_stop: Mutex<bool>,
     syncer_changed: Condvar,
-    /// The exclusive lock of the directory, until close gives it back. Guards nothing else.
+    /// The lock of the directory, until close gives it back; `None` also where a directory that is only read has no
+    /// lock file. Guards nothing else.
     directory: Mutex<Option<LockGuard>>,
 }
 
@@ -88,7 +92,7 @@ pub(crate) struct Parts {
     pub store: Store,
     pub catalog: HashMap<String, Arc<Tree>>,
     pub read_points: Arc<ReadPoints>,
-    pub lock: LockGuard,
+    pub lock: Option<LockGuard>,
 }
 
 impl Shared {
@@ -118,6 +122,7 @@ impl Shared {
             log: Mutex::new(parts.log),
             store: Mutex::new(parts.store),
             catalog: RwLock::new(parts.catalog),
+            drops: Mutex::new(()),
             flushes: FlushQueue::default(),
             jobs: Jobs::default(),
             admission: Admission::new(),
@@ -131,7 +136,7 @@ impl Shared {
             next_table: AtomicU64::new(next_table.0),
             syncer_stop: Mutex::new(false),
             syncer_changed: Condvar::new(),
-            directory: Mutex::new(Some(parts.lock)),
+            directory: Mutex::new(parts.lock),
         }
     }
 
@@ -141,6 +146,15 @@ impl Shared {
             Err(Error::Closed)
         } else {
             Ok(())
+        }
+    }
+
+    /// Refuses once the database is closed, or where it is only read.
+    pub fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        match self.options.read_only {
+            true => Err(Error::ReadOnly),
+            false => Ok(()),
         }
     }
 
@@ -204,7 +218,7 @@ impl Shared {
 
     /// Runs a request through the commit queue.
     pub fn commit_request(&self, request: Request) -> Result<SeqNo> {
-        self.check_open()?;
+        self.check_writable()?;
         let (request, began) = (Arc::new(request), Instant::now());
         // Ends: the leader sends a validation back a bounded number of times.
         loop {

@@ -31,6 +31,8 @@ pub(crate) struct Store {
     tables: HashMap<TableId, Arc<Table>>,
     /// The newest run number given out.
     last_run: u64,
+    /// The newest commit that a flush since the open has put into tables.
+    flushed_to: SeqNo,
 }
 
 /// The bytes of all tables, for whoever must not survey the groups. Relaxed: two numbers that a reader may find from
@@ -82,6 +84,7 @@ impl Store {
             manifest,
             tables,
             last_run,
+            flushed_to: 0,
         }
     }
 
@@ -91,6 +94,16 @@ impl Store {
 
     pub fn state(&self) -> &ManifestState {
         self.manifest.state()
+    }
+
+    /// All commits up to this one, and no later ones, are in tables; 0 before the first flush since the open.
+    pub fn flushed_to(&self) -> SeqNo {
+        self.flushed_to
+    }
+
+    /// A table that the state names.
+    pub fn table(&self, id: TableId) -> Arc<Table> {
+        Arc::clone(&self.tables[&id])
     }
 
     /// Appends an edit, durably. On an error nothing changed in memory.
@@ -247,6 +260,7 @@ impl Shared {
             .for_each(|flush| discard(self, &flush.tables));
         let named: Vec<&[NewTable]> = live.iter().map(|flush| &flush.tables[..]).collect();
         store.append_naming(self, &edit, &named)?;
+        store.flushed_to = last_seqno;
         for flush in &live {
             let bytes = flush.tables.iter().map(|t| t.record.file_bytes).sum();
             flush.tree.counters.flushed_bytes.add(bytes);

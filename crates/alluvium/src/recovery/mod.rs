@@ -4,6 +4,9 @@
 //! replay the log above what is flushed, start a new log segment that begins with the unresolved prepared transactions. Nothing is ever appended to a segment that was
 //! replayed, and no table is deleted that an earlier manifest might still need: tables that nothing names wait in
 //! a subdirectory until the next successful open.
+//!
+//! A database that is only read goes through the same steps but those that write: its lock is shared, its manifest is
+//! not written anew, no file is moved, and what replay fills stays in memory.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -23,14 +26,14 @@ use crate::keyspace::options::KeyspaceOptions;
 use crate::keyspace::tree::Tree;
 use crate::read_points::ReadPoints;
 use crate::table::{Table, ValueFile, ValueFiles, ValuesPart};
-use crate::version::{Manifest, ManifestState, TableRecord, VersionEdit, random_uid};
+use crate::version::{GroupState, Manifest, ManifestState, TableRecord, VersionEdit, random_uid};
 use crate::vfs::{LockGuard, Vfs, VfsFile};
 use crate::wal::{RecordKind, ReplayEnd, WalWriter};
 
 /// Subdirectory of tables that no manifest names.
 const UNREFERENCED: &str = "unreferenced";
 /// The lock file.
-const LOCK: &str = "LOCK";
+pub(crate) const LOCK: &str = "LOCK";
 
 /// A recovered database, ready for its threads.
 pub(crate) struct Recovered {
@@ -56,23 +59,27 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     } else {
         Vec::new()
     };
-    move_unreferenced(&*vfs, dir, &listed, &tables)?;
-    remove_runs(&*vfs, dir, &listed)?;
+    if !options.read_only {
+        move_unreferenced(&*vfs, dir, &listed, &tables)?;
+        remove_runs(&*vfs, dir, &listed)?;
+    }
     let mut store = Store::new(manifest, tables);
     let trees = open_trees(&store, dir, &options)?;
     // From 0: a generation that replay seals ends with the commit just replayed, whatever the manifest has seen since.
     let mut log = Log::new(None, 0, trees.clone());
     let (end, sealed) = replay(&*vfs, dir, &options, &store, &mut log)?;
     log.last_seqno = log.last_seqno.max(store.state().last_seqno);
-    if options.durability != Durability::None {
-        log.wal = Some(start_log(&vfs, dir, &options, &mut store, &end)?);
-        log.carry_recovered(&mut store)?;
-    } else if !log.unresolved.is_empty() {
-        let message = "the database has prepared transactions, which need its log: \
-                       open it with another durability and resolve them";
-        return Err(Error::InvalidArgument(message.into()));
+    if !options.read_only {
+        if options.durability != Durability::None {
+            log.wal = Some(start_log(&vfs, dir, &options, &mut store, &end)?);
+            log.carry_recovered(&mut store)?;
+        } else if !log.unresolved.is_empty() {
+            let message = "the database has prepared transactions, which need its log: \
+                           open it with another durability and resolve them";
+            return Err(Error::InvalidArgument(message.into()));
+        }
+        delete_aside(&*vfs, dir, &old)?;
     }
-    delete_aside(&*vfs, dir, &old)?;
     let highest = listed
         .iter()
         .filter_map(|n| file_number(n))
@@ -100,13 +107,24 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     })
 }
 
-fn take_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<LockGuard> {
-    if options.create {
-        create_directory(vfs, dir)?;
-    }
+fn take_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Option<LockGuard>> {
     let path = dir.join(LOCK);
-    let lock = vfs.lock(&path).map_err(|e| Error::io("lock", &path, e))?;
-    lock.ok_or_else(|| Error::Locked(dir.to_path_buf()))
+    let lock = if options.read_only {
+        match vfs.lock_shared(&path) {
+            // A copy that came without its lock file. Readers make no files, so this one goes on unlocked: once open,
+            // it holds all its files and its log, and a writer can no longer take anything from it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            other => other,
+        }
+    } else {
+        if options.create {
+            create_directory(vfs, dir)?;
+        }
+        vfs.lock(&path)
+    };
+    let lock = lock.map_err(|e| Error::io("lock", &path, e))?;
+    lock.map(Some)
+        .ok_or_else(|| Error::Locked(dir.to_path_buf()))
 }
 
 /// Creates the directory and makes its name durable: a commit in a directory that power loss takes away is lost.
@@ -138,15 +156,19 @@ fn exists(vfs: &dyn Vfs, path: &Path) -> Result<bool> {
 }
 
 fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Manifest> {
+    if options.read_only && Manifest::exists(&**vfs, dir)? {
+        return Manifest::open_read_only(Arc::clone(vfs), dir);
+    }
     if Manifest::exists(&**vfs, dir)? {
         let (manifest, _) = Manifest::open(Arc::clone(vfs), dir)?;
         return Ok(manifest);
     }
-    if !options.create {
-        let message = format!(
-            "there is no database in {}: set `create` to make one",
-            dir.display()
-        );
+    if options.read_only || !options.create {
+        let advice = match options.read_only {
+            true => "a database that is only read must exist",
+            false => "set `create` to make one",
+        };
+        let message = format!("there is no database in {}: {advice}", dir.display());
         return Err(Error::InvalidArgument(message));
     }
     Manifest::create(Arc::clone(vfs), dir, random_uid())
@@ -214,9 +236,10 @@ fn delete_aside(vfs: &dyn Vfs, dir: &Path, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Every table of every keyspace; one that several groups list comes several times.
-fn records(state: &ManifestState) -> impl Iterator<Item = &TableRecord> {
-    let groups = state.keyspaces.values().flat_map(|k| k.groups.values());
+/// Every table of these groups; one that several groups list comes several times.
+pub(crate) fn records<'a>(
+    groups: impl Iterator<Item = &'a GroupState>,
+) -> impl Iterator<Item = &'a TableRecord> {
     groups.flat_map(|g| g.upper.iter().map(|(_, r)| r).chain(&g.last))
 }
 
@@ -228,7 +251,8 @@ fn open_tables(
 ) -> Result<HashMap<TableId, Arc<Table>>> {
     let mut tables = HashMap::new();
     let mut values = ValueFiles::default();
-    for record in records(state) {
+    let groups = state.keyspaces.values().flat_map(|k| k.groups.values());
+    for record in records(groups) {
         if tables.contains_key(&record.id) {
             continue;
         }
@@ -272,7 +296,7 @@ fn open_values(
 }
 
 /// The manifest and the table must tell the same: a swapped file is damage, whatever its own checksums say.
-fn check_record(path: &Path, record: &TableRecord, table: &Table) -> Result<()> {
+pub(crate) fn check_record(path: &Path, record: &TableRecord, table: &Table) -> Result<()> {
     let expected = (record.entries, record.min_seqno, record.max_seqno);
     let stored = table.properties();
     let found = (stored.entries, stored.min_seqno, stored.max_seqno);

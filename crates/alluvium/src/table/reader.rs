@@ -399,7 +399,7 @@ impl Drop for Table {
 }
 
 /// Reads the section at `handle`, checks it and decodes it.
-fn read_section<T>(
+pub(in crate::table) fn read_section<T>(
     file: &dyn VfsFile,
     uid: u64,
     handle: Handle,
@@ -419,7 +419,10 @@ fn read_section<T>(
     })
 }
 
-fn expect_layout(section: &Section<'_>, layout: Layout) -> Result<(), Malformed> {
+pub(in crate::table) fn expect_layout(
+    section: &Section<'_>,
+    layout: Layout,
+) -> Result<(), Malformed> {
     match section.layout == layout {
         true => Ok(()),
         false => {

@@ -1,11 +1,11 @@
 //! Re-reads a whole table: every checksum, the order, and that fences, filters and properties agree with the rows.
 
-use crate::Result;
 use crate::base::{SEQNO_MAX, SeqNo};
 use crate::table::block::Row;
 use crate::table::malformed::Malformed;
 use crate::table::properties::Properties;
 use crate::table::reader::Table;
+use crate::{Error, Result};
 use std::cmp::Ordering;
 
 impl Table {
@@ -13,20 +13,58 @@ impl Table {
     ///
     /// Errors: `Corruption` for the first thing that is wrong; `Io`.
     pub fn verify(&self) -> Result<()> {
-        let path = self.file.path();
+        let mut first = Ok(());
+        self.verify_all(&mut |_| {}, &mut |error| {
+            if first.is_ok() {
+                first = Err(error);
+            }
+        });
+        first
+    }
+
+    /// As [`Table::verify`], but goes on behind a bad block and reports each. `read` is told the length of each block
+    /// that was read, between two blocks, and may take its time.
+    pub fn verify_all(&self, read: &mut dyn FnMut(u64), report: &mut dyn FnMut(Error)) {
         let mut seen = Seen::default();
+        let mut whole = true;
         for index in 0..self.blocks() {
-            let offset = self.fences.block_range(index).start;
-            let block = self.read_block(index)?;
-            for slot in 0..block.len() {
-                let row = block.row(slot);
-                let checked = seen.add(&row).and_then(|key| self.check_found(index, key));
-                checked.map_err(|malformed| malformed.at(path, offset))?;
-                if row.kind.is_pointer() {
-                    self.value(row.value)?;
-                }
+            let range = self.fences.block_range(index);
+            if let Err(error) = self.verify_block(index, &mut seen, report) {
+                whole = false;
+                report(error);
+            }
+            read(range.end - range.start);
+        }
+        // What is left of the rows says nothing of their sums.
+        if whole && let Err(error) = self.verify_sums(seen) {
+            report(error);
+        }
+    }
+
+    fn verify_block(
+        &self,
+        index: usize,
+        seen: &mut Seen,
+        report: &mut dyn FnMut(Error),
+    ) -> Result<()> {
+        let offset = self.fences.block_range(index).start;
+        let block = self.read_block(index)?;
+        for slot in 0..block.len() {
+            let row = block.row(slot);
+            let checked = seen.add(&row).and_then(|key| self.check_found(index, key));
+            checked.map_err(|malformed| malformed.at(self.file.path(), offset))?;
+            if row.kind.is_pointer()
+                && let Err(error) = self.value(row.value)
+            {
+                // Of another file: the rows of this one may be right.
+                report(error);
             }
         }
+        Ok(())
+    }
+
+    fn verify_sums(&self, seen: Seen) -> Result<()> {
+        let path = self.file.path();
         let mut found = seen.into_properties(self.properties());
         self.ranges.iter().for_each(|ranges| found.take_in(ranges));
         if found != *self.properties() {

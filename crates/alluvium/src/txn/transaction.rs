@@ -358,6 +358,7 @@ impl Transaction {
     ) -> Result<()> {
         let value = keyspace.stored(value, until_ms)?;
         check_sizes(key, &value)?;
+        self.shared().check_writable()?;
         self.check(keyspace)?;
         self.check_room(key, &value)?;
         match self.options.optimistic {
@@ -396,6 +397,7 @@ impl Transaction {
     ) -> Result<()> {
         let value = keyspace.stored(value, None)?;
         check_sizes(key, &value)?;
+        self.shared().check_writable()?;
         self.check_room(key, &value)?;
         self.check(keyspace)?;
         self.add_write(keyspace, key, kind, &value);

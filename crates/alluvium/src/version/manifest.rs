@@ -77,7 +77,8 @@ pub struct Manifest {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     uid: u64,
-    log: EditLog,
+    /// `None` where the database is only read.
+    log: Option<EditLog>,
     state: ManifestState,
     /// The next number for a manifest file. A number that was tried once is not tried again.
     next_number: u64,
@@ -142,6 +143,20 @@ impl Manifest {
         Manifest::start(vfs, dir, uid, ManifestState::default(), &names)
     }
 
+    /// Starts a database with this state in a directory that holds its tables and nothing else, durable on return.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSpace`]; [`Error::Io`].
+    pub fn create_with(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        uid: u64,
+        state: ManifestState,
+    ) -> Result<Manifest> {
+        Manifest::start(vfs, dir, uid, state, &[])
+    }
+
     /// Reads the state of an existing database and starts a new manifest file for it.
     ///
     /// # Errors
@@ -157,8 +172,57 @@ impl Manifest {
         Ok((manifest, state))
     }
 
+    /// Reads the state of an existing database for good: nothing in the directory changes, and every edit is refused with
+    /// [`Error::ReadOnly`]. Errors as [`Manifest::open`].
+    pub fn open_read_only(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Manifest> {
+        let contents = read_current(&*vfs, dir)?;
+        Ok(Manifest {
+            vfs,
+            dir: dir.to_path_buf(),
+            uid: contents.uid,
+            rewrite_at: u64::MAX,
+            log: None,
+            state: contents.state,
+            next_number: contents.number + 1,
+            failure: Some(Error::ReadOnly),
+        })
+    }
+
+    /// The uid and the state as of the last edit that can be read, for a repair. If the manifest in force cannot be read
+    /// from its beginning, an older one is taken. Tells `report` what was not readable.
+    ///
+    /// # Errors
+    ///
+    /// The last one, if no manifest in the directory begins with a whole edit.
+    pub fn salvage(
+        vfs: &dyn Vfs,
+        dir: &Path,
+        report: &mut dyn FnMut(Error),
+    ) -> Result<(u64, ManifestState)> {
+        let mut numbers: Vec<u64> = list(vfs, dir)?
+            .iter()
+            .filter_map(|n| parse_name(n))
+            .collect();
+        numbers.sort_unstable();
+        match read_pointer(vfs, dir) {
+            // Tried first. A younger one was never in force.
+            Ok(current) => numbers.retain(|&number| number <= current),
+            Err(error) => report(error),
+        }
+        let mut last = Error::corruption(&dir.join(CURRENT), 0, "manifest", "a file", "none");
+        for number in numbers.into_iter().rev() {
+            match salvage_file(vfs, dir, number, report) {
+                Ok(found) => return Ok(found),
+                Err(error) => {
+                    report(error.clone());
+                    last = error;
+                }
+            }
+        }
+        Err(last)
+    }
+
     /// Reads the uid and the state of an existing database, and changes nothing. Errors as [`Manifest::open`].
-    #[cfg(test)]
     pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<(u64, ManifestState)> {
         let contents = read_current(vfs, dir)?;
         Ok((contents.uid, contents.state))
@@ -196,40 +260,40 @@ impl Manifest {
 
     fn try_append(&mut self, edit: &VersionEdit) -> Result<()> {
         let payload = edit.encode();
-        let frame = frame_bytes(checked_len(&payload, self.log.file.path())?) as u64;
-        if self.log.end + frame > self.rewrite_at {
+        let frame = frame_bytes(checked_len(&payload, &self.dir)?) as u64;
+        if self.end()? + frame > self.rewrite_at {
             self.rewrite()?;
         }
-        self.log.reserve(frame)?;
+        let log = self.log.as_mut().ok_or(Error::ReadOnly)?;
+        log.reserve(frame)?;
         // Applied before it is written: an edit that does not fit must not reach the file.
         if let Err(error) = self.state.apply(edit) {
-            let path = self.log.file.path();
+            let path = log.file.path();
             let (expected, found) = (error.expected, error.found);
-            return Err(Error::corruption(
-                path,
-                self.log.end,
-                "edit",
-                expected,
-                found,
-            ));
+            return Err(Error::corruption(path, log.end, "edit", expected, found));
         }
-        self.log.append(KIND_EDIT, &payload)?;
-        self.log.sync()?;
+        log.append(KIND_EDIT, &payload)?;
+        log.sync()?;
         // Says that the edit is durable, so that it cannot be taken for a torn one should it rot. Needs no sync, and
         // its failure does not undo the edit, but nothing may follow it.
-        self.failure = self.log.append(KIND_MARK, &[]).err();
+        self.failure = log.append(KIND_MARK, &[]).err();
         Ok(())
+    }
+
+    /// Where the next edit goes.
+    fn end(&self) -> Result<u64> {
+        self.log.as_ref().map(|log| log.end).ok_or(Error::ReadOnly)
     }
 
     /// Moves to a new file. Without room for one, the old one goes on growing.
     fn rewrite(&mut self) -> Result<()> {
         let number = self.next_number;
         self.next_number += 1;
-        let predecessor = self.log.number;
+        let predecessor = self.log.as_ref().map_or(0, |log| log.number);
         match EditLog::create(&*self.vfs, &self.dir, self.uid, number, &self.state) {
             Ok(log) => {
                 self.rewrite_at = rewrite_at(&log);
-                self.log = log;
+                self.log = Some(log);
             }
             Err(Error::NoSpace { .. }) => {
                 self.rewrite_at += REWRITE_BYTES_MIN;
@@ -258,7 +322,7 @@ impl Manifest {
             dir: dir.to_path_buf(),
             uid,
             rewrite_at: rewrite_at(&log),
-            log,
+            log: Some(log),
             state,
             next_number: number + 1,
             failure: None,
@@ -464,6 +528,42 @@ fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Contents> {
     // Whatever is left may be an edit that a crash cut off, which nobody was told of.
     frames.finish()?;
     Ok(Contents { number, uid, state })
+}
+
+/// The state up to the first edit that is not valid or does not fit.
+fn salvage_file(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    number: u64,
+    report: &mut dyn FnMut(Error),
+) -> Result<(u64, ManifestState)> {
+    let path = dir.join(file_name(number));
+    let (file, len) = open_settled(vfs, &path)?;
+    let (uid, sum) = decode_header(&read_start(&*file, len, HEADER_BYTES)?, number, &path)?;
+    let mut frames = FrameReader::new(&*file, file_uid(uid, number), HEADER_BYTES, sum)?;
+    let mut state = None;
+    while let Some(frame) = frames.next()? {
+        let mut next = state.clone().unwrap_or_default();
+        if let Err(error) = apply_frame(&frame, &path, &mut next) {
+            report(error);
+            break;
+        }
+        state = Some(next);
+    }
+    let Some(state) = state else {
+        let what = "first edit of the manifest";
+        return Err(Error::corruption(
+            &path,
+            HEADER_BYTES,
+            what,
+            "a valid edit",
+            "none",
+        ));
+    };
+    if let Err(error) = frames.finish() {
+        report(error);
+    }
+    Ok((uid, state))
 }
 
 fn apply_frame(frame: &Frame<'_>, path: &Path, state: &mut ManifestState) -> Result<()> {

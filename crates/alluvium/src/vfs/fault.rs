@@ -29,15 +29,17 @@ pub enum IoCall {
     Allocate,
     /// `VfsFile::len` and `VfsFile::truncate`.
     Length,
-    /// `Vfs::rename`.
+    /// `Vfs::rename` and `Vfs::rename_dir`.
     Rename,
-    /// `Vfs::remove`.
+    /// `Vfs::remove` and `Vfs::remove_dir`.
     Remove,
     /// `Vfs::list` and `Vfs::exists`.
     List,
     /// `Vfs::sync_dir`.
     SyncDir,
-    /// `Vfs::create_dir_all`, `Vfs::hard_link`, `Vfs::lock` and `Vfs::free_bytes`.
+    /// `Vfs::hard_link`.
+    Link,
+    /// `Vfs::create_dir_all`, `Vfs::lock`, `Vfs::lock_shared` and `Vfs::free_bytes`. `Vfs::copy` is made of other calls.
     Other,
 }
 
@@ -53,6 +55,8 @@ pub enum FaultEffect {
     Error,
     /// An error that says that the device is full.
     NoSpace,
+    /// An error that says that a link would lead to another file system.
+    CrossesDevices,
     /// A write puts the first half of its bytes down, then reports an error. Other calls just fail.
     ShortWrite,
 }
@@ -157,6 +161,7 @@ fn check(plan: &Mutex<Plan>, kind: IoCall) -> io::Result<()> {
 fn error_of(effect: FaultEffect) -> io::Error {
     match effect {
         FaultEffect::NoSpace => io::ErrorKind::StorageFull.into(),
+        FaultEffect::CrossesDevices => io::ErrorKind::CrossesDevices.into(),
         FaultEffect::Error | FaultEffect::ShortWrite => io::Error::other("injected fault"),
     }
 }
@@ -182,9 +187,19 @@ impl Vfs for FaultVfs {
         self.inner.rename(from, to)
     }
 
+    fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(IoCall::Rename)?;
+        self.inner.rename_dir(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.check(IoCall::Remove)?;
         self.inner.remove(path)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.check(IoCall::Remove)?;
+        self.inner.remove_dir(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -208,13 +223,18 @@ impl Vfs for FaultVfs {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.check(IoCall::Other)?;
+        self.check(IoCall::Link)?;
         self.inner.hard_link(from, to)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>> {
         self.check(IoCall::Other)?;
         self.inner.lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+        self.check(IoCall::Other)?;
+        self.inner.lock_shared(path)
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {

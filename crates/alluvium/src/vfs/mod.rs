@@ -2,7 +2,8 @@
 //!
 //! [`RealVfs`] is the operating system. [`MemVfs`] keeps files in memory and can crash: it forgets any part of what was
 //! not synced. [`FaultVfs`] wraps another one and fails chosen calls. The traits hold only what the engine needs: one
-//! database directory, at most one level of directories below it, positional reads and writes.
+//! database directory, at most one level of directories below it, positional reads and writes. Whole directories are renamed
+//! only where a copy of a database is put in place.
 //!
 //! Durability is explicit everywhere. The content and the length of a file are durable after [`VfsFile::sync`]; its name
 //! is durable only after [`Vfs::sync_dir`] of its directory. Neither implies the other.
@@ -25,6 +26,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Bytes that [`Vfs::copy`] reads at a time.
+const COPY_BYTES: u64 = 1 << 20;
+
 /// Held while the caller owns a lock file; dropping it gives the lock up.
 pub type LockGuard = Box<dyn Send + Sync>;
 
@@ -42,8 +46,15 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     /// Gives a file a new name, atomically replacing what has that name. Durable after `sync_dir` of the new directory.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives a directory a new name, atomically. Fails if the new name is taken. Durable after `sync_dir` of the
+    /// directory that both names are in. No file in it may be open for writing.
+    fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()>;
+
     /// Removes a file's name. Its content lives on while the file is open or has another name.
     fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// The names in a directory, of files and directories, in no particular order.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
@@ -57,12 +68,37 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     /// Makes durable every creation, removal and renaming done so far in this directory.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Gives a file a second name. Fails if the new name is taken.
+    /// Gives a file a second name. Fails if the new name is taken, with `CrossesDevices` if it is on another file system.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Copies a file to a new name and returns its length. The content is durable on return, the name is not. Fails if
+    /// the new name is taken; after any other failure a part of the copy may be left.
+    fn copy(&self, from: &Path, to: &Path) -> io::Result<u64> {
+        let source = self.open_read(from)?;
+        let len = source.len()?;
+        let target = self.create(to)?;
+        // First, so that a full device is noticed before the bytes have been read.
+        target.allocate(len)?;
+        let mut buffer = vec![0; len.min(COPY_BYTES) as usize];
+        let mut offset = 0;
+        while offset < len {
+            let piece = &mut buffer[..(len - offset).min(COPY_BYTES) as usize];
+            source.read_at(piece, offset)?;
+            target.write_at(piece, offset)?;
+            target.start_writeback(offset, piece.len() as u64);
+            offset += piece.len() as u64;
+        }
+        target.sync()?;
+        Ok(len)
+    }
 
     /// Takes the lock file at `path`, creating it if it is missing. `None` while another holder has it, in this process
     /// or another one.
     fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>>;
+
+    /// Takes the existing lock file at `path` together with others who call this: `None` while somebody has it by
+    /// [`Vfs::lock`], who is refused in turn. Changes nothing; fails with `NotFound` where there is no such file.
+    fn lock_shared(&self, path: &Path) -> io::Result<Option<LockGuard>>;
 
     /// How many more bytes the file system of `dir` can take.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;

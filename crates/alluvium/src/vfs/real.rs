@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Advice, FallocateFlags};
+use rustix::fs::{Advice, FallocateFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::{LockGuard, Vfs, VfsFile};
@@ -49,8 +49,25 @@ impl Vfs for RealVfs {
         std::fs::rename(from, to)
     }
 
+    fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (here, flags) = (rustix::fs::CWD, RenameFlags::NOREPLACE);
+        match rustix::fs::renameat_with(here, from, here, to, flags) {
+            // Not every file system can refuse by itself. Between the look and the renaming only an empty directory of
+            // somebody else's could be replaced.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match to.try_exists()? {
+                true => Err(io::ErrorKind::AlreadyExists.into()),
+                false => std::fs::rename(from, to),
+            },
+            other => Ok(other?),
+        }
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        std::fs::remove_dir(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -94,6 +111,15 @@ impl Vfs for RealVfs {
             .truncate(false)
             .open(path)?;
         match file.try_lock() {
+            Ok(()) => Ok(Some(Box::new(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+        let file = File::open(path)?;
+        match file.try_lock_shared() {
             Ok(()) => Ok(Some(Box::new(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),

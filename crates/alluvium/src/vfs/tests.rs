@@ -72,7 +72,70 @@ fn basic_suite(vfs: &dyn Vfs, root: &Path) {
     assert!(lock.is_some());
     assert!(vfs.lock(&dir.join("LOCK")).unwrap().is_none());
     drop(lock);
-    assert!(vfs.lock(&dir.join("LOCK")).unwrap().is_some());
+    let lock = dir.join("LOCK");
+    assert!(vfs.lock(&lock).unwrap().is_some());
+    let shared = [(); 2].map(|()| vfs.lock_shared(&lock).unwrap().expect("a second reader"));
+    assert!(vfs.lock(&lock).unwrap().is_none());
+    let [first, second] = shared;
+    drop(first);
+    assert!(vfs.lock(&lock).unwrap().is_none());
+    drop(second);
+    let exclusive = vfs.lock(&lock).unwrap();
+    assert!(vfs.lock_shared(&lock).unwrap().is_none());
+    drop(exclusive);
+    assert_eq!(
+        kind(vfs.lock_shared(&dir.join("missing"))),
+        ErrorKind::NotFound
+    );
+    directories_and_copies(vfs, root);
+}
+
+fn directories_and_copies(vfs: &dyn Vfs, root: &Path) {
+    let (old, new) = (root.join("old"), root.join("new"));
+    vfs.create_dir_all(&old).unwrap();
+    let file = vfs.create(&old.join("a")).unwrap();
+    let content: Vec<u8> = (0..COPY_BYTES + 5).map(|n| (n % 251) as u8).collect();
+    file.write_at(&content, 0).unwrap();
+    let copied = vfs.copy(&old.join("a"), &old.join("b")).unwrap();
+    assert_eq!(copied, content.len() as u64);
+    let copy = vfs.open_read(&old.join("b")).unwrap();
+    assert_eq!(read(&*copy, 0, content.len()), content);
+    file.write_at(b"other", 0).unwrap();
+    assert_eq!(read(&*copy, 0, content.len()), content);
+    let again = vfs.copy(&old.join("a"), &old.join("b"));
+    assert_eq!(kind(again), ErrorKind::AlreadyExists);
+
+    assert_eq!(kind(vfs.remove_dir(&old)), ErrorKind::DirectoryNotEmpty);
+    vfs.rename_dir(&old, &new).unwrap();
+    assert!(!vfs.exists(&old).unwrap() && vfs.exists(&new.join("a")).unwrap());
+    vfs.create_dir_all(&old).unwrap();
+    assert_eq!(kind(vfs.rename_dir(&new, &old)), ErrorKind::AlreadyExists);
+    vfs.remove_dir(&old).unwrap();
+    assert_eq!(kind(vfs.remove_dir(&old)), ErrorKind::NotFound);
+    assert_eq!(kind(vfs.rename_dir(&old, &new)), ErrorKind::NotFound);
+}
+
+#[test]
+fn only_a_sync_of_its_parent_makes_the_new_name_of_a_directory_durable() {
+    let vfs = MemVfs::new();
+    let (old, new) = (Path::new("/old"), Path::new("/new"));
+    vfs.create_dir_all(old).unwrap();
+    let make = |name: &str| vfs.create(&old.join(name)).unwrap();
+    make("synced");
+    vfs.sync_dir(old).unwrap();
+    vfs.sync_dir(Path::new("/")).unwrap();
+    make("unsynced");
+    vfs.rename_dir(old, new).unwrap();
+    let lost = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
+    assert_eq!(lost.list(old).unwrap(), ["synced"]);
+    assert!(!lost.exists(new).unwrap());
+    vfs.sync_dir(Path::new("/")).unwrap();
+    let moved = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
+    assert_eq!(moved.list(new).unwrap(), ["synced"]);
+    assert!(!moved.exists(old).unwrap());
+    vfs.sync_dir(new).unwrap();
+    let all = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
+    assert_eq!(all.list(new).unwrap(), ["synced", "unsynced"]);
 }
 
 #[test]

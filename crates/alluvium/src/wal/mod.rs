@@ -42,6 +42,8 @@
 pub(crate) mod frame;
 mod prepare;
 mod replay;
+mod salvage;
+mod scrub;
 mod segment;
 mod writer;
 
@@ -50,6 +52,8 @@ mod tests;
 
 pub use prepare::{PreparedSegment, SegmentPlan};
 pub use replay::{ReplayEnd, replay};
+pub(crate) use salvage::salvage;
+pub(crate) use scrub::{ScrubLog, scrub};
 pub use segment::parse_segment_name;
 pub use writer::{PAYLOAD_BYTES_MAX, WalSync, WalWriter};
 

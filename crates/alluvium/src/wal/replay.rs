@@ -160,7 +160,7 @@ fn name_of(segment: Option<SegmentId>) -> String {
 }
 
 /// A file without a valid header is left over from a creation that stopped, unless it holds records.
-fn check_unfinished(segment: &OpenSegment, database_uid: u64) -> Result<()> {
+pub(super) fn check_unfinished(segment: &OpenSegment, database_uid: u64) -> Result<()> {
     let uid = segment_uid(database_uid, segment.id);
     let frames = FrameReader::new(&*segment.file, uid, SEGMENT_HEADER_BYTES, 0)?;
     if frames.any_header_follows()? {

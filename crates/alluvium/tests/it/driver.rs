@@ -26,6 +26,7 @@ pub struct Driver {
     pub durable: u64,
     /// When each keyspace was created last: an older snapshot knows another keyspace of that name.
     created: BTreeMap<String, u64>,
+    checkpoints: u64,
 }
 
 /// Options under which a few hundred rows flush, merge, split and fill the cache.
@@ -77,6 +78,7 @@ impl Driver {
             snapshots,
             durable: 0,
             created,
+            checkpoints: 0,
         }
     }
 
@@ -120,14 +122,20 @@ impl Driver {
             Op::Flush => {
                 self.db.flush().expect("flush");
                 self.durable = self.model.last_commit();
+                self.check_files();
+                if seed.is_multiple_of(3) {
+                    self.check_checkpoint();
+                }
             }
             Op::Compact(name) if seed.is_multiple_of(2) => {
                 let keyspace = self.keyspace(name);
                 keyspace.compact_range(&[], None).expect("compact");
+                self.check_files();
             }
             Op::Compact(_) => {
                 self.change_options(seed);
                 self.db.settle().expect("settle");
+                self.check_files();
             }
             Op::Reopen => self.reopen(),
             Op::Crash => self.crash(seed),
@@ -360,6 +368,27 @@ impl Driver {
     /// Everything in the database.
     pub fn state(&self) -> State {
         state_of(&self.db)
+    }
+
+    /// Files agree with themselves and each other, and no insert stands on a live row.
+    fn check_files(&self) {
+        let report = self.db.verify().expect("verify");
+        assert!(report.is_clean(), "{report:?}");
+    }
+
+    /// A checkpoint has everything, for readers and for writers.
+    fn check_checkpoint(&mut self) {
+        self.checkpoints += 1;
+        let name = format!("checkpoint{}", self.checkpoints);
+        self.db.checkpoint(&name).expect("checkpoint");
+        for read_only in [true, false] {
+            let options = Options {
+                read_only,
+                ..self.options.clone()
+            };
+            let copy = Database::open_on(self.vfs.clone(), Path::new(&name), options);
+            assert_eq!(state_of(&copy.expect("open")), self.model.state());
+        }
     }
 
     pub fn check_state(&self) {

@@ -102,8 +102,16 @@ impl Vfs for HookVfs {
         self.files.rename(from, to)
     }
 
+    fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.files.rename_dir(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.files.remove(path)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.files.remove_dir(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -128,6 +136,10 @@ impl Vfs for HookVfs {
 
     fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>> {
         self.files.lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+        self.files.lock_shared(path)
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {

@@ -1,9 +1,12 @@
 //! Integration tests of the engine, a module for each subject.
 
 mod background;
+mod backup;
 mod bank;
 mod bulk_load;
+mod checkpoint;
 mod compact_range;
+mod copies;
 mod cursors;
 mod damage;
 mod deletes;
@@ -22,10 +25,13 @@ mod keyspaces;
 mod memory;
 mod model;
 mod ranges;
+mod read_only;
 mod recovery;
+mod repair;
 mod script;
 mod serializable;
 mod transactions;
 mod two_phase;
 mod two_phase_crash;
 mod values;
+mod verify;

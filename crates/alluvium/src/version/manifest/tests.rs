@@ -209,8 +209,8 @@ fn a_manifest_that_has_doubled_is_written_anew() {
         };
         manifest.append(&add).unwrap();
         manifest.append(&remove).unwrap();
-        numbers.insert(manifest.log.number);
-        assert!(manifest.log.end <= REWRITE_BYTES_MIN);
+        numbers.insert(manifest.log.as_mut().unwrap().number);
+        assert!(manifest.log.as_mut().unwrap().end <= REWRITE_BYTES_MIN);
     }
     assert!(numbers.len() > 2);
     let (_, state) = Manifest::read(&vfs, dir()).unwrap();
@@ -226,9 +226,9 @@ fn any_flipped_bit_is_reported() {
         manifest.append(&create_keyspace(manifest.state())).unwrap();
     }
     let state = manifest.state().clone();
-    let end = manifest.log.end;
+    let end = manifest.log.as_mut().unwrap().end;
     let mark = end - frame_bytes(0) as u64;
-    let path = path_of(manifest.log.number);
+    let path = path_of(manifest.log.as_mut().unwrap().number);
     for bit in 0..(end + 64) * 8 {
         flip(&vfs, &path, bit);
         let result = Manifest::read(&vfs, dir());
@@ -274,10 +274,10 @@ fn a_torn_last_edit_is_dropped_and_does_not_return() {
     let mut manifest = Manifest::create(shared(&vfs), dir(), UID).unwrap();
     manifest.append(&create_keyspace(manifest.state())).unwrap();
     let before = manifest.state().clone();
-    let start = manifest.log.end;
+    let start = manifest.log.as_mut().unwrap().end;
     manifest.append(&create_keyspace(manifest.state())).unwrap();
     // Neither its mark nor its own last byte reached the device.
-    let mark = manifest.log.end - frame_bytes(0) as u64;
+    let mark = manifest.log.as_mut().unwrap().end - frame_bytes(0) as u64;
     let file = vfs.open(&path_of(1)).unwrap();
     let zeros = vec![0; frame_bytes(0) + 16];
     file.write_at(&zeros, mark - 16).unwrap();
@@ -307,7 +307,12 @@ fn newer_formats_are_refused_by_name() {
     let vfs = mem();
     let mut manifest = Manifest::create(shared(&vfs), dir(), UID).unwrap();
     // A field from the future that must be understood.
-    manifest.log.append(KIND_EDIT, &[90, 0]).unwrap();
+    manifest
+        .log
+        .as_mut()
+        .unwrap()
+        .append(KIND_EDIT, &[90, 0])
+        .unwrap();
     let result = Manifest::read(&vfs, dir());
     assert!(
         matches!(result, Err(Error::NewerFormat { .. })),
@@ -456,7 +461,7 @@ fn garbage_never_panics() {
         append_random(&mut manifest, &mut random).unwrap();
         states.push(manifest.state().clone());
     }
-    let end = manifest.log.end;
+    let end = manifest.log.as_mut().unwrap().end;
     let good = bytes_of(&vfs, &path_of(1));
     let file = vfs.open(&path_of(1)).unwrap();
     for seed in 0..2_000 {

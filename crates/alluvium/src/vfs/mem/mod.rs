@@ -4,8 +4,8 @@
 //!
 //! - a file keeps any subset of its unsynced 512-byte sectors, and for a sector changed several times any of its states;
 //!   its length is any of the lengths it had since its last sync;
-//! - a directory keeps any subset of its unsynced operations (create, link, rename, remove, make directory), each of them
-//!   whole: a rename never leaves both names or none;
+//! - a directory keeps any subset of its unsynced operations (create, link, rename, remove, make or remove directory), each
+//!   of them whole: a rename never leaves both names or none;
 //! - a name that survives may point to a file whose content did not;
 //! - locks are released.
 //!
@@ -91,6 +91,13 @@ enum NameChange {
     MakeDir {
         path: PathBuf,
     },
+    RemoveDir {
+        path: PathBuf,
+    },
+    RenameDir {
+        from: PathBuf,
+        to: PathBuf,
+    },
 }
 
 #[derive(Debug)]
@@ -99,7 +106,14 @@ struct State {
     durable: Tree,
     /// Operations in `current` and not in `durable`, oldest first.
     unsynced: Vec<NameChange>,
-    locks: BTreeSet<PathBuf>,
+    locks: BTreeMap<PathBuf, Holders>,
+}
+
+/// Who has a lock file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holders {
+    One,
+    Together(usize),
 }
 
 /// Files in memory. Clones share them.
@@ -140,7 +154,7 @@ impl MemVfs {
                 current: tree(),
                 durable: tree(),
                 unsynced: Vec::new(),
-                locks: BTreeSet::new(),
+                locks: BTreeMap::new(),
             })),
             space: Space::new(capacity_bytes),
         }
@@ -175,6 +189,14 @@ impl MemVfs {
             fresh.durable.dirs = names.dirs;
         }
         after
+    }
+
+    fn held(&self, state: &mut State, path: &Path, holders: Holders) -> LockGuard {
+        state.locks.insert(path.to_path_buf(), holders);
+        Box::new(MemLock {
+            state: Arc::clone(&self.state),
+            path: path.to_path_buf(),
+        })
     }
 
     fn open_as(&self, path: &Path, writable: bool) -> io::Result<Arc<dyn VfsFile>> {
@@ -219,7 +241,19 @@ impl Tree {
             NameChange::MakeDir { path } => {
                 self.dirs.insert(path);
             }
+            NameChange::RemoveDir { path } => {
+                self.dirs.remove(&path);
+            }
+            NameChange::RenameDir { from, to } => self.move_dir(&from, &to),
         }
+    }
+
+    /// Moves a directory with all that is in it.
+    fn move_dir(&mut self, from: &Path, to: &Path) {
+        let moved = |path: &Path| moved(path, from, to);
+        self.dirs = self.dirs.iter().map(|dir| moved(dir)).collect();
+        let files = std::mem::take(&mut self.files).into_iter();
+        self.files = files.map(|(path, inode)| (moved(&path), inode)).collect();
     }
 
     /// Removes what lies in a directory that does not exist.
@@ -238,9 +272,38 @@ impl NameChange {
             NameChange::Add { path, .. }
             | NameChange::Remove { path }
             | NameChange::MakeDir { path }
+            | NameChange::RemoveDir { path }
+            | NameChange::RenameDir { to: path, .. }
             | NameChange::Rename { to: path, .. } => path,
         };
         parent(path)
+    }
+
+    /// Follows the renaming of a directory that the change was made in.
+    fn follow(&mut self, old: &Path, new: &Path) {
+        match self {
+            NameChange::Add { path, .. }
+            | NameChange::Remove { path }
+            | NameChange::MakeDir { path }
+            | NameChange::RemoveDir { path } => {
+                if path != old {
+                    *path = moved(path, old, new);
+                }
+            }
+            NameChange::Rename { from, to, .. } | NameChange::RenameDir { from, to } => {
+                *from = moved(from, old, new);
+                *to = moved(to, old, new);
+            }
+        }
+    }
+}
+
+/// Where `path` is after the directory `from` was renamed to `to`.
+fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
+    match path.strip_prefix(from) {
+        Ok(rest) if rest.as_os_str().is_empty() => to.to_path_buf(),
+        Ok(rest) => to.join(rest),
+        Err(_) => path.to_path_buf(),
     }
 }
 
@@ -332,6 +395,41 @@ impl Vfs for MemVfs {
         Ok(())
     }
 
+    fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if !state.current.dirs.contains(from) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.check_new(to)?;
+        if parent(from) != parent(to) {
+            // Two directories would have to be synced; nothing needs that.
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        for change in &mut state.unsynced {
+            change.follow(from, to);
+        }
+        state.change(NameChange::RenameDir {
+            from: from.to_path_buf(),
+            to: to.to_path_buf(),
+        });
+        Ok(())
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if !state.current.dirs.contains(dir) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let (files, dirs) = (state.current.files.keys(), state.current.dirs.iter());
+        if files.chain(dirs).any(|path| path.parent() == Some(dir)) {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        state.change(NameChange::RemoveDir {
+            path: dir.to_path_buf(),
+        });
+        Ok(())
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
         state.current.file(path)?;
@@ -406,13 +504,25 @@ impl Vfs for MemVfs {
         if state.current.file(path).is_err() {
             state.create(path, &self.space)?;
         }
-        if !state.locks.insert(path.to_path_buf()) {
+        if state.locks.contains_key(path) {
             return Ok(None);
         }
-        Ok(Some(Box::new(MemLock {
-            state: Arc::clone(&self.state),
-            path: path.to_path_buf(),
-        })))
+        Ok(Some(self.held(&mut state, path, Holders::One)))
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+        let mut state = self.state.lock();
+        state.current.file(path)?;
+        let holders = match state.locks.get(path) {
+            None => 1,
+            Some(Holders::Together(others)) => others + 1,
+            Some(Holders::One) => return Ok(None),
+        };
+        Ok(Some(self.held(
+            &mut state,
+            path,
+            Holders::Together(holders),
+        )))
     }
 
     fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
@@ -422,7 +532,13 @@ impl Vfs for MemVfs {
 
 impl Drop for MemLock {
     fn drop(&mut self) {
-        self.state.lock().locks.remove(&self.path);
+        let mut state = self.state.lock();
+        match state.locks.get_mut(&self.path) {
+            Some(Holders::Together(holders)) if *holders > 1 => *holders -= 1,
+            _ => {
+                state.locks.remove(&self.path);
+            }
+        }
     }
 }
 

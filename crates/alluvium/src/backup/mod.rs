@@ -1,0 +1,512 @@
+//! Numbered backups of databases in one directory, which share the tables that they have in common.
+//!
+//! A table never changes, so a backup copies only those that no earlier backup has. What a backup consists of stands in
+//! its listing, which is written last: a crash leaves the new backup whole, or files that no listing names and that a
+//! later call removes. Earlier backups are never touched. Files of the store are copies, not links, so that the store
+//! stands by itself, on another device at best.
+//!
+//! ```text
+//! 000007.backup          the listing: names, lengths, checksums
+//! 000007.state           keyspaces and lists of tables
+//! tables/UID.table       tables by their uid
+//! LOCK
+//! ```
+//!
+//! ```
+//! use alluvium::{Database, KeyspaceOptions, Options, backup::BackupStore};
+//! # let dir = tempfile::tempdir().unwrap();
+//! let db = Database::open(dir.path().join("db"), Options::default())?;
+//! let words = db.keyspace("words", KeyspaceOptions::default())?;
+//! words.put(b"backup", b"a second copy")?;
+//! let store = BackupStore::open(dir.path().join("backups"))?;
+//! let backup = store.create(&db)?;
+//! assert!(store.verify(backup.id)?.is_empty());
+//! store.restore(backup.id, dir.path().join("restored"))?;
+//! let restored = Database::open(dir.path().join("restored"), Options::default())?;
+//! assert!(restored.existing_keyspace("words")?.is_some());
+//! # Ok::<(), alluvium::Error>(())
+//! ```
+
+mod files;
+mod listing;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use self::files::{copy_checked, read_checked, write_file};
+use self::listing::{ListedFile, Listing};
+use crate::base::SeqNo;
+use crate::base::checksum::checksum;
+use crate::cache::Cache;
+use crate::db::Database;
+use crate::db::checkpoint::{
+    check_target, parent, put_in_place, remove_directory, temporary_name, write_database,
+};
+use crate::db::memory::CACHE_BYTES_MIN;
+use crate::error::{Error, Result};
+use crate::recovery::LOCK;
+use crate::table::{Table, ValueFile, ValuesPart};
+use crate::version::{Manifest, ManifestState, VersionEdit};
+use crate::vfs::{LockGuard, RealVfs, Vfs};
+
+/// The subdirectory of tables.
+const TABLES: &str = "tables";
+
+/// A directory of backups, locked while this exists.
+pub struct BackupStore {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    _lock: LockGuard,
+}
+
+/// One backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackupInfo {
+    /// Its number. Larger is newer; after the newest is deleted its number is used again.
+    pub id: u64,
+    /// The newest commit in it. Every commit up to this one is there, and no later one.
+    pub seqno: SeqNo,
+    /// When it was made, in seconds since 1970 by the system's clock.
+    pub created: u64,
+    /// Its files of tables and of large values.
+    pub tables: u64,
+    /// Bytes of all its files, shared or not.
+    pub bytes: u64,
+    /// Bytes that were copied for it; 0 where it is only listed.
+    pub copied_bytes: u64,
+}
+
+/// What [`BackupStore::list`] finds.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct BackupList {
+    /// The backups whose listing is right, oldest first.
+    pub backups: Vec<BackupInfo>,
+    /// Listings that cannot be read. While there is one, no table is removed: it may be needed.
+    pub damaged: Vec<(u64, Error)>,
+}
+
+impl BackupStore {
+    /// Opens the store in a directory, creating it if it is missing. Its parent must exist.
+    ///
+    /// # Errors
+    ///
+    /// `Locked` while the store is open elsewhere, `InvalidArgument` for the directory of a database, `Io`.
+    pub fn open(dir: impl AsRef<Path>) -> Result<BackupStore> {
+        BackupStore::open_on(Arc::new(RealVfs), dir)
+    }
+
+    /// As [`BackupStore::open`], on a file system of the caller's.
+    pub fn open_on(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>) -> Result<BackupStore> {
+        let dir = dir.as_ref().to_path_buf();
+        if Manifest::exists(&*vfs, &dir)? {
+            let message = format!("{} is a database: choose another directory", dir.display());
+            return Err(Error::InvalidArgument(message));
+        }
+        let tables = dir.join(TABLES);
+        vfs.create_dir_all(&tables)
+            .map_err(|e| Error::io("create directory", &tables, e))?;
+        // Each time: the first open may have stopped before the names were durable.
+        for durable in [&dir, parent(&dir)] {
+            sync_dir(&*vfs, durable)?;
+        }
+        let path = dir.join(LOCK);
+        let lock = vfs.lock(&path).map_err(|e| Error::io("lock", &path, e))?;
+        let lock = lock.ok_or_else(|| Error::Locked(dir.clone()))?;
+        Ok(BackupStore {
+            vfs,
+            dir,
+            _lock: lock,
+        })
+    }
+
+    /// Makes a backup of everything committed, while commits go on. Durable when the call returns.
+    ///
+    /// Flushes, then copies the tables that no readable backup in the store has, and checks every row of a copy: a
+    /// damaged table does not get into a backup.
+    ///
+    /// # Errors
+    ///
+    /// `NoSpace` and `Io`, `Corruption` of a table of the database: there is no new backup, and the earlier ones are as
+    /// they were. If only the very last sync fails, the backup is listed, but a power cut may take it away. What a flush
+    /// may meet.
+    pub fn create(&self, db: &Database) -> Result<BackupInfo> {
+        let captured = db.shared().capture()?;
+        // What an earlier call left is not trusted; what cannot be removed is written over.
+        let _ = self.remove_unlisted();
+        let known = self.known_tables()?;
+        let id = self.next_id()?;
+        let made = (|| {
+            let mut tables = Vec::new();
+            let mut copied_bytes = 0;
+            // First, because the tables that point into them are checked with them.
+            for values in captured.values() {
+                let name = format!("{:016x}.table", values.uid());
+                let file = match known.get(&name).filter(|file| self.is_there(file)) {
+                    Some(file) => file.clone(),
+                    None => {
+                        let file = self.copy_values(db, &values, name)?;
+                        copied_bytes += file.bytes;
+                        file
+                    }
+                };
+                tables.push((values.id().to_string(), file));
+            }
+            for table in &captured.tables {
+                let name = format!("{:016x}.table", table.uid());
+                let file = match known.get(&name).filter(|file| self.is_there(file)) {
+                    Some(file) => file.clone(),
+                    None => {
+                        let file = self.copy_table(db, table, name)?;
+                        copied_bytes += file.bytes;
+                        file
+                    }
+                };
+                tables.push((table.id().to_string(), file));
+            }
+            sync_dir(&*self.vfs, &self.dir.join(TABLES))?;
+            let state = self.write_state(id, &captured.state)?;
+            let listing = Listing {
+                seqno: captured.seqno,
+                created: seconds_now(),
+                state,
+                tables,
+            };
+            self.write_listing(id, &listing)?;
+            let info = info(id, &listing);
+            Ok(BackupInfo {
+                copied_bytes,
+                ..info
+            })
+        })();
+        if made.is_err() {
+            // What stays is removed by a later call: nothing names it.
+            let _ = self.remove_unlisted();
+        }
+        made
+    }
+
+    /// All backups.
+    pub fn list(&self) -> Result<BackupList> {
+        let mut list = BackupList::default();
+        for id in self.ids()? {
+            match self.read_listing(id) {
+                Ok(listing) => list.backups.push(info(id, &listing)),
+                Err(error) => list.damaged.push((id, error)),
+            }
+        }
+        Ok(list)
+    }
+
+    /// Reads every file of a backup and returns what is wrong, each an error that names its file. Empty: the backup can
+    /// be restored.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there is no backup of this number.
+    pub fn verify(&self, id: u64) -> Result<Vec<Error>> {
+        let listing = match self.find(id) {
+            Err(error @ Error::InvalidArgument(_)) => return Err(error),
+            Err(error) => return Ok(vec![error]),
+            Ok(listing) => listing,
+        };
+        let mut damages = Vec::new();
+        if let Err(error) = self.read_state(&listing) {
+            damages.push(error);
+        }
+        for (_, file) in &listing.tables {
+            let path = self.table_path(file);
+            if let Err(error) = copy_checked(&*self.vfs, &path, file, None) {
+                damages.push(error);
+            }
+        }
+        Ok(damages)
+    }
+
+    /// Makes a database of a backup at `target`, which must not exist and whose parent must. It has a database uid of
+    /// its own, so that it and the original are two databases. Durable when the call returns.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` that names the damaged file of the store, `NoSpace`, `Io`: nothing is left at the target.
+    /// `InvalidArgument` for an unknown number or a target that cannot be.
+    pub fn restore(&self, id: u64, target: impl AsRef<Path>) -> Result<()> {
+        let target = target.as_ref();
+        let listing = self.find(id)?;
+        check_target(&*self.vfs, &self.dir, target)?;
+        let temporary = temporary_name(target)?;
+        let made = self.restore_to(&listing, &temporary);
+        if made.is_err() {
+            remove_directory(&*self.vfs, &temporary);
+            return made;
+        }
+        put_in_place(&*self.vfs, &temporary, target).inspect_err(|_| {
+            remove_directory(&*self.vfs, &temporary);
+        })
+    }
+
+    /// Removes a backup, and the tables that no other one has.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there is no such backup; `Io`, after which it may or may not be there. Other backups are
+    /// whole in any case.
+    pub fn delete(&self, id: u64) -> Result<()> {
+        if !self.ids()?.contains(&id) {
+            return Err(unknown(id));
+        }
+        let path = self.dir.join(listing_name(id));
+        self.vfs
+            .remove(&path)
+            .map_err(|e| Error::io("remove", &path, e))?;
+        // Before any of its files goes: a listing that a power cut brings back must not lack them.
+        sync_dir(&*self.vfs, &self.dir)?;
+        self.remove_unlisted()
+    }
+
+    fn restore_to(&self, listing: &Listing, dir: &Path) -> Result<()> {
+        let state = self.read_state(listing)?;
+        let vfs = &*self.vfs;
+        vfs.create_dir_all(dir)
+            .map_err(|e| Error::io("create directory", dir, e))?;
+        let mut named: BTreeSet<String> = state.table_ids().map(|id| id.to_string()).collect();
+        for (name, file) in &listing.tables {
+            copy_checked(vfs, &self.table_path(file), file, Some(&dir.join(name)))?;
+            named.remove(name);
+        }
+        if let Some(missing) = named.first() {
+            let path = self.dir.join(&listing.state.name);
+            let what = "tables of a backup";
+            return Err(Error::corruption(
+                &path,
+                0,
+                what,
+                missing,
+                "a listing without it",
+            ));
+        }
+        write_database(&self.vfs, dir, state)
+    }
+
+    /// Copies a table into the store, reads it back and checks it, and gives it its name.
+    fn copy_table(&self, db: &Database, table: &Table, name: String) -> Result<ListedFile> {
+        let source = db.shared().path(table.id().to_string());
+        let tables = self.dir.join(TABLES);
+        let temporary = tables.join(format!("{name}.tmp"));
+        let file = files::copy_between(&*db.shared().vfs, &source, &*self.vfs, &temporary, name)?;
+        let copy = self.vfs.open_read(&temporary);
+        let copy = copy.map_err(|e| Error::io("open", &temporary, e))?;
+        let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
+        let open_values = |part: &ValuesPart| {
+            let name = format!("{:016x}.table", part.uid);
+            let path = self.dir.join(TABLES).join(name);
+            let file = self.vfs.open_read(&path);
+            let file = file.map_err(|e| Error::io("open", &path, e))?;
+            ValueFile::open(file, part.file, part.uid)
+        };
+        let checked = Table::open_with(copy, table.id(), table.uid(), cache, open_values)
+            .and_then(|table| table.verify());
+        // The copy is what was read of the original.
+        checked.map_err(|error| match error {
+            Error::Corruption {
+                offset,
+                what,
+                expected,
+                found,
+                ..
+            } => Error::corruption(&source, offset, what, expected, found),
+            other => other,
+        })?;
+        let path = self.table_path(&file);
+        self.vfs
+            .rename(&temporary, &path)
+            .map_err(|e| Error::io("rename to", &path, e))?;
+        Ok(file)
+    }
+
+    /// Copies a file of large values into the store; its values are checked with the tables that point to them.
+    fn copy_values(&self, db: &Database, values: &ValueFile, name: String) -> Result<ListedFile> {
+        let source = db.shared().path(values.id().to_string());
+        let temporary = self.dir.join(TABLES).join(format!("{name}.tmp"));
+        let file = files::copy_between(&*db.shared().vfs, &source, &*self.vfs, &temporary, name)?;
+        let path = self.table_path(&file);
+        self.vfs
+            .rename(&temporary, &path)
+            .map_err(|e| Error::io("rename to", &path, e))?;
+        Ok(file)
+    }
+
+    fn write_state(&self, id: u64, state: &ManifestState) -> Result<ListedFile> {
+        let bytes = state.to_edit().encode();
+        let name = state_name(id);
+        write_file(&*self.vfs, &self.dir.join(&name), &bytes)?;
+        Ok(ListedFile {
+            name,
+            bytes: bytes.len() as u64,
+            checksum: checksum(&bytes, 0),
+        })
+    }
+
+    fn read_state(&self, listing: &Listing) -> Result<ManifestState> {
+        let path = self.dir.join(&listing.state.name);
+        let bytes = read_checked(&*self.vfs, &path, &listing.state)?;
+        let malformed = |found: String| {
+            let expected = "an edit that makes an empty state the whole one";
+            Error::corruption(&path, 0, "state of a backup", expected, found)
+        };
+        let edit = VersionEdit::decode(&bytes).map_err(|error| malformed(error.to_string()))?;
+        let mut state = ManifestState::default();
+        let applied = state.apply(&edit);
+        applied.map_err(|error| malformed(error.to_string()))?;
+        Ok(state)
+    }
+
+    fn write_listing(&self, id: u64, listing: &Listing) -> Result<()> {
+        let path = self.dir.join(listing_name(id));
+        let temporary = self.dir.join(format!("{}.tmp", listing_name(id)));
+        remove_if_there(&*self.vfs, &temporary)?;
+        write_file(&*self.vfs, &temporary, listing.encode().as_bytes())?;
+        // The state's name, before anything names it.
+        sync_dir(&*self.vfs, &self.dir)?;
+        self.vfs
+            .rename(&temporary, &path)
+            .map_err(|e| Error::io("rename to", &path, e))?;
+        // If this fails the listing stays, and its files with it: they must not go while a power cut may leave it.
+        sync_dir(&*self.vfs, &self.dir)
+    }
+
+    fn find(&self, id: u64) -> Result<Listing> {
+        match self.ids()?.contains(&id) {
+            true => self.read_listing(id),
+            false => Err(unknown(id)),
+        }
+    }
+
+    fn read_listing(&self, id: u64) -> Result<Listing> {
+        let path = self.dir.join(listing_name(id));
+        Listing::decode(&files::read_all(&*self.vfs, &path)?, &path)
+    }
+
+    /// The numbers of all backups, readable or not, in order.
+    fn ids(&self) -> Result<BTreeSet<u64>> {
+        Ok(numbers(&self.names()?, ".backup"))
+    }
+
+    fn next_id(&self) -> Result<u64> {
+        let names = self.names()?;
+        // A state without a listing is left of a backup that stopped.
+        let used = [".backup", ".state", ".backup.tmp"];
+        let highest = used
+            .iter()
+            .filter_map(|end| numbers(&names, end).pop_last());
+        Ok(highest.max().unwrap_or(0) + 1)
+    }
+
+    /// The tables that readable backups list, by name.
+    fn known_tables(&self) -> Result<BTreeMap<String, ListedFile>> {
+        let mut known = BTreeMap::new();
+        for id in self.ids()? {
+            let tables = self.read_listing(id).map(|listing| listing.tables);
+            let files = tables.into_iter().flatten().map(|(_, file)| file);
+            known.extend(files.map(|file| (file.name.clone(), file)));
+        }
+        Ok(known)
+    }
+
+    /// Whether a listed table is there in its full length: otherwise it is copied again, which mends older backups too.
+    fn is_there(&self, file: &ListedFile) -> bool {
+        let opened = self.vfs.open_read(&self.table_path(file));
+        opened.and_then(|open| open.len()).ok() == Some(file.bytes)
+    }
+
+    /// Removes what no listing names, unless a listing cannot be read: then nothing is known of what it needs.
+    fn remove_unlisted(&self) -> Result<()> {
+        let mut needed = BTreeSet::new();
+        for id in self.ids()? {
+            let Ok(listing) = self.read_listing(id) else {
+                return Ok(());
+            };
+            needed.insert(listing.state.name);
+            needed.extend(listing.tables.into_iter().map(|(_, file)| file.name));
+        }
+        let tables = self.dir.join(TABLES);
+        let listed = self.vfs.list(&tables);
+        let listed = listed.map_err(|e| Error::io("list", &tables, e))?;
+        let in_tables = listed.iter().filter(|name| name.contains(".table"));
+        let stray = in_tables.filter(|name| !needed.contains(*name));
+        let mut paths: Vec<PathBuf> = stray.map(|name| tables.join(name)).collect();
+        let names = self.names()?;
+        let own = |name: &&String| name.ends_with(".state") || name.ends_with(".backup.tmp");
+        let stray = names
+            .iter()
+            .filter(own)
+            .filter(|name| !needed.contains(*name));
+        paths.extend(stray.map(|name| self.dir.join(name)));
+        for path in &paths {
+            remove_if_there(&*self.vfs, path)?;
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        let names = self.vfs.list(&self.dir);
+        names.map_err(|e| Error::io("list", &self.dir, e))
+    }
+
+    fn table_path(&self, file: &ListedFile) -> PathBuf {
+        self.dir.join(TABLES).join(&file.name)
+    }
+}
+
+fn info(id: u64, listing: &Listing) -> BackupInfo {
+    let tables = listing.tables.iter().map(|(_, file)| file.bytes);
+    BackupInfo {
+        id,
+        seqno: listing.seqno,
+        created: listing.created,
+        tables: listing.tables.len() as u64,
+        bytes: tables.sum::<u64>() + listing.state.bytes,
+        copied_bytes: 0,
+    }
+}
+
+fn unknown(id: u64) -> Error {
+    Error::InvalidArgument(format!("there is no backup {id}"))
+}
+
+fn listing_name(id: u64) -> String {
+    format!("{id:06}.backup")
+}
+
+fn state_name(id: u64) -> String {
+    format!("{id:06}.state")
+}
+
+/// The numbers of the names with this ending.
+fn numbers(names: &[String], ending: &str) -> BTreeSet<u64> {
+    let numbers = names.iter().filter_map(|name| name.strip_suffix(ending));
+    numbers.filter_map(|number| number.parse().ok()).collect()
+}
+
+fn seconds_now() -> u64 {
+    // A clock before 1970 is no reason to fail.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+fn sync_dir(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    vfs.sync_dir(dir)
+        .map_err(|e| Error::io("sync directory", dir, e))
+}
+
+fn remove_if_there(vfs: &dyn Vfs, path: &Path) -> Result<()> {
+    match vfs.remove(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}

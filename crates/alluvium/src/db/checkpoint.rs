@@ -1,0 +1,252 @@
+//! Checkpoints: a second database that holds what this one held at one commit, made of links to its tables.
+//!
+//! Everything is sealed and flushed first, so the copy needs no log: tables are immutable from their install to their
+//! unlinking and may be linked, and the only file that is appended to, the manifest, is written anew. Writers go on
+//! meanwhile; what they flush until the tables are counted is in the copy too, always whole generations.
+//!
+//! The new database has a uid of its own: no segment of either log is valid in the other, and a batch made for one is
+//! refused by the other. Tables keep their uid, which their checksums are seeded with. Both databases may give a new
+//! table the same number; they never meet in one directory.
+//!
+//! Order: directory under a temporary name, links, sync of manifest and directory, `CURRENT`, renaming, sync of the
+//! parent. A crash leaves the whole copy, or a directory `NAME.tmp-...` that may be deleted, or nothing.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::base::{SegmentId, SeqNo};
+use crate::db::shared::Shared;
+use crate::db::store::Store;
+use crate::error::{Error, Result};
+use crate::recovery::LOCK;
+use crate::table::{Table, ValueFile};
+use crate::version::{Manifest, ManifestState, VersionEdit, random_uid};
+use crate::vfs::Vfs;
+
+/// What [`crate::Database::checkpoint`] made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CheckpointInfo {
+    /// The newest commit in it. Every commit up to this one is there, and no later one.
+    pub seqno: SeqNo,
+    /// Files of tables and large values that are links to this database's files and took no space.
+    pub linked_tables: u64,
+    /// Files that were copied, because the file system of the target is another one or has no links.
+    pub copied_tables: u64,
+    /// Bytes of those copies.
+    pub copied_bytes: u64,
+}
+
+/// The database as of one commit, all of it in tables. Their files stay while this exists.
+pub(crate) struct Captured {
+    /// What a manifest would say: without a log, without keyspaces of later commits.
+    pub state: ManifestState,
+    /// Every table that the state names.
+    pub tables: Vec<Arc<Table>>,
+    /// The commit.
+    pub seqno: SeqNo,
+}
+
+impl Captured {
+    /// Every value file that the tables point into.
+    pub fn values(&self) -> Vec<Arc<ValueFile>> {
+        let files = self.tables.iter().flat_map(|table| table.value_files());
+        let files: BTreeMap<_, _> = files.map(|(id, file)| (id.to_string(), file)).collect();
+        files.into_values().cloned().collect()
+    }
+}
+
+impl Shared {
+    /// Seals, flushes, and takes hold of the tables.
+    ///
+    /// All flushed generations end at one commit for all keyspaces, and that is the captured point. Only changes of
+    /// keyspaces reach the manifest without a flush: a drop, which would be durable before the commits that it follows,
+    /// waits until the capture is made; a keyspace that was created behind the point is left out.
+    pub fn capture(&self) -> Result<Captured> {
+        let _no_drop = self.drops.lock();
+        let sealed_to = {
+            let mut log = self.log.lock();
+            self.check_writable()?;
+            log.seal(self)?;
+            log.last_seqno
+        };
+        self.wait_for_flushes()?;
+        let store = self.store.lock();
+        let mut captured = capture(&store, sealed_to.max(store.flushed_to()), &self.dir)?;
+        if self.clock.in_use() {
+            // What has expired here has expired in the copy.
+            let floor = &mut captured.state.read_clock_ms;
+            *floor = self.clock.now().max(*floor);
+        }
+        Ok(captured)
+    }
+}
+
+fn capture(store: &Store, seqno: SeqNo, dir: &Path) -> Result<Captured> {
+    let mut state = store.state().clone();
+    let later = state
+        .keyspaces
+        .iter()
+        .filter(|(_, k)| k.created_seqno > seqno);
+    let edit = VersionEdit {
+        dropped: later.map(|(&id, _)| (id, seqno)).collect(),
+        ..VersionEdit::default()
+    };
+    state.apply(&edit).map_err(|error| {
+        Error::corruption(dir, 0, "list of keyspaces", error.expected, error.found)
+    })?;
+    state.last_seqno = seqno;
+    // No log yet: the first open for writing starts one.
+    state.oldest_segment = SegmentId(0);
+    let tables = state.table_ids().map(|id| store.table(id)).collect();
+    Ok(Captured {
+        state,
+        tables,
+        seqno,
+    })
+}
+
+/// Makes the checkpoint. See [`crate::Database::checkpoint`].
+pub(super) fn checkpoint(shared: &Shared, target: &Path) -> Result<CheckpointInfo> {
+    shared.check_writable()?;
+    let vfs = &*shared.vfs;
+    check_target(vfs, &shared.dir, target)?;
+    let captured = shared.capture()?;
+    let temporary = temporary_name(target)?;
+    let made = make(shared, &captured, &temporary, target);
+    if made.is_err() {
+        remove_directory(vfs, &temporary);
+    }
+    made
+}
+
+/// Refuses a target that exists, lies in the source itself, or has no directory to lie in.
+pub(crate) fn check_target(vfs: &dyn Vfs, source: &Path, target: &Path) -> Result<()> {
+    let refuse = |why: &str| {
+        let message = format!("{} {why}", target.display());
+        Err(Error::InvalidArgument(message))
+    };
+    let exists = |path: &Path| {
+        vfs.exists(path)
+            .map_err(|error| Error::io("look for", path, error))
+    };
+    if target.starts_with(source) {
+        let why = format!(
+            "is inside {}: choose a directory beside it",
+            source.display()
+        );
+        return refuse(&why);
+    }
+    if exists(target)? {
+        return refuse("exists already: choose a new name");
+    }
+    let parent = parent(target);
+    if !parent.as_os_str().is_empty() && !exists(parent)? {
+        return refuse("has no parent directory: create it first");
+    }
+    Ok(())
+}
+
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+/// Where a directory is built before it gets its name. Random, so that what a crash left does not stand in the way.
+pub(crate) fn temporary_name(target: &Path) -> Result<PathBuf> {
+    let Some(name) = target.file_name() else {
+        let message = format!("{} is not a name for a directory", target.display());
+        return Err(Error::InvalidArgument(message));
+    };
+    let mut name = name.to_owned();
+    name.push(format!(".tmp-{:016x}", random_uid()));
+    Ok(parent(target).join(name))
+}
+
+fn make(
+    shared: &Shared,
+    captured: &Captured,
+    temporary: &Path,
+    target: &Path,
+) -> Result<CheckpointInfo> {
+    let vfs = &*shared.vfs;
+    vfs.create_dir_all(temporary)
+        .map_err(|error| Error::io("create directory", temporary, error))?;
+    let mut info = CheckpointInfo {
+        seqno: captured.seqno,
+        ..CheckpointInfo::default()
+    };
+    for table in &captured.tables {
+        link_or_copy(shared, table.id().to_string(), temporary, &mut info)?;
+    }
+    for values in captured.values() {
+        link_or_copy(shared, values.id().to_string(), temporary, &mut info)?;
+    }
+    write_database(&shared.vfs, temporary, captured.state.clone())?;
+    put_in_place(vfs, temporary, target)?;
+    Ok(info)
+}
+
+fn link_or_copy(
+    shared: &Shared,
+    name: String,
+    dir: &Path,
+    info: &mut CheckpointInfo,
+) -> Result<()> {
+    let (from, to) = (shared.path(&name), dir.join(&name));
+    // Once one file had to be copied the others lie on another file system too.
+    if info.copied_tables == 0 {
+        match shared.vfs.hard_link(&from, &to) {
+            Ok(()) => {
+                info.linked_tables += 1;
+                return Ok(());
+            }
+            Err(error) if has_no_links(error.kind()) => {}
+            Err(error) => return Err(Error::io("link", &to, error)),
+        }
+    }
+    let copied = shared.vfs.copy(&from, &to);
+    info.copied_bytes += copied.map_err(|error| Error::io("copy a table to", &to, error))?;
+    info.copied_tables += 1;
+    Ok(())
+}
+
+/// Whether a link was refused for a reason that does not hold for a copy. Some systems without links, and some that
+/// protect them, say that they are not permitted.
+fn has_no_links(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::CrossesDevices
+            | ErrorKind::Unsupported
+            | ErrorKind::TooManyLinks
+            | ErrorKind::PermissionDenied
+    )
+}
+
+/// Completes a directory of tables to a database of this state, durable but for the directory's own name.
+pub(crate) fn write_database(vfs: &Arc<dyn Vfs>, dir: &Path, state: ManifestState) -> Result<()> {
+    let lock = dir.join(LOCK);
+    // So that readers of the copy, who create nothing, can lock it.
+    vfs.create(&lock)
+        .map_err(|error| Error::io("create", &lock, error))?;
+    // Syncs the directory before and after it writes `CURRENT`.
+    Manifest::create_with(Arc::clone(vfs), dir, random_uid(), state).map(drop)
+}
+
+/// Gives a finished directory its name, durable on return. If only the last sync fails, the directory stays under its
+/// new name: removing its files again could survive a power loss that the renaming does survive too, and leave a part.
+pub(crate) fn put_in_place(vfs: &dyn Vfs, temporary: &Path, target: &Path) -> Result<()> {
+    vfs.rename_dir(temporary, target)
+        .map_err(|error| Error::io("rename to", target, error))?;
+    let parent = parent(target);
+    vfs.sync_dir(parent)
+        .map_err(|error| Error::io("sync directory", parent, error))
+}
+
+/// Removes a directory of files as far as that is possible: what stays has a name that says what it is.
+pub(crate) fn remove_directory(vfs: &dyn Vfs, dir: &Path) {
+    for name in vfs.list(dir).unwrap_or_default() {
+        let _ = vfs.remove(&dir.join(name));
+    }
+    let _ = vfs.remove_dir(dir);
+}

@@ -1,0 +1,134 @@
+//! Reading the good blocks of a damaged table, for a repair.
+//!
+//! Fences tell where blocks stand. Without them blocks are walked by their own headers from the start of the file, up to
+//! the first bad one. Every block that is used has passed its checksum, so rows are as they were written.
+
+use std::ops::Range;
+
+use crate::base::{SeqNo, ValueKind};
+use crate::range_deletes::RangeDeletes;
+use crate::table::block::DecodedBlock;
+use crate::table::fences::Fences;
+use crate::table::footer::{Footer, Handle};
+use crate::table::properties::{Properties, ValuesPart};
+use crate::table::ranges;
+use crate::table::reader::{expect_layout, read_section};
+use crate::table::section::{HEADER_BYTES, Layout};
+use crate::vfs::VfsFile;
+use crate::{Error, Result};
+
+/// Called with the key, seqno, kind and value of each row.
+type Visit<'a> = &'a mut dyn FnMut(&[u8], SeqNo, ValueKind, &[u8]) -> Result<()>;
+
+/// Calls `row` with each row of each good block, in the table's order, and `damage` at each place where something is
+/// missing: an error means that rows between the rows before and after it are lost. Returns the range deletes; `None`
+/// where it cannot be known whether there were any.
+///
+/// Errors: the visitor's.
+pub(crate) fn salvage(
+    file: &dyn VfsFile,
+    uid: u64,
+    row: Visit<'_>,
+    damage: &mut dyn FnMut(Error),
+) -> Result<Option<RangeDeletes>> {
+    let mut ranges = None;
+    let mut fences = None;
+    if let Ok(footer) = Footer::read(file, uid) {
+        let read = read_section(file, uid, footer.fences, |section| {
+            expect_layout(section, Layout::Fences)?;
+            Fences::decode(section, footer.file_bytes)
+        });
+        fences = read.ok();
+        ranges = match footer.range_deletes.length {
+            0 => Some(RangeDeletes::default()),
+            _ => read_section(file, uid, footer.range_deletes, |section| {
+                expect_layout(section, Layout::RangeDeletes)?;
+                ranges::decode(section.raw)
+            })
+            .ok(),
+        };
+    }
+    let mut key = Vec::new();
+    let mut emit = |block: &DecodedBlock| {
+        (0..block.len()).try_for_each(|slot| {
+            let found = block.row(slot);
+            key.clear();
+            key.extend_from_slice(found.prefix);
+            key.extend_from_slice(found.suffix);
+            row(&key, found.seqno, found.kind, found.value)
+        })
+    };
+    match fences {
+        Some(fences) => {
+            for index in 0..fences.len() {
+                match read_block(file, uid, fences.block_range(index)) {
+                    Ok(block) => emit(&block)?,
+                    Err(error) => damage(error),
+                }
+            }
+        }
+        None => walk(file, uid, &mut emit, damage)?,
+    }
+    Ok(ranges)
+}
+
+/// The value files that the rows of a damaged table point into, as far as its properties can be read.
+pub(crate) fn salvage_values(file: &dyn VfsFile, uid: u64) -> Vec<ValuesPart> {
+    let read = Footer::read(file, uid).and_then(|footer| {
+        read_section(file, uid, footer.properties, |section| {
+            expect_layout(section, Layout::Properties)?;
+            Properties::decode(section.raw)
+        })
+    });
+    read.map_or_else(|_| Vec::new(), |properties| properties.values)
+}
+
+fn walk(
+    file: &dyn VfsFile,
+    uid: u64,
+    emit: &mut dyn FnMut(&DecodedBlock) -> Result<()>,
+    damage: &mut dyn FnMut(Error),
+) -> Result<()> {
+    let len = file.len().unwrap_or(0);
+    let mut offset = 0;
+    // Ends with the file: each round passes a section header at least.
+    while offset + HEADER_BYTES as u64 <= len {
+        let mut header = [0; HEADER_BYTES];
+        if let Err(error) = file.read_at(&mut header, offset) {
+            damage(Error::io("read a block of", file.path(), error));
+            return Ok(());
+        }
+        let is_block = [Layout::Columns as u8, Layout::OneRow as u8].contains(&header[8]);
+        let stored = u32::from_le_bytes([header[20], header[21], header[22], header[23]]);
+        let end = offset + HEADER_BYTES as u64 + u64::from(stored);
+        if !is_block && end <= len && section_is_sound(file, uid, offset..end) {
+            return Ok(());
+        }
+        match read_block(file, uid, offset..end.min(len)) {
+            Ok(block) => emit(&block)?,
+            Err(error) => {
+                damage(error);
+                return Ok(());
+            }
+        }
+        offset = end;
+    }
+    Ok(())
+}
+
+fn section_is_sound(file: &dyn VfsFile, uid: u64, range: Range<u64>) -> bool {
+    read_section(file, uid, handle(range), |_| Ok(())).is_ok()
+}
+
+fn read_block(file: &dyn VfsFile, uid: u64, range: Range<u64>) -> Result<DecodedBlock> {
+    let mut block = DecodedBlock::empty();
+    read_section(file, uid, handle(range), |section| block.decode(section))?;
+    Ok(block)
+}
+
+fn handle(range: Range<u64>) -> Handle {
+    Handle {
+        offset: range.start,
+        length: range.end - range.start,
+    }
+}

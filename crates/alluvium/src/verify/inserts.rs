@@ -1,0 +1,324 @@
+//! Finds inserts over live rows in the merged entries of a keyspace.
+//!
+//! `insert` promises that the key is absent. In every history that keeps the promise, the next older thing that any
+//! source has of the key is a delete, a row that has expired, or a range delete over it (of the same commit too), or
+//! nothing:
+//!
+//! - a memtable turns an insert over anything it holds into a covering put, and so does a merge that drops what an insert
+//!   shadows, so an insert is only ever above what another source, or a snapshot, keeps;
+//! - a delete goes only together with the insert below it, which itself stood on a delete or on nothing, or as the oldest
+//!   version in the last level, with everything that it hid.
+//!
+//! A broken promise that was folded into a covering put does no harm any more, and is not found.
+
+use std::collections::HashSet;
+
+use alluvium_mem::MemtableCursor;
+
+use super::{VerifyReport, WrongInsert};
+use crate::base::{SeqNo, TableId, ValueKind};
+use crate::db::shared::Shared;
+use crate::error::Result;
+use crate::keyspace::expiry::expires_at;
+use crate::keyspace::tree::{Tree, TreeState};
+use crate::range_deletes::RangeDeletes;
+use crate::table::TableScan;
+
+/// Versions of a key that are looked at between two calls of the pause.
+const PAUSE_EVERY: u64 = 4096;
+
+/// Looks through one keyspace. Groups with a damaged table are left out.
+pub(super) fn check(
+    shared: &Shared,
+    tree: &Tree,
+    damaged: &HashSet<TableId>,
+    pause: &mut dyn FnMut(u64),
+    report: &mut VerifyReport,
+) {
+    // Registered first, so that the active memtable keeps what this point sees while it is read.
+    let _point = shared.read_points.register();
+    let state = tree.load_full();
+    let mut memtables: Vec<Input> = Vec::new();
+    for memtable in std::iter::once(&state.active).chain(&state.sealed) {
+        let mut cursor = memtable.rows.cursor(SeqNo::MAX);
+        cursor.seek_first();
+        memtables.push(Input::Memtable(cursor));
+    }
+    for index in 0..state.version.groups().len() {
+        let group = &state.version.groups()[index];
+        let upper = group.upper.iter().map(|upper| &upper.table);
+        let skip = upper.chain(&group.last).any(|t| damaged.contains(&t.id()));
+        let done = match skip {
+            true => Ok(false),
+            false => check_group(shared, tree, &state, index, &mut memtables, pause, report),
+        };
+        // A table that fails only now was written after the others had been checked.
+        match done {
+            Ok(true) => {}
+            Ok(false) => report.groups_skipped += 1,
+            Err(error) => report.damage(error),
+        }
+    }
+}
+
+fn check_group(
+    shared: &Shared,
+    tree: &Tree,
+    state: &TreeState,
+    index: usize,
+    memtables: &mut Vec<Input>,
+    pause: &mut dyn FnMut(u64),
+    report: &mut VerifyReport,
+) -> Result<bool> {
+    let group = &state.version.groups()[index];
+    let (low, high) = (&group.low[..], state.version.high(index));
+    let ranges = range_deletes(state, index).clipped(low, high);
+    for memtable in memtables.iter_mut() {
+        memtable.skip_to(low);
+    }
+    let own = memtables.len();
+    // Newest first, as a point read goes.
+    let mut inputs = std::mem::take(memtables);
+    let from = (!low.is_empty()).then_some(low);
+    for upper in &group.upper {
+        inputs.push(Input::tables(vec![upper.table.scan_all(from, high)]));
+    }
+    let last = group.last.iter().map(|t| t.scan_all(None, None)).collect();
+    inputs.push(Input::tables(last));
+    let now = tree
+        .options()
+        .expiry
+        .is_stored()
+        .then(|| shared.clock.now());
+    let merged = Merged {
+        tree,
+        now,
+        ranges: &ranges,
+        high,
+    };
+    let result = check_merged(&merged, &mut inputs, own, pause, report);
+    inputs.truncate(own);
+    *memtables = inputs;
+    result.map(|()| true)
+}
+
+/// All range deletes that reach into a group.
+fn range_deletes(state: &TreeState, index: usize) -> RangeDeletes {
+    let mut ranges = RangeDeletes::default();
+    for memtable in std::iter::once(&state.active).chain(&state.sealed) {
+        let own = memtable.range_deletes();
+        own.iter().for_each(|own| ranges.add_all(own));
+    }
+    for upper in &state.version.groups()[index].upper {
+        let own = upper.table.range_deletes();
+        own.iter().for_each(|own| ranges.add_all(own));
+    }
+    ranges
+}
+
+/// What is known of a group beside its entries.
+struct Merged<'a> {
+    tree: &'a Tree,
+    /// Rows that expire up to now are gone; `None` where rows do not expire.
+    now: Option<u64>,
+    ranges: &'a RangeDeletes,
+    /// The end of the group.
+    high: Option<&'a [u8]>,
+}
+
+impl Merged<'_> {
+    /// What an entry says of its key: one that has expired, that it is absent.
+    fn kind(&self, kind: Option<ValueKind>, stored: &[u8]) -> Option<ValueKind> {
+        let until = self.now.zip(expires_at(stored));
+        match until.is_some_and(|(now, until)| until <= now) {
+            true if kind != Some(ValueKind::Delete) => Some(ValueKind::Delete),
+            _ => kind,
+        }
+    }
+}
+
+fn check_merged(
+    group: &Merged<'_>,
+    inputs: &mut [Input],
+    memtables: usize,
+    pause: &mut dyn FnMut(u64),
+    report: &mut VerifyReport,
+) -> Result<()> {
+    for tables in &mut inputs[memtables..] {
+        tables.next()?;
+    }
+    let mut versions: Vec<(SeqNo, Option<ValueKind>)> = Vec::new();
+    let mut key = Vec::new();
+    let mut looked_at = 0;
+    // Ends with the entries of all inputs.
+    loop {
+        let keys = inputs.iter().filter_map(Input::key);
+        let Some(least) = keys
+            .min()
+            .filter(|key| group.high.is_none_or(|high| *key < high))
+        else {
+            return Ok(());
+        };
+        key.clear();
+        key.extend_from_slice(least);
+        versions.clear();
+        for input in inputs.iter_mut() {
+            input.take(&key, group, &mut versions)?;
+        }
+        looked_at += versions.len() as u64;
+        if looked_at >= PAUSE_EVERY {
+            looked_at = 0;
+            pause(0);
+        }
+        for (seqno, older_seqno) in wrong(&versions, |seqno| group.ranges.deleted_at(&key, seqno)) {
+            report.wrong_insert(WrongInsert {
+                keyspace: group.tree.name.clone(),
+                key: key.clone(),
+                seqno,
+                older_seqno,
+            });
+        }
+    }
+}
+
+/// The inserts among the versions of a key, newest first, that stand on a live one. `deleted_at` gives the newest range
+/// delete up to a commit.
+fn wrong(
+    versions: &[(SeqNo, Option<ValueKind>)],
+    deleted_at: impl Fn(SeqNo) -> SeqNo,
+) -> Vec<(SeqNo, SeqNo)> {
+    let pairs = versions.windows(2).map(|pair| (pair[0], pair[1]));
+    let stands_on_live = pairs.filter(|((seqno, kind), (older, below))| {
+        kind.is_some_and(ValueKind::is_insert)
+            && *below != Some(ValueKind::Delete)
+            && deleted_at(*seqno) <= *older
+    });
+    stands_on_live
+        .map(|(above, below)| (above.0, below.0))
+        .collect()
+}
+
+/// A forward stream of the versions of one source.
+enum Input {
+    Memtable(MemtableCursor),
+    /// Tables in key order that do not overlap; the current one last.
+    Tables {
+        scans: Vec<TableScan>,
+        valid: bool,
+    },
+}
+
+impl Input {
+    fn tables(mut scans: Vec<TableScan>) -> Input {
+        scans.reverse();
+        let valid = false;
+        Input::Tables { scans, valid }
+    }
+
+    /// Goes on to the next entry.
+    fn next(&mut self) -> Result<()> {
+        match self {
+            Input::Memtable(cursor) => {
+                cursor.next();
+            }
+            Input::Tables { scans, valid } => {
+                *valid = false;
+                while let Some(scan) = scans.last_mut() {
+                    if scan.next()? {
+                        *valid = true;
+                        break;
+                    }
+                    scans.pop();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn key(&self) -> Option<&[u8]> {
+        match self {
+            Input::Memtable(cursor) => cursor.valid().then(|| cursor.key()),
+            Input::Tables { scans, valid } => scans.last().filter(|_| *valid).map(TableScan::key),
+        }
+    }
+
+    /// Goes to the first key at or after `low`, unless it is there or beyond.
+    fn skip_to(&mut self, low: &[u8]) {
+        if let Input::Memtable(cursor) = self
+            && cursor.valid()
+            && cursor.key() < low
+        {
+            cursor.seek(low);
+        }
+    }
+
+    /// Moves the versions of `key` into `out` and goes on.
+    fn take(
+        &mut self,
+        key: &[u8],
+        group: &Merged<'_>,
+        out: &mut Vec<(SeqNo, Option<ValueKind>)>,
+    ) -> Result<()> {
+        while self.key() == Some(key) {
+            match self {
+                Input::Memtable(cursor) => {
+                    let versions = cursor.versions();
+                    out.extend(
+                        versions
+                            .map(|v| (v.seqno, group.kind(ValueKind::from_u8(v.kind), v.value))),
+                    );
+                }
+                Input::Tables { scans, .. } => {
+                    out.extend(
+                        scans.last().map(|scan| {
+                            (scan.seqno(), group.kind(Some(scan.kind()), scan.value()))
+                        }),
+                    );
+                }
+            }
+            self.next()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str, deleted: SeqNo) -> Vec<(SeqNo, SeqNo)> {
+        let kind = |c| match c {
+            'i' => ValueKind::Insert,
+            'p' => ValueKind::Put,
+            _ => ValueKind::Delete,
+        };
+        let versions: Vec<_> = text
+            .split_whitespace()
+            .map(|w| (w[1..].parse().unwrap(), w.chars().next().map(kind)))
+            .collect();
+        wrong(
+            &versions,
+            |seqno| if deleted <= seqno { deleted } else { 0 },
+        )
+    }
+
+    #[test]
+    fn an_insert_stands_on_a_delete_or_on_nothing() {
+        for (history, deleted, expected) in [
+            ("i9", 0, vec![]),
+            ("i9 d7 p3", 0, vec![]),
+            ("d9 i7", 0, vec![]),
+            ("p9 i7 d5", 0, vec![]),
+            ("i9 p7", 0, vec![(9, 7)]),
+            ("i9 i0", 0, vec![(9, 0)]),
+            ("d9 i7 p5 i3 d2", 0, vec![(7, 5)]),
+            ("i9 p7", 8, vec![]),
+            // A range delete in the insert's own commit, and one that came after it.
+            ("i9 p7", 9, vec![]),
+            ("i9 p7", 10, vec![(9, 7)]),
+            ("i9 p7", 7, vec![(9, 7)]),
+        ] {
+            assert_eq!(found(history, deleted), expected, "{history} {deleted}");
+        }
+    }
+}

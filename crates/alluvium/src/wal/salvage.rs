@@ -1,0 +1,92 @@
+//! Reading a damaged log as far as it goes, for a repair: from the oldest needed segment forward, up to the first place
+//! where a record or a segment is missing. What stands behind it is not read, because commits must not be left out.
+
+use std::path::Path;
+
+use super::frame::FrameReader;
+use super::replay::check_unfinished;
+use super::segment::{
+    OpenSegment, SEGMENT_HEADER_BYTES, parse_segment_name, segment_path, segment_uid,
+};
+use super::{RecordKind, SegmentEnd};
+use crate::base::{SegmentId, SeqNo};
+use crate::error::{Error, Result};
+use crate::vfs::Vfs;
+
+/// Called with each record in log order.
+type Visit<'a> = &'a mut dyn FnMut(SegmentId, SeqNo, RecordKind, &[u8]) -> Result<()>;
+
+/// Visits the records that can be trusted and returns why it stopped before the end, if it did.
+///
+/// # Errors
+///
+/// The visitor's, and `Io` for the directory.
+pub(crate) fn salvage(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    database_uid: u64,
+    oldest_needed: SegmentId,
+    visit: Visit<'_>,
+) -> Result<Option<Error>> {
+    let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    let ids = names.iter().filter_map(|name| parse_segment_name(name));
+    let mut ids: Vec<SegmentId> = ids.filter(|&id| id >= oldest_needed).collect();
+    ids.sort_unstable();
+    let mut before: Option<SegmentEnd> = None;
+    // Why the last segment so far does not end as a log does.
+    let mut tail = None;
+    for id in ids {
+        let segment = match OpenSegment::open(vfs, dir, id, database_uid) {
+            Ok(segment) => segment,
+            Err(error) => return Ok(Some(error)),
+        };
+        let Some((header, sum)) = segment.header else {
+            match check_unfinished(&segment, database_uid) {
+                // A creation that stopped, as at an open.
+                Ok(()) => continue,
+                Err(error) => return Ok(Some(error)),
+            }
+        };
+        let path = segment_path(dir, id);
+        let joined = match before {
+            None => oldest_needed.0 == 0 || id == oldest_needed,
+            Some(end) => header.previous == Some(end),
+        };
+        if !joined {
+            let what = "place of a log segment in the chain";
+            let error = Error::corruption(&path, 0, what, "the end of the one before", "another");
+            return Ok(Some(error));
+        }
+        let uid = segment_uid(database_uid, id);
+        let mut frames = FrameReader::new(&*segment.file, uid, SEGMENT_HEADER_BYTES, sum)?;
+        while let Some(frame) = frames.next()? {
+            match RecordKind::from_u8(frame.header.kind) {
+                Some(RecordKind::SyncMark) => {}
+                Some(kind) => visit(id, frame.header.seqno, kind, frame.payload)?,
+                None => {
+                    let (what, found) = ("record kind", frame.header.kind);
+                    let error = Error::corruption(&path, frame.offset, what, "1 to 9", found);
+                    return Ok(Some(error));
+                }
+            }
+        }
+        before = Some(SegmentEnd {
+            segment: id,
+            offset: frames.offset(),
+            chain: frames.chain(),
+        });
+        tail = frames.finish().err();
+    }
+    if before.is_some() || oldest_needed.0 == 0 {
+        return Ok(tail);
+    }
+    let path = segment_path(dir, oldest_needed);
+    let what = "needed log segment";
+    Ok(Some(Error::corruption(
+        &path,
+        0,
+        what,
+        "a valid segment",
+        "none",
+    )))
+}

@@ -1,0 +1,141 @@
+//! Checking the log of an open database, which goes on being written and trimmed meanwhile.
+//!
+//! The check goes from the newest segment back to the oldest needed one, as the headers lead. The end of the newest is
+//! given by the caller, who has asked the writer: everything below it must be valid, and what stands above it is not
+//! looked at. A segment that is trimmed while it is read is no damage.
+
+use std::path::Path;
+
+use super::frame::FrameReader;
+use super::segment::{
+    OpenSegment, SEGMENT_HEADER_BYTES, parse_segment_name, segment_path, segment_uid,
+};
+use super::{RecordKind, SegmentEnd, WalPosition};
+use crate::base::{SegmentId, SeqNo};
+use crate::error::{Error, Result};
+use crate::vfs::Vfs;
+
+/// What a scrub has read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Scrubbed {
+    pub segments: u64,
+    pub records: u64,
+    pub bytes: u64,
+}
+
+/// What a scrub asks and tells its caller.
+pub(crate) trait ScrubLog {
+    /// The oldest segment that is needed now. Never falls.
+    fn oldest_needed(&self) -> SegmentId;
+    /// Checks a record's payload; an error says what is wrong with it.
+    fn record(&mut self, seqno: SeqNo, kind: RecordKind, payload: &[u8]) -> Result<(), String>;
+    /// Learns of damage.
+    fn report(&mut self, error: Error);
+}
+
+/// Where a segment must end, as far as that is known.
+struct Expected {
+    offset: Option<u64>,
+    chain: Option<u64>,
+}
+
+/// Reads the log from `end` back to the oldest needed segment, and goes on in the next segment after damage.
+pub(crate) fn scrub(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    database_uid: u64,
+    end: WalPosition,
+    log: &mut dyn ScrubLog,
+) -> Scrubbed {
+    let mut done = Scrubbed::default();
+    let mut id = end.segment;
+    let mut expected = Expected {
+        offset: Some(end.offset),
+        chain: None,
+    };
+    // Ends: each round goes to a segment with a smaller number.
+    while id >= log.oldest_needed() && id.0 > 0 {
+        let previous = match scrub_segment(vfs, dir, database_uid, id, &expected, log, &mut done) {
+            Ok(previous) => previous,
+            // Trimmed while it was read.
+            Err(_) if id < log.oldest_needed() => break,
+            Err(error) => {
+                log.report(error);
+                // Its header does not lead on: the next one that is there does.
+                let below = newest_below(vfs, dir, id);
+                below.map(|segment| (segment, None))
+            }
+        };
+        let Some((segment, end)) = previous.filter(|(segment, _)| *segment < id) else {
+            break;
+        };
+        id = segment;
+        expected = Expected {
+            offset: end.map(|end| end.offset),
+            chain: end.map(|end| end.chain),
+        };
+    }
+    done
+}
+
+type Previous = Option<(SegmentId, Option<SegmentEnd>)>;
+
+/// Checks one segment and returns what its header says of the one before it. Damage behind the header is reported.
+fn scrub_segment(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    database_uid: u64,
+    id: SegmentId,
+    expected: &Expected,
+    log: &mut dyn ScrubLog,
+    done: &mut Scrubbed,
+) -> Result<Previous> {
+    let segment = OpenSegment::open(vfs, dir, id, database_uid)?;
+    let path = segment_path(dir, id);
+    let Some((header, sum)) = segment.header else {
+        let what = "header of a log segment";
+        return Err(Error::corruption(&path, 0, what, "a valid header", "none"));
+    };
+    done.segments += 1;
+    let uid = segment_uid(database_uid, id);
+    let mut frames = FrameReader::new(&*segment.file, uid, SEGMENT_HEADER_BYTES, sum)?;
+    while expected.offset.is_none_or(|end| frames.offset() < end) {
+        let Some(frame) = frames.next()? else { break };
+        done.records += 1;
+        let (offset, seqno) = (frame.offset, frame.header.seqno);
+        let checked = match RecordKind::from_u8(frame.header.kind) {
+            None => Err(format!("kind {}", frame.header.kind)),
+            Some(RecordKind::SyncMark) => Ok(()),
+            Some(kind) => log.record(seqno, kind, frame.payload),
+        };
+        if let Err(found) = checked {
+            let what = "log record";
+            let expected = "a known kind and a well-formed payload";
+            log.report(Error::corruption(&path, offset, what, expected, found));
+        }
+    }
+    done.bytes += frames.offset();
+    let right_end = expected.offset.is_none_or(|end| end == frames.offset());
+    let right_chain = expected.chain.is_none_or(|chain| chain == frames.chain());
+    if !(right_end && right_chain) {
+        let wanted = expected.offset.unwrap_or_default();
+        let expected = format!("valid records up to offset {wanted}");
+        let error = Error::corruption(
+            &path,
+            frames.offset(),
+            "record",
+            expected,
+            "an invalid record",
+        );
+        if id >= log.oldest_needed() {
+            log.report(error);
+        }
+    }
+    Ok(header.previous.map(|end| (end.segment, Some(end))))
+}
+
+fn newest_below(vfs: &dyn Vfs, dir: &Path, id: SegmentId) -> Option<SegmentId> {
+    let names = vfs.list(dir).unwrap_or_default();
+    let ids = names.iter().filter_map(|name| parse_segment_name(name));
+    ids.filter(|&other| other < id).max()
+}
