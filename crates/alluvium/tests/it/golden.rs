@@ -17,7 +17,7 @@ use crate::driver::state_of;
 /// Oldest first: the first format, then with packed commits in the log.
 const DATABASES: [&str; 2] = ["v1", "v1-packed"];
 
-fn golden(name: &str) -> PathBuf {
+pub fn golden(name: &str) -> PathBuf {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     all.join(name)
 }
@@ -113,7 +113,7 @@ fn full_length(name: &str, bytes: &[u8]) -> usize {
 }
 
 /// A copy of the golden database that a test may open and change.
-fn copy(name: &str) -> tempfile::TempDir {
+pub fn copy(name: &str) -> tempfile::TempDir {
     let copy = tempfile::tempdir().expect("directory");
     for entry in fs::read_dir(golden(name)).expect("the golden database") {
         let path = entry.expect("entry").path();
@@ -216,12 +216,17 @@ fn write_the_golden_database() {
         stats.keyspaces.iter().all(|k| k.upper_tables > 0),
         "{stats:?}"
     );
-    // Copied while it is open: the log's tail stays unflushed, as after a killed process.
-    for entry in fs::read_dir(dir.path()).expect("list") {
+    keep(dir.path(), &newest);
+}
+
+/// Copies a database while it is open: the log's tail stays unflushed, as after a killed process.
+pub fn keep(dir: &Path, golden: &Path) {
+    for entry in fs::read_dir(dir).expect("list") {
         let path = entry.expect("entry").path();
         let name = path.file_name().and_then(|n| n.to_str()).expect("a name");
         let mut bytes = fs::read(&path).expect("read");
-        if full_length(name, &bytes) == bytes.len() && !name.ends_with(".sst") {
+        let complete = name.ends_with(".sst") || name.ends_with(".val");
+        if full_length(name, &bytes) == bytes.len() && !complete {
             let used = bytes
                 .iter()
                 .rposition(|b| *b != 0)
@@ -229,7 +234,7 @@ fn write_the_golden_database() {
             bytes.truncate(used);
         }
         if name != "LOCK" {
-            fs::write(newest.join(name), bytes).expect("write");
+            fs::write(golden.join(name), bytes).expect("write");
         }
     }
 }

@@ -18,6 +18,7 @@ mod failures;
 mod faults;
 mod fixture;
 mod golden;
+mod golden_whole;
 mod hooks;
 mod ingest;
 mod isolation;
