@@ -44,10 +44,12 @@ pub enum alluvium_code {
     Closed = 14,
     /// An earlier write or sync failed, so nothing further is acknowledged. Fix the cause, then reopen.
     Poisoned = 15,
+    /// A row lock was not granted before the transaction's alluvium_lock_cancel was cancelled. Roll back, or go on.
+    Cancelled = 16,
     /// A defect of this library: the call ended half-way. Close the database and report the message.
-    Panic = 16,
+    Panic = 17,
     /// An error that this version has no code for: read the message.
-    Other = 17,
+    Other = 18,
 }
 
 /// Why a call failed: see alluvium_error_free. Pointers that its functions return live as long as it does.
@@ -119,7 +121,8 @@ impl alluvium_error {
             Error::NewerFormat { path, .. } | Error::Locked(path) => self.path = bytes(path),
             Error::Conflict { keyspace, key }
             | Error::LockTimeout { keyspace, key, .. }
-            | Error::Deadlock { keyspace, key } => {
+            | Error::Deadlock { keyspace, key }
+            | Error::Cancelled { keyspace, key } => {
                 self.keyspace = Some(keyspace.clone().into());
                 self.key = Some(key.clone());
             }
@@ -151,6 +154,7 @@ fn code_of(error: &Error) -> alluvium_code {
         Error::ReadOnly => alluvium_code::ReadOnly,
         Error::Closed => alluvium_code::Closed,
         Error::Poisoned(_) => alluvium_code::Poisoned,
+        Error::Cancelled { .. } => alluvium_code::Cancelled,
         _ => alluvium_code::Other,
     }
 }

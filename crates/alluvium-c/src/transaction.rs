@@ -177,7 +177,7 @@ pub extern "C" fn alluvium_lock_cancel_new() -> Box<alluvium_lock_cancel> {
     Box::new(alluvium_lock_cancel(LockCancel::new()))
 }
 
-/// Ends the waits with this token, now and later. They fail with ALLUVIUM_CODE_LOCK_TIMEOUT.
+/// Ends the waits with this token, now and later. They fail with ALLUVIUM_CODE_CANCELLED.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_lock_cancel_cancel(cancel: Option<&alluvium_lock_cancel>) {
     quietly(|| {
