@@ -37,6 +37,9 @@
 // As a lock timeout: fail at once.
 #define ALLUVIUM_NO_WAIT -1
 
+// As idle_after_ms: never.
+#define ALLUVIUM_NO_TIDYING -1
+
 // As separate_values_from: no value is stored apart.
 #define ALLUVIUM_NEVER UINT64_MAX
 
@@ -78,10 +81,16 @@ enum alluvium_code
   ALLUVIUM_CODE_CLOSED = 14,
   // An earlier write or sync failed, so nothing further is acknowledged. Fix the cause, then reopen.
   ALLUVIUM_CODE_POISONED = 15,
+  // A row lock was not granted before the transaction's alluvium_lock_cancel was cancelled. Roll back, or go on.
+  ALLUVIUM_CODE_CANCELLED = 16,
+  // A row came out of order where ascending keys are asked for. Nothing was installed.
+  ALLUVIUM_CODE_OUT_OF_ORDER = 17,
+  // A bulk load that refuses duplicates met a key twice. Nothing was installed.
+  ALLUVIUM_CODE_DUPLICATE_KEY = 18,
   // A defect of this library: the call ended half-way. Close the database and report the message.
-  ALLUVIUM_CODE_PANIC = 16,
+  ALLUVIUM_CODE_PANIC = 100,
   // An error that this version has no code for: read the message.
-  ALLUVIUM_CODE_OTHER = 17,
+  ALLUVIUM_CODE_OTHER = 101,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -273,14 +282,16 @@ typedef struct alluvium_options {
   uint64_t partition_bytes;
   // What the writes of one transaction or batch may take. 0: a quarter of memory_bytes.
   uint64_t transaction_bytes;
+  // After this long without a commit the database tidies itself, or ALLUVIUM_NO_TIDYING. 0: 20 s.
+  int64_t idle_after_ms;
   // An alluvium_durability.
   uint32_t durability;
   // Threads that merge tables, 1 to 16. 0: 1.
   uint32_t compaction_threads;
   // Not 0: do not create the database where the directory holds none.
   uint32_t must_exist;
-  // 0.
-  uint32_t reserved;
+  // Not 0: open the database without changing a byte in its directory; writes give ALLUVIUM_CODE_READ_ONLY.
+  uint32_t read_only;
   // The time in milliseconds since 1970, from any thread; for tests. NULL: the system's clock. It must stay good
   // until every handle of the database is freed. It must neither throw nor jump out, nor call the database.
   uint64_t (*clock)(void *context);
@@ -405,8 +416,10 @@ typedef struct alluvium_stats {
   uint64_t flushes;
   // Merges installed.
   uint64_t compactions;
-  // Bytes of tables written by flushes and merges.
+  // Bytes of tables written by flushes, merges and ingests.
   uint64_t table_bytes_written;
+  // Bytes of tables that ingests installed.
+  uint64_t ingested_bytes;
   // Versions dropped because a newer one hid them from every reader.
   uint64_t versions_shadowed;
   // Inserts that met their delete above the last level.
@@ -439,6 +452,8 @@ typedef struct alluvium_keyspace_stats {
   uint64_t last_bytes;
   // Entries in tables, all versions and tombstones counted.
   uint64_t table_entries;
+  // About how many rows it has.
+  uint64_t rows_estimate;
 } alluvium_keyspace_stats;
 
 #ifdef __cplusplus
@@ -943,7 +958,7 @@ void alluvium_transaction_free(struct alluvium_transaction *transaction);
 // A token that is not cancelled. Never NULL.
 struct alluvium_lock_cancel *alluvium_lock_cancel_new(void);
 
-// Ends the waits with this token, now and later. They fail with ALLUVIUM_CODE_LOCK_TIMEOUT.
+// Ends the waits with this token, now and later. They fail with ALLUVIUM_CODE_CANCELLED.
 void alluvium_lock_cancel_cancel(const struct alluvium_lock_cancel *cancel);
 
 // Whether it was cancelled.

@@ -46,10 +46,14 @@ pub enum alluvium_code {
     Poisoned = 15,
     /// A row lock was not granted before the transaction's alluvium_lock_cancel was cancelled. Roll back, or go on.
     Cancelled = 16,
+    /// A row came out of order where ascending keys are asked for. Nothing was installed.
+    OutOfOrder = 17,
+    /// A bulk load that refuses duplicates met a key twice. Nothing was installed.
+    DuplicateKey = 18,
     /// A defect of this library: the call ended half-way. Close the database and report the message.
-    Panic = 17,
+    Panic = 100,
     /// An error that this version has no code for: read the message.
-    Other = 18,
+    Other = 101,
 }
 
 /// Why a call failed: see alluvium_error_free. Pointers that its functions return live as long as it does.
@@ -122,7 +126,9 @@ impl alluvium_error {
             Error::Conflict { keyspace, key }
             | Error::LockTimeout { keyspace, key, .. }
             | Error::Deadlock { keyspace, key }
-            | Error::Cancelled { keyspace, key } => {
+            | Error::Cancelled { keyspace, key }
+            | Error::OutOfOrder { keyspace, key, .. }
+            | Error::DuplicateKey { keyspace, key } => {
                 self.keyspace = Some(keyspace.clone().into());
                 self.key = Some(key.clone());
             }
@@ -155,6 +161,8 @@ fn code_of(error: &Error) -> alluvium_code {
         Error::Closed => alluvium_code::Closed,
         Error::Poisoned(_) => alluvium_code::Poisoned,
         Error::Cancelled { .. } => alluvium_code::Cancelled,
+        Error::OutOfOrder { .. } => alluvium_code::OutOfOrder,
+        Error::DuplicateKey { .. } => alluvium_code::DuplicateKey,
         _ => alluvium_code::Other,
     }
 }

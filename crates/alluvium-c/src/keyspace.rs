@@ -109,7 +109,7 @@ pub unsafe extern "C" fn alluvium_keyspace_get_options(
 ) -> alluvium_code {
     call(error, || {
         let declared = given(keyspace, "keyspace")?.0.options();
-        let declared = alluvium_keyspace_options::of_engine(declared);
+        let declared = alluvium_keyspace_options::of_engine(&declared);
         // SAFETY: the contract of the crate.
         unsafe { sized::write(options, &declared) }
     })

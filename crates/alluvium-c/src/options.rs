@@ -21,6 +21,8 @@ pub const ALLUVIUM_VALUE_BYTES_MAX: u64 = 1_073_741_824;
 pub const ALLUVIUM_XID_BYTES_MAX: u64 = 255;
 /// As a lock timeout: fail at once.
 pub const ALLUVIUM_NO_WAIT: i64 = -1;
+/// As idle_after_ms: never.
+pub const ALLUVIUM_NO_TIDYING: i64 = -1;
 /// As separate_values_from: no value is stored apart.
 pub const ALLUVIUM_NEVER: u64 = u64::MAX;
 
@@ -110,14 +112,16 @@ pub struct alluvium_options {
     pub partition_bytes: u64,
     /// What the writes of one transaction or batch may take. 0: a quarter of memory_bytes.
     pub transaction_bytes: u64,
+    /// After this long without a commit the database tidies itself, or ALLUVIUM_NO_TIDYING. 0: 20 s.
+    pub idle_after_ms: i64,
     /// An alluvium_durability.
     pub durability: u32,
     /// Threads that merge tables, 1 to 16. 0: 1.
     pub compaction_threads: u32,
     /// Not 0: do not create the database where the directory holds none.
     pub must_exist: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Not 0: open the database without changing a byte in its directory; writes give ALLUVIUM_CODE_READ_ONLY.
+    pub read_only: u32,
     /// The time in milliseconds since 1970, from any thread; for tests. NULL: the system's clock. It must stay good
     /// until every handle of the database is freed. It must neither throw nor jump out, nor call the database.
     pub clock: Option<unsafe extern "C" fn(context: *mut c_void) -> u64>,
@@ -219,7 +223,7 @@ unsafe impl SizedStruct for alluvium_cursor_options {}
 // What the fields take together. These sizes only ever grow.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(
-    size_of::<alluvium_options>() == 8 * 8 + 4 * 4 + 2 * 8
+    size_of::<alluvium_options>() == 9 * 8 + 4 * 4 + 2 * 8
         && size_of::<alluvium_keyspace_options>() == 8 + 4 * 4 + 2 * 8 + 2 * 4 + 8
         && size_of::<alluvium_write_options>() == 8 + 2 * 4
         && size_of::<alluvium_transaction_options>() == 8 + 2 * 4 + 8 + 2 * 4 + 8
@@ -273,7 +277,6 @@ pub(crate) fn lock_mode(number: u32) -> Result<LockMode> {
 
 impl alluvium_options {
     pub(crate) fn to_engine(self) -> Result<Options> {
-        check_reserved(self.reserved)?;
         let default = Options::default();
         let or = |number: Option<usize>, default: usize| number.unwrap_or(default);
         let memory = bytes_number(self.memory_bytes, "memory_bytes")?;
@@ -286,6 +289,12 @@ impl alluvium_options {
                 us => Duration::from_micros(us),
             },
             create: self.must_exist == 0,
+            read_only: self.read_only != 0,
+            idle_after: match u64::try_from(self.idle_after_ms) {
+                Ok(0) => default.idle_after,
+                Ok(ms) => Some(Duration::from_millis(ms)),
+                Err(_) => None,
+            },
             compaction_threads: or(threads, default.compaction_threads),
             lock_timeout: lock_timeout(self.lock_timeout_ms).unwrap_or(default.lock_timeout),
             upper_fraction: match self.upper_fraction {
@@ -299,6 +308,7 @@ impl alluvium_options {
             },
             clock: clock(self.clock, self.clock_context),
             transaction_bytes: bytes_number(self.transaction_bytes, "transaction_bytes")?,
+            ..default
         })
     }
 }

@@ -31,8 +31,10 @@ pub struct alluvium_stats {
     pub flushes: u64,
     /// Merges installed.
     pub compactions: u64,
-    /// Bytes of tables written by flushes and merges.
+    /// Bytes of tables written by flushes, merges and ingests.
     pub table_bytes_written: u64,
+    /// Bytes of tables that ingests installed.
+    pub ingested_bytes: u64,
     /// Versions dropped because a newer one hid them from every reader.
     pub versions_shadowed: u64,
     /// Inserts that met their delete above the last level.
@@ -67,6 +69,8 @@ pub struct alluvium_keyspace_stats {
     pub last_bytes: u64,
     /// Entries in tables, all versions and tombstones counted.
     pub table_entries: u64,
+    /// About how many rows it has.
+    pub rows_estimate: u64,
 }
 
 // SAFETY: repr(C), the size first, integers only; the assertions below find padding.
@@ -76,7 +80,7 @@ unsafe impl SizedStruct for alluvium_keyspace_stats {}
 
 #[cfg(target_pointer_width = "64")]
 const _: () =
-    assert!(size_of::<alluvium_stats>() == 15 * 8 && size_of::<alluvium_keyspace_stats>() == 8 * 8);
+    assert!(size_of::<alluvium_stats>() == 16 * 8 && size_of::<alluvium_keyspace_stats>() == 9 * 8);
 
 /// Fills `stats`, whose struct_size must be set.
 #[unsafe(no_mangle)]
@@ -97,6 +101,7 @@ pub unsafe extern "C" fn alluvium_get_stats(
             flushes: now.flushes,
             compactions: now.compactions,
             table_bytes_written: now.table_bytes_written,
+            ingested_bytes: now.ingested_bytes,
             versions_shadowed: now.versions_shadowed,
             pairs_cancelled: now.pairs_cancelled,
             tombstones_dropped: now.tombstones_dropped,
@@ -136,6 +141,7 @@ pub unsafe extern "C" fn alluvium_keyspace_get_stats(
             last_tables: now.last_tables,
             last_bytes: now.last_bytes,
             table_entries: now.table_entries,
+            rows_estimate: now.rows_estimate,
         };
         // SAFETY: the contract of the crate.
         unsafe { sized::write(stats, &filled) }
