@@ -12,7 +12,7 @@
 //!   by one at a time, whichever it is.
 //!
 //! What this crate gives for it: NULL where something is needed is `InvalidArgument`; nothing unwinds into the caller;
-//! everything handed out has a function that frees it, which takes NULL too; there are no thread-locals.
+//! everything handed out has a function that frees it, which takes NULL too; this crate has no thread-locals.
 //!
 //! References stand for pointers in the signatures wherever they have the same form (`Option<&T>`,
 //! `Option<Box<T>>`), so that only bytes, arrays, sized structs and callbacks need `unsafe`: see [`borrow`], [`sized`]
