@@ -356,7 +356,8 @@ typedef struct alluvium_compaction_filter {
                      struct alluvium_replacement *replacement);
   // Passed to filter and free_context.
   void *context;
-  // Called once when the filter is no longer used, on any thread; may be NULL. Not called if setting it failed.
+  // Called once when the filter is no longer used, on any thread; may be NULL. Not called if setting it failed. It must
+  // not call the database either.
   void (*free_context)(void *context);
 } alluvium_compaction_filter;
 

@@ -94,7 +94,7 @@ fn check_array<T>(data: *const T, count: usize) -> Result<()> {
 pub(crate) struct Slot<'a, T>(&'a mut MaybeUninit<*mut T>);
 
 /// The caller's place for a handle, NULL until it is set.
-pub(crate) fn slot<'a, T>(place: Option<&'a mut MaybeUninit<*mut T>>) -> Result<Slot<'a, T>> {
+pub(crate) fn slot<T>(place: Option<&mut MaybeUninit<*mut T>>) -> Result<Slot<'_, T>> {
     let place = given(place, "the place for the result")?;
     place.write(std::ptr::null_mut());
     Ok(Slot(place))
@@ -115,7 +115,7 @@ impl<T> Slot<'_, T> {
 }
 
 /// The caller's place for a number or truth value, set to the type's default until the call sets it.
-pub(crate) fn plain<'a, T: Default>(place: Option<&'a mut MaybeUninit<T>>) -> Result<&'a mut T> {
+pub(crate) fn plain<T: Default>(place: Option<&mut MaybeUninit<T>>) -> Result<&mut T> {
     Ok(given(place, "the place for the result")?.write(T::default()))
 }
 

@@ -98,7 +98,8 @@ pub struct alluvium_compaction_filter {
     >,
     /// Passed to filter and free_context.
     pub context: *mut c_void,
-    /// Called once when the filter is no longer used, on any thread; may be NULL. Not called if setting it failed.
+    /// Called once when the filter is no longer used, on any thread; may be NULL. Not called if setting it failed. It must
+    /// not call the database either.
     pub free_context: Option<unsafe extern "C" fn(context: *mut c_void)>,
 }
 

@@ -15,8 +15,8 @@
 //! everything handed out has a function that frees it, which takes NULL too; this crate has no thread-locals.
 //!
 //! References stand for pointers in the signatures wherever they have the same form (`Option<&T>`,
-//! `Option<Box<T>>`), so that only bytes, arrays, sized structs and callbacks need `unsafe`: see [`borrow`], [`sized`]
-//! and [`callback`].
+//! `Option<Box<T>>`), so that only bytes, arrays, sized structs and callbacks need `unsafe`: see `borrow`, `sized`
+//! and `callback`.
 #![expect(non_camel_case_types, reason = "types have their C names")]
 #![expect(
     clippy::missing_safety_doc,
