@@ -399,6 +399,20 @@ typedef struct alluvium_transaction_options {
   const struct alluvium_lock_cancel *cancel;
 } alluvium_transaction_options;
 
+// What alluvium_checkpoint made.
+typedef struct alluvium_checkpoint_info {
+  // sizeof(alluvium_checkpoint_info), set by the caller.
+  size_t struct_size;
+  // The newest commit in it.
+  uint64_t seqno;
+  // Files that are links to the database's and took no space.
+  uint64_t linked_tables;
+  // Files that were copied.
+  uint64_t copied_tables;
+  // Bytes of those copies.
+  uint64_t copied_bytes;
+} alluvium_checkpoint_info;
+
 // Sizes and counters of a database. Counters count from its opening.
 typedef struct alluvium_stats {
   // sizeof(alluvium_stats), set by the caller.
@@ -1091,6 +1105,45 @@ alluvium_code alluvium_transaction_delete_untracked(const struct alluvium_transa
                                                     const void *key,
                                                     size_t key_size,
                                                     struct alluvium_error **error);
+
+// Makes a second database at `target`, which must not exist, that holds exactly the commits up to one of them. Its
+// tables are links where the file system has them. `info` may be NULL; its struct_size must be set.
+alluvium_code alluvium_checkpoint(const struct alluvium_database *database,
+                                  const char *target,
+                                  size_t target_size,
+                                  struct alluvium_checkpoint_info *info,
+                                  struct alluvium_error **error);
+
+// Changes memory_bytes until the database is closed.
+alluvium_code alluvium_set_memory_bytes(const struct alluvium_database *database,
+                                        uint64_t memory_bytes,
+                                        struct alluvium_error **error);
+
+// Changes the options of a keyspace, durably, for everything that is written from now on. Whether its rows expire at all
+// cannot change. To change a few, ask alluvium_keyspace_get_options for the present ones.
+alluvium_code alluvium_keyspace_set_options(const struct alluvium_keyspace *keyspace,
+                                            const struct alluvium_keyspace_options *options,
+                                            struct alluvium_error **error);
+
+// Merges everything from `start` (inclusive) to `end` (exclusive; NULL: the end of the keyspace) into the last level, and
+// waits for it.
+alluvium_code alluvium_keyspace_compact_range(const struct alluvium_keyspace *keyspace,
+                                              const void *start,
+                                              size_t start_size,
+                                              const void *end,
+                                              size_t end_size,
+                                              struct alluvium_error **error);
+
+// About how many rows and bytes lie from `start` (inclusive) to `end` (exclusive; NULL: the end of the keyspace). Reads no
+// block.
+alluvium_code alluvium_keyspace_estimate_range(const struct alluvium_keyspace *keyspace,
+                                               const void *start,
+                                               size_t start_size,
+                                               const void *end,
+                                               size_t end_size,
+                                               uint64_t *row_count,
+                                               uint64_t *byte_count,
+                                               struct alluvium_error **error);
 
 // Fills `stats`, whose struct_size must be set.
 alluvium_code alluvium_get_stats(const struct alluvium_database *database,

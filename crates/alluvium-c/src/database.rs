@@ -23,13 +23,13 @@ pub extern "C" fn alluvium_version() -> *const c_char {
 }
 
 #[cfg(unix)]
-fn path_of(bytes: &[u8]) -> Result<PathBuf> {
+pub(crate) fn path_of(bytes: &[u8]) -> Result<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     Ok(PathBuf::from(std::ffi::OsStr::from_bytes(bytes)))
 }
 
 #[cfg(not(unix))]
-fn path_of(bytes: &[u8]) -> Result<PathBuf> {
+pub(crate) fn path_of(bytes: &[u8]) -> Result<PathBuf> {
     let text = std::str::from_utf8(bytes);
     let text = text.map_err(|_| crate::borrow::invalid("the path is not UTF-8"))?;
     Ok(PathBuf::from(text))

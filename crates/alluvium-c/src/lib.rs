@@ -45,6 +45,7 @@ mod prepared;
 mod transaction;
 mod transaction_rows;
 
+mod maintenance;
 mod stats;
 
 pub use batch::*;
@@ -53,6 +54,7 @@ pub use cursor::*;
 pub use database::*;
 pub use error::*;
 pub use keyspace::*;
+pub use maintenance::*;
 pub use options::*;
 pub use prepared::*;
 pub use snapshot::*;

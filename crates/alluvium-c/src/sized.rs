@@ -51,6 +51,15 @@ pub(crate) unsafe fn read<T: SizedStruct>(given: *const T) -> Result<T> {
     Ok(unsafe { own.assume_init() })
 }
 
+/// Says early whether [`write`] will take the caller's struct; NULL is fine here.
+pub(crate) unsafe fn check<T: SizedStruct>(place: *const T) -> Result<()> {
+    if place.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the contract: the size is there.
+    checked_size(unsafe { place.cast::<usize>().read_unaligned() }).map(drop)
+}
+
 /// Fills the caller's struct as far as its size says, with zeros where it has more fields. The size stays.
 pub(crate) unsafe fn write<T: SizedStruct>(place: *mut T, value: &T) -> Result<()> {
     if place.is_null() {

@@ -55,6 +55,7 @@ void test_cursors(void);
 void test_transactions(void);
 void test_prepared(void);
 void test_callbacks(void);
+void test_maintenance(void);
 void test_errors(void);
 void test_null(void);
 

@@ -97,6 +97,7 @@ int main(int count, char **arguments) {
     test_transactions();
     test_prepared();
     test_callbacks();
+    test_maintenance();
     test_errors();
     test_null();
     alluvium_error_free(kept);
