@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all_steps=(system fmt tidy formats clippy test docs licences fuzz lab-smoke kill rocksdb)
+all_steps=(system fmt tidy formats header clippy test docs licences fuzz lab-smoke kill rocksdb)
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 
@@ -70,6 +70,8 @@ step_fmt() { cargo fmt --all --check; }
 step_tidy() { cargo xtask tidy; }
 
 step_formats() { cargo xtask formats; }
+
+step_header() { cargo xtask header --check; }
 
 step_licences() { cargo xtask licences; }
 

@@ -1,8 +1,12 @@
 //! `cargo xtask licences`: every dependency, also of optional engines, has a licence that we accept.
 //!
+//! What users of the engine build is held to more: there Apache-2.0 alone is not accepted, because whoever takes the
+//! engine under MIT must not get further terms with it, and no exception for a tool counts.
+//!
 //! The licences are those that the packages declare; code in other languages that a package carries is covered as far
 //! as its own expression covers it. docs/decisions/0003-licence-check.md says what that leaves open.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -27,6 +31,16 @@ const ALLOWED: &[&str] = &[
     "Unlicense",
     "Zlib",
 ];
+
+/// What users of the engine build: these packages with all that they need, but for their tests.
+const EMBEDDED: &[&str] = &["alluvium", "alluvium-c"];
+
+/// Not enough for what is embedded.
+const NOT_EMBEDDED: &str = "Apache-2.0";
+
+/// Tools of ours that ask for more than their notice, and their licence. Each is argued in
+/// docs/decisions/0002-dependencies.md.
+const TOOLS: &[(&str, &str)] = &[("cbindgen", "MPL-2.0")];
 
 /// Checks the licences of all dependencies of all crates with all features, for the host's platform.
 pub fn check(root: &Path) -> Result<Vec<Finding>> {
@@ -62,6 +76,7 @@ fn findings(metadata: &[u8]) -> Result<Vec<Finding>> {
     let metadata: Value = serde_json::from_slice(metadata).context("cargo metadata is no JSON")?;
     let packages = metadata["packages"].as_array();
     let packages = packages.context("cargo metadata lists no packages")?;
+    let embedded = embedded(&metadata);
     let mut found = Vec::new();
     // Packages of the workspace have no source.
     for package in packages
@@ -69,12 +84,21 @@ fn findings(metadata: &[u8]) -> Result<Vec<Finding>> {
         .filter(|package| !package["source"].is_null())
     {
         let text = |field: &str| package[field].as_str().unwrap_or("?");
+        let is_embedded = embedded.contains(text("id"));
+        let allowed = |licence: &str| match is_embedded {
+            true => licence != NOT_EMBEDDED && ALLOWED.contains(&licence),
+            false => ALLOWED.contains(&licence) || TOOLS.contains(&(text("name"), licence)),
+        };
         let name = format!("{} {}", text("name"), text("version"));
+        let place = match is_embedded {
+            true => "not on the list for what users build",
+            false => "not on the list",
+        };
         let message = match package["license"].as_str() {
             None => format!("{name} declares no licence"),
-            Some(licence) => match accepted(licence) {
+            Some(licence) => match accepted(licence, &allowed) {
                 Ok(true) => continue,
-                Ok(false) => format!("{name} has a licence that is not on the list: {licence}"),
+                Ok(false) => format!("{name} has a licence that is {place}: {licence}"),
                 Err(reason) => format!("{name}: cannot read the licence {licence}: {reason}"),
             },
         };
@@ -83,14 +107,50 @@ fn findings(metadata: &[u8]) -> Result<Vec<Finding>> {
     Ok(found)
 }
 
-/// Whether a licence expression can be met with the allow-list alone.
-fn accepted(expression: &str) -> Result<bool, String> {
+/// The ids of the packages that users of the engine build.
+fn embedded(metadata: &Value) -> HashSet<&str> {
+    let nodes = items(&metadata["resolve"]["nodes"]);
+    let roots = items(&metadata["packages"]).iter().filter(|package| {
+        let name = package["name"].as_str().unwrap_or("?");
+        package["source"].is_null() && EMBEDDED.contains(&name)
+    });
+    let mut open: Vec<&str> = roots.filter_map(|package| package["id"].as_str()).collect();
+    let mut seen = HashSet::new();
+    // Ends, because each package is opened once.
+    while let Some(id) = open.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        let node = nodes.iter().find(|node| node["id"] == id);
+        let needed = node.map_or(&[][..], |node| items(&node["deps"]));
+        let needed = needed.iter().filter(|needed| !only_for_tests(needed));
+        open.extend(needed.filter_map(|needed| needed["pkg"].as_str()));
+    }
+    seen
+}
+
+/// Whether a dependency is one of tests and nothing else.
+fn only_for_tests(needed: &Value) -> bool {
+    let kinds = items(&needed["dep_kinds"]);
+    !kinds.is_empty() && kinds.iter().all(|kind| kind["kind"] == "dev")
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Whether a licence expression can be met with what is allowed.
+fn accepted(expression: &str, allowed: &dyn Fn(&str) -> bool) -> Result<bool, String> {
     // Old packages write a slash for OR.
     let spaced = expression
         .replace('/', " OR ")
         .replace('(', " ( ")
         .replace(')', " ) ");
-    let mut words = Words(spaced.split_whitespace().collect(), 0);
+    let mut words = Words {
+        words: spaced.split_whitespace().collect(),
+        read: 0,
+        allowed,
+    };
     let accepted = words.any_of()?;
     match words.peek() {
         None => Ok(accepted),
@@ -99,16 +159,20 @@ fn accepted(expression: &str) -> Result<bool, String> {
 }
 
 /// The words of an expression and how many of them are read: `AND` binds closer than `OR`.
-struct Words<'a>(Vec<&'a str>, usize);
+struct Words<'a> {
+    words: Vec<&'a str>,
+    read: usize,
+    allowed: &'a dyn Fn(&str) -> bool,
+}
 
 impl<'a> Words<'a> {
     fn peek(&self) -> Option<&'a str> {
-        self.0.get(self.1).copied()
+        self.words.get(self.read).copied()
     }
 
     fn take(&mut self, word: &str) -> bool {
         let taken = self.peek() == Some(word);
-        self.1 += usize::from(taken);
+        self.read += usize::from(taken);
         taken
     }
 
@@ -137,19 +201,23 @@ impl<'a> Words<'a> {
                 .ok_or("no closing bracket".into());
         }
         let name = self.peek().ok_or("it ends early")?;
-        self.1 += 1;
+        self.read += 1;
         if !self.take("WITH") {
-            return Ok(ALLOWED.contains(&name));
+            return Ok((self.allowed)(name));
         }
         let exception = self.peek().ok_or("it ends early")?;
-        self.1 += 1;
-        Ok(ALLOWED.contains(&format!("{name} WITH {exception}").as_str()))
+        self.read += 1;
+        Ok((self.allowed)(&format!("{name} WITH {exception}")))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn listed(licence: &str) -> bool {
+        ALLOWED.contains(&licence)
+    }
 
     #[test]
     fn expressions_are_read_with_and_before_or() {
@@ -161,7 +229,7 @@ mod tests {
             "MIT OR GPL-3.0 AND GPL-2.0",
             "Apache-2.0 WITH LLVM-exception OR GPL-3.0",
         ] {
-            assert_eq!(accepted(good), Ok(true), "{good}");
+            assert_eq!(accepted(good, &listed), Ok(true), "{good}");
         }
         for bad in [
             "GPL-3.0",
@@ -169,10 +237,10 @@ mod tests {
             "(MIT OR ISC) AND GPL-3.0",
             "MIT WITH odd-exception",
         ] {
-            assert_eq!(accepted(bad), Ok(false), "{bad}");
+            assert_eq!(accepted(bad, &listed), Ok(false), "{bad}");
         }
         for unreadable in ["", "MIT OR", "(MIT", "MIT ISC", "MIT WITH"] {
-            assert!(accepted(unreadable).is_err(), "{unreadable}");
+            assert!(accepted(unreadable, &listed).is_err(), "{unreadable}");
         }
     }
 
@@ -194,6 +262,35 @@ mod tests {
             "none 3.0.0 declares no licence",
         ];
         assert_eq!(messages, expected);
+    }
+
+    #[test]
+    fn what_users_build_is_held_to_more() {
+        let metadata = |id: &str, licence: &str, kind: &str| {
+            format!(
+                r#"{{"packages": [
+                    {{"id": "0", "name": "alluvium", "version": "1.0.0", "source": null, "license": null}},
+                    {{"id": "1", "name": "between", "version": "1.0.0", "source": "r", "license": "MIT"}},
+                    {{"id": "2", "name": "cbindgen", "version": "1.0.0", "source": "r", "license": "{licence}"}}
+                ], "resolve": {{"nodes": [
+                    {{"id": "0", "deps": [{{"pkg": "1", "dep_kinds": [{{"kind": {kind}}}]}}]}},
+                    {{"id": "1", "deps": [{{"pkg": "{id}", "dep_kinds": [{{"kind": null}}]}}]}},
+                    {{"id": "2", "deps": []}}
+                ]}}}}"#
+            )
+        };
+        let count = |id, licence, kind| {
+            let found = findings(metadata(id, licence, kind).as_bytes());
+            found.expect("the metadata can be read").len()
+        };
+        for licence in ["Apache-2.0", "MPL-2.0"] {
+            assert_eq!(count("2", licence, "null"), 1, "{licence}");
+            assert_eq!(count("2", licence, "\"build\""), 1, "{licence}");
+            assert_eq!(count("2", licence, "\"dev\""), 0, "{licence}");
+            assert_eq!(count("1", licence, "null"), 0, "{licence}");
+        }
+        assert_eq!(count("2", "MIT OR Apache-2.0", "null"), 0);
+        assert_eq!(count("1", "MPL-1.1", "null"), 1);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Chores of the workspace that no ready-made tool does: `cargo xtask tidy | formats | licences | rocksdb`.
+//! Chores of the workspace that no ready-made tool does: `cargo xtask tidy | formats | header | licences |
+//! rocksdb`.
 //!
 //! Each check reads text only and prints what it found as `path:line: message`. The exit code is 0 when all is
 //! well, 1 when something was found or could not be done, 2 for wrong usage.
@@ -9,6 +10,7 @@
 mod files;
 mod finding;
 mod formats;
+mod header;
 mod licences;
 mod rocksdb;
 mod source;
@@ -22,6 +24,8 @@ const USAGE: &str = "\
 usage: cargo xtask tidy              style rules that text can show
        cargo xtask formats           on-disk formats and their pages change together
        cargo xtask formats --update  write the present hashes into the pages
+       cargo xtask header            write alluvium.h, the header of the C interface
+       cargo xtask header --check    alluvium.h is what `cargo xtask header` writes
        cargo xtask licences          licences of all dependencies
        cargo xtask rocksdb           build RocksDB's library once, and print what to `eval` to link it";
 
@@ -32,6 +36,8 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::check(&files::root()),
         ["formats"] => formats::check(&files::root()),
         ["formats", "--update"] => formats::update(&files::root()),
+        ["header"] => header::update(&files::root()),
+        ["header", "--check"] => header::check(&files::root()),
         ["licences"] => licences::check(&files::root()),
         ["rocksdb"] => rocksdb::ensure_built(&files::root()).map(|lines| {
             print!("{lines}");

@@ -85,6 +85,15 @@ pub enum Error {
         /// The row's key.
         key: Vec<u8>,
     },
+    /// A row lock was not granted before the call's [`crate::LockCancel`] was cancelled. Roll back, or go on without
+    /// the row.
+    #[error("the wait for a lock on a row of keyspace {keyspace} was cancelled")]
+    Cancelled {
+        /// The keyspace of the row.
+        keyspace: String,
+        /// The row's key.
+        key: Vec<u8>,
+    },
     /// The writes of one transaction or batch would take more memory than they may. Split it, or raise
     /// [`crate::Options::transaction_bytes`]. Of the call nothing was applied; a transaction goes on with what it
     /// has: commit that, or roll back.

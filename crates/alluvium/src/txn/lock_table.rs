@@ -102,7 +102,7 @@ impl LockFailure {
                 waited_ms: timeout.as_millis() as u64,
             },
             LockFailure::Deadlock { .. } => Error::Deadlock { keyspace, key },
-            LockFailure::Cancelled => Error::InvalidArgument("the lock wait was cancelled".into()),
+            LockFailure::Cancelled => Error::Cancelled { keyspace, key },
         }
     }
 }

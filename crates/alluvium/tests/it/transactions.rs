@@ -264,7 +264,7 @@ fn a_cancelled_token_ends_the_wait_for_a_lock() {
     };
     asked.recv().expect("the waiter runs");
     cancel.cancel();
-    assert_error!(thread.join().expect("join"), Error::InvalidArgument(_));
+    assert_error!(thread.join().expect("join"), Error::Cancelled { .. });
     holder.commit().expect("commit");
 }
 

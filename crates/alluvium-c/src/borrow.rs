@@ -1,0 +1,167 @@
+//! What callers hand over, as checked references: bytes, text, arrays, and the places for results.
+//!
+//! Every function that takes raw pointers is unsafe under the contract of the crate and nothing else; lifetimes are
+//! those of the call.
+
+use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
+
+use alluvium::{Error, Result};
+
+use crate::value::alluvium_slice;
+
+/// An [`Error::InvalidArgument`].
+pub(crate) fn invalid(message: impl Into<String>) -> Error {
+    Error::InvalidArgument(message.into())
+}
+
+/// What must not be NULL.
+pub(crate) fn given<T>(pointer: Option<T>, name: &str) -> Result<T> {
+    pointer.ok_or_else(|| invalid(format!("{name} is NULL")))
+}
+
+/// Bytes of the caller. NULL is good for no bytes.
+pub(crate) unsafe fn bytes<'a, T>(data: *const T, size: usize) -> Result<&'a [u8]> {
+    // SAFETY: the contract, passed on: whatever C calls them, `size` bytes are there.
+    unsafe { array(data.cast(), size) }
+}
+
+/// As [`bytes`], `None` for NULL.
+pub(crate) unsafe fn optional_bytes<'a, T>(
+    data: *const T,
+    size: usize,
+) -> Result<Option<&'a [u8]>> {
+    // SAFETY: the contract, passed on.
+    let bytes = unsafe { bytes(data, size) }?;
+    Ok((!data.is_null()).then_some(bytes))
+}
+
+/// UTF-8 text of the caller.
+pub(crate) unsafe fn text<'a>(data: *const c_char, size: usize) -> Result<&'a str> {
+    // SAFETY: the contract, passed on.
+    let bytes = unsafe { bytes(data, size) }?;
+    std::str::from_utf8(bytes).map_err(|_| invalid("a name is not UTF-8"))
+}
+
+/// An array of slices, each as [`bytes`] takes it.
+pub(crate) unsafe fn slices<'a>(
+    data: *const alluvium_slice,
+    count: usize,
+) -> Result<Vec<&'a [u8]>> {
+    // SAFETY: the contract, passed on, for the array and for each slice in it.
+    unsafe {
+        let slices = array(data, count)?;
+        slices.iter().map(|s| bytes(s.data, s.size)).collect()
+    }
+}
+
+unsafe fn array<'a, T>(data: *const T, count: usize) -> Result<&'a [T]> {
+    check_array(data, count)?;
+    if count == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: not NULL, aligned, no larger than an object can be; the contract says that so much is there and stays.
+    Ok(unsafe { std::slice::from_raw_parts(data, count) })
+}
+
+/// A place of the caller for `count` results.
+pub(crate) unsafe fn array_out<'a, T>(
+    data: *mut T,
+    count: usize,
+) -> Result<&'a mut [MaybeUninit<T>]> {
+    check_array(data, count)?;
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    // SAFETY: as in `array`, and the contract says that nobody else looks at it. It may be uninitialized.
+    Ok(unsafe { std::slice::from_raw_parts_mut(data.cast(), count) })
+}
+
+fn check_array<T>(data: *const T, count: usize) -> Result<()> {
+    if data.is_null() && count > 0 {
+        return Err(invalid("a pointer is NULL and its size is not 0"));
+    }
+    if !data.is_aligned() {
+        return Err(invalid("a pointer is not aligned"));
+    }
+    match count.checked_mul(size_of::<T>()) {
+        Some(size) if isize::try_from(size).is_ok() => Ok(()),
+        _ => Err(invalid("a size is larger than any object can be")),
+    }
+}
+
+/// Where a call puts the handle that it makes.
+pub(crate) struct Slot<'a, T>(&'a mut MaybeUninit<*mut T>);
+
+/// The caller's place for a handle, NULL until it is set.
+pub(crate) fn slot<T>(place: Option<&mut MaybeUninit<*mut T>>) -> Result<Slot<'_, T>> {
+    let place = given(place, "the place for the result")?;
+    place.write(std::ptr::null_mut());
+    Ok(Slot(place))
+}
+
+impl<T> Slot<'_, T> {
+    /// Hands `handle` over.
+    pub fn set(self, handle: T) {
+        self.0.write(Box::into_raw(Box::new(handle)));
+    }
+
+    /// Hands `handle` over, or NULL.
+    pub fn set_option(self, handle: Option<T>) {
+        if let Some(handle) = handle {
+            self.set(handle);
+        }
+    }
+}
+
+/// The caller's place for a number or truth value, set to the type's default until the call sets it.
+pub(crate) fn plain<T: Default>(place: Option<&mut MaybeUninit<T>>) -> Result<&mut T> {
+    Ok(given(place, "the place for the result")?.write(T::default()))
+}
+
+/// A buffer of the caller for a value.
+pub(crate) struct Buffer<'a> {
+    bytes: &'a mut [MaybeUninit<u8>],
+    value_size: &'a mut usize,
+    found: &'a mut bool,
+}
+
+/// The caller's buffer, with the places for the value's size and for whether there is one.
+pub(crate) unsafe fn buffer<'a>(
+    data: *mut c_void,
+    size: usize,
+    value_size: Option<&'a mut MaybeUninit<usize>>,
+    found: Option<&'a mut MaybeUninit<bool>>,
+) -> Result<Buffer<'a>> {
+    let (value_size, found) = (plain(value_size)?, plain(found)?);
+    // SAFETY: the contract, passed on.
+    let bytes = unsafe { array_out(data.cast(), size) }?;
+    Ok(Buffer {
+        bytes,
+        value_size,
+        found,
+    })
+}
+
+impl Buffer<'_> {
+    /// Copies as much of the value as fits and says how large it is.
+    pub fn fill(self, value: Option<&[u8]>) {
+        let Some(value) = value else { return };
+        let fits = value.len().min(self.bytes.len());
+        self.bytes[..fits].write_copy_of_slice(&value[..fits]);
+        *self.value_size = value.len();
+        *self.found = true;
+    }
+}
+
+/// Lends bytes to the caller: never NULL for bytes that are there, also where there are none of them.
+pub(crate) fn lend(bytes: Option<&[u8]>, size: Option<&mut MaybeUninit<usize>>) -> *const u8 {
+    if let Some(size) = size {
+        size.write(bytes.map_or(0, <[u8]>::len));
+    }
+    match bytes {
+        None => std::ptr::null(),
+        Some([]) => c"".as_ptr().cast(),
+        Some(bytes) => bytes.as_ptr(),
+    }
+}

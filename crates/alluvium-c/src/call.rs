@@ -1,0 +1,84 @@
+//! The frame of every function: panics end here, errors become codes and objects.
+
+use std::any::Any;
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use alluvium::Result;
+
+use crate::error::{alluvium_code, alluvium_error};
+
+/// Runs the body of a function. `error` gets NULL or the error; without a place for it there is only the code.
+pub(crate) fn call(
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+    body: impl FnOnce() -> Result<()>,
+) -> alluvium_code {
+    // After a panic nothing of the body is used again but the engine, which stands on its own against panics of its
+    // callers: its locks are released by unwinding.
+    let failure = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(alluvium_error::new(&error)),
+        Err(payload) => Some(alluvium_error::panicked(&message(payload))),
+    };
+    let code = failure
+        .as_ref()
+        .map_or(alluvium_code::Ok, alluvium_error::code);
+    if let Some(place) = error {
+        place.write(failure.map_or(std::ptr::null_mut(), |failure| {
+            Box::into_raw(Box::new(failure))
+        }));
+    }
+    code
+}
+
+/// Runs what can fail in no way that a caller could hear of, such as dropping the last handle of a database.
+pub(crate) fn quietly(body: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
+        message(payload);
+    }
+}
+
+/// What a panic said.
+fn message(payload: Box<dyn Any + Send>) -> String {
+    let text = payload.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string));
+    // A payload of another type may panic when it is dropped, so it is not.
+    if text.is_none() {
+        std::mem::forget(payload);
+    }
+    text.unwrap_or_else(|| "no message".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{alluvium_error_free, alluvium_error_message};
+    use std::ffi::CStr;
+
+    #[test]
+    fn a_panic_becomes_an_error_with_its_message() {
+        let mut place = MaybeUninit::uninit();
+        let code = call(Some(&mut place), || panic!("boom {}", 1));
+        assert_eq!(code, alluvium_code::Panic);
+        // SAFETY: a call writes its place, here with a boxed error.
+        let error = unsafe { Box::from_raw(place.assume_init()) };
+        let message = alluvium_error_message(Some(&error), None);
+        // SAFETY: messages end with a zero byte and live as long as their error.
+        let message = unsafe { CStr::from_ptr(message) };
+        assert!(message.to_str().is_ok_and(|m| m.contains("boom 1")));
+        alluvium_error_free(Some(error));
+    }
+
+    #[test]
+    fn a_payload_that_panics_when_dropped_is_survived() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("dropped");
+            }
+        }
+        let code = call(None, || std::panic::panic_any(Bomb));
+        assert_eq!(code, alluvium_code::Panic);
+        quietly(|| std::panic::panic_any(Bomb));
+    }
+}

@@ -1,0 +1,193 @@
+//! Functions of the caller that the engine calls: the clock and compaction filters.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use alluvium::{Clock, CompactionFilter, FilterDecision, SeqNo};
+
+use crate::borrow::{bytes, given, lend};
+use crate::call::call;
+use crate::error::{alluvium_code, alluvium_error};
+use crate::keyspace::alluvium_keyspace;
+use crate::sized::{self, SizedStruct};
+use std::mem::MaybeUninit;
+
+/// What the caller wants back in its functions.
+#[derive(Clone, Copy)]
+struct Context(*mut c_void);
+
+// SAFETY: it is only handed back to the caller's functions, which the contract has called on any thread, several at
+// once.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Through a method, so that closures capture the whole and not the pointer in it.
+    fn pointer(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// The caller's clock, or the system's.
+pub(crate) fn clock(
+    now_ms: Option<unsafe extern "C" fn(context: *mut c_void) -> u64>,
+    context: *mut c_void,
+) -> Clock {
+    let Some(now_ms) = now_ms else {
+        return Clock::system();
+    };
+    let context = Context(context);
+    Clock::custom(move || {
+        // SAFETY: the contract: the function takes this context until all handles of the database are freed, and the
+        // engine asks it no longer than that.
+        unsafe { now_ms(context.pointer()) }
+    })
+}
+
+/// What a compaction filter wants done with a row.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy)]
+pub enum alluvium_decision {
+    /// The row stays. Numbers that are no decision mean this too.
+    Keep = 0,
+    /// The row goes.
+    Remove = 1,
+    /// The row gets the value that was given to alluvium_replacement_set; if none was, it stays.
+    Replace = 2,
+}
+
+/// Takes the new value of a row during a call of a filter.
+pub struct alluvium_replacement(Option<Vec<u8>>);
+
+/// Gives a row a new value: the bytes are copied. To be called by a filter, which then returns
+/// ALLUVIUM_DECISION_REPLACE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_replacement_set(
+    replacement: Option<&mut alluvium_replacement>,
+    value: *const c_void,
+    value_size: usize,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let value = unsafe { bytes(value, value_size) };
+    call(None, || {
+        given(replacement, "replacement")?.0 = Some(value?.to_vec());
+        Ok(())
+    })
+}
+
+/// Decides about rows whenever flushes and merges meet them: see alluvium_keyspace_set_compaction_filter.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alluvium_compaction_filter {
+    /// sizeof(alluvium_compaction_filter).
+    pub struct_size: usize,
+    /// Returns an alluvium_decision about the newest version of a row that commit `seqno` wrote (0: an old one).
+    /// Called on background threads, several at once. It must neither throw nor jump out, nor call the database.
+    pub filter: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            key: *const u8,
+            key_size: usize,
+            value: *const u8,
+            value_size: usize,
+            seqno: u64,
+            replacement: *mut alluvium_replacement,
+        ) -> u32,
+    >,
+    /// Passed to filter and free_context.
+    pub context: *mut c_void,
+    /// Called once when the filter is no longer used, on any thread; may be NULL. Not called if setting it failed. It must
+    /// not call the database either.
+    pub free_context: Option<unsafe extern "C" fn(context: *mut c_void)>,
+}
+
+// SAFETY: repr(C), the size first, a pointer and nullable functions of the same size.
+unsafe impl SizedStruct for alluvium_compaction_filter {}
+
+type FilterFn = unsafe extern "C" fn(
+    *mut c_void,
+    *const u8,
+    usize,
+    *const u8,
+    usize,
+    u64,
+    *mut alluvium_replacement,
+) -> u32;
+
+/// The engine's view of a filter of the caller's.
+struct Filter {
+    filter: FilterFn,
+    context: Context,
+    free_context: Option<unsafe extern "C" fn(context: *mut c_void)>,
+    /// Whether the context is to be freed. Stored before the setting call lets go of its own reference, and read when
+    /// the last reference is gone, which brings the order.
+    owned: AtomicBool,
+}
+
+impl CompactionFilter for Filter {
+    fn filter(&self, key: &[u8], value: &[u8], seqno: SeqNo) -> FilterDecision {
+        let mut replacement = alluvium_replacement(None);
+        let (key_start, value_start) = (lend(Some(key), None), lend(Some(value), None));
+        // SAFETY: the contract: the function takes this context until it is freed, which is when this filter is
+        // dropped. The bytes and the replacement live as long as the call.
+        let decision = unsafe {
+            (self.filter)(
+                self.context.pointer(),
+                key_start,
+                key.len(),
+                value_start,
+                value.len(),
+                seqno,
+                &raw mut replacement,
+            )
+        };
+        match replacement.0 {
+            _ if decision == alluvium_decision::Remove as u32 => FilterDecision::Remove,
+            Some(value) if decision == alluvium_decision::Replace as u32 => {
+                FilterDecision::Replace(value)
+            }
+            _ => FilterDecision::Keep,
+        }
+    }
+}
+
+impl Drop for Filter {
+    fn drop(&mut self) {
+        if let (true, Some(free)) = (self.owned.load(Ordering::Relaxed), self.free_context) {
+            // SAFETY: the contract: the function takes this context, and it is called here only, once.
+            unsafe { free(self.context.pointer()) };
+        }
+    }
+}
+
+/// Lets a filter decide about the rows of the keyspace from the next flush or merge on; NULL ends that. It is not stored:
+/// set it after each opening. What it removes is gone for open snapshots too. A merge under way may still use an earlier
+/// one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_keyspace_set_compaction_filter(
+    keyspace: Option<&alluvium_keyspace>,
+    filter: *const alluvium_compaction_filter,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    let ends = filter.is_null();
+    // SAFETY: the contract of the crate.
+    let filter = unsafe { sized::read(filter) };
+    call(error, || {
+        let keyspace = &given(keyspace, "keyspace")?.0;
+        if ends {
+            return keyspace.set_compaction_filter(None);
+        }
+        let given_filter = filter?;
+        let filter = Arc::new(Filter {
+            filter: given(given_filter.filter, "filter")?,
+            context: Context(given_filter.context),
+            free_context: given_filter.free_context,
+            owned: AtomicBool::new(false),
+        });
+        keyspace.set_compaction_filter(Some(Arc::<Filter>::clone(&filter)))?;
+        filter.owned.store(true, Ordering::Relaxed);
+        Ok(())
+    })
+}

@@ -1,0 +1,233 @@
+//! Cursors: rows of one keyspace as of one commit, in both directions.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+use alluvium::{Cursor, CursorOptions, Result};
+
+use crate::borrow::{bytes, given, invalid, lend, plain, slot};
+use crate::call::{call, quietly};
+use crate::error::{alluvium_code, alluvium_error};
+use crate::keyspace::alluvium_keyspace;
+use crate::options::alluvium_cursor_options;
+use crate::sized;
+use crate::snapshot::alluvium_snapshot;
+use crate::transaction::alluvium_transaction;
+use crate::value::alluvium_value;
+
+/// A position in a keyspace. Starts before the first row. For one thread at a time; keeps the database open.
+pub struct alluvium_cursor(Cursor);
+
+unsafe fn cursor_options(options: *const alluvium_cursor_options) -> Result<CursorOptions> {
+    // SAFETY: the contract of the crate, for the struct and for what it points to.
+    unsafe { sized::read(options)?.to_engine() }
+}
+
+/// A cursor over the newest commit that is visible now. `options` may be NULL; what they point to is copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_keyspace_cursor(
+    keyspace: Option<&alluvium_keyspace>,
+    options: *const alluvium_cursor_options,
+    cursor: Option<&mut MaybeUninit<*mut alluvium_cursor>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let options = unsafe { cursor_options(options) };
+    call(error, || {
+        let slot = slot(cursor)?;
+        let keyspace = &given(keyspace, "keyspace")?.0;
+        slot.set(alluvium_cursor(keyspace.cursor(options?)?));
+        Ok(())
+    })
+}
+
+/// A cursor as of a snapshot. It stays good after the snapshot is freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_snapshot_cursor(
+    snapshot: Option<&alluvium_snapshot>,
+    keyspace: Option<&alluvium_keyspace>,
+    options: *const alluvium_cursor_options,
+    cursor: Option<&mut MaybeUninit<*mut alluvium_cursor>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let options = unsafe { cursor_options(options) };
+    call(error, || {
+        let slot = slot(cursor)?;
+        let keyspace = &given(keyspace, "keyspace")?.0;
+        let snapshot = &given(snapshot, "snapshot")?.0;
+        slot.set(alluvium_cursor(snapshot.cursor(keyspace, options?)?));
+        Ok(())
+    })
+}
+
+/// A cursor over what the transaction sees, its own writes from before this call included, no later ones.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_transaction_cursor(
+    transaction: Option<&alluvium_transaction>,
+    keyspace: Option<&alluvium_keyspace>,
+    options: *const alluvium_cursor_options,
+    cursor: Option<&mut MaybeUninit<*mut alluvium_cursor>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let options = unsafe { cursor_options(options) };
+    call(error, || {
+        let slot = slot(cursor)?;
+        let keyspace = &given(keyspace, "keyspace")?.0;
+        let transaction = given(transaction, "transaction")?.running()?;
+        slot.set(alluvium_cursor(transaction.cursor(keyspace, options?)?));
+        Ok(())
+    })
+}
+
+/// Moves to the first row at or after a key. `found` says whether there is one, here and below.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_cursor_seek(
+    cursor: Option<&mut alluvium_cursor>,
+    key: *const c_void,
+    key_size: usize,
+    found: Option<&mut MaybeUninit<bool>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let key = unsafe { bytes(key, key_size) };
+    call(error, || {
+        let found = plain(found)?;
+        *found = given(cursor, "cursor")?.0.seek(key?)?;
+        Ok(())
+    })
+}
+
+/// Moves to the last row before a key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_cursor_seek_before(
+    cursor: Option<&mut alluvium_cursor>,
+    key: *const c_void,
+    key_size: usize,
+    found: Option<&mut MaybeUninit<bool>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let key = unsafe { bytes(key, key_size) };
+    call(error, || {
+        let found = plain(found)?;
+        *found = given(cursor, "cursor")?.0.seek_before(key?)?;
+        Ok(())
+    })
+}
+
+/// Moves to the first row.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_cursor_seek_first(
+    cursor: Option<&mut alluvium_cursor>,
+    found: Option<&mut MaybeUninit<bool>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let found = plain(found)?;
+        *found = given(cursor, "cursor")?.0.seek_first()?;
+        Ok(())
+    })
+}
+
+/// Moves to the last row.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_cursor_seek_last(
+    cursor: Option<&mut alluvium_cursor>,
+    found: Option<&mut MaybeUninit<bool>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let found = plain(found)?;
+        *found = given(cursor, "cursor")?.0.seek_last()?;
+        Ok(())
+    })
+}
+
+/// Moves to the next row; from before the first call or past an end it finds none.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_cursor_next(
+    cursor: Option<&mut alluvium_cursor>,
+    found: Option<&mut MaybeUninit<bool>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let found = plain(found)?;
+        *found = given(cursor, "cursor")?.0.next()?;
+        Ok(())
+    })
+}
+
+/// Moves to the previous row.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_cursor_prev(
+    cursor: Option<&mut alluvium_cursor>,
+    found: Option<&mut MaybeUninit<bool>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let found = plain(found)?;
+        *found = given(cursor, "cursor")?.0.prev()?;
+        Ok(())
+    })
+}
+
+/// Whether the cursor is on a row.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_cursor_valid(cursor: Option<&alluvium_cursor>) -> bool {
+    cursor.is_some_and(|cursor| cursor.0.valid())
+}
+
+/// The key of the row, good until the cursor moves or is freed; NULL where the cursor is not on a row.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_cursor_key(
+    cursor: Option<&alluvium_cursor>,
+    size: Option<&mut MaybeUninit<usize>>,
+) -> *const u8 {
+    lend(on_row(cursor).map(Cursor::key), size)
+}
+
+/// The value of the row, good until the cursor moves or is freed; NULL where the cursor is not on a row.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_cursor_value(
+    cursor: Option<&alluvium_cursor>,
+    size: Option<&mut MaybeUninit<usize>>,
+) -> *const u8 {
+    lend(on_row(cursor).map(Cursor::value), size)
+}
+
+fn on_row(cursor: Option<&alluvium_cursor>) -> Option<&Cursor> {
+    cursor
+        .map(|cursor| &cursor.0)
+        .filter(|cursor| cursor.valid())
+}
+
+/// The value of the row, to keep after the cursor moves and to be freed. ALLUVIUM_CODE_INVALID_ARGUMENT where the cursor is
+/// not on a row.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_cursor_pin_value(
+    cursor: Option<&alluvium_cursor>,
+    value: Option<&mut MaybeUninit<*mut alluvium_value>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let slot = slot(value)?;
+        let row = on_row(Some(given(cursor, "cursor")?));
+        let row = row.ok_or_else(|| invalid("the cursor is not on a row"))?;
+        slot.set(alluvium_value(row.pin_value()));
+        Ok(())
+    })
+}
+
+/// The number of the commit that the cursor shows; 0 for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_cursor_seqno(cursor: Option<&alluvium_cursor>) -> u64 {
+    cursor.map_or(0, |cursor| cursor.0.seqno())
+}
+
+/// Frees a cursor.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_cursor_free(cursor: Option<Box<alluvium_cursor>>) {
+    quietly(|| drop(cursor));
+}

@@ -1,0 +1,148 @@
+//! Databases: opening and closing, what concerns all keyspaces, and the engine's version.
+
+use std::ffi::c_char;
+use std::mem::MaybeUninit;
+use std::path::PathBuf;
+
+use alluvium::{Database, Result};
+
+use crate::borrow::{bytes, given, plain, slot};
+use crate::call::{call, quietly};
+use crate::error::{alluvium_code, alluvium_error};
+use crate::options::alluvium_options;
+use crate::sized;
+use crate::value::alluvium_list;
+
+/// An open database. It closes with alluvium_close, or when the last handle of any kind is freed.
+pub struct alluvium_database(pub(crate) Database);
+
+/// The version of the library, such as "1.2.3", ended by a zero byte. Lives for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+#[cfg(unix)]
+pub(crate) fn path_of(bytes: &[u8]) -> Result<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    Ok(PathBuf::from(std::ffi::OsStr::from_bytes(bytes)))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn path_of(bytes: &[u8]) -> Result<PathBuf> {
+    let text = std::str::from_utf8(bytes);
+    let text = text.map_err(|_| crate::borrow::invalid("the path is not UTF-8"))?;
+    Ok(PathBuf::from(text))
+}
+
+/// Opens the database in the directory `path`, creating it unless `options` say otherwise. `options` may be NULL.
+/// ALLUVIUM_CODE_LOCKED when it is open elsewhere.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_open(
+    path: *const c_char,
+    path_size: usize,
+    options: *const alluvium_options,
+    database: Option<&mut MaybeUninit<*mut alluvium_database>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let (path, options) = unsafe { (bytes(path, path_size), sized::read(options)) };
+    call(error, || {
+        let slot = slot(database)?;
+        let opened = Database::open(path_of(path?)?, options?.to_engine()?)?;
+        slot.set(alluvium_database(opened));
+        Ok(())
+    })
+}
+
+/// Says whether alluvium_open would take these options.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_options_check(
+    options: *const alluvium_options,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let options = unsafe { sized::read(options) };
+    call(error, || options?.to_engine()?.check())
+}
+
+/// Closes the database: syncs the log, ends the threads, releases the directory. Later calls of any handle give
+/// ALLUVIUM_CODE_CLOSED; the handles must still be freed. An error says what the last sync met; it is closed all the same.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_close(
+    database: Option<&alluvium_database>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || given(database, "database")?.0.close())
+}
+
+/// Another handle of the same database, to be freed too; NULL for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_database_clone(
+    database: Option<&alluvium_database>,
+) -> Option<Box<alluvium_database>> {
+    database.map(|database| Box::new(alluvium_database(database.0.clone())))
+}
+
+/// Frees a handle. If it is the last of any kind the database closes, and nobody hears of an error.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_database_free(database: Option<Box<alluvium_database>>) {
+    quietly(|| drop(database));
+}
+
+/// The names of all keyspaces, sorted.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_keyspace_names(
+    database: Option<&alluvium_database>,
+    names: Option<&mut MaybeUninit<*mut alluvium_list>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let slot = slot(names)?;
+        let names = given(database, "database")?.0.keyspace_names()?;
+        slot.set(alluvium_list(
+            names.into_iter().map(String::into_bytes).collect(),
+        ));
+        Ok(())
+    })
+}
+
+/// Makes everything committed so far as durable as ALLUVIUM_DURABILITY_SYNC does.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_sync(
+    database: Option<&alluvium_database>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || given(database, "database")?.0.sync())
+}
+
+/// Moves all memtables into tables and waits for it.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_flush(
+    database: Option<&alluvium_database>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || given(database, "database")?.0.flush())
+}
+
+/// Flushes, then waits until no merge is due.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_settle(
+    database: Option<&alluvium_database>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || given(database, "database")?.0.settle())
+}
+
+/// The number of the newest commit that readers see.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_visible_seqno(
+    database: Option<&alluvium_database>,
+    seqno: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        *plain(seqno)? = given(database, "database")?.0.visible_seqno();
+        Ok(())
+    })
+}

@@ -1,0 +1,202 @@
+//! Keyspaces: opening, dropping, what they declared, and reads of the newest commit.
+
+use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
+
+use alluvium::Keyspace;
+
+use crate::borrow::{array_out, buffer, bytes, given, lend, slices, slot, text};
+use crate::call::{call, quietly};
+use crate::database::alluvium_database;
+use crate::error::{alluvium_code, alluvium_error};
+use crate::options::alluvium_keyspace_options;
+use crate::sized;
+use crate::value::{alluvium_slice, alluvium_value};
+
+/// A handle of a keyspace: an ordered map from byte keys to byte values. Keeps the database open.
+pub struct alluvium_keyspace(pub(crate) Keyspace);
+
+/// The keyspace of this name (UTF-8), created with `options` if there is none. The options of one that exists stay.
+/// `options` may be NULL. Creating is durable when the call returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_keyspace_open(
+    database: Option<&alluvium_database>,
+    name: *const c_char,
+    name_size: usize,
+    options: *const alluvium_keyspace_options,
+    keyspace: Option<&mut MaybeUninit<*mut alluvium_keyspace>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let (name, options) = unsafe { (text(name, name_size), sized::read(options)) };
+    call(error, || {
+        let slot = slot(keyspace)?;
+        let database = &given(database, "database")?.0;
+        let opened = database.keyspace(name?, options?.to_engine()?)?;
+        slot.set(alluvium_keyspace(opened));
+        Ok(())
+    })
+}
+
+/// The keyspace of this name; NULL if there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_keyspace_existing(
+    database: Option<&alluvium_database>,
+    name: *const c_char,
+    name_size: usize,
+    keyspace: Option<&mut MaybeUninit<*mut alluvium_keyspace>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let name = unsafe { text(name, name_size) };
+    call(error, || {
+        let slot = slot(keyspace)?;
+        let found = given(database, "database")?.0.existing_keyspace(name?)?;
+        slot.set_option(found.map(alluvium_keyspace));
+        Ok(())
+    })
+}
+
+/// Drops a keyspace with everything in it, durably. Its handles give ALLUVIUM_CODE_KEYSPACE_DROPPED from now on and must
+/// still be freed. ALLUVIUM_CODE_KEYSPACE_IN_USE while a prepared transaction writes to it.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_keyspace_drop(
+    database: Option<&alluvium_database>,
+    keyspace: Option<&alluvium_keyspace>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let keyspace = given(keyspace, "keyspace")?;
+        given(database, "database")?.0.drop_keyspace(&keyspace.0)
+    })
+}
+
+/// Another handle of the same keyspace, to be freed too; NULL for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_keyspace_clone(
+    keyspace: Option<&alluvium_keyspace>,
+) -> Option<Box<alluvium_keyspace>> {
+    keyspace.map(|keyspace| Box::new(alluvium_keyspace(keyspace.0.clone())))
+}
+
+/// Frees a handle; the keyspace stays.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_keyspace_free(keyspace: Option<Box<alluvium_keyspace>>) {
+    quietly(|| drop(keyspace));
+}
+
+/// Its name, not ended by a zero byte, good as long as the handle. `size` may be NULL. NULL for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_keyspace_name(
+    keyspace: Option<&alluvium_keyspace>,
+    size: Option<&mut MaybeUninit<usize>>,
+) -> *const u8 {
+    lend(keyspace.map(|keyspace| keyspace.0.name().as_bytes()), size)
+}
+
+/// Its identity on disk, never 0; 0 for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_keyspace_id(keyspace: Option<&alluvium_keyspace>) -> u32 {
+    keyspace.map_or(0, |keyspace| keyspace.0.id().0)
+}
+
+/// Fills `options`, whose struct_size must be set, with what the keyspace declared at its creation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_keyspace_get_options(
+    keyspace: Option<&alluvium_keyspace>,
+    options: *mut alluvium_keyspace_options,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let declared = given(keyspace, "keyspace")?.0.options();
+        let declared = alluvium_keyspace_options::of_engine(&declared);
+        // SAFETY: the contract of the crate.
+        unsafe { sized::write(options, &declared) }
+    })
+}
+
+/// The newest committed value of a key, to be freed; NULL if there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_keyspace_get(
+    keyspace: Option<&alluvium_keyspace>,
+    key: *const c_void,
+    key_size: usize,
+    value: Option<&mut MaybeUninit<*mut alluvium_value>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let key = unsafe { bytes(key, key_size) };
+    call(error, || {
+        let slot = slot(value)?;
+        let found = given(keyspace, "keyspace")?.0.get(key?)?;
+        slot.set_option(found.map(alluvium_value));
+        Ok(())
+    })
+}
+
+/// Copies the newest committed value of a key into a buffer, as much of it as fits. `value_size` gets the size of the
+/// whole value and `found` whether there is one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_keyspace_get_into(
+    keyspace: Option<&alluvium_keyspace>,
+    key: *const c_void,
+    key_size: usize,
+    data: *mut c_void,
+    data_size: usize,
+    value_size: Option<&mut MaybeUninit<usize>>,
+    found: Option<&mut MaybeUninit<bool>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let (key, buffer) = unsafe {
+        (
+            bytes(key, key_size),
+            buffer(data, data_size, value_size, found),
+        )
+    };
+    call(error, || {
+        let buffer = buffer?;
+        let keyspace = &given(keyspace, "keyspace")?.0;
+        keyspace.read(key?, |value| buffer.fill(value))
+    })
+}
+
+/// The values of `count` keys at one commit: `values` has room for as many handles, each to be freed, NULL where there is
+/// no value. After an error all are NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_keyspace_multi_get(
+    keyspace: Option<&alluvium_keyspace>,
+    keys: *const alluvium_slice,
+    count: usize,
+    values: *mut *mut alluvium_value,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let (keys, values) = unsafe { (slices(keys, count), array_out(values, count)) };
+    call(error, || {
+        let values = Values::new(values?);
+        values.set(given(keyspace, "keyspace")?.0.multi_get(&keys?)?);
+        Ok(())
+    })
+}
+
+/// The caller's places for the values of several keys.
+pub(crate) struct Values<'a>(&'a mut [MaybeUninit<*mut alluvium_value>]);
+
+impl<'a> Values<'a> {
+    /// All NULL until they are set.
+    pub fn new(places: &'a mut [MaybeUninit<*mut alluvium_value>]) -> Values<'a> {
+        for place in &mut *places {
+            place.write(std::ptr::null_mut());
+        }
+        Values(places)
+    }
+
+    pub fn set(self, values: Vec<Option<alluvium::Value>>) {
+        for (place, value) in self.0.iter_mut().zip(values) {
+            if let Some(value) = value {
+                place.write(Box::into_raw(Box::new(alluvium_value(value))));
+            }
+        }
+    }
+}

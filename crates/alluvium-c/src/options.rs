@@ -1,0 +1,435 @@
+//! Option structs, and what they are to the engine. Zero is the default in every field.
+
+use std::ffi::c_void;
+use std::time::Duration;
+
+use alluvium::{
+    Compression, CursorOptions, Durability, Expiry, Isolation, KeyspaceOptions, LockMode, Options,
+    Result, TransactionOptions, WriteOptions,
+};
+
+use crate::borrow::{invalid, optional_bytes};
+use crate::callback::clock;
+use crate::sized::SizedStruct;
+use crate::transaction::alluvium_lock_cancel;
+
+/// The longest key in bytes.
+pub const ALLUVIUM_KEY_BYTES_MAX: u64 = 65_535;
+/// The longest value in bytes.
+pub const ALLUVIUM_VALUE_BYTES_MAX: u64 = 1_073_741_824;
+/// The longest id of a prepared transaction in bytes.
+pub const ALLUVIUM_XID_BYTES_MAX: u64 = 255;
+/// As a lock timeout: fail at once.
+pub const ALLUVIUM_NO_WAIT: i64 = -1;
+/// As idle_after_ms: never.
+pub const ALLUVIUM_NO_TIDYING: i64 = -1;
+/// As separate_values_from: no value is stored apart.
+pub const ALLUVIUM_NEVER: u64 = u64::MAX;
+
+const _: () = assert!(
+    ALLUVIUM_KEY_BYTES_MAX == alluvium::KEY_BYTES_MAX as u64
+        && ALLUVIUM_VALUE_BYTES_MAX == alluvium::VALUE_BYTES_MAX as u64
+        && ALLUVIUM_XID_BYTES_MAX == alluvium::XID_BYTES_MAX as u64
+);
+
+/// What an acknowledged commit means.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy)]
+pub enum alluvium_durability {
+    /// The database's; for a database BUFFERED.
+    Default = 0,
+    /// No log: after any failure the database is as some earlier flush left it. For a whole database only.
+    None = 1,
+    /// The log record was handed to the kernel: a killed process loses nothing, a power cut the last sync_interval_us.
+    Buffered = 2,
+    /// The log record is on the device.
+    Sync = 3,
+}
+
+/// What concurrent commits a transaction sees.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy)]
+pub enum alluvium_isolation {
+    /// The state at the beginning; a write to a row that changed since is a conflict.
+    Snapshot = 0,
+    /// The newest commit, anew for each read.
+    ReadCommitted = 1,
+    /// As SNAPSHOT, and the commit is a conflict if anything that was read has changed.
+    Serializable = 2,
+}
+
+/// How stored blocks are compressed.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy)]
+pub enum alluvium_compression {
+    /// LZ4 in young tables, zstd in the last level.
+    Adaptive = 0,
+    /// LZ4 everywhere.
+    Lz4 = 1,
+    /// None.
+    None = 2,
+}
+
+/// Whether and when the rows of a keyspace expire.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy)]
+pub enum alluvium_expiry {
+    /// They do not.
+    Never = 0,
+    /// Those that were written with a put_until.
+    PerRow = 1,
+    /// As PER_ROW, and others expire_after_ms after their write.
+    After = 2,
+}
+
+/// What the owner of a row lock keeps others from.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy)]
+pub enum alluvium_lock_mode {
+    /// Others may share the lock.
+    Shared = 0,
+    /// Nobody else has the lock.
+    Exclusive = 1,
+}
+
+/// Options of alluvium_open. Set struct_size to sizeof(alluvium_options) and the rest to zero for the defaults.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alluvium_options {
+    /// sizeof(alluvium_options).
+    pub struct_size: usize,
+    /// Memtables, cached blocks, fences and filters together; at least 8 MiB. 0: 256 MiB.
+    pub memory_bytes: u64,
+    /// How long a buffered commit may stay unsynced. 0: 100 ms.
+    pub sync_interval_us: u64,
+    /// How long a row lock is waited for, or ALLUVIUM_NO_WAIT. 0: 10 s.
+    pub lock_timeout_ms: i64,
+    /// Bytes of unmerged tables allowed for each byte of the last level, 0.02 to 1.0. 0: 0.25.
+    pub upper_fraction: f64,
+    /// Size at which the active memtables are sealed; for tests. 0: derived from memory_bytes.
+    pub memtable_bytes: u64,
+    /// Size at which a last-level table is cut. 0: 32 MiB.
+    pub partition_bytes: u64,
+    /// What the writes of one transaction or batch may take. 0: a quarter of memory_bytes.
+    pub transaction_bytes: u64,
+    /// After this long without a commit the database tidies itself, or ALLUVIUM_NO_TIDYING. 0: 20 s.
+    pub idle_after_ms: i64,
+    /// An alluvium_durability.
+    pub durability: u32,
+    /// Threads that merge tables, 1 to 16. 0: 1.
+    pub compaction_threads: u32,
+    /// Not 0: do not create the database where the directory holds none.
+    pub must_exist: u32,
+    /// Not 0: open the database without changing a byte in its directory; writes give ALLUVIUM_CODE_READ_ONLY.
+    pub read_only: u32,
+    /// The time in milliseconds since 1970, from any thread; for tests. NULL: the system's clock. It must stay good
+    /// until every handle of the database is freed. It must neither throw nor jump out, nor call the database.
+    pub clock: Option<unsafe extern "C" fn(context: *mut c_void) -> u64>,
+    /// Passed to clock.
+    pub clock_context: *mut c_void,
+}
+
+/// Options of alluvium_keyspace_open, fixed when the keyspace is created.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alluvium_keyspace_options {
+    /// sizeof(alluvium_keyspace_options).
+    pub struct_size: usize,
+    /// Not 0: no Bloom filter of whole keys.
+    pub no_whole_key_filter: u32,
+    /// Not 0: reads nearly always find their key, so the last level needs no such filter.
+    pub reads_hit: u32,
+    /// A Bloom filter of this many leading key bytes, at most 255. 0: none.
+    pub prefix_filter_bytes: u32,
+    /// An alluvium_compression.
+    pub compression: u32,
+    /// Size at which a block is cut, 1 KiB to 64 KiB. 0: 8 KiB.
+    pub block_bytes: u64,
+    /// Values of at least this many bytes are stored apart, or ALLUVIUM_NEVER. 0: 8 KiB.
+    pub separate_values_from: u64,
+    /// An alluvium_expiry.
+    pub expiry: u32,
+    /// 0.
+    pub reserved: u32,
+    /// For ALLUVIUM_EXPIRY_AFTER.
+    pub expire_after_ms: u64,
+}
+
+/// Options of alluvium_write.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alluvium_write_options {
+    /// sizeof(alluvium_write_options).
+    pub struct_size: usize,
+    /// An alluvium_durability.
+    pub durability: u32,
+    /// Not 0: write without row locks. Only where no transaction writes the same keys.
+    pub untracked: u32,
+}
+
+/// Options of alluvium_begin.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alluvium_transaction_options {
+    /// sizeof(alluvium_transaction_options).
+    pub struct_size: usize,
+    /// An alluvium_isolation.
+    pub isolation: u32,
+    /// An alluvium_durability.
+    pub durability: u32,
+    /// How long a row lock is waited for, or ALLUVIUM_NO_WAIT. 0: as the database's options say.
+    pub lock_timeout_ms: i64,
+    /// Not 0: take no row locks before the commit, which is then a conflict if others were faster.
+    pub optimistic: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Ends lock waits from another thread, or NULL. The transaction keeps its own reference.
+    pub cancel: *const alluvium_lock_cancel,
+}
+
+/// Options of the functions that open a cursor. NULL or zeros: all rows.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alluvium_cursor_options {
+    /// sizeof(alluvium_cursor_options).
+    pub struct_size: usize,
+    /// First key, inclusive. NULL: the start of the keyspace.
+    pub start: *const c_void,
+    /// Bytes of start.
+    pub start_size: usize,
+    /// End, exclusive. NULL: the end of the keyspace.
+    pub end: *const c_void,
+    /// Bytes of end.
+    pub end_size: usize,
+    /// Only keys that begin so; then start and end are NULL. NULL: any keys.
+    pub prefix: *const c_void,
+    /// Bytes of prefix.
+    pub prefix_size: usize,
+    /// Not 0: only keys are wanted; values may be empty.
+    pub keys_only: usize,
+}
+
+// SAFETY: repr(C), the size first, integers, pointers and a nullable function; the assertions below find padding.
+unsafe impl SizedStruct for alluvium_options {}
+// SAFETY: as above.
+unsafe impl SizedStruct for alluvium_keyspace_options {}
+// SAFETY: as above.
+unsafe impl SizedStruct for alluvium_write_options {}
+// SAFETY: as above.
+unsafe impl SizedStruct for alluvium_transaction_options {}
+// SAFETY: as above.
+unsafe impl SizedStruct for alluvium_cursor_options {}
+
+// What the fields take together. These sizes only ever grow.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(
+    size_of::<alluvium_options>() == 9 * 8 + 4 * 4 + 2 * 8
+        && size_of::<alluvium_keyspace_options>() == 8 + 4 * 4 + 2 * 8 + 2 * 4 + 8
+        && size_of::<alluvium_write_options>() == 8 + 2 * 4
+        && size_of::<alluvium_transaction_options>() == 8 + 2 * 4 + 8 + 2 * 4 + 8
+        && size_of::<alluvium_cursor_options>() == 8 * 8
+);
+
+/// `None` for the default.
+fn durability(number: u32) -> Result<Option<Durability>> {
+    Ok(match number {
+        0 => None,
+        n if n == alluvium_durability::None as u32 => Some(Durability::None),
+        n if n == alluvium_durability::Buffered as u32 => Some(Durability::Buffered),
+        n if n == alluvium_durability::Sync as u32 => Some(Durability::Sync),
+        n => return Err(invalid(format!("durability is {n}, it must be 0 to 3"))),
+    })
+}
+
+/// `None` for the default.
+fn lock_timeout(ms: i64) -> Option<Duration> {
+    match u64::try_from(ms) {
+        Ok(0) => None,
+        Ok(ms) => Some(Duration::from_millis(ms)),
+        Err(_) => Some(Duration::ZERO),
+    }
+}
+
+fn bytes_number(number: u64, name: &str) -> Result<Option<usize>> {
+    if number == 0 {
+        return Ok(None);
+    }
+    let number = usize::try_from(number);
+    number
+        .map(Some)
+        .map_err(|_| invalid(format!("{name} is too large")))
+}
+
+fn check_reserved(reserved: u32) -> Result<()> {
+    match reserved {
+        0 => Ok(()),
+        _ => Err(invalid("a reserved field is not 0")),
+    }
+}
+
+pub(crate) fn lock_mode(number: u32) -> Result<LockMode> {
+    match number {
+        n if n == alluvium_lock_mode::Shared as u32 => Ok(LockMode::Shared),
+        n if n == alluvium_lock_mode::Exclusive as u32 => Ok(LockMode::Exclusive),
+        n => Err(invalid(format!("the lock mode is {n}, it must be 0 or 1"))),
+    }
+}
+
+impl alluvium_options {
+    pub(crate) fn to_engine(self) -> Result<Options> {
+        let default = Options::default();
+        let or = |number: Option<usize>, default: usize| number.unwrap_or(default);
+        let memory = bytes_number(self.memory_bytes, "memory_bytes")?;
+        let threads = bytes_number(self.compaction_threads.into(), "compaction_threads")?;
+        Ok(Options {
+            memory_bytes: or(memory, default.memory_bytes),
+            durability: durability(self.durability)?.unwrap_or_default(),
+            sync_interval: match self.sync_interval_us {
+                0 => default.sync_interval,
+                us => Duration::from_micros(us),
+            },
+            create: self.must_exist == 0,
+            read_only: self.read_only != 0,
+            idle_after: match u64::try_from(self.idle_after_ms) {
+                Ok(0) => default.idle_after,
+                Ok(ms) => Some(Duration::from_millis(ms)),
+                Err(_) => None,
+            },
+            compaction_threads: or(threads, default.compaction_threads),
+            lock_timeout: lock_timeout(self.lock_timeout_ms).unwrap_or(default.lock_timeout),
+            upper_fraction: match self.upper_fraction {
+                0.0 => default.upper_fraction,
+                fraction => fraction,
+            },
+            memtable_bytes: bytes_number(self.memtable_bytes, "memtable_bytes")?,
+            partition_bytes: match self.partition_bytes {
+                0 => default.partition_bytes,
+                bytes => bytes,
+            },
+            clock: clock(self.clock, self.clock_context),
+            transaction_bytes: bytes_number(self.transaction_bytes, "transaction_bytes")?,
+            ..default
+        })
+    }
+}
+
+impl alluvium_keyspace_options {
+    pub(crate) fn to_engine(self) -> Result<KeyspaceOptions> {
+        check_reserved(self.reserved)?;
+        let default = KeyspaceOptions::default();
+        let prefix = bytes_number(self.prefix_filter_bytes.into(), "prefix_filter_bytes")?;
+        let after = self.expiry == alluvium_expiry::After as u32;
+        if !after && self.expire_after_ms != 0 {
+            return Err(invalid("expire_after_ms is for ALLUVIUM_EXPIRY_AFTER only"));
+        }
+        Ok(KeyspaceOptions {
+            whole_key_filter: self.no_whole_key_filter == 0,
+            prefix_filter_bytes: prefix,
+            reads_hit: self.reads_hit != 0,
+            compression: match self.compression {
+                n if n == alluvium_compression::Adaptive as u32 => Compression::Adaptive,
+                n if n == alluvium_compression::Lz4 as u32 => Compression::Lz4,
+                n if n == alluvium_compression::None as u32 => Compression::None,
+                n => return Err(invalid(format!("compression is {n}, it must be 0 to 2"))),
+            },
+            block_bytes: bytes_number(self.block_bytes, "block_bytes")?
+                .unwrap_or(default.block_bytes),
+            expiry: match self.expiry {
+                n if n == alluvium_expiry::Never as u32 => Expiry::Never,
+                n if n == alluvium_expiry::PerRow as u32 => Expiry::PerRow,
+                _ if after => Expiry::After(Duration::from_millis(self.expire_after_ms)),
+                n => return Err(invalid(format!("expiry is {n}, it must be 0 to 2"))),
+            },
+            separate_values_from: match self.separate_values_from {
+                0 => default.separate_values_from,
+                ALLUVIUM_NEVER => None,
+                bytes => bytes_number(bytes, "separate_values_from")?,
+            },
+        })
+    }
+
+    pub(crate) fn of_engine(options: &KeyspaceOptions) -> alluvium_keyspace_options {
+        let (expiry, after) = match options.expiry {
+            Expiry::Never => (alluvium_expiry::Never, Duration::ZERO),
+            Expiry::PerRow => (alluvium_expiry::PerRow, Duration::ZERO),
+            Expiry::After(time) => (alluvium_expiry::After, time),
+        };
+        let compression = match options.compression {
+            Compression::Adaptive => alluvium_compression::Adaptive,
+            Compression::Lz4 => alluvium_compression::Lz4,
+            Compression::None => alluvium_compression::None,
+        };
+        alluvium_keyspace_options {
+            struct_size: size_of::<alluvium_keyspace_options>(),
+            no_whole_key_filter: u32::from(!options.whole_key_filter),
+            reads_hit: u32::from(options.reads_hit),
+            // At most 255.
+            prefix_filter_bytes: options.prefix_filter_bytes.unwrap_or(0) as u32,
+            compression: compression as u32,
+            block_bytes: options.block_bytes as u64,
+            separate_values_from: options
+                .separate_values_from
+                .map_or(ALLUVIUM_NEVER, |bytes| bytes as u64),
+            expiry: expiry as u32,
+            reserved: 0,
+            expire_after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+impl alluvium_write_options {
+    pub(crate) fn to_engine(self) -> Result<WriteOptions> {
+        Ok(WriteOptions {
+            durability: durability(self.durability)?,
+            untracked: self.untracked != 0,
+        })
+    }
+}
+
+impl alluvium_transaction_options {
+    pub(crate) unsafe fn to_engine(self) -> Result<TransactionOptions> {
+        check_reserved(self.reserved)?;
+        // SAFETY: the contract: NULL or a token that was not freed.
+        let cancel = unsafe { self.cancel.as_ref() };
+        Ok(TransactionOptions {
+            isolation: match self.isolation {
+                n if n == alluvium_isolation::Snapshot as u32 => Isolation::Snapshot,
+                n if n == alluvium_isolation::ReadCommitted as u32 => Isolation::ReadCommitted,
+                n if n == alluvium_isolation::Serializable as u32 => Isolation::Serializable,
+                n => return Err(invalid(format!("isolation is {n}, it must be 0 to 2"))),
+            },
+            durability: durability(self.durability)?,
+            lock_timeout: lock_timeout(self.lock_timeout_ms),
+            cancel: cancel.map(|cancel| cancel.0.clone()),
+            optimistic: self.optimistic != 0,
+        })
+    }
+}
+
+impl alluvium_cursor_options {
+    pub(crate) unsafe fn to_engine(self) -> Result<CursorOptions> {
+        // SAFETY: the contract, for each pointer and the size behind it.
+        let [start, end, prefix] = unsafe {
+            [
+                optional_bytes(self.start, self.start_size)?,
+                optional_bytes(self.end, self.end_size)?,
+                optional_bytes(self.prefix, self.prefix_size)?,
+            ]
+        };
+        let mut options = match prefix {
+            Some(_) if start.is_some() || end.is_some() => {
+                return Err(invalid(
+                    "a cursor has a prefix or a start and end, not both",
+                ));
+            }
+            Some(prefix) => CursorOptions::prefix(prefix),
+            None => CursorOptions {
+                start: start.unwrap_or_default().to_vec(),
+                end: end.map(<[u8]>::to_vec),
+                keys_only: false,
+            },
+        };
+        options.keys_only = self.keys_only != 0;
+        Ok(options)
+    }
+}

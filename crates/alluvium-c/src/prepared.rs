@@ -1,0 +1,96 @@
+//! Prepared transactions: the second phase of a two-phase commit.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+use alluvium::{PreparedTransaction, Result};
+
+use crate::borrow::{bytes, given, invalid, lend, slot};
+use crate::call::{call, quietly};
+use crate::database::alluvium_database;
+use crate::error::{alluvium_code, alluvium_error};
+use crate::value::alluvium_list;
+
+/// A transaction that was prepared and waits for a decision. For one thread at a time. Freeing it decides nothing: the
+/// transaction stays prepared, also over a restart.
+pub struct alluvium_prepared(Option<PreparedTransaction>);
+
+impl alluvium_prepared {
+    pub(crate) fn new(prepared: PreparedTransaction) -> alluvium_prepared {
+        alluvium_prepared(Some(prepared))
+    }
+
+    fn take(&mut self) -> Result<PreparedTransaction> {
+        let message = "the handle was used for a decision: alluvium_prepared_take gives another";
+        self.0.take().ok_or_else(|| invalid(message))
+    }
+}
+
+/// The ids of all prepared transactions without a decision, in order, those with a handle included.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_prepared_list(
+    database: Option<&alluvium_database>,
+    xids: Option<&mut MaybeUninit<*mut alluvium_list>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let slot = slot(xids)?;
+        slot.set(alluvium_list(given(database, "database")?.0.prepared()?));
+        Ok(())
+    })
+}
+
+/// The handle of a prepared transaction: after a restart, or after an earlier handle was freed or its decision failed.
+/// ALLUVIUM_CODE_INVALID_ARGUMENT if there is none with this id, or another handle has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_prepared_take(
+    database: Option<&alluvium_database>,
+    xid: *const c_void,
+    xid_size: usize,
+    prepared: Option<&mut MaybeUninit<*mut alluvium_prepared>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let xid = unsafe { bytes(xid, xid_size) };
+    call(error, || {
+        let slot = slot(prepared)?;
+        let taken = given(database, "database")?.0.take_prepared(xid?)?;
+        slot.set(alluvium_prepared::new(taken));
+        Ok(())
+    })
+}
+
+/// Its id, good until the decision or until it is freed; NULL after the decision. `size` may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_prepared_xid(
+    prepared: Option<&alluvium_prepared>,
+    size: Option<&mut MaybeUninit<usize>>,
+) -> *const u8 {
+    let prepared = prepared.and_then(|prepared| prepared.0.as_ref());
+    lend(prepared.map(PreparedTransaction::xid), size)
+}
+
+/// Commits: its writes become visible together. After an error it stays prepared, and alluvium_prepared_take gives a
+/// handle to try again. This handle can only be freed after every answer.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_prepared_commit(
+    prepared: Option<&mut alluvium_prepared>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || given(prepared, "prepared")?.take()?.commit())
+}
+
+/// Takes its writes back. Otherwise as alluvium_prepared_commit.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_prepared_rollback(
+    prepared: Option<&mut alluvium_prepared>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || given(prepared, "prepared")?.take()?.rollback())
+}
+
+/// Frees a handle. Without a decision the transaction stays prepared.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_prepared_free(prepared: Option<Box<alluvium_prepared>>) {
+    quietly(|| drop(prepared));
+}

@@ -1,0 +1,149 @@
+//! Statistics as structs that begin with their size.
+
+use std::mem::MaybeUninit;
+
+use alluvium::Error;
+
+use crate::borrow::given;
+use crate::call::call;
+use crate::database::alluvium_database;
+use crate::error::{alluvium_code, alluvium_error};
+use crate::keyspace::alluvium_keyspace;
+use crate::sized::{self, SizedStruct};
+
+/// Sizes and counters of a database. Counters count from its opening.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alluvium_stats {
+    /// sizeof(alluvium_stats), set by the caller.
+    pub struct_size: usize,
+    /// Keyspaces.
+    pub keyspaces: u64,
+    /// Bytes of memtables waiting for their flush.
+    pub sealed_bytes: u64,
+    /// Bytes of decoded blocks in the cache.
+    pub cache_used_bytes: u64,
+    /// Block reads answered by the cache.
+    pub cache_hits: u64,
+    /// Block reads that read a file.
+    pub cache_misses: u64,
+    /// Flushes installed.
+    pub flushes: u64,
+    /// Merges installed.
+    pub compactions: u64,
+    /// Bytes of tables written by flushes, merges and ingests.
+    pub table_bytes_written: u64,
+    /// Bytes of tables that ingests installed.
+    pub ingested_bytes: u64,
+    /// Versions dropped because a newer one hid them from every reader.
+    pub versions_shadowed: u64,
+    /// Inserts that met their delete above the last level.
+    pub pairs_cancelled: u64,
+    /// Tombstones dropped at the last level.
+    pub tombstones_dropped: u64,
+    /// Commits that admission control delayed.
+    pub delayed_commits: u64,
+    /// Their delays together, in microseconds.
+    pub delay_us: u64,
+    /// Commits that met the hard memory ceiling. Should be 0.
+    pub ceiling_waits: u64,
+}
+
+/// Sizes of a keyspace.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alluvium_keyspace_stats {
+    /// sizeof(alluvium_keyspace_stats), set by the caller.
+    pub struct_size: usize,
+    /// Bytes of its memtables.
+    pub memtable_bytes: u64,
+    /// Key ranges that it is divided into.
+    pub groups: u64,
+    /// Tables not yet merged into the last level.
+    pub upper_tables: u64,
+    /// Their bytes.
+    pub upper_bytes: u64,
+    /// Tables of the last level.
+    pub last_tables: u64,
+    /// Their bytes.
+    pub last_bytes: u64,
+    /// Entries in tables, all versions and tombstones counted.
+    pub table_entries: u64,
+    /// About how many rows it has.
+    pub rows_estimate: u64,
+}
+
+// SAFETY: repr(C), the size first, integers only; the assertions below find padding.
+unsafe impl SizedStruct for alluvium_stats {}
+// SAFETY: as above.
+unsafe impl SizedStruct for alluvium_keyspace_stats {}
+
+#[cfg(target_pointer_width = "64")]
+const _: () =
+    assert!(size_of::<alluvium_stats>() == 16 * 8 && size_of::<alluvium_keyspace_stats>() == 9 * 8);
+
+/// Fills `stats`, whose struct_size must be set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_get_stats(
+    database: Option<&alluvium_database>,
+    stats: *mut alluvium_stats,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let now = given(database, "database")?.0.stats()?;
+        let filled = alluvium_stats {
+            struct_size: size_of::<alluvium_stats>(),
+            keyspaces: now.keyspaces.len() as u64,
+            sealed_bytes: now.sealed_bytes,
+            cache_used_bytes: now.cache_used_bytes,
+            cache_hits: now.cache_hits,
+            cache_misses: now.cache_misses,
+            flushes: now.flushes,
+            compactions: now.compactions,
+            table_bytes_written: now.table_bytes_written,
+            ingested_bytes: now.ingested_bytes,
+            versions_shadowed: now.versions_shadowed,
+            pairs_cancelled: now.pairs_cancelled,
+            tombstones_dropped: now.tombstones_dropped,
+            delayed_commits: now.delayed_commits,
+            delay_us: now.delay_us,
+            ceiling_waits: now.ceiling_waits,
+        };
+        // SAFETY: the contract of the crate.
+        unsafe { sized::write(stats, &filled) }
+    })
+}
+
+/// Fills `stats`, whose struct_size must be set, with the sizes of a keyspace of this database.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_keyspace_get_stats(
+    database: Option<&alluvium_database>,
+    keyspace: Option<&alluvium_keyspace>,
+    stats: *mut alluvium_keyspace_stats,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let database = &given(database, "database")?.0;
+        let keyspace = &given(keyspace, "keyspace")?.0;
+        let name = keyspace.name();
+        // Another keyspace may have got the name of one that was dropped.
+        let existing = database.existing_keyspace(name)?;
+        let same = existing.is_some_and(|existing| existing.id() == keyspace.id());
+        let all = database.stats()?.keyspaces;
+        let now = all.into_iter().find(|other| same && other.name == name);
+        let now = now.ok_or_else(|| Error::KeyspaceDropped(name.to_owned()))?;
+        let filled = alluvium_keyspace_stats {
+            struct_size: size_of::<alluvium_keyspace_stats>(),
+            memtable_bytes: now.memtable_bytes,
+            groups: now.groups,
+            upper_tables: now.upper_tables,
+            upper_bytes: now.upper_bytes,
+            last_tables: now.last_tables,
+            last_bytes: now.last_bytes,
+            table_entries: now.table_entries,
+            rows_estimate: now.rows_estimate,
+        };
+        // SAFETY: the contract of the crate.
+        unsafe { sized::write(stats, &filled) }
+    })
+}

@@ -1,0 +1,200 @@
+//! Transactions: their beginning and end, savepoints, and tokens that end lock waits.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+use alluvium::{LockCancel, Result, Savepoint, Transaction};
+
+use crate::borrow::{bytes, given, invalid, plain, slot};
+use crate::call::{call, quietly};
+use crate::database::alluvium_database;
+use crate::error::{alluvium_code, alluvium_error};
+use crate::options::alluvium_transaction_options;
+use crate::prepared::alluvium_prepared;
+use crate::sized;
+
+/// Reads and writes that become visible together. For one thread at a time; freeing it takes back what was not
+/// committed. After its end, by a commit, a rollback or a prepare, it can only be freed.
+pub struct alluvium_transaction {
+    /// `None` after its end.
+    running: Option<Transaction>,
+    /// Those that can be rolled back to, with their numbers, which rise.
+    savepoints: Vec<(u64, Savepoint)>,
+    next_savepoint: u64,
+}
+
+impl alluvium_transaction {
+    /// The transaction, unless it has ended.
+    pub(crate) fn running(&self) -> Result<&Transaction> {
+        self.running.as_ref().ok_or_else(|| invalid(ENDED))
+    }
+
+    fn end(&mut self) -> Result<Transaction> {
+        self.savepoints.clear();
+        self.running.take().ok_or_else(|| invalid(ENDED))
+    }
+
+    fn place_of(&self, savepoint: u64) -> Option<usize> {
+        self.savepoints
+            .iter()
+            .position(|(number, _)| *number == savepoint)
+    }
+}
+
+const ENDED: &str = "the transaction has ended";
+
+/// Begins a transaction. `options` may be NULL: snapshot isolation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_begin(
+    database: Option<&alluvium_database>,
+    options: *const alluvium_transaction_options,
+    transaction: Option<&mut MaybeUninit<*mut alluvium_transaction>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate, for the struct and for what it points to.
+    let options = unsafe { sized::read(options).and_then(|options| options.to_engine()) };
+    call(error, || {
+        let slot = slot(transaction)?;
+        let transaction = given(database, "database")?.0.begin_with(options?)?;
+        slot.set(alluvium_transaction {
+            running: Some(transaction),
+            savepoints: Vec::new(),
+            next_savepoint: 0,
+        });
+        Ok(())
+    })
+}
+
+/// Commits. The transaction has ended after every answer, after an error by a rollback, and must still be freed.
+/// ALLUVIUM_CODE_CONFLICT, of a serializable or optimistic one: run it again.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_transaction_commit(
+    transaction: Option<&mut alluvium_transaction>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || given(transaction, "transaction")?.end()?.commit())
+}
+
+/// Takes everything back. Freeing the transaction does the same.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_transaction_rollback(
+    transaction: Option<&mut alluvium_transaction>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        given(transaction, "transaction")?.end()?.rollback();
+        Ok(())
+    })
+}
+
+/// Prepares the transaction under an id of at most ALLUVIUM_XID_BYTES_MAX bytes: its writes are durable when this returns
+/// and visible after alluvium_prepared_commit. The transaction has ended after every answer, after an error by a rollback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_transaction_prepare(
+    transaction: Option<&mut alluvium_transaction>,
+    xid: *const c_void,
+    xid_size: usize,
+    prepared: Option<&mut MaybeUninit<*mut alluvium_prepared>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let xid = unsafe { bytes(xid, xid_size) };
+    call(error, || {
+        let slot = slot(prepared);
+        let transaction = given(transaction, "transaction")?.end()?;
+        let (slot, xid) = (slot?, xid?);
+        slot.set(alluvium_prepared::new(transaction.prepare(xid)?));
+        Ok(())
+    })
+}
+
+/// Marks a point to which alluvium_transaction_rollback_to can return. Numbers rise within a transaction.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_transaction_savepoint(
+    transaction: Option<&mut alluvium_transaction>,
+    savepoint: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let number = plain(savepoint)?;
+        let transaction = given(transaction, "transaction")?;
+        let made = transaction.running()?.savepoint();
+        *number = transaction.next_savepoint;
+        transaction.savepoints.push((*number, made));
+        transaction.next_savepoint += 1;
+        Ok(())
+    })
+}
+
+/// Takes back everything since the savepoint: writes, locks, later savepoints. The savepoint itself stays.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_transaction_rollback_to(
+    transaction: Option<&mut alluvium_transaction>,
+    savepoint: u64,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let transaction = given(transaction, "transaction")?;
+        let running = transaction.running()?;
+        let place = transaction.place_of(savepoint);
+        let place = place.ok_or_else(|| invalid("the savepoint was released or rolled back"))?;
+        running.rollback_to(transaction.savepoints[place].1)?;
+        transaction.savepoints.truncate(place + 1);
+        Ok(())
+    })
+}
+
+/// Forgets a savepoint and later ones; their changes stay. One that is forgotten already is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_transaction_release(
+    transaction: Option<&mut alluvium_transaction>,
+    savepoint: u64,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let transaction = given(transaction, "transaction")?;
+        let running = transaction.running()?;
+        if let Some(place) = transaction.place_of(savepoint) {
+            running.release(transaction.savepoints[place].1);
+            transaction.savepoints.truncate(place);
+        }
+        Ok(())
+    })
+}
+
+/// Frees a transaction, which rolls it back unless it has ended.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_transaction_free(transaction: Option<Box<alluvium_transaction>>) {
+    quietly(|| drop(transaction));
+}
+
+/// Ends the lock waits of transactions from another thread. Once cancelled it stays so.
+pub struct alluvium_lock_cancel(pub(crate) LockCancel);
+
+/// A token that is not cancelled. Never NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_lock_cancel_new() -> Box<alluvium_lock_cancel> {
+    Box::new(alluvium_lock_cancel(LockCancel::new()))
+}
+
+/// Ends the waits with this token, now and later. They fail with ALLUVIUM_CODE_CANCELLED.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_lock_cancel_cancel(cancel: Option<&alluvium_lock_cancel>) {
+    quietly(|| {
+        if let Some(cancel) = cancel {
+            cancel.0.cancel();
+        }
+    });
+}
+
+/// Whether it was cancelled.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_lock_cancel_is_cancelled(cancel: Option<&alluvium_lock_cancel>) -> bool {
+    cancel.is_some_and(|cancel| cancel.0.is_cancelled())
+}
+
+/// Frees a token. Transactions that have it keep what they need of it.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_lock_cancel_free(cancel: Option<Box<alluvium_lock_cancel>>) {
+    quietly(|| drop(cancel));
+}

@@ -1,0 +1,72 @@
+//! Bytes that callers get: values that outlive the call that found them, and lists of names.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+use alluvium::Value;
+
+use crate::borrow::lend;
+use crate::call::quietly;
+
+/// Bytes with their size. NULL is good for no bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alluvium_slice {
+    /// The bytes.
+    pub data: *const c_void,
+    /// How many.
+    pub size: usize,
+}
+
+/// A value that stays readable until it is freed, also after the database is closed.
+pub struct alluvium_value(pub(crate) Value);
+
+/// The bytes of a value, good until it is freed; never NULL but for NULL. `size` may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_value_data(
+    value: Option<&alluvium_value>,
+    size: Option<&mut MaybeUninit<usize>>,
+) -> *const u8 {
+    lend(value.map(|value| &value.0[..]), size)
+}
+
+/// Another handle of the same value, to be freed too; NULL for NULL. A large value is not copied.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_value_clone(
+    value: Option<&alluvium_value>,
+) -> Option<Box<alluvium_value>> {
+    value.map(|value| Box::new(alluvium_value(value.0.clone())))
+}
+
+/// Frees a value.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_value_free(value: Option<Box<alluvium_value>>) {
+    quietly(|| drop(value));
+}
+
+/// A list of byte strings.
+pub struct alluvium_list(pub(crate) Vec<Vec<u8>>);
+
+/// How many strings it has.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_list_count(list: Option<&alluvium_list>) -> usize {
+    list.map_or(0, |list| list.0.len())
+}
+
+/// The string with this index, counted from 0, not ended by a zero byte; NULL if there are not so many. It lives as long
+/// as the list. `size` may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_list_item(
+    list: Option<&alluvium_list>,
+    index: usize,
+    size: Option<&mut MaybeUninit<usize>>,
+) -> *const u8 {
+    let item = list.and_then(|list| list.0.get(index));
+    lend(item.map(Vec::as_slice), size)
+}
+
+/// Frees a list.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_list_free(list: Option<Box<alluvium_list>>) {
+    quietly(|| drop(list));
+}

@@ -1,0 +1,62 @@
+// What the tests share: checks that name their line and end the program, and short forms of long arguments.
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alluvium.h"
+
+// The error of the last call in OK or FAILS.
+extern alluvium_error *failure;
+#define E (&failure)
+
+// A string literal as pointer and size.
+#define S(literal) (literal), (sizeof(literal) - 1)
+
+#define CHECK(condition)                                                                   \
+    do {                                                                                   \
+        if (!(condition)) {                                                                \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);        \
+            exit(1);                                                                       \
+        }                                                                                  \
+    } while (0)
+
+// The call succeeds and leaves no error.
+#define OK(call) check_ok((call), #call, __FILE__, __LINE__)
+// The call fails with this code and an error that says so. The error stays in `failure` until the next call.
+#define FAILS(code, call) check_fails((code), (call), #call, __FILE__, __LINE__)
+#define INVALID(call) FAILS(ALLUVIUM_CODE_INVALID_ARGUMENT, call)
+
+void check_ok(alluvium_code code, const char *call, const char *file, int line);
+void check_fails(alluvium_code expected, alluvium_code code, const char *call, const char *file, int line);
+
+// Whether a value has these bytes; frees it.
+bool value_is(alluvium_value *value, const char *expected);
+// Whether bytes are those of a string.
+bool same(const void *data, size_t size, const char *expected);
+// The newest committed value of a key, or "absent"; good until the next call.
+const char *read_row(const alluvium_keyspace *keyspace, const char *key);
+
+// Opens a database in a directory of the test's own, and a keyspace.
+alluvium_database *open_new(const char *name, const alluvium_options *options);
+alluvium_database *open_again(const char *name, const alluvium_options *options);
+alluvium_keyspace *keyspace_of(const alluvium_database *database, const char *name);
+// The path of that directory; good until the next call.
+const char *path_of(const char *name);
+
+void test_databases(void);
+void test_keyspaces(void);
+void test_rows(void);
+void test_batches(void);
+void test_snapshots(void);
+void test_cursors(void);
+void test_transactions(void);
+void test_prepared(void);
+void test_callbacks(void);
+void test_maintenance(void);
+void test_errors(void);
+void test_null(void);
+
+#endif

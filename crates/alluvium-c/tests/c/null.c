@@ -1,0 +1,137 @@
+// NULL for every handle, place and struct is an answer and never a crash.
+#include "check.h"
+
+static void nothing_is_freed_or_asked(void) {
+    alluvium_error_free(NULL);
+    alluvium_value_free(NULL);
+    alluvium_list_free(NULL);
+    alluvium_database_free(NULL);
+    alluvium_keyspace_free(NULL);
+    alluvium_batch_free(NULL);
+    alluvium_snapshot_free(NULL);
+    alluvium_cursor_free(NULL);
+    alluvium_transaction_free(NULL);
+    alluvium_prepared_free(NULL);
+    alluvium_lock_cancel_free(NULL);
+    alluvium_lock_cancel_cancel(NULL);
+    alluvium_batch_clear(NULL);
+    CHECK(alluvium_database_clone(NULL) == NULL && alluvium_keyspace_clone(NULL) == NULL);
+    CHECK(alluvium_snapshot_clone(NULL) == NULL && alluvium_value_clone(NULL) == NULL);
+    CHECK(alluvium_error_code(NULL) == ALLUVIUM_CODE_OK && alluvium_error_message(NULL, NULL) == NULL);
+    CHECK(alluvium_error_cause_count(NULL) == 0 && alluvium_error_cause(NULL, 0, NULL) == NULL);
+    CHECK(alluvium_error_keyspace(NULL, NULL) == NULL && alluvium_error_key(NULL, NULL) == NULL);
+    CHECK(alluvium_error_xid(NULL, NULL) == NULL && alluvium_error_path(NULL, NULL) == NULL);
+    CHECK(alluvium_error_offset(NULL) == 0 && alluvium_error_os_code(NULL) == 0);
+    CHECK(alluvium_value_data(NULL, NULL) == NULL && alluvium_prepared_xid(NULL, NULL) == NULL);
+    CHECK(alluvium_list_count(NULL) == 0 && alluvium_list_item(NULL, 0, NULL) == NULL);
+    CHECK(alluvium_keyspace_name(NULL, NULL) == NULL && alluvium_keyspace_id(NULL) == 0);
+    CHECK(alluvium_batch_count(NULL) == 0 && alluvium_batch_is_empty(NULL));
+    CHECK(alluvium_snapshot_seqno(NULL) == 0 && alluvium_cursor_seqno(NULL) == 0);
+    CHECK(!alluvium_cursor_valid(NULL) && !alluvium_lock_cancel_is_cancelled(NULL));
+    CHECK(alluvium_cursor_key(NULL, NULL) == NULL && alluvium_cursor_value(NULL, NULL) == NULL);
+    CHECK(alluvium_replacement_set(NULL, NULL, 0) == ALLUVIUM_CODE_INVALID_ARGUMENT);
+}
+
+static void handles_are_missing(void) {
+    alluvium_database *database;
+    alluvium_keyspace *keyspace;
+    alluvium_list *list;
+    alluvium_snapshot *snapshot;
+    alluvium_transaction *transaction;
+    alluvium_prepared *prepared;
+    alluvium_value *value;
+    alluvium_cursor *cursor;
+    uint64_t number;
+    size_t size;
+    bool found;
+    INVALID(alluvium_open("x", 1, NULL, NULL, E));
+    INVALID(alluvium_open(NULL, 1, NULL, &database, E));
+    INVALID(alluvium_close(NULL, E));
+    INVALID(alluvium_sync(NULL, E));
+    INVALID(alluvium_flush(NULL, E));
+    INVALID(alluvium_settle(NULL, E));
+    INVALID(alluvium_visible_seqno(NULL, &number, E));
+    INVALID(alluvium_get_stats(NULL, NULL, E));
+    INVALID(alluvium_keyspace_get_stats(NULL, NULL, NULL, E));
+    INVALID(alluvium_keyspace_names(NULL, &list, E));
+    INVALID(alluvium_keyspace_open(NULL, S("x"), NULL, &keyspace, E));
+    INVALID(alluvium_keyspace_existing(NULL, S("x"), &keyspace, E));
+    INVALID(alluvium_keyspace_drop(NULL, NULL, E));
+    INVALID(alluvium_keyspace_get_options(NULL, NULL, E));
+    INVALID(alluvium_keyspace_get(NULL, S("x"), &value, E));
+    INVALID(alluvium_keyspace_get_into(NULL, S("x"), NULL, 0, &size, &found, E));
+    INVALID(alluvium_keyspace_multi_get(NULL, NULL, 0, NULL, E));
+    INVALID(alluvium_keyspace_put(NULL, S("x"), S("x"), E));
+    INVALID(alluvium_keyspace_put_until(NULL, S("x"), S("x"), 1, E));
+    INVALID(alluvium_keyspace_insert(NULL, S("x"), S("x"), E));
+    INVALID(alluvium_keyspace_delete(NULL, S("x"), E));
+    INVALID(alluvium_keyspace_delete_range(NULL, S("x"), S("y"), E));
+    INVALID(alluvium_keyspace_delete_prefix(NULL, S("x"), E));
+    INVALID(alluvium_keyspace_set_compaction_filter(NULL, NULL, E));
+    INVALID(alluvium_keyspace_cursor(NULL, NULL, &cursor, E));
+    INVALID(alluvium_write(NULL, NULL, NULL, E));
+    INVALID(alluvium_batch_put(NULL, NULL, S("x"), S("x"), E));
+    INVALID(alluvium_batch_delete(NULL, NULL, S("x"), E));
+    INVALID(alluvium_snapshot_open(NULL, &snapshot, E));
+    INVALID(alluvium_snapshot_get(NULL, NULL, S("x"), &value, E));
+    INVALID(alluvium_snapshot_get_into(NULL, NULL, S("x"), NULL, 0, &size, &found, E));
+    INVALID(alluvium_snapshot_multi_get(NULL, NULL, NULL, 0, NULL, E));
+    INVALID(alluvium_snapshot_cursor(NULL, NULL, NULL, &cursor, E));
+    INVALID(alluvium_cursor_seek(NULL, S("x"), &found, E));
+    INVALID(alluvium_cursor_seek_before(NULL, S("x"), &found, E));
+    INVALID(alluvium_cursor_seek_first(NULL, &found, E));
+    INVALID(alluvium_cursor_seek_last(NULL, &found, E));
+    INVALID(alluvium_cursor_next(NULL, &found, E));
+    INVALID(alluvium_cursor_prev(NULL, &found, E));
+    INVALID(alluvium_cursor_pin_value(NULL, &value, E));
+    INVALID(alluvium_begin(NULL, NULL, &transaction, E));
+    INVALID(alluvium_transaction_get(NULL, NULL, S("x"), &value, E));
+    INVALID(alluvium_transaction_get_for_update(NULL, NULL, S("x"), &value, E));
+    INVALID(alluvium_transaction_lock(NULL, NULL, S("x"), 0, E));
+    INVALID(alluvium_transaction_put(NULL, NULL, S("x"), S("x"), E));
+    INVALID(alluvium_transaction_cursor(NULL, NULL, NULL, &cursor, E));
+    INVALID(alluvium_transaction_savepoint(NULL, &number, E));
+    INVALID(alluvium_transaction_rollback_to(NULL, 0, E));
+    INVALID(alluvium_transaction_release(NULL, 0, E));
+    INVALID(alluvium_transaction_commit(NULL, E));
+    INVALID(alluvium_transaction_rollback(NULL, E));
+    INVALID(alluvium_transaction_prepare(NULL, S("x"), &prepared, E));
+    INVALID(alluvium_prepared_list(NULL, &list, E));
+    INVALID(alluvium_prepared_take(NULL, S("x"), &prepared, E));
+    INVALID(alluvium_prepared_commit(NULL, E));
+    INVALID(alluvium_prepared_rollback(NULL, E));
+    CHECK(database == NULL && keyspace == NULL && list == NULL && snapshot == NULL && transaction == NULL);
+    CHECK(prepared == NULL && value == NULL && cursor == NULL && number == 0 && size == 0 && !found);
+}
+
+static void places_are_missing(void) {
+    alluvium_database *database = open_new("null", NULL);
+    alluvium_keyspace *rows = keyspace_of(database, "rows");
+    alluvium_cursor *cursor;
+    size_t size;
+    // The error's place may be missing too: then there is only the code.
+    CHECK(alluvium_keyspace_get(rows, S("x"), NULL, NULL) == ALLUVIUM_CODE_INVALID_ARGUMENT);
+    CHECK(alluvium_keyspace_put(rows, S("x"), S("x"), NULL) == ALLUVIUM_CODE_OK);
+    INVALID(alluvium_keyspace_put(rows, NULL, 1, S("x"), E));
+    INVALID(alluvium_keyspace_put(rows, S("x"), NULL, 1, E));
+    INVALID(alluvium_keyspace_get(rows, S("x"), NULL, E));
+    INVALID(alluvium_keyspace_get_into(rows, S("x"), NULL, 0, &size, NULL, E));
+    INVALID(alluvium_keyspace_multi_get(rows, NULL, 1, NULL, E));
+    INVALID(alluvium_keyspace_open(database, NULL, 1, NULL, NULL, E));
+    INVALID(alluvium_keyspace_cursor(rows, NULL, NULL, E));
+    OK(alluvium_keyspace_cursor(rows, NULL, &cursor, E));
+    INVALID(alluvium_cursor_next(cursor, NULL, E));
+    alluvium_cursor_free(cursor);
+    INVALID(alluvium_visible_seqno(database, NULL, E));
+    INVALID(alluvium_get_stats(database, NULL, E));
+    INVALID(alluvium_snapshot_open(database, NULL, E));
+    INVALID(alluvium_begin(database, NULL, NULL, E));
+    alluvium_keyspace_free(rows);
+    alluvium_database_free(database);
+}
+
+void test_null(void) {
+    nothing_is_freed_or_asked();
+    handles_are_missing();
+    places_are_missing();
+}

@@ -1,0 +1,21 @@
+//! Which handles may be used by several threads, as the header says.
+
+use alluvium_c::*;
+
+fn moves<T: Send>() {}
+fn is_shared<T: Send + Sync>() {}
+
+#[test]
+fn handles_move_between_threads_and_those_that_say_so_are_shared() {
+    is_shared::<alluvium_database>();
+    is_shared::<alluvium_keyspace>();
+    is_shared::<alluvium_snapshot>();
+    is_shared::<alluvium_value>();
+    is_shared::<alluvium_list>();
+    is_shared::<alluvium_error>();
+    is_shared::<alluvium_lock_cancel>();
+    moves::<alluvium_batch>();
+    moves::<alluvium_cursor>();
+    moves::<alluvium_transaction>();
+    moves::<alluvium_prepared>();
+}
