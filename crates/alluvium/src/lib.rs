@@ -20,6 +20,8 @@ mod db;
 mod error;
 mod event;
 mod flush;
+#[cfg(doctest)]
+mod guide;
 mod ingest;
 mod iter;
 mod keyspace;
