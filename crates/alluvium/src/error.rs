@@ -35,7 +35,8 @@ pub enum Error {
         #[source]
         source: Arc<std::io::Error>,
     },
-    /// Stored bytes are wrong. They were not returned as data; restore the file or verify the database.
+    /// Stored bytes are wrong. They were not returned as data: restore the file or a backup, see with
+    /// [`crate::Database::verify`] what else is damaged, or save the rest with [`crate::repair()`].
     #[error("corruption in {} at offset {offset}: {what} (expected {expected}, found {found})", path.display())]
     Corruption {
         /// The damaged file.
@@ -145,10 +146,10 @@ pub enum Error {
     /// The directory belongs to another open database. Close that one first.
     #[error("{} is in use by another process: close it first", .0.display())]
     Locked(PathBuf),
-    /// The database was opened read-only.
+    /// The database was opened read-only. Open it for writing.
     #[error("the database is open read-only")]
     ReadOnly,
-    /// The database was closed; its handles answer nothing but this.
+    /// The database was closed; its handles answer nothing but this. Open it again and take new handles.
     #[error("the database is closed")]
     Closed,
     /// An earlier write or sync failed, so nothing further is acknowledged. Fix the cause, then reopen.

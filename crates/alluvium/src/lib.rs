@@ -4,6 +4,53 @@
 //! to a write-ahead log and to memory, are flushed as sorted tables and merged in the background. Reads see one
 //! commit's state: the newest, a [`Snapshot`]'s or a [`Transaction`]'s.
 //!
+//! ```
+//! use alluvium::{CursorOptions, Database, Error, Isolation, KeyspaceOptions, Options, WriteBatch};
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path();
+//! let db = Database::open(path, Options::default())?;
+//! let users = db.keyspace("users", KeyspaceOptions::default())?;
+//! let by_city = db.keyspace("users by city", KeyspaceOptions::default())?;
+//!
+//! // A commit of one write, and one of several over two keyspaces.
+//! users.put(b"ann", b"Oslo")?;
+//! let mut batch = WriteBatch::new();
+//! batch.put(&users, b"bob", b"Bern")?;
+//! batch.put(&by_city, b"Bern/bob", b"")?;
+//! db.write(&batch)?;
+//!
+//! // What depends on a read is a transaction, run again after a conflict.
+//! let moved = loop {
+//!     let txn = db.begin(Isolation::Snapshot)?;
+//!     let result = (|| {
+//!         let city = txn.get_for_update(&users, b"ann")?;
+//!         txn.put(&users, b"ann", b"Bern")?;
+//!         txn.put(&by_city, b"Bern/ann", b"")?;
+//!         Ok(city)
+//!     })();
+//!     match result.and_then(|city| txn.commit().map(|()| city)) {
+//!         Err(Error::Conflict { .. } | Error::Deadlock { .. }) => continue,
+//!         other => break other?,
+//!     }
+//! };
+//! assert_eq!(moved.as_deref(), Some(&b"Oslo"[..]));
+//!
+//! // A snapshot stays as it is; a cursor goes both ways.
+//! let snapshot = db.snapshot()?;
+//! by_city.delete_prefix(b"Bern/")?;
+//! let mut cursor = snapshot.cursor(&by_city, CursorOptions::prefix(b"Bern/"))?;
+//! assert!(cursor.seek_last()?);
+//! assert_eq!(cursor.key(), b"Bern/bob");
+//! assert!(cursor.prev()?);
+//! assert_eq!(cursor.key(), b"Bern/ann");
+//! assert!(by_city.get(b"Bern/ann")?.is_none());
+//! db.close()?;
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! [`Durability`] says what a commit's return promises, [`Error`] what each failure asks for, [`Options`] and
+//! [`KeyspaceOptions`] what can be chosen. The guide, `docs/guide` of the sources, has a page for each subject.
+//!
 //! Reading order of the modules: `base`, `vfs`, `wal`, `table` with `cache`, `version`, `read_points`, `keyspace`,
 //! `iter`, `commit`, `flush`, `compaction`, `recovery`, `txn`, `db`, `verify`, `backup`, `repair`.
 #![forbid(unsafe_code)]
@@ -20,6 +67,8 @@ mod db;
 mod error;
 mod event;
 mod flush;
+#[cfg(doctest)]
+mod guide;
 mod ingest;
 mod iter;
 mod keyspace;

@@ -30,7 +30,10 @@ impl Snapshot {
         self.point.seqno()
     }
 
-    /// The value of `key` as of this snapshot.
+    /// The value of `key` as of this snapshot. Errors and cost as [`Keyspace::get`]; `InvalidArgument` for a keyspace of
+    /// another database.
+    ///
+    /// A keyspace that was created after the snapshot is empty in it.
     pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
         keyspace.check_within(&self.db)?;
         let now_ms = self.time.now_ms();

@@ -1,8 +1,9 @@
 //! `cargo xtask tidy`: rules of style that text can show, so that no reviewer has to look for them.
 //!
 //! [`rust`] holds what every source file must keep, [`layers`] which module of the engine may use which,
-//! [`markdown`] what pages must keep. What belongs to every text file is here.
+//! [`markdown`] what pages must keep, [`guide`] what the guide says of itself. What belongs to every text file is here.
 
+mod guide;
 mod layers;
 mod markdown;
 mod rust;
@@ -32,6 +33,7 @@ fn findings(files: &[TextFile]) -> Vec<Finding> {
     }
     found.extend(markdown::check_decisions(files));
     found.extend(markdown::check_readme(files));
+    found.extend(guide::check(files));
     found
 }
 

@@ -3,7 +3,7 @@
 //! The predictions are the design's formulas with what the tree looks like now put in: the ratio of upper tables to
 //! last level `f`, the upper tables of a group `R`, the compression ratios `c` of upper tables and last level, and the
 //! share of new keys `i`. A number far from its prediction says that a workload is not what the design had in mind, or
-//! that the engine has a fault. `docs/guide/alluvium.md` has the formulas and where they come from.
+//! that the engine has a fault. `docs/guide/background.md` has the formulas and where they come from.
 //! Left out: the files of large values, whose bytes are in none of the numbers.
 
 use crate::db::shared::Shared;

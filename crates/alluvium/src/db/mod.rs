@@ -82,6 +82,9 @@ pub struct WriteOptions {
 impl Database {
     /// Opens the database in a directory, creating it where [`Options::create`] allows.
     ///
+    /// Costs a look at every table, whose fences and filters are read, and the replay of what the log holds above the
+    /// tables: about as much as memtables had.
+    ///
     /// # Errors
     ///
     /// `Locked` when another process or handle has it open, `Corruption` and `NewerFormat` when stored bytes
@@ -91,6 +94,7 @@ impl Database {
     }
 
     /// As [`Database::open`], on a file system of the caller's: an in-memory or fault-injecting one in tests.
+    /// Its errors are the same.
     pub fn open_on(
         vfs: Arc<dyn Vfs>,
         path: impl AsRef<Path>,
@@ -122,7 +126,13 @@ impl Database {
 
     /// The keyspace of this name, created with `options` if there is none. The options of one that exists stay.
     ///
-    /// Creating is durable when the call returns, at every durability level.
+    /// Creating is durable when the call returns, at every durability level. It costs a sync of the log and one of the
+    /// manifest, for which commits wait; taking a handle of one that exists costs a look into a map.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for options out of range, also where the keyspace exists; `ReadOnly` where it would have to be
+    /// created; `NoSpace` where nothing changed; `Poisoned`, `Closed`, `Io`.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         let shared = self.shared();
         shared.check_open()?;
@@ -171,14 +181,14 @@ impl Database {
         Ok(Keyspace::new(self.clone(), tree))
     }
 
-    /// The keyspace of this name, if there is one.
+    /// The keyspace of this name, if there is one. Fails only with `Closed`.
     pub fn existing_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
         self.shared().check_open()?;
         let tree = self.shared().catalog.read().get(name).cloned();
         Ok(tree.map(|tree| Keyspace::new(self.clone(), tree)))
     }
 
-    /// The names of all keyspaces, sorted.
+    /// The names of all keyspaces, sorted. Fails only with `Closed`.
     pub fn keyspace_names(&self) -> Result<Vec<String>> {
         self.shared().check_open()?;
         let mut names: Vec<String> = self.shared().catalog.read().keys().cloned().collect();
@@ -191,7 +201,8 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// `KeyspaceInUse` while a prepared transaction writes to it.
+    /// `KeyspaceInUse` while a prepared transaction writes to it; `KeyspaceDropped` if it is gone already;
+    /// `InvalidArgument` for a keyspace of another database; `NoSpace` where nothing changed; otherwise as for a write.
     pub fn drop_keyspace(&self, keyspace: &Keyspace) -> Result<()> {
         let shared = self.shared();
         shared.check_writable()?;
@@ -279,13 +290,20 @@ impl Database {
     /// # Errors
     ///
     /// `Deadlock` and `LockTimeout` when a transaction holds its rows: nothing was written, retry. `Poisoned` after
-    /// an earlier failure, `NoSpace` when the log cannot grow. `TransactionTooLarge` for a batch above
-    /// [`Options::transaction_bytes`].
+    /// an earlier failure, `NoSpace` when the log cannot grow: nothing was written, retry. `TransactionTooLarge` for a
+    /// batch above [`Options::transaction_bytes`]. `KeyspaceDropped`, `ReadOnly`, `Closed`; `InvalidArgument` for keyspaces
+    /// of another database. After `Io` the batch is there as a whole or not at all when the database is opened again.
+    ///
+    /// # Cost
+    ///
+    /// One record in the log, shared with commits of other threads, and a lock for each row. Where merging is behind,
+    /// a wait of at most a second before that.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.write_with(batch, &WriteOptions::default())
     }
 
-    /// As [`Database::write`] with options.
+    /// As [`Database::write`] with options. `InvalidArgument` for a durability that the database cannot give: see
+    /// [`WriteOptions::durability`].
     pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         let shared = self.shared();
         if batch.database().is_some_and(|uid| uid != shared.uid) {
@@ -320,7 +338,8 @@ impl Database {
         Ok(())
     }
 
-    /// Begins an ingest: many rows in key order, written straight into tables and installed as one commit.
+    /// Begins an ingest: many rows in key order, written straight into tables and installed as one commit. For thousands
+    /// of rows and more. Fails only with `Closed`; rows and [`Ingest::finish`] have errors of their own.
     pub fn ingest(&self) -> Result<Ingest> {
         self.shared().check_open()?;
         Ok(Ingest::new(self.clone()))
@@ -336,13 +355,14 @@ impl Database {
         BulkLoad::new(self.clone(), options)
     }
 
-    /// A fixed read point: the newest commit that is visible now.
+    /// A fixed read point: the newest commit that is visible now. Takes no lock and reads nothing. Fails only with
+    /// `Closed`.
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.shared().check_open()?;
         Ok(Snapshot::new(self.clone()))
     }
 
-    /// Begins a transaction.
+    /// Begins a transaction. Takes no lock and writes nothing. Fails only with `Closed`.
     pub fn begin(&self, isolation: Isolation) -> Result<Transaction> {
         self.begin_with(TransactionOptions {
             isolation,
@@ -351,12 +371,23 @@ impl Database {
     }
 
     /// As [`Database::begin`] with options.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for an optimistic transaction at [`Isolation::ReadCommitted`], and for a durability that the
+    /// database cannot give: see [`WriteOptions::durability`]; `Closed`.
     pub fn begin_with(&self, options: TransactionOptions) -> Result<Transaction> {
         self.shared().check_open()?;
         Transaction::begin(self.clone(), options)
     }
 
-    /// Makes everything committed so far as durable as [`Durability::Sync`] does.
+    /// Makes everything committed so far as durable as [`Durability::Sync`] does. Without a log that is a flush. Commits
+    /// wait meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if the sync fails, which poisons the database: it is not tried again. `Poisoned`, `ReadOnly`, `Closed`; without
+    /// a log those of [`Database::flush`].
     pub fn sync(&self) -> Result<()> {
         let shared = self.shared();
         shared.check_writable()?;
@@ -368,7 +399,12 @@ impl Database {
         log.sync(shared)
     }
 
-    /// Moves all memtables into tables and waits for it.
+    /// Moves all memtables into tables and waits for it. What was committed before the call is durable then, at every
+    /// level. Commits go on meanwhile. Many small flushes make many small tables, which have to be merged.
+    ///
+    /// # Errors
+    ///
+    /// `NoSpace`: the memtables stay and the flush is tried again in the background. `Io`, `Poisoned`, `ReadOnly`, `Closed`.
     pub fn flush(&self) -> Result<()> {
         let shared = self.shared();
         shared.check_writable()?;
@@ -382,7 +418,7 @@ impl Database {
     }
 
     /// Pays the background debt: flushes, then waits until no merge is due. What is due is decided by
-    /// [`Options::upper_fraction`]; this is not a full compaction.
+    /// [`Options::upper_fraction`]; this is not a full compaction. For measurements; errors as [`Database::flush`].
     pub fn settle(&self) -> Result<()> {
         self.flush()?;
         crate::compaction::settle(self.shared())
@@ -404,7 +440,7 @@ impl Database {
         checkpoint::checkpoint(self.shared(), target.as_ref())
     }
 
-    /// Sizes and counters of the moment.
+    /// Sizes and counters of the moment. Costs a look at every group of tables. Fails only with `Closed`.
     pub fn stats(&self) -> Result<Stats> {
         self.shared().check_open()?;
         Ok(stats::collect(self.shared()))

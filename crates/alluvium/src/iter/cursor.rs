@@ -51,6 +51,36 @@ impl CursorOptions {
 /// Starts before the first row: call a `seek` first. A call that finds a row returns `Ok(true)`; then
 /// [`Cursor::key`] and [`Cursor::value`] give it. While idle it keeps the versions that its read point needs, and
 /// the tables of its last call, from being freed.
+///
+/// # Errors
+///
+/// Every move may meet `Corruption` and `Io` from the files that it reads. A seek also gets `KeyspaceDropped` and
+/// `Closed`, while a cursor that is on its way finishes on what it holds. After an error seek again.
+///
+/// # Cost
+///
+/// A seek searches the memtables and the tables of one group that filters do not rule out; a move is a step in one of
+/// them. Deleted rows that are not merged away are stepped over, unless an earlier scan has found their range empty.
+///
+/// ```
+/// use alluvium::{CursorOptions, Database, KeyspaceOptions, Options};
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = Database::open(dir.path(), Options::default())?;
+/// let events = db.keyspace("events", KeyspaceOptions::default())?;
+/// for time in [10, 20, 30_u32] {
+///     events.put(&[b"ann/", &time.to_be_bytes()[..]].concat(), b"login")?;
+/// }
+/// // Newest first.
+/// let mut cursor = events.cursor(CursorOptions::prefix(b"ann/"))?;
+/// let mut found = cursor.seek_last()?;
+/// let mut times = Vec::new();
+/// while found {
+///     times.push(cursor.key()[7]);
+///     found = cursor.prev()?;
+/// }
+/// assert_eq!(times, [30, 20, 10]);
+/// # Ok::<(), alluvium::Error>(())
+/// ```
 pub struct Cursor {
     keyspace: Keyspace,
     point: ReadPoint,

@@ -91,7 +91,18 @@ impl Keyspace {
         self.db.change_options(&self.tree, options)
     }
 
-    /// The newest committed value of `key`.
+    /// The newest committed value of `key`, to keep for as long as it is wanted.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` and `Io` from the files that were asked, `KeyspaceDropped`, `Closed`. Reads go on in a poisoned
+    /// database.
+    ///
+    /// # Cost
+    ///
+    /// A search in the memtables and in each table of the key's group that its filter does not rule out, newest first,
+    /// up to the first that has the key. A block that is not in memory costs a read of its file, and so does a value that
+    /// is stored apart.
     pub fn get(&self, key: &[u8]) -> Result<Option<PinnedValue>> {
         self.get_with(key, |value| value.map(FoundIn::pin))
     }
@@ -126,7 +137,7 @@ impl Keyspace {
     }
 
     /// Runs `read` on the newest committed value of `key` in place, without copying or pinning it. `read` must be
-    /// short: what it looks at cannot be freed meanwhile.
+    /// short: what it looks at cannot be freed meanwhile. Errors and cost as [`Keyspace::get`].
     pub fn read<R>(&self, key: &[u8], read: impl FnOnce(Option<&[u8]>) -> R) -> Result<R> {
         self.get_with(key, |value| read(value.as_ref().map(FoundIn::bytes)))
     }
@@ -189,7 +200,12 @@ impl Keyspace {
         expiry.stored(value, until_ms, || self.db.shared().clock.now())
     }
 
-    /// Writes `value` under `key`, whether or not the key exists.
+    /// Writes `value` under `key`, whether or not the key exists. A commit of its own, as durable as
+    /// [`crate::Options::durability`] says; reads nothing.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a key or value that is too large; otherwise as [`Database::write`].
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(ValueKind::Put, key, value, None)
     }
@@ -205,12 +221,14 @@ impl Keyspace {
 
     /// Writes a key that the caller knows to be absent, so that its later delete can cancel it: both vanish where
     /// they meet, and neither is rewritten down to the last level. If the key exists all the same, its older value
-    /// can come back after that delete: then use [`Keyspace::put`].
+    /// can come back after that delete: then use [`Keyspace::put`]. Errors and durability as [`Keyspace::put`].
+    ///
+    /// [`Database::verify`] reports such keys as far as merges have not met them.
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(ValueKind::Insert, key, value, None)
     }
 
-    /// Removes `key`, whether or not it exists.
+    /// Removes `key`, whether or not it exists. A write like any other: errors and durability as [`Keyspace::put`].
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         self.check()?;
         check_sizes(key, &[])?;
@@ -257,7 +275,8 @@ impl Keyspace {
     /// Lets `filter` decide about rows whenever flushes and merges meet them, from the next one on; `None` ends that.
     ///
     /// It is not stored: set it after each opening. What it removes or replaces is so for every reader as soon as it is
-    /// merged, for open snapshots too, so use it for rows that nobody needs any more.
+    /// merged, for open snapshots too, so use it for rows that nobody needs any more. Fails only with `KeyspaceDropped` and
+    /// `Closed`.
     pub fn set_compaction_filter(&self, filter: Option<Arc<dyn CompactionFilter>>) -> Result<()> {
         self.check()?;
         self.tree.set_compaction_filter(filter);
@@ -288,7 +307,8 @@ impl Keyspace {
         crate::compaction::compact_range(shared, &self.tree, start, end, upto)
     }
 
-    /// A cursor over the newest commit that is visible now.
+    /// A cursor over the newest commit that is visible now. Reads nothing before its first move. Fails only with
+    /// `KeyspaceDropped` and `Closed`.
     pub fn cursor(&self, options: CursorOptions) -> Result<Cursor> {
         self.check()?;
         let point = self.db.shared().read_points.register();

@@ -161,7 +161,8 @@ impl Transaction {
         fixed.unwrap_or_else(|| keyspace.now_ms())
     }
 
-    /// The value of `key` as this transaction sees it, own writes included.
+    /// The value of `key` as this transaction sees it, own writes included. Takes no lock. Errors and cost as
+    /// [`Keyspace::get`]; `InvalidArgument` for a keyspace of another database.
     pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
         self.check(keyspace)?;
         if let Some(own) = self.own_write(keyspace, key)? {
@@ -310,12 +311,13 @@ impl Transaction {
         self.write(keyspace, ValueKind::Put, key, value, Some(until_ms))
     }
 
-    /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`]. Locks the row.
+    /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`]. Locks the row. Errors as
+    /// [`Transaction::put`].
     pub fn insert(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(keyspace, ValueKind::Insert, key, value, None)
     }
 
-    /// Removes `key`, whether or not it exists. Locks the row.
+    /// Removes `key`, whether or not it exists. Locks the row. Errors as [`Transaction::put`].
     pub fn delete(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
         check_sizes(key, &[])?;
         self.lock(keyspace, key, LockMode::Exclusive)?;
@@ -327,6 +329,10 @@ impl Transaction {
     ///
     /// It is a blind write: it takes no row locks and makes no conflict check for the rows that it removes, at any
     /// isolation level. Rows that others commit before this transaction does are removed too.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for an empty range; `TransactionTooLarge`, `KeyspaceDropped`, `Closed`.
     pub fn delete_range(&self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
         check_range(start, end)?;
         self.check(keyspace)?;
@@ -370,7 +376,8 @@ impl Transaction {
     }
 
     /// Writes without a row lock or conflict check: for changes that something else serialises already, for example
-    /// secondary index entries of a row that is locked, or replication. `kind` of write as in the tracked calls.
+    /// secondary index entries of a row that is locked, or replication. Never waits, and never meets `Conflict`, `Deadlock`
+    /// or `LockTimeout`; otherwise errors as [`Transaction::put`].
     pub fn put_untracked(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.write_untracked(keyspace, ValueKind::Put, key, value)
     }
@@ -473,7 +480,7 @@ impl Transaction {
     }
 
     /// Takes back everything since the savepoint: writes, locks acquired since, later savepoints. The savepoint
-    /// itself stays.
+    /// itself stays. Fails with `InvalidArgument` for one that was released or rolled back.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
         let mut held = self.held.lock();
         let place = held.savepoints.iter().position(|m| m.public == savepoint);

@@ -1,4 +1,4 @@
-//! What each isolation level lets happen: the histories behind the table in `docs/guide/alluvium.md`.
+//! What each isolation level lets happen: the histories behind the table in `docs/guide/transactions.md`.
 //!
 //! A history is run by two transactions of one level in one thread, so that its order is fixed. A step that is refused
 //! ends its transaction, as a program would.
