@@ -139,7 +139,7 @@ fn is_mostly_garbage(bytes: u64, live: u64) -> bool {
     (live as f64) < (1.0 - GARBAGE_MAX) * bytes as f64
 }
 
-/// The length of each value file, and the bytes of it that tables point to.
+/// The bytes of all values of each value file, and of those that tables point to.
 pub(crate) type ValueUsage = HashMap<ValueFileId, (u64, u64)>;
 
 /// See [`ValueUsage`].
@@ -157,7 +157,8 @@ pub(crate) fn value_usage(versions: &[Arc<Version>]) -> ValueUsage {
             let Some(file) = table.value_files().get(&part.file) else {
                 continue;
             };
-            let (_, live) = usage.entry(part.file).or_insert((file.file_bytes(), 0));
+            // The footer is no garbage: of a file with one small value it is the larger part.
+            let (_, live) = usage.entry(part.file).or_insert((file.stored_bytes(), 0));
             *live += part.stored_bytes;
         }
     }

@@ -371,12 +371,13 @@ impl MergeCursor {
 
     fn seek_forward(&mut self, key: &[u8]) -> Result<bool> {
         self.reverse = false;
-        self.walk.stop(&self.tree.dead);
         self.current = None;
-        self.open_group(self.state.version.find(key));
-        for input in &mut self.sources {
-            input.past_end = false;
-            input.source.seek(key)?;
+        if !self.begin_walk(key)? {
+            self.open_group(self.state.version.find(key));
+            for input in &mut self.sources {
+                input.past_end = false;
+                input.source.seek(key)?;
+            }
         }
         self.state.counters.seeks.note(self.sources.len());
         self.settle_forward()
@@ -384,8 +385,11 @@ impl MergeCursor {
 
     fn seek_reverse(&mut self, key: Option<&[u8]>) -> Result<bool> {
         self.reverse = true;
-        self.walk.stop(&self.tree.dead);
         self.current = None;
+        if self.begin_walk_back(key)? {
+            self.state.counters.seeks.note(self.sources.len());
+            return self.settle_reverse();
+        }
         let group = match key {
             // The group that holds the keys just below `key`: not the one that starts with it.
             Some(key) => self

@@ -142,13 +142,15 @@ fn a_walk_over_deleted_rows_leaves_an_interval_for_the_next_cursor() {
     assert!(cursor(&tree, 3).seek(b"").unwrap());
     assert!(cursor(&tree, 3).seek_before(None).unwrap());
     let interval = |key: &str, point| {
-        let found = tree.dead.find(key.as_bytes(), point);
-        found.map(|(start, end)| {
-            let text = |key: Vec<u8>| String::from_utf8(key).unwrap();
-            (text(start), end.map_or(String::new(), text))
-        })
+        let (mut start, mut end) = (Vec::new(), Vec::new());
+        tree.dead.find_end(key.as_bytes(), point, &mut end)?;
+        tree.dead
+            .find_start(Some(key.as_bytes()), point, &mut start)?;
+        let text = |key: Vec<u8>| String::from_utf8(key).unwrap();
+        Some((text(start), text(end)))
     };
-    let front = ("key00000".to_owned(), "key00400".to_owned());
+    // From where the seek began, also where no row ever was.
+    let front = (String::new(), "key00400".to_owned());
     let back = ("key00599\0".to_owned(), "key00999\0".to_owned());
     assert_eq!(interval("key00007", 3), Some(front));
     assert_eq!(interval("key00777", 3), Some(back));
@@ -194,7 +196,8 @@ fn a_walk_that_ends_early_leaves_nothing_behind() {
     write(&tree, 3, ValueKind::Put, 200..201);
     // What was put since might lie in the walk of this older reader.
     assert!(cursor(&tree, 2).seek(b"").unwrap());
-    assert_eq!(tree.dead.find(b"key00007", 9), None);
+    let find = |key: &[u8], point| tree.dead.find_end(key, point, &mut Vec::new());
+    assert_eq!(find(b"key00007", 9), None);
     // A bounded walk says nothing of what lies behind its bound.
     let bounds = Bounds {
         start: Vec::new(),
@@ -202,6 +205,6 @@ fn a_walk_that_ends_early_leaves_nothing_behind() {
     };
     let mut bounded = MergeCursor::new(Arc::clone(&tree), 3, None, bounds, None);
     assert!(!bounded.seek(b"").unwrap());
-    assert!(tree.dead.find(b"key00049", 3).is_some());
-    assert_eq!(tree.dead.find(b"key00050", 3), None);
+    assert!(find(b"key00049", 3).is_some());
+    assert_eq!(find(b"key00050", 3), None);
 }

@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::iter::merge::MergeCursor;
 use crate::iter::source::Source;
-use crate::keyspace::dead::{Announced, DeadSpace};
+use crate::keyspace::dead::{Announced, DeadSpace, Reach};
 
 /// Deleted rows in a row before the tree is asked for an interval: a lock costs more than stepping over one or two.
 const ASK_AFTER: u32 = 2;
@@ -15,9 +15,13 @@ const ANNOUNCE_AFTER: u32 = ASK_AFTER + 8;
 #[derive(Default)]
 pub(super) struct Walk {
     dead_rows: u32,
-    /// The first of them, or where the interval begins that was passed over. Forward this is the low end of the walk,
+    /// Whether nothing live was met since a seek to the bound where the cursor begins.
+    from_bound: bool,
+    /// Where the walk began: nothing live lies between here and where it is. Forward this is the low end of the walk,
     /// backward the exclusive high end.
     from: Vec<u8>,
+    /// Where an interval ends that the walk passes over.
+    to: Vec<u8>,
     announced: Option<Announced>,
 }
 
@@ -25,6 +29,7 @@ impl Walk {
     /// Begins anew; what was announced has no result.
     pub fn stop(&mut self, dead: &DeadSpace) {
         self.dead_rows = 0;
+        self.from_bound = false;
         if let Some(announced) = self.announced.take() {
             dead.abandon(announced);
         }
@@ -32,6 +37,52 @@ impl Walk {
 }
 
 impl MergeCursor {
+    /// Begins a forward seek to `key`. Where that lies in an interval, the committed sources are positioned behind it,
+    /// and the answer is true.
+    pub(super) fn begin_walk(&mut self, key: &[u8]) -> Result<bool> {
+        self.walk.stop(&self.tree.dead);
+        self.walk.from_bound = key == &self.bounds.start[..];
+        if self.now_ms.is_some() || !self.tree.dead.in_use() {
+            return Ok(false);
+        }
+        let dead = &self.tree.dead;
+        let Some(reach) = dead.find_end(key, self.read_point, &mut self.walk.to) else {
+            return Ok(false);
+        };
+        self.walk.dead_rows = ASK_AFTER;
+        self.walk.from.clear();
+        self.walk.from.extend_from_slice(key);
+        if self.has_writes() {
+            self.sources[0].source.seek(key)?;
+        }
+        self.jump_forward(reach)?;
+        Ok(true)
+    }
+
+    /// Begins a seek to the last row before `key`, as [`MergeCursor::begin_walk`].
+    pub(super) fn begin_walk_back(&mut self, key: Option<&[u8]>) -> Result<bool> {
+        self.walk.stop(&self.tree.dead);
+        if self.now_ms.is_some() || !self.tree.dead.in_use() {
+            return Ok(false);
+        }
+        // Without an end there is no key that a walk could be said to have begun at.
+        let Some(from) = key else {
+            return Ok(false);
+        };
+        let dead = &self.tree.dead;
+        let Some(reach) = dead.find_start(key, self.read_point, &mut self.walk.to) else {
+            return Ok(false);
+        };
+        self.walk.dead_rows = ASK_AFTER;
+        self.walk.from.clear();
+        self.walk.from.extend_from_slice(from);
+        if self.has_writes() {
+            self.sources[0].source.seek_before(key)?;
+        }
+        self.jump_reverse(reach)?;
+        Ok(true)
+    }
+
     /// Takes notice that source `at` stands on a row that is deleted for everybody who reads as of this cursor. True:
     /// the sources were moved past an interval.
     pub(super) fn pass_dead(&mut self, at: usize) -> Result<bool> {
@@ -41,20 +92,25 @@ impl MergeCursor {
         }
         self.walk.dead_rows = self.walk.dead_rows.saturating_add(1);
         match self.walk.dead_rows {
-            1 => {
-                let key = self.sources[at].source.key();
-                self.walk.from.clear();
-                self.walk.from.extend_from_slice(key);
-                if self.reverse {
-                    // Exclusive: the smallest key behind it.
-                    self.walk.from.push(0);
-                }
-            }
+            1 => self.note_start(at),
             ASK_AFTER if self.tree.dead.in_use() => return self.jump(at),
             ANNOUNCE_AFTER if !self.has_writes() => self.announce(),
             _ => {}
         }
         Ok(false)
+    }
+
+    fn note_start(&mut self, at: usize) {
+        let key = match self.walk.from_bound && !self.reverse {
+            true => &self.bounds.start,
+            false => self.sources[at].source.key(),
+        };
+        self.walk.from.clear();
+        self.walk.from.extend_from_slice(key);
+        if self.reverse {
+            // Exclusive: the smallest key behind it.
+            self.walk.from.push(0);
+        }
     }
 
     fn has_writes(&self) -> bool {
@@ -74,6 +130,7 @@ impl MergeCursor {
     /// The walk has come to a live row, or (`None`) to the end of what the cursor may see.
     pub(super) fn end_walk(&mut self, live: Option<usize>) {
         self.walk.dead_rows = 0;
+        self.walk.from_bound = false;
         let Some(announced) = self.walk.announced.take() else {
             return;
         };
@@ -97,55 +154,55 @@ impl MergeCursor {
     /// Moves the committed sources past the interval around the key of source `at`, if there is one.
     fn jump(&mut self, at: usize) -> Result<bool> {
         let key = self.sources[at].source.key();
-        let Some((start, end)) = self.tree.dead.find(key, self.read_point) else {
-            return Ok(false);
-        };
+        let (dead, point, to) = (&self.tree.dead, self.read_point, &mut self.walk.to);
         if self.reverse {
-            if let Some(end) = end.filter(|end| *end > self.walk.from) {
-                self.walk.from = end;
-            }
-            self.jump_reverse(&start)?;
+            // The key itself is dead: what lies before the smallest key behind it is asked for.
+            let behind = [key, &[0]].concat();
+            let Some(reach) = dead.find_start(Some(&behind), point, to) else {
+                return Ok(false);
+            };
+            self.jump_reverse(reach)?;
         } else {
-            if start < self.walk.from {
-                self.walk.from = start;
-            }
-            self.jump_forward(end.as_deref())?;
+            let Some(reach) = dead.find_end(key, point, to) else {
+                return Ok(false);
+            };
+            self.jump_forward(reach)?;
         }
         Ok(true)
     }
 
-    fn jump_forward(&mut self, end: Option<&[u8]>) -> Result<()> {
-        let version = &self.state.version;
-        let group = match end {
-            Some(end) => version.find(end),
-            None => version.groups().len() - 1,
+    fn jump_forward(&mut self, reach: Reach) -> Result<()> {
+        let group = match reach {
+            Reach::To => self.state.version.find(&self.walk.to),
+            Reach::Everything => self.state.version.groups().len() - 1,
         };
         self.open_group(group);
         for input in &mut self.sources {
-            match end {
-                _ if matches!(input.source, Source::Writes(_)) => {}
-                Some(end) => {
-                    input.past_end = false;
-                    input.source.seek(end)?;
-                }
-                None => input.past_end = true,
+            if matches!(input.source, Source::Writes(_)) {
+                continue;
+            }
+            input.past_end = reach == Reach::Everything;
+            if !input.past_end {
+                input.source.seek(&self.walk.to)?;
             }
         }
         Ok(())
     }
 
-    fn jump_reverse(&mut self, start: &[u8]) -> Result<()> {
+    fn jump_reverse(&mut self, reach: Reach) -> Result<()> {
         let groups = self.state.version.groups();
-        let group = groups.partition_point(|g| g.low.as_slice() < start);
+        let group = match reach {
+            Reach::To => groups.partition_point(|g| g.low < self.walk.to),
+            Reach::Everything => 0,
+        };
         self.open_group(group.saturating_sub(1));
         for input in &mut self.sources {
-            match start {
-                _ if matches!(input.source, Source::Writes(_)) => {}
-                [] => input.past_end = true,
-                start => {
-                    input.past_end = false;
-                    input.source.seek_before(Some(start))?;
-                }
+            if matches!(input.source, Source::Writes(_)) {
+                continue;
+            }
+            input.past_end = reach == Reach::Everything;
+            if !input.past_end {
+                input.source.seek_before(Some(&self.walk.to))?;
             }
         }
         Ok(())

@@ -28,6 +28,8 @@
 //! Deadness is that of committed rows only: a transaction's own deletes, and rows that have expired, are no evidence,
 //! because others see them otherwise.
 
+use crossbeam_utils::CachePadded;
+
 use crate::base::SeqNo;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -43,8 +45,9 @@ pub(crate) struct DeadSpace {
     /// Whether there are intervals, or a reader is about to announce one. Set by readers, never taken back: one
     /// mutex for each put is what a tree pays that has had a walk over dead rows. Ordered by the fences.
     in_use: AtomicBool,
-    /// The newest commit that put a row here. Stored by the commit leader alone; ordered by the fences.
-    last_put: AtomicU64,
+    /// The newest commit that put a row here. Stored by the commit leader alone, at each commit, so it has a cache line of
+    /// its own; ordered by the fences.
+    last_put: CachePadded<AtomicU64>,
     /// Guards all intervals. A leaf in the lock order; held for a look at 32 intervals at most.
     intervals: Mutex<Intervals>,
 }
@@ -62,6 +65,15 @@ struct Interval {
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     since: SeqNo,
+}
+
+/// How far an interval reaches in the direction of a walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// To the key that was put where the caller said.
+    To,
+    /// To the end of the tree.
+    Everything,
 }
 
 /// An announced walk. It must be committed or abandoned.
@@ -93,12 +105,42 @@ impl DeadSpace {
         self.in_use.load(Ordering::Relaxed)
     }
 
-    /// The interval around `key` for a reader at `read_point`: its start and its end.
-    pub fn find(&self, key: &[u8], read_point: SeqNo) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    /// Where the interval around `key` ends for a reader at `read_point`. The end is put into `to`, which is left alone
+    /// where there is no interval.
+    pub fn find_end(&self, key: &[u8], read_point: SeqNo, to: &mut Vec<u8>) -> Option<Reach> {
         let intervals = self.intervals.lock();
         let mut committed = intervals.committed.iter();
         let found = committed.find(|i| i.since <= read_point && i.contains(key))?;
-        Some((found.start.clone(), found.end.clone()))
+        let Some(end) = &found.end else {
+            return Some(Reach::Everything);
+        };
+        to.clear();
+        to.extend_from_slice(end);
+        Some(Reach::To)
+    }
+
+    /// Where the interval begins that lies right before `key`: as [`DeadSpace::find_end`], backward.
+    pub fn find_start(
+        &self,
+        before: Option<&[u8]>,
+        read_point: SeqNo,
+        to: &mut Vec<u8>,
+    ) -> Option<Reach> {
+        let intervals = self.intervals.lock();
+        let reaches = |i: &&Interval| match (before, i.end.as_deref()) {
+            (None, end) => end.is_none(),
+            (Some(before), end) => {
+                i.start.as_slice() < before && end.is_none_or(|end| before <= end)
+            }
+        };
+        let mut committed = intervals.committed.iter();
+        let found = committed.find(|i| i.since <= read_point && reaches(i))?;
+        if found.start.is_empty() {
+            return Some(Reach::Everything);
+        }
+        to.clear();
+        to.extend_from_slice(&found.start);
+        Some(Reach::To)
     }
 
     /// Announces a walk at `read_point` over dead rows from `start` on, up to `end` at most. `None`: something was put
@@ -223,6 +265,14 @@ mod tests {
         words.collect::<Vec<_>>().join(" ")
     }
 
+    /// Where the interval around a key ends.
+    fn found(dead: &DeadSpace, key: &str, point: SeqNo) -> Option<String> {
+        let mut to = Vec::new();
+        let reach = dead.find_end(key.as_bytes(), point, &mut to)?;
+        assert_eq!(reach, Reach::To);
+        Some(String::from_utf8(to).unwrap())
+    }
+
     fn walk(dead: &DeadSpace, start: &str, end: &str, read_point: SeqNo) {
         let announced = dead.announce(start.as_bytes(), None, read_point).unwrap();
         dead.commit(announced, start.as_bytes(), Some(end.as_bytes()));
@@ -244,13 +294,21 @@ mod tests {
     fn an_interval_is_for_read_points_as_new_as_its_walk() {
         let dead = DeadSpace::default();
         walk(&dead, "b", "d", 5);
-        assert_eq!(dead.find(b"c", 4), None);
-        assert_eq!(
-            dead.find(b"c", 5),
-            Some((b"b".to_vec(), Some(b"d".to_vec())))
-        );
-        assert_eq!(dead.find(b"d", 9), None);
-        assert_eq!(dead.find(b"a", 9), None);
+        assert_eq!(found(&dead, "c", 4), None);
+        assert_eq!(found(&dead, "c", 5).as_deref(), Some("d"));
+        assert_eq!(found(&dead, "d", 9), None);
+        assert_eq!(found(&dead, "a", 9), None);
+        let before = |key: &str, point| {
+            let mut to = Vec::new();
+            let reach = dead.find_start(Some(key.as_bytes()), point, &mut to)?;
+            Some((reach, String::from_utf8(to).unwrap()))
+        };
+        assert_eq!(before("b", 9), None);
+        assert_eq!(before("c", 4), None);
+        for key in ["c", "d"] {
+            assert_eq!(before(key, 5), Some((Reach::To, "b".to_owned())));
+        }
+        assert_eq!(before("e", 9), None);
     }
 
     #[test]
@@ -285,8 +343,8 @@ mod tests {
             walk(&dead, &start, &end, 5);
         }
         assert_eq!(dead.intervals.lock().committed.len(), INTERVALS_MAX);
-        assert_eq!(dead.find(b"00b", 9), None);
-        assert!(dead.find(b"01b", 9).is_some());
+        assert_eq!(found(&dead, "00b", 9), None);
+        assert!(found(&dead, "01b", 9).is_some());
     }
 }
 
@@ -328,7 +386,8 @@ mod model {
             // A later read passes over what is said to be dead.
             let later = visible.load(Ordering::Acquire);
             if later >= 2 {
-                assert_eq!(dead.find(b"k", later), None, "the put is passed over");
+                let found = dead.find_end(b"k", later, &mut Vec::new());
+                assert_eq!(found, None, "the put is passed over");
             }
             writer.join().expect("the writer ends");
         });

@@ -63,6 +63,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
         move_unreferenced(&*vfs, dir, &listed, &tables)?;
         remove_runs(&*vfs, dir, &listed)?;
     }
+    let next_table = first_free_table(state, listed.iter().chain(&old));
     let mut store = Store::new(manifest, tables);
     let trees = open_trees(&store, dir, &options)?;
     // From 0: a generation that replay seals ends with the commit just replayed, whatever the manifest has seen since.
@@ -70,6 +71,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     let (end, sealed) = replay(&*vfs, dir, &options, &store, &mut log)?;
     log.last_seqno = log.last_seqno.max(store.state().last_seqno);
     if !options.read_only {
+        remember_numbers(&mut store, next_table)?;
         if options.durability != Durability::None {
             log.wal = Some(start_log(&vfs, dir, &options, &mut store, &end)?);
             log.carry_recovered(&mut store)?;
@@ -80,12 +82,6 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
         }
         delete_aside(&*vfs, dir, &old)?;
     }
-    let highest = listed
-        .iter()
-        .filter_map(|n| file_number(n))
-        .max()
-        .unwrap_or(0);
-    let next_table = TableId(store.state().next_table.0.max(highest + 1));
     let catalog = trees.into_values().map(|t| (t.name.clone(), t)).collect();
     let read_points = ReadPoints::new(log.last_seqno);
     let dir = dir.to_path_buf();
@@ -397,6 +393,26 @@ fn replay(
         &mut visit,
     )?;
     Ok((end, sealed))
+}
+
+/// The first number that no table or value file has or has had, as far as it can be told.
+fn first_free_table<'a>(state: &ManifestState, files: impl Iterator<Item = &'a String>) -> TableId {
+    let highest = files.filter_map(|name| file_number(name)).max();
+    let behind = TableId(highest.map_or(0, |highest| highest.saturating_add(1)));
+    state.next_table.max(behind)
+}
+
+/// Records the numbers of files that nothing names before these files go: otherwise a later opening could give them out
+/// again, while a removal or renaming of such a file has not reached the device.
+fn remember_numbers(store: &mut Store, next_table: TableId) -> Result<()> {
+    if next_table <= store.state().next_table {
+        return Ok(());
+    }
+    let edit = VersionEdit {
+        next_table: Some(next_table),
+        ..VersionEdit::default()
+    };
+    store.append(&Poison::default(), &edit)
 }
 
 /// Starts the first segment of this session and records it before any commit can be acknowledged.

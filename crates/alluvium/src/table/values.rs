@@ -124,6 +124,11 @@ impl ValueFile {
         self.uid
     }
 
+    /// Bytes of the values as they are stored, each with its header.
+    pub fn stored_bytes(&self) -> u64 {
+        self.end
+    }
+
     /// Length of the file.
     pub fn file_bytes(&self) -> u64 {
         self.end + FOOTER_BYTES as u64

@@ -113,7 +113,20 @@ impl Version {
             let high = self.high(i);
             for pair in group.upper.windows(2) {
                 let (newer, older) = (&pair[0], &pair[1]);
-                assert!(newer.run > older.run, "upper tables are newest first");
+                assert!(
+                    newer.run > older.run,
+                    "upper tables are newest first: {} of run {}, {} of run {}; {} to {}, {} to {}, group {} to {:?}",
+                    newer.table.id(),
+                    newer.run,
+                    older.table.id(),
+                    older.run,
+                    newer.table.first_key().escape_ascii(),
+                    newer.table.last_key().escape_ascii(),
+                    older.table.first_key().escape_ascii(),
+                    older.table.last_key().escape_ascii(),
+                    group.low.escape_ascii(),
+                    high.map(|h| h.escape_ascii().to_string()),
+                );
                 // The tables of one ingest share their number, and no key.
                 let apart = newer.table.min_seqno() >= older.table.max_seqno();
                 assert!(

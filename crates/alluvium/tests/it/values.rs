@@ -167,6 +167,19 @@ fn garbage_is_collected_in_groups_that_nobody_writes_to() {
 }
 
 #[test]
+fn a_value_that_packs_to_almost_nothing_is_not_moved_for_ever() {
+    let (vfs, db, k) = database();
+    k.put(b"a", &[7; 2000]).expect("put");
+    db.settle().expect("settle");
+    let files = value_files(&vfs);
+    for n in 0..3 {
+        k.put(b"b", &[n]).expect("put");
+        db.settle().expect("settle");
+    }
+    assert_eq!(value_files(&vfs), files);
+}
+
+#[test]
 fn a_reader_keeps_the_value_files_that_it_may_still_need() {
     let (_vfs, db, k) = database();
     put(&db, &k, 0..50, 1);
