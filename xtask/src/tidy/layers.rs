@@ -55,7 +55,7 @@ const LAYERS: &[&[&str]] = &[
     ],
     // The public handles lead to each other.
     &[
-        "db", "ingest", "keyspace", "snapshot", "txn", "verify", "backup", "repair",
+        "db", "ingest", "keyspace", "snapshot", "txn", "verify", "backup", "repair", "dump",
     ],
 ];
 
