@@ -64,6 +64,8 @@ mod clock;
 mod commit;
 mod compaction;
 mod db;
+#[doc(hidden)]
+pub mod dump;
 mod error;
 mod event;
 mod flush;

@@ -55,7 +55,8 @@ const LAYERS: &[&[&str]] = &[
     ],
     // The public handles lead to each other.
     &[
-        "db", "ingest", "keyspace", "snapshot", "txn", "verify", "backup", "repair", "guide",
+        "db", "ingest", "keyspace", "snapshot", "txn", "verify", "backup", "repair", "dump",
+        "guide",
     ],
 ];
 

@@ -527,9 +527,9 @@ impl Drop for Handle {
     }
 }
 
-const DDL_CREATE: u8 = 1;
-const DDL_DROP: u8 = 2;
-const DDL_OPTIONS: u8 = 3;
+pub(crate) const DDL_CREATE: u8 = 1;
+pub(crate) const DDL_DROP: u8 = 2;
+pub(crate) const DDL_OPTIONS: u8 = 3;
 
 /// Payload of a DDL record in the log: action, keyspace id, name. Replay needs none of it (the manifest decides);
 /// it is there for readers of the log.

@@ -45,7 +45,7 @@ pub use filters::{FilterOptions, PrefixFilter};
 pub use pinned::PinnedValue;
 pub use properties::{Expiring, KeyspacePart, Properties, ValuesPart};
 pub use reader::{Found, Table};
-pub(crate) use salvage::{salvage, salvage_values};
+pub(crate) use salvage::{salvage, salvage_values, stored_uid};
 pub use scan::TableScan;
 pub use values::ValueFile;
 pub(crate) use values::{Pointer, ValueFiles, ValueWriter, resolve};

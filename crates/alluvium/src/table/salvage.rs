@@ -5,11 +5,13 @@
 
 use std::ops::Range;
 
+use crate::base::coding::Decoder;
 use crate::base::{SeqNo, ValueKind};
 use crate::range_deletes::RangeDeletes;
 use crate::table::block::DecodedBlock;
 use crate::table::fences::Fences;
-use crate::table::footer::{Footer, Handle};
+use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
+use crate::table::malformed::Malformed;
 use crate::table::properties::{Properties, ValuesPart};
 use crate::table::ranges;
 use crate::table::reader::{expect_layout, read_section};
@@ -70,6 +72,21 @@ pub(crate) fn salvage(
         None => walk(file, uid, &mut emit, damage)?,
     }
     Ok(ranges)
+}
+
+/// The uid that a table file says of itself, for a reader who has no manifest. Nothing else is checked.
+pub(crate) fn stored_uid(file: &dyn VfsFile) -> Result<u64> {
+    let failed = |e| Error::io("read the footer of", file.path(), e);
+    let file_bytes = file.len().map_err(failed)?;
+    let mut bytes = [0; FOOTER_BYTES];
+    let Some(offset) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
+        let malformed = Malformed::new("file length", FOOTER_BYTES, file_bytes);
+        return Err(malformed.at(file.path(), file_bytes));
+    };
+    file.read_at(&mut bytes, offset).map_err(failed)?;
+    // The uid keeps its distance from the start of the footer; a footer of another length fails its checks later.
+    let mut d = Decoder::new(&bytes);
+    Ok(d.u64().and_then(|_| d.u64()).unwrap_or(0))
 }
 
 /// The value files that the rows of a damaged table point into, as far as its properties can be read.

@@ -10,6 +10,8 @@
 //! The switch is the renaming of `CURRENT`; the predecessor is kept until the switch after that.
 //! `docs/format/manifest.md` has the bytes.
 
+mod edits;
+
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +27,8 @@ use crate::error::{Error, Result};
 use crate::vfs::{Vfs, VfsFile};
 use crate::wal::frame::{FRAME_HEADER_BYTES, Frame, FrameHeader, FrameReader, frame_bytes, seal};
 use crate::wal::{PAYLOAD_BYTES_MAX, hard_io, open_settled};
+
+pub use edits::edits;
 
 /// The newest manifest format that this build reads, and the one it writes.
 pub const FORMAT_VERSION: u32 = 1;

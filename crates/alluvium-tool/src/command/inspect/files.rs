@@ -1,0 +1,163 @@
+//! The files of a database: their sizes and versions, and the tables of each group.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use alluvium::base::TableId;
+use alluvium::cache::Cache;
+use alluvium::table::{Table, ValueFile, ValuesPart};
+use alluvium::version::{GroupState, ManifestState, TableRecord};
+use alluvium::vfs::{RealVfs, Vfs, VfsFile};
+use alluvium::wal::parse_segment_name;
+use alluvium::{Error, Result};
+use serde_json::{Value, json};
+
+use super::key;
+use crate::text::Coding;
+
+/// What the directory holds.
+pub struct Files {
+    pub values: Vec<Value>,
+    pub segments: Vec<Value>,
+    pub others: Vec<Value>,
+    /// All files together, those in subdirectories left out.
+    pub bytes: u64,
+    /// The newest version among the files of each kind.
+    pub manifest_version: Option<u32>,
+    pub log_version: Option<u32>,
+    pub table_version: Option<u32>,
+}
+
+/// Looks at every file of the directory, and at the properties of every table.
+pub fn survey(dir: &Path, state: &ManifestState) -> Result<Files> {
+    let mut files = Files {
+        values: Vec::new(),
+        segments: Vec::new(),
+        others: Vec::new(),
+        bytes: 0,
+        manifest_version: None,
+        log_version: None,
+        table_version: None,
+    };
+    let values = value_files(dir, state)?;
+    let mut names = RealVfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    names.sort();
+    for name in names {
+        let path = dir.join(&name);
+        // A bulk load's file may have gone meanwhile, and subdirectories are left out.
+        let Ok(bytes) = std::fs::metadata(&path).map(|m| if m.is_file() { m.len() } else { 0 })
+        else {
+            continue;
+        };
+        files.bytes += bytes;
+        let mut entry = json!({ "file": name, "bytes": bytes });
+        if name.ends_with(".sst") {
+            // The version stands 16 bytes before the end, in every version to come.
+            let version = u32_at(&path, bytes.saturating_sub(16));
+            files.table_version = files.table_version.max(version);
+            let named = state.table_ids().any(|id| id.to_string() == name);
+            if !named {
+                files.others.push(entry);
+            }
+        } else if let Some(part) = values.get(&name) {
+            entry["entries"] = part.entries.into();
+            entry["used_bytes"] = part.stored_bytes.into();
+            files.values.push(entry);
+        } else if parse_segment_name(&name).is_some() {
+            files.log_version = files.log_version.max(u32_at(&path, 8));
+            files.segments.push(entry);
+        } else {
+            if name.ends_with(".manifest") {
+                files.manifest_version = files.manifest_version.max(u32_at(&path, 8));
+            }
+            files.others.push(entry);
+        }
+    }
+    Ok(files)
+}
+
+/// The number at a place of a file, if the file can be read there.
+fn u32_at(path: &Path, offset: u64) -> Option<u32> {
+    let mut bytes = [0; 4];
+    let file = RealVfs.open_read(path).ok()?;
+    file.read_at(&mut bytes, offset).ok()?;
+    Some(u32::from_le_bytes(bytes))
+}
+
+/// What tables say of the value files that they point into, summed up by file name.
+fn value_files(dir: &Path, state: &ManifestState) -> Result<BTreeMap<String, ValuesPart>> {
+    let mut parts: BTreeMap<String, ValuesPart> = BTreeMap::new();
+    let mut done = BTreeSet::new();
+    // Blocks are not read, so there is nothing to keep.
+    let cache = Arc::new(Cache::new(1 << 20));
+    let groups = state.keyspaces.values().flat_map(|k| k.groups.values());
+    for record in groups.flat_map(records) {
+        if !done.insert(record.id) {
+            continue;
+        }
+        let table = open_table(dir, record.id, record.uid, &cache)?;
+        for part in &table.properties().values {
+            let sum = parts.entry(part.file.to_string()).or_insert(ValuesPart {
+                entries: 0,
+                stored_bytes: 0,
+                ..*part
+            });
+            sum.entries += part.entries;
+            sum.stored_bytes += part.stored_bytes;
+        }
+    }
+    Ok(parts)
+}
+
+fn open_file(path: &Path) -> Result<Arc<dyn VfsFile>> {
+    let file = RealVfs.open_read(path);
+    file.map_err(|e| Error::io("open", path, e))
+}
+
+fn open_table(dir: &Path, id: TableId, uid: u64, cache: &Arc<Cache>) -> Result<Arc<Table>> {
+    let file = open_file(&dir.join(id.to_string()))?;
+    Table::open_with(file, id, uid, Arc::clone(cache), |part| {
+        let file = open_file(&dir.join(part.file.to_string()))?;
+        ValueFile::open(file, part.file, part.uid)
+    })
+}
+
+fn records(group: &GroupState) -> impl Iterator<Item = &TableRecord> {
+    group.upper.iter().map(|(_, r)| r).chain(&group.last)
+}
+
+/// A group with its runs, newest first, and its last level.
+pub fn group_json(coding: Coding, low: &[u8], group: &GroupState) -> Value {
+    let mut runs: Vec<(u64, Vec<Value>)> = Vec::new();
+    for (run, record) in &group.upper {
+        let table = table_json(coding, record);
+        match runs.last_mut() {
+            Some((last, tables)) if last == run => tables.push(table),
+            _ => runs.push((*run, vec![table])),
+        }
+    }
+    let runs = runs.into_iter();
+    let runs = runs.map(|(run, tables)| json!({ "run": run, "tables": tables }));
+    json!({
+        "low": key(coding, low),
+        "upper": runs.collect::<Vec<_>>(),
+        "last": group.last.iter().map(|r| table_json(coding, r)).collect::<Vec<_>>(),
+    })
+}
+
+/// What the manifest says of a table.
+pub fn table_json(coding: Coding, record: &TableRecord) -> Value {
+    json!({
+        "file": record.id.to_string(),
+        "bytes": record.file_bytes,
+        "entries": record.entries,
+        "tombstones": record.tombstones,
+        "raw_bytes": record.raw_bytes,
+        "first_key": key(coding, &record.first_key),
+        "last_key": key(coding, &record.last_key),
+        "min_seqno": record.min_seqno,
+        "max_seqno": record.max_seqno,
+        "global_seqno": record.global_seqno,
+    })
+}

@@ -1,0 +1,152 @@
+//! The command line: what can be asked, and the exit code of the answer.
+//!
+//! Answers go to stdout, advice to stderr, neither in colour. Commands that only look open the database read-only or read
+//! its files under the shared lock, and write nothing.
+
+mod backup;
+mod change;
+mod dump;
+mod inspect;
+mod read;
+mod repair;
+mod stats;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::database::{Exit, advice, exit_of};
+use crate::output::{Output, ReaderGone, advise};
+use crate::text::Coding;
+
+const AFTER_HELP: &str = "\
+First steps:
+  alluvium inspect DIR             keyspaces, levels, files
+  alluvium scan DIR users          the rows of a keyspace
+  alluvium verify DIR              reads and checks every file
+
+Exit codes:
+  0 done    1 something is wrong with the data    2 wrong usage
+  3 cannot open (in use, missing, newer format)    4 get: no such row";
+
+#[derive(Parser)]
+#[command(
+    name = "alluvium",
+    version,
+    about = "Looks into an Alluvium database, checks it, copies it and repairs it.",
+    color = clap::ColorChoice::Never,
+    after_help = AFTER_HELP,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(flatten)]
+    form: Form,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The form of arguments and answers.
+#[derive(Args, Clone, Copy)]
+pub struct Form {
+    /// Answer with one JSON document
+    #[arg(long, global = true)]
+    json: bool,
+    /// Keys and values as hexadecimal digits, given and shown; otherwise as text with \xNN escapes
+    #[arg(long, global = true)]
+    hex: bool,
+}
+
+impl Form {
+    /// How keys and values are written.
+    pub fn coding(self) -> Coding {
+        match self.hex {
+            true => Coding::Hex,
+            false => Coding::Escaped,
+        }
+    }
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show keyspaces with their options and levels, files, log and format versions
+    Inspect(inspect::InspectArgs),
+    /// Print the value of a key
+    Get(read::GetArgs),
+    /// Print the rows of a keyspace, or of a range of it
+    Scan(read::ScanArgs),
+    /// Print what a file says: every row of a table, record of the log, edit of the manifest
+    #[command(subcommand)]
+    Dump(dump::DumpCommand),
+    /// Read and check every file
+    Verify(verify::VerifyArgs),
+    /// Show sizes and amplification of each keyspace
+    Stats(stats::StatsArgs),
+    /// Estimate rows and bytes of a range without reading it
+    Estimate(stats::EstimateArgs),
+    /// Merge everything into the last level (writes)
+    Compact(change::CompactArgs),
+    /// Make a second database of links (flushes first)
+    Checkpoint(change::CheckpointArgs),
+    /// Numbered, incremental backups in a directory of their own
+    #[command(subcommand)]
+    Backup(backup::BackupCommand),
+    /// Save what can be read of a damaged database as a new one
+    Repair(repair::RepairArgs),
+    /// Load rows from stdin, KEY<TAB>VALUE on each line (writes)
+    Load(change::LoadArgs),
+}
+
+/// Parses, runs, reports errors.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers on stdout, all else is bad usage on stderr.
+            let _ = error.print();
+            return code(if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Done
+            });
+        }
+    };
+    let mut output = Output::new(cli.form.json);
+    let done = dispatch(cli.command, cli.form, &mut output).and_then(|exit| {
+        output.flush()?;
+        Ok(exit)
+    });
+    match done {
+        Ok(exit) => code(exit),
+        Err(error) if error.is::<ReaderGone>() => code(Exit::Done),
+        Err(error) => {
+            let exit = exit_of(&error);
+            output.failure(&format!("{error:#}"), exit as u8);
+            if let Some(advice) = advice(&error) {
+                advise(&format!("alluvium: {advice}"));
+            }
+            code(exit)
+        }
+    }
+}
+
+fn code(exit: Exit) -> ExitCode {
+    ExitCode::from(exit as u8)
+}
+
+fn dispatch(command: Command, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
+    match command {
+        Command::Inspect(arguments) => inspect::run(&arguments, form, output),
+        Command::Get(arguments) => read::get(&arguments, form, output),
+        Command::Scan(arguments) => read::scan(&arguments, form, output),
+        Command::Dump(command) => dump::run(&command, form, output),
+        Command::Verify(arguments) => verify::run(&arguments, form, output),
+        Command::Stats(arguments) => stats::stats(&arguments, output),
+        Command::Estimate(arguments) => stats::estimate(&arguments, form, output),
+        Command::Compact(arguments) => change::compact(&arguments, output),
+        Command::Checkpoint(arguments) => change::checkpoint(&arguments, output),
+        Command::Backup(command) => backup::run(&command, output),
+        Command::Repair(arguments) => repair::run(&arguments, form, output),
+        Command::Load(arguments) => change::load(&arguments, form, output),
+    }
+}
