@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p alluvium --example queue_cost -- DIR`
 
+#![expect(clippy::print_stdout, reason = "its output is what it is for")]
+
 use std::time::Instant;
 
 use alluvium::{
