@@ -5,11 +5,10 @@
 //! queue, so that compression is never on another commit's path. Small commits, and those that gain little, stay as
 //! they are.
 
-use std::cell::RefCell;
-
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
 use crate::base::coding::{Decoder, put_varint};
+use crate::table::pool::Pool;
 use crate::wal::PAYLOAD_BYTES_MAX;
 
 /// Below this nothing repeats enough.
@@ -23,10 +22,9 @@ const SAVING_MIN: usize = 8;
 /// No LZ4 block is decompressed to more than this many times its length, so a larger claim is damage.
 const RATIO_MAX: usize = 255;
 
-thread_local! {
-    /// The hash table of the thread that commits. Only ever small.
-    static TABLE: RefCell<CompressTable> = RefCell::new(CompressTable::small());
-}
+/// Hash tables of 8 KiB, only ever small ones. Not thread-locals: those have destructors, which a library that is
+/// unloaded must not leave behind in its callers' threads.
+static TABLES: Pool<CompressTable> = Pool::new();
 
 /// The packed form of a commit's operations, if it is worth it.
 pub(crate) fn pack(raw: &[u8]) -> Option<Vec<u8>> {
@@ -39,10 +37,10 @@ pub(crate) fn pack(raw: &[u8]) -> Option<Vec<u8>> {
     packed.resize(start + get_maximum_output_size(raw.len()), 0);
     let out = &mut packed[start..];
     let length = if raw.len() < LARGE_BYTES {
-        // An ending thread may commit from a destructor when its table is gone: then nothing is packed.
-        let kept =
-            TABLE.try_with(|table| compress_into_with_table(raw, out, &mut table.borrow_mut()));
-        kept.ok()?
+        let mut table = TABLES.take().unwrap_or_else(CompressTable::small);
+        let length = compress_into_with_table(raw, out, &mut table);
+        TABLES.keep(table);
+        length
     } else {
         compress_into_with_table(raw, out, &mut CompressTable::large())
     };

@@ -25,7 +25,7 @@ mod footer;
 mod frames;
 mod malformed;
 mod pinned;
-mod pool;
+pub(crate) mod pool;
 mod properties;
 mod ranges;
 mod reader;

@@ -8,20 +8,20 @@ use parking_lot::Mutex;
 const IDLE_MAX: usize = 32;
 
 /// A few idle values. The mutex is a leaf in the lock order, held for a push or a pop.
-pub(in crate::table) struct Pool<T>(Mutex<Vec<T>>);
+pub(crate) struct Pool<T>(Mutex<Vec<T>>);
 
 impl<T> Pool<T> {
-    pub(in crate::table) const fn new() -> Pool<T> {
+    pub(crate) const fn new() -> Pool<T> {
         Pool(Mutex::new(Vec::new()))
     }
 
     /// The one that was kept last, if there is one.
-    pub(in crate::table) fn take(&self) -> Option<T> {
+    pub(crate) fn take(&self) -> Option<T> {
         self.0.lock().pop()
     }
 
     /// Keeps a value, unless there are enough.
-    pub(in crate::table) fn keep(&self, value: T) {
+    pub(crate) fn keep(&self, value: T) {
         let mut idle = self.0.lock();
         if idle.len() < IDLE_MAX {
             idle.push(value);
