@@ -339,6 +339,10 @@ pub(crate) fn record(id: TableId, summary: TableSummary) -> TableRecord {
 
 /// Deletes the files of tables that were finished and then not installed, with the values written for them.
 pub(crate) fn discard(shared: &Shared, tables: &[NewTable]) {
+    // Of a closed database they are left to the next open: its directory, and their numbers, may be another's by now.
+    if !shared.owns_directory() {
+        return;
+    }
     for table in tables {
         // As above: a left-over is moved aside at the next open.
         let _ = shared.vfs.remove(&shared.path(table.record.id.to_string()));

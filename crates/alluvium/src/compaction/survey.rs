@@ -100,6 +100,10 @@ fn group_size(group: &Group, worth: &Worth, busy: bool) -> GroupSize {
 
 impl Worth {
     fn expired(&self, table: &Table) -> u64 {
+        // A snapshot may keep expired versions below newer ones through any number of merges.
+        if table.max_seqno() > self.horizon {
+            return 0;
+        }
         let expiring = table.properties().expiring.as_ref();
         expiring.map_or(0, |expiring| expiring.expired(self.expired_for_all))
     }

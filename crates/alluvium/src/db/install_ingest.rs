@@ -41,6 +41,8 @@ pub(crate) struct Installed {
 impl Shared {
     /// Installs the tables of an ingest, or discards them. The caller has synced the directory.
     pub fn install_ingest(&self, trees: &[IngestedTree]) -> Result<Installed> {
+        // A checkpoint takes the tables as they are: they must not hold an ingest behind the commit that it stands for.
+        let _no_capture = self.drops.lock();
         let mut log = self.log.lock();
         let seqno = self.make_place(&mut log, trees).inspect_err(|_| {
             trees.iter().for_each(|t| discard(self, &t.tables));
@@ -59,7 +61,7 @@ impl Shared {
 
     /// Empties the memtables that would hide the tables and takes a number for them, which nobody sees yet.
     fn make_place(&self, log: &mut Log, trees: &[IngestedTree]) -> Result<SeqNo> {
-        self.check_open()?;
+        self.check_writable()?;
         trees.iter().try_for_each(|t| t.tree.check())?;
         // Without a log the edit, which is durable at once, must not overtake commits before it.
         let unlogged = self.options.durability == Durability::None;

@@ -248,6 +248,7 @@ impl Database {
     pub(crate) fn change_options(&self, tree: &Tree, options: KeyspaceOptions) -> Result<()> {
         options.check()?;
         let shared = self.shared();
+        shared.check_writable()?;
         if options.expiry.is_stored() != tree.stores_expiry {
             let message = "whether rows of a keyspace expire is chosen at its creation";
             return Err(Error::InvalidArgument(message.into()));
@@ -341,7 +342,7 @@ impl Database {
     /// Begins an ingest: many rows in key order, written straight into tables and installed as one commit. For thousands
     /// of rows and more. Fails only with `Closed`; rows and [`Ingest::finish`] have errors of their own.
     pub fn ingest(&self) -> Result<Ingest> {
-        self.shared().check_open()?;
+        self.shared().check_writable()?;
         Ok(Ingest::new(self.clone()))
     }
 
@@ -351,7 +352,7 @@ impl Database {
     ///
     /// `InvalidArgument` for too small a limit; `Closed`.
     pub fn bulk_load(&self, options: BulkLoadOptions) -> Result<BulkLoad> {
-        self.shared().check_open()?;
+        self.shared().check_writable()?;
         BulkLoad::new(self.clone(), options)
     }
 

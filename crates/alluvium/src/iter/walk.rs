@@ -53,6 +53,7 @@ impl MergeCursor {
         self.walk.from.clear();
         self.walk.from.extend_from_slice(key);
         if self.has_writes() {
+            self.sources[0].past_end = false;
             self.sources[0].source.seek(key)?;
         }
         self.jump_forward(reach)?;
@@ -77,6 +78,7 @@ impl MergeCursor {
         self.walk.from.clear();
         self.walk.from.extend_from_slice(from);
         if self.has_writes() {
+            self.sources[0].past_end = false;
             self.sources[0].source.seek_before(key)?;
         }
         self.jump_reverse(reach)?;

@@ -300,6 +300,7 @@ impl Keyspace {
             return Ok(());
         }
         let shared = self.db.shared();
+        shared.check_writable()?;
         let upto = shared.read_points.visible();
         if self.tree.load().has_memtable_rows() {
             self.db.flush()?;

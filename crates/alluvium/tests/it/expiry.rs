@@ -124,6 +124,26 @@ fn expired_rows_return_their_space_although_nobody_writes() {
 }
 
 #[test]
+fn expired_versions_that_a_snapshot_keeps_are_not_merged_again_and_again() {
+    let (time, _vfs, db, k) = expiring(Expiry::PerRow, EAGER);
+    for n in 0..50 {
+        let key = format!("key{n:03}");
+        k.put_until(key.as_bytes(), &[7; 100], 1_100).expect("put");
+    }
+    time.set(1_200);
+    let snapshot = db.snapshot().expect("snapshot");
+    for n in 0..50 {
+        k.put(format!("key{n:03}").as_bytes(), b"later")
+            .expect("put");
+    }
+    // Ends, although half of the entries have expired and stay.
+    db.settle().expect("settle");
+    let old = snapshot.cursor(&k, CursorOptions::default());
+    assert!(rows(old.expect("cursor")).is_empty());
+    assert_eq!(all(&k).len(), 50);
+}
+
+#[test]
 fn an_expired_row_still_hides_what_it_replaced() {
     let (time, _vfs, db, k) = expiring(Expiry::PerRow, EAGER);
     k.put(b"a", b"old").expect("put");

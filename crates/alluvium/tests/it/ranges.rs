@@ -194,6 +194,34 @@ fn a_transaction_sees_its_own_range_delete_and_a_rollback_takes_it_back() {
 }
 
 #[test]
+fn own_rows_in_a_dead_interval_are_found_after_a_scan_to_the_end() {
+    let (_vfs, db, k) = database(tiny());
+    fill(&db, &k, 100);
+    for n in 10..90 {
+        k.delete(&key(n)).expect("delete");
+    }
+    // The walk leaves an interval behind.
+    assert_eq!(all(&k).len(), 20);
+    let txn = db.begin(Isolation::Snapshot).expect("begin");
+    txn.put(&k, &key(50), b"own").expect("put");
+    txn.put(&k, &key(99), b"own too").expect("put");
+    let options = CursorOptions::range(&key(5), &key(95));
+    let mut cursor = txn.cursor(&k, options).expect("cursor");
+    let mut found = cursor.seek_first().expect("seek");
+    while found {
+        found = cursor.next().expect("next");
+    }
+    assert!(cursor.seek(&key(20)).expect("seek"));
+    assert_eq!(cursor.key(), key(50));
+    found = true;
+    while found {
+        found = cursor.next().expect("next");
+    }
+    assert!(cursor.seek_before(&key(80)).expect("seek"));
+    assert_eq!(cursor.key(), key(50));
+}
+
+#[test]
 fn a_range_delete_is_a_conflict_for_a_transaction_that_writes_one_of_its_rows() {
     for flush in [false, true] {
         let (_vfs, db, k) = database(tiny());

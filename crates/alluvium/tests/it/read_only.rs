@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use alluvium::vfs::{CrashOptions, FaultVfs, IoCall, MemVfs, Vfs};
-use alluvium::{Database, Durability, Error, Isolation, KeyspaceOptions, Options, WriteBatch};
+use alluvium::{
+    BulkLoadOptions, Database, Durability, Error, Isolation, KeyspaceOptions, Options, WriteBatch,
+};
 use alluvium_testkit::random::Seeded;
 
 use crate::driver::{chain, state_of};
@@ -186,4 +188,33 @@ fn a_copy_without_a_lock_file_is_read_as_it_is() {
     let opened = Database::open_on(Arc::new(vfs.clone()), copy, read_only());
     assert_eq!(state_of(&opened.expect("open"))["k"].len(), 1);
     assert_eq!(names(), before);
+}
+
+#[test]
+fn what_would_write_beside_the_log_is_refused_and_leaves_no_file() {
+    let (vfs, db, k) = database(tiny());
+    for n in 0..200_u32 {
+        k.put(&n.to_be_bytes(), &[7; 50]).expect("put");
+    }
+    db.flush().expect("flush");
+    drop(k);
+    db.close().expect("close");
+    let names = |vfs: &MemVfs| {
+        let mut names = vfs.list(dir()).expect("list");
+        names.sort();
+        names
+    };
+    let before = names(&vfs);
+    let db = open(&vfs, read_only());
+    let k = db.existing_keyspace("k").expect("look").expect("keyspace");
+    let seqno = db.visible_seqno();
+    assert_error!(db.ingest(), Error::ReadOnly);
+    assert_error!(db.bulk_load(BulkLoadOptions::default()), Error::ReadOnly);
+    assert_error!(k.compact_range(&[], None), Error::ReadOnly);
+    assert_error!(k.set_options(k.options()), Error::ReadOnly);
+    assert_error!(k.put(b"a", b"b"), Error::ReadOnly);
+    assert_eq!(db.visible_seqno(), seqno);
+    drop(k);
+    db.close().expect("close");
+    assert_eq!(names(&vfs), before);
 }
