@@ -58,10 +58,7 @@ impl WriteBatch {
 
     /// Removes `key`, whether or not it exists.
     pub fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-        check_sizes(key, &[])?;
-        self.enter(keyspace)?;
-        self.writes.put(keyspace.id(), key, ValueKind::Delete, &[]);
-        Ok(())
+        self.add(keyspace, ValueKind::Delete, key, &[], None)
     }
 
     /// Removes every key from `start` (inclusive) to `end` (exclusive): see [`Keyspace::delete_range`].
@@ -88,7 +85,7 @@ impl WriteBatch {
         value: &[u8],
         until_ms: Option<u64>,
     ) -> Result<()> {
-        let value = keyspace.stored(value, until_ms)?;
+        let value = keyspace.stored(kind, value, until_ms)?;
         check_sizes(key, &value)?;
         self.enter(keyspace)?;
         self.writes.put(keyspace.id(), key, kind, &value);

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use super::merge_runs::{merge, reduce};
 use super::run_file::{FRAME_BYTES, RunFile, RunWriter};
 use super::{Ingest, Ingested};
+use crate::base::ValueKind;
 use crate::commit::batch::check_sizes;
 use crate::db::Database;
 use crate::db::shared::Shared;
@@ -153,7 +154,9 @@ impl BulkLoad {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let stored = keyspace.stored(value, until_ms).map_err(Failure::from);
+        let stored = keyspace
+            .stored(ValueKind::Put, value, until_ms)
+            .map_err(Failure::from);
         let added = stored.and_then(|stored| self.add(keyspace, key, &stored));
         added.map_err(|failure| {
             let error = self.error(failure);

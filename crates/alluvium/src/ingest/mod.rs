@@ -102,7 +102,7 @@ impl Ingest {
     /// `OutOfOrder` if it is not; `InvalidArgument` for a key or value that is too large; `NoSpace` and `Io` from the
     /// table files. After an error nothing will be installed: later calls repeat it.
     pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        let stored = keyspace.stored(value, None);
+        let stored = keyspace.stored(ValueKind::Put, value, None);
         self.put_stored(keyspace, key, stored)
     }
 
@@ -114,7 +114,7 @@ impl Ingest {
         value: &[u8],
         until_ms: u64,
     ) -> Result<()> {
-        let stored = keyspace.stored(value, Some(until_ms));
+        let stored = keyspace.stored(ValueKind::Put, value, Some(until_ms));
         self.put_stored(keyspace, key, stored)
     }
 

@@ -190,12 +190,16 @@ impl Keyspace {
         }
     }
 
-    /// A value as it is stored. `until_ms` is the caller's expiry, if there is one.
+    /// A value as it is stored for this kind of write; a delete has none. `until_ms` is the caller's expiry, if there is one.
     pub(crate) fn stored<'a>(
         &self,
+        kind: ValueKind,
         value: &'a [u8],
         until_ms: Option<u64>,
     ) -> Result<Cow<'a, [u8]>> {
+        if kind == ValueKind::Delete {
+            return Ok(Cow::Borrowed(&[]));
+        }
         let expiry = self.tree.options().expiry;
         expiry.stored(value, until_ms, || self.db.shared().clock.now())
     }
@@ -230,11 +234,7 @@ impl Keyspace {
 
     /// Removes `key`, whether or not it exists. A write like any other: errors and durability as [`Keyspace::put`].
     pub fn delete(&self, key: &[u8]) -> Result<()> {
-        self.check()?;
-        check_sizes(key, &[])?;
-        let mut writes = WriteSet::default();
-        writes.put(self.tree.id, key, ValueKind::Delete, &[]);
-        self.db.commit_writes(&writes, &WriteOptions::default())
+        self.write(ValueKind::Delete, key, &[], None)
     }
 
     /// Removes every key from `start` (inclusive) to `end` (exclusive), at the cost of one write.
@@ -265,7 +265,7 @@ impl Keyspace {
 
     fn write(&self, kind: ValueKind, key: &[u8], value: &[u8], until: Option<u64>) -> Result<()> {
         self.check()?;
-        let value = self.stored(value, until)?;
+        let value = self.stored(kind, value, until)?;
         check_sizes(key, &value)?;
         let mut writes = WriteSet::default();
         writes.put(self.tree.id, key, kind, &value);

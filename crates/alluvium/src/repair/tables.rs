@@ -144,7 +144,7 @@ impl Saver<'_> {
         let before = self.report.damages.len();
         let opened = self.open(&from).and_then(|file| {
             let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
-            let open_values = |part: &ValuesPart| open_values(self.vfs, self.source, part);
+            let open_values = |part: &ValuesPart| ValueFile::open_in(self.vfs, self.source, part);
             let table = Table::open_with(file, record.id, record.uid, cache, open_values)?;
             check_record(&from, record, &table)?;
             Ok(table)
@@ -265,7 +265,7 @@ impl Saver<'_> {
     fn salvage_values(&mut self, file: &dyn VfsFile, uid: u64) -> Result<OpenValues> {
         let mut files = OpenValues::new();
         for part in salvage_values(file, uid) {
-            if let Ok(values) = open_values(self.vfs, self.source, &part) {
+            if let Ok(values) = ValueFile::open_in(self.vfs, self.source, &part) {
                 self.copy_values(&part)?;
                 files.insert(part.file, (part.uid, values));
             }
@@ -298,13 +298,6 @@ impl Saver<'_> {
             to: to.to_vec(),
         });
     }
-}
-
-fn open_values(vfs: &dyn Vfs, dir: &Path, part: &ValuesPart) -> Result<Arc<ValueFile>> {
-    let path = dir.join(part.file.to_string());
-    let file = vfs.open_read(&path);
-    let file = file.map_err(|e| Error::io("open", &path, e))?;
-    ValueFile::open(file, part.file, part.uid)
 }
 
 /// What a pointer leads to, for the table's count of it; `None` if the value cannot be read.

@@ -22,8 +22,9 @@ use crate::base::{KeyspaceId, ValueFileId};
 use crate::table::codec::{Codec, Packer, Unpacker};
 use crate::table::malformed::Malformed;
 use crate::table::pinned::PinnedValue;
+use crate::table::properties::ValuesPart;
 use crate::table::section::{HEADER_BYTES, Layout, Place, open_section, put_section};
-use crate::vfs::VfsFile;
+use crate::vfs::{Vfs, VfsFile};
 use crate::{Error, Result};
 
 /// The version that this build writes, and the newest that it reads.
@@ -112,6 +113,14 @@ impl ValueFile {
             end,
             on_drop: Mutex::new(None),
         }))
+    }
+
+    /// As [`ValueFile::open`] for the file that a table in `dir` points into.
+    pub(crate) fn open_in(vfs: &dyn Vfs, dir: &Path, part: &ValuesPart) -> Result<Arc<ValueFile>> {
+        let path = dir.join(part.file.to_string());
+        let file = vfs.open_read(&path);
+        let file = file.map_err(|e| Error::io("open", &path, e))?;
+        ValueFile::open(file, part.file, part.uid)
     }
 
     /// The number that names the file.

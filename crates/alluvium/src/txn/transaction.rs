@@ -319,10 +319,7 @@ impl Transaction {
 
     /// Removes `key`, whether or not it exists. Locks the row. Errors as [`Transaction::put`].
     pub fn delete(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-        check_sizes(key, &[])?;
-        self.lock(keyspace, key, LockMode::Exclusive)?;
-        self.add_write(keyspace, key, ValueKind::Delete, &[]);
-        Ok(())
+        self.write(keyspace, ValueKind::Delete, key, &[], None)
     }
 
     /// Removes every key from `start` (inclusive) to `end` (exclusive) when the transaction commits.
@@ -362,7 +359,7 @@ impl Transaction {
         value: &[u8],
         until_ms: Option<u64>,
     ) -> Result<()> {
-        let value = keyspace.stored(value, until_ms)?;
+        let value = keyspace.stored(kind, value, until_ms)?;
         check_sizes(key, &value)?;
         self.shared().check_writable()?;
         self.check(keyspace)?;
@@ -389,10 +386,7 @@ impl Transaction {
 
     /// As [`Transaction::put_untracked`] for [`Transaction::delete`].
     pub fn delete_untracked(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-        check_sizes(key, &[])?;
-        self.check(keyspace)?;
-        self.add_write(keyspace, key, ValueKind::Delete, &[]);
-        Ok(())
+        self.write_untracked(keyspace, ValueKind::Delete, key, &[])
     }
 
     fn write_untracked(
@@ -402,7 +396,7 @@ impl Transaction {
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        let value = keyspace.stored(value, None)?;
+        let value = keyspace.stored(kind, value, None)?;
         check_sizes(key, &value)?;
         self.shared().check_writable()?;
         self.check_room(key, &value)?;

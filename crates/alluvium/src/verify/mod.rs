@@ -206,12 +206,7 @@ fn check_table(
     let file = file.map_err(|e| Error::io("open", &path, e))?;
     // Opened anew: what is in memory was right when it was read.
     let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
-    let open_values = |part: &ValuesPart| {
-        let path = shared.path(part.file.to_string());
-        let file = shared.vfs.open_read(&path);
-        let file = file.map_err(|e| Error::io("open", &path, e))?;
-        ValueFile::open(file, part.file, part.uid)
-    };
+    let open_values = |part: &ValuesPart| ValueFile::open_in(&*shared.vfs, &shared.dir, part);
     let table = Table::open_with(file, record.id, record.uid, cache, open_values)?;
     check_record(&path, record, &table)?;
     let expected = (record.file_bytes, record.tombstones, vec![keyspace]);

@@ -404,6 +404,8 @@ fn a_write_that_makes_a_transaction_too_large_is_refused_and_the_rest_can_be_com
         txn.put(&k, b"b", &[2; 1_000]),
         txn.put_untracked(&k, b"b", &[2; 1_000]),
         txn.insert(&k, b"b", &[2; 4_000]),
+        txn.delete(&k, &[2; 1_000]),
+        txn.delete_untracked(&k, &[2; 1_000]),
     ] {
         match refused {
             Err(Error::TransactionTooLarge { bytes, limit }) => {
