@@ -119,8 +119,10 @@ step_lab-smoke() { in_scratch lab_smoke; }
 
 kill_engines() {
     local engine
+    cargo build --quiet --locked -p rumbench-powercut || return
     for engine in "${durable_engines[@]}"; do
         rumbench durability --engine "$engine" --kills 5 --out "$1/$engine" || return
+        rumbench durability --engine "$engine" --kills 5 --power-loss --durability sync --out "$1/$engine-power" || return
     done
 }
 

@@ -71,6 +71,9 @@ pub struct DurabilityFacts {
     pub power_cut: String,
 }
 
+/// The fact of an engine that loses nothing; a durability test holds it to these words.
+pub const ALL_ACKNOWLEDGED: &str = "all acknowledged commits";
+
 /// How to open an engine for one trial.
 #[derive(Debug, Clone)]
 pub struct OpenConfig {

@@ -2,6 +2,7 @@
 //!
 //! Reading order: [`trial`] (phases, clients, operations), [`engine`] (what an engine under test
 //! must offer), [`kv`] (what an ordered key-value engine must offer), then the workloads, [`linkbench`] first.
+//! [`undo`] is apart: what a simulated power loss takes back.
 #![forbid(unsafe_code)]
 
 pub mod engine;
@@ -10,3 +11,4 @@ pub mod linkbench;
 pub mod names;
 pub mod random;
 pub mod trial;
+pub mod undo;

@@ -57,7 +57,7 @@ pub(crate) fn survives(process_kill: &str, power_cut: &str) -> DurabilityFacts {
 }
 
 /// The words for a log that reaches the kernel at commit; shared so that equal facts are equal strings.
-pub(crate) const ALL_ACKNOWLEDGED: &str = "all acknowledged commits";
+pub(crate) use rumbench_core::engine::ALL_ACKNOWLEDGED;
 /// The words for a log that is synced once a second.
 pub(crate) const PREFIX_ONE_SECOND: &str = "a prefix no older than about 1 s";
 /// The words for a log that waits in the process.

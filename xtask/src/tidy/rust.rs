@@ -12,11 +12,12 @@ const LENGTH_REASON: &str = "//! Length: ";
 const FUNCTION_LINES_MAX: usize = 70;
 
 /// Where `unsafe` may stand.
-const UNSAFE_FOLDERS: [&str; 4] = [
+const UNSAFE_FOLDERS: [&str; 5] = [
     "crates/alluvium-mem/",
     "crates/alluvium-c/",
     "crates/rumbench-engines/",
     "crates/rumbench/",
+    "crates/rumbench-powercut/",
 ];
 /// How many lines above an `unsafe` block its argument may begin.
 const SAFETY_LINES: usize = 12;

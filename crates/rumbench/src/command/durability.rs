@@ -38,7 +38,7 @@ pub struct DurabilityArgs {
     /// Seed of what is written and when it is killed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Simulate power losses
+    /// Make each kill a power loss: take back what was not synced
     #[arg(long)]
     power_loss: bool,
     /// Result folder [default: rumbench-out/TIMESTAMP]
@@ -57,9 +57,6 @@ pub struct DurabilityArgs {
 /// # Errors
 /// Usage errors, and whatever prevents a result.
 pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
-    if arguments.power_loss {
-        return Err(usage("--power-loss is not available in this version"));
-    }
     if !(0.01..=3600.0).contains(&arguments.seconds_per_kill) {
         return Err(usage("--seconds-per-kill must be from 0.01 to 3600"));
     }
@@ -86,6 +83,7 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
         seed: arguments.seed,
         cache_bytes: sorted.cache_bytes,
         out: arguments.out.clone().unwrap_or_else(default_out),
+        power_loss: arguments.power_loss,
         keep_data: arguments.keep_data,
         command: command_line(),
     };
@@ -112,12 +110,16 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
 }
 
 fn render(result: &DurabilityResult) -> String {
-    let title = match &result.durability_facts {
-        Some(facts) => format!(
+    let title = match (&result.durability_facts, &result.power_loss) {
+        (Some(facts), None) => format!(
             "A killed process keeps, by its own statement: {}",
             facts.process_kill
         ),
-        None => "The engine was not opened".to_string(),
+        (Some(facts), Some(_)) => format!(
+            "A power loss leaves, by its own statement: {}",
+            facts.power_cut
+        ),
+        (None, _) => "The engine was not opened".to_string(),
     };
     let mut table = Table::new(
         title,
@@ -150,6 +152,19 @@ fn render(result: &DurabilityResult) -> String {
         table
             .notes
             .push(format!("after kill {}: {text}", detail.after_kill));
+    }
+    if let Some(lost) = &result.power_loss {
+        let (losses, writes, names) = (result.power_losses, lost.writes, lost.names);
+        table.notes.push(format!(
+            "{losses} power losses took back {writes} writes, whole or in part, and {names} changes of file names"
+        ));
+        table.notes.push(format!(
+            "{} bytes written to files were seen, {} were not",
+            lost.bytes_seen, lost.bytes_unseen
+        ));
+        let unseen = lost.unseen_files.iter();
+        let notes = unseen.map(|file| format!("changed through a mapping, not seen: {file}"));
+        table.notes.extend(notes);
     }
     table
         .notes

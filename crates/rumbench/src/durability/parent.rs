@@ -6,11 +6,12 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rumbench_core::engine::{Durability, DurabilityFacts};
+use rumbench_core::engine::{ALL_ACKNOWLEDGED, Durability, DurabilityFacts};
 use serde::Serialize;
 
 use super::child::{ChildSpec, Reopened, data_directory};
 use super::judge::{FoundLink, Knowledge, Violation, judge};
+use super::power::{Lost, PowerCut};
 use super::script::{Script, mix};
 use crate::measure::{environment, statistics};
 use crate::run::interrupt::Interrupts;
@@ -46,6 +47,8 @@ pub struct KillTest {
     pub cache_bytes: u64,
     /// Result folder.
     pub out: PathBuf,
+    /// Whether each kill is a power loss too.
+    pub power_loss: bool,
     /// Whether the database stays.
     pub keep_data: bool,
     /// The command line.
@@ -114,6 +117,8 @@ pub struct DurabilityResult {
     pub atomicity_violations: u64,
     /// From opening to the first answered read, after a kill.
     pub recovery_ms: Recovery,
+    /// What the power losses took back.
+    pub power_loss: Option<Lost>,
     /// Every violation.
     pub violations: Vec<Detail>,
     /// Whether the engine failed to open, hung or reported errors, and how.
@@ -123,13 +128,17 @@ pub struct DurabilityResult {
 }
 
 impl DurabilityResult {
-    /// Whether what the engine promises of a killed process was broken. Loss is allowed where the engine does not promise to keep
+    /// Whether what the engine promises, of a killed process or of a power loss, was broken. Loss is allowed where the engine does not promise to keep
     /// all acknowledged commits; wrong order and torn transactions never are.
     pub fn violated(&self) -> bool {
-        let promises_all = self
+        let promise = self
             .durability_facts
             .as_ref()
-            .is_none_or(|facts| facts.process_kill.starts_with("all"));
+            .map(|facts| match self.power_loss {
+                None => &facts.process_kill,
+                Some(_) => &facts.power_cut,
+            });
+        let promises_all = promise.is_none_or(|promise| promise == ALL_ACKNOWLEDGED);
         let lost = self.acknowledged_lost > 0 || self.seen_lost > 0;
         self.order_violations > 0 || self.atomicity_violations > 0 || (lost && promises_all)
     }
@@ -144,7 +153,7 @@ pub fn run(test: &KillTest, interrupts: &Interrupts) -> Result<DurabilityResult>
     let directory = data_directory(&test.out);
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot create {}", directory.display()))?;
-    let mut killer = Killer::new(test, &directory);
+    let mut killer = Killer::new(test, &directory)?;
     for kill in 0..=test.kills {
         if interrupts.count() > 0 {
             killer.result.interrupted = true;
@@ -168,6 +177,9 @@ pub fn run(test: &KillTest, interrupts: &Interrupts) -> Result<DurabilityResult>
         }
     }
     file::save(&test.out, &killer.result)?;
+    if let Some(power) = &killer.power {
+        power.remove();
+    }
     if !test.keep_data && !killer.result.violated() && killer.result.errors.is_empty() {
         let _ = std::fs::remove_dir_all(test.out.join("data"));
     }
@@ -177,13 +189,21 @@ pub fn run(test: &KillTest, interrupts: &Interrupts) -> Result<DurabilityResult>
 struct Killer<'a> {
     test: &'a KillTest,
     spec: ChildSpec,
+    power: Option<PowerCut>,
+    /// Bytes that the child has told since it was started.
+    heard: u64,
     knowledge: Vec<Knowledge>,
     recoveries_ms: Vec<f64>,
     result: DurabilityResult,
 }
 
 impl<'a> Killer<'a> {
-    fn new(test: &'a KillTest, directory: &Path) -> Killer<'a> {
+    fn new(test: &'a KillTest, directory: &Path) -> Result<Killer<'a>> {
+        let power = match test.power_loss {
+            true => Some(PowerCut::new(directory)?),
+            false => None,
+        };
+        let directory = power.as_ref().map_or(directory, PowerCut::root);
         let spec = ChildSpec {
             trial: TrialSpec {
                 engine: test.choice.engine.clone(),
@@ -228,24 +248,32 @@ impl<'a> Killer<'a> {
             order_violations: 0,
             atomicity_violations: 0,
             recovery_ms: Recovery::default(),
+            power_loss: power.as_ref().map(|_| Lost::default()),
             violations: Vec::new(),
             errors: Vec::new(),
             interrupted: false,
         };
-        Killer {
+        Ok(Killer {
             test,
             spec,
+            power,
+            heard: 0,
             knowledge,
             recoveries_ms: Vec::new(),
             result,
-        }
+        })
     }
 
     /// Opens, judges, and unless this is the last round lets the child write and kills it. Whether to go on.
     fn round(&mut self, kill: u32, last: bool) -> Result<bool> {
-        let mut process = TrialProcess::start("durability-child", &self.spec)?;
+        let environment = self.power.as_ref().map(PowerCut::environment);
+        let environment = environment.into_iter().flatten();
+        let mut process = TrialProcess::start_in("durability-child", &self.spec, environment)?;
         let reopened = match await_open(&process) {
-            Ok(reopened) => reopened,
+            Ok((reopened, told)) => {
+                self.heard = told;
+                reopened
+            }
             Err(error) => {
                 process.kill();
                 process.wait()?;
@@ -354,7 +382,7 @@ impl<'a> Killer<'a> {
         let share = mix(self.test.seed ^ 0x0D1E, u64::from(kill)) >> 11;
         let share = 0.05 + 0.95 * share as f64 / (1u64 << 53) as f64;
         let moment = Instant::now() + Duration::from_secs_f64(self.test.seconds_per_kill * share);
-        let mut killed = false;
+        let (mut killed, mut written) = (false, 0);
         loop {
             let left = moment.saturating_duration_since(Instant::now());
             let line = if killed {
@@ -366,11 +394,15 @@ impl<'a> Killer<'a> {
                 process.lines.recv_timeout(left)
             };
             match line {
-                Ok(line) => self.hear(&line),
+                Ok(line) => {
+                    self.heard += line.len() as u64 + 1;
+                    self.hear(&line);
+                }
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if !killed && Instant::now() >= moment {
+                written = process.bytes_written();
                 process.kill();
                 killed = true;
             }
@@ -383,6 +415,20 @@ impl<'a> Killer<'a> {
                 .push(format!("before kill {}: {death}", kill + 1));
         }
         self.result.kills += 1;
+        self.cut_power(kill, written)
+    }
+
+    /// Takes back what the dead child had not synced, if power losses are asked for.
+    fn cut_power(&mut self, kill: u32, written: u64) -> Result<()> {
+        let Some(power) = &self.power else {
+            return Ok(());
+        };
+        let seed = mix(self.test.seed ^ 0x90E2, u64::from(kill));
+        let lost = power.strike(seed, written.saturating_sub(self.heard))?;
+        self.result.power_losses += 1;
+        if let Some(all) = &mut self.result.power_loss {
+            all.add(lost);
+        }
         Ok(())
     }
 
@@ -428,14 +474,18 @@ fn totals_error(reopened: &Reopened) -> Option<String> {
     }
 }
 
-fn await_open(process: &TrialProcess) -> Result<Reopened> {
+/// What the child found, and how many bytes it told.
+fn await_open(process: &TrialProcess) -> Result<(Reopened, u64)> {
     let deadline = Instant::now() + LONGEST_RECOVERY;
+    let mut told = 0;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         match process.lines.recv_timeout(left) {
             Ok(line) => {
+                told += line.len() as u64 + 1;
                 if let Some(text) = line.strip_prefix("OPEN ") {
-                    return serde_json::from_str(text).context("the child's answer is malformed");
+                    let reopened = serde_json::from_str(text);
+                    return Ok((reopened.context("the child's answer is malformed")?, told));
                 }
                 say(&line);
             }

@@ -1,5 +1,6 @@
 //! A child process of this same binary: starting it with its specification, reading its lines, ending it.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -21,9 +22,22 @@ impl TrialProcess {
     /// # Errors
     /// When the process cannot be started.
     pub fn start(command: &str, spec: &impl serde::Serialize) -> Result<TrialProcess> {
+        TrialProcess::start_in(command, spec, [])
+    }
+
+    /// The same with these variables in its environment.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn start_in(
+        command: &str,
+        spec: &impl serde::Serialize,
+        environment: impl IntoIterator<Item = (&'static str, OsString)>,
+    ) -> Result<TrialProcess> {
         let binary = std::env::current_exe().context("cannot find the own binary")?;
         let mut child = Command::new(&binary)
             .arg(command)
+            .envs(environment)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)
@@ -53,6 +67,15 @@ impl TrialProcess {
         if let Some(stdin) = &mut self.stdin {
             let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
         }
+    }
+
+    /// Bytes that the child has handed to the kernel by calls so far, to files and pipes; 0 when the kernel does not tell.
+    pub fn bytes_written(&self) -> u64 {
+        let counters = std::fs::read_to_string(format!("/proc/{}/io", self.child.id()));
+        let counters = counters.unwrap_or_default();
+        let mut lines = counters.lines();
+        let written = lines.find_map(|line| line.strip_prefix("wchar: "));
+        written.and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 
     /// SIGKILL to the child's process group.

@@ -1,4 +1,4 @@
-//! A kill test on an engine that keeps its promise.
+//! Kill tests and power losses on an engine that keeps its promise.
 
 #[cfg(feature = "sqlite")]
 #[test]
@@ -36,4 +36,68 @@ fn sqlite_keeps_every_acknowledged_commit_of_killed_processes() {
     }
     assert!(result["recovery_ms"]["max"].as_f64().unwrap() > 0.0);
     assert!(text(&output.stdout).contains("commits acknowledged"));
+}
+
+/// Runs three power losses on SQLite at this durability and returns the exit code and the result.
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+fn power_losses(durability: &str) -> (Option<i32>, serde_json::Value) {
+    use crate::{result, rumbench};
+
+    // The library is no dependency that cargo would build for a test, and is looked for beside the program.
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = std::process::Command::new(cargo);
+    build.args(["build", "--locked", "--quiet", "-p", "rumbench-powercut"]);
+    if !cfg!(debug_assertions) {
+        build.arg("--release");
+    }
+    assert!(build.status().expect("cargo runs").success());
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let output = rumbench(
+        dir.path(),
+        &[
+            "durability",
+            "--engine",
+            "sqlite",
+            "--durability",
+            durability,
+            "--power-loss",
+            "--kills",
+            "3",
+            "--seconds-per-kill",
+            "0.8",
+            "--out",
+            out.to_str().unwrap(),
+        ],
+    );
+    (output.status.code(), result(&out))
+}
+
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+#[test]
+fn sqlite_keeps_every_acknowledged_commit_of_a_power_loss_if_it_syncs() {
+    let (code, result) = power_losses("sync");
+    assert_eq!(code, Some(0), "{result}");
+    assert_eq!(result["power_losses"], 3);
+    assert_eq!(result["acknowledged_lost"], 0);
+    assert!(result["commits_acknowledged"].as_u64().unwrap() > 0);
+    let lost = &result["power_loss"];
+    assert!(lost["bytes_seen"].as_u64().unwrap() > 1000, "{lost}");
+    // What the laboratory itself is told is not in it.
+    assert!(lost["bytes_unseen"].as_u64().unwrap() < 4096, "{lost}");
+}
+
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+#[test]
+fn power_losses_take_what_sqlite_has_not_synced() {
+    let (code, result) = power_losses("buffered");
+    // It promises no more than a prefix.
+    assert_eq!(code, Some(0), "{result}");
+    assert!(
+        result["acknowledged_lost"].as_u64().unwrap() > 0,
+        "{result}"
+    );
+    assert!(result["power_loss"]["writes"].as_u64().unwrap() > 0);
+    assert_eq!(result["order_violations"], 0);
+    assert_eq!(result["atomicity_violations"], 0);
 }

@@ -93,8 +93,6 @@ fn flags_of_later_versions_are_refused_and_not_ignored() {
         let arguments = ["run", "linkbench", "--engine", "null", flag[0], flag[1]];
         assert_usage(&arguments, "not available in this version");
     }
-    let arguments = ["durability", "--engine", "sqlite", "--power-loss"];
-    assert_usage(&arguments, "not available in this version");
 }
 
 #[test]
