@@ -6,8 +6,10 @@
 // lasts. NULL where something is needed gives ALLUVIUM_CODE_INVALID_ARGUMENT; NULL with size 0 is good for no bytes.
 //
 // Handles. Each is freed by its alluvium_..._free, which takes NULL too, in any order, also after a close. Databases,
-// keyspaces, snapshots, values, lists, errors and cancellation tokens may be used by many threads at once; batches,
-// cursors, transactions and prepared transactions by one at a time, whichever it is.
+// keyspaces, snapshots, values, lists, reports, errors and cancellation tokens may be used by many threads at once;
+// batches, cursors, transactions, prepared transactions, ingests, bulk loads and backup stores by one at a time,
+// whichever it is. A const pointer to a list or an error that belongs to another object is not freed: it lives as long as
+// that object.
 //
 // Errors. Functions that can fail return a code and take a place for an error as last argument. It gets NULL, or an
 // error to be freed; where it is NULL itself there is only the code. Places for results are set to NULL, 0 or false
@@ -42,6 +44,9 @@
 
 // As separate_values_from: no value is stored apart.
 #define ALLUVIUM_NEVER UINT64_MAX
+
+// Items of a histogram: one for each number of bits.
+#define ALLUVIUM_HISTOGRAM_ITEMS 65
 
 // What became of a call. Later versions may add codes: treat one that you do not know like ALLUVIUM_CODE_OTHER.
 enum alluvium_code
@@ -226,8 +231,106 @@ typedef uint32_t alluvium_decision;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// What happened. Later versions may add kinds: pass over one that you do not know.
+enum alluvium_event_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Something that this version has no kind for.
+  ALLUVIUM_EVENT_KIND_OTHER = 0,
+  // Sealed memtables are being written to tables. bytes: those of the memtables.
+  ALLUVIUM_EVENT_KIND_FLUSH_BEGIN = 1,
+  // They are in tables and the tables are part of the database. bytes: those of the memtables; took_us.
+  ALLUVIUM_EVENT_KIND_FLUSH_END = 2,
+  // A merge of one group of a keyspace begins. keyspace; last_level; bytes: those of the tables that are merged.
+  ALLUVIUM_EVENT_KIND_COMPACTION_BEGIN = 3,
+  // It has ended. keyspace; bytes: those of the new tables; took_us; error if it failed. Without an error and without
+  // bytes it was given up.
+  ALLUVIUM_EVENT_KIND_COMPACTION_END = 4,
+  // A table file is complete. keyspace; table; bytes: the length of the file.
+  ALLUVIUM_EVENT_KIND_TABLE_CREATED = 5,
+  // A table file that was replaced is removed: nobody reads it any more. table.
+  ALLUVIUM_EVENT_KIND_TABLE_DELETED = 6,
+  // From now on commits are slowed.
+  ALLUVIUM_EVENT_KIND_WRITE_DELAY_BEGIN = 7,
+  // From now on they are not.
+  ALLUVIUM_EVENT_KIND_WRITE_DELAY_END = 8,
+  // Background work found no space on the device, and is tried again. error: what failed.
+  ALLUVIUM_EVENT_KIND_NO_SPACE_BEGIN = 9,
+  // Background work has found space again.
+  ALLUVIUM_EVENT_KIND_NO_SPACE_END = 10,
+  // The first failed write or sync, after which every write fails with ALLUVIUM_CODE_POISONED. error: what failed.
+  ALLUVIUM_EVENT_KIND_POISONED = 11,
+  // The listener was so slow that events before this one were not kept for it. lost: how many.
+  ALLUVIUM_EVENT_KIND_LOST = 12,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum alluvium_event_kind alluvium_event_kind;
+#else
+typedef uint32_t alluvium_event_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What a histogram is of.
+enum alluvium_histogram_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // How long commits took, waiting in the queue and their sync included, delays not; in microseconds.
+  ALLUVIUM_HISTOGRAM_KIND_COMMIT_US = 0,
+  // How long syncs of the log took, those at a change of segments not included; in microseconds.
+  ALLUVIUM_HISTOGRAM_KIND_SYNC_US = 1,
+  // How long flushes took, in microseconds.
+  ALLUVIUM_HISTOGRAM_KIND_FLUSH_US = 2,
+  // Bytes of the memtables of each flush.
+  ALLUVIUM_HISTOGRAM_KIND_FLUSH_BYTES = 3,
+  // How long merges took, in microseconds.
+  ALLUVIUM_HISTOGRAM_KIND_MERGE_US = 4,
+  // Bytes of the tables that each merge wrote.
+  ALLUVIUM_HISTOGRAM_KIND_MERGE_BYTES = 5,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum alluvium_histogram_kind alluvium_histogram_kind;
+#else
+typedef uint32_t alluvium_histogram_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What a bulk load does with rows of one key.
+enum alluvium_duplicates
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // The row that was put last stays.
+  ALLUVIUM_DUPLICATES_LAST_WINS = 0,
+  // The load fails with ALLUVIUM_CODE_DUPLICATE_KEY, at a put or at the end: for unique indexes.
+  ALLUVIUM_DUPLICATES_REFUSE = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum alluvium_duplicates alluvium_duplicates;
+#else
+typedef uint32_t alluvium_duplicates;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// The backups of a store at the time of the call, oldest first, and listings that cannot be read.
+typedef struct alluvium_backup_list alluvium_backup_list;
+
+// A directory of backups, locked until this is freed. For one thread at a time.
+typedef struct alluvium_backup_store alluvium_backup_store;
+
 // Writes that are collected for alluvium_write. For one thread at a time.
 typedef struct alluvium_batch alluvium_batch;
+
+// Rows in any order on their way into tables. For one thread at a time; keeps the database open. Freeing it before
+// alluvium_bulk_load_finish leaves no trace of its rows.
+typedef struct alluvium_bulk_load alluvium_bulk_load;
 
 // A position in a keyspace. Starts before the first row. For one thread at a time; keeps the database open.
 typedef struct alluvium_cursor alluvium_cursor;
@@ -237,6 +340,13 @@ typedef struct alluvium_database alluvium_database;
 
 // Why a call failed: see alluvium_error_free. Pointers that its functions return live as long as it does.
 typedef struct alluvium_error alluvium_error;
+
+// A list of errors. Those that are part of a report live as long as it does and are not freed.
+typedef struct alluvium_error_list alluvium_error_list;
+
+// Rows in key order on their way into tables. For one thread at a time; keeps the database open. Freeing it before
+// alluvium_ingest_finish leaves no trace of its rows.
+typedef struct alluvium_ingest alluvium_ingest;
 
 // A handle of a keyspace: an ordered map from byte keys to byte values. Keeps the database open.
 typedef struct alluvium_keyspace alluvium_keyspace;
@@ -251,6 +361,9 @@ typedef struct alluvium_lock_cancel alluvium_lock_cancel;
 // transaction stays prepared, also over a restart.
 typedef struct alluvium_prepared alluvium_prepared;
 
+// What alluvium_repair saved and what it did not.
+typedef struct alluvium_repair_report alluvium_repair_report;
+
 // Takes the new value of a row during a call of a filter.
 typedef struct alluvium_replacement alluvium_replacement;
 
@@ -263,6 +376,40 @@ typedef struct alluvium_transaction alluvium_transaction;
 
 // A value that stays readable until it is freed, also after the database is closed.
 typedef struct alluvium_value alluvium_value;
+
+// What alluvium_verify found. It does not keep the database open.
+typedef struct alluvium_verify_report alluvium_verify_report;
+
+// Bytes with their size. NULL is good for no bytes.
+typedef struct alluvium_slice {
+  // The bytes.
+  const void *data;
+  // How many.
+  size_t size;
+} alluvium_slice;
+
+// An event, and all that it points to, good until the listener returns. The kind says which fields are set; the others
+// are 0 or NULL.
+typedef struct alluvium_event {
+  // How much of this struct the library has. An older one than the header has less: fields behind it are not there.
+  size_t struct_size;
+  // An alluvium_event_kind.
+  uint32_t kind;
+  // Not 0: the outputs of the merge become the last level of the group.
+  uint32_t last_level;
+  // Bytes.
+  uint64_t bytes;
+  // How long it took, in microseconds.
+  uint64_t took_us;
+  // The table's number, which names its file.
+  uint64_t table;
+  // Events.
+  uint64_t lost;
+  // The keyspace's name.
+  struct alluvium_slice keyspace;
+  // What failed, or NULL. Not to be freed.
+  const struct alluvium_error *error;
+} alluvium_event;
 
 // Options of alluvium_open. Set struct_size to sizeof(alluvium_options) and the rest to zero for the defaults.
 typedef struct alluvium_options {
@@ -297,6 +444,17 @@ typedef struct alluvium_options {
   uint64_t (*clock)(void *context);
   // Passed to clock.
   void *clock_context;
+  // Is told what happens in the background, also before alluvium_open returns; NULL: nobody is. Called by one thread,
+  // one event after the other, under no lock. It may be slow and may call the database, also to close it, but must
+  // neither throw nor jump out. No event comes after alluvium_close has returned, unless the listener itself called
+  // that. A database that is only read has no events.
+  void (*event_listener)(void *context, const struct alluvium_event *event);
+  // Passed to event_listener and free_event_context.
+  void *event_context;
+  // Called once when there is a listener and it is no longer used: after the database is closed, on any thread, at the
+  // latest when the last handle and value is freed. May be NULL. Not called if opening failed. It must not call the
+  // database.
+  void (*free_event_context)(void *context);
 } alluvium_options;
 
 // Options of alluvium_keyspace_open, fixed when the keyspace is created.
@@ -322,14 +480,6 @@ typedef struct alluvium_keyspace_options {
   // For ALLUVIUM_EXPIRY_AFTER.
   uint64_t expire_after_ms;
 } alluvium_keyspace_options;
-
-// Bytes with their size. NULL is good for no bytes.
-typedef struct alluvium_slice {
-  // The bytes.
-  const void *data;
-  // How many.
-  size_t size;
-} alluvium_slice;
 
 // Options of alluvium_write.
 typedef struct alluvium_write_options {
@@ -398,6 +548,65 @@ typedef struct alluvium_transaction_options {
   // Ends lock waits from another thread, or NULL. The transaction keeps its own reference.
   const struct alluvium_lock_cancel *cancel;
 } alluvium_transaction_options;
+
+// What reads of a whole database cost since its opening. Not a number (NaN) where there were none.
+typedef struct alluvium_amplification {
+  // sizeof(alluvium_amplification), set by the caller.
+  size_t struct_size;
+  // Blocks looked at for each point read or seek, the rows that scans read after their seek included.
+  double blocks_per_read;
+  // Of them, how many were read from files.
+  double file_blocks_per_read;
+} alluvium_amplification;
+
+// A measured number and the one that the design predicts.
+typedef struct alluvium_compared {
+  // Not a number (NaN) where nothing was counted yet.
+  double measured;
+  // Formula of the design, with the present state put in.
+  double predicted;
+} alluvium_compared;
+
+// What reads, writes and space of one keyspace cost since the opening. The guide's page background.md has the formulas.
+typedef struct alluvium_keyspace_amplification {
+  // sizeof(alluvium_keyspace_amplification), set by the caller.
+  size_t struct_size;
+  // Point reads.
+  uint64_t gets;
+  // Sources, memtables and tables, searched for each point read: those that filters did not rule out.
+  struct alluvium_compared get_sources;
+  // Seeks of cursors.
+  uint64_t seeks;
+  // Sources opened for each seek.
+  struct alluvium_compared seek_sources;
+  // Bytes of keys and values written to the keyspace, those included that the opening replayed from the log.
+  uint64_t user_bytes;
+  // Its share of the log, for each user byte. Shared out by user bytes.
+  struct alluvium_compared log_writes;
+  // Bytes written by flushes for each user byte.
+  struct alluvium_compared flush_writes;
+  // Bytes written by merges of upper tables for each user byte.
+  struct alluvium_compared tier_writes;
+  // Bytes written by merges into the last level for each user byte.
+  struct alluvium_compared last_level_writes;
+  // Bytes of its tables.
+  uint64_t stored_bytes;
+  // What its live rows would take in the last level alone, estimated from counts.
+  uint64_t live_bytes_estimate;
+  // Stored bytes for each live byte.
+  struct alluvium_compared space;
+} alluvium_keyspace_amplification;
+
+// Numbers counted by powers of two since the database was opened.
+typedef struct alluvium_histogram {
+  // sizeof(alluvium_histogram), set by the caller.
+  size_t struct_size;
+  // How many numbers were counted.
+  uint64_t total;
+  // Item n counts the numbers that need n bits: item 0 the zeros, item 1 the ones, item 2 twos and threes. Numbers of
+  // more than 47 bits may count as such of 47.
+  uint64_t counts[ALLUVIUM_HISTOGRAM_ITEMS];
+} alluvium_histogram;
 
 // What alluvium_checkpoint made.
 typedef struct alluvium_checkpoint_info {
@@ -470,6 +679,136 @@ typedef struct alluvium_keyspace_stats {
   // About how many rows it has.
   uint64_t rows_estimate;
 } alluvium_keyspace_stats;
+
+// One backup.
+typedef struct alluvium_backup_info {
+  // sizeof(alluvium_backup_info), set by the caller.
+  size_t struct_size;
+  // Its number. Larger is newer; after the newest is deleted its number is used again.
+  uint64_t id;
+  // The newest commit in it. Every commit up to this one is there, and no later one.
+  uint64_t seqno;
+  // When it was made, in seconds since 1970 by the system's clock.
+  uint64_t created;
+  // Its files of tables and of large values.
+  uint64_t tables;
+  // Bytes of all its files, shared or not.
+  uint64_t bytes;
+  // Bytes that were copied for it; 0 where it is only listed.
+  uint64_t copied_bytes;
+} alluvium_backup_info;
+
+// What an ingest or a bulk load installed.
+typedef struct alluvium_ingested {
+  // sizeof(alluvium_ingested), set by the caller.
+  size_t struct_size;
+  // Its place in the commit order; that of the newest commit where there were no rows.
+  uint64_t seqno;
+  // Rows.
+  uint64_t rows;
+  // Table files.
+  uint64_t tables;
+  // Bytes of these files.
+  uint64_t table_bytes;
+  // Of them, bytes that went straight into the last level.
+  uint64_t last_level_bytes;
+} alluvium_ingested;
+
+// Options of alluvium_bulk_load_begin.
+typedef struct alluvium_bulk_load_options {
+  // sizeof(alluvium_bulk_load_options).
+  size_t struct_size;
+  // About how much memory rows take before they are written to temporary files, beside the database's memory number;
+  // at least 64 KiB. 0: 64 MiB.
+  uint64_t memory_bytes;
+  // An alluvium_duplicates.
+  uint32_t duplicates;
+  // 0.
+  uint32_t reserved;
+} alluvium_bulk_load_options;
+
+// What alluvium_repair saved and what it did not, in numbers.
+typedef struct alluvium_repair_counts {
+  // sizeof(alluvium_repair_counts), set by the caller.
+  size_t struct_size;
+  // Places that could not be read.
+  uint64_t damages;
+  // Ranges of keys in which entries of a table are lost.
+  uint64_t lost;
+  // Tables copied as they were.
+  uint64_t tables_copied;
+  // Tables of which the good blocks were saved.
+  uint64_t tables_salvaged;
+  // Tables of which nothing was saved.
+  uint64_t tables_lost;
+  // Commits of the log that were made again.
+  uint64_t commits_replayed;
+  // Operations of the log on keyspaces that the readable part of the manifest does not know.
+  uint64_t unknown_operations;
+  // Table files that the readable part of the manifest does not name.
+  uint64_t unnamed_tables;
+} alluvium_repair_counts;
+
+// Keys around entries that are lost. What it points to lives as long as the report.
+typedef struct alluvium_lost_range {
+  // sizeof(alluvium_lost_range), set by the caller.
+  size_t struct_size;
+  // The keyspace's name.
+  struct alluvium_slice keyspace;
+  // The name of the table's file.
+  struct alluvium_slice table;
+  // No key below this one is concerned.
+  struct alluvium_slice from;
+  // No key above this one is concerned.
+  struct alluvium_slice to;
+} alluvium_lost_range;
+
+// Options of alluvium_verify.
+typedef struct alluvium_verify_options {
+  // sizeof(alluvium_verify_options).
+  size_t struct_size;
+  // Called with the bytes of each piece that was read, on the thread of the call and under no lock: it may wait so as
+  // to limit the rate, and call the database. It must neither throw nor jump out. NULL: no pauses.
+  void (*pause)(void *context, uint64_t bytes);
+  // Passed to pause.
+  void *pause_context;
+} alluvium_verify_options;
+
+// What alluvium_verify has read and found, in numbers.
+typedef struct alluvium_verify_counts {
+  // sizeof(alluvium_verify_counts), set by the caller.
+  size_t struct_size;
+  // Files that are damaged or cannot be read, those included that are not listed.
+  uint64_t damage_count;
+  // Inserts over live rows that merges have not folded yet, those included that are not listed.
+  uint64_t wrong_insert_count;
+  // Groups of tables whose inserts were not looked at, because a table of theirs is damaged.
+  uint64_t groups_skipped;
+  // Table files read.
+  uint64_t tables;
+  // Entries in them.
+  uint64_t entries;
+  // Log segments read.
+  uint64_t log_segments;
+  // Records in them.
+  uint64_t log_records;
+  // Bytes read of all files.
+  uint64_t bytes;
+} alluvium_verify_counts;
+
+// An insert of a key that was there: after its delete the older value may come back.
+typedef struct alluvium_wrong_insert {
+  // sizeof(alluvium_wrong_insert), set by the caller.
+  size_t struct_size;
+  // The keyspace's name. Lives as long as the report.
+  struct alluvium_slice keyspace;
+  // The key. Lives as long as the report.
+  struct alluvium_slice key;
+  // The commit that inserted it.
+  uint64_t seqno;
+  // The commit that wrote the older value; 0 where that is so old that its number is no longer kept.
+  uint64_t older_seqno;
+} alluvium_wrong_insert;
 
 #ifdef __cplusplus
 extern "C" {
@@ -560,6 +899,17 @@ int32_t alluvium_error_os_code(const struct alluvium_error *error);
 
 // Frees an error.
 void alluvium_error_free(struct alluvium_error *error);
+
+// How many errors it has.
+size_t alluvium_error_list_count(const struct alluvium_error_list *list);
+
+// The error with this index, counted from 0; NULL if there are not so many. It lives as long as the list and is not
+// freed.
+const struct alluvium_error *alluvium_error_list_item(const struct alluvium_error_list *list,
+                                                      size_t index);
+
+// Frees a list and the errors in it.
+void alluvium_error_list_free(struct alluvium_error_list *list);
 
 // The bytes of a value, good until it is freed; never NULL but for NULL. `size` may be NULL.
 const uint8_t *alluvium_value_data(const struct alluvium_value *value, size_t *size);
@@ -1106,6 +1456,28 @@ alluvium_code alluvium_transaction_delete_untracked(const struct alluvium_transa
                                                     size_t key_size,
                                                     struct alluvium_error **error);
 
+// Fills `amplification`, whose struct_size must be set. Costs a look at every table: ask every few seconds, not for every
+// read.
+alluvium_code alluvium_get_amplification(const struct alluvium_database *database,
+                                         struct alluvium_amplification *amplification,
+                                         struct alluvium_error **error);
+
+// Fills `amplification`, whose struct_size must be set, for a keyspace of this database. As alluvium_get_amplification.
+alluvium_code alluvium_keyspace_get_amplification(const struct alluvium_database *database,
+                                                  const struct alluvium_keyspace *keyspace,
+                                                  struct alluvium_keyspace_amplification *amplification,
+                                                  struct alluvium_error **error);
+
+// Fills `histogram`, whose struct_size must be set. `kind` is an alluvium_histogram_kind.
+alluvium_code alluvium_get_histogram(const struct alluvium_database *database,
+                                     uint32_t kind,
+                                     struct alluvium_histogram *histogram,
+                                     struct alluvium_error **error);
+
+// A number that at least this share of all (0.0 to 1.0) is not larger than, exact to a factor of two; 0 without any.
+uint64_t alluvium_histogram_quantile(const struct alluvium_histogram *histogram,
+                                     double share);
+
 // Makes a second database at `target`, which must not exist, that holds exactly the commits up to one of them. Its
 // tables are links where the file system has them. `info` may be NULL; its struct_size must be set.
 alluvium_code alluvium_checkpoint(const struct alluvium_database *database,
@@ -1155,6 +1527,209 @@ alluvium_code alluvium_keyspace_get_stats(const struct alluvium_database *databa
                                           const struct alluvium_keyspace *keyspace,
                                           struct alluvium_keyspace_stats *stats,
                                           struct alluvium_error **error);
+
+// Opens the store in a directory, creating it if it is missing; its parent must exist. ALLUVIUM_CODE_LOCKED while it is
+// open elsewhere, ALLUVIUM_CODE_INVALID_ARGUMENT for the directory of a database.
+alluvium_code alluvium_backup_store_open(const char *path,
+                                         size_t path_size,
+                                         struct alluvium_backup_store **store,
+                                         struct alluvium_error **error);
+
+// Makes a backup of everything committed, while commits go on. It copies what no earlier backup has, and checks every row
+// of a copy. Durable when the call returns; after an error there is no new backup. `info` may be NULL; its struct_size
+// must be set.
+alluvium_code alluvium_backup_store_create(const struct alluvium_backup_store *store,
+                                           const struct alluvium_database *database,
+                                           struct alluvium_backup_info *info,
+                                           struct alluvium_error **error);
+
+// All backups, as a list to be freed.
+alluvium_code alluvium_backup_store_list(const struct alluvium_backup_store *store,
+                                         struct alluvium_backup_list **list,
+                                         struct alluvium_error **error);
+
+// Reads every file of a backup. `damages` gets what is wrong, to be freed; if it is empty the backup can be restored.
+// ALLUVIUM_CODE_INVALID_ARGUMENT if there is no backup of this number.
+alluvium_code alluvium_backup_store_verify(const struct alluvium_backup_store *store,
+                                           uint64_t id,
+                                           struct alluvium_error_list **damages,
+                                           struct alluvium_error **error);
+
+// Makes a database of a backup at `target`, which must not exist and whose parent must. Durable when the call returns;
+// after an error nothing is left at the target.
+alluvium_code alluvium_backup_store_restore(const struct alluvium_backup_store *store,
+                                            uint64_t id,
+                                            const char *target,
+                                            size_t target_size,
+                                            struct alluvium_error **error);
+
+// Removes a backup, and the tables that no other one has. ALLUVIUM_CODE_INVALID_ARGUMENT if there is no such backup.
+alluvium_code alluvium_backup_store_delete(const struct alluvium_backup_store *store,
+                                           uint64_t id,
+                                           struct alluvium_error **error);
+
+// Frees a store and its lock; the backups stay.
+void alluvium_backup_store_free(struct alluvium_backup_store *store);
+
+// How many backups the list has, damaged ones aside; 0 for NULL.
+size_t alluvium_backup_list_count(const struct alluvium_backup_list *list);
+
+// Fills `info`, whose struct_size must be set, with the backup of this index, counted from 0.
+// ALLUVIUM_CODE_INVALID_ARGUMENT if there are not so many.
+alluvium_code alluvium_backup_list_item(const struct alluvium_backup_list *list,
+                                        size_t index,
+                                        struct alluvium_backup_info *info,
+                                        struct alluvium_error **error);
+
+// How many listings of backups cannot be read; 0 for NULL. While there is one, the store removes no table: it may be
+// needed.
+size_t alluvium_backup_list_damaged_count(const struct alluvium_backup_list *list);
+
+// Why the damaged listing with this index, counted from 0, cannot be read, and the number of its backup in `id`, which may
+// be NULL. The error is part of the list; NULL if there are not so many.
+const struct alluvium_error *alluvium_backup_list_damaged(const struct alluvium_backup_list *list,
+                                                          size_t index,
+                                                          uint64_t *id);
+
+// Frees a list.
+void alluvium_backup_list_free(struct alluvium_backup_list *list);
+
+// Begins an ingest: many rows straight into tables, visible at once when it is finished. Ingests take no row locks.
+alluvium_code alluvium_ingest_begin(const struct alluvium_database *database,
+                                    struct alluvium_ingest **ingest,
+                                    struct alluvium_error **error);
+
+// Adds a row, whose key is larger than those of all rows of this keyspace before it: ALLUVIUM_CODE_OUT_OF_ORDER if it is
+// not. After an error of the engine nothing will be installed, and later calls repeat it.
+alluvium_code alluvium_ingest_put(struct alluvium_ingest *ingest,
+                                  const struct alluvium_keyspace *keyspace,
+                                  const void *key,
+                                  size_t key_size,
+                                  const void *value,
+                                  size_t value_size,
+                                  struct alluvium_error **error);
+
+// As alluvium_ingest_put, gone from `until_ms` on (milliseconds since 1970).
+alluvium_code alluvium_ingest_put_until(struct alluvium_ingest *ingest,
+                                        const struct alluvium_keyspace *keyspace,
+                                        const void *key,
+                                        size_t key_size,
+                                        const void *value,
+                                        size_t value_size,
+                                        uint64_t until_ms,
+                                        struct alluvium_error **error);
+
+// Installs all rows as one commit, durable when the call returns, at every durability level. After an error nothing is
+// visible. The ingest has ended after every answer and must still be freed. `ingested` may be NULL; its struct_size must
+// be set.
+alluvium_code alluvium_ingest_finish(struct alluvium_ingest *ingest,
+                                     struct alluvium_ingested *ingested,
+                                     struct alluvium_error **error);
+
+// Frees an ingest. If it was not finished its rows are gone.
+void alluvium_ingest_free(struct alluvium_ingest *ingest);
+
+// Begins a bulk load: as alluvium_ingest_begin for rows in any order, sorted within a limit of memory and in temporary
+// files. `options` may be NULL.
+alluvium_code alluvium_bulk_load_begin(const struct alluvium_database *database,
+                                       const struct alluvium_bulk_load_options *options,
+                                       struct alluvium_bulk_load **load,
+                                       struct alluvium_error **error);
+
+// Adds a row. ALLUVIUM_CODE_DUPLICATE_KEY where that is refused, now or later. After an error of the engine nothing will be
+// installed, and later calls repeat it.
+alluvium_code alluvium_bulk_load_put(struct alluvium_bulk_load *load,
+                                     const struct alluvium_keyspace *keyspace,
+                                     const void *key,
+                                     size_t key_size,
+                                     const void *value,
+                                     size_t value_size,
+                                     struct alluvium_error **error);
+
+// As alluvium_bulk_load_put, gone from `until_ms` on (milliseconds since 1970).
+alluvium_code alluvium_bulk_load_put_until(struct alluvium_bulk_load *load,
+                                           const struct alluvium_keyspace *keyspace,
+                                           const void *key,
+                                           size_t key_size,
+                                           const void *value,
+                                           size_t value_size,
+                                           uint64_t until_ms,
+                                           struct alluvium_error **error);
+
+// Sorts what is left and installs all rows as one commit: see alluvium_ingest_finish.
+alluvium_code alluvium_bulk_load_finish(struct alluvium_bulk_load *load,
+                                        struct alluvium_ingested *ingested,
+                                        struct alluvium_error **error);
+
+// Frees a bulk load. If it was not finished its rows are gone.
+void alluvium_bulk_load_free(struct alluvium_bulk_load *load);
+
+// Saves what can be read of the database in `source` as a new database at `target`, which must not exist and whose parent
+// must. `source` must not be open for writing, and is not changed. Durable when the call returns. The report says what is
+// lost: where rows of a newer table are, older versions of their keys may be seen again. After an error nothing is left at
+// the target: ALLUVIUM_CODE_CORRUPTION if no manifest can be read.
+alluvium_code alluvium_repair(const char *source,
+                              size_t source_size,
+                              const char *target,
+                              size_t target_size,
+                              struct alluvium_repair_report **report,
+                              struct alluvium_error **error);
+
+// Whether everything was saved that the database is known to have held; false for NULL.
+bool alluvium_repair_report_is_complete(const struct alluvium_repair_report *report);
+
+// Fills `counts`, whose struct_size must be set.
+alluvium_code alluvium_repair_report_counts(const struct alluvium_repair_report *report,
+                                            struct alluvium_repair_counts *counts,
+                                            struct alluvium_error **error);
+
+// Everything that could not be read, by file and offset: part of the report. NULL for NULL.
+const struct alluvium_error_list *alluvium_repair_report_damages(const struct alluvium_repair_report *report);
+
+// Fills `range`, whose struct_size must be set, with the lost range of this index, counted from 0.
+// ALLUVIUM_CODE_INVALID_ARGUMENT if there are not so many.
+alluvium_code alluvium_repair_report_lost(const struct alluvium_repair_report *report,
+                                          size_t index,
+                                          struct alluvium_lost_range *range,
+                                          struct alluvium_error **error);
+
+// The names of table files that the readable part of the manifest does not name: part of the report. Usually left of an
+// interrupted merge; where edits of the manifest are lost they may hold rows, which were not saved. NULL for NULL.
+const struct alluvium_list *alluvium_repair_report_unnamed_tables(const struct alluvium_repair_report *report);
+
+// Frees a report with its lists.
+void alluvium_repair_report_free(struct alluvium_repair_report *report);
+
+// Reads every file of an open database and checks it, and goes on after the first damage; what is found is in the report.
+// Commits and reads go on meanwhile. Costs two passes over all tables, in this thread. `options` may be NULL.
+alluvium_code alluvium_verify(const struct alluvium_database *database,
+                              const struct alluvium_verify_options *options,
+                              struct alluvium_verify_report **report,
+                              struct alluvium_error **error);
+
+// Whether nothing was found; false for NULL.
+bool alluvium_verify_report_is_clean(const struct alluvium_verify_report *report);
+
+// Fills `counts`, whose struct_size must be set.
+alluvium_code alluvium_verify_report_counts(const struct alluvium_verify_report *report,
+                                            struct alluvium_verify_counts *counts,
+                                            struct alluvium_error **error);
+
+// The damages, the first thousand of them, each with its file: part of the report. NULL for NULL.
+const struct alluvium_error_list *alluvium_verify_report_damages(const struct alluvium_verify_report *report);
+
+// How many wrong inserts are listed: a thousand at most; 0 for NULL.
+size_t alluvium_verify_report_wrong_inserts(const struct alluvium_verify_report *report);
+
+// Fills `wrong`, whose struct_size must be set, with the wrong insert of this index, counted from 0.
+// ALLUVIUM_CODE_INVALID_ARGUMENT if not so many are listed.
+alluvium_code alluvium_verify_report_wrong_insert(const struct alluvium_verify_report *report,
+                                                  size_t index,
+                                                  struct alluvium_wrong_insert *wrong,
+                                                  struct alluvium_error **error);
+
+// Frees a report with its lists.
+void alluvium_verify_report_free(struct alluvium_verify_report *report);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,4 +1,4 @@
-//! Functions of the caller that the engine calls: the clock and compaction filters.
+//! Functions of the caller that the engine calls: the clock and compaction filters. Listeners are in `listener`.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -27,6 +27,47 @@ impl Context {
     /// Through a method, so that closures capture the whole and not the pointer in it.
     fn pointer(&self) -> *mut c_void {
         self.0
+    }
+}
+
+/// A context with the caller's function that frees it, once it is owned.
+pub(crate) struct OwnedContext {
+    context: Context,
+    free: Option<unsafe extern "C" fn(context: *mut c_void)>,
+    /// Whether the context is to be freed. Stored before the call that takes it over lets go of its own reference, and
+    /// read when the last reference is gone, which brings the order.
+    owned: AtomicBool,
+}
+
+impl OwnedContext {
+    /// A context that is still the caller's: if the call that got it fails it is not freed.
+    pub fn new(
+        context: *mut c_void,
+        free: Option<unsafe extern "C" fn(context: *mut c_void)>,
+    ) -> OwnedContext {
+        OwnedContext {
+            context: Context(context),
+            free,
+            owned: AtomicBool::new(false),
+        }
+    }
+
+    pub fn pointer(&self) -> *mut c_void {
+        self.context.pointer()
+    }
+
+    /// From now on the context is freed with this.
+    pub fn own(&self) {
+        self.owned.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for OwnedContext {
+    fn drop(&mut self) {
+        if let (true, Some(free)) = (self.owned.load(Ordering::Relaxed), self.free) {
+            // SAFETY: the contract: the function takes this context, and it is called here only, once.
+            unsafe { free(self.context.pointer()) };
+        }
     }
 }
 
@@ -119,11 +160,7 @@ type FilterFn = unsafe extern "C" fn(
 /// The engine's view of a filter of the caller's.
 struct Filter {
     filter: FilterFn,
-    context: Context,
-    free_context: Option<unsafe extern "C" fn(context: *mut c_void)>,
-    /// Whether the context is to be freed. Stored before the setting call lets go of its own reference, and read when
-    /// the last reference is gone, which brings the order.
-    owned: AtomicBool,
+    context: OwnedContext,
 }
 
 impl CompactionFilter for Filter {
@@ -153,15 +190,6 @@ impl CompactionFilter for Filter {
     }
 }
 
-impl Drop for Filter {
-    fn drop(&mut self) {
-        if let (true, Some(free)) = (self.owned.load(Ordering::Relaxed), self.free_context) {
-            // SAFETY: the contract: the function takes this context, and it is called here only, once.
-            unsafe { free(self.context.pointer()) };
-        }
-    }
-}
-
 /// Lets a filter decide about the rows of the keyspace from the next flush or merge on; NULL ends that. It is not stored:
 /// set it after each opening. What it removes is gone for open snapshots too. A merge under way may still use an earlier
 /// one.
@@ -182,12 +210,10 @@ pub unsafe extern "C" fn alluvium_keyspace_set_compaction_filter(
         let given_filter = filter?;
         let filter = Arc::new(Filter {
             filter: given(given_filter.filter, "filter")?,
-            context: Context(given_filter.context),
-            free_context: given_filter.free_context,
-            owned: AtomicBool::new(false),
+            context: OwnedContext::new(given_filter.context, given_filter.free_context),
         });
         keyspace.set_compaction_filter(Some(Arc::<Filter>::clone(&filter)))?;
-        filter.owned.store(true, Ordering::Relaxed);
+        filter.context.own();
         Ok(())
     })
 }

@@ -3,12 +3,14 @@
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use alluvium::{Database, Result};
+use alluvium::{Database, EventListener, Result};
 
 use crate::borrow::{bytes, given, plain, slot};
 use crate::call::{call, quietly};
 use crate::error::{alluvium_code, alluvium_error};
+use crate::listener::listener;
 use crate::options::alluvium_options;
 use crate::sized;
 use crate::value::alluvium_list;
@@ -49,7 +51,16 @@ pub unsafe extern "C" fn alluvium_open(
     let (path, options) = unsafe { (bytes(path, path_size), sized::read(options)) };
     call(error, || {
         let slot = slot(database)?;
-        let opened = Database::open(path_of(path?)?, options?.to_engine()?)?;
+        let options = options?;
+        let listener = listener(&options);
+        let mut options = options.to_engine()?;
+        options.event_listener = listener
+            .clone()
+            .map(|given| given as Arc<dyn EventListener>);
+        let opened = Database::open(path_of(path?)?, options)?;
+        if let Some(listener) = listener {
+            listener.context.own();
+        }
         slot.set(alluvium_database(opened));
         Ok(())
     })

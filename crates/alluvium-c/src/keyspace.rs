@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 
-use alluvium::Keyspace;
+use alluvium::{Database, Error, Keyspace, Result};
 
 use crate::borrow::{array_out, buffer, bytes, given, lend, slices, slot, text};
 use crate::call::{call, quietly};
@@ -178,6 +178,16 @@ pub unsafe extern "C" fn alluvium_keyspace_multi_get(
         values.set(given(keyspace, "keyspace")?.0.multi_get(&keys?)?);
         Ok(())
     })
+}
+
+/// The name by which the database tells of this keyspace. Another may have got the name of one that was dropped.
+pub(crate) fn name_within<'a>(database: &Database, keyspace: &'a Keyspace) -> Result<&'a str> {
+    let name = keyspace.name();
+    let existing = database.existing_keyspace(name)?;
+    match existing.is_some_and(|existing| existing.id() == keyspace.id()) {
+        true => Ok(name),
+        false => Err(Error::KeyspaceDropped(name.to_owned())),
+    }
 }
 
 /// The caller's places for the values of several keys.

@@ -7,9 +7,9 @@
 //!
 //! - A pointer is NULL or points to what its type says, for the size that stands beside it, as long as the call lasts;
 //!   what it points to is not changed meanwhile by anyone else.
-//! - A handle came from this library and was not freed. Databases, keyspaces, snapshots, values, lists, errors and
-//!   cancellation tokens may be used by many threads at once; batches, cursors, transactions and prepared transactions
-//!   by one at a time, whichever it is.
+//! - A handle came from this library and was not freed. Databases, keyspaces, snapshots, values, lists, reports, errors
+//!   and cancellation tokens may be used by many threads at once; batches, cursors, transactions, prepared transactions,
+//!   ingests, bulk loads and backup stores by one at a time, whichever it is.
 //!
 //! What this crate gives for it: NULL where something is needed is `InvalidArgument`; nothing unwinds into the caller;
 //! everything handed out has a function that frees it, which takes NULL too; this crate has no thread-locals.
@@ -30,6 +30,8 @@ mod sized;
 // In the order of the header, so with gaps.
 mod database;
 mod error;
+mod error_list;
+mod listener;
 mod options;
 mod value;
 
@@ -45,21 +47,36 @@ mod prepared;
 mod transaction;
 mod transaction_rows;
 
+mod amplification;
+mod histogram;
 mod maintenance;
 mod stats;
 
+mod backup;
+mod ingest;
+mod repair;
+mod verify;
+
+pub use amplification::*;
+pub use backup::*;
 pub use batch::*;
 pub use callback::*;
 pub use cursor::*;
 pub use database::*;
 pub use error::*;
+pub use error_list::*;
+pub use histogram::*;
+pub use ingest::*;
 pub use keyspace::*;
+pub use listener::*;
 pub use maintenance::*;
 pub use options::*;
 pub use prepared::*;
+pub use repair::*;
 pub use snapshot::*;
 pub use stats::*;
 pub use transaction::*;
 pub use transaction_rows::*;
 pub use value::*;
+pub use verify::*;
 pub use write::*;

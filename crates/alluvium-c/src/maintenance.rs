@@ -58,11 +58,8 @@ pub unsafe extern "C" fn alluvium_checkpoint(
             copied_tables: made.copied_tables,
             copied_bytes: made.copied_bytes,
         };
-        if info.is_null() {
-            return Ok(());
-        }
         // SAFETY: the contract of the crate.
-        unsafe { sized::write(info, &filled) }
+        unsafe { sized::write_if_given(info, &filled) }
     })
 }
 

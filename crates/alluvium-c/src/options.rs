@@ -10,6 +10,7 @@ use alluvium::{
 
 use crate::borrow::{invalid, optional_bytes};
 use crate::callback::clock;
+use crate::listener::alluvium_event;
 use crate::sized::SizedStruct;
 use crate::transaction::alluvium_lock_cancel;
 
@@ -127,6 +128,18 @@ pub struct alluvium_options {
     pub clock: Option<unsafe extern "C" fn(context: *mut c_void) -> u64>,
     /// Passed to clock.
     pub clock_context: *mut c_void,
+    /// Is told what happens in the background, also before alluvium_open returns; NULL: nobody is. Called by one thread,
+    /// one event after the other, under no lock. It may be slow and may call the database, also to close it, but must
+    /// neither throw nor jump out. No event comes after alluvium_close has returned, unless the listener itself called
+    /// that. A database that is only read has no events.
+    pub event_listener:
+        Option<unsafe extern "C" fn(context: *mut c_void, event: *const alluvium_event)>,
+    /// Passed to event_listener and free_event_context.
+    pub event_context: *mut c_void,
+    /// Called once when there is a listener and it is no longer used: after the database is closed, on any thread, at the
+    /// latest when the last handle and value is freed. May be NULL. Not called if opening failed. It must not call the
+    /// database.
+    pub free_event_context: Option<unsafe extern "C" fn(context: *mut c_void)>,
 }
 
 /// Options of alluvium_keyspace_open, fixed when the keyspace is created.
@@ -209,7 +222,7 @@ pub struct alluvium_cursor_options {
     pub keys_only: usize,
 }
 
-// SAFETY: repr(C), the size first, integers, pointers and a nullable function; the assertions below find padding.
+// SAFETY: repr(C), the size first, integers, pointers and nullable functions; the assertions below find padding.
 unsafe impl SizedStruct for alluvium_options {}
 // SAFETY: as above.
 unsafe impl SizedStruct for alluvium_keyspace_options {}
@@ -223,7 +236,7 @@ unsafe impl SizedStruct for alluvium_cursor_options {}
 // What the fields take together. These sizes only ever grow.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(
-    size_of::<alluvium_options>() == 9 * 8 + 4 * 4 + 2 * 8
+    size_of::<alluvium_options>() == 9 * 8 + 4 * 4 + 5 * 8
         && size_of::<alluvium_keyspace_options>() == 8 + 4 * 4 + 2 * 8 + 2 * 4 + 8
         && size_of::<alluvium_write_options>() == 8 + 2 * 4
         && size_of::<alluvium_transaction_options>() == 8 + 2 * 4 + 8 + 2 * 4 + 8
@@ -250,7 +263,7 @@ fn lock_timeout(ms: i64) -> Option<Duration> {
     }
 }
 
-fn bytes_number(number: u64, name: &str) -> Result<Option<usize>> {
+pub(crate) fn bytes_number(number: u64, name: &str) -> Result<Option<usize>> {
     if number == 0 {
         return Ok(None);
     }
@@ -260,7 +273,7 @@ fn bytes_number(number: u64, name: &str) -> Result<Option<usize>> {
         .map_err(|_| invalid(format!("{name} is too large")))
 }
 
-fn check_reserved(reserved: u32) -> Result<()> {
+pub(crate) fn check_reserved(reserved: u32) -> Result<()> {
     match reserved {
         0 => Ok(()),
         _ => Err(invalid("a reserved field is not 0")),

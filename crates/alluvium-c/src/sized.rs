@@ -78,6 +78,15 @@ pub(crate) unsafe fn write<T: SizedStruct>(place: *mut T, value: &T) -> Result<(
     Ok(())
 }
 
+/// As [`write`], and nothing for NULL.
+pub(crate) unsafe fn write_if_given<T: SizedStruct>(place: *mut T, value: &T) -> Result<()> {
+    if place.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the contract, passed on.
+    unsafe { write(place, value) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

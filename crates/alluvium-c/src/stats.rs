@@ -1,4 +1,4 @@
-//! Statistics as structs that begin with their size.
+//! Statistics as structs that begin with their size. Histograms are in `histogram`.
 
 use std::mem::MaybeUninit;
 
@@ -8,7 +8,7 @@ use crate::borrow::given;
 use crate::call::call;
 use crate::database::alluvium_database;
 use crate::error::{alluvium_code, alluvium_error};
-use crate::keyspace::alluvium_keyspace;
+use crate::keyspace::{alluvium_keyspace, name_within};
 use crate::sized::{self, SizedStruct};
 
 /// Sizes and counters of a database. Counters count from its opening.
@@ -124,13 +124,9 @@ pub unsafe extern "C" fn alluvium_keyspace_get_stats(
 ) -> alluvium_code {
     call(error, || {
         let database = &given(database, "database")?.0;
-        let keyspace = &given(keyspace, "keyspace")?.0;
-        let name = keyspace.name();
-        // Another keyspace may have got the name of one that was dropped.
-        let existing = database.existing_keyspace(name)?;
-        let same = existing.is_some_and(|existing| existing.id() == keyspace.id());
+        let name = name_within(database, &given(keyspace, "keyspace")?.0)?;
         let all = database.stats()?.keyspaces;
-        let now = all.into_iter().find(|other| same && other.name == name);
+        let now = all.into_iter().find(|other| other.name == name);
         let now = now.ok_or_else(|| Error::KeyspaceDropped(name.to_owned()))?;
         let filled = alluvium_keyspace_stats {
             struct_size: size_of::<alluvium_keyspace_stats>(),

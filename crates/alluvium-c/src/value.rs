@@ -18,6 +18,24 @@ pub struct alluvium_slice {
     pub size: usize,
 }
 
+impl alluvium_slice {
+    /// Bytes of this library's, for the caller to read: never NULL.
+    pub(crate) fn lent(bytes: &[u8]) -> alluvium_slice {
+        alluvium_slice {
+            data: lend(Some(bytes), None).cast(),
+            size: bytes.len(),
+        }
+    }
+
+    /// No bytes, and NULL.
+    pub(crate) fn none() -> alluvium_slice {
+        alluvium_slice {
+            data: std::ptr::null(),
+            size: 0,
+        }
+    }
+}
+
 /// A value that stays readable until it is freed, also after the database is closed.
 pub struct alluvium_value(pub(crate) Value);
 

@@ -45,6 +45,10 @@ alluvium_database *open_again(const char *name, const alluvium_options *options)
 alluvium_keyspace *keyspace_of(const alluvium_database *database, const char *name);
 // The path of that directory; good until the next call.
 const char *path_of(const char *name);
+// Turns the bits of the last bytes of each file of a directory of the test's own whose name ends so; returns how many.
+int damage_files(const char *name, const char *ending);
+// Whether bytes that the library lends are those of a string.
+bool slice_is(alluvium_slice slice, const char *expected);
 
 void test_databases(void);
 void test_keyspaces(void);
@@ -56,6 +60,10 @@ void test_transactions(void);
 void test_prepared(void);
 void test_callbacks(void);
 void test_maintenance(void);
+void test_listeners(void);
+void test_loads(void);
+void test_copies(void);
+void test_measures(void);
 void test_errors(void);
 void test_null(void);
 

@@ -1,36 +1,5 @@
 // What errors say.
-#include <dirent.h>
-
 #include "check.h"
-
-static bool ends_with(const char *name, const char *end) {
-    return strlen(name) >= strlen(end) && strcmp(name + strlen(name) - strlen(end), end) == 0;
-}
-
-// Turns the bits of the last bytes of each table of a database.
-static int damage_tables(const char *name) {
-    int damaged = 0;
-    DIR *directory = opendir(path_of(name));
-    CHECK(directory != NULL);
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        if (!ends_with(entry->d_name, ".sst")) {
-            continue;
-        }
-        char path[8192], bytes[16];
-        snprintf(path, sizeof path, "%s/%s", path_of(name), entry->d_name);
-        FILE *file = fopen(path, "r+b");
-        CHECK(file != NULL && fseek(file, -(long)sizeof bytes, SEEK_END) == 0);
-        CHECK(fread(bytes, 1, sizeof bytes, file) == sizeof bytes);
-        for (size_t i = 0; i < sizeof bytes; i++) {
-            bytes[i] = (char)~bytes[i];
-        }
-        CHECK(fseek(file, -(long)sizeof bytes, SEEK_END) == 0);
-        CHECK(fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes && fclose(file) == 0);
-        damaged++;
-    }
-    closedir(directory);
-    return damaged;
-}
 
 static void damage_is_found_and_located(void) {
     alluvium_database *database = open_new("damage", NULL);
@@ -40,7 +9,7 @@ static void damage_is_found_and_located(void) {
     OK(alluvium_close(database, E));
     alluvium_keyspace_free(rows);
     alluvium_database_free(database);
-    CHECK(damage_tables("damage") > 0);
+    CHECK(damage_files("damage", ".sst") > 0);
     const char *path = path_of("damage");
     FAILS(ALLUVIUM_CODE_CORRUPTION, alluvium_open(path, strlen(path), NULL, &database, E));
     CHECK(database == NULL);

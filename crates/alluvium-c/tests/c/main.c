@@ -32,6 +32,10 @@ bool same(const void *data, size_t size, const char *expected) {
     return data != NULL && size == strlen(expected) && memcmp(data, expected, size) == 0;
 }
 
+bool slice_is(alluvium_slice slice, const char *expected) {
+    return same(slice.data, slice.size, expected);
+}
+
 bool value_is(alluvium_value *value, const char *expected) {
     size_t size;
     const uint8_t *data = alluvium_value_data(value, &size);
@@ -98,6 +102,10 @@ int main(int count, char **arguments) {
     test_prepared();
     test_callbacks();
     test_maintenance();
+    test_listeners();
+    test_loads();
+    test_copies();
+    test_measures();
     test_errors();
     test_null();
     alluvium_error_free(kept);

@@ -167,6 +167,21 @@ fn the_guide_shows_the_example_as_it_is() {
 }
 
 #[test]
+fn the_programs_of_the_guide_compile() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let guide = package().join("../../docs/guide/c.md");
+    let guide = std::fs::read_to_string(guide).expect("the guide");
+    let blocks: Vec<_> = guide.split("```c\n").skip(1).collect();
+    assert!(blocks.len() >= 2, "only {} programs", blocks.len());
+    for block in blocks {
+        let program = block.split("```").next().expect("the block's end");
+        let source = folder.path().join("program.c");
+        std::fs::write(&source, program).expect("a source file");
+        compile(&[source], &folder.path().join("object"), &["-c".as_ref()]);
+    }
+}
+
+#[test]
 fn every_function_of_the_header_is_called_from_c() {
     let header = std::fs::read_to_string(package().join("include/alluvium.h")).expect("the header");
     let tests: Vec<_> = c_files("tests/c")

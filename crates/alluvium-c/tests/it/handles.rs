@@ -14,8 +14,15 @@ fn handles_move_between_threads_and_those_that_say_so_are_shared() {
     is_shared::<alluvium_list>();
     is_shared::<alluvium_error>();
     is_shared::<alluvium_lock_cancel>();
+    is_shared::<alluvium_error_list>();
+    is_shared::<alluvium_verify_report>();
+    is_shared::<alluvium_repair_report>();
+    is_shared::<alluvium_backup_list>();
     moves::<alluvium_batch>();
     moves::<alluvium_cursor>();
     moves::<alluvium_transaction>();
     moves::<alluvium_prepared>();
+    moves::<alluvium_ingest>();
+    moves::<alluvium_bulk_load>();
+    moves::<alluvium_backup_store>();
 }

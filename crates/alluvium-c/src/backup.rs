@@ -1,0 +1,225 @@
+//! Backups: numbered copies of databases in one directory, which share what they have in common.
+
+use std::ffi::c_char;
+use std::mem::MaybeUninit;
+
+use alluvium::backup::{BackupInfo, BackupStore};
+
+use crate::borrow::{bytes, given, invalid, slot};
+use crate::call::{call, quietly};
+use crate::database::{alluvium_database, path_of};
+use crate::error::{alluvium_code, alluvium_error};
+use crate::error_list::alluvium_error_list;
+use crate::sized::{self, SizedStruct};
+
+/// One backup.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alluvium_backup_info {
+    /// sizeof(alluvium_backup_info), set by the caller.
+    pub struct_size: usize,
+    /// Its number. Larger is newer; after the newest is deleted its number is used again.
+    pub id: u64,
+    /// The newest commit in it. Every commit up to this one is there, and no later one.
+    pub seqno: u64,
+    /// When it was made, in seconds since 1970 by the system's clock.
+    pub created: u64,
+    /// Its files of tables and of large values.
+    pub tables: u64,
+    /// Bytes of all its files, shared or not.
+    pub bytes: u64,
+    /// Bytes that were copied for it; 0 where it is only listed.
+    pub copied_bytes: u64,
+}
+
+// SAFETY: repr(C), the size first, integers only; the assertion below finds padding.
+unsafe impl SizedStruct for alluvium_backup_info {}
+
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<alluvium_backup_info>() == 7 * 8);
+
+impl alluvium_backup_info {
+    fn of_engine(info: &BackupInfo) -> alluvium_backup_info {
+        alluvium_backup_info {
+            struct_size: size_of::<alluvium_backup_info>(),
+            id: info.id,
+            seqno: info.seqno,
+            created: info.created,
+            tables: info.tables,
+            bytes: info.bytes,
+            copied_bytes: info.copied_bytes,
+        }
+    }
+}
+
+/// A directory of backups, locked until this is freed. For one thread at a time.
+pub struct alluvium_backup_store(BackupStore);
+
+/// The backups of a store at the time of the call, oldest first, and listings that cannot be read.
+pub struct alluvium_backup_list {
+    backups: Vec<BackupInfo>,
+    damaged: Vec<(u64, alluvium_error)>,
+}
+
+/// Opens the store in a directory, creating it if it is missing; its parent must exist. ALLUVIUM_CODE_LOCKED while it is
+/// open elsewhere, ALLUVIUM_CODE_INVALID_ARGUMENT for the directory of a database.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_backup_store_open(
+    path: *const c_char,
+    path_size: usize,
+    store: Option<&mut MaybeUninit<*mut alluvium_backup_store>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let path = unsafe { bytes(path, path_size) };
+    call(error, || {
+        let slot = slot(store)?;
+        let opened = BackupStore::open(path_of(path?)?)?;
+        slot.set(alluvium_backup_store(opened));
+        Ok(())
+    })
+}
+
+/// Makes a backup of everything committed, while commits go on. It copies what no earlier backup has, and checks every row
+/// of a copy. Durable when the call returns; after an error there is no new backup. `info` may be NULL; its struct_size
+/// must be set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_backup_store_create(
+    store: Option<&alluvium_backup_store>,
+    database: Option<&alluvium_database>,
+    info: *mut alluvium_backup_info,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let info_given = unsafe { sized::check(info) };
+    call(error, || {
+        // Checked first: afterwards the backup would be there, and the call would say that it failed.
+        info_given?;
+        let database = &given(database, "database")?.0;
+        let made = given(store, "store")?.0.create(database)?;
+        // SAFETY: the contract of the crate.
+        unsafe { sized::write_if_given(info, &alluvium_backup_info::of_engine(&made)) }
+    })
+}
+
+/// All backups, as a list to be freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_backup_store_list(
+    store: Option<&alluvium_backup_store>,
+    list: Option<&mut MaybeUninit<*mut alluvium_backup_list>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let slot = slot(list)?;
+        let found = given(store, "store")?.0.list()?;
+        let damaged = found.damaged.iter();
+        slot.set(alluvium_backup_list {
+            damaged: damaged
+                .map(|(id, error)| (*id, alluvium_error::new(error)))
+                .collect(),
+            backups: found.backups,
+        });
+        Ok(())
+    })
+}
+
+/// Reads every file of a backup. `damages` gets what is wrong, to be freed; if it is empty the backup can be restored.
+/// ALLUVIUM_CODE_INVALID_ARGUMENT if there is no backup of this number.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_backup_store_verify(
+    store: Option<&alluvium_backup_store>,
+    id: u64,
+    damages: Option<&mut MaybeUninit<*mut alluvium_error_list>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let slot = slot(damages)?;
+        let found = given(store, "store")?.0.verify(id)?;
+        slot.set(alluvium_error_list::new(&found));
+        Ok(())
+    })
+}
+
+/// Makes a database of a backup at `target`, which must not exist and whose parent must. Durable when the call returns;
+/// after an error nothing is left at the target.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_backup_store_restore(
+    store: Option<&alluvium_backup_store>,
+    id: u64,
+    target: *const c_char,
+    target_size: usize,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let target = unsafe { bytes(target, target_size) };
+    call(error, || {
+        given(store, "store")?.0.restore(id, path_of(target?)?)
+    })
+}
+
+/// Removes a backup, and the tables that no other one has. ALLUVIUM_CODE_INVALID_ARGUMENT if there is no such backup.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_backup_store_delete(
+    store: Option<&alluvium_backup_store>,
+    id: u64,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || given(store, "store")?.0.delete(id))
+}
+
+/// Frees a store and its lock; the backups stay.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_backup_store_free(store: Option<Box<alluvium_backup_store>>) {
+    quietly(|| drop(store));
+}
+
+/// How many backups the list has, damaged ones aside; 0 for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_backup_list_count(list: Option<&alluvium_backup_list>) -> usize {
+    list.map_or(0, |list| list.backups.len())
+}
+
+/// Fills `info`, whose struct_size must be set, with the backup of this index, counted from 0.
+/// ALLUVIUM_CODE_INVALID_ARGUMENT if there are not so many.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_backup_list_item(
+    list: Option<&alluvium_backup_list>,
+    index: usize,
+    info: *mut alluvium_backup_info,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let found = given(list, "list")?.backups.get(index);
+        let found = found.ok_or_else(|| invalid("the list has less backups"))?;
+        // SAFETY: the contract of the crate.
+        unsafe { sized::write(info, &alluvium_backup_info::of_engine(found)) }
+    })
+}
+
+/// How many listings of backups cannot be read; 0 for NULL. While there is one, the store removes no table: it may be
+/// needed.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_backup_list_damaged_count(list: Option<&alluvium_backup_list>) -> usize {
+    list.map_or(0, |list| list.damaged.len())
+}
+
+/// Why the damaged listing with this index, counted from 0, cannot be read, and the number of its backup in `id`, which may
+/// be NULL. The error is part of the list; NULL if there are not so many.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_backup_list_damaged<'a>(
+    list: Option<&'a alluvium_backup_list>,
+    index: usize,
+    id: Option<&mut MaybeUninit<u64>>,
+) -> Option<&'a alluvium_error> {
+    let damaged = list.and_then(|list| list.damaged.get(index));
+    if let Some(id) = id {
+        id.write(damaged.map_or(0, |(id, _)| *id));
+    }
+    damaged.map(|(_, error)| error)
+}
+
+/// Frees a list.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_backup_list_free(list: Option<Box<alluvium_backup_list>>) {
+    quietly(|| drop(list));
+}

@@ -1,0 +1,295 @@
+//! Ingests and bulk loads: many rows straight into tables, past the log and the memtables, as one commit.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+use alluvium::{BulkLoad, BulkLoadOptions, Duplicates, Ingest, Ingested, Result};
+
+use crate::borrow::{bytes, given, invalid, slot};
+use crate::call::{call, quietly};
+use crate::database::alluvium_database;
+use crate::error::{alluvium_code, alluvium_error};
+use crate::keyspace::alluvium_keyspace;
+use crate::options::{bytes_number, check_reserved};
+use crate::sized::{self, SizedStruct};
+
+/// What a bulk load does with rows of one key.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy)]
+pub enum alluvium_duplicates {
+    /// The row that was put last stays.
+    LastWins = 0,
+    /// The load fails with ALLUVIUM_CODE_DUPLICATE_KEY, at a put or at the end: for unique indexes.
+    Refuse = 1,
+}
+
+/// Options of alluvium_bulk_load_begin.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alluvium_bulk_load_options {
+    /// sizeof(alluvium_bulk_load_options).
+    pub struct_size: usize,
+    /// About how much memory rows take before they are written to temporary files, beside the database's memory number;
+    /// at least 64 KiB. 0: 64 MiB.
+    pub memory_bytes: u64,
+    /// An alluvium_duplicates.
+    pub duplicates: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// What an ingest or a bulk load installed.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alluvium_ingested {
+    /// sizeof(alluvium_ingested), set by the caller.
+    pub struct_size: usize,
+    /// Its place in the commit order; that of the newest commit where there were no rows.
+    pub seqno: u64,
+    /// Rows.
+    pub rows: u64,
+    /// Table files.
+    pub tables: u64,
+    /// Bytes of these files.
+    pub table_bytes: u64,
+    /// Of them, bytes that went straight into the last level.
+    pub last_level_bytes: u64,
+}
+
+// SAFETY: repr(C), the size first, integers only; the assertions below find padding.
+unsafe impl SizedStruct for alluvium_bulk_load_options {}
+// SAFETY: as above.
+unsafe impl SizedStruct for alluvium_ingested {}
+
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(
+    size_of::<alluvium_bulk_load_options>() == 2 * 8 + 2 * 4
+        && size_of::<alluvium_ingested>() == 6 * 8
+);
+
+impl alluvium_bulk_load_options {
+    fn to_engine(self) -> Result<BulkLoadOptions> {
+        check_reserved(self.reserved)?;
+        let memory = bytes_number(self.memory_bytes, "memory_bytes")?;
+        Ok(BulkLoadOptions {
+            memory_bytes: memory.unwrap_or(BulkLoadOptions::default().memory_bytes),
+            duplicates: match self.duplicates {
+                n if n == alluvium_duplicates::LastWins as u32 => Duplicates::LastWins,
+                n if n == alluvium_duplicates::Refuse as u32 => Duplicates::Refuse,
+                n => return Err(invalid(format!("duplicates is {n}, it must be 0 or 1"))),
+            },
+        })
+    }
+}
+
+unsafe fn write_ingested(place: *mut alluvium_ingested, ingested: &Ingested) -> Result<()> {
+    let filled = alluvium_ingested {
+        struct_size: size_of::<alluvium_ingested>(),
+        seqno: ingested.seqno,
+        rows: ingested.rows,
+        tables: ingested.tables,
+        table_bytes: ingested.table_bytes,
+        last_level_bytes: ingested.last_level_bytes,
+    };
+    // SAFETY: the contract, passed on.
+    unsafe { sized::write_if_given(place, &filled) }
+}
+
+/// Rows in key order on their way into tables. For one thread at a time; keeps the database open. Freeing it before
+/// alluvium_ingest_finish leaves no trace of its rows.
+pub struct alluvium_ingest(Option<Ingest>);
+
+impl alluvium_ingest {
+    fn running(&mut self) -> Result<&mut Ingest> {
+        self.0
+            .as_mut()
+            .ok_or_else(|| invalid("the ingest is finished"))
+    }
+}
+
+/// Begins an ingest: many rows straight into tables, visible at once when it is finished. Ingests take no row locks.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_ingest_begin(
+    database: Option<&alluvium_database>,
+    ingest: Option<&mut MaybeUninit<*mut alluvium_ingest>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let slot = slot(ingest)?;
+        let begun = given(database, "database")?.0.ingest()?;
+        slot.set(alluvium_ingest(Some(begun)));
+        Ok(())
+    })
+}
+
+/// Adds a row, whose key is larger than those of all rows of this keyspace before it: ALLUVIUM_CODE_OUT_OF_ORDER if it is
+/// not. After an error of the engine nothing will be installed, and later calls repeat it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_ingest_put(
+    ingest: Option<&mut alluvium_ingest>,
+    keyspace: Option<&alluvium_keyspace>,
+    key: *const c_void,
+    key_size: usize,
+    value: *const c_void,
+    value_size: usize,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let (key, value) = unsafe { (bytes(key, key_size), bytes(value, value_size)) };
+    call(error, || {
+        let keyspace = &given(keyspace, "keyspace")?.0;
+        given(ingest, "ingest")?
+            .running()?
+            .put(keyspace, key?, value?)
+    })
+}
+
+/// As alluvium_ingest_put, gone from `until_ms` on (milliseconds since 1970).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_ingest_put_until(
+    ingest: Option<&mut alluvium_ingest>,
+    keyspace: Option<&alluvium_keyspace>,
+    key: *const c_void,
+    key_size: usize,
+    value: *const c_void,
+    value_size: usize,
+    until_ms: u64,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let (key, value) = unsafe { (bytes(key, key_size), bytes(value, value_size)) };
+    call(error, || {
+        let keyspace = &given(keyspace, "keyspace")?.0;
+        let ingest = given(ingest, "ingest")?.running()?;
+        ingest.put_until(keyspace, key?, value?, until_ms)
+    })
+}
+
+/// Installs all rows as one commit, durable when the call returns, at every durability level. After an error nothing is
+/// visible. The ingest has ended after every answer and must still be freed. `ingested` may be NULL; its struct_size must
+/// be set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_ingest_finish(
+    ingest: Option<&mut alluvium_ingest>,
+    ingested: *mut alluvium_ingested,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let place_given = unsafe { sized::check(ingested) };
+    call(error, || {
+        let ingest = given(ingest, "ingest")?;
+        ingest.running()?;
+        let ended = ingest.0.take();
+        // Checked first: afterwards the rows would be there, and the call would say that it failed.
+        place_given?;
+        let done = given(ended, "ingest")?.finish()?;
+        // SAFETY: the contract of the crate.
+        unsafe { write_ingested(ingested, &done) }
+    })
+}
+
+/// Frees an ingest. If it was not finished its rows are gone.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_ingest_free(ingest: Option<Box<alluvium_ingest>>) {
+    quietly(|| drop(ingest));
+}
+
+/// Rows in any order on their way into tables. For one thread at a time; keeps the database open. Freeing it before
+/// alluvium_bulk_load_finish leaves no trace of its rows.
+pub struct alluvium_bulk_load(Option<BulkLoad>);
+
+impl alluvium_bulk_load {
+    fn running(&mut self) -> Result<&mut BulkLoad> {
+        self.0
+            .as_mut()
+            .ok_or_else(|| invalid("the bulk load is finished"))
+    }
+}
+
+/// Begins a bulk load: as alluvium_ingest_begin for rows in any order, sorted within a limit of memory and in temporary
+/// files. `options` may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_bulk_load_begin(
+    database: Option<&alluvium_database>,
+    options: *const alluvium_bulk_load_options,
+    load: Option<&mut MaybeUninit<*mut alluvium_bulk_load>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let options = unsafe { sized::read(options) };
+    call(error, || {
+        let slot = slot(load)?;
+        let database = &given(database, "database")?.0;
+        let begun = database.bulk_load(options?.to_engine()?)?;
+        slot.set(alluvium_bulk_load(Some(begun)));
+        Ok(())
+    })
+}
+
+/// Adds a row. ALLUVIUM_CODE_DUPLICATE_KEY where that is refused, now or later. After an error of the engine nothing will be
+/// installed, and later calls repeat it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_bulk_load_put(
+    load: Option<&mut alluvium_bulk_load>,
+    keyspace: Option<&alluvium_keyspace>,
+    key: *const c_void,
+    key_size: usize,
+    value: *const c_void,
+    value_size: usize,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let (key, value) = unsafe { (bytes(key, key_size), bytes(value, value_size)) };
+    call(error, || {
+        let keyspace = &given(keyspace, "keyspace")?.0;
+        given(load, "load")?.running()?.put(keyspace, key?, value?)
+    })
+}
+
+/// As alluvium_bulk_load_put, gone from `until_ms` on (milliseconds since 1970).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_bulk_load_put_until(
+    load: Option<&mut alluvium_bulk_load>,
+    keyspace: Option<&alluvium_keyspace>,
+    key: *const c_void,
+    key_size: usize,
+    value: *const c_void,
+    value_size: usize,
+    until_ms: u64,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let (key, value) = unsafe { (bytes(key, key_size), bytes(value, value_size)) };
+    call(error, || {
+        let keyspace = &given(keyspace, "keyspace")?.0;
+        let load = given(load, "load")?.running()?;
+        load.put_until(keyspace, key?, value?, until_ms)
+    })
+}
+
+/// Sorts what is left and installs all rows as one commit: see alluvium_ingest_finish.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_bulk_load_finish(
+    load: Option<&mut alluvium_bulk_load>,
+    ingested: *mut alluvium_ingested,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let place_given = unsafe { sized::check(ingested) };
+    call(error, || {
+        let load = given(load, "load")?;
+        load.running()?;
+        let ended = load.0.take();
+        // As in alluvium_ingest_finish.
+        place_given?;
+        let done = given(ended, "load")?.finish()?;
+        // SAFETY: the contract of the crate.
+        unsafe { write_ingested(ingested, &done) }
+    })
+}
+
+/// Frees a bulk load. If it was not finished its rows are gone.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_bulk_load_free(load: Option<Box<alluvium_bulk_load>>) {
+    quietly(|| drop(load));
+}

@@ -1,0 +1,230 @@
+//! Events: what the engine tells a listener of the caller's.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::Duration;
+
+use alluvium::{Error, Event, EventListener};
+
+use crate::callback::OwnedContext;
+use crate::error::alluvium_error;
+use crate::options::alluvium_options;
+use crate::value::alluvium_slice;
+
+/// What happened. Later versions may add kinds: pass over one that you do not know.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy)]
+pub enum alluvium_event_kind {
+    /// Something that this version has no kind for.
+    Other = 0,
+    /// Sealed memtables are being written to tables. bytes: those of the memtables.
+    FlushBegin = 1,
+    /// They are in tables and the tables are part of the database. bytes: those of the memtables; took_us.
+    FlushEnd = 2,
+    /// A merge of one group of a keyspace begins. keyspace; last_level; bytes: those of the tables that are merged.
+    CompactionBegin = 3,
+    /// It has ended. keyspace; bytes: those of the new tables; took_us; error if it failed. Without an error and without
+    /// bytes it was given up.
+    CompactionEnd = 4,
+    /// A table file is complete. keyspace; table; bytes: the length of the file.
+    TableCreated = 5,
+    /// A table file that was replaced is removed: nobody reads it any more. table.
+    TableDeleted = 6,
+    /// From now on commits are slowed.
+    WriteDelayBegin = 7,
+    /// From now on they are not.
+    WriteDelayEnd = 8,
+    /// Background work found no space on the device, and is tried again. error: what failed.
+    NoSpaceBegin = 9,
+    /// Background work has found space again.
+    NoSpaceEnd = 10,
+    /// The first failed write or sync, after which every write fails with ALLUVIUM_CODE_POISONED. error: what failed.
+    Poisoned = 11,
+    /// The listener was so slow that events before this one were not kept for it. lost: how many.
+    Lost = 12,
+}
+
+/// An event, and all that it points to, good until the listener returns. The kind says which fields are set; the others
+/// are 0 or NULL.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alluvium_event {
+    /// How much of this struct the library has. An older one than the header has less: fields behind it are not there.
+    pub struct_size: usize,
+    /// An alluvium_event_kind.
+    pub kind: u32,
+    /// Not 0: the outputs of the merge become the last level of the group.
+    pub last_level: u32,
+    /// Bytes.
+    pub bytes: u64,
+    /// How long it took, in microseconds.
+    pub took_us: u64,
+    /// The table's number, which names its file.
+    pub table: u64,
+    /// Events.
+    pub lost: u64,
+    /// The keyspace's name.
+    pub keyspace: alluvium_slice,
+    /// What failed, or NULL. Not to be freed.
+    pub error: *const alluvium_error,
+}
+
+/// What is told of an event, with the error that it points to.
+struct Told {
+    event: alluvium_event,
+    error: Option<alluvium_error>,
+}
+
+impl Told {
+    fn new(kind: alluvium_event_kind, bytes: u64) -> Told {
+        Told {
+            event: alluvium_event {
+                struct_size: size_of::<alluvium_event>(),
+                kind: kind as u32,
+                last_level: 0,
+                bytes,
+                took_us: 0,
+                table: 0,
+                lost: 0,
+                keyspace: alluvium_slice::none(),
+                error: std::ptr::null(),
+            },
+            error: None,
+        }
+    }
+
+    fn of(event: &Event) -> Told {
+        use alluvium_event_kind as kind;
+        match event {
+            Event::FlushBegin { memtable_bytes } => Told::new(kind::FlushBegin, *memtable_bytes),
+            Event::FlushEnd {
+                memtable_bytes,
+                took,
+            } => Told::new(kind::FlushEnd, *memtable_bytes).took(*took),
+            Event::CompactionBegin {
+                keyspace,
+                last_level,
+                input_bytes,
+            } => {
+                let mut told = Told::new(kind::CompactionBegin, *input_bytes).keyspace(keyspace);
+                told.event.last_level = u32::from(*last_level);
+                told
+            }
+            Event::CompactionEnd {
+                keyspace,
+                output_bytes,
+                took,
+                error,
+            } => Told::new(kind::CompactionEnd, *output_bytes)
+                .keyspace(keyspace)
+                .took(*took)
+                .error(error.as_ref()),
+            Event::TableCreated {
+                table,
+                keyspace,
+                bytes,
+            } => Told::new(kind::TableCreated, *bytes)
+                .keyspace(keyspace)
+                .table(*table),
+            Event::TableDeleted { table } => Told::new(kind::TableDeleted, 0).table(*table),
+            Event::WriteDelayBegin => Told::new(kind::WriteDelayBegin, 0),
+            Event::WriteDelayEnd => Told::new(kind::WriteDelayEnd, 0),
+            Event::NoSpaceBegin { error } => Told::new(kind::NoSpaceBegin, 0).error(Some(error)),
+            Event::NoSpaceEnd => Told::new(kind::NoSpaceEnd, 0),
+            Event::Poisoned { cause } => Told::new(kind::Poisoned, 0).error(Some(cause)),
+            Event::Lost { events } => {
+                let mut told = Told::new(kind::Lost, 0);
+                told.event.lost = *events;
+                told
+            }
+            _ => Told::new(kind::Other, 0),
+        }
+    }
+
+    fn took(mut self, took: Duration) -> Told {
+        self.event.took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// The name outlives the call of the listener, as the event does.
+    fn keyspace(mut self, name: &str) -> Told {
+        self.event.keyspace = alluvium_slice::lent(name.as_bytes());
+        self
+    }
+
+    fn table(mut self, table: u64) -> Told {
+        self.event.table = table;
+        self
+    }
+
+    fn error(mut self, error: Option<&Error>) -> Told {
+        self.error = error.map(alluvium_error::new);
+        self
+    }
+}
+
+pub(crate) type ListenerFn =
+    unsafe extern "C" fn(context: *mut c_void, event: *const alluvium_event);
+
+/// The engine's view of a listener of the caller's.
+pub(crate) struct Listener {
+    listener: ListenerFn,
+    pub context: OwnedContext,
+}
+
+/// The listener that the options name.
+pub(crate) fn listener(options: &alluvium_options) -> Option<Arc<Listener>> {
+    let context = OwnedContext::new(options.event_context, options.free_event_context);
+    let with = |listener| Arc::new(Listener { listener, context });
+    options.event_listener.map(with)
+}
+
+impl EventListener for Listener {
+    fn on_event(&self, event: &Event) {
+        let mut told = Told::of(event);
+        if let Some(error) = &told.error {
+            told.event.error = error;
+        }
+        // SAFETY: the contract: the function takes this context until it is freed, which is when this listener is
+        // dropped. The event and what it points to live as long as the call.
+        unsafe { (self.listener)(self.context.pointer(), &raw const told.event) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{alluvium_code, alluvium_error_code};
+
+    #[test]
+    fn events_that_tests_cannot_bring_about_are_told_in_full() {
+        let error = Error::Closed;
+        let told = Told::of(&Event::NoSpaceBegin {
+            error: error.clone(),
+        });
+        assert_eq!(told.event.kind, alluvium_event_kind::NoSpaceBegin as u32);
+        assert_eq!(
+            alluvium_error_code(told.error.as_ref()),
+            alluvium_code::Closed
+        );
+        let told = Told::of(&Event::Poisoned {
+            cause: Arc::new(error.clone()),
+        });
+        assert_eq!(told.event.kind, alluvium_event_kind::Poisoned as u32);
+        assert_eq!(
+            alluvium_error_code(told.error.as_ref()),
+            alluvium_code::Closed
+        );
+        let told = Told::of(&Event::CompactionEnd {
+            keyspace: "rows".into(),
+            output_bytes: 1,
+            took: Duration::from_millis(2),
+            error: Some(error),
+        });
+        assert_eq!((told.event.bytes, told.event.took_us), (1, 2000));
+        assert_eq!(told.event.keyspace.size, 4);
+        assert!(told.error.is_some());
+        let told = Told::of(&Event::Lost { events: 3 });
+        assert_eq!(told.event.lost, 3);
+    }
+}
