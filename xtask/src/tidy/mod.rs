@@ -1,8 +1,10 @@
 //! `cargo xtask tidy`: rules of style that text can show, so that no reviewer has to look for them.
 //!
 //! [`rust`] holds what every source file must keep, [`layers`] which module of the engine may use which,
-//! [`markdown`] what pages must keep, [`guide`] what the guide says of itself. What belongs to every text file is here.
+//! [`markdown`] what pages must keep, [`guide`] what the guide says of itself, [`c_interface`]
+//! what C has of the engine. What belongs to every text file is here.
 
+mod c_interface;
 mod guide;
 mod layers;
 mod markdown;
@@ -34,6 +36,7 @@ fn findings(files: &[TextFile]) -> Vec<Finding> {
     found.extend(markdown::check_decisions(files));
     found.extend(markdown::check_readme(files));
     found.extend(guide::check(files));
+    found.extend(c_interface::check(files));
     found
 }
 
