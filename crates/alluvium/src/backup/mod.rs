@@ -35,6 +35,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
+
 use self::files::{copy_checked, read_checked, write_file};
 use self::listing::{ListedFile, Listing};
 use crate::base::SeqNo;
@@ -58,6 +60,9 @@ const TABLES: &str = "tables";
 pub struct BackupStore {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
+    /// No data: calls that make or delete a backup keep apart by it, and numbers rise with seqnos. Above all locks of a
+    /// database.
+    changing: Mutex<()>,
     _lock: LockGuard,
 }
 
@@ -119,6 +124,7 @@ impl BackupStore {
         Ok(BackupStore {
             vfs,
             dir,
+            changing: Mutex::new(()),
             _lock: lock,
         })
     }
@@ -126,7 +132,7 @@ impl BackupStore {
     /// Makes a backup of everything committed, while commits go on. Durable when the call returns.
     ///
     /// Flushes, then copies the tables that no readable backup in the store has, and checks every row of a copy: a
-    /// damaged table does not get into a backup.
+    /// damaged table does not get into a backup. Waits for a backup that is being made or deleted.
     ///
     /// # Errors
     ///
@@ -134,6 +140,7 @@ impl BackupStore {
     /// they were. If only the very last sync fails, the backup is listed, but a power cut may take it away. What a flush
     /// may meet.
     pub fn create(&self, db: &Database) -> Result<BackupInfo> {
+        let _changing = self.changing.lock();
         let captured = db.shared().capture()?;
         // What an earlier call left is not trusted; what cannot be removed is written over.
         let _ = self.remove_unlisted();
@@ -255,6 +262,7 @@ impl BackupStore {
     /// `InvalidArgument` if there is no such backup; `Io`, after which it may or may not be there. Other backups are
     /// whole in any case.
     pub fn delete(&self, id: u64) -> Result<()> {
+        let _changing = self.changing.lock();
         if !self.ids()?.contains(&id) {
             return Err(unknown(id));
         }

@@ -100,6 +100,36 @@ fn each_backup_is_restored_as_it_was_and_shares_tables_with_the_others() {
 }
 
 #[test]
+fn backups_made_at_once_are_made_one_after_the_other() {
+    const THREADS: u64 = 4;
+    let (vfs, db, k) = database(tiny());
+    let store = store(&vfs);
+    let mut rng = Rng::new(3);
+    for round in 0..4 {
+        fill(&k, &mut rng, 400);
+        let together = std::sync::Barrier::new(THREADS as usize);
+        let make = || {
+            together.wait();
+            store.create(&db).map(|info| info.id)
+        };
+        let made: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(make)).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join();
+            threads.into_iter().map(join).collect()
+        });
+        let made = made.into_iter().map(|id| id.expect("no panic"));
+        let id = |id: Result<u64, Error>| id.unwrap_or_else(|e| panic!("create: {}", chain(&e)));
+        let mut ids: Vec<u64> = made.map(id).collect();
+        ids.sort_unstable();
+        let first = round * THREADS + 1;
+        assert_eq!(ids, (first..first + THREADS).collect::<Vec<_>>());
+    }
+    for backup in store.list().expect("list").backups {
+        assert!(store.verify(backup.id).expect("verify").is_empty());
+    }
+}
+
+#[test]
 fn deleting_a_backup_removes_its_own_tables_and_no_others() {
     let (vfs, db, k) = database(tiny());
     let store = store(&vfs);
