@@ -397,13 +397,13 @@ typedef struct alluvium_event {
   uint32_t kind;
   // Not 0: the outputs of the merge become the last level of the group.
   uint32_t last_level;
-  // Bytes.
+  // Bytes of what the kind says.
   uint64_t bytes;
   // How long it took, in microseconds.
   uint64_t took_us;
   // The table's number, which names its file.
   uint64_t table;
-  // Events.
+  // How many events were lost.
   uint64_t lost;
   // The keyspace's name.
   struct alluvium_slice keyspace;

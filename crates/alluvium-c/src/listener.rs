@@ -55,13 +55,13 @@ pub struct alluvium_event {
     pub kind: u32,
     /// Not 0: the outputs of the merge become the last level of the group.
     pub last_level: u32,
-    /// Bytes.
+    /// Bytes of what the kind says.
     pub bytes: u64,
     /// How long it took, in microseconds.
     pub took_us: u64,
     /// The table's number, which names its file.
     pub table: u64,
-    /// Events.
+    /// How many events were lost.
     pub lost: u64,
     /// The keyspace's name.
     pub keyspace: alluvium_slice,
