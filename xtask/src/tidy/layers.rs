@@ -49,6 +49,7 @@ const LAYERS: &[&[&str]] = &[
         "db::flush_queue",
         "db::install_ingest",
         "db::memory",
+        "db::reserve",
         "db::shared",
         "db::split",
         "db::store",

@@ -15,6 +15,7 @@ use crate::commit::queue::{Done, Request};
 use crate::commit::validate::RecentWrites;
 use crate::compaction::update_admission;
 use crate::db::options::Durability;
+use crate::db::reserve::Taker;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
@@ -100,7 +101,7 @@ impl Log {
         if admitted.is_empty() {
             return Ok(results);
         }
-        self.write_records(shared, &admitted)?;
+        self.write_or_spend(shared, &admitted)?;
         if self.groups.is_multiple_of(HORIZON_EVERY) {
             self.horizon = shared.read_points.horizon();
         }
@@ -161,10 +162,31 @@ impl Log {
         }
     }
 
+    /// Writes the records of a group, with the room of the reserve if there is no other and all of it makes room.
+    fn write_or_spend(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Result<()> {
+        match self.write_records(shared, group) {
+            Err(error @ Error::NoSpace { .. }) => {
+                let makes_room = group.iter().all(|request| request.makes_room());
+                // The others get the next try, when background work has made room.
+                let taker = if makes_room {
+                    Taker::Log
+                } else {
+                    Taker::Background
+                };
+                match shared.spend_reserve(taker, &error) && makes_room {
+                    true => self.write_records(shared, group),
+                    false => Err(error),
+                }
+            }
+            result => result,
+        }
+    }
+
     fn write_records(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Result<()> {
         let Some(wal) = &mut self.wal else {
             return Ok(());
         };
+        wal.use_short_segments(shared.reserve.is_low());
         for (seqno, request) in (self.last_seqno + 1..).zip(group) {
             let (kind, payload) = request.record();
             wal.append(seqno, kind, payload);
@@ -188,7 +210,8 @@ impl Log {
             wal.is_half_full() || 2 * self.active_bytes >= shared.plan().active_bytes
         };
         let wal = self.wal.as_ref();
-        wal.is_some_and(|wal| wal.wants_plan() && soon(wal))
+        let low = shared.reserve.is_low();
+        wal.is_some_and(|wal| !low && wal.wants_plan() && soon(wal))
     }
 
     /// What the sync thread is to prepare for the next roll, if it is time.
@@ -218,10 +241,12 @@ impl Log {
         shared.poison.check()?;
         let seqno = self.last_seqno + 1;
         if let Some(wal) = &mut self.wal {
+            wal.use_short_segments(shared.reserve.is_low());
             wal.append(seqno, kind, payload);
+            let written = shared.with_reserve(Taker::Log, || wal.write());
             shared
                 .poison
-                .guard(wal.write())
+                .guard(written)
                 .inspect_err(|_| wal.discard())?;
             self.sync(shared)?;
         }
@@ -357,7 +382,13 @@ impl Log {
             return Ok(());
         }
         let next_segment = match &mut self.wal {
-            Some(wal) => Some(shared.poison.guard(wal.rotate())?),
+            Some(wal) => {
+                let rotated = shared.with_reserve(Taker::Log, || {
+                    wal.use_short_segments(shared.reserve.is_low());
+                    wal.rotate()
+                });
+                Some(shared.poison.guard(rotated)?)
+            }
             None => None,
         };
         // Rolling has synced everything before the new segment.

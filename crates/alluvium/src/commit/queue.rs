@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::base::SeqNo;
+use crate::base::{SeqNo, ValueKind};
+use crate::commit::batch::Ops;
 use crate::commit::prepared::{Phase, PreparedState};
 use crate::commit::validate::Validation;
 use crate::db::options::Durability;
@@ -176,6 +177,16 @@ impl Request {
     /// Whether nothing can refuse it by itself.
     pub fn is_plain(&self) -> bool {
         self.validation.is_none() && self.phase.is_none()
+    }
+
+    /// Whether it only takes away, or ends what has begun: then a full device does not refuse it.
+    pub fn makes_room(&self) -> bool {
+        match &self.phase {
+            None => Ops::new(&self.payload).all(|op| {
+                op.is_ok_and(|op| matches!(op.kind, ValueKind::Delete | ValueKind::RangeDelete))
+            }),
+            Some((phase, _)) => *phase != Phase::Prepare,
+        }
     }
 
     /// The operations that it applies.

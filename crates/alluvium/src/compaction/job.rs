@@ -82,7 +82,6 @@ impl Job {
         if let Ok(bytes @ 1..) = result {
             shared.metrics.merge_us.note_log2(took.as_micros() as u64);
             shared.metrics.merge_bytes.note_log2(bytes);
-            shared.events.found_space();
         }
         shared.events.tell(|| Event::CompactionEnd {
             keyspace: self.tree.name.clone(),

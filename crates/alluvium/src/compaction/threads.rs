@@ -12,6 +12,7 @@ use crate::compaction::job::Job;
 use crate::compaction::pick::{PickRules, Picked, Work};
 use crate::compaction::steps::Mode;
 use crate::compaction::survey::{Survey, survey};
+use crate::db::reserve::Taker;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
@@ -40,6 +41,10 @@ struct State {
     idle: Option<IdleClock>,
     /// A thread is tidying.
     tidying: bool,
+    /// The groups whose merge found no space, not tried again before the next round.
+    no_space: HashSet<(KeyspaceId, Vec<u8>)>,
+    /// The rounds in which merges have found no space, and when the next one begins.
+    rounds: (u32, Option<Instant>),
     stop: bool,
 }
 
@@ -101,6 +106,33 @@ impl Jobs {
         };
     }
 
+    /// Notes that the merge of a group found no space.
+    fn found_no_space(&self, job: &Job) {
+        let mut state = self.state.lock();
+        state.no_space.insert((job.tree.id, job.low.clone()));
+    }
+
+    /// Something has changed: merges that found no space are tried again.
+    pub fn found_space(&self) {
+        let mut state = self.state.lock();
+        state.no_space.clear();
+        state.rounds = (0, None);
+    }
+
+    /// Begins the next round of merges that found no space once it is time. Each comes later than the one before.
+    fn next_round(&self, now: Instant) {
+        let mut state = self.state.lock();
+        if state.no_space.is_empty() {
+            return;
+        }
+        let rounds = state.rounds.0;
+        let later = now + SPACE_LOOK * 2_u32.pow(rounds.min(ROUNDS_MAX));
+        if now >= *state.rounds.1.get_or_insert(later) {
+            state.no_space.clear();
+            state.rounds = (rounds + 1, None);
+        }
+    }
+
     /// Notes the end of a merge that was not due.
     fn tidied(&self, took: Duration) {
         let mut state = self.state.lock();
@@ -132,11 +164,20 @@ enum Next {
     Wait(Option<Duration>),
 }
 
+/// Between two looks of a thread that waits for space.
+const SPACE_LOOK: Duration = Duration::from_secs(1);
+/// Rounds after which the time between two rounds does not double any more.
+const ROUNDS_MAX: u32 = 6;
+
 /// One compaction thread: ends when the database closes or is poisoned.
 pub(crate) fn run(shared: &Shared) {
     loop {
         let seen = shared.jobs.state.lock().events;
-        let next = claim(shared).map_or_else(|| tidy(shared), Next::Run);
+        let idle = || match shared.reserve.is_low() {
+            true => make_room(shared),
+            false => tidy(shared),
+        };
+        let next = claim(shared).map_or_else(idle, Next::Run);
         let job = match next {
             Next::Run(job) => job,
             Next::Wait(most) => {
@@ -160,12 +201,16 @@ pub(crate) fn run(shared: &Shared) {
         }
         release(shared, &job);
         update_admission(shared);
-        if let Err(error @ Error::NoSpace { .. }) = &result {
-            shared.events.no_space(error);
-        }
         match result {
-            Ok(()) => {}
-            Err(Error::NoSpace { .. }) if shared.pause_for_space() => {}
+            Ok(()) => {
+                shared.jobs.found_space();
+                shared.found_space();
+            }
+            Err(error @ Error::NoSpace { .. }) => {
+                if !shared.spend_reserve(Taker::Background, &error) {
+                    shared.jobs.found_no_space(&job);
+                }
+            }
             Err(Error::Closed) => return,
             Err(error) => {
                 shared.poison.set(error);
@@ -177,6 +222,17 @@ pub(crate) fn run(shared: &Shared) {
             return;
         }
     }
+}
+
+/// Where the device is full and no merge finds room: deletes in memory can make some.
+fn make_room(shared: &Shared) -> Next {
+    shared.jobs.next_round(Instant::now());
+    // Of files that others removed, or that a dropped keyspace had.
+    shared.found_space();
+    if shared.has_memtables() {
+        seal_idle(shared);
+    }
+    Next::Wait(Some(SPACE_LOOK))
 }
 
 /// Where nothing is due: what there is to do while nobody writes, if nobody does.
@@ -248,7 +304,14 @@ fn claim(shared: &Shared) -> Option<Job> {
         Err(_) => Vec::new(),
     };
     let wanted = wanted.iter().find_map(|w| claim_wanted(shared, w));
-    wanted.or_else(|| claim_by(shared, Mode::Due, |rules, survey| rules.pick(&survey.sizes)))
+    let due =
+        wanted.or_else(|| claim_by(shared, Mode::Due, |rules, survey| rules.pick(&survey.sizes)));
+    let low = shared.reserve.is_low();
+    due.or_else(|| {
+        // Whatever a merge may drop is worth its work now.
+        let any = |rules: &PickRules, survey: &mut Survey| rules.pick_idle(&survey.sizes);
+        low.then(|| claim_by(shared, Mode::Due, any)).flatten()
+    })
 }
 
 fn claim_by(
@@ -260,6 +323,7 @@ fn claim_by(
         return None;
     }
     let mut survey = survey(shared);
+    skip_without_space(shared, &mut survey);
     let picked = pick(&rules(shared), &mut survey)?;
     let place = &survey.places[picked.group];
     let group = &place.version.groups()[place.index];
@@ -275,6 +339,18 @@ fn claim_by(
     (!state.stop && state.busy.insert((job.tree.id, job.low.clone()))).then_some(job)
 }
 
+/// Leaves the groups out whose merge found no space.
+fn skip_without_space(shared: &Shared, survey: &mut Survey) {
+    let state = shared.jobs.state.lock();
+    if state.no_space.is_empty() {
+        return;
+    }
+    for (size, place) in survey.sizes.iter_mut().zip(&survey.places) {
+        let low = place.version.groups()[place.index].low.clone();
+        size.busy |= state.no_space.contains(&(place.tree.id, low));
+    }
+}
+
 /// A merge of one group that somebody waits for, unless all of them are busy.
 fn claim_wanted(shared: &Shared, wanted: &Wanted) -> Option<Job> {
     let version = Arc::clone(&wanted.tree.load().version);
@@ -287,7 +363,9 @@ fn claim_wanted(shared: &Shared, wanted: &Wanted) -> Option<Job> {
             mode: Mode::Due,
         };
         let mut state = shared.jobs.state.lock();
-        (!state.stop && state.busy.insert((job.tree.id, job.low.clone()))).then_some(job)
+        let group = (job.tree.id, job.low.clone());
+        let free = !state.stop && !state.no_space.contains(&group) && state.busy.insert(group);
+        free.then_some(job)
     })
 }
 

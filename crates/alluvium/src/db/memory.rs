@@ -54,6 +54,11 @@ impl MemoryPlan {
         self.transaction_bytes.saturating_mul(4)
     }
 
+    /// Length of a log segment: two generations, so that one that is filled does not wait for its flush.
+    pub fn segment_bytes(&self) -> u64 {
+        (2 * self.active_bytes as u64).max(1 << 20)
+    }
+
     /// Sealed bytes at which they are merged into one flush: large flush units are merged less often later.
     pub fn flush_bytes(&self) -> usize {
         self.write_bytes / 2

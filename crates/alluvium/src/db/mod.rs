@@ -8,6 +8,7 @@ pub(crate) mod memory;
 mod open;
 pub(crate) mod options;
 pub(crate) mod poison;
+pub(crate) mod reserve;
 pub(crate) mod shared;
 pub(crate) mod split;
 mod stats;
@@ -28,6 +29,7 @@ use crate::base::coding::{put_bytes, put_varint};
 use crate::base::{KeyspaceId, SeqNo};
 use crate::commit::WriteBatch;
 use crate::commit::batch::encode_payload;
+use crate::db::reserve::Taker;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::ingest::{BulkLoad, BulkLoadOptions, Ingest};
@@ -231,7 +233,7 @@ impl Database {
             last_seqno: Some(seqno),
             ..VersionEdit::default()
         };
-        store.append(&shared.poison, &edit)?;
+        shared.with_reserve(Taker::Log, || store.append(&shared.poison, &edit))?;
         tree.mark_dropped();
         log.trees.remove(&tree.id);
         shared.catalog.write().remove(&tree.name);
@@ -241,6 +243,9 @@ impl Database {
             state.sealed.clear();
             state.version = Arc::new(Version::empty());
         });
+        if shared.reserve.is_low() {
+            shared.jobs.wake();
+        }
         Ok(())
     }
 
@@ -340,9 +345,10 @@ impl Database {
     }
 
     /// Begins an ingest: many rows in key order, written straight into tables and installed as one commit. For thousands
-    /// of rows and more. Fails only with `Closed`; rows and [`Ingest::finish`] have errors of their own.
+    /// of rows and more. Fails only with `NoSpace`, `ReadOnly` and `Closed`; rows and [`Ingest::finish`] have errors of their own.
     pub fn ingest(&self) -> Result<Ingest> {
         self.shared().check_writable()?;
+        self.shared().check_room()?;
         Ok(Ingest::new(self.clone()))
     }
 
@@ -350,9 +356,10 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for too small a limit; `Closed`.
+    /// `InvalidArgument` for too small a limit; `NoSpace`, `ReadOnly`, `Closed`.
     pub fn bulk_load(&self, options: BulkLoadOptions) -> Result<BulkLoad> {
         self.shared().check_writable()?;
+        self.shared().check_room()?;
         BulkLoad::new(self.clone(), options)
     }
 

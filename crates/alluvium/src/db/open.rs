@@ -20,6 +20,7 @@ pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Sh
         // What replay has sealed is read where it is.
         return Ok(shared);
     }
+    shared.make_reserve();
     // Before anybody can write.
     shared.lock_prepared();
     for generation in recovered.sealed {

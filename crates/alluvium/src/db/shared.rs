@@ -23,6 +23,7 @@ use crate::compaction::Jobs;
 use crate::db::flush_queue::FlushQueue;
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
+use crate::db::reserve::Reserve;
 use crate::db::store::{Store, TableSizes};
 use crate::error::{Error, Result};
 use crate::event::Events;
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     pub drops: Mutex<()>,
     pub flushes: FlushQueue,
     pub jobs: Jobs,
+    pub reserve: Reserve,
     pub admission: Admission,
     pub poison: Poison,
     pub events: Arc<Events>,
@@ -125,6 +127,7 @@ impl Shared {
             drops: Mutex::new(()),
             flushes: FlushQueue::default(),
             jobs: Jobs::default(),
+            reserve: Reserve::default(),
             admission: Admission::new(),
             poison: Poison::new(Arc::clone(&events)),
             events,
@@ -219,6 +222,7 @@ impl Shared {
     /// Runs a request through the commit queue.
     pub fn commit_request(&self, request: Request) -> Result<SeqNo> {
         self.check_writable()?;
+        self.check_space(&request)?;
         let (request, began) = (Arc::new(request), Instant::now());
         // Ends: the leader sends a validation back a bounded number of times.
         loop {

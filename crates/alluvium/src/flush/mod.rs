@@ -16,6 +16,7 @@ use crate::compaction::merge::{Stream, merge};
 use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
 use crate::compaction::separate::ValueInputs;
 use crate::compaction::update_admission;
+use crate::db::reserve::Taker;
 use crate::db::shared::Shared;
 use crate::db::store::FlushedTree;
 use crate::error::{Error, Result};
@@ -34,37 +35,58 @@ pub(crate) fn run(shared: &Shared) {
         let memtable_bytes = generations.iter().map(|g| g.bytes as u64).sum();
         shared.events.tell(|| Event::FlushBegin { memtable_bytes });
         let began = Instant::now();
-        // Ends with the flush, with the database, or with its poisoning.
-        loop {
-            match flush(shared, &generations) {
-                Ok(()) => break,
-                Err(error @ Error::NoSpace { .. }) => {
-                    // Nothing was installed; the memtables are still there. Space may come back.
-                    shared.events.no_space(&error);
-                    shared.flush_found_no_space(error);
-                    if !shared.pause_for_space() {
-                        return;
-                    }
-                }
-                Err(error) => {
-                    shared.poison.set(error);
-                    shared.wake_after_poison();
-                    return;
-                }
-            }
+        if !flush_all(shared, &generations) {
+            return;
         }
         let took = began.elapsed();
         shared.metrics.flush_us.note_log2(took.as_micros() as u64);
         shared.metrics.flush_bytes.note_log2(memtable_bytes);
-        shared.events.found_space();
         shared.events.tell(|| Event::FlushEnd {
             memtable_bytes,
             took,
         });
-        shared.flush_done(&generations);
         update_admission(shared);
         shared.jobs.wake();
     }
+}
+
+/// Flushes these generations: as one unit, or one by one where there is too little room for all of them. False: the
+/// flusher is to end, because the database closes or is poisoned.
+fn flush_all(shared: &Shared, generations: &[SealedGeneration]) -> bool {
+    let mut left = generations;
+    let mut unit = left.len();
+    // Ends with the flush, with the database, or with its poisoning.
+    while !left.is_empty() {
+        let (now, later) = left.split_at(unit.min(left.len()));
+        match flush(shared, now) {
+            Ok(()) => {
+                left = later;
+                shared.flush_done(now);
+                // Each one that is flushed lets segments of the log go.
+                shared.jobs.found_space();
+                shared.found_space();
+            }
+            // Nothing was installed; the memtables are still there.
+            Err(error @ Error::NoSpace { .. }) => {
+                let spent = shared.spend_reserve(Taker::Background, &error);
+                if spent || unit > 1 {
+                    unit = 1;
+                    continue;
+                }
+                // Space may come back.
+                shared.flush_found_no_space(error);
+                if !shared.pause_for_space() {
+                    return false;
+                }
+            }
+            Err(error) => {
+                shared.poison.set(error);
+                shared.wake_after_poison();
+                return false;
+            }
+        }
+    }
+    true
 }
 
 /// Flushes generations (oldest first) as one unit.

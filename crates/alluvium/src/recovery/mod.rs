@@ -19,6 +19,7 @@ use crate::commit::{Log, SealedGeneration};
 use crate::db::memory::{CACHE_BYTES_MIN, MemoryPlan};
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
+use crate::db::reserve;
 use crate::db::shared::Parts;
 use crate::db::store::Store;
 use crate::error::{Error, Result};
@@ -48,6 +49,10 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Recovered> {
     options.check()?;
     let lock = take_directory(&*vfs, dir, &options)?;
+    if !options.read_only {
+        // What opening needs may be all that is left of the device.
+        reserve::give_up(&*vfs, dir);
+    }
     let manifest = open_manifest(&vfs, dir, &options)?;
     let state = manifest.state();
     let listed = list(&*vfs, dir)?;
@@ -424,7 +429,7 @@ fn start_log(
     end: &ReplayEnd,
 ) -> Result<WalWriter> {
     let first = SegmentId(end.next_segment.max(store.state().next_segment).0.max(1));
-    let segment_bytes = (2 * MemoryPlan::new(options).active_bytes as u64).max(1 << 20);
+    let segment_bytes = MemoryPlan::new(options).segment_bytes();
     let uid = store.database_uid();
     let wal = WalWriter::create(Arc::clone(vfs), dir, uid, first, end.end, segment_bytes)?;
     let edit = VersionEdit {

@@ -42,7 +42,8 @@ impl SegmentPlan {
     /// [`Error::Io`] after a failed sync is final for the log: the directory may hold names that matter, and a later
     /// sync of it could report success all the same.
     pub fn create(self) -> Result<Option<PreparedSegment>> {
-        let Ok(file) = create_room(&*self.vfs, &self.dir, self.segment, self.bytes) else {
+        let (vfs, bytes) = (&*self.vfs, self.bytes);
+        let Ok((file, _)) = create_room(vfs, &self.dir, self.segment, bytes, bytes) else {
             return Ok(None);
         };
         let synced = file

@@ -225,7 +225,8 @@ fn check_identity(header: &SegmentHeader, database_uid: u64, len: u64, path: &Pa
     Ok(())
 }
 
-/// Creates a segment whose name, room and header are durable on return. Returns the file and its header's checksum.
+/// Creates a segment whose name, room and header are durable on return. Returns the file and its header's checksum. A
+/// full device gives it `least` bytes of room only, as the header says then.
 ///
 /// # Errors
 ///
@@ -234,16 +235,20 @@ fn check_identity(header: &SegmentHeader, database_uid: u64, len: u64, path: &Pa
 pub(super) fn create_segment(
     vfs: &dyn Vfs,
     dir: &Path,
-    header: &SegmentHeader,
+    header: &mut SegmentHeader,
+    least: u64,
 ) -> Result<(Arc<dyn VfsFile>, u64)> {
-    let file = create_room(vfs, dir, header.segment, header.allocated_bytes)?;
+    let wanted = header.allocated_bytes;
+    let (file, allocated) = create_room(vfs, dir, header.segment, wanted, least)?;
+    header.allocated_bytes = allocated;
     let sum = begin_segment(&*file, header)?;
     vfs.sync_dir(dir)
         .map_err(|error| hard_io("sync directory", dir, error))?;
     Ok((file, sum))
 }
 
-/// Creates the file of a segment and takes its room; nothing of it is durable yet.
+/// Creates the file of a segment and takes its room, at least `least` bytes; nothing of it is durable yet. Returns the
+/// file and its length.
 ///
 /// # Errors
 ///
@@ -253,17 +258,29 @@ pub(super) fn create_room(
     dir: &Path,
     segment: SegmentId,
     bytes: u64,
-) -> Result<Arc<dyn VfsFile>> {
+    least: u64,
+) -> Result<(Arc<dyn VfsFile>, u64)> {
     let path = segment_path(dir, segment);
     let file = vfs
         .create(&path)
         .map_err(|error| Error::io("create", &path, error))?;
-    if let Err(error) = file.allocate(bytes) {
-        // An empty or header-less leftover is harmless: replay takes it for a creation that did not finish.
-        let _ = vfs.remove(&path);
-        return Err(Error::io("allocate", &path, error));
+    let allocate = |bytes: u64| {
+        let allocated = file.allocate(bytes).map(|()| bytes);
+        allocated.map_err(|error| Error::io("allocate", &path, error))
+    };
+    let allocated = match allocate(bytes) {
+        // Some systems leave a part allocated.
+        Err(Error::NoSpace { .. }) if least < bytes && file.truncate(0).is_ok() => allocate(least),
+        other => other,
+    };
+    match allocated {
+        Ok(allocated) => Ok((file, allocated)),
+        Err(error) => {
+            // An empty or header-less leftover is harmless: replay takes it for a creation that did not finish.
+            let _ = file.truncate(0).and_then(|()| vfs.remove(&path));
+            Err(error)
+        }
     }
-    Ok(file)
 }
 
 /// Writes the header of a segment and makes it durable, with the file's length. Returns its checksum.

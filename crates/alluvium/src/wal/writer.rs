@@ -25,6 +25,9 @@ pub const PAYLOAD_BYTES_MAX: usize = u32::MAX as usize - 64;
 /// Segments are allocated in multiples of a device page.
 const ALLOCATION_UNIT_BYTES: u64 = 4096;
 
+/// Where the device has no room for a whole segment, or is nearly full, one of this size has to do.
+pub const SHORT_SEGMENT_BYTES: u64 = 256 << 10;
+
 /// After a larger group its buffer is given back.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
@@ -39,6 +42,8 @@ pub struct WalWriter {
     next_segment: u64,
     segment: Segment,
     next: Next,
+    /// New segments are short: see [`WalWriter::use_short_segments`].
+    short: bool,
     /// Frames not yet written, their headers still blank.
     buffer: Vec<u8>,
     pending: Vec<Pending>,
@@ -106,14 +111,15 @@ impl WalWriter {
         segment_bytes: u64,
     ) -> Result<WalWriter> {
         assert!(first.0 > previous.map_or(0, |end| end.segment.0));
-        let header = SegmentHeader {
+        let mut header = SegmentHeader {
             database_uid,
             segment: first,
             allocated_bytes: allocation(segment_bytes, 0),
             previous,
             prepared: false,
         };
-        let (file, chain) = create_segment(&*vfs, dir, &header)?;
+        let least = allocation(segment_bytes.min(SHORT_SEGMENT_BYTES), 0);
+        let (file, chain) = create_segment(&*vfs, dir, &mut header, least)?;
         let segment = Segment::new(&header, file, chain);
         Ok(WalWriter {
             vfs,
@@ -123,6 +129,7 @@ impl WalWriter {
             next_segment: first.0 + 1,
             segment,
             next: Next::Missing,
+            short: false,
             buffer: Vec::new(),
             pending: Vec::new(),
             last_seqno: 0,
@@ -300,6 +307,12 @@ impl WalWriter {
         })
     }
 
+    /// Whether segments to come are made short at once, because the room for whole ones is needed for something else.
+    /// Otherwise they are short only where a whole one finds no room.
+    pub fn use_short_segments(&mut self, short: bool) {
+        self.short = short;
+    }
+
     /// Whether [`WalWriter::plan_next`] would plan anything.
     pub fn wants_plan(&self) -> bool {
         matches!(self.next, Next::Missing)
@@ -342,7 +355,12 @@ impl WalWriter {
             self.syncer().sync()?;
             self.segment.durable = self.segment.end;
         }
-        let needed = allocation(self.segment_bytes, self.buffer.len());
+        let short_bytes = self.segment_bytes.min(SHORT_SEGMENT_BYTES);
+        let least = allocation(short_bytes, self.buffer.len());
+        let needed = match self.short {
+            true => least,
+            false => allocation(self.segment_bytes, self.buffer.len()),
+        };
         let prepared = match std::mem::replace(&mut self.next, Next::Missing) {
             Next::Ready(prepared) if prepared.bytes >= needed => Some(prepared),
             Next::Ready(small) => {
@@ -369,7 +387,7 @@ impl WalWriter {
             }
             None => {
                 self.next_segment += 1;
-                create_segment(&*self.vfs, &self.dir, &header)
+                create_segment(&*self.vfs, &self.dir, &mut header, least)
             }
         };
         match begun {

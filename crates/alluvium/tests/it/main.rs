@@ -17,6 +17,7 @@ mod expiry;
 mod failures;
 mod faults;
 mod fixture;
+mod full_device;
 mod golden;
 mod golden_whole;
 mod hooks;

@@ -420,6 +420,28 @@ fn a_group_without_room_for_its_segment_can_be_retried_or_dropped() {
 }
 
 #[test]
+fn a_device_without_room_for_a_whole_segment_gets_a_short_one() {
+    let vfs = mem();
+    let whole = 4 * SHORT_SEGMENT_BYTES;
+    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    let mut wal = WalWriter::create(shared, dir(), UID, SegmentId(1), None, whole).unwrap();
+    commit(&mut wal, &record(1, 10));
+    vfs.set_capacity(whole + 3 * SHORT_SEGMENT_BYTES);
+    wal.rotate().unwrap();
+    commit(&mut wal, &record(2, 10));
+    wal.use_short_segments(true);
+    wal.rotate().unwrap();
+    commit(&mut wal, &record(3, 10));
+    let lengths = [1, 2, 3].map(|id| {
+        let file = vfs.open_read(&segment_path(dir(), SegmentId(id))).unwrap();
+        file.len().unwrap()
+    });
+    assert_eq!(lengths, [whole, SHORT_SEGMENT_BYTES, SHORT_SEGMENT_BYTES]);
+    let (found, _) = start(&vfs, dir(), 1).unwrap();
+    assert_eq!(found, [record(1, 10), record(2, 10), record(3, 10)]);
+}
+
+#[test]
 fn names_and_paths_agree() {
     let path: PathBuf = segment_path(dir(), SegmentId(17));
     assert_eq!(path, Path::new("/db/000017.wal"));

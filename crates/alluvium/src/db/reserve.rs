@@ -1,0 +1,251 @@
+//! Room for a full device: a file that holds space, and gives it up so that deletes, flushes and merges can go on.
+//!
+//! Deleting takes space before it gives any back: a record in the log, a flush, a merge. So an open database keeps a
+//! file of [`RESERVE`] that nobody writes to. Its size is that of a log segment and of one flush or merge, but little
+//! more than a quarter of the tables, so that a small database has a small one.
+//!
+//! Where something that makes room finds none, the file is cut and the database is *low on space*: commits that only
+//! delete, drops of keyspaces, flushes and merges go on, all other commits are refused with `NoSpace`. The file is cut
+//! by steps, so that flushes and merges leave something to the log, and both something to the next open, which takes
+//! all of it. When there is room for the whole reserve and a segment beside it, it is taken back and everything goes
+//! on; that is tried after each flush and merge, and by each commit that would be refused.
+//!
+//! The file means nothing to recovery: it may be missing, or of any length.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::commit::Request;
+use crate::db::memory::MemoryPlan;
+use crate::db::options::Options;
+use crate::db::shared::Shared;
+use crate::error::{Error, Result};
+use crate::vfs::{Vfs, VfsFile};
+use crate::wal::{SHORT_SEGMENT_BYTES, hard_io};
+
+/// The name of the file.
+pub(crate) const RESERVE: &str = "reserve";
+
+/// What the log and the next open are left with: each of them a short segment and room for edits of the manifest.
+const LOG_BYTES: u64 = 2 * SHORT_SEGMENT_BYTES;
+const OPEN_BYTES: u64 = 2 * SHORT_SEGMENT_BYTES;
+
+/// The reserve is made smaller or larger only where it is wrong by more than a part of this size.
+const SLACK_PART: u64 = 4;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Reserve {
+    /// Guards the file. A leaf in the lock order, held while the file is cut or allocated.
+    held: Mutex<Held>,
+    /// Whether the reserve was spent. Relaxed: who reads an old value meets the full device by itself, or is refused
+    /// once more.
+    low: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// `None` before it is made, and where it cannot be.
+    file: Option<Arc<dyn VfsFile>>,
+    bytes: u64,
+}
+
+/// Who takes from the reserve.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Taker {
+    /// A flush or a merge.
+    Background,
+    /// A record of a commit that deletes or of a drop, or the segment that a flush needs.
+    Log,
+}
+
+impl Taker {
+    /// The bytes that are not for it.
+    fn leaves(self) -> u64 {
+        match self {
+            Taker::Background => LOG_BYTES + OPEN_BYTES,
+            Taker::Log => OPEN_BYTES,
+        }
+    }
+}
+
+/// How large the reserve is of a database whose tables take `table_bytes`.
+fn reserve_bytes(plan: &MemoryPlan, options: &Options, table_bytes: u64) -> u64 {
+    // A merge rewrites one group. Keyspaces that are large have about 32.
+    let merge = (table_bytes / 32).min(2 * options.partition_bytes);
+    let work = plan.segment_bytes() + merge.max(plan.active_bytes as u64);
+    LOG_BYTES + OPEN_BYTES + work.min(table_bytes / 4)
+}
+
+/// Gives up what an earlier opening has left. A failure leaves less room, and nothing else.
+pub(crate) fn give_up(vfs: &dyn Vfs, dir: &Path) {
+    let path = dir.join(RESERVE);
+    if let Ok(file) = vfs.open(&path) {
+        // Cut first: a removed name may hold its space until the directory is synced.
+        let _ = file.truncate(0).and_then(|()| vfs.remove(&path));
+    }
+}
+
+impl Reserve {
+    /// Whether the database is low on space.
+    pub fn is_low(&self) -> bool {
+        self.low.load(Ordering::Relaxed)
+    }
+}
+
+impl Held {
+    /// Gives up all but `bytes`. False: there was no more.
+    fn shrink(&mut self, bytes: u64) -> bool {
+        let Some(file) = self.file.as_ref().filter(|_| self.bytes > bytes) else {
+            return false;
+        };
+        let cut = file.truncate(bytes).is_ok();
+        if cut {
+            self.bytes = bytes;
+        }
+        cut
+    }
+
+    fn grow(&mut self, bytes: u64) -> io::Result<()> {
+        let Some(file) = self.file.as_ref().filter(|_| self.bytes < bytes) else {
+            return Ok(());
+        };
+        let grown = file.allocate(bytes);
+        match grown {
+            Ok(()) => self.bytes = bytes,
+            // Some systems leave a part allocated.
+            Err(_) => drop(file.truncate(self.bytes)),
+        }
+        grown
+    }
+}
+
+impl Shared {
+    /// Makes the reserve of a database that is being opened. A full device leaves it low on space, any other failure
+    /// without a reserve.
+    pub fn make_reserve(&self) {
+        let mut held = self.reserve.held.lock();
+        let full = |error: io::Error| {
+            let path = self.path(RESERVE);
+            matches!(Error::io("allocate", &path, error), Error::NoSpace { .. })
+        };
+        let made = self.vfs.create(&self.path(RESERVE)).and_then(|file| {
+            held.file = Some(file);
+            held.grow(self.reserve_bytes())
+        });
+        let low = made.is_err_and(full);
+        self.reserve.low.store(low, Ordering::Relaxed);
+    }
+
+    fn reserve_bytes(&self) -> u64 {
+        let sizes = &self.table_sizes;
+        let table_bytes = sizes.upper_bytes() + sizes.last_bytes();
+        reserve_bytes(&self.plan(), &self.options, table_bytes)
+    }
+
+    /// Cuts the reserve for somebody who makes room and met `error`; from now on the database is low on space. True:
+    /// there is more room than before.
+    pub fn spend_reserve(&self, taker: Taker, error: &Error) -> bool {
+        let spent = {
+            let mut held = self.reserve.held.lock();
+            self.reserve.low.store(true, Ordering::Relaxed);
+            held.shrink(taker.leaves())
+        };
+        self.events.no_space(error);
+        if spent {
+            self.jobs.wake();
+        }
+        spent
+    }
+
+    /// Runs what makes room; a second time, with what the reserve had, where it finds none.
+    pub fn with_reserve<T>(&self, taker: Taker, mut run: impl FnMut() -> Result<T>) -> Result<T> {
+        match run() {
+            Err(error @ Error::NoSpace { .. }) if self.spend_reserve(taker, &error) => run(),
+            result => result,
+        }
+    }
+
+    /// Refuses a commit that takes space while the database is low on it.
+    pub fn check_space(&self, request: &Request) -> Result<()> {
+        match self.reserve.is_low() && !request.makes_room() {
+            true => self.check_room(),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses while the database is low on space.
+    pub fn check_room(&self) -> Result<()> {
+        if !self.reserve.is_low() || self.regain_reserve() {
+            return Ok(());
+        }
+        let full = io::ErrorKind::StorageFull.into();
+        Err(Error::io("write to", &self.dir, full))
+    }
+
+    /// Takes the reserve back if there is room for it and for a segment. True: the database is not low on space.
+    fn regain_reserve(&self) -> bool {
+        let mut held = self.reserve.held.lock();
+        if !self.reserve.is_low() {
+            return true;
+        }
+        let wanted = self.reserve_bytes();
+        let missing = wanted.saturating_sub(held.bytes) + self.plan().segment_bytes();
+        let free = self.vfs.free_bytes(&self.dir);
+        if !free.is_ok_and(|free| free >= missing) || held.grow(wanted).is_err() {
+            return false;
+        }
+        self.reserve.low.store(false, Ordering::Relaxed);
+        drop(held);
+        self.events.found_space();
+        self.jobs.found_space();
+        true
+    }
+
+    /// After a flush or a merge: takes the reserve back, or fits it to the tables that there are now.
+    pub fn found_space(&self) {
+        if !self.reserve.is_low() {
+            self.events.found_space();
+            let mut held = self.reserve.held.lock();
+            let (bytes, wanted) = (held.bytes, self.reserve_bytes());
+            let slack = bytes / SLACK_PART;
+            if wanted > bytes + slack || wanted + slack < bytes {
+                held.shrink(wanted);
+                // Where there is no room for more, what is held has to do.
+                let _ = held.grow(wanted);
+            }
+            return;
+        }
+        // What was removed may hold its space until the directory is synced.
+        if let Err(error) = self.vfs.sync_dir(&self.dir) {
+            self.poison.set(hard_io("sync", &self.dir, error));
+            self.wake_after_poison();
+            return;
+        }
+        self.regain_reserve();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_reserve_is_small_for_small_databases_and_bounded_for_large_ones() {
+        let options = Options::default();
+        let of = |table_bytes| reserve_bytes(&MemoryPlan::new(&options), &options, table_bytes);
+        assert_eq!(of(0), MIB);
+        assert_eq!(of(40 * MIB), 11 * MIB);
+        // A segment of 16 MiB and a flush of one generation.
+        assert_eq!(of(200 * MIB), 25 * MIB);
+        // A merge of one group out of 32.
+        assert_eq!(of(1024 * MIB), 49 * MIB);
+        assert_eq!(of(1 << 50), 81 * MIB);
+    }
+}

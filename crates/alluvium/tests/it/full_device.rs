@@ -1,0 +1,260 @@
+//! A device that fills up: writes are refused and nothing is lost, what deletes goes on, and service resumes by itself.
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use alluvium::vfs::{CrashOptions, MemVfs, Vfs};
+use alluvium::{Database, Durability, Error, Keyspace, KeyspaceOptions, Options};
+use alluvium_testkit::random::{Rng, Seeded};
+
+use crate::fixture::{all, assert_error, dir, open};
+
+const VALUE_BYTES: usize = 1000;
+
+fn options(durability: Durability) -> Options {
+    Options {
+        memory_bytes: 8 << 20,
+        memtable_bytes: Some(200_000),
+        partition_bytes: 200_000,
+        durability,
+        ..Options::default()
+    }
+}
+
+fn keyspace(db: &Database, name: &str) -> Keyspace {
+    let keyspace = db.keyspace(name, KeyspaceOptions::default());
+    keyspace.expect("keyspace")
+}
+
+/// Lets other threads run until `done`; the test's own time limit bounds it.
+fn until(mut done: impl FnMut() -> bool) {
+    while !done() {
+        thread::yield_now();
+    }
+}
+
+/// Bytes that no codec makes smaller.
+fn value(random: &mut Rng) -> Vec<u8> {
+    (0..VALUE_BYTES).map(|_| random.next_u64() as u8).collect()
+}
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Puts rows until one is refused, and again until background work makes no more room. Returns what was acknowledged.
+fn fill(k: &Keyspace, random: &mut Rng, mut next: u64) -> Rows {
+    let mut rows = Rows::new();
+    let mut refused = 0;
+    while refused < 50 {
+        let (key, value) = (next.to_be_bytes().to_vec(), value(random));
+        match k.put(&key, &value) {
+            Ok(()) => {
+                rows.insert(key, value);
+                next += 1;
+                refused = 0;
+            }
+            Err(Error::NoSpace { .. }) => {
+                refused += 1;
+                thread::yield_now();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    rows
+}
+
+fn check(k: &Keyspace, rows: &Rows, context: &str) {
+    let found: Rows = all(k).into_iter().collect();
+    assert_eq!(found.len(), rows.len(), "{context}: rows");
+    assert!(found == *rows, "{context}: values");
+    let (key, value) = rows.last_key_value().expect("a row");
+    let read = k.get(key).expect("get");
+    assert_eq!(read.as_deref(), Some(&value[..]), "{context}");
+}
+
+/// A database on a device of 12 MiB that is full of rows of keyspace `k`.
+fn full(durability: Durability) -> (MemVfs, Database, Keyspace, Rows) {
+    let vfs = MemVfs::with_capacity(12 << 20);
+    let db = open(&vfs, options(durability));
+    let k = keyspace(&db, "k");
+    keyspace(&db, "small").put(b"a", b"1").expect("put");
+    let rows = fill(&k, &mut Rng::new(1), 0);
+    assert!(rows.len() > 3000, "{} rows filled the device", rows.len());
+    (vfs, db, k, rows)
+}
+
+/// Fills the device, makes room, and writes again without opening the database again.
+fn resumes(durability: Durability, make_room: impl Fn(&Database, &Keyspace)) {
+    let (vfs, db, k, rows) = full(durability);
+    check(&k, &rows, "full");
+    make_room(&db, &k);
+    let small = keyspace(&db, "small");
+    until(|| small.put(b"b", b"2").is_ok());
+    // Not by the last bytes of the reserve: there is room for many more.
+    let (mut random, mut more) = (Rng::new(2), 0u64);
+    until(|| {
+        match small.put(&more.to_be_bytes(), &value(&mut random)) {
+            Ok(()) => more += 1,
+            Err(Error::NoSpace { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+        more == 1000
+    });
+    db.sync().expect("sync");
+    let lost = open(
+        &vfs.crash(1, CrashOptions::LOSE_UNSYNCED),
+        options(durability),
+    );
+    let small = keyspace(&lost, "small");
+    assert_eq!(all(&small).len(), 1002, "after a crash");
+}
+
+#[test]
+fn a_full_device_refuses_writes_and_a_drop_makes_room() {
+    resumes(Durability::Buffered, |db, k| {
+        db.drop_keyspace(k).expect("drop");
+    });
+}
+
+#[test]
+fn a_range_delete_makes_room_on_a_full_device() {
+    for durability in [Durability::Buffered, Durability::Sync] {
+        resumes(durability, |_, k| {
+            k.delete_range(&[], &[0xff]).expect("delete");
+        });
+    }
+}
+
+#[test]
+fn deletes_make_room_on_a_full_device() {
+    resumes(Durability::Buffered, |_, k| {
+        for (key, _) in all(k) {
+            // The log takes them as fast as flushes let its segments go.
+            until(|| match k.delete(&key) {
+                Ok(()) => true,
+                Err(Error::NoSpace { .. }) => false,
+                Err(error) => panic!("{error}"),
+            });
+        }
+    });
+}
+
+#[test]
+fn room_that_somebody_else_makes_is_found() {
+    let (vfs, db, k, rows) = full(Durability::Buffered);
+    assert_error!(k.put(b"more", b"1"), Error::NoSpace { .. });
+    assert_error!(db.ingest(), Error::NoSpace { .. });
+    vfs.set_capacity(100 << 20);
+    k.put(b"more", b"1").expect("put");
+    assert_eq!(all(&k).len(), rows.len() + 1);
+    db.ingest().expect("ingest");
+}
+
+#[test]
+fn a_full_database_opens_again_with_all_rows_and_can_delete() {
+    let (vfs, db, _, rows) = full(Durability::Sync);
+    for (crash, at) in [
+        (CrashOptions::PROCESS_KILLED, "killed"),
+        (CrashOptions::LOSE_UNSYNCED, "power lost"),
+    ] {
+        let vfs = vfs.crash(1, crash);
+        {
+            let again = open(&vfs, options(Durability::Sync));
+            check(&keyspace(&again, "k"), &rows, at);
+        }
+        // And again: opening does not use up what the next opening needs.
+        let again = open(&vfs, options(Durability::Sync));
+        let k = keyspace(&again, "k");
+        check(&k, &rows, at);
+        again.drop_keyspace(&k).expect("drop");
+        let small = keyspace(&again, "small");
+        until(|| small.put(b"b", b"2").is_ok());
+    }
+    drop(db);
+}
+
+/// Two writers, one of whom also deletes, on a device that is full more often than not.
+fn crowd(random: &mut Rng) {
+    let vfs = MemVfs::with_capacity((4 << 20) + random.next_u64() % (4 << 20));
+    let db = open(&vfs, options(Durability::Buffered));
+    let names = ["a", "b"];
+    let models: Vec<Rows> = thread::scope(|scope| {
+        let clients: Vec<_> = names
+            .iter()
+            .map(|name| {
+                let (db, mut random) = (db.clone(), Rng::new(random.next_u64()));
+                scope.spawn(move || client(&keyspace(&db, name), &mut random))
+            })
+            .collect();
+        let joined = clients.into_iter().map(|client| client.join());
+        joined.map(|rows| rows.expect("client")).collect()
+    });
+    for (name, rows) in names.iter().zip(&models) {
+        let found: Rows = all(&keyspace(&db, name)).into_iter().collect();
+        assert!(found == *rows, "{name}");
+    }
+    let killed = vfs.crash(1, CrashOptions::PROCESS_KILLED);
+    let again = open(&killed, options(Durability::Buffered));
+    for (name, rows) in names.iter().zip(&models) {
+        let found: Rows = all(&keyspace(&again, name)).into_iter().collect();
+        assert!(found == *rows, "{name} after a crash");
+    }
+}
+
+fn client(k: &Keyspace, random: &mut Rng) -> Rows {
+    let mut rows = Rows::new();
+    for _ in 0..6000 {
+        let key = (random.next_u64() % 5000).to_be_bytes().to_vec();
+        if random.next_u64().is_multiple_of(4) {
+            match k.delete(&key) {
+                Ok(()) => drop(rows.remove(&key)),
+                Err(Error::NoSpace { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+            continue;
+        }
+        let value = value(random);
+        match k.put(&key, &value) {
+            Ok(()) => drop(rows.insert(key, value)),
+            Err(Error::NoSpace { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    rows
+}
+
+#[test]
+fn a_crowded_device_loses_nothing_that_was_acknowledged() {
+    Seeded::run("a_crowded_device", 3, crowd);
+}
+
+#[test]
+fn the_reserve_is_given_up_and_taken_back() {
+    let (vfs, db, k, _) = full(Durability::Buffered);
+    let reserve = || {
+        let file = vfs.open_read(&dir().join("reserve")).expect("reserve");
+        file.len().expect("length")
+    };
+    let spent = reserve();
+    assert!(spent <= 1 << 20, "{spent} bytes are held back when full");
+    vfs.set_capacity(100 << 20);
+    k.put(b"more", b"1").expect("put");
+    let held = reserve();
+    assert!(held > (2 << 20), "{held} bytes are held again");
+    db.close().expect("close");
+}
+
+#[test]
+fn a_reserve_that_cannot_be_made_costs_nothing_but_itself() {
+    let vfs = MemVfs::new();
+    let db = open(&vfs, options(Durability::Buffered));
+    keyspace(&db, "k").put(b"a", b"1").expect("put");
+    drop(db);
+    // Something else has its name.
+    vfs.remove(&dir().join("reserve")).expect("remove");
+    vfs.create_dir_all(&dir().join("reserve"))
+        .expect("directory");
+    let db = open(&vfs, options(Durability::Buffered));
+    keyspace(&db, "k").put(b"b", b"1").expect("put");
+    db.flush().expect("flush");
+    assert_eq!(all(&keyspace(&db, "k")).len(), 2);
+}
