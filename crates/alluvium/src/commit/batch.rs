@@ -51,7 +51,8 @@ impl WriteBatch {
         self.add(keyspace, ValueKind::Put, key, value, Some(until_ms))
     }
 
-    /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`].
+    /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`]. It is the write of the batch that debug
+    /// builds refuse where the key exists.
     pub fn insert(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.add(keyspace, ValueKind::Insert, key, value, None)
     }

@@ -26,7 +26,7 @@ pub use options::{Durability, Options};
 pub use stats::{Histogram, KeyspaceStats, Stats};
 
 use crate::base::coding::{put_bytes, put_varint};
-use crate::base::{KeyspaceId, SeqNo};
+use crate::base::{KeyspaceId, SeqNo, ValueKind};
 use crate::commit::WriteBatch;
 use crate::commit::batch::encode_payload;
 use crate::db::reserve::Taker;
@@ -337,9 +337,33 @@ impl Database {
             shared.commit(payload, durability)?;
         } else {
             let locks = shared.lock_writes(writes)?;
-            let result = shared.commit(payload, durability);
+            // Under the locks: nobody else puts the keys there, or takes them away, before the commit.
+            let result = self
+                .check_inserts(writes)
+                .and_then(|()| shared.commit(payload, durability));
             shared.unlock_writes(locks);
             result?;
+        }
+        Ok(())
+    }
+
+    /// In debug builds, refuses inserts of keys that exist. What the batch itself deletes is none of them.
+    fn check_inserts(&self, writes: &WriteSet) -> Result<()> {
+        if !cfg!(debug_assertions) {
+            return Ok(());
+        }
+        for write in writes.iter().filter(|w| w.kind == ValueKind::Insert) {
+            let hidden = writes.range_deletes().iter().any(|range| {
+                let (start, end) = (&range.start[..], &range.end[..]);
+                range.keyspace == write.keyspace && start <= write.key && write.key < end
+            });
+            let tree = {
+                let catalog = self.shared().catalog.read();
+                catalog.values().find(|t| t.id == write.keyspace).cloned()
+            };
+            if let Some(tree) = tree.filter(|_| !hidden) {
+                Keyspace::new(self.clone(), tree).check_insert(write.key, None)?;
+            }
         }
         Ok(())
     }

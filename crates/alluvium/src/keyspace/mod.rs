@@ -227,9 +227,26 @@ impl Keyspace {
     /// they meet, and neither is rewritten down to the last level. If the key exists all the same, its older value
     /// can come back after that delete: then use [`Keyspace::put`]. Errors and durability as [`Keyspace::put`].
     ///
-    /// [`Database::verify`] reports such keys as far as merges have not met them.
+    /// Debug builds read the key, and refuse such an insert with `InvalidArgument` unless it is untracked; release
+    /// builds read nothing. [`Database::verify`] reports such keys as far as merges have not met them.
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(ValueKind::Insert, key, value, None)
+    }
+
+    /// Refuses an insert of a key that readers find: those at the newest commit, or at a registered `point`.
+    pub(crate) fn check_insert(&self, key: &[u8], point: Option<SeqNo>) -> Result<()> {
+        let present = |value: Option<FoundIn<'_>>| value.is_some();
+        let present = match point {
+            Some(point) => self.read_at(key, point, self.now_ms(), present)?,
+            None => self.get_with(key, present)?,
+        };
+        if !present {
+            return Ok(());
+        }
+        let (name, key) = (self.name(), key.escape_ascii());
+        Err(Error::InvalidArgument(format!(
+            "insert into keyspace {name} of the key {key}, which exists: use put"
+        )))
     }
 
     /// Removes `key`, whether or not it exists. A write like any other: errors and durability as [`Keyspace::put`].

@@ -312,7 +312,7 @@ impl Transaction {
     }
 
     /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`]. Locks the row. Errors as
-    /// [`Transaction::put`].
+    /// [`Transaction::put`]; in debug builds `InvalidArgument` where the key exists.
     pub fn insert(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(keyspace, ValueKind::Insert, key, value, None)
     }
@@ -368,8 +368,22 @@ impl Transaction {
             true => self.note_read(keyspace, key),
             false => self.lock_row(keyspace, key, LockMode::Exclusive)?,
         }
+        if cfg!(debug_assertions) && kind == ValueKind::Insert {
+            self.check_insert(keyspace, key)?;
+        }
         self.add_write(keyspace, key, kind, &value);
         Ok(())
+    }
+
+    /// Refuses an insert of a key that exists for this transaction. What it has written itself it may insert again: that
+    /// is stored as a put.
+    fn check_insert(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+        if self.own_write(keyspace, key)?.is_some() {
+            return Ok(());
+        }
+        // Without a lock the newest commit says nothing; what has changed since the beginning is a conflict later.
+        let point = self.point.as_ref().filter(|_| self.options.optimistic);
+        keyspace.check_insert(key, point.map(ReadPoint::seqno))
     }
 
     /// Writes without a row lock or conflict check: for changes that something else serialises already, for example

@@ -22,6 +22,7 @@ mod golden;
 mod golden_whole;
 mod hooks;
 mod ingest;
+mod inserts;
 mod isolation;
 mod keyspaces;
 mod memory;
