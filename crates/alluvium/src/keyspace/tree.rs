@@ -57,7 +57,7 @@ pub(crate) struct Tree {
     pub dead: DeadSpace,
     /// Judges rows in merges. Guards nothing else; taken by itself.
     filter: Mutex<Option<Arc<dyn CompactionFilter>>>,
-    /// Expected bytes of a memtable, to size its filter. Relaxed: a hint.
+    /// The most bytes that a memtable is expected to hold, to size its filter. Relaxed: a hint.
     memtable_bytes: AtomicUsize,
 }
 
@@ -172,13 +172,13 @@ impl Tree {
 
     /// Seals the active memtable, if anything was written to it, and returns it.
     pub fn seal(&self) -> Option<Arc<TreeMemtable>> {
-        if self.load().active.is_empty() {
-            return None;
-        }
-        let fresh = Arc::new(new_memtable(
-            &self.options.load(),
-            self.memtable_bytes.load(Ordering::Relaxed),
-        ));
+        let written = {
+            let state = self.load();
+            (!state.active.is_empty()).then(|| state.active.bytes())
+        };
+        let most = self.memtable_bytes.load(Ordering::Relaxed);
+        let expected = expected_bytes(written?, most);
+        let fresh = Arc::new(new_memtable(&self.options.load(), expected));
         Some(self.change(|state| {
             let sealed = std::mem::replace(&mut state.active, fresh);
             state.sealed.insert(0, Arc::clone(&sealed));
@@ -191,6 +191,12 @@ impl Tree {
 pub(crate) fn prefix_hash(memtable: &Memtable, key: &[u8]) -> Option<u64> {
     let bytes = memtable.prefix_bytes()?;
     Some(checksum::key_hash(&key[..bytes.min(key.len())]))
+}
+
+/// What a keyspace will write in the next generation, by what it wrote in the last one: twice that, for a filter that is
+/// too small says nothing, and one that is too large takes memory in each of many keyspaces.
+fn expected_bytes(written: usize, most: usize) -> usize {
+    written.saturating_mul(2).min(most)
 }
 
 fn new_memtable(options: &KeyspaceOptions, bytes: usize) -> TreeMemtable {
@@ -376,4 +382,16 @@ fn table_written_after(
         found = cursor.next()?;
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memtable_expects_twice_what_the_last_one_held() {
+        assert_eq!(expected_bytes(64 << 10, 8 << 20), 128 << 10);
+        assert_eq!(expected_bytes(5 << 20, 8 << 20), 8 << 20);
+        assert_eq!(expected_bytes(usize::MAX, 4_000), 4_000);
+    }
 }
