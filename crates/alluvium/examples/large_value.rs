@@ -1,0 +1,135 @@
+//! What the largest value costs: one of 1 GiB is written, flushed and read back, one of a byte more is refused.
+//!
+//! Prints the time of each step and the largest anonymous memory of the process since the step before, the caller's own
+//! copy of the value included. Takes 5 GiB of memory and 6 GiB of disk.
+//!
+//! `cargo run --release -p alluvium --example large_value -- DIR`
+
+#![expect(clippy::print_stdout, reason = "its output is what it is for")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use alluvium::{Database, Error, KeyspaceOptions, Options, VALUE_BYTES_MAX};
+
+/// Between two looks at the memory of the process.
+const LOOK: Duration = Duration::from_millis(2);
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = std::env::args().nth(1).ok_or("usage: large_value DIR")?;
+    let memory = Memory::watch();
+    println!("step,seconds,anonymous_mib_max");
+    for (name, separate) in [("in rows", None), ("apart", Some(1 << 20))] {
+        run(&format!("{dir}/{name}"), name, separate, &memory)?;
+    }
+    Ok(())
+}
+
+fn run(
+    dir: &str,
+    name: &str,
+    separate_values_from: Option<usize>,
+    memory: &Memory,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let options = Options {
+        // The value, its key and what a row of a batch takes besides.
+        transaction_bytes: Some(VALUE_BYTES_MAX + (1 << 20)),
+        ..Options::default()
+    };
+    let db = Database::open(dir, options.clone())?;
+    let keyspace_options = KeyspaceOptions {
+        separate_values_from,
+        ..KeyspaceOptions::default()
+    };
+    let k = db.keyspace("k", keyspace_options.clone())?;
+    let mut value = random(VALUE_BYTES_MAX + 1);
+    match k.put(b"too large", &value) {
+        Err(error @ Error::InvalidArgument(_)) => println!("# one byte more: {error}"),
+        other => return Err(format!("1 GiB + 1 was not refused: {other:?}").into()),
+    }
+    value.pop();
+    memory.step(&format!("{name}: value made"), Instant::now());
+    let began = Instant::now();
+    k.put(b"large", &value)?;
+    memory.step(&format!("{name}: put"), began);
+    let began = Instant::now();
+    let read = k.get(b"large")?.ok_or("the value is gone")?;
+    if read[..] != value[..] {
+        return Err("the value in memory is another one".into());
+    }
+    drop(read);
+    memory.step(&format!("{name}: get from memory"), began);
+    let began = Instant::now();
+    db.flush()?;
+    memory.step(&format!("{name}: flush"), began);
+    db.close()?;
+    drop((k, db));
+    let db = Database::open(dir, options)?;
+    let k = db.keyspace("k", keyspace_options)?;
+    let began = Instant::now();
+    let read = k.get(b"large")?.ok_or("the value is gone")?;
+    if read[..] != value[..] {
+        return Err("the value in its file is another one".into());
+    }
+    memory.step(&format!("{name}: get from its file"), began);
+    Ok(())
+}
+
+/// Bytes that no codec makes smaller.
+fn random(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut out = vec![0; bytes];
+    for piece in out.chunks_mut(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        piece.copy_from_slice(&state.to_le_bytes()[..piece.len()]);
+    }
+    out
+}
+
+/// The largest anonymous memory of the process.
+struct Memory {
+    kib_max: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Memory {
+    fn watch() -> Memory {
+        let (kib_max, stop) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let (max, stopped) = (Arc::clone(&kib_max), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                max.fetch_max(anonymous_kib(), Ordering::Relaxed);
+                std::thread::sleep(LOOK);
+            }
+        });
+        Memory { kib_max, stop }
+    }
+
+    /// Prints the end of a step that began then.
+    fn step(&self, name: &str, began: Instant) {
+        let seconds = began.elapsed().as_secs_f64();
+        let kib = self.kib_max.swap(0, Ordering::Relaxed).max(anonymous_kib());
+        println!("{name},{seconds:.2},{}", kib >> 10);
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn anonymous_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kib.and_then(|kib| kib.trim().parse().ok()).unwrap_or(0)
+}
