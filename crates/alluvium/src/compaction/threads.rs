@@ -228,7 +228,7 @@ pub(crate) fn run(shared: &Shared) {
 fn make_room(shared: &Shared) -> Next {
     shared.jobs.next_round(Instant::now());
     // Of files that others removed, or that a dropped keyspace had.
-    shared.found_space();
+    shared.look_for_space();
     if shared.has_memtables() {
         seal_idle(shared);
     }

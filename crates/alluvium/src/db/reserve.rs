@@ -2,7 +2,7 @@
 //!
 //! Deleting takes space before it gives any back: a record in the log, a flush, a merge. So an open database keeps a
 //! file of [`RESERVE`] that nobody writes to. Its size is that of a log segment and of one flush or merge, but little
-//! more than a quarter of the tables, so that a small database has a small one.
+//! more than a 32nd of the tables, which is what one merge takes, so that a small database has a small one.
 //!
 //! Where something that makes room finds none, the file is cut and the database is *low on space*: commits that only
 //! delete, drops of keyspaces, flushes and merges go on, all other commits are refused with `NoSpace`. The file is cut
@@ -45,6 +45,8 @@ pub(crate) struct Reserve {
     /// Whether the reserve was spent. Relaxed: who reads an old value meets the full device by itself, or is refused
     /// once more.
     low: AtomicBool,
+    /// A flush or merge has found no space, and none has found any since. Relaxed: only says what a listener is told.
+    failed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -78,7 +80,7 @@ fn reserve_bytes(plan: &MemoryPlan, options: &Options, table_bytes: u64) -> u64 
     // A merge rewrites one group. Keyspaces that are large have about 32.
     let merge = (table_bytes / 32).min(2 * options.partition_bytes);
     let work = plan.segment_bytes() + merge.max(plan.active_bytes as u64);
-    LOG_BYTES + OPEN_BYTES + work.min(table_bytes / 4)
+    LOG_BYTES + OPEN_BYTES + work.min(table_bytes / 32)
 }
 
 /// Gives up what an earlier opening has left. A failure leaves less room, and nothing else.
@@ -150,6 +152,9 @@ impl Shared {
     /// Cuts the reserve for somebody who makes room and met `error`; from now on the database is low on space. True:
     /// there is more room than before.
     pub fn spend_reserve(&self, taker: Taker, error: &Error) -> bool {
+        if matches!(taker, Taker::Background) {
+            self.reserve.failed.store(true, Ordering::Relaxed);
+        }
         let spent = {
             let mut held = self.reserve.held.lock();
             self.reserve.low.store(true, Ordering::Relaxed);
@@ -201,15 +206,25 @@ impl Shared {
         }
         self.reserve.low.store(false, Ordering::Relaxed);
         drop(held);
-        self.events.found_space();
+        if !self.reserve.failed.load(Ordering::Relaxed) {
+            self.events.found_space();
+        }
         self.jobs.found_space();
         true
     }
 
     /// After a flush or a merge: takes the reserve back, or fits it to the tables that there are now.
     pub fn found_space(&self) {
+        self.reserve.failed.store(false, Ordering::Relaxed);
+        self.look_for_space();
+    }
+
+    /// The same when nothing was done but time has passed.
+    pub fn look_for_space(&self) {
         if !self.reserve.is_low() {
-            self.events.found_space();
+            if !self.reserve.failed.load(Ordering::Relaxed) {
+                self.events.found_space();
+            }
             let mut held = self.reserve.held.lock();
             let (bytes, wanted) = (held.bytes, self.reserve_bytes());
             let slack = bytes / SLACK_PART;
@@ -241,11 +256,9 @@ mod tests {
         let options = Options::default();
         let of = |table_bytes| reserve_bytes(&MemoryPlan::new(&options), &options, table_bytes);
         assert_eq!(of(0), MIB);
-        assert_eq!(of(40 * MIB), 11 * MIB);
-        // A segment of 16 MiB and a flush of one generation.
-        assert_eq!(of(200 * MIB), 25 * MIB);
+        assert_eq!(of(64 * MIB), 3 * MIB);
         // A merge of one group out of 32.
-        assert_eq!(of(1024 * MIB), 49 * MIB);
+        assert_eq!(of(1024 * MIB), 33 * MIB);
         assert_eq!(of(1 << 50), 81 * MIB);
     }
 }

