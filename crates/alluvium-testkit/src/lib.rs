@@ -16,5 +16,5 @@ pub mod script;
 
 pub use fuzz::{fuzz_budget, mutate};
 pub use model::{Commit, Direction, Mismatch, Model, State, Write};
-pub use op::{Generator, KeyShape, Op, Weights};
+pub use op::{Generator, KeyShape, Move, Op, Weights};
 pub use random::{Rng, Seeded};

@@ -37,6 +37,8 @@ pub(crate) struct Metrics {
     pub ceiling_waits: Counter,
     pub delayed_commits: Counter,
     pub delay_us: Counter,
+    /// Cursors at rest that were made to let go of a replaced state.
+    pub cursors_released: Counter,
     /// By powers of two: see [`Counts::note_log2`].
     pub commit_us: Counts,
     pub sync_us: Counts,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Bound;
 
-use super::Op;
+use super::{Move, Op};
 use crate::model::Write;
 
 impl fmt::Display for Op {
@@ -46,6 +46,11 @@ impl fmt::Display for Op {
             Op::DropSnapshot(index) => write!(f, "drop snapshot {index}"),
             Op::Flush => write!(f, "flush"),
             Op::Compact(name) => write!(f, "compact {name}"),
+            Op::OpenCursor { keyspace, snapshot } => {
+                write!(f, "cursor {keyspace}{}", Through(*snapshot))
+            }
+            Op::MoveCursor(index, to) => write!(f, "move {index} {to}"),
+            Op::CloseCursor(index) => write!(f, "close {index}"),
             Op::Reopen => write!(f, "reopen"),
             Op::Crash => write!(f, "crash"),
             Op::CreateKeyspace(name) => write!(f, "create {name}"),
@@ -78,6 +83,19 @@ impl fmt::Display for Write {
             "{verb} \"{}\" {start} ({bytes} bytes)",
             key.escape_ascii()
         )
+    }
+}
+
+impl fmt::Display for Move {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Move::First => write!(f, "first"),
+            Move::Last => write!(f, "last"),
+            Move::Seek(key) => write!(f, "at \"{}\"", key.escape_ascii()),
+            Move::SeekBefore(key) => write!(f, "before \"{}\"", key.escape_ascii()),
+            Move::Next => write!(f, "next"),
+            Move::Prev => write!(f, "prev"),
+        }
     }
 }
 

@@ -49,14 +49,42 @@ pub enum Op {
     Flush,
     /// Compacts one keyspace.
     Compact(String),
-    /// Closes all snapshots and the database, and opens it again.
+    /// Opens a cursor, which stays open: the newest of the open ones. Before any row.
+    OpenCursor {
+        /// The keyspace to read. It may be dropped while the cursor is open.
+        keyspace: String,
+        /// Index into the open snapshots, oldest first. The cursor may outlive it.
+        snapshot: Option<usize>,
+    },
+    /// Moves the open cursor with this index.
+    MoveCursor(usize, Move),
+    /// Closes the open cursor with this index; those behind it move up.
+    CloseCursor(usize),
+    /// Closes all snapshots, cursors and the database, and opens it again.
     Reopen,
-    /// Ends without closing, loses what the durability in use allows, and opens again. Snapshots are gone.
+    /// Ends without closing, loses what the durability in use allows, and opens again. Snapshots and cursors are gone.
     Crash,
     /// Creates a keyspace that does not exist.
     CreateKeyspace(String),
     /// Drops a keyspace that exists.
     DropKeyspace(String),
+}
+
+/// Where a cursor goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Move {
+    /// To the first row.
+    First,
+    /// To the last row.
+    Last,
+    /// To the first row at or after a key.
+    Seek(Vec<u8>),
+    /// To the last row before a key.
+    SeekBefore(Vec<u8>),
+    /// To the next row, if it is on one.
+    Next,
+    /// To the previous row, if it is on one.
+    Prev,
 }
 
 impl Op {
@@ -92,6 +120,9 @@ pub struct Weights {
     pub drop_snapshot: usize,
     pub flush: usize,
     pub compact: usize,
+    pub open_cursor: usize,
+    pub move_cursor: usize,
+    pub close_cursor: usize,
     pub reopen: usize,
     pub crash: usize,
     pub create_keyspace: usize,
@@ -114,6 +145,9 @@ impl Default for Weights {
             drop_snapshot: 2,
             flush: 3,
             compact: 2,
+            open_cursor: 2,
+            move_cursor: 20,
+            close_cursor: 1,
             reopen: 1,
             crash: 0,
             create_keyspace: 1,
@@ -149,17 +183,20 @@ impl Default for KeyShape {
     }
 }
 
-/// Chooses operations. It remembers which snapshots are open; the rest it asks the model.
+/// Chooses operations. It remembers which snapshots and cursors are open; the rest it asks the model.
 pub struct Generator {
     weights: Weights,
     shape: KeyShape,
     keys: Vec<Vec<u8>>,
     snapshots: usize,
+    cursors: usize,
     values: u64,
 }
 
 /// The most open snapshots, so that a long history does not collect them.
 const SNAPSHOTS_MAX: usize = 8;
+/// The most open cursors.
+const CURSORS_MAX: usize = 4;
 const BATCH_WRITES_MAX: usize = 12;
 const INGEST_ROWS_MAX: usize = 60;
 
@@ -179,6 +216,7 @@ impl Generator {
             shape,
             keys,
             snapshots: 0,
+            cursors: 0,
             values: 0,
         }
     }
@@ -199,7 +237,9 @@ impl Generator {
         match op {
             Op::Snapshot => self.snapshots += 1,
             Op::DropSnapshot(_) => self.snapshots -= 1,
-            Op::Reopen | Op::Crash => self.snapshots = 0,
+            Op::OpenCursor { .. } => self.cursors += 1,
+            Op::CloseCursor(_) => self.cursors -= 1,
+            Op::Reopen | Op::Crash => (self.snapshots, self.cursors) = (0, 0),
             _ => {}
         }
         op
@@ -222,6 +262,9 @@ impl Generator {
             w.create_keyspace,
             w.drop_keyspace,
             w.ingest,
+            w.open_cursor,
+            w.move_cursor,
+            w.close_cursor,
         ];
         match rng.weighted(&weights) {
             0 => Op::Commit(vec![self.write(rng, model, keyspace, &[])]),
@@ -240,6 +283,12 @@ impl Generator {
             },
             11 => Op::DropKeyspace(keyspace),
             12 => self.ingest(rng, model),
+            13 if self.cursors < CURSORS_MAX => Op::OpenCursor {
+                keyspace,
+                snapshot: self.snapshot(rng),
+            },
+            14 if self.cursors > 0 => Op::MoveCursor(rng.below(self.cursors), self.step(rng)),
+            13 | 15 if self.cursors > 0 => Op::CloseCursor(rng.below(self.cursors)),
             _ => self.scan(rng, keyspace),
         }
     }
@@ -320,6 +369,18 @@ impl Generator {
             keyspace,
             key: self.key(rng),
             snapshot: self.snapshot(rng),
+        }
+    }
+
+    /// Mostly steps, so that cursors are on their way while other things happen.
+    fn step(&self, rng: &mut Rng) -> Move {
+        match rng.below(20) {
+            0 => Move::First,
+            1 => Move::Last,
+            2..5 => Move::Seek(self.key(rng)),
+            5..8 => Move::SeekBefore(self.key(rng)),
+            8..15 => Move::Next,
+            _ => Move::Prev,
         }
     }
 

@@ -27,7 +27,7 @@ fn history(rng: &mut Rng, length: usize) -> (Vec<Op>, Model) {
 fn every_operation_is_possible_when_it_comes() {
     Seeded::run("every_operation_is_possible_when_it_comes", 20, |rng| {
         let (ops, _) = history(rng, 500);
-        let mut open = 0;
+        let (mut open, mut cursors) = (0, 0);
         for op in ops {
             match op {
                 Op::Snapshot => open += 1,
@@ -35,13 +35,22 @@ fn every_operation_is_possible_when_it_comes() {
                     assert!(index < open);
                     open -= 1;
                 }
-                Op::Reopen | Op::Crash => open = 0,
+                Op::OpenCursor { snapshot, .. } => {
+                    assert!(snapshot.is_none_or(|index| index < open));
+                    cursors += 1;
+                }
+                Op::MoveCursor(index, _) => assert!(index < cursors),
+                Op::CloseCursor(index) => {
+                    assert!(index < cursors);
+                    cursors -= 1;
+                }
+                Op::Reopen | Op::Crash => (open, cursors) = (0, 0),
                 Op::Get { snapshot, .. } | Op::Scan { snapshot, .. } => {
                     assert!(snapshot.is_none_or(|index| index < open));
                 }
                 _ => {}
             }
-            assert!(open <= SNAPSHOTS_MAX);
+            assert!(open <= SNAPSHOTS_MAX && cursors <= CURSORS_MAX);
         }
     });
 }
@@ -59,7 +68,8 @@ fn every_kind_of_operation_comes() {
                 .to_string()
         })
         .collect();
-    let expected = "commit compact crash create drop flush get ingest reopen scan snapshot";
+    let expected =
+        "close commit compact crash create cursor drop flush get ingest move reopen scan snapshot";
     assert_eq!(kinds.into_iter().collect::<Vec<_>>().join(" "), expected);
 }
 

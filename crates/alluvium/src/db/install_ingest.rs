@@ -51,6 +51,8 @@ impl Shared {
         // Also where the edit found no space: the number is in the log, and nothing has it.
         self.read_points.publish(seqno);
         drop(log);
+        let trees = trees.iter().map(|t| &t.tree);
+        trees.for_each(|tree| self.release_cursors(tree));
         update_admission(self);
         self.jobs.wake();
         Ok(Installed {

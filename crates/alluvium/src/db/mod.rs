@@ -198,8 +198,8 @@ impl Database {
         Ok(names)
     }
 
-    /// Drops a keyspace with everything in it. Durable when the call returns. Its space comes back as soon as open
-    /// cursors and snapshots reads let go of its files; its handles get `KeyspaceDropped` from now on.
+    /// Drops a keyspace with everything in it. Durable when the call returns. Its space comes back as soon as
+    /// calls that are under way have ended; its handles and open cursors get `KeyspaceDropped` from now on.
     ///
     /// # Errors
     ///
@@ -243,6 +243,9 @@ impl Database {
             state.sealed.clear();
             state.version = Arc::new(Version::empty());
         });
+        drop((store, log));
+        shared.release_cursors(tree);
+        // After the cursors: what they held is room.
         if shared.reserve.is_low() {
             shared.jobs.wake();
         }
@@ -523,6 +526,9 @@ impl Handle {
         let mut joined: Vec<_> = threads.into_iter().map(JoinHandle::join).collect();
         shared.events.stop();
         joined.extend(listening.map(JoinHandle::join));
+        // Cursors that are still around get `Closed`, and keep nothing but their row.
+        let trees: Vec<Arc<Tree>> = shared.catalog.read().values().cloned().collect();
+        trees.iter().for_each(|tree| tree.recall_cursors());
         shared.release_directory();
         if joined.iter().any(Result::is_err) {
             return Err(Error::InvalidArgument(

@@ -37,6 +37,8 @@ pub struct Stats {
     pub delay_us: u64,
     /// Commits that met the hard memory ceiling. Should be 0.
     pub ceiling_waits: u64,
+    /// How often a cursor at rest was made to let go of memtables and tables that a flush or merge had replaced.
+    pub cursors_released: u64,
     /// How long commits took, waiting in the queue and their sync included, delays not; in microseconds.
     pub commit_us: Histogram,
     /// How long syncs of the log took, those at a change of segments not included; in microseconds.
@@ -136,6 +138,7 @@ pub(super) fn collect(shared: &Shared) -> Stats {
         tombstones_dropped: metrics.tombstones_dropped.get(),
         delayed_commits: metrics.delayed_commits.get(),
         delay_us: metrics.delay_us.get(),
+        cursors_released: metrics.cursors_released.get(),
         ceiling_waits: metrics.ceiling_waits.get(),
         commit_us: histogram(&metrics.commit_us),
         sync_us: histogram(&metrics.sync_us),

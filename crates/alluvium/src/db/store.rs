@@ -275,6 +275,8 @@ impl Shared {
         }
         store.release_unnamed(self);
         drop(store);
+        live.iter()
+            .for_each(|flush| self.release_cursors(&flush.tree));
         self.remove_segments(next_segment);
         Ok(())
     }
@@ -317,7 +319,14 @@ impl Shared {
         let version = Arc::new(store.version(tree.id));
         tree.change(|state| state.version = version);
         store.release_unnamed(self);
+        drop(store);
+        self.release_cursors(tree);
         Ok(())
+    }
+
+    /// Has resting cursors let go of what the newest change of the tree has replaced. Without locks: files may go here.
+    pub fn release_cursors(&self, tree: &Tree) {
+        self.metrics.cursors_released.add(tree.cursors.release());
     }
 }
 

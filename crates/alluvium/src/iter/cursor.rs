@@ -1,13 +1,19 @@
 //! The public cursor: rows of one keyspace at one read point, in both directions.
+//!
+//! What pins memtables and tables is behind a mutex of the cursor's own, and the engine may take it while no call is in
+//! progress: see `keyspace/resting.rs`. What the caller may look at between two calls, the row, is apart from it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 use crate::clock::HeldTime;
 use crate::error::Result;
+use crate::iter::held_row::HeldRow;
 use crate::iter::merge::{Bounds, MergeCursor};
 use crate::keyspace::Keyspace;
+use crate::keyspace::expiry::EXPIRY_BYTES;
+use crate::keyspace::resting::{OpenCursor, Resting};
 use crate::read_points::ReadPoint;
 use crate::table::PinnedValue;
 use crate::txn::read_set::{CursorReads, ReadSet};
@@ -20,7 +26,7 @@ pub struct CursorOptions {
     pub start: Vec<u8>,
     /// End, exclusive; `None` is the end of the keyspace.
     pub end: Option<Vec<u8>>,
-    /// Whether only keys are wanted: then values that are stored apart are not read, and [`Cursor::value`] may be empty.
+    /// Whether only keys are wanted: then values that are stored apart are not read, and [`Cursor::value`] is empty.
     pub keys_only: bool,
 }
 
@@ -49,13 +55,14 @@ impl CursorOptions {
 /// A position in a keyspace at a fixed read point. Owned and `Send`; keeps the database open.
 ///
 /// Starts before the first row: call a `seek` first. A call that finds a row returns `Ok(true)`; then
-/// [`Cursor::key`] and [`Cursor::value`] give it. While idle it keeps the versions that its read point needs, and
-/// the tables of its last call, from being freed.
+/// [`Cursor::key`] and [`Cursor::value`] give it. While idle it keeps the versions that its read point needs from being
+/// merged away, and its row in memory; memtables and tables that were replaced meanwhile are taken from it, and its next
+/// call finds its place again.
 ///
 /// # Errors
 ///
-/// Every move may meet `Corruption` and `Io` from the files that it reads. A seek also gets `KeyspaceDropped` and
-/// `Closed`, while a cursor that is on its way finishes on what it holds. After an error seek again.
+/// Every move may meet `Corruption` and `Io` from the files that it reads, and `KeyspaceDropped` and `Closed`. After an
+/// error the cursor is on no row: seek again.
 ///
 /// # Cost
 ///
@@ -86,9 +93,38 @@ pub struct Cursor {
     point: ReadPoint,
     /// Keeps what has not expired for this cursor from being merged away.
     _time: HeldTime,
-    merge: MergeCursor,
+    /// The row that the caller sees.
+    row: HeldRow,
+    sources: Arc<RestingMerge>,
+    /// Among the tree's open cursors.
+    open: OpenCursor,
     /// Notes what it reads for a transaction that must find it unchanged at its commit.
     reads: Option<CursorReads>,
+}
+
+/// The merge of a cursor, which the engine may take its state from while the cursor rests.
+struct RestingMerge {
+    /// Guards the merge. A call of the cursor holds it for its length, I/O included; background threads only try it, and
+    /// keep it for a few moves of pointers. A leaf for them; under a cursor's call come what sources lock.
+    merge: Mutex<MergeCursor>,
+}
+
+impl Resting for RestingMerge {
+    fn let_go(&self) -> bool {
+        let Some(mut merge) = self.merge.try_lock() else {
+            return false;
+        };
+        let held = merge.is_stale().then(|| merge.take_state()).flatten();
+        drop(merge);
+        // Freed when nobody can wait for the mutex any more.
+        held.is_some()
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.keyspace.tree().cursors.close(self.open);
+    }
 }
 
 impl Cursor {
@@ -110,11 +146,17 @@ impl Cursor {
             true => merge.keys_only(),
             false => merge,
         };
+        let hidden_bytes = now_ms.map_or(0, |_| EXPIRY_BYTES);
+        let merge = Mutex::new(merge);
+        let sources = Arc::new(RestingMerge { merge });
+        let resting: Weak<RestingMerge> = Arc::downgrade(&sources);
         Cursor {
+            open: keyspace.tree().cursors.open(resting),
             keyspace,
             point,
             _time: time,
-            merge,
+            row: HeldRow::new(hidden_bytes),
+            sources,
             reads: None,
         }
     }
@@ -135,12 +177,32 @@ impl Cursor {
         cursor
     }
 
+    /// Makes a move and shows where it ended.
+    fn go(
+        &mut self,
+        mv: impl FnOnce(&mut MergeCursor, &Keyspace, &HeldRow) -> Result<bool>,
+    ) -> Result<bool> {
+        let mut merge = self.sources.merge.lock();
+        let moved = mv(&mut merge, &self.keyspace, &self.row);
+        match moved {
+            Ok(true) => merge.show(&mut self.row),
+            Ok(false) | Err(_) => self.row.clear(),
+        }
+        // Whoever replaced the state during the call has found the merge in use.
+        let replaced = merge.is_stale().then(|| merge.take_state());
+        drop(merge);
+        drop(replaced);
+        moved
+    }
+
     /// Moves to the first row at or after `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.keyspace.check()?;
-        let found = self.merge.seek(key)?;
+        let found = self.go(|merge, keyspace, _| {
+            keyspace.check()?;
+            merge.seek(key)
+        })?;
         if let Some(reads) = &self.reads {
-            reads.sought(key, found.then(|| self.merge.key()));
+            reads.sought(key, found.then(|| self.row.key()));
         }
         Ok(found)
     }
@@ -151,10 +213,12 @@ impl Cursor {
     }
 
     fn seek_back(&mut self, key: Option<&[u8]>) -> Result<bool> {
-        self.keyspace.check()?;
-        let found = self.merge.seek_before(key)?;
+        let found = self.go(|merge, keyspace, _| {
+            keyspace.check()?;
+            merge.seek_before(key)
+        })?;
         if let Some(reads) = &self.reads {
-            reads.sought_before(key, found.then(|| self.merge.key()));
+            reads.sought_before(key, found.then(|| self.row.key()));
         }
         Ok(found)
     }
@@ -175,46 +239,137 @@ impl Cursor {
         reason = "rows are borrowed and errors are returned"
     )]
     pub fn next(&mut self) -> Result<bool> {
-        let was_valid = self.merge.valid();
-        let found = self.merge.next()?;
-        if let Some(reads) = self.reads.as_ref().filter(|_| was_valid) {
-            reads.stepped(found.then(|| self.merge.key()));
+        if !self.row.is_row() {
+            return Ok(false);
+        }
+        let found = self.go(|merge, keyspace, row| {
+            if !merge.is_stale() {
+                return merge.next();
+            }
+            keyspace.check()?;
+            merge.seek_behind(row.key())
+        })?;
+        if let Some(reads) = &self.reads {
+            reads.stepped(found.then(|| self.row.key()));
         }
         Ok(found)
     }
 
     /// Moves to the previous row.
     pub fn prev(&mut self) -> Result<bool> {
-        let was_valid = self.merge.valid();
-        let found = self.merge.prev()?;
-        if let Some(reads) = self.reads.as_ref().filter(|_| was_valid) {
-            reads.stepped_back(found.then(|| self.merge.key()));
+        if !self.row.is_row() {
+            return Ok(false);
+        }
+        let found = self.go(|merge, keyspace, row| {
+            if !merge.is_stale() {
+                return merge.prev();
+            }
+            keyspace.check()?;
+            merge.seek_before(Some(row.key()))
+        })?;
+        if let Some(reads) = &self.reads {
+            reads.stepped_back(found.then(|| self.row.key()));
         }
         Ok(found)
     }
 
     /// Whether the cursor is on a row.
     pub fn valid(&self) -> bool {
-        self.merge.valid()
+        self.row.is_row()
     }
 
     /// The current key. Panics where the cursor is not on a row.
     pub fn key(&self) -> &[u8] {
-        self.merge.key()
+        self.row.key()
     }
 
     /// The current value. Panics where the cursor is not on a row.
     pub fn value(&self) -> &[u8] {
-        self.merge.value()
+        self.row.value()
     }
 
     /// The current value, to keep after the cursor moves. Panics where the cursor is not on a row.
     pub fn pin_value(&self) -> PinnedValue {
-        self.merge.pin_value()
+        self.row.pin_value()
     }
 
     /// The commit that the cursor shows.
     pub fn seqno(&self) -> crate::base::SeqNo {
         self.point.seqno()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::db::{Database, Options};
+    use crate::keyspace::KeyspaceOptions;
+    use crate::vfs::MemVfs;
+
+    #[test]
+    fn nothing_of_a_replaced_state_is_left_in_memory_under_cursors_at_rest() {
+        let options = Options {
+            idle_after: None,
+            ..Options::default()
+        };
+        let db = Database::open_on(Arc::new(MemVfs::new()), "db", options).expect("open");
+        let k = db
+            .keyspace("k", KeyspaceOptions::default())
+            .expect("keyspace");
+        let mut cursors = Vec::new();
+        let mut held = Vec::new();
+        for round in 0..5 {
+            k.put(b"a", &[round; 9]).expect("put");
+            k.put(b"b", &[round; 9]).expect("put");
+            let mut cursor = k.cursor(CursorOptions::default()).expect("cursor");
+            assert!(cursor.seek_last().expect("seek"));
+            cursors.push(cursor);
+            let state = k.tree().load_full();
+            held.push((
+                Arc::downgrade(&state.active.rows),
+                Arc::downgrade(&state.version),
+            ));
+            drop(state);
+            db.flush().expect("flush");
+            if round == 3 {
+                k.compact_range(&[], None).expect("compact");
+            }
+        }
+        for cursor in &cursors {
+            assert!(cursor.sources.merge.lock().take_state().is_none());
+        }
+        for (round, cursor) in (0..5).zip(&mut cursors) {
+            assert_eq!((cursor.key(), cursor.value()), (&b"b"[..], &[round; 9][..]));
+            assert!(cursor.prev().expect("prev"));
+            assert_eq!((cursor.key(), cursor.value()), (&b"a"[..], &[round; 9][..]));
+        }
+        // Background threads hold states too, for a moment.
+        db.close().expect("close");
+        for (memtable, version) in &held {
+            assert!(memtable.upgrade().is_none() && version.upgrade().is_none());
+        }
+        for (round, cursor) in (0..5).zip(&cursors) {
+            assert_eq!((cursor.key(), cursor.value()), (&b"a"[..], &[round; 9][..]));
+        }
+    }
+
+    #[test]
+    fn a_cursor_that_is_in_a_call_is_passed_over_and_asked_again() {
+        let db = Database::open_on(Arc::new(MemVfs::new()), "db", Options::default());
+        let db = db.expect("open");
+        let k = db
+            .keyspace("k", KeyspaceOptions::default())
+            .expect("keyspace");
+        k.put(b"a", b"1").expect("put");
+        let mut cursor = k.cursor(CursorOptions::default()).expect("cursor");
+        assert!(cursor.seek_first().expect("seek"));
+        {
+            let _call = cursor.sources.merge.lock();
+            db.flush().expect("a flush waits for no cursor");
+        }
+        let sources = Arc::clone(&cursor.sources);
+        assert!(sources.let_go(), "it still had its state");
+        assert!(!sources.let_go(), "once is enough");
+        assert!(!cursor.next().expect("next"));
     }
 }

@@ -2,22 +2,26 @@
 //!
 //! Memtables (and a transaction's writes) span the keyspace; tables are taken group by group, so a scan inside one
 //! group opens only that group's tables, and filters are asked again in each group. Range deletes of all sources, also
-//! of those that a filter rules out, hide what is older than they are; older sources are sought past their end. When the state of the tree
-//! was replaced meanwhile, the merge takes the new one and seeks again from its key, so that an open cursor does
-//! not keep old memtables and files for longer than it rests.
+//! of those that a filter rules out, hide what is older than they are; older sources are sought past their end.
+//!
+//! A merge takes the tree's state at its first seek. When that was replaced meanwhile, it takes the new one at the next
+//! seek; and [`MergeCursor::take_state`] makes it let go between two calls, for a cursor that rests. Either way its user
+//! seeks again from the key of its last row: the read point has kept what was visible there.
 
 use std::sync::Arc;
 
 use crate::base::{SeqNo, checksum, prefix_end};
 use crate::error::Result;
+use crate::iter::held_row::HeldRow;
 use crate::iter::run::{PrefixProbe, RunCursor};
 use crate::iter::source::Source;
 use crate::iter::walk::Walk;
-use crate::keyspace::expiry::{EXPIRY_BYTES, is_live};
+use crate::keyspace::expiry::is_live;
 use crate::keyspace::tree::{Tree, TreeState};
 use crate::range_deletes::{Fragment, RangeDeletes};
 use crate::table::PinnedValue;
 use crate::txn::write_cursor::WriteCursor;
+use crate::version::group::Version;
 
 /// The half-open range of keys that a cursor stays in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,7 +36,9 @@ pub(crate) struct Bounds {
 pub(crate) struct MergeCursor {
     pub(super) walk: Walk,
     pub(super) tree: Arc<Tree>,
-    pub(super) state: Arc<TreeState>,
+    /// `None` before the first seek, and after it was taken away.
+    pub(super) state: Option<Arc<TreeState>>,
+    /// The publication of `state`, or of a later one that was not met yet; [`NO_STATE`] without a state.
     publications: u64,
     pub(super) read_point: SeqNo,
     /// The time of the reads in a keyspace whose rows expire.
@@ -52,12 +58,25 @@ pub(crate) struct MergeCursor {
     group: usize,
     pub(super) reverse: bool,
     current: Option<usize>,
-    /// The value of the current row where it is elsewhere, unless only keys are wanted.
+    /// The value of the current row where it is elsewhere, until the row is shown; not where only keys are wanted.
     separated: Option<PinnedValue>,
     keys_only: bool,
     /// Whether `current` was the only source with a key inside the bounds when it was chosen. Then it stays so until it
     /// has none left: the others have none in this group, and if the current one spans all groups, none in later ones.
     alone: bool,
+}
+
+/// No count of publications.
+const NO_STATE: u64 = u64::MAX;
+
+/// Why there is a state wherever sources are looked at.
+const STATE: &str = "a seek has taken the state";
+
+/// What a merge holds of its tree: memtables, tables and what pins them.
+pub(super) struct HeldState {
+    _state: Arc<TreeState>,
+    _sources: Vec<Input>,
+    _ranges: Vec<Arc<RangeDeletes>>,
 }
 
 pub(super) struct Input {
@@ -119,13 +138,10 @@ impl MergeCursor {
             let hash = checksum::key_hash(bounds.shared_prefix(bytes)?);
             Some(PrefixProbe { bytes, hash })
         });
-        // Counted before loading: a publication in between only costs one needless reload.
-        let publications = tree.publications();
-        let state = tree.load_full();
         let mut cursor = MergeCursor {
             tree,
-            state,
-            publications,
+            state: None,
+            publications: NO_STATE,
             read_point,
             now_ms,
             bounds: Arc::new(bounds),
@@ -148,47 +164,23 @@ impl MergeCursor {
             let writes = Source::Writes(writes);
             cursor.sources.push(Input::new(writes, false, None));
         }
-        cursor.open_memtables();
         cursor
     }
 
-    pub fn valid(&self) -> bool {
-        self.current.is_some()
-    }
-
-    /// The current key. Panics where the cursor is not on a row.
-    pub fn key(&self) -> &[u8] {
-        self.row().key()
-    }
-
-    /// The current value. Panics where the cursor is not on a row.
-    pub fn value(&self) -> &[u8] {
-        let row = self.row();
-        let stored = match &self.separated {
-            Some(value) => &value[..],
-            None if row.is_pointer() => &[],
-            None => row.value(),
+    /// Makes `row` hold the row that the merge stands on, if it stands on one. Once for each move.
+    pub fn show(&mut self, row: &mut HeldRow) {
+        let Some(at) = self.current else {
+            return row.clear();
         };
-        match self.now_ms {
-            Some(_) => &stored[..stored.len().saturating_sub(EXPIRY_BYTES)],
-            None => stored,
+        let source = &self.sources[at].source;
+        match self.separated.take() {
+            Some(value) => row.separated(source.key(), value),
+            None if self.keys_only => row.copy(source.key(), &[]),
+            None => source.show(row),
         }
     }
 
-    pub fn pin_value(&self) -> PinnedValue {
-        let row = self.row();
-        let stored = match &self.separated {
-            Some(value) => value.clone(),
-            None if row.is_pointer() => PinnedValue::from(&[][..]),
-            None => row.pin_value(),
-        };
-        match self.now_ms {
-            Some(_) => stored.without_last(EXPIRY_BYTES),
-            None => stored,
-        }
-    }
-
-    /// Makes the cursor find keys only: values that are elsewhere are not read and show as empty.
+    /// Makes the cursor find keys only: values show as empty, and those that are elsewhere are not read.
     pub fn keys_only(mut self) -> MergeCursor {
         self.keys_only = true;
         self
@@ -206,21 +198,16 @@ impl MergeCursor {
         Ok(())
     }
 
-    fn row(&self) -> &Source {
-        let at = self.current.expect("the cursor is not on a row");
-        &self.sources[at].source
-    }
-
     /// The first row at or after `key`, within the bounds.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.refresh_state();
+        self.refresh_state()?;
         let bounds = Arc::clone(&self.bounds);
         self.seek_forward(key.max(&bounds.start))
     }
 
     /// The last row before `key` (`None`: before the end), within the bounds.
     pub fn seek_before(&mut self, key: Option<&[u8]>) -> Result<bool> {
-        self.refresh_state();
+        self.refresh_state()?;
         let bounds = Arc::clone(&self.bounds);
         let limit = match (key, bounds.end.as_deref()) {
             (Some(key), Some(end)) => Some(key.min(end)),
@@ -229,14 +216,19 @@ impl MergeCursor {
         self.seek_reverse(limit)
     }
 
+    /// The first row behind `key`, within the bounds.
+    pub fn seek_behind(&mut self, key: &[u8]) -> Result<bool> {
+        self.seek(&[key, &[0]].concat())
+    }
+
+    /// The next row. Goes on in the state that it has.
     pub fn next(&mut self) -> Result<bool> {
         let Some(at) = self.current else {
             return Ok(false);
         };
-        if self.reverse || self.is_stale() {
-            let mut after = self.sources[at].source.key().to_vec();
-            after.push(0);
-            return self.seek(&after);
+        if self.reverse {
+            let key = self.sources[at].source.key().to_vec();
+            return self.seek_behind(&key);
         }
         // Taken first: after an error the cursor is on no row.
         self.current = None;
@@ -276,11 +268,12 @@ impl MergeCursor {
         }
     }
 
+    /// The previous row. Goes on in the state that it has.
     pub fn prev(&mut self) -> Result<bool> {
         let Some(at) = self.current else {
             return Ok(false);
         };
-        if !self.reverse || self.is_stale() {
+        if !self.reverse {
             let key = self.sources[at].source.key().to_vec();
             return self.seek_before(Some(&key));
         }
@@ -289,38 +282,47 @@ impl MergeCursor {
         self.settle_reverse()
     }
 
-    fn is_stale(&self) -> bool {
+    /// Whether the tree has a newer state than the merge, which then must seek and not step.
+    pub fn is_stale(&self) -> bool {
         self.publications != self.tree.publications()
     }
 
-    /// Takes the tree's newest state, if it was replaced.
-    fn refresh_state(&mut self) {
+    /// Takes the tree's newest state, if the merge has another or none.
+    fn refresh_state(&mut self) -> Result<()> {
         if !self.is_stale() {
-            return;
+            return Ok(());
         }
+        drop(self.take_state());
+        // Counted before loading: a publication in between only costs one needless reload.
         let (publications, state) = (self.tree.publications(), self.tree.load_full());
-        // The tree of a dropped keyspace is empty: the cursor finishes on what it holds. Asked after loading,
-        // because the keyspace is marked before its tree is emptied.
-        if self.tree.is_dropped() {
-            return;
-        }
-        (self.publications, self.state) = (publications, state);
-        let writes = matches!(
-            self.sources.first(),
-            Some(Input {
-                source: Source::Writes(_),
-                ..
-            })
-        );
-        self.sources.truncate(usize::from(writes));
-        self.current = None;
+        self.tree.check()?;
+        (self.publications, self.state) = (publications, Some(state));
         self.open_memtables();
+        Ok(())
+    }
+
+    /// Takes away everything that keeps memtables and tables. The merge is on no row then, and must seek next.
+    pub fn take_state(&mut self) -> Option<HeldState> {
+        self.walk.stop(&self.tree.dead);
+        let own = usize::from(self.has_writes());
+        let held = HeldState {
+            _state: self.state.take()?,
+            _sources: self.sources.split_off(own),
+            _ranges: std::mem::take(&mut self.ranges),
+        };
+        self.publications = NO_STATE;
+        (self.current, self.separated) = (None, None);
+        Some(held)
+    }
+
+    pub(super) fn version(&self) -> &Arc<Version> {
+        &self.state.as_ref().expect(STATE).version
     }
 
     fn open_memtables(&mut self) {
         let prefix = self.prefix;
-        let memtables = std::iter::once(&self.state.active).chain(&self.state.sealed);
-        self.ranges.clear();
+        let state = self.state.as_ref().expect(STATE);
+        let memtables = std::iter::once(&state.active).chain(&state.sealed);
         for memtable in memtables {
             self.ranges.extend(memtable.range_deletes());
             let rows = &memtable.rows;
@@ -347,7 +349,7 @@ impl MergeCursor {
         self.group = group;
         self.sources.truncate(self.fixed);
         self.ranges.truncate(self.fixed_ranges);
-        let version = &self.state.version;
+        let version = &self.state.as_ref().expect(STATE).version;
         let tables = &version.groups()[group];
         for upper in &tables.upper {
             let table = &upper.table;
@@ -373,13 +375,13 @@ impl MergeCursor {
         self.reverse = false;
         self.current = None;
         if !self.begin_walk(key)? {
-            self.open_group(self.state.version.find(key));
+            self.open_group(self.version().find(key));
             for input in &mut self.sources {
                 input.past_end = false;
                 input.source.seek(key)?;
             }
         }
-        self.state.counters.seeks.note(self.sources.len());
+        self.tree.counters.seeks.note(self.sources.len());
         self.settle_forward()
     }
 
@@ -387,24 +389,23 @@ impl MergeCursor {
         self.reverse = true;
         self.current = None;
         if self.begin_walk_back(key)? {
-            self.state.counters.seeks.note(self.sources.len());
+            self.tree.counters.seeks.note(self.sources.len());
             return self.settle_reverse();
         }
         let group = match key {
             // The group that holds the keys just below `key`: not the one that starts with it.
-            Some(key) => self
-                .state
-                .version
-                .groups()
-                .partition_point(|g| g.low.as_slice() < key),
-            None => self.state.version.groups().len(),
+            Some(key) => {
+                let groups = self.version().groups();
+                groups.partition_point(|g| g.low.as_slice() < key)
+            }
+            None => self.version().groups().len(),
         };
         self.open_group(group.saturating_sub(1));
         for input in &mut self.sources {
             input.past_end = false;
             input.source.seek_before(key)?;
         }
-        self.state.counters.seeks.note(self.sources.len());
+        self.tree.counters.seeks.note(self.sources.len());
         self.settle_reverse()
     }
 
@@ -441,7 +442,7 @@ impl MergeCursor {
         if !input.clipped {
             return true;
         }
-        let version = &self.state.version;
+        let version = self.version();
         if self.reverse {
             input.source.key() >= version.groups()[self.group].low.as_slice()
         } else {
@@ -579,7 +580,7 @@ impl MergeCursor {
     /// While no table of the current group has rows left, opens the next group inside the bounds.
     fn next_group(&mut self) -> Result<()> {
         while !(self.fixed..self.sources.len()).any(|i| self.live(i)) {
-            let version = Arc::clone(&self.state.version);
+            let version = Arc::clone(self.version());
             let Some(low) = version.high(self.group) else {
                 break;
             };
@@ -597,7 +598,7 @@ impl MergeCursor {
 
     fn previous_group(&mut self) -> Result<()> {
         while !(self.fixed..self.sources.len()).any(|i| self.live(i)) {
-            let version = Arc::clone(&self.state.version);
+            let version = Arc::clone(self.version());
             let low = &version.groups()[self.group].low;
             if self.group == 0 || low.as_slice() <= &self.bounds.start[..] {
                 break;

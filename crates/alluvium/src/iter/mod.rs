@@ -4,6 +4,7 @@
 //! the read point. As sequence numbers of sources never overlap, the newest source that shows a key decides.
 
 mod cursor;
+mod held_row;
 mod merge;
 mod run;
 mod source;

@@ -135,10 +135,6 @@ impl RunCursor {
         self.cursor.as_ref().is_some_and(TableCursor::valid)
     }
 
-    fn current(&self) -> &TableCursor {
-        self.cursor.as_ref().expect("the cursor is valid")
-    }
-
     pub fn key(&self) -> &[u8] {
         self.current().key()
     }
@@ -165,7 +161,8 @@ impl RunCursor {
         self.current().load_value()
     }
 
-    pub fn pin_value(&self) -> PinnedValue {
-        self.current().pin_value()
+    /// The cursor of the table that it stands in. Panics where it is not valid.
+    pub fn current(&self) -> &TableCursor {
+        self.cursor.as_ref().expect("the cursor is valid")
     }
 }

@@ -4,6 +4,7 @@ use alluvium_mem::MemtableCursor;
 
 use crate::base::{SeqNo, ValueKind};
 use crate::error::Result;
+use crate::iter::held_row::HeldRow;
 use crate::iter::run::RunCursor;
 use crate::table::{PinnedValue, TableCursor};
 use crate::txn::write_cursor::WriteCursor;
@@ -115,21 +116,21 @@ impl Source {
         }
     }
 
-    /// The value, read from where it is.
+    /// The value, read from where it is. Only for one that is elsewhere.
     pub fn load_value(&self) -> Result<PinnedValue> {
         match self {
             Source::Table(c) => c.load_value(),
             Source::Run(c) => c.load_value(),
-            Source::Writes(_) | Source::Memtable(_) => Ok(self.pin_value()),
+            Source::Writes(_) | Source::Memtable(_) => Ok(PinnedValue::from(self.value())),
         }
     }
 
-    /// The value, independent of the cursor: pinned in its block, or copied from memory.
-    pub fn pin_value(&self) -> PinnedValue {
+    /// Makes `row` hold the key and the value in place.
+    pub fn show(&self, row: &mut HeldRow) {
         match self {
-            Source::Table(c) => c.pin_value(),
-            Source::Run(c) => c.pin_value(),
-            Source::Writes(_) | Source::Memtable(_) => PinnedValue::from(self.value()),
+            Source::Table(c) => row.in_block(c.key(), |value| c.keep_value(value)),
+            Source::Run(c) => row.in_block(c.key(), |value| c.current().keep_value(value)),
+            Source::Writes(_) | Source::Memtable(_) => row.copy(self.key(), self.value()),
         }
     }
 }

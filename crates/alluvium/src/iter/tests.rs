@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::base::{KeyspaceId, SeqNo, TableId, ValueKind};
 use crate::cache::Cache;
+use crate::iter::held_row::HeldRow;
 use crate::iter::merge::{Bounds, MergeCursor};
 use crate::keyspace::{KeyspaceOptions, Tree};
 use crate::table::{Table, TableBuilder, TableOptions};
@@ -55,20 +56,22 @@ fn tree(groups: Vec<Arc<Group>>) -> Arc<Tree> {
 /// All rows as `key=value`, forward, and the same read backward.
 fn rows(tree: &Arc<Tree>) -> (String, String) {
     let mut merge = MergeCursor::new(Arc::clone(tree), 100, None, Bounds::default(), None);
-    let shown = |merge: &MergeCursor| {
+    let mut row = HeldRow::default();
+    let mut shown = |merge: &mut MergeCursor| {
+        merge.show(&mut row);
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        format!("{}={}", text(merge.key()), text(merge.value()))
+        format!("{}={}", text(row.key()), text(row.value()))
     };
     let mut forward = Vec::new();
     let mut found = merge.seek(b"").unwrap();
     while found {
-        forward.push(shown(&merge));
+        forward.push(shown(&mut merge));
         found = merge.next().unwrap();
     }
     let mut backward = Vec::new();
     let mut found = merge.seek_before(None).unwrap();
     while found {
-        backward.push(shown(&merge));
+        backward.push(shown(&mut merge));
         found = merge.prev().unwrap();
     }
     backward.reverse();
@@ -129,8 +132,10 @@ fn cursor(tree: &Arc<Tree>, read_point: SeqNo) -> MergeCursor {
     MergeCursor::new(Arc::clone(tree), read_point, None, Bounds::default(), None)
 }
 
-fn shown_key(cursor: &MergeCursor) -> String {
-    String::from_utf8(cursor.key().to_vec()).unwrap()
+fn shown_key(cursor: &mut MergeCursor) -> String {
+    let mut row = HeldRow::default();
+    cursor.show(&mut row);
+    String::from_utf8(row.key().to_vec()).unwrap()
 }
 
 #[test]
@@ -158,15 +163,15 @@ fn a_walk_over_deleted_rows_leaves_an_interval_for_the_next_cursor() {
     assert_eq!(interval("key00007", 2), None);
     let mut old = cursor(&tree, 1);
     assert!(old.seek(b"").unwrap());
-    assert_eq!(shown_key(&old), "key00000");
+    assert_eq!(shown_key(&mut old), "key00000");
     // Passing over the intervals finds the same rows, and what was deleted since is added to them.
     write(&tree, 4, ValueKind::Delete, 400..450);
     let mut now = cursor(&tree, 4);
     assert!(now.seek(b"").unwrap());
-    assert_eq!(shown_key(&now), "key00450");
+    assert_eq!(shown_key(&mut now), "key00450");
     assert_eq!(interval("key00007", 4).unwrap().1, "key00450");
     assert!(now.seek_before(None).unwrap());
-    assert_eq!(shown_key(&now), "key00599");
+    assert_eq!(shown_key(&mut now), "key00599");
 }
 
 #[test]
@@ -179,12 +184,12 @@ fn a_row_put_into_a_dead_interval_is_found() {
     for _ in 0..2 {
         let mut now = cursor(&tree, 3);
         assert!(now.seek(b"").unwrap());
-        assert_eq!(shown_key(&now), "key00030");
+        assert_eq!(shown_key(&mut now), "key00030");
         assert!(now.next().unwrap());
-        assert_eq!(shown_key(&now), "key00090");
+        assert_eq!(shown_key(&mut now), "key00090");
         let mut before = cursor(&tree, 2);
         assert!(before.seek(b"").unwrap());
-        assert_eq!(shown_key(&before), "key00090");
+        assert_eq!(shown_key(&mut before), "key00090");
     }
 }
 

@@ -115,7 +115,7 @@ impl MergeCursor {
         }
     }
 
-    fn has_writes(&self) -> bool {
+    pub(super) fn has_writes(&self) -> bool {
         let first = self.sources.first().map(|input| &input.source);
         matches!(first, Some(Source::Writes(_)))
     }
@@ -175,8 +175,8 @@ impl MergeCursor {
 
     fn jump_forward(&mut self, reach: Reach) -> Result<()> {
         let group = match reach {
-            Reach::To => self.state.version.find(&self.walk.to),
-            Reach::Everything => self.state.version.groups().len() - 1,
+            Reach::To => self.version().find(&self.walk.to),
+            Reach::Everything => self.version().groups().len() - 1,
         };
         self.open_group(group);
         for input in &mut self.sources {
@@ -192,7 +192,7 @@ impl MergeCursor {
     }
 
     fn jump_reverse(&mut self, reach: Reach) -> Result<()> {
-        let groups = self.state.version.groups();
+        let groups = self.version().groups();
         let group = match reach {
             Reach::To => groups.partition_point(|g| g.low < self.walk.to),
             Reach::Everything => 0,

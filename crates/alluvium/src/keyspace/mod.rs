@@ -5,6 +5,7 @@ pub(crate) mod estimate;
 pub(crate) mod expiry;
 pub(crate) mod memtable;
 pub(crate) mod options;
+pub(crate) mod resting;
 pub(crate) mod tree;
 
 pub use estimate::RangeEstimate;

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::keyspace::dead::DeadSpace;
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::options::KeyspaceOptions;
+use crate::keyspace::resting::OpenCursors;
 use crate::metrics::TreeCounters;
 use crate::table::{PinnedValue, Table, ValueFiles};
 use crate::version::group::Version;
@@ -53,6 +54,8 @@ pub(crate) struct Tree {
     publications: AtomicU64,
     /// Set once, when the keyspace is dropped. Read before every operation; stale reads are caught by the leader.
     dropped: AtomicBool,
+    /// The open cursors, which are asked to let go of a state that was replaced.
+    pub cursors: OpenCursors,
     /// Where readers have met nothing but deleted rows.
     pub dead: DeadSpace,
     /// Judges rows in merges. Guards nothing else; taken by itself.
@@ -94,6 +97,7 @@ impl Tree {
             change: Mutex::new(()),
             publications: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
+            cursors: OpenCursors::default(),
             dead: DeadSpace::default(),
             filter: Mutex::new(None),
             memtable_bytes: AtomicUsize::new(memtable_bytes),
@@ -168,6 +172,12 @@ impl Tree {
         self.state.store(Arc::new(state));
         self.publications.fetch_add(1, Ordering::Release);
         result
+    }
+
+    /// Has cursors look whether they may still read: at their next call they ask the database first.
+    pub fn recall_cursors(&self) {
+        self.publications.fetch_add(1, Ordering::Release);
+        self.cursors.release();
     }
 
     /// Seals the active memtable, if anything was written to it, and returns it.

@@ -7,7 +7,7 @@
 use crate::Result;
 use crate::base::{SeqNo, ValueKind};
 use crate::table::block::DecodedBlock;
-use crate::table::pinned::PinnedValue;
+use crate::table::pinned::{BlockValue, PinnedValue};
 use crate::table::reader::Table;
 use std::sync::Arc;
 
@@ -195,6 +195,11 @@ impl TableCursor {
     /// The value, for as long as the caller likes.
     pub fn pin_value(&self) -> PinnedValue {
         PinnedValue::from_block(self.at.block(), self.at.slot)
+    }
+
+    /// The value, in a holder that is used again for the next row.
+    pub fn keep_value(&self, value: &mut BlockValue) {
+        value.keep(self.at.block(), self.at.slot);
     }
 
     /// The value, read from where it is if it is elsewhere, for as long as the caller likes.

@@ -42,7 +42,7 @@ pub use cursor::TableCursor;
 pub use estimate::TableShare;
 pub(crate) use estimate::fraction_between;
 pub use filters::{FilterOptions, PrefixFilter};
-pub use pinned::PinnedValue;
+pub use pinned::{BlockValue, PinnedValue};
 pub use properties::{Expiring, KeyspacePart, Properties, ValuesPart};
 pub use reader::{Found, Table};
 pub(crate) use salvage::{salvage, salvage_values, stored_uid};

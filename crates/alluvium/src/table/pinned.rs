@@ -44,6 +44,50 @@ impl PinnedValue {
     }
 }
 
+/// The value of a slot of a block that it keeps in memory. Used again for other slots, it counts a reference for each
+/// block and not for each value.
+#[derive(Default)]
+pub struct BlockValue {
+    block: Option<Arc<DecodedBlock>>,
+    slot: usize,
+    range: Range<usize>,
+}
+
+impl BlockValue {
+    /// Keeps the value in a slot of `block`.
+    pub(in crate::table) fn keep(&mut self, block: &Arc<DecodedBlock>, slot: usize) {
+        if !self
+            .block
+            .as_ref()
+            .is_some_and(|own| Arc::ptr_eq(own, block))
+        {
+            self.block = Some(Arc::clone(block));
+        }
+        self.slot = slot;
+        self.range = block.value_range(slot);
+    }
+
+    /// Keeps nothing.
+    pub fn clear(&mut self) {
+        self.block = None;
+        self.range = 0..0;
+    }
+
+    /// The value; empty where there is none.
+    pub fn bytes(&self) -> &[u8] {
+        let block = self.block.as_ref();
+        block.map_or(&[], |block| block.bytes(self.range.clone()))
+    }
+
+    /// The value, for as long as the caller likes.
+    pub fn pin(&self) -> PinnedValue {
+        match &self.block {
+            Some(block) => PinnedValue::from_block(block, self.slot),
+            None => PinnedValue::from(&[][..]),
+        }
+    }
+}
+
 fn inline(bytes: &[u8]) -> Option<Repr> {
     let mut copy = [0; INLINE_BYTES];
     copy.get_mut(..bytes.len())?.copy_from_slice(bytes);

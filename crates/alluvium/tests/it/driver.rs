@@ -15,6 +15,8 @@ use alluvium_testkit::model::{Direction, Model, Rows, State, Write};
 use alluvium_testkit::op::Op;
 use alluvium_testkit::random::Rng;
 
+use crate::held_cursor::HeldCursor;
+
 /// A database in memory beside its model.
 pub struct Driver {
     pub vfs: Arc<MemVfs>,
@@ -22,6 +24,7 @@ pub struct Driver {
     pub model: Model,
     pub options: Options,
     snapshots: Vec<(Snapshot, u64)>,
+    cursors: Vec<HeldCursor>,
     /// The newest commit known durable whatever happens.
     pub durable: u64,
     /// When each keyspace was created last: an older snapshot knows another keyspace of that name.
@@ -76,6 +79,7 @@ impl Driver {
             model,
             options,
             snapshots,
+            cursors: Vec::new(),
             durable: 0,
             created,
             checkpoints: 0,
@@ -137,6 +141,9 @@ impl Driver {
                 self.db.settle().expect("settle");
                 self.check_files();
             }
+            Op::OpenCursor { keyspace, snapshot } => self.open_cursor(keyspace, *snapshot),
+            Op::MoveCursor(at, to) => self.cursors[*at].go(to, &self.model),
+            Op::CloseCursor(at) => drop(self.cursors.remove(*at)),
             Op::Reopen => self.reopen(),
             Op::Crash => self.crash(seed),
             Op::CreateKeyspace(name) => {
@@ -147,6 +154,8 @@ impl Driver {
             Op::DropKeyspace(name) => {
                 let keyspace = self.keyspace(name);
                 self.db.drop_keyspace(&keyspace).expect("drop");
+                let of_it = self.cursors.iter_mut().filter(|c| c.keyspace == *name);
+                of_it.for_each(|cursor| cursor.is_dropped = true);
                 self.durable = self.model.last_commit();
             }
         }
@@ -222,8 +231,8 @@ impl Driver {
         drop(txn.prepare(b"two phases").expect("prepare"));
         // It has synced the log.
         self.durable = before;
-        // The generator counts on the snapshots that are open.
-        let may_end = self.snapshots.is_empty();
+        // The generator counts on the snapshots and cursors that are open.
+        let may_end = self.snapshots.is_empty() && self.cursors.is_empty();
         match choice % 4 {
             0 => self.db.flush().expect("flush"),
             1 if may_end => {
@@ -337,9 +346,28 @@ impl Driver {
         );
     }
 
+    fn open_cursor(&mut self, name: &str, snapshot: Option<usize>) {
+        let keyspace = self.keyspace(name);
+        let at = snapshot.map_or(self.model.last_commit(), |at| self.snapshots[at].1);
+        let options = CursorOptions::default();
+        let cursor = match snapshot {
+            Some(at) => self.snapshots[at].0.cursor(&keyspace, options),
+            None => keyspace.cursor(options),
+        };
+        self.cursors.push(HeldCursor {
+            cursor: cursor.expect("cursor"),
+            keyspace: name.to_owned(),
+            at,
+            key: None,
+            predates: self.predates(snapshot, name),
+            is_dropped: false,
+        });
+    }
+
     fn reopen(&mut self) {
         self.snapshots.clear();
         self.db.close().expect("close");
+        self.cursors.drain(..).for_each(HeldCursor::check_closed);
         self.db = Database::open_on(self.vfs.clone(), Path::new("db"), self.options.clone())
             .expect("reopen");
         self.durable = self.model.last_commit();
@@ -348,6 +376,7 @@ impl Driver {
 
     fn crash(&mut self, seed: u64) {
         self.snapshots.clear();
+        self.cursors.clear();
         let crashed = Arc::new(self.vfs.crash(seed, CrashOptions::POWER_LOSS));
         // The old database goes on in files that nobody reads any more, and ends.
         let old = std::mem::replace(&mut self.vfs, crashed);
