@@ -55,6 +55,8 @@ pub struct WriteSet {
     history: Vec<Replaced>,
     /// In the order of their stamps.
     ranges: Vec<RangeDelete>,
+    /// The bytes of the keys in `ranges`.
+    range_bytes: usize,
     savepoints: Vec<Savepoint>,
     next_savepoint: u64,
     /// The stamps of the open views.
@@ -153,6 +155,7 @@ impl WriteSet {
             index: Index::default(),
             history: Vec::new(),
             ranges: Vec::new(),
+            range_bytes: 0,
             savepoints: Vec::new(),
             next_savepoint: 0,
             views: Vec::new(),
@@ -197,6 +200,7 @@ impl WriteSet {
             self.replace(entry, None, &[]);
             position = self.index.after(position);
         }
+        self.range_bytes += start.len() + end.len();
         self.ranges.push(RangeDelete {
             stamp: self.stamp,
             keyspace,
@@ -278,7 +282,10 @@ impl WriteSet {
             let mark = &self.savepoints[place];
             (mark.arena, mark.entries, mark.history, mark.stamp)
         };
-        self.ranges.retain(|range| range.stamp <= stamp);
+        // In the order of their stamps, so that what is undone is at the end.
+        while let Some(undone) = self.ranges.pop_if(|range| range.stamp > stamp) {
+            self.range_bytes -= undone.start.len() + undone.end.len();
+        }
         for replaced in self.history.split_off(history).into_iter().rev() {
             self.set_head(replaced.entry, replaced.version);
         }
@@ -325,19 +332,17 @@ impl WriteSet {
 
     /// The bytes of the keys and values that a commit would write, range deletes included.
     pub fn bytes(&self) -> usize {
-        let ranges = self.ranges.iter().map(|r| r.start.len() + r.end.len());
-        self.bytes + ranges.sum::<usize>()
+        self.bytes + self.range_bytes
     }
 
     /// The memory of what a commit would write, and of what savepoints and views keep besides. Space that will be won
-    /// back is not counted.
+    /// back is not counted. Asked for every write, so it walks nothing.
     pub fn memory_bytes(&self) -> usize {
         let needed = !self.savepoints.is_empty() || !self.views.is_empty();
         let bytes = if needed { self.arena.len() } else { self.bytes };
         let history = self.history.len() * size_of::<Replaced>();
-        let ranges = self.ranges.iter().map(|r| r.start.len() + r.end.len());
         let places = (self.entries.len() + self.ranges.len()) * WRITE_OVERHEAD;
-        bytes + places + history + ranges.sum::<usize>()
+        bytes + places + history + self.range_bytes
     }
 
     /// Whether a commit would write nothing.
