@@ -5,14 +5,16 @@
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
+use std::hint::black_box;
 use std::time::Instant;
 
 use alluvium::{CursorOptions, Database, Durability, Keyspace, KeyspaceOptions, Options};
 
-const ROWS: u64 = 100_000;
-/// Rounds of each measurement; the shortest is shown, which others on the machine have disturbed least.
+const ROWS: u64 = 50_000;
 const ROUNDS: usize = 40;
-const OPENS: u64 = 5_000;
+/// So many steps are timed together. The shortest time is shown, which others on the machine have not disturbed.
+const STEPS: u64 = 500;
+const OPENS: u64 = 20;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = std::env::args().nth(1).ok_or("usage: cursor_cost DIR")?;
@@ -53,9 +55,12 @@ fn run(scenario: &str, value_bytes: usize, dir: &str) -> alluvium::Result<()> {
             rows.put(&key(n), &value)?;
         }
     }
-    let next = shortest(ROWS, || scan(&rows, false))?;
-    let prev = shortest(ROWS, || scan(&rows, true))?;
-    let open = shortest(OPENS, || open(&rows))?;
+    let (mut next, mut prev, mut open) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
+    for _ in 0..ROUNDS {
+        next = next.min(scan(&rows, false)?);
+        prev = prev.min(scan(&rows, true)?);
+        open = open.min(opens(&rows)?);
+    }
     println!("{scenario},{value_bytes},{next:.1},{prev:.1},{open:.0}");
     db.close()
 }
@@ -66,44 +71,44 @@ fn key(n: u64) -> [u8; 16] {
     key
 }
 
-/// Reads all rows; the sum keeps the look at them from being optimised away.
-fn scan(rows: &Keyspace, backward: bool) -> alluvium::Result<u64> {
+/// Nanoseconds of a step of a scan of all rows.
+fn scan(rows: &Keyspace, backward: bool) -> alluvium::Result<f64> {
     let mut cursor = rows.cursor(CursorOptions::default())?;
     let mut found = if backward {
         cursor.seek_last()?
     } else {
         cursor.seek_first()?
     };
-    let mut sum = 0;
-    while found {
-        sum += u64::from(cursor.key()[15]) + u64::from(cursor.value()[0]);
-        found = if backward {
-            cursor.prev()?
-        } else {
-            cursor.next()?
-        };
-    }
-    Ok(sum)
-}
-
-fn open(rows: &Keyspace) -> alluvium::Result<u64> {
-    let mut sum = 0;
-    for n in 0..OPENS {
-        let mut cursor = rows.cursor(CursorOptions::default())?;
-        assert!(cursor.seek(&key(n * 7919 % ROWS))?, "the row is there");
-        sum += u64::from(cursor.value()[0]);
-    }
-    Ok(sum)
-}
-
-/// Nanoseconds of one of `steps`, in the shortest round.
-fn shortest(steps: u64, run: impl Fn() -> alluvium::Result<u64>) -> alluvium::Result<f64> {
-    let (mut shortest, mut sum) = (f64::INFINITY, 0);
-    for _ in 0..ROUNDS {
+    let mut shortest = f64::INFINITY;
+    for _ in 0..ROWS / STEPS - 1 {
         let began = Instant::now();
-        sum += run()?;
+        let mut sum = 0;
+        for _ in 0..STEPS {
+            assert!(found, "there are more rows");
+            sum += u64::from(cursor.key()[15]) + u64::from(cursor.value()[0]);
+            found = if backward {
+                cursor.prev()?
+            } else {
+                cursor.next()?
+            };
+        }
+        black_box(sum);
         shortest = began.elapsed().as_secs_f64().min(shortest);
     }
-    assert_ne!(sum, 0, "rows were read");
-    Ok(shortest * 1e9 / steps as f64)
+    Ok(shortest * 1e9 / STEPS as f64)
+}
+
+/// Nanoseconds of opening a cursor and finding a row.
+fn opens(rows: &Keyspace) -> alluvium::Result<f64> {
+    let mut shortest = f64::INFINITY;
+    for round in 0..ROWS / STEPS {
+        let began = Instant::now();
+        for n in 0..OPENS {
+            let mut cursor = rows.cursor(CursorOptions::default())?;
+            assert!(cursor.seek(&key((round + n) * 7919 % ROWS))?, "it is there");
+            black_box(cursor.value()[0]);
+        }
+        shortest = began.elapsed().as_secs_f64().min(shortest);
+    }
+    Ok(shortest * 1e9 / OPENS as f64)
 }
