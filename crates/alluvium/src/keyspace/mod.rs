@@ -267,26 +267,27 @@ impl Keyspace {
     pub fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
         self.check()?;
         check_range(start, end)?;
-        let mut writes = WriteSet::default();
-        writes.delete_range(self.tree.id, start, end);
-        self.db.commit_writes(&writes, &WriteOptions::default())
+        self.commit_one(|writes| writes.delete_range(self.tree.id, start, end))
     }
 
     /// Removes every key that begins with `prefix`; the empty prefix removes everything. See [`Keyspace::delete_range`].
     pub fn delete_prefix(&self, prefix: &[u8]) -> Result<()> {
         self.check()?;
         check_sizes(prefix, &[])?;
-        let mut writes = WriteSet::default();
-        writes.delete_prefix(self.tree.id, prefix);
-        self.db.commit_writes(&writes, &WriteOptions::default())
+        self.commit_one(|writes| writes.delete_prefix(self.tree.id, prefix))
     }
 
     fn write(&self, kind: ValueKind, key: &[u8], value: &[u8], until: Option<u64>) -> Result<()> {
         self.check()?;
         let value = self.stored(kind, value, until)?;
         check_sizes(key, &value)?;
+        self.commit_one(|writes| writes.put(self.tree.id, key, kind, &value))
+    }
+
+    /// Commits one operation, as durable as the database is.
+    fn commit_one(&self, add: impl FnOnce(&mut WriteSet)) -> Result<()> {
         let mut writes = WriteSet::default();
-        writes.put(self.tree.id, key, kind, &value);
+        add(&mut writes);
         self.db.commit_writes(&writes, &WriteOptions::default())
     }
 
