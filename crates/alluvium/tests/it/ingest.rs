@@ -309,6 +309,31 @@ fn an_ingest_ends_with_its_keyspace_and_with_its_database() {
 }
 
 #[test]
+fn an_ingest_that_outlives_its_database_leaves_the_directory_alone() {
+    let (vfs, db, k) = database(tiny());
+    let unfinished = || {
+        let mut ingest = db.ingest().expect("ingest");
+        for n in 0..1000 {
+            ingest.put(&k, &key(n), value(n).as_bytes()).expect("put");
+        }
+        ingest
+    };
+    let (dropped, finished) = (unfinished(), unfinished());
+    let files = table_files(&vfs);
+    assert!(files.len() > 3);
+    db.close().expect("close");
+    // The directory may be another's by now.
+    drop(dropped);
+    assert_error!(finished.finish(), Error::Closed);
+    let mut left = table_files(&vfs);
+    left.retain(|name| files.contains(name));
+    assert_eq!(left, files);
+    let db = open(&vfs, tiny());
+    assert!(table_files(&vfs).is_empty(), "moved aside");
+    db.close().expect("close");
+}
+
+#[test]
 fn commits_and_reads_go_on_during_an_ingest() {
     let (_vfs, db, k) = database(tiny());
     for n in 0..500 {
