@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use alluvium::vfs::{CrashOptions, Fault, FaultEffect, FaultVfs, IoCall, MemVfs, Vfs};
 use alluvium::{Database, Durability, Error, KeyspaceOptions, Options, WriteBatch};
+use alluvium_testkit::model::State;
 use alluvium_testkit::random::{Rng, Seeded};
+use parking_lot::Mutex;
 
 use crate::driver::{chain, state_of};
 use crate::fixture::{all, assert_error, database, dir, open, table_files, text, tiny};
@@ -354,6 +356,71 @@ fn check_prefix(db: &Database) {
         legal.iter().flatten().any(|legal| *legal == exists),
         "{copied} {newest} {exists:?}"
     );
+}
+
+/// A checkpoint in whose flush another thread runs `other` on a database with the keyspaces `quiet`, which is in tables,
+/// and `busy`, which is in memory. The copy must be as if it had not, and it must be done afterwards.
+fn beside_a_checkpoint(other: fn(&Database), done: fn(&State) -> bool) {
+    let handle: Arc<OnceLock<Database>> = Arc::default();
+    let (own, begun) = (Arc::clone(&handle), Arc::<OnceLock<_>>::default());
+    let thread = Arc::clone(&begun);
+    let vfs = HookVfs::new(move |call, path| {
+        let flushes = call == Call::Create && path.to_string_lossy().ends_with(".sst");
+        if !flushes || begun.get().is_some() {
+            return Ok(());
+        }
+        let db = own.get().expect("set before").clone();
+        let other = begun.get_or_init(|| Mutex::new(Some(thread::spawn(move || other(&db)))));
+        // It waits for the checkpoint; one that does not is given the time to come to its end.
+        for _ in 0..100_000 {
+            if other.lock().as_ref().is_some_and(JoinHandle::is_finished) {
+                break;
+            }
+            thread::yield_now();
+        }
+        Ok(())
+    });
+    let db = Database::open_on(vfs.shared(), dir(), tiny()).expect("open");
+    let [quiet, busy] = ["quiet", "busy"].map(|name| {
+        let keyspace = db.keyspace(name, KeyspaceOptions::default());
+        keyspace.expect("keyspace")
+    });
+    quiet.put(b"a", b"1").expect("put");
+    db.settle().expect("settle");
+    busy.put(b"a", b"1").expect("put");
+    let expected = state_of(&db);
+    handle.set(db.clone()).ok().expect("once");
+    vfs.set(true);
+    db.checkpoint(target()).expect("checkpoint");
+    vfs.set(false);
+    let other = thread.get().and_then(|thread| thread.lock().take());
+    let other = other.expect("the checkpoint flushes");
+    other.join().expect("join");
+    assert_eq!(state_of(&open_at(&vfs, target(), true)), expected);
+    assert!(done(&state_of(&db)));
+    // The hook's handle is the last.
+    db.close().expect("close");
+}
+
+#[test]
+fn a_drop_during_a_checkpoint_waits_for_it() {
+    let drop_quiet = |db: &Database| {
+        let quiet = db.existing_keyspace("quiet").expect("look");
+        db.drop_keyspace(&quiet.expect("keyspace")).expect("drop");
+    };
+    beside_a_checkpoint(drop_quiet, |state| !state.contains_key("quiet"));
+}
+
+#[test]
+fn an_ingest_during_a_checkpoint_waits_for_it() {
+    let ingest = |db: &Database| {
+        let quiet = db.existing_keyspace("quiet").expect("look");
+        let mut ingest = db.ingest().expect("ingest");
+        let row = ingest.put(&quiet.expect("keyspace"), b"ingested", b"1");
+        row.expect("put");
+        ingest.finish().expect("finish");
+    };
+    beside_a_checkpoint(ingest, |state| state["quiet"].len() == 2);
 }
 
 #[test]
