@@ -262,6 +262,44 @@ fn own_writes_and_what_reads_nothing_are_no_conflict() {
 }
 
 #[test]
+fn a_blind_delete_reads_no_block_and_conflicts_with_nothing_but_its_row() {
+    let (_vfs, db, k) = database(Options {
+        idle_after: None,
+        ..tiny()
+    });
+    for n in 0..200 {
+        k.put(format!("key{n:03}").as_bytes(), &[7; 50])
+            .expect("put");
+    }
+    db.settle().expect("settle");
+    let blocks = || {
+        let stats = db.stats().expect("stats");
+        stats.cache_hits + stats.cache_misses
+    };
+    let before = blocks();
+    for optimistic in [false, true] {
+        let txn = match optimistic {
+            true => self::optimistic(&db, Isolation::Serializable),
+            false => serializable(&db),
+        };
+        // There and not there; others write beside them.
+        for key in [&b"key100"[..], b"key100x"] {
+            txn.delete(&k, key).expect("delete");
+        }
+        for key in [&b"key099"[..], b"key100w", b"key101"] {
+            k.put(key, b"beside").expect("put");
+        }
+        txn.commit().expect("it has read nothing");
+    }
+    assert_eq!(blocks(), before, "a blind delete has read");
+    assert!(k.get(b"key100").expect("get").is_none());
+    assert_eq!(
+        k.get(b"key101").expect("get").as_deref(),
+        Some(&b"beside"[..])
+    );
+}
+
+#[test]
 fn reads_before_a_savepoint_rolled_back_to_still_count() {
     let (_vfs, db, k) = database(tiny());
     let txn = serializable(&db);
