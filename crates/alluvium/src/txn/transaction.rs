@@ -329,9 +329,10 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for an empty range; `TransactionTooLarge`, `KeyspaceDropped`, `Closed`.
+    /// `InvalidArgument` for an empty range; `TransactionTooLarge`, `ReadOnly`, `KeyspaceDropped`, `Closed`.
     pub fn delete_range(&self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
         check_range(start, end)?;
+        self.shared().check_writable()?;
         self.check(keyspace)?;
         self.check_room(start, end)?;
         self.enter(keyspace, |writes| {
@@ -343,6 +344,7 @@ impl Transaction {
     /// Removes every key that begins with `prefix` when the transaction commits: see [`Transaction::delete_range`].
     pub fn delete_prefix(&self, keyspace: &Keyspace, prefix: &[u8]) -> Result<()> {
         check_sizes(prefix, &[])?;
+        self.shared().check_writable()?;
         self.check(keyspace)?;
         self.check_room(prefix, prefix)?;
         self.enter(keyspace, |writes| {

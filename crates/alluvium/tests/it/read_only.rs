@@ -109,9 +109,14 @@ fn every_write_is_refused_and_reads_go_on() {
     assert_error!(k.put(b"a", b"2"), Error::ReadOnly);
     assert_error!(k.insert(b"b", b"2"), Error::ReadOnly);
     assert_error!(k.delete(b"a"), Error::ReadOnly);
+    assert_error!(k.delete_range(b"a", b"b"), Error::ReadOnly);
+    assert_error!(k.delete_prefix(b"a"), Error::ReadOnly);
     let mut batch = WriteBatch::new();
     batch.put(&k, b"a", b"2").expect("put");
     assert_error!(db.write(&batch), Error::ReadOnly);
+    let mut deletes = WriteBatch::new();
+    deletes.delete(&k, b"a").expect("delete");
+    assert_error!(db.write(&deletes), Error::ReadOnly);
     let new = db.keyspace("new", KeyspaceOptions::default());
     assert_error!(new, Error::ReadOnly);
     db.keyspace("k", KeyspaceOptions::default())
@@ -124,6 +129,10 @@ fn every_write_is_refused_and_reads_go_on() {
     let txn = db.begin(Isolation::Snapshot).expect("begin");
     assert_error!(txn.put(&k, b"a", b"2"), Error::ReadOnly);
     assert_error!(txn.put_untracked(&k, b"a", b"2"), Error::ReadOnly);
+    assert_error!(txn.delete(&k, b"a"), Error::ReadOnly);
+    assert_error!(txn.delete_untracked(&k, b"a"), Error::ReadOnly);
+    assert_error!(txn.delete_range(&k, b"a", b"b"), Error::ReadOnly);
+    assert_error!(txn.delete_prefix(&k, b"a"), Error::ReadOnly);
     let found = txn.get_for_update(&k, b"a").expect("get");
     assert_eq!(found.as_deref(), Some(&b"1"[..]));
     txn.commit().expect("nothing was written");
