@@ -4,16 +4,16 @@
 //! group opens only that group's tables, and filters are asked again in each group. Range deletes of all sources, also
 //! of those that a filter rules out, hide what is older than they are; older sources are sought past their end.
 //!
-//! A merge takes the tree's state at its first seek. When that was replaced meanwhile, it takes the new one at the next
-//! seek; and [`MergeCursor::take_state`] makes it let go between two calls, for a cursor that rests. Either way its user
-//! seeks again from the key of its last row: the read point has kept what was visible there.
+//! Which sources there are, and the state of the tree that they come from, is the business of `inputs`; dead rows that are
+//! passed over at once that of `walk`.
 
 use std::sync::Arc;
 
 use crate::base::{SeqNo, checksum, prefix_end};
 use crate::error::Result;
 use crate::iter::held_row::HeldRow;
-use crate::iter::run::{PrefixProbe, RunCursor};
+use crate::iter::inputs::{Input, NO_STATE};
+use crate::iter::run::PrefixProbe;
 use crate::iter::source::Source;
 use crate::iter::walk::Walk;
 use crate::keyspace::expiry::is_live;
@@ -21,7 +21,6 @@ use crate::keyspace::tree::{Tree, TreeState};
 use crate::range_deletes::{Fragment, RangeDeletes};
 use crate::table::PinnedValue;
 use crate::txn::write_cursor::WriteCursor;
-use crate::version::group::Version;
 
 /// The half-open range of keys that a cursor stays in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,73 +38,31 @@ pub(crate) struct MergeCursor {
     /// `None` before the first seek, and after it was taken away.
     pub(super) state: Option<Arc<TreeState>>,
     /// The publication of `state`, or of a later one that was not met yet; [`NO_STATE`] without a state.
-    publications: u64,
+    pub(super) publications: u64,
     pub(super) read_point: SeqNo,
     /// The time of the reads in a keyspace whose rows expire.
     pub(super) now_ms: Option<u64>,
     pub(super) bounds: Arc<Bounds>,
-    prefix: Option<PrefixProbe>,
+    pub(super) prefix: Option<PrefixProbe>,
     /// Newest first: writes, memtables, then the tables of `group`.
     pub(super) sources: Vec<Input>,
     /// How many of `sources` span the keyspace.
-    fixed: usize,
+    pub(super) fixed: usize,
     /// The range deletes of a transaction's own, which hide everything committed.
     own_ranges: RangeDeletes,
     /// Those of the memtables, then those of the tables of `group`.
-    ranges: Vec<Arc<RangeDeletes>>,
+    pub(super) ranges: Vec<Arc<RangeDeletes>>,
     /// How many of `ranges` span the keyspace.
-    fixed_ranges: usize,
-    group: usize,
+    pub(super) fixed_ranges: usize,
+    pub(super) group: usize,
     pub(super) reverse: bool,
-    current: Option<usize>,
+    pub(super) current: Option<usize>,
     /// The value of the current row where it is elsewhere, until the row is shown; not where only keys are wanted.
-    separated: Option<PinnedValue>,
+    pub(super) separated: Option<PinnedValue>,
     keys_only: bool,
     /// Whether `current` was the only source with a key inside the bounds when it was chosen. Then it stays so until it
     /// has none left: the others have none in this group, and if the current one spans all groups, none in later ones.
     alone: bool,
-}
-
-/// No count of publications.
-const NO_STATE: u64 = u64::MAX;
-
-/// Why there is a state wherever sources are looked at.
-const STATE: &str = "a seek has taken the state";
-
-/// What a merge holds of its tree: memtables, tables and what pins them.
-pub(super) struct HeldState {
-    _state: Arc<TreeState>,
-    _sources: Vec<Input>,
-    _ranges: Vec<Arc<RangeDeletes>>,
-}
-
-pub(super) struct Input {
-    pub(super) source: Source,
-    /// Whether the source may leave the group's range, so that its keys must be compared with the borders.
-    clipped: bool,
-    /// Whether a forward scan found it behind the bounds: it has nothing to give any more.
-    pub(super) past_end: bool,
-    /// No entry that it shows has a higher seqno; `None`: to be asked of the source.
-    newest: Option<SeqNo>,
-}
-
-impl Input {
-    fn new(source: Source, clipped: bool, newest: Option<SeqNo>) -> Input {
-        Input {
-            source,
-            clipped,
-            past_end: false,
-            newest,
-        }
-    }
-
-    fn newest(&self) -> SeqNo {
-        match (&self.source, self.newest) {
-            (_, Some(newest)) => newest,
-            (Source::Run(run), None) => run.newest(),
-            _ => SeqNo::MAX,
-        }
-    }
 }
 
 impl Bounds {
@@ -282,95 +239,6 @@ impl MergeCursor {
         self.settle_reverse()
     }
 
-    /// Whether the tree has a newer state than the merge, which then must seek and not step.
-    pub fn is_stale(&self) -> bool {
-        self.publications != self.tree.publications()
-    }
-
-    /// Takes the tree's newest state, if the merge has another or none.
-    fn refresh_state(&mut self) -> Result<()> {
-        if !self.is_stale() {
-            return Ok(());
-        }
-        drop(self.take_state());
-        // Counted before loading: a publication in between only costs one needless reload.
-        let (publications, state) = (self.tree.publications(), self.tree.load_full());
-        self.tree.check()?;
-        (self.publications, self.state) = (publications, Some(state));
-        self.open_memtables();
-        Ok(())
-    }
-
-    /// Takes away everything that keeps memtables and tables. The merge is on no row then, and must seek next.
-    pub fn take_state(&mut self) -> Option<HeldState> {
-        self.walk.stop(&self.tree.dead);
-        let own = usize::from(self.has_writes());
-        let held = HeldState {
-            _state: self.state.take()?,
-            _sources: self.sources.split_off(own),
-            _ranges: std::mem::take(&mut self.ranges),
-        };
-        self.publications = NO_STATE;
-        (self.current, self.separated) = (None, None);
-        Some(held)
-    }
-
-    pub(super) fn version(&self) -> &Arc<Version> {
-        &self.state.as_ref().expect(STATE).version
-    }
-
-    fn open_memtables(&mut self) {
-        let prefix = self.prefix;
-        let state = self.state.as_ref().expect(STATE);
-        let memtables = std::iter::once(&state.active).chain(&state.sealed);
-        for memtable in memtables {
-            self.ranges.extend(memtable.range_deletes());
-            let rows = &memtable.rows;
-            // One with prefixes of another length, from before the options were changed, says nothing.
-            let wanted = |p: PrefixProbe| {
-                rows.prefix_bytes() != Some(p.bytes) || rows.may_contain_prefix(p.hash)
-            };
-            if prefix.is_none_or(wanted) {
-                let source = Source::Memtable(rows.cursor(self.read_point));
-                let newest = rows.seqno_range().map_or(0, |(_, newest)| newest);
-                self.sources.push(Input::new(source, false, Some(newest)));
-            }
-        }
-        self.fixed = self.sources.len();
-        self.fixed_ranges = self.ranges.len();
-        self.group = usize::MAX;
-    }
-
-    /// Makes `group` the one whose tables are read. They are not positioned yet.
-    pub(super) fn open_group(&mut self, group: usize) {
-        if self.group == group {
-            return;
-        }
-        self.group = group;
-        self.sources.truncate(self.fixed);
-        self.ranges.truncate(self.fixed_ranges);
-        let version = &self.state.as_ref().expect(STATE).version;
-        let tables = &version.groups()[group];
-        for upper in &tables.upper {
-            let table = &upper.table;
-            self.ranges.extend(table.range_deletes().cloned());
-            if self
-                .prefix
-                .is_some_and(|p| !table.may_contain_prefix(p.bytes, p.hash))
-            {
-                continue;
-            }
-            let source = Source::Table(table.cursor(self.read_point));
-            let clipped = tables.reaches_out(table, version.high(group));
-            let newest = Some(table.max_seqno());
-            self.sources.push(Input::new(source, clipped, newest));
-        }
-        if !tables.last.is_empty() {
-            let run = RunCursor::new(Arc::clone(tables), self.read_point, self.prefix);
-            self.sources.push(Input::new(Source::Run(run), false, None));
-        }
-    }
-
     fn seek_forward(&mut self, key: &[u8]) -> Result<bool> {
         self.reverse = false;
         self.current = None;
@@ -434,7 +302,7 @@ impl MergeCursor {
     }
 
     /// Whether source `i` stands on a key of its range.
-    fn live(&self, i: usize) -> bool {
+    pub(super) fn live(&self, i: usize) -> bool {
         let input = &self.sources[i];
         if input.past_end || !input.source.valid() {
             return false;
@@ -525,7 +393,7 @@ impl MergeCursor {
     }
 
     /// Marks the sources that have come to the end of the bounds.
-    fn drop_past_end(&mut self) {
+    pub(super) fn drop_past_end(&mut self) {
         let Some(end) = self.bounds.end.as_deref() else {
             return;
         };
@@ -575,39 +443,5 @@ impl MergeCursor {
             }
         }
         best.map(|(i, _)| (i, live))
-    }
-
-    /// While no table of the current group has rows left, opens the next group inside the bounds.
-    fn next_group(&mut self) -> Result<()> {
-        while !(self.fixed..self.sources.len()).any(|i| self.live(i)) {
-            let version = Arc::clone(self.version());
-            let Some(low) = version.high(self.group) else {
-                break;
-            };
-            if self.bounds.end.as_deref().is_some_and(|end| low >= end) {
-                break;
-            }
-            self.open_group(self.group + 1);
-            for input in &mut self.sources[self.fixed..] {
-                input.source.seek(low)?;
-            }
-            self.drop_past_end();
-        }
-        Ok(())
-    }
-
-    fn previous_group(&mut self) -> Result<()> {
-        while !(self.fixed..self.sources.len()).any(|i| self.live(i)) {
-            let version = Arc::clone(self.version());
-            let low = &version.groups()[self.group].low;
-            if self.group == 0 || low.as_slice() <= &self.bounds.start[..] {
-                break;
-            }
-            self.open_group(self.group - 1);
-            for input in &mut self.sources[self.fixed..] {
-                input.source.seek_before(Some(low))?;
-            }
-        }
-        Ok(())
     }
 }

@@ -5,6 +5,7 @@
 
 mod cursor;
 mod held_row;
+mod inputs;
 mod merge;
 mod run;
 mod source;

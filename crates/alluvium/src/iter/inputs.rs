@@ -1,0 +1,184 @@
+//! What a merge reads from: the memtables of its tree's state, which span the keyspace, and the tables of one group after
+//! the other. The order of rows is the business of `merge`.
+//!
+//! A merge takes the tree's state at its first seek. When that was replaced meanwhile, it takes the new one at the next
+//! seek; and [`MergeCursor::take_state`] makes it let go between two calls, for a cursor that rests. Either way its user
+//! seeks again from the key of its last row: the read point has kept what was visible there.
+
+use std::sync::Arc;
+
+use crate::base::SeqNo;
+use crate::error::Result;
+use crate::iter::merge::MergeCursor;
+use crate::iter::run::{PrefixProbe, RunCursor};
+use crate::iter::source::Source;
+use crate::keyspace::tree::TreeState;
+use crate::range_deletes::RangeDeletes;
+use crate::version::group::Version;
+
+/// No count of publications.
+pub(super) const NO_STATE: u64 = u64::MAX;
+
+/// Why there is a state wherever sources are looked at.
+const STATE: &str = "a seek has taken the state";
+
+/// What a merge holds of its tree: memtables, tables and what pins them.
+pub(super) struct HeldState {
+    _state: Arc<TreeState>,
+    _sources: Vec<Input>,
+    _ranges: Vec<Arc<RangeDeletes>>,
+}
+
+pub(super) struct Input {
+    pub(super) source: Source,
+    /// Whether the source may leave the group's range, so that its keys must be compared with the borders.
+    pub(super) clipped: bool,
+    /// Whether a forward scan found it behind the bounds: it has nothing to give any more.
+    pub(super) past_end: bool,
+    /// No entry that it shows has a higher seqno; `None`: to be asked of the source.
+    newest: Option<SeqNo>,
+}
+
+impl Input {
+    pub(super) fn new(source: Source, clipped: bool, newest: Option<SeqNo>) -> Input {
+        Input {
+            source,
+            clipped,
+            past_end: false,
+            newest,
+        }
+    }
+
+    pub(super) fn newest(&self) -> SeqNo {
+        match (&self.source, self.newest) {
+            (_, Some(newest)) => newest,
+            (Source::Run(run), None) => run.newest(),
+            _ => SeqNo::MAX,
+        }
+    }
+}
+
+impl MergeCursor {
+    /// Whether the tree has a newer state than the merge, which then must seek and not step.
+    pub fn is_stale(&self) -> bool {
+        self.publications != self.tree.publications()
+    }
+
+    /// Takes the tree's newest state, if the merge has another or none.
+    pub(super) fn refresh_state(&mut self) -> Result<()> {
+        if !self.is_stale() {
+            return Ok(());
+        }
+        drop(self.take_state());
+        // Counted before loading: a publication in between only costs one needless reload.
+        let (publications, state) = (self.tree.publications(), self.tree.load_full());
+        self.tree.check()?;
+        (self.publications, self.state) = (publications, Some(state));
+        self.open_memtables();
+        Ok(())
+    }
+
+    /// Takes away everything that keeps memtables and tables. The merge is on no row then, and must seek next.
+    pub fn take_state(&mut self) -> Option<HeldState> {
+        self.walk.stop(&self.tree.dead);
+        let own = usize::from(self.has_writes());
+        let held = HeldState {
+            _state: self.state.take()?,
+            _sources: self.sources.split_off(own),
+            _ranges: std::mem::take(&mut self.ranges),
+        };
+        self.publications = NO_STATE;
+        (self.current, self.separated) = (None, None);
+        Some(held)
+    }
+
+    pub(super) fn version(&self) -> &Arc<Version> {
+        &self.state.as_ref().expect(STATE).version
+    }
+
+    fn open_memtables(&mut self) {
+        let prefix = self.prefix;
+        let state = self.state.as_ref().expect(STATE);
+        let memtables = std::iter::once(&state.active).chain(&state.sealed);
+        for memtable in memtables {
+            self.ranges.extend(memtable.range_deletes());
+            let rows = &memtable.rows;
+            // One with prefixes of another length, from before the options were changed, says nothing.
+            let wanted = |p: PrefixProbe| {
+                rows.prefix_bytes() != Some(p.bytes) || rows.may_contain_prefix(p.hash)
+            };
+            if prefix.is_none_or(wanted) {
+                let source = Source::Memtable(rows.cursor(self.read_point));
+                let newest = rows.seqno_range().map_or(0, |(_, newest)| newest);
+                self.sources.push(Input::new(source, false, Some(newest)));
+            }
+        }
+        self.fixed = self.sources.len();
+        self.fixed_ranges = self.ranges.len();
+        self.group = usize::MAX;
+    }
+
+    /// Makes `group` the one whose tables are read. They are not positioned yet.
+    pub(super) fn open_group(&mut self, group: usize) {
+        if self.group == group {
+            return;
+        }
+        self.group = group;
+        self.sources.truncate(self.fixed);
+        self.ranges.truncate(self.fixed_ranges);
+        let version = &self.state.as_ref().expect(STATE).version;
+        let tables = &version.groups()[group];
+        for upper in &tables.upper {
+            let table = &upper.table;
+            self.ranges.extend(table.range_deletes().cloned());
+            if self
+                .prefix
+                .is_some_and(|p| !table.may_contain_prefix(p.bytes, p.hash))
+            {
+                continue;
+            }
+            let source = Source::Table(table.cursor(self.read_point));
+            let clipped = tables.reaches_out(table, version.high(group));
+            let newest = Some(table.max_seqno());
+            self.sources.push(Input::new(source, clipped, newest));
+        }
+        if !tables.last.is_empty() {
+            let run = RunCursor::new(Arc::clone(tables), self.read_point, self.prefix);
+            self.sources.push(Input::new(Source::Run(run), false, None));
+        }
+    }
+
+    /// While no table of the current group has rows left, opens the next group inside the bounds.
+    pub(super) fn next_group(&mut self) -> Result<()> {
+        while !(self.fixed..self.sources.len()).any(|i| self.live(i)) {
+            let version = Arc::clone(self.version());
+            let Some(low) = version.high(self.group) else {
+                break;
+            };
+            if self.bounds.end.as_deref().is_some_and(|end| low >= end) {
+                break;
+            }
+            self.open_group(self.group + 1);
+            for input in &mut self.sources[self.fixed..] {
+                input.source.seek(low)?;
+            }
+            self.drop_past_end();
+        }
+        Ok(())
+    }
+
+    pub(super) fn previous_group(&mut self) -> Result<()> {
+        while !(self.fixed..self.sources.len()).any(|i| self.live(i)) {
+            let version = Arc::clone(self.version());
+            let low = &version.groups()[self.group].low;
+            if self.group == 0 || low.as_slice() <= &self.bounds.start[..] {
+                break;
+            }
+            self.open_group(self.group - 1);
+            for input in &mut self.sources[self.fixed..] {
+                input.source.seek_before(Some(low))?;
+            }
+        }
+        Ok(())
+    }
+}
