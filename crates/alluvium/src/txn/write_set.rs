@@ -15,29 +15,21 @@
 //! A range delete takes what the set holds in its range back to "nothing to commit" and stands beside the keys: it
 //! hides what was committed before, and writes that come after it are not its business.
 //!
-//! # Versions
-//!
-//! Every write has a stamp. A version that a live savepoint or an open view may still need goes to `history` when
-//! it is overwritten; otherwise the overwrite is in place. A rollback puts back what stands in the history after the
-//! savepoint's mark, in reverse, and cuts arena, entries and history at the mark: all three only grow at their end.
-//! A [`View`] is a stamp: a cursor sees the writes made before it was opened and no later ones, or an update that
-//! moves rows forward would meet them again.
+//! Overwritten versions, which savepoints and cursors may still need, are the business of `versions`.
 //!
 //! Keys and values lie in one arena, and the order in an `Index` of entry numbers, so that a write allocates
 //! nothing of its own.
 
 mod index;
+mod versions;
 
 use std::ops::{Bound, Range};
 
 use crate::base::{KEY_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX, ValueKind, prefix_end};
-use crate::error::{Error, Result};
 use crate::range_deletes::RangeDeletes;
 
 use index::{Index, Position, Probe};
-
-/// Below this footprint in bytes no space is won back.
-const COMPACT_BYTES_MIN: usize = 64 * 1024;
+use versions::COMPACT_BYTES_MIN;
 
 /// What a key of the set costs besides its bytes and those of its value: entry and place in the order. More than a
 /// commit's payload needs for it.
@@ -253,78 +245,6 @@ impl WriteSet {
         Some((head.read_kind(), self.bytes_of(head.value)))
     }
 
-    /// Marks the present state.
-    pub fn savepoint(&mut self) -> SavepointId {
-        let id = SavepointId(self.next_savepoint);
-        self.next_savepoint += 1;
-        self.savepoints.push(Savepoint {
-            id,
-            stamp: self.stamp,
-            arena: self.arena.len(),
-            entries: self.entries.len(),
-            history: self.history.len(),
-        });
-        id
-    }
-
-    /// Goes back to the state at a savepoint. It stays; later ones are gone. Open views lose what is undone.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] if the savepoint was released, or rolled back past; nothing changes then.
-    pub fn rollback_to(&mut self, savepoint: SavepointId) -> Result<()> {
-        let Some(place) = self.savepoints.iter().position(|s| s.id == savepoint) else {
-            return Err(Error::InvalidArgument(
-                "the savepoint was released or rolled back past".to_owned(),
-            ));
-        };
-        self.savepoints.truncate(place + 1);
-        let (arena, entries, history, stamp) = {
-            let mark = &self.savepoints[place];
-            (mark.arena, mark.entries, mark.history, mark.stamp)
-        };
-        // In the order of their stamps, so that what is undone is at the end.
-        while let Some(undone) = self.ranges.pop_if(|range| range.stamp > stamp) {
-            self.range_bytes -= undone.start.len() + undone.end.len();
-        }
-        for replaced in self.history.split_off(history).into_iter().rev() {
-            self.set_head(replaced.entry, replaced.version);
-        }
-        for entry in entries..self.entries.len() {
-            self.uncount(entry as u32);
-            let (keyspace, key) = (self.entries[entry].keyspace, self.entries[entry].key);
-            let found = self.find(keyspace, self.bytes_of(key));
-            debug_assert!(found.is_ok(), "every entry is in the index");
-            if let Ok(position) = found {
-                self.index.remove(position);
-            }
-        }
-        self.entries.truncate(entries);
-        self.arena.truncate(arena);
-        Ok(())
-    }
-
-    /// Forgets a savepoint and all later ones, and keeps the writes. Does nothing if it is gone already.
-    pub fn release(&mut self, savepoint: SavepointId) {
-        if let Some(place) = self.savepoints.iter().position(|s| s.id == savepoint) {
-            self.savepoints.truncate(place);
-            self.compact();
-        }
-    }
-
-    /// Opens a view of the present state: what is overwritten later is kept for it until it is closed.
-    pub fn open_view(&mut self) -> View {
-        self.views.push(self.stamp);
-        View(self.stamp)
-    }
-
-    /// Closes a view, once for each time it was opened.
-    pub fn close_view(&mut self, view: View) {
-        if let Some(place) = self.views.iter().position(|&stamp| stamp == view.0) {
-            self.views.swap_remove(place);
-            self.compact();
-        }
-    }
-
     /// How many keys a commit would write, range deletes aside.
     pub fn len(&self) -> usize {
         self.len
@@ -449,39 +369,6 @@ impl WriteSet {
         self.replace(entry, kind, value);
     }
 
-    fn replace(&mut self, entry: u32, kind: Option<ValueKind>, value: &[u8]) {
-        let old = self.entries[entry as usize].head;
-        let (value, older) = if self.is_needed(old.stamp) {
-            let place = u32::try_from(self.history.len()).expect("fewer than 2^32 versions");
-            self.history.push(Replaced {
-                entry,
-                version: old,
-            });
-            (self.store(value), Some(place))
-        } else if value.len() <= old.value.len as usize {
-            (self.store_at(old.value.offset, value), old.older)
-        } else {
-            (self.store(value), old.older)
-        };
-        let stamp = self.stamp;
-        self.set_head(
-            entry,
-            Version {
-                stamp,
-                value,
-                kind,
-                older,
-            },
-        );
-    }
-
-    /// Whether a live savepoint or an open view may ask for a version with this stamp.
-    fn is_needed(&self, stamp: u64) -> bool {
-        let newest_savepoint = self.savepoints.last().map(|savepoint| savepoint.stamp);
-        let newest_view = self.views.iter().copied().max();
-        newest_savepoint.max(newest_view) >= Some(stamp)
-    }
-
     fn set_head(&mut self, entry: u32, version: Version) {
         self.uncount(entry);
         self.entries[entry as usize].head = version;
@@ -502,15 +389,6 @@ impl WriteSet {
             self.len -= 1;
             self.bytes -= entry.key.len as usize + entry.head.value.len as usize;
         }
-    }
-
-    fn version_at(&self, entry: u32, view: View) -> Option<&Version> {
-        let mut version = &self.entries[entry as usize].head;
-        // Stamps fall from each version to the one before it.
-        while version.stamp > view.0 {
-            version = &self.history[version.older? as usize].version;
-        }
-        Some(version)
     }
 
     fn show(&self, entry: u32, version: &Version) -> WriteEntry<'_> {
@@ -546,33 +424,6 @@ impl WriteSet {
         let span = Span::new(offset, bytes.len());
         self.arena[span.range()].copy_from_slice(bytes);
         span
-    }
-
-    fn footprint(&self) -> usize {
-        self.arena.len() + self.history.len() * size_of::<Replaced>()
-    }
-
-    /// Wins back the space of overwritten versions, where more than half is theirs and nobody needs them.
-    ///
-    /// Looks again only after the footprint has doubled, so the copying stays within a constant factor of the writes.
-    fn compact(&mut self) {
-        let needed = !self.savepoints.is_empty() || !self.views.is_empty();
-        if needed || self.footprint() < self.compact_at {
-            return;
-        }
-        if self.footprint() > 2 * self.bytes {
-            let old = std::mem::take(&mut self.arena);
-            self.history.clear();
-            for entry in &mut self.entries {
-                for span in [&mut entry.key, &mut entry.head.value] {
-                    let offset = self.arena.len();
-                    self.arena.extend_from_slice(&old[span.range()]);
-                    span.offset = offset;
-                }
-                entry.head.older = None;
-            }
-        }
-        self.compact_at = COMPACT_BYTES_MIN.max(2 * self.footprint());
     }
 }
 
