@@ -3,10 +3,12 @@
 //! Invariant: a pointer that was handed out stays valid, at the same address, until the arena is dropped. Nothing is
 //! dropped in place, so only types without drop glue may live here.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::Layout;
 use std::ptr::NonNull;
 
-/// Every chunk starts on a cache line, so that offsets within it decide the alignment of what lies there.
+use crate::pages::Pages;
+
+/// Every chunk starts on a page, and so on a cache line, so that offsets within it decide the alignment of what lies there.
 const CHUNK_ALIGN: usize = 64;
 
 /// A memtable that never grows costs this much.
@@ -17,18 +19,13 @@ const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// Owns the memory of one memtable.
 pub(crate) struct Arena {
-    chunks: Vec<Chunk>,
+    chunks: Vec<Pages>,
     /// The chunk being filled; requests that are large beside it have chunks of their own.
     current: NonNull<u8>,
     current_bytes: usize,
     used_bytes: usize,
     next_chunk_bytes: usize,
     bytes: usize,
-}
-
-struct Chunk {
-    start: NonNull<u8>,
-    layout: Layout,
 }
 
 // SAFETY: the arena owns its chunks alone; the pointers in it refer to nothing that is tied to a thread.
@@ -46,7 +43,7 @@ impl Arena {
         }
     }
 
-    /// Bytes taken from the allocator, used or not.
+    /// Bytes taken from the system, used or not.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -83,23 +80,11 @@ impl Arena {
     }
 
     fn add_chunk(&mut self, bytes: usize) -> NonNull<u8> {
-        let layout = Layout::from_size_align(bytes.max(1), CHUNK_ALIGN)
-            .expect("chunks are far smaller than the address space");
-        // SAFETY: the layout is not empty.
-        let start = NonNull::new(unsafe { alloc(layout) });
-        let start = start.unwrap_or_else(|| handle_alloc_error(layout));
-        self.chunks.push(Chunk { start, layout });
-        self.bytes += layout.size();
+        let chunk = Pages::new(bytes.max(1));
+        let start = chunk.start();
+        self.bytes += chunk.bytes();
+        self.chunks.push(chunk);
         start
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        for chunk in &self.chunks {
-            // SAFETY: allocated with this very layout in `add_chunk`, freed nowhere else.
-            unsafe { dealloc(chunk.start.as_ptr(), chunk.layout) };
-        }
     }
 }
 

@@ -23,6 +23,7 @@
 mod arena;
 pub mod filter;
 mod memtable;
+mod pages;
 mod sync;
 
 pub use memtable::{

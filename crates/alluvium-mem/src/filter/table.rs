@@ -21,33 +21,53 @@ const TRAILER_BYTES: usize = 8;
 #[derive(Debug)]
 pub struct FilterBuilder {
     bits_per_key: u32,
-    hashes: Vec<u64>,
+    /// Full chunks, then the one being filled: one buffer that grows would take twice as much while it is copied.
+    chunks: Vec<Vec<u64>>,
+    last: Option<u64>,
 }
+
+/// Hashes of a chunk.
+const CHUNK_HASHES: usize = 1 << 13;
 
 impl FilterBuilder {
     /// A builder that spends this many bits on each distinct hash (10 bits: about 1 % false positives).
     pub fn new(bits_per_key: u32) -> FilterBuilder {
         FilterBuilder {
             bits_per_key,
-            hashes: Vec::new(),
+            chunks: Vec::new(),
+            last: None,
         }
     }
 
     /// Adds a hash. The same hash several times in a row, as prefixes of sorted keys come, counts once.
     pub fn add_hash(&mut self, hash: u64) {
-        if self.hashes.last() != Some(&hash) {
-            self.hashes.push(hash);
+        if self.last.replace(hash) == Some(hash) {
+            return;
+        }
+        match self.chunks.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK_HASHES => chunk.push(hash),
+            _ => {
+                let mut chunk = Vec::with_capacity(CHUNK_HASHES);
+                chunk.push(hash);
+                self.chunks.push(chunk);
+            }
         }
     }
 
     /// How many hashes count so far.
     pub fn len(&self) -> usize {
-        self.hashes.len()
+        let full = self.chunks.len().saturating_sub(1) * CHUNK_HASHES;
+        full + self.chunks.last().map_or(0, Vec::len)
     }
 
     /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
-        self.hashes.is_empty()
+        self.chunks.is_empty()
+    }
+
+    /// The memory that the collected hashes take, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.chunks.len() * CHUNK_HASHES * size_of::<u64>()
     }
 
     /// The size in bytes that [`finish`](Self::finish) would give now.
@@ -59,14 +79,16 @@ impl FilterBuilder {
     pub fn finish(self) -> Vec<u8> {
         let probes = probes_for(self.bits_per_key);
         let line_count = lines_for(self.len(), self.bits_per_key);
+        let mut bytes = Vec::with_capacity(self.encoded_bytes());
         let mut lines = vec![Line::default(); line_count as usize];
-        for hash in &self.hashes {
-            let line = &mut lines[line_of(*hash, line_count as usize)];
-            for (word, bit) in bits_of(*hash, probes) {
-                line.0[word] |= bit;
+        for chunk in self.chunks {
+            for hash in chunk {
+                let line = &mut lines[line_of(hash, line_count as usize)];
+                for (word, bit) in bits_of(hash, probes) {
+                    line.0[word] |= bit;
+                }
             }
         }
-        let mut bytes = Vec::with_capacity(self.encoded_bytes());
         for word in lines.iter().flat_map(|line| line.0) {
             bytes.extend_from_slice(&word.to_le_bytes());
         }

@@ -139,6 +139,15 @@ impl Memtable {
         self.counters.0.bytes.load(Relaxed)
     }
 
+    /// All the memory that it takes: the arena's chunks, used or not, and the filters.
+    pub fn memory_bytes(&self) -> usize {
+        let prefixes = self
+            .prefixes
+            .as_ref()
+            .map_or(0, DynamicFilter::memory_bytes);
+        self.bytes() + self.keys.memory_bytes() + prefixes
+    }
+
     /// How many versions were inserted, unlinked ones included.
     pub fn entries(&self) -> usize {
         self.counters.0.entries.load(Relaxed)
