@@ -622,6 +622,26 @@ typedef struct alluvium_checkpoint_info {
   uint64_t copied_bytes;
 } alluvium_checkpoint_info;
 
+// What takes the memory number of a database, in bytes.
+typedef struct alluvium_memory_use {
+  // Memtables with their filters.
+  uint64_t memtable_bytes;
+  // Decoded blocks in the cache.
+  uint64_t cache_bytes;
+  // Fences, filters and other metadata of open tables.
+  uint64_t table_bytes;
+  // Buffers of flushes, merges, ingests and bulk loads.
+  uint64_t job_bytes;
+  // Writes and locks of open transactions; those below 64 KiB are not counted.
+  uint64_t transaction_bytes;
+  // Batches and commits on their way; those below 64 KiB are not counted.
+  uint64_t commit_bytes;
+  // Prepared transactions.
+  uint64_t prepared_bytes;
+  // All of it.
+  uint64_t total_bytes;
+} alluvium_memory_use;
+
 // Sizes and counters of a database. Counters count from its opening.
 typedef struct alluvium_stats {
   // sizeof(alluvium_stats), set by the caller.
@@ -656,6 +676,8 @@ typedef struct alluvium_stats {
   uint64_t delay_us;
   // Commits that met the hard memory ceiling. Should be 0.
   uint64_t ceiling_waits;
+  // What takes the memory number.
+  struct alluvium_memory_use memory;
 } alluvium_stats;
 
 // Sizes of a keyspace.

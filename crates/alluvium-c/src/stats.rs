@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use alluvium::Error;
+use alluvium::{Error, MemoryUse};
 
 use crate::borrow::given;
 use crate::call::call;
@@ -10,6 +10,28 @@ use crate::database::alluvium_database;
 use crate::error::{alluvium_code, alluvium_error};
 use crate::keyspace::{alluvium_keyspace, name_within};
 use crate::sized::{self, SizedStruct};
+
+/// What takes the memory number of a database, in bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alluvium_memory_use {
+    /// Memtables with their filters.
+    pub memtable_bytes: u64,
+    /// Decoded blocks in the cache.
+    pub cache_bytes: u64,
+    /// Fences, filters and other metadata of open tables.
+    pub table_bytes: u64,
+    /// Buffers of flushes, merges, ingests and bulk loads.
+    pub job_bytes: u64,
+    /// Writes and locks of open transactions; those below 64 KiB are not counted.
+    pub transaction_bytes: u64,
+    /// Batches and commits on their way; those below 64 KiB are not counted.
+    pub commit_bytes: u64,
+    /// Prepared transactions.
+    pub prepared_bytes: u64,
+    /// All of it.
+    pub total_bytes: u64,
+}
 
 /// Sizes and counters of a database. Counters count from its opening.
 #[repr(C)]
@@ -47,6 +69,8 @@ pub struct alluvium_stats {
     pub delay_us: u64,
     /// Commits that met the hard memory ceiling. Should be 0.
     pub ceiling_waits: u64,
+    /// What takes the memory number.
+    pub memory: alluvium_memory_use,
 }
 
 /// Sizes of a keyspace.
@@ -80,7 +104,7 @@ unsafe impl SizedStruct for alluvium_keyspace_stats {}
 
 #[cfg(target_pointer_width = "64")]
 const _: () =
-    assert!(size_of::<alluvium_stats>() == 16 * 8 && size_of::<alluvium_keyspace_stats>() == 9 * 8);
+    assert!(size_of::<alluvium_stats>() == 24 * 8 && size_of::<alluvium_keyspace_stats>() == 9 * 8);
 
 /// Fills `stats`, whose struct_size must be set.
 #[unsafe(no_mangle)]
@@ -108,10 +132,24 @@ pub unsafe extern "C" fn alluvium_get_stats(
             delayed_commits: now.delayed_commits,
             delay_us: now.delay_us,
             ceiling_waits: now.ceiling_waits,
+            memory: memory_use(&now.memory),
         };
         // SAFETY: the contract of the crate.
         unsafe { sized::write(stats, &filled) }
     })
+}
+
+fn memory_use(now: &MemoryUse) -> alluvium_memory_use {
+    alluvium_memory_use {
+        memtable_bytes: now.memtable_bytes,
+        cache_bytes: now.cache_bytes,
+        table_bytes: now.table_bytes,
+        job_bytes: now.job_bytes,
+        transaction_bytes: now.transaction_bytes,
+        commit_bytes: now.commit_bytes,
+        prepared_bytes: now.prepared_bytes,
+        total_bytes: now.total(),
+    }
 }
 
 /// Fills `stats`, whose struct_size must be set, with the sizes of a keyspace of this database.

@@ -4,11 +4,13 @@
 //! the fence search that a reader makes anyway. What is shared is the memory: an owner charges what it installs, and
 //! the cache asks owners to give frames up, in CLOCK order, until the total is within the capacity.
 //!
-//! The capacity changes often, with the bytes that memtables take. A change only sets the number: the next charges
-//! and [`Cache::trim`] make room, so that whoever fills a memtable does not pay for the cache.
+//! The cache has what other uses of the memory number leave at each moment, so it keeps their accounts as well: see
+//! [`crate::memory`]. A change there only sets a number: the next charges and [`Cache::trim`] make room, so that whoever
+//! fills a memtable does not pay for the cache.
 //!
 //! Lock order: the ring's mutex is a leaf. It is taken on misses only, never on a hit, and nothing is freed under it.
 
+use crate::memory::Use;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::any::Any;
@@ -37,7 +39,12 @@ pub type Evicted = Arc<dyn Any + Send + Sync>;
 
 /// Bounds the memory of decoded blocks over all tables of a database. Shared by `Arc`.
 pub struct Cache {
-    capacity: AtomicU64,
+    /// What frames and all other uses may take together.
+    total: AtomicU64,
+    /// What each other use takes. Relaxed, as all numbers here: they order nothing.
+    taken: [AtomicU64; Use::ALL.len()],
+    /// The most that others took together lately: see [`Cache::capacity_bytes`].
+    taken_peak: AtomicU64,
     used: AtomicU64,
     /// Guards the CLOCK order. Every installed frame whose owner lives has exactly one entry.
     ring: Mutex<VecDeque<RingEntry>>,
@@ -68,30 +75,91 @@ const EVICTIONS_PER_CHARGE: usize = 8;
 /// Frames that [`Cache::trim`] gives up between two releases of the ring's mutex.
 const EVICTIONS_PER_TRIM_STEP: usize = 64;
 
+/// The cache grows back by one byte for this many that were read into it.
+const REGROWTH: u64 = 64;
+
+/// Without any cache every read decodes a block: the memory number is exceeded rather than that.
+pub const CACHE_BYTES_MIN: usize = 1 << 20;
+
 impl Cache {
-    /// A cache that keeps at most `capacity_bytes` of decoded blocks.
-    pub fn new(capacity_bytes: u64) -> Cache {
+    /// A cache that keeps at most `total_bytes` of decoded blocks, less what others take.
+    pub fn new(total_bytes: u64) -> Cache {
         Cache {
-            capacity: AtomicU64::new(capacity_bytes),
+            total: AtomicU64::new(total_bytes),
+            taken: std::array::from_fn(|_| AtomicU64::new(0)),
+            taken_peak: AtomicU64::new(0),
             used: AtomicU64::new(0),
             ring: Mutex::new(VecDeque::new()),
             counters: std::array::from_fn(|_| CachePadded::default()),
         }
     }
 
-    /// The most bytes that are kept.
+    /// The most bytes of frames that are kept at the moment: what other uses leave, but not less than
+    /// [`CACHE_BYTES_MIN`].
+    ///
+    /// Others take and give back in waves, as memtables fill and are flushed. What frames leave behind when they give way
+    /// is holes of the allocator, which nobody else can use: a cache that grew again after each wave would make the
+    /// process larger by a whole wave. So it gives way at once, and grows again by little for each block that is read.
     pub fn capacity_bytes(&self) -> u64 {
-        self.capacity.load(Ordering::Relaxed)
+        let total = self.total.load(Ordering::Relaxed);
+        let least = total.min(CACHE_BYTES_MIN as u64);
+        let peak = self.taken_peak.load(Ordering::Relaxed);
+        total.saturating_sub(peak).max(least)
     }
 
-    /// Changes the capacity. Frames above it are given up by later charges, or by [`Cache::trim`].
-    pub fn set_capacity(&self, capacity_bytes: u64) {
-        self.capacity.store(capacity_bytes, Ordering::Relaxed);
+    /// Changes what frames and other uses may take together. Frames above it are given up by later charges, or by
+    /// [`Cache::trim`].
+    pub fn set_total(&self, total_bytes: u64) {
+        self.total.store(total_bytes, Ordering::Relaxed);
+    }
+
+    /// Another use takes this much more.
+    pub fn take(&self, what: Use, bytes: usize) {
+        self.taken[what as usize].fetch_add(bytes as u64, Ordering::Relaxed);
+        self.taken_peak
+            .fetch_max(self.all_taken(), Ordering::Relaxed);
+    }
+
+    fn all_taken(&self) -> u64 {
+        self.taken.iter().map(|t| t.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Lets the cache have at once what others have given back. For when the waves are over.
+    pub fn forget_peak(&self) {
+        self.taken_peak.store(self.all_taken(), Ordering::Relaxed);
+    }
+
+    /// Lets the cache have a little more of what others have given back, for a block of `bytes` that was read.
+    fn lower_peak(&self, bytes: u64) {
+        let (peak, taken) = (self.taken_peak.load(Ordering::Relaxed), self.all_taken());
+        // A peak that another thread raises at this moment may be lost until the next one takes something.
+        if peak > taken {
+            let lower = peak.saturating_sub(bytes / REGROWTH).max(taken);
+            self.taken_peak.store(lower, Ordering::Relaxed);
+        }
+    }
+
+    /// Another use takes this much less.
+    pub fn give_back(&self, what: Use, bytes: usize) {
+        self.taken[what as usize].fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// What another use takes now.
+    pub fn taken_bytes(&self, what: Use) -> u64 {
+        self.taken[what as usize].load(Ordering::Relaxed)
     }
 
     /// Gives frames up until the total is within the capacity. For background threads: it may take milliseconds.
     pub fn trim(&self) {
-        while !self.is_within() {
+        self.trim_by(u64::MAX);
+    }
+
+    /// As [`Cache::trim`], but ends when about `bytes` were given up: for one who has taken as much, and shall not pay for
+    /// what others have taken.
+    pub fn trim_by(&self, bytes: u64) {
+        let enough = self.used_bytes().saturating_sub(bytes);
+        // Ends: each step gives frames up, or finds none to give up.
+        while !self.is_within() && self.used_bytes() > enough {
             let evicted = self.evict(&mut self.ring.lock(), EVICTIONS_PER_TRIM_STEP);
             if evicted.is_empty() {
                 return;
@@ -99,7 +167,8 @@ impl Cache {
         }
     }
 
-    fn is_within(&self) -> bool {
+    /// Whether frames take no more than they may.
+    pub fn is_within(&self) -> bool {
         self.used_bytes() <= self.capacity_bytes()
     }
 
@@ -139,6 +208,7 @@ impl Cache {
     /// Called once for each installed frame, after it is in place, so that an eviction always finds it.
     pub fn charge(&self, bytes: u64, owner: Weak<dyn FrameOwner>, frame: u32) -> Vec<Evicted> {
         self.used.fetch_add(bytes, Ordering::Relaxed);
+        self.lower_peak(bytes);
         let mut ring = self.ring.lock();
         ring.push_back(RingEntry { owner, frame });
         // Dropped tables leave their entries behind. Looking at two for each one added keeps them few, also where
@@ -256,7 +326,7 @@ mod tests {
         for frame in 0..100 {
             cache.charge(10, weak(&owner), frame);
         }
-        cache.set_capacity(500);
+        cache.set_total(500);
         assert_eq!(cache.used_bytes(), 1000, "the change itself evicts nothing");
         let evicted = cache.charge(10, weak(&owner), 100);
         assert_eq!(evicted.len(), EVICTIONS_PER_CHARGE);
@@ -264,9 +334,27 @@ mod tests {
             cache.charge(10, weak(&owner), frame);
         }
         assert_eq!(cache.used_bytes(), 500);
-        cache.set_capacity(25);
+        cache.set_total(25);
         cache.trim();
         assert_eq!(cache.used_bytes(), 20);
+    }
+
+    #[test]
+    fn what_others_took_comes_back_slowly_or_when_the_waves_are_over() {
+        let owner = owner(&[0; 200]);
+        let cache = Cache::new(10 << 20);
+        cache.take(Use::Memtables, 6 << 20);
+        cache.give_back(Use::Memtables, 5 << 20);
+        assert_eq!(cache.capacity_bytes(), 4 << 20);
+        for frame in 0..64 {
+            cache.charge(1 << 20, weak(&owner), frame);
+            cache.release(1 << 20);
+        }
+        assert_eq!(cache.capacity_bytes(), 5 << 20, "64 MiB were read");
+        cache.take(Use::Jobs, 1 << 20);
+        assert_eq!(cache.capacity_bytes(), 5 << 20, "within the last peak");
+        cache.forget_peak();
+        assert_eq!(cache.capacity_bytes(), 8 << 20);
     }
 
     #[test]

@@ -95,8 +95,8 @@ pub enum Error {
         /// The row's key.
         key: Vec<u8>,
     },
-    /// The writes of one transaction or batch would take more memory than they may. Split it, or raise
-    /// [`crate::Options::transaction_bytes`]. Of the call nothing was applied; a transaction goes on with what it
+    /// The writes of one transaction or batch, or of all open transactions together, would take more memory than they
+    /// may. Split it, end others, or raise [`crate::Options::transaction_bytes`]. Of the call nothing was applied; a transaction goes on with what it
     /// has: commit that, or roll back.
     #[error(
         "the transaction would take {bytes} bytes, the most is {limit}: split it, or raise transaction_bytes"

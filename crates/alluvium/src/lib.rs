@@ -74,6 +74,8 @@ mod guide;
 mod ingest;
 mod iter;
 mod keyspace;
+#[doc(hidden)]
+pub mod memory;
 mod metrics;
 #[doc(hidden)]
 pub mod range_deletes;
@@ -100,7 +102,7 @@ pub use commit::prepared::XID_BYTES_MAX;
 pub use compaction::{CompactionFilter, FilterDecision};
 pub use db::{
     Amplification, CheckpointInfo, Compared, Database, Durability, Histogram,
-    KeyspaceAmplification, KeyspaceStats, Options, Stats, WriteOptions,
+    KeyspaceAmplification, KeyspaceStats, MemoryUse, Options, Stats, WriteOptions,
 };
 pub use error::{Error, Result};
 pub use event::{Event, EventListener};

@@ -56,6 +56,7 @@ const NAMES: Names = Names {
         ("LockCancel", &["alluvium_lock_cancel"]),
         ("LockMode", &["alluvium_lock_mode"]),
         ("LostRange", &["alluvium_lost_range"]),
+        ("MemoryUse", &["alluvium_memory_use"]),
         ("Options", &["alluvium_options"]),
         ("PreparedTransaction", &["alluvium_prepared"]),
         (
@@ -100,6 +101,7 @@ const NAMES: Names = Names {
         ("KeyspaceAmplification::name", "alluvium_keyspace_name"),
         ("KeyspaceOptions::whole_key_filter", "no_whole_key_filter"),
         ("KeyspaceStats::name", "alluvium_keyspace_name"),
+        ("MemoryUse::total", "total_bytes"),
         ("Options::create", "must_exist"),
         ("RangeEstimate::bytes", "byte_count"),
         ("RangeEstimate::rows", "row_count"),

@@ -15,7 +15,7 @@ const LAYERS: &[&[&str]] = &[
     &["error", "base", "range_deletes"],
     &["sync"],
     &["vfs"],
-    &["cache", "table"],
+    &["cache", "memory", "table"],
     &["wal"],
     &["version"],
     // Services and vocabulary without knowledge of an open database.

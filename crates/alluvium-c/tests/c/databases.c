@@ -160,6 +160,8 @@ static void statistics_count(const alluvium_database *database) {
     OK(alluvium_get_stats(database, &stats, E));
     CHECK(stats.struct_size == sizeof stats && stats.keyspaces == 3);
     CHECK(stats.flushes > 0 && stats.table_bytes_written > 0 && stats.ceiling_waits == 0);
+    CHECK(stats.memory.memtable_bytes > 0 && stats.memory.table_bytes > 0);
+    CHECK(stats.memory.total_bytes >= stats.memory.memtable_bytes + stats.memory.table_bytes);
     alluvium_keyspace_stats sizes = {.struct_size = sizeof sizes};
     OK(alluvium_keyspace_get_stats(database, rows, &sizes, E));
     CHECK(sizes.table_entries == 1 && sizes.groups >= 1 && sizes.rows_estimate == 1);

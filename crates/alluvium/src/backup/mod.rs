@@ -41,12 +41,11 @@ use self::files::{copy_checked, read_checked, write_file};
 use self::listing::{ListedFile, Listing};
 use crate::base::SeqNo;
 use crate::base::checksum::checksum;
-use crate::cache::Cache;
+use crate::cache::{CACHE_BYTES_MIN, Cache};
 use crate::db::Database;
 use crate::db::checkpoint::{
     check_target, parent, put_in_place, remove_directory, temporary_name, write_database,
 };
-use crate::db::memory::CACHE_BYTES_MIN;
 use crate::error::{Error, Result};
 use crate::recovery::LOCK;
 use crate::table::{Table, ValueFile, ValuesPart};

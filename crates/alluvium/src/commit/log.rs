@@ -115,6 +115,7 @@ impl Log {
             })?;
             if let Some((phase, state)) = &request.phase {
                 self.note_phase(*phase, state);
+                self.unresolved.charge(&shared.cache);
             }
             self.recent
                 .applied(&shared.validating, self.last_seqno, request);
@@ -360,6 +361,7 @@ impl Log {
                     None => break,
                 }
             }
+            state.active.charge();
             tree.counters.user_bytes.add(user_bytes);
         }
         Ok(())

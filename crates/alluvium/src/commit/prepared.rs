@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::base::coding::{Decoder, put_bytes};
 use crate::base::{KeyspaceId, SegmentId};
+use crate::cache::Cache;
 use crate::commit::batch::Ops;
 use crate::commit::log::Log;
 use crate::commit::queue::Request;
@@ -21,6 +22,7 @@ use crate::db::poison::Poison;
 use crate::db::shared::Shared;
 use crate::db::store::Store;
 use crate::error::{Error, Result};
+use crate::memory::{Charge, Use};
 use crate::txn::lock_table::{LockHash, TxnId};
 use crate::version::VersionEdit;
 use crate::wal::RecordKind;
@@ -57,6 +59,8 @@ pub(crate) enum Phase {
 pub(crate) struct Unresolved {
     by_xid: BTreeMap<Vec<u8>, Slot>,
     bytes: usize,
+    /// For `bytes`; made with the first one.
+    charge: Option<Charge>,
 }
 
 struct Slot {
@@ -114,6 +118,16 @@ pub(crate) fn decode(payload: &[u8]) -> Option<(&[u8], &[u8])> {
 impl Unresolved {
     pub fn is_empty(&self) -> bool {
         self.by_xid.is_empty()
+    }
+
+    /// Charges what they take now.
+    pub fn charge(&mut self, cache: &Arc<Cache>) {
+        if self.bytes > 0 || self.charge.is_some() {
+            let charge = self
+                .charge
+                .get_or_insert_with(|| Charge::new(cache, Use::Prepared));
+            charge.set(self.bytes);
+        }
     }
 
     /// All of them, in the order of their ids.

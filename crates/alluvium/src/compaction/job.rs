@@ -19,7 +19,7 @@ use crate::event::Event;
 use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
 use crate::read_points::DropPoints;
-use crate::table::Table;
+use crate::table::{SCAN_BYTES, Table};
 use crate::version::group::{Group, Upper, Version};
 use crate::wal::hard_io;
 
@@ -240,6 +240,7 @@ impl Job {
             false => Carried::new(&ranges, points),
         };
         let mut output = Output::new(shared, &*self.tree, options, cuts, carried, values);
+        output.charge_inputs(streams.len() * SCAN_BYTES);
         let mut counts = FoldCounts::default();
         merge(
             &mut streams,

@@ -12,6 +12,7 @@ use crate::event::Event;
 use crate::keyspace::expiry::{NEVER, expires_at};
 use crate::keyspace::options::{Compression, KeyspaceOptions};
 use crate::keyspace::tree::Tree;
+use crate::memory::{Charge, Use};
 use crate::range_deletes::RangeDeletes;
 use crate::read_points::DropPoints;
 use crate::table::{
@@ -78,7 +79,18 @@ where
     open: Option<Open>,
     finished: Vec<Finished>,
     last_key: Vec<u8>,
+    /// For the buffers of inputs and outputs.
+    charge: Charge,
+    /// The part of the charge for inputs.
+    input_bytes: usize,
+    /// Bytes added since the charge was looked at.
+    uncharged: usize,
 }
+
+/// Bytes of rows after which a merge's buffers are charged anew, and the cache is trimmed for whoever needs its memory.
+const CHARGE_EVERY_BYTES: usize = 128 << 10;
+/// What a row counts for besides its bytes: its hashes in filters.
+const CHARGE_ROW_BYTES: usize = 32;
 
 /// A complete table, to be opened when the values that it points to are complete too.
 struct Finished {
@@ -136,7 +148,11 @@ where
     ) -> Output<S, T> {
         debug_assert!(carried.0.is_empty() || cuts.bytes_max == u64::MAX);
         let (open, finished, last_key) = (None, Vec::new(), Vec::new());
+        let charge = Charge::new(&shared.cache, Use::Jobs);
         Output {
+            charge,
+            input_bytes: 0,
+            uncharged: 0,
             separator: Separator::new(shared.clone(), tree.clone(), values),
             shared,
             tree,
@@ -150,6 +166,20 @@ where
         }
     }
 
+    /// Charges what is read for this output as well: this many bytes, to its end.
+    pub fn charge_inputs(&mut self, bytes: usize) {
+        self.input_bytes = bytes;
+        self.charge_buffers();
+    }
+
+    fn charge_buffers(&mut self) {
+        let open = self.open.as_ref().map_or(0, |o| o.builder.memory_bytes());
+        let buffers = self.input_bytes + open + self.separator.memory_bytes();
+        self.charge.set(buffers);
+        self.uncharged = 0;
+        self.shared.cache.trim();
+    }
+
     /// Adds the next entry; keys ascend, sequence numbers of one key fall.
     pub fn add(&mut self, key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8]) -> Result<()> {
         while self.border().is_some_and(|border| border <= key) {
@@ -161,7 +191,12 @@ where
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
-        self.append(key, seqno, kind, value)
+        self.append(key, seqno, kind, value)?;
+        self.uncharged += key.len() + value.len() + CHARGE_ROW_BYTES;
+        if self.uncharged >= CHARGE_EVERY_BYTES {
+            self.charge_buffers();
+        }
+        Ok(())
     }
 
     fn append(&mut self, key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8]) -> Result<()> {

@@ -89,6 +89,13 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
         self.write(separated, stored, rest_bytes).map(Some)
     }
 
+    /// The memory that the open file takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.open
+            .as_ref()
+            .map_or(0, |(open, _)| open.memory_bytes())
+    }
+
     fn is_victim(&self, file: ValueFileId) -> bool {
         self.inputs.victims.contains(&file)
     }

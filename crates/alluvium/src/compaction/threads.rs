@@ -261,6 +261,7 @@ fn tidy(shared: &Shared) -> Next {
         seal_idle(shared);
         None
     } else {
+        shared.cache.forget_peak();
         let job = claim_tidy(shared, visible);
         let mut state = shared.jobs.state.lock();
         // A group that another thread merges may have more to do afterwards.

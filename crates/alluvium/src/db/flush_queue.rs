@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::commit::SealedGeneration;
 use crate::db::shared::Shared;
@@ -73,8 +73,6 @@ impl Shared {
         flushes.sealed_bytes += generation.bytes;
         flushes.sealed.push_back(generation);
         self.flushes.changed.notify_all();
-        drop(flushes);
-        self.fit_cache();
     }
 
     /// Waits while sealed memtables are at the hard ceiling. `NoSpace`: they cannot be flushed at the moment.
@@ -118,6 +116,7 @@ impl Shared {
     /// The flusher's next work, oldest first: all that is sealed, once that is worth a flush. `None`: stop.
     pub fn next_flush(&self) -> Option<Vec<SealedGeneration>> {
         let mut flushes = self.flushes.state.lock();
+        let mut trimmed = false;
         loop {
             if flushes.stop || self.poison.check().is_err() {
                 return None;
@@ -127,7 +126,14 @@ impl Shared {
             if worth && !flushes.sealed.is_empty() {
                 return Some(flushes.sealed.drain(..).collect());
             }
+            if !trimmed && !self.cache.is_within() {
+                // Memtables have taken from the cache, which nobody may be reading.
+                MutexGuard::unlocked(&mut flushes, || self.cache.trim());
+                trimmed = true;
+                continue;
+            }
             self.flushes.changed.wait(&mut flushes);
+            trimmed = false;
         }
     }
 
@@ -137,8 +143,6 @@ impl Shared {
         flushes.flushed += generations.len() as u64;
         flushes.sealed_bytes -= generations.iter().map(|g| g.bytes).sum::<usize>();
         self.flushes.changed.notify_all();
-        drop(flushes);
-        self.fit_cache();
     }
 
     /// The flusher's word that it found no space.

@@ -1,15 +1,18 @@
 //! The memory number: how it is divided, and the cache that gets what the rest does not use.
 //!
-//! Memtables have a reserved share that they fill and empty in waves. The cache has what they leave at each moment:
-//! it is told when a generation is sealed and when one is in tables. Above their share, up to the ceiling, memtables
-//! take from the cache too, so that the sum stays.
+//! Memtables have a share that they fill and empty in waves; tables, background work and transactions take what they
+//! need. All of it is charged (see [`crate::memory`]), and the cache has what is left at each moment, so that the sum
+//! stays. Who grows does not wait for the cache to shrink: background threads trim it, and for what active memtables
+//! grow meanwhile some room is always left free.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::cache::{CACHE_BYTES_MIN, Cache};
 use crate::db::options::{Options, TRANSACTION_BYTES_MAX};
 use crate::db::shared::Shared;
 use crate::keyspace::tree::Tree;
+use crate::memory::Use;
 
 /// Shares of the memory number, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +27,49 @@ pub(crate) struct MemoryPlan {
     pub transaction_bytes: usize,
 }
 
-/// Without any cache every read decodes a block: the memory number is exceeded rather than that.
-pub(crate) const CACHE_BYTES_MIN: usize = 1 << 20;
+/// What takes the memory number at a moment, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryUse {
+    /// Memtables with their filters: active ones, those that wait for their flush, and those that open cursors keep.
+    pub memtable_bytes: u64,
+    /// Decoded blocks in the cache, which has what all others leave.
+    pub cache_bytes: u64,
+    /// Fences, filters and other metadata of open tables.
+    pub table_bytes: u64,
+    /// Buffers of flushes, merges, ingests and bulk loads.
+    pub job_bytes: u64,
+    /// Writes and locks of open transactions; those below 64 KiB are not counted.
+    pub transaction_bytes: u64,
+    /// Batches and commits on their way, with the log's copy of them; those below 64 KiB are not counted.
+    pub commit_bytes: u64,
+    /// Prepared transactions.
+    pub prepared_bytes: u64,
+}
+
+impl MemoryUse {
+    pub(super) fn of(cache: &Cache) -> MemoryUse {
+        MemoryUse {
+            memtable_bytes: cache.taken_bytes(Use::Memtables),
+            cache_bytes: cache.used_bytes(),
+            table_bytes: cache.taken_bytes(Use::Tables),
+            job_bytes: cache.taken_bytes(Use::Jobs),
+            transaction_bytes: cache.taken_bytes(Use::Writes),
+            commit_bytes: cache.taken_bytes(Use::Commits),
+            prepared_bytes: cache.taken_bytes(Use::Prepared),
+        }
+    }
+
+    /// All of it, to be compared with [`Options::memory_bytes`].
+    pub fn total(&self) -> u64 {
+        self.memtable_bytes
+            + self.cache_bytes
+            + self.table_bytes
+            + self.job_bytes
+            + self.transaction_bytes
+            + self.commit_bytes
+            + self.prepared_bytes
+    }
+}
 
 impl MemoryPlan {
     /// Pure, so that tests can show it.
@@ -69,11 +113,16 @@ impl MemoryPlan {
         self.write_bytes * 2
     }
 
-    /// What the cache may hold beside `sealed_bytes` of memtables that wait for their flush, an active generation
-    /// and the next one, and `resident_bytes` of fences and filters.
-    pub fn cache_bytes(&self, sealed_bytes: usize, resident_bytes: usize) -> usize {
-        let taken = sealed_bytes + 2 * self.active_bytes + resident_bytes;
-        self.memory_bytes.saturating_sub(taken).max(CACHE_BYTES_MIN)
+    /// What open transactions may take together: see [`Options::transaction_bytes`].
+    pub fn open_transactions_bytes(&self) -> usize {
+        self.transaction_bytes.max(self.memory_bytes / 2)
+    }
+
+    /// What the cache may hold together with everything that is charged to it. The rest is for the generation of
+    /// memtables that is being filled: nobody may be trimming the cache while it grows.
+    pub fn cache_total_bytes(&self) -> u64 {
+        let left = self.memory_bytes.saturating_sub(self.active_bytes);
+        left.max(CACHE_BYTES_MIN) as u64
     }
 }
 
@@ -87,20 +136,15 @@ impl Shared {
     /// Changes the memory number; whoever waits by the old one looks again.
     pub fn set_memory_bytes(&self, memory_bytes: usize) {
         self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
-        let active_bytes = self.plan().active_bytes;
+        let plan = self.plan();
         for tree in self.catalog.read().values() {
-            tree.set_memtable_bytes(active_bytes);
+            tree.set_memtable_bytes(plan.active_bytes);
         }
-        self.fit_cache();
+        self.cache.set_total(plan.cache_total_bytes());
+        self.cache.forget_peak();
         self.cache.trim();
         self.look_at_flushes();
         self.jobs.wake();
-    }
-
-    /// Learns what fences and filters of all tables take.
-    pub fn note_resident_bytes(&self, bytes: usize) {
-        self.resident_bytes.store(bytes, Ordering::Relaxed);
-        self.fit_cache();
     }
 
     /// Whether any row is in memory only.
@@ -111,13 +155,6 @@ impl Shared {
             state.sealed.is_empty() && state.active.is_empty()
         };
         !catalog.values().all(empty)
-    }
-
-    /// Gives the cache what is left at the moment. Cheap: the cache makes room later.
-    pub fn fit_cache(&self) {
-        let resident_bytes = self.resident_bytes.load(Ordering::Relaxed);
-        let bytes = self.plan().cache_bytes(self.sealed_bytes(), resident_bytes);
-        self.cache.set_capacity(bytes as u64);
     }
 }
 
@@ -135,9 +172,23 @@ mod tests {
         });
         assert_eq!(plan.active_bytes, 32 * MIB);
         assert_eq!(plan.flush_bytes(), 128 * MIB);
-        assert_eq!(plan.cache_bytes(0, 24 * MIB), 936 * MIB);
-        assert_eq!(plan.cache_bytes(128 * MIB, 24 * MIB), 808 * MIB);
-        assert_eq!(plan.cache_bytes(plan.ceiling_bytes(), 24 * MIB), 424 * MIB);
-        assert_eq!(plan.cache_bytes(0, 2000 * MIB), CACHE_BYTES_MIN);
+        let cache = Cache::new(plan.cache_total_bytes());
+        let left = || cache.capacity_bytes() as usize / MIB;
+        cache.take(Use::Memtables, 32 * MIB);
+        cache.take(Use::Tables, 24 * MIB);
+        assert_eq!(left(), 936);
+        cache.take(Use::Memtables, 128 * MIB);
+        assert_eq!(left(), 808);
+        cache.take(Use::Memtables, plan.ceiling_bytes() - 128 * MIB);
+        assert_eq!(left(), 424);
+        cache.take(Use::Tables, 2000 * MIB);
+        assert_eq!(left(), CACHE_BYTES_MIN / MIB);
+        let all_for_memtables = MemoryPlan::new(&Options {
+            memory_bytes: 64 * MIB,
+            memtable_bytes: Some(64 * MIB),
+            ..Options::default()
+        });
+        let total = all_for_memtables.cache_total_bytes();
+        assert_eq!(total, CACHE_BYTES_MIN as u64);
     }
 }

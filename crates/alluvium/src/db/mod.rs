@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 
 pub use amplification::{Amplification, Compared, KeyspaceAmplification};
 pub use checkpoint::CheckpointInfo;
+pub use memory::MemoryUse;
 pub use options::{Durability, Options};
 pub use stats::{Histogram, KeyspaceStats, Stats};
 
@@ -34,6 +35,7 @@ use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::ingest::{BulkLoad, BulkLoadOptions, Ingest};
 use crate::keyspace::{Keyspace, KeyspaceOptions, Tree};
+use crate::memory::{Charge, Use};
 use crate::snapshot::Snapshot;
 use crate::txn::write_set::WriteSet;
 use crate::txn::{Isolation, Transaction, TransactionOptions};
@@ -167,13 +169,9 @@ impl Database {
         if options.expiry.is_stored() {
             shared.clock.use_it();
         }
-        let tree = Tree::new(
-            id,
-            name,
-            options,
-            Version::empty(),
-            shared.plan().active_bytes,
-        );
+        let memtable_bytes = shared.plan().active_bytes;
+        let version = Version::empty();
+        let tree = Tree::new(id, name, options, version, memtable_bytes, &shared.cache);
         let tree = Arc::new(tree);
         log.trees.insert(id, Arc::clone(&tree));
         shared
@@ -331,6 +329,7 @@ impl Database {
         let shared = self.shared();
         shared.check_writable()?;
         let durability = shared.durability(options.durability)?;
+        let _charge = Charge::of(&shared.cache, Use::Commits, writes.allocated_bytes());
         let payload = encode_payload(writes);
         let bytes = payload.len();
         shared.check_commit_bytes(bytes)?;

@@ -27,7 +27,8 @@ pub enum Durability {
 /// Options of [`crate::Database::open`].
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The one memory number in bytes: memtables, cached blocks, fences and filters together. At least 8 MiB.
+    /// The one memory number in bytes: memtables, cached blocks, fences and filters, buffers of background work and bulk
+    /// loads, and the writes of transactions together. What takes it is in [`crate::Stats::memory`]. At least 8 MiB.
     pub memory_bytes: usize,
     /// The durability of commits that do not choose their own.
     pub durability: Durability,
@@ -36,7 +37,7 @@ pub struct Options {
     /// Whether to create the database where the directory holds none.
     pub create: bool,
     /// Whether to open the database, or a checkpoint of one, without changing a byte in its directory: what its log holds
-    /// is replayed into memory only, beside [`Options::memory_bytes`], and every write is refused with
+    /// is replayed into memory only, at the cost of the cache, and every write is refused with
     /// [`Error::ReadOnly`]. Any number of readers may have it open, but no writer. Overrides [`Options::create`].
     pub read_only: bool,
     /// Threads that merge tables, 1 to 16. One more flushes memtables, one more syncs the log.
@@ -58,8 +59,9 @@ pub struct Options {
     /// Where the time comes from by which rows expire. Tests set it.
     pub clock: Clock,
     /// What the writes of one transaction or batch may take in bytes; all prepared transactions together may take
-    /// four times as much. They are in memory until their commit, beside [`Options::memory_bytes`]. `None`: a quarter
-    /// of [`Options::memory_bytes`]. At most 4 GiB less 1 KiB, which a record of the log can hold.
+    /// four times as much. They are in memory until their commit, as a part of [`Options::memory_bytes`]. `None`: a
+    /// quarter of it. At most 4 GiB less 1 KiB, which a record of the log can hold. All open transactions together may
+    /// take half of [`Options::memory_bytes`], or this where it is more; those below 64 KiB do not count.
     pub transaction_bytes: Option<usize>,
     /// Is told what happens in the background.
     pub event_listener: Option<Arc<dyn EventListener>>,

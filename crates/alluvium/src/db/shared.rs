@@ -28,6 +28,7 @@ use crate::db::store::{Store, TableSizes};
 use crate::error::{Error, Result};
 use crate::event::Events;
 use crate::keyspace::tree::Tree;
+use crate::memory::{CHARGE_STEP, Charge, Use};
 use crate::metrics::Metrics;
 use crate::read_points::ReadPoints;
 use crate::txn::lock_table::{LockHash, LockMode, LockTable, LockWait, TxnId};
@@ -68,8 +69,6 @@ pub(crate) struct Shared {
     pub events: Arc<Events>,
     pub metrics: Metrics,
     pub table_sizes: TableSizes,
-    /// Memory of all tables' fences and filters. Relaxed: a hint for the size of the cache.
-    pub resident_bytes: AtomicUsize,
     /// Numbers transactions and batches for the lock table.
     next_txn: AtomicU64,
     /// Set by close; every later call is refused. A stale read only lets a racing call finish.
@@ -133,7 +132,6 @@ impl Shared {
             events,
             metrics: Metrics::default(),
             table_sizes: TableSizes::default(),
-            resident_bytes: AtomicUsize::new(0),
             next_txn: AtomicU64::new(1),
             closed: AtomicBool::new(false),
             next_table: AtomicU64::new(next_table.0),
@@ -223,6 +221,9 @@ impl Shared {
     pub fn commit_request(&self, request: Request) -> Result<SeqNo> {
         self.check_writable()?;
         self.check_space(&request)?;
+        // What the log writes is a copy of it.
+        let copies = 2 * request.record().1.len();
+        let _charge = Charge::of(&self.cache, Use::Commits, copies);
         let (request, began) = (Arc::new(request), Instant::now());
         // Ends: the leader sends a validation back a bounded number of times.
         loop {
@@ -248,6 +249,20 @@ impl Shared {
     /// Refuses a commit that would take more memory than one may.
     pub fn check_commit_bytes(&self, bytes: usize) -> Result<()> {
         let limit = self.plan().transaction_bytes;
+        match bytes > limit {
+            true => Err(Error::TransactionTooLarge { bytes, limit }),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a write of a transaction that takes `held` bytes, where open transactions together would take more than
+    /// they may. Those that are too small to be counted are never refused.
+    pub fn check_open_transactions(&self, held: usize, more: usize) -> Result<()> {
+        if held < CHARGE_STEP {
+            return Ok(());
+        }
+        let bytes = self.cache.taken_bytes(Use::Writes) as usize + more;
+        let limit = self.plan().open_transactions_bytes();
         match bytes > limit {
             true => Err(Error::TransactionTooLarge { bytes, limit }),
             false => Ok(()),
@@ -324,6 +339,7 @@ impl Shared {
     /// Takes the row locks of the prepared transactions that recovery found.
     pub fn lock_prepared(&self) {
         let mut log = self.log.lock();
+        log.unresolved.charge(&self.cache);
         log.unresolved.lock_all(|state| {
             state.owner = self.next_txn();
             let mut locks = Vec::new();

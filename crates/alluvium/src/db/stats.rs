@@ -1,5 +1,6 @@
 //! What the engine tells of itself.
 
+use crate::db::memory::MemoryUse;
 use crate::db::shared::Shared;
 use crate::keyspace::estimate::estimate_rows;
 use crate::metrics::Counts;
@@ -9,6 +10,8 @@ use crate::metrics::Counts;
 pub struct Stats {
     /// Each keyspace, by name.
     pub keyspaces: Vec<KeyspaceStats>,
+    /// What takes the memory number.
+    pub memory: MemoryUse,
     /// Bytes of memtables waiting for their flush.
     pub sealed_bytes: u64,
     /// Bytes of decoded blocks in the cache.
@@ -125,6 +128,7 @@ pub(super) fn collect(shared: &Shared) -> Stats {
     let metrics = &shared.metrics;
     Stats {
         keyspaces,
+        memory: MemoryUse::of(&shared.cache),
         sealed_bytes: shared.sealed_bytes() as u64,
         cache_used_bytes: shared.cache.used_bytes(),
         cache_hits: shared.cache.hits(),

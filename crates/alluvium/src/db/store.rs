@@ -208,7 +208,7 @@ impl Store {
         }
     }
 
-    /// Tells the rest of the engine how large the tables are, and gives the cache what their fences and filters leave.
+    /// Tells the rest of the engine how large the tables are.
     pub fn note_sizes(&self, shared: &Shared) {
         let groups = self.state().keyspaces.values();
         let last = groups.flat_map(|k| k.groups.values()).flat_map(|g| &g.last);
@@ -217,12 +217,6 @@ impl Store {
         shared
             .table_sizes
             .set(all.saturating_sub(last_bytes), last_bytes);
-        self.fit_cache(shared);
-    }
-
-    fn fit_cache(&self, shared: &Shared) {
-        let resident = self.tables.values().map(|t| t.resident_bytes()).sum();
-        shared.note_resident_bytes(resident);
     }
 
     pub fn add_tables(&mut self, tables: &[NewTable]) {

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use super::merge_runs::{merge, reduce};
-use super::run_file::{FRAME_BYTES, RunFile, RunWriter};
+use super::run_file::{FRAME_BYTES, RUN_WRITER_BYTES, RunFile, RunWriter};
 use super::{Ingest, Ingested};
 use crate::base::ValueKind;
 use crate::commit::batch::check_sizes;
@@ -16,6 +16,7 @@ use crate::db::Database;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
+use crate::memory::{Charge, Use};
 
 /// What a [`BulkLoad`] does with rows of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,8 +31,8 @@ pub enum Duplicates {
 /// Options of [`Database::bulk_load`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BulkLoadOptions {
-    /// About how much memory rows take before they are written to temporary files, beside the database's memory
-    /// number. At least 64 KiB.
+    /// About how much memory rows take before they are written to temporary files. It is part of the database's memory
+    /// number, and at most half of that is taken. At least 64 KiB.
     pub memory_bytes: usize,
     /// What is done with rows of one key.
     pub duplicates: Duplicates,
@@ -74,6 +75,8 @@ pub struct BulkLoad {
     spare: Option<Buffer>,
     sorter: Option<Sorter>,
     failed: Option<Error>,
+    /// For the buffers, and later for those of the runs that are merged.
+    charge: Charge,
 }
 
 /// The least memory with which runs are worth a file.
@@ -111,9 +114,15 @@ impl BulkLoad {
                 options.memory_bytes
             )));
         }
+        let half = db.shared().plan().memory_bytes / 2;
+        let memory_bytes = options.memory_bytes.min(half);
         Ok(BulkLoad {
+            charge: Charge::new(&db.shared().cache, Use::Jobs),
             db,
-            options,
+            options: BulkLoadOptions {
+                memory_bytes,
+                ..options
+            },
             keyspaces: Vec::new(),
             filling: Buffer::default(),
             spare: Some(Buffer::default()),
@@ -181,6 +190,11 @@ impl BulkLoad {
             self.spill()?;
         }
         self.filling.push(slot as u32, key, value, half);
+        // From the first run on there are two buffers, and the thread's own.
+        self.charge.set(match self.sorter {
+            Some(_) => self.options.memory_bytes + RUN_WRITER_BYTES,
+            None => self.filling.used_bytes(),
+        });
         Ok(())
     }
 
@@ -350,7 +364,7 @@ struct Row {
 
 impl Buffer {
     fn used_bytes(&self) -> usize {
-        self.bytes.len() + self.rows.len() * size_of::<Row>()
+        self.bytes.len() + self.rows.capacity() * size_of::<Row>()
     }
 
     fn clear(&mut self) {
@@ -362,6 +376,10 @@ impl Buffer {
         if self.bytes.capacity() == 0 && self.bytes.len() < capacity {
             // Once, instead of by doubling: pages that are never touched cost nothing.
             self.bytes.reserve_exact(capacity);
+        }
+        if self.rows.len() == self.rows.capacity() {
+            // By a quarter instead of by doubling: unused room is part of the load's memory.
+            self.rows.reserve_exact((self.rows.len() / 4).max(64));
         }
         let at = self.bytes.len();
         self.bytes.extend_from_slice(key);

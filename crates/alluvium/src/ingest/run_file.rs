@@ -25,6 +25,8 @@ use crate::vfs::VfsFile;
 pub(super) const FRAME_BYTES: usize = 64 << 10;
 /// Frames are collected up to this many bytes before they are written.
 const WRITE_BYTES: usize = 1 << 20;
+/// What writing a run takes besides its rows.
+pub(super) const RUN_WRITER_BYTES: usize = 2 * WRITE_BYTES;
 const HEADER_BYTES: usize = 16;
 
 /// A file with sorted rows. Dropping it removes it.

@@ -50,6 +50,7 @@ fn tree(groups: Vec<Arc<Group>>) -> Arc<Tree> {
         options,
         Version::new(groups),
         1 << 16,
+        &Arc::new(Cache::new(1 << 20)),
     ))
 }
 

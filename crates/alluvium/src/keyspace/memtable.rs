@@ -4,12 +4,14 @@
 //! them. Only the commit leader writes, under the log's mutex.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use alluvium_mem::{Entry, Memtable, MemtableOptions};
 use arc_swap::ArcSwapOption;
 
 use crate::base::SeqNo;
+use crate::cache::Cache;
+use crate::memory::Use;
 use crate::range_deletes::RangeDeletes;
 
 /// See the module.
@@ -20,14 +22,32 @@ pub(crate) struct TreeMemtable {
     /// Acquire load pairs with it, and spares most reads a look at the list.
     has_ranges: AtomicBool,
     ranges: ArcSwapOption<RangeDeletes>,
+    /// Where the memory of the rows is charged, and how much of it was. Relaxed: written by the commit leader alone.
+    cache: Arc<Cache>,
+    charged: AtomicUsize,
 }
 
 impl TreeMemtable {
-    pub fn new(options: &MemtableOptions) -> TreeMemtable {
-        TreeMemtable {
+    pub fn new(options: &MemtableOptions, cache: &Arc<Cache>) -> TreeMemtable {
+        let memtable = TreeMemtable {
             rows: Arc::new(Memtable::new(options)),
             has_ranges: AtomicBool::new(false),
             ranges: ArcSwapOption::empty(),
+            cache: Arc::clone(cache),
+            charged: AtomicUsize::new(0),
+        };
+        memtable.charge();
+        memtable
+    }
+
+    /// Charges what was allocated since the last call: the arena grows by whole chunks, so mostly that is nothing. For the
+    /// commit leader alone, after its inserts.
+    pub fn charge(&self) {
+        let bytes = self.rows.memory_bytes();
+        let before = self.charged.load(Ordering::Relaxed);
+        if bytes != before {
+            self.charged.store(bytes, Ordering::Relaxed);
+            self.cache.take(Use::Memtables, bytes - before);
         }
     }
 
@@ -81,5 +101,12 @@ impl TreeMemtable {
     /// Bytes of the rows' arena.
     pub fn bytes(&self) -> usize {
         self.rows.bytes()
+    }
+}
+
+impl Drop for TreeMemtable {
+    fn drop(&mut self) {
+        self.cache
+            .give_back(Use::Memtables, *self.charged.get_mut());
     }
 }

@@ -12,6 +12,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use crate::base::{KeyspaceId, SeqNo, ValueKind, checksum};
+use crate::cache::Cache;
 use crate::clock::ReadClock;
 use crate::compaction::retire::{CompactionFilter, Retire};
 use crate::error::{Error, Result};
@@ -62,6 +63,8 @@ pub(crate) struct Tree {
     filter: Mutex<Option<Arc<dyn CompactionFilter>>>,
     /// The most bytes that a memtable is expected to hold, to size its filter. Relaxed: a hint.
     memtable_bytes: AtomicUsize,
+    /// Where memtables are charged.
+    cache: Arc<Cache>,
 }
 
 /// A version of a key that a read found.
@@ -79,8 +82,9 @@ impl Tree {
         options: KeyspaceOptions,
         version: Version,
         memtable_bytes: usize,
+        cache: &Arc<Cache>,
     ) -> Tree {
-        let active = Arc::new(new_memtable(&options, memtable_bytes));
+        let active = Arc::new(new_memtable(&options, memtable_bytes, cache));
         let state = TreeState {
             active,
             sealed: Vec::new(),
@@ -101,6 +105,7 @@ impl Tree {
             dead: DeadSpace::default(),
             filter: Mutex::new(None),
             memtable_bytes: AtomicUsize::new(memtable_bytes),
+            cache: Arc::clone(cache),
         }
     }
 
@@ -114,7 +119,7 @@ impl Tree {
         self.options.store(Arc::new(options));
     }
 
-    /// Expects memtables of this size from now on.
+    /// Expects memtables of up to this size from now on.
     pub fn set_memtable_bytes(&self, bytes: usize) {
         self.memtable_bytes.store(bytes, Ordering::Relaxed);
     }
@@ -188,7 +193,7 @@ impl Tree {
         };
         let most = self.memtable_bytes.load(Ordering::Relaxed);
         let expected = expected_bytes(written?, most);
-        let fresh = Arc::new(new_memtable(&self.options.load(), expected));
+        let fresh = Arc::new(new_memtable(&self.options.load(), expected, &self.cache));
         Some(self.change(|state| {
             let sealed = std::mem::replace(&mut state.active, fresh);
             state.sealed.insert(0, Arc::clone(&sealed));
@@ -209,12 +214,13 @@ fn expected_bytes(written: usize, most: usize) -> usize {
     written.saturating_mul(2).min(most)
 }
 
-fn new_memtable(options: &KeyspaceOptions, bytes: usize) -> TreeMemtable {
-    TreeMemtable::new(&MemtableOptions {
+fn new_memtable(options: &KeyspaceOptions, bytes: usize, cache: &Arc<Cache>) -> TreeMemtable {
+    let options = MemtableOptions {
         expected_bytes: bytes,
         prefix_bytes: options.prefix_filter_bytes,
         ..MemtableOptions::default()
-    })
+    };
+    TreeMemtable::new(&options, cache)
 }
 
 impl TreeState {

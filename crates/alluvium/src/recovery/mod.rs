@@ -16,7 +16,7 @@ use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId, ValueFileId};
 use crate::cache::Cache;
 use crate::commit::packed::unpack;
 use crate::commit::{Log, SealedGeneration};
-use crate::db::memory::{CACHE_BYTES_MIN, MemoryPlan};
+use crate::db::memory::MemoryPlan;
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
 use crate::db::reserve;
@@ -56,7 +56,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     let manifest = open_manifest(&vfs, dir, &options)?;
     let state = manifest.state();
     let listed = list(&*vfs, dir)?;
-    let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
+    let cache = Arc::new(Cache::new(MemoryPlan::new(&options).cache_total_bytes()));
     let tables = open_tables(&*vfs, dir, state, &cache)?;
     let aside = dir.join(UNREFERENCED);
     let old = if exists(&*vfs, &aside)? {
@@ -70,7 +70,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     }
     let next_table = first_free_table(state, listed.iter().chain(&old));
     let mut store = Store::new(manifest, tables);
-    let trees = open_trees(&store, dir, &options)?;
+    let trees = open_trees(&store, dir, &options, &cache)?;
     // From 0: a generation that replay seals ends with the commit just replayed, whatever the manifest has seen since.
     let mut log = Log::new(None, 0, trees.clone());
     let (end, sealed) = replay(&*vfs, dir, &options, &store, &mut log)?;
@@ -323,8 +323,9 @@ fn open_trees(
     store: &Store,
     dir: &Path,
     options: &Options,
+    cache: &Arc<Cache>,
 ) -> Result<HashMap<KeyspaceId, Arc<Tree>>> {
-    let active_bytes = MemoryPlan::new(options).active_bytes;
+    let memtable_bytes = MemoryPlan::new(options).active_bytes;
     let mut trees = HashMap::new();
     for (&id, keyspace) in &store.state().keyspaces {
         let decoded = KeyspaceOptions::decode(&keyspace.options).ok_or_else(|| {
@@ -337,7 +338,8 @@ fn open_trees(
                 "unknown or malformed ones",
             )
         })?;
-        let tree = Tree::new(id, &keyspace.name, decoded, store.version(id), active_bytes);
+        let version = store.version(id);
+        let tree = Tree::new(id, &keyspace.name, decoded, version, memtable_bytes, cache);
         trees.insert(id, Arc::new(tree));
     }
     Ok(trees)

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use super::{LostRange, RepairReport};
 use crate::base::{KeyspaceId, TableId, ValueFileId, ValueKind};
-use crate::cache::Cache;
+use crate::cache::{CACHE_BYTES_MIN, Cache};
 use crate::compaction::output::{record as record_of, table_options};
-use crate::db::memory::CACHE_BYTES_MIN;
 use crate::error::{Error, Result};
 use crate::keyspace::expiry::{NEVER, expires_at};
 use crate::keyspace::options::KeyspaceOptions;

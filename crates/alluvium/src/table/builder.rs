@@ -219,6 +219,17 @@ impl TableBuilder {
         written + open_stored.min(open) + self.fences.raw_bytes() as u64 + FOOTER_BYTES as u64
     }
 
+    /// The memory that it takes now, unused capacity included, and at most will take while it is finished.
+    pub fn memory_bytes(&self) -> usize {
+        self.packer.memory_bytes()
+            + self.open.memory_bytes()
+            + self.raw.capacity()
+            + self.chunk.capacity()
+            + 2 * self.fences.memory_bytes()
+            + self.filters.memory_bytes()
+            + self.filters.finish_bytes()
+    }
+
     /// How many entries were added.
     pub fn entries(&self) -> u64 {
         self.properties.entries
@@ -283,14 +294,17 @@ impl TableBuilder {
         Ok(footer)
     }
 
+    /// As it is: half of a filter's bits are set, so that nothing compresses it, and trying would take as much memory.
     fn write_filter(&mut self, raw: Option<Vec<u8>>) -> Result<Handle> {
-        match raw {
-            Some(raw) => {
-                self.raw = raw;
-                self.write_section(Layout::Filter, 1)
-            }
-            None => Ok(Handle::default()),
-        }
+        let Some(raw) = raw else {
+            return Ok(Handle::default());
+        };
+        self.raw = raw;
+        let packer = std::mem::replace(&mut self.packer, Packer::new(Codec::None));
+        let written = self.write_section(Layout::Filter, 1);
+        self.packer = packer;
+        self.raw = Vec::new();
+        written
     }
 
     fn check_entry(&self, key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8]) -> Result<()> {
@@ -407,6 +421,8 @@ impl TableBuilder {
         written.map_err(|e| Error::io("write", path, e))?;
         self.chunk_offset += self.chunk.len() as u64;
         self.chunk.clear();
+        // After a large value or filter.
+        self.chunk.shrink_to(2 * WRITE_BYTES);
         Ok(())
     }
 }

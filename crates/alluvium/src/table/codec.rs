@@ -36,6 +36,9 @@ impl Codec {
 
 const ZSTD_LEVEL: i32 = 1;
 
+/// What a compressing context of that level takes at most: window, hash table and sequences.
+const ZSTD_CONTEXT_BYTES: usize = 1 << 20;
+
 /// A writer's compressor: keeps its context and its output buffer between blocks.
 pub(in crate::table) struct Packer {
     codec: Codec,
@@ -87,6 +90,15 @@ impl Packer {
         } else {
             Ok((Codec::None, raw))
         }
+    }
+
+    /// The memory that it takes, in bytes.
+    pub(in crate::table) fn memory_bytes(&self) -> usize {
+        let context = match self.zstd {
+            Some(_) => ZSTD_CONTEXT_BYTES,
+            None => 0,
+        };
+        context + self.packed.capacity()
     }
 
     fn grow(&mut self, bound: usize) {

@@ -181,6 +181,12 @@ impl FenceBuilder {
         self.separators.len() + self.len() * 4
     }
 
+    /// The memory that it takes, in bytes.
+    pub(in crate::table) fn memory_bytes(&self) -> usize {
+        let lengths = self.block_lengths.capacity() * size_of::<u32>();
+        self.separators.capacity() + self.ends.capacity() * size_of::<usize>() + lengths
+    }
+
     /// Appends the raw bytes. At least one block.
     pub(in crate::table) fn encode(&self, out: &mut Vec<u8>) {
         let prefix = common_prefix(self.separator(0), self.separator(self.len() - 1));

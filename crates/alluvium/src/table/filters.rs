@@ -73,6 +73,24 @@ impl FilterWriter {
         }
     }
 
+    /// The memory that the collected hashes take, in bytes.
+    pub(in crate::table) fn memory_bytes(&self) -> usize {
+        self.builders().map(FilterBuilder::memory_bytes).sum()
+    }
+
+    /// The memory that finishing takes beside it: a filter while it is built, encoded, and in the chunk that is written.
+    pub(in crate::table) fn finish_bytes(&self) -> usize {
+        3 * self
+            .builders()
+            .map(FilterBuilder::encoded_bytes)
+            .sum::<usize>()
+    }
+
+    fn builders(&self) -> impl Iterator<Item = &FilterBuilder> {
+        let prefix = self.prefix.as_ref().map(|(_, filter)| filter);
+        self.whole.iter().chain(prefix)
+    }
+
     /// The raw bytes of the whole-key filter's section and of the prefix filter's.
     pub(in crate::table) fn finish(self) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         let whole = self.whole.map(|filter| {

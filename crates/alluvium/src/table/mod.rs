@@ -46,7 +46,7 @@ pub use pinned::{BlockValue, PinnedValue};
 pub use properties::{Expiring, KeyspacePart, Properties, ValuesPart};
 pub use reader::{Found, Table};
 pub(crate) use salvage::{salvage, salvage_values, stored_uid};
-pub use scan::TableScan;
+pub use scan::{SCAN_BYTES, TableScan};
 pub use values::ValueFile;
 pub(crate) use values::{Pointer, ValueFiles, ValueWriter, resolve};
 

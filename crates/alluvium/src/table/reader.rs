@@ -2,6 +2,7 @@
 
 use crate::base::{SeqNo, TableId, ValueKind};
 use crate::cache::Cache;
+use crate::memory::Use;
 use crate::range_deletes::RangeDeletes;
 use crate::table::block::DecodedBlock;
 use crate::table::builder::TableSummary;
@@ -40,7 +41,13 @@ pub struct Table {
     seqno_floor: AtomicU64,
     /// Guards what removes the file once the last user is gone. A leaf in the lock order.
     on_drop: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Where `charged_bytes` were charged for what is resident.
+    cache: Arc<Cache>,
+    charged_bytes: usize,
 }
+
+/// What an open table costs beside its parts: itself, its file, its properties, its record in the manifest's state.
+const TABLE_OVERHEAD_BYTES: usize = 2048;
 
 /// What a lookup found: the newest entry of a key at or below the read point.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,8 +129,8 @@ impl Table {
             let malformed = Malformed::new("sum of all sections", footer.file_bytes, covered);
             return Err(malformed.at(file.path(), footer.fences.offset));
         }
-        let frames = Frames::new(cache, fences.len());
-        Ok(Arc::new(Table {
+        let frames = Frames::new(Arc::clone(&cache), fences.len());
+        let mut table = Table {
             file,
             id,
             footer,
@@ -136,7 +143,12 @@ impl Table {
             frames,
             seqno_floor: AtomicU64::new(0),
             on_drop: Mutex::new(None),
-        }))
+            cache,
+            charged_bytes: 0,
+        };
+        table.charged_bytes = table.resident_bytes();
+        table.cache.take(Use::Tables, table.charged_bytes);
+        Ok(Arc::new(table))
     }
 
     /// The newest entry of `key` whose seqno is at most `read_point`. `key_hash` is [`key_hash`] of the key; the
@@ -330,11 +342,15 @@ impl Table {
         self.fences.len()
     }
 
-    /// The bytes of memory for fences, filters and cache slots, which stay as long as the table is open.
+    /// The bytes of memory for fences, filters, cache slots and what is known of the table, which stay as long as it is
+    /// open.
     pub fn resident_bytes(&self) -> usize {
         let filters = [&self.whole_filter, &self.prefix_filter];
         let filters = filters.into_iter().flatten().map(|f| f.resident_bytes());
-        self.fences.resident_bytes() + self.frames.resident_bytes() + filters.sum::<usize>()
+        let parts = self.fences.resident_bytes() + self.frames.resident_bytes();
+        // The keys stand in the manifest's record too, and in the record's copy in memory.
+        let keys = 3 * (self.properties.first_key.len() + self.properties.last_key.len());
+        TABLE_OVERHEAD_BYTES + parts + keys + filters.sum::<usize>()
     }
 
     /// Says that no version names the table any more: `remove` is called when the last user has dropped it.
@@ -392,6 +408,7 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
+        self.cache.give_back(Use::Tables, self.charged_bytes);
         if let Some(remove) = self.on_drop.get_mut().take() {
             remove();
         }

@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// Bytes of blocks that are read at a time; one block at least.
 const READ_AHEAD_BYTES: u64 = 512 << 10;
 
+/// What a scan takes while it is on: the bytes read ahead, a block of them, and a decompressor.
+pub const SCAN_BYTES: usize = READ_AHEAD_BYTES as usize + (256 << 10);
+
 /// See [`Table::scan_all`].
 pub struct TableScan {
     table: Arc<Table>,

@@ -264,6 +264,11 @@ impl ValueWriter {
         })
     }
 
+    /// The memory that it takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.packer.memory_bytes() + self.chunk.capacity()
+    }
+
     /// Length of the file so far.
     pub fn stored_bytes(&self) -> u64 {
         self.chunk_offset + self.chunk.len() as u64

@@ -31,6 +31,7 @@ impl Transaction {
         };
         let bytes = payload.len();
         let durability = shared.durability(self.options.durability)?;
+        self.forget_writes();
         let result = self.commit_payload(payload, durability);
         self.end();
         // Paid without the locks, or every hot row would wait with this client.
@@ -97,6 +98,7 @@ impl Transaction {
         }
         let ops = self.payload()?.unwrap_or_default();
         let durability = shared.durability(self.options.durability)?;
+        self.forget_writes();
         let mut state = PreparedState::new(xid, &ops, durability);
         state.owner = self.id;
         state.locks.clone_from(&self.held.lock().locks);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::base::{SeqNo, ValueKind};
+use crate::cache::Cache;
 use crate::clock::HeldTime;
 use crate::commit::batch::{check_range, check_sizes};
 use crate::db::shared::Shared;
@@ -18,6 +19,7 @@ use crate::db::{Database, Durability};
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, CursorOptions};
 use crate::keyspace::{FoundIn, Keyspace, Tree};
+use crate::memory::{CHARGE_STEP, Charge, Use};
 use crate::read_points::ReadPoint;
 use crate::table::PinnedValue;
 use crate::txn::lock_table::{Granted, LockCancel, LockHash, LockMode, LockWait, TxnId};
@@ -104,6 +106,31 @@ pub(super) struct Held {
     /// The keyspaces written to, each once.
     pub(super) trees: Vec<Arc<Tree>>,
     pub(super) ended: bool,
+    /// For writes and locks, once they are worth it.
+    charge: Option<Charge>,
+    /// What the writes take.
+    write_bytes: usize,
+}
+
+/// What a lock costs: its slot, and its hash in `Held::locks`.
+const LOCK_BYTES: usize = 64;
+
+impl Held {
+    /// What writes and locks take.
+    fn bytes(&self) -> usize {
+        self.write_bytes + self.locks.len() * LOCK_BYTES
+    }
+
+    /// Charges what writes and locks take now. Most transactions are too small for that.
+    fn charge(&mut self, cache: &Arc<Cache>) {
+        let bytes = self.bytes();
+        if self.charge.is_some() || bytes >= CHARGE_STEP {
+            let charge = self
+                .charge
+                .get_or_insert_with(|| Charge::new(cache, Use::Writes));
+            charge.set(bytes);
+        }
+    }
 }
 
 struct Mark {
@@ -246,7 +273,11 @@ impl Transaction {
             .row_locks
             .lock(self.id, hash, mode, &wait)
             .map_err(|failure| failure.into_error(keyspace.name(), key, wait.timeout))?;
-        self.held.lock().locks.push(hash);
+        {
+            let mut held = self.held.lock();
+            held.locks.push(hash);
+            held.charge(&shared.cache);
+        }
         let Some(point) = self.point.as_ref().filter(|_| granted != Granted::Again) else {
             return Ok(());
         };
@@ -295,7 +326,8 @@ impl Transaction {
     }
 
     /// Writes `value` under `key`, whether or not the key exists. Locks the row. Errors as
-    /// [`Transaction::get_for_update`]; `TransactionTooLarge` above [`crate::Options::transaction_bytes`].
+    /// [`Transaction::get_for_update`]; `TransactionTooLarge` above [`crate::Options::transaction_bytes`], and where open
+    /// transactions together take what they may.
     pub fn put(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(keyspace, ValueKind::Put, key, value, None)
     }
@@ -423,9 +455,11 @@ impl Transaction {
 
     /// Refuses a write after which the transaction would take too much memory, or a record too large for the log.
     fn check_room(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let held = self.writes.lock().memory_bytes();
+        let writes = self.writes.lock().memory_bytes();
         let write = key.len() + value.len() + WRITE_OVERHEAD;
-        self.shared().check_commit_bytes(held + write)
+        let shared = self.shared();
+        shared.check_commit_bytes(writes + write)?;
+        shared.check_open_transactions(writes, write)
     }
 
     fn add_write(&self, keyspace: &Keyspace, key: &[u8], kind: ValueKind, value: &[u8]) {
@@ -440,7 +474,22 @@ impl Transaction {
         if !held.trees.iter().any(|tree| tree.id == keyspace.id()) {
             held.trees.push(Arc::clone(keyspace.tree()));
         }
-        change(&mut self.writes.lock());
+        let mut writes = self.writes.lock();
+        change(&mut writes);
+        held.write_bytes = writes.allocated_bytes();
+        drop(writes);
+        held.charge(&self.shared().cache);
+    }
+
+    /// Gives the memory of the writes back, when they are in the payload of their commit. A cursor that is still open
+    /// keeps them.
+    pub(super) fn forget_writes(&self) {
+        if Arc::strong_count(&self.writes) == 1 {
+            *self.writes.lock() = WriteSet::new();
+            let mut held = self.held.lock();
+            held.write_bytes = 0;
+            held.charge(&self.shared().cache);
+        }
     }
 
     /// A cursor over what this transaction sees: its snapshot (read committed: the newest commit now) and the own

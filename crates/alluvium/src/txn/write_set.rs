@@ -265,6 +265,15 @@ impl WriteSet {
         bytes + places + history + self.range_bytes
     }
 
+    /// The memory that it takes now, unused capacity included.
+    pub fn allocated_bytes(&self) -> usize {
+        self.arena.capacity()
+            + self.entries.capacity() * size_of::<Entry>()
+            + self.index.allocated_bytes()
+            + self.history.capacity() * size_of::<Replaced>()
+            + self.ranges.capacity() * size_of::<RangeDelete>()
+    }
+
     /// Whether a commit would write nothing.
     pub fn is_empty(&self) -> bool {
         self.len == 0 && self.ranges.is_empty()

@@ -16,12 +16,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
-use crate::cache::Cache;
+use crate::cache::{CACHE_BYTES_MIN, Cache};
 use crate::commit::batch::Ops;
 use crate::commit::packed::unpack;
 use crate::commit::prepared;
 use crate::db::Database;
-use crate::db::memory::CACHE_BYTES_MIN;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::recovery::{check_record, records};

@@ -1,12 +1,18 @@
-//! Writers far above what the background digests are slowed, and never stopped at the memory ceiling.
+//! One number bounds what the database takes: memtables, cache, tables, background work and transactions. Writers far
+//! above what the background digests are slowed, and never stopped at the memory ceiling.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use alluvium::{KeyspaceOptions, Options};
+use alluvium::{
+    BulkLoadOptions, Database, Error, Isolation, Keyspace, KeyspaceOptions, MemoryUse, Options,
+};
 use alluvium_testkit::random::Rng;
 
-use crate::fixture::{database, tiny};
+use crate::fixture::{assert_error, database, tiny};
+
+const MIB: usize = 1 << 20;
 
 const WRITERS: usize = 3;
 const ROWS: usize = 4_000;
@@ -53,4 +59,255 @@ fn writers_without_a_pause_stay_below_the_memory_ceiling() {
         "{sealed_bytes_max} of {ceiling_bytes}"
     );
     assert!(stats.flushes > 1, "the writers outran nothing: {stats:?}");
+}
+
+/// The parts of `sum`, each at its largest, and the largest sum.
+fn keep_peaks(peaks: &mut MemoryUse, total: &mut u64, now: MemoryUse) {
+    *total = (*total).max(now.total());
+    for (peak, now) in [
+        (&mut peaks.memtable_bytes, now.memtable_bytes),
+        (&mut peaks.cache_bytes, now.cache_bytes),
+        (&mut peaks.table_bytes, now.table_bytes),
+        (&mut peaks.job_bytes, now.job_bytes),
+    ] {
+        *peak = (*peak).max(now);
+    }
+}
+
+/// Two threads put `rows` random rows of `value_bytes` each, one reads random rows, and `look` is called all the while.
+fn saturate(keyspace: &Keyspace, rows: usize, value_bytes: usize, mut look: impl FnMut()) {
+    let running = AtomicUsize::new(2);
+    let key = |rng: &mut Rng| (rng.below(rows) as u32).to_be_bytes();
+    thread::scope(|scope| {
+        for writer in 0..2 {
+            let running = &running;
+            scope.spawn(move || {
+                let mut rng = Rng::new(writer);
+                for _ in 0..rows {
+                    let key = key(&mut rng);
+                    keyspace.put(&key, &rng.bytes(value_bytes)).expect("put");
+                }
+                running.fetch_sub(1, Ordering::Release);
+            });
+        }
+        let running = &running;
+        scope.spawn(move || {
+            let mut rng = Rng::new(7);
+            while running.load(Ordering::Acquire) > 0 {
+                keyspace.get(&key(&mut rng)).expect("get");
+            }
+        });
+        while running.load(Ordering::Acquire) > 0 {
+            look();
+            thread::yield_now();
+        }
+    });
+}
+
+fn memory(db: &Database) -> MemoryUse {
+    db.stats().expect("stats").memory
+}
+
+#[test]
+fn all_that_is_charged_stays_within_the_memory_number() {
+    let options = Options {
+        memory_bytes: 16 * MIB,
+        memtable_bytes: None,
+        partition_bytes: 2 << 20,
+        ..tiny()
+    };
+    let (_vfs, db, k) = database(options);
+    let (mut peaks, mut total) = (MemoryUse::default(), 0);
+    saturate(&k, 16_000, 1_000, || {
+        keep_peaks(&mut peaks, &mut total, memory(&db))
+    });
+    // What was charged a moment ago may not have been trimmed yet.
+    assert!(total as usize <= 17 * MIB, "{total}: {peaks:?}");
+    assert!(total as usize > 12 * MIB, "{total}: {peaks:?}");
+    assert!(peaks.memtable_bytes as usize > 2 * MIB, "{peaks:?}");
+    assert!(peaks.cache_bytes as usize > 4 * MIB, "{peaks:?}");
+    assert!(peaks.job_bytes as usize > MIB, "{peaks:?}");
+    assert!(peaks.table_bytes as usize > 32 << 10, "{peaks:?}");
+    db.settle().expect("settle");
+    assert_eq!(memory(&db).job_bytes, 0, "buffers go with their jobs");
+}
+
+/// Fills the cache of a database of 16 MiB.
+fn with_full_cache() -> (Database, Keyspace) {
+    let options = Options {
+        memory_bytes: 16 * MIB,
+        memtable_bytes: None,
+        partition_bytes: 2 << 20,
+        idle_after: None,
+        ..tiny()
+    };
+    let (_vfs, db, k) = database(options);
+    let mut rng = Rng::new(1);
+    for n in 0..18_000_u32 {
+        k.put(&n.to_be_bytes(), &rng.bytes(1_000)).expect("put");
+    }
+    db.settle().expect("settle");
+    // The cache may have at once what memtables have given back.
+    db.set_memory_bytes(16 * MIB).expect("memory");
+    for n in 0..18_000_u32 {
+        assert!(k.get(&n.to_be_bytes()).expect("get").is_some());
+    }
+    let now = memory(&db);
+    assert!(now.cache_bytes as usize > 10 * MIB, "{now:?}");
+    (db, k)
+}
+
+#[test]
+fn writes_of_open_and_prepared_transactions_take_from_the_cache() {
+    let (db, k) = with_full_cache();
+    let txn = db.begin(Isolation::Snapshot).expect("begin");
+    for n in 0..3_000_u32 {
+        txn.put(&k, &n.to_be_bytes(), &[7; 1_000]).expect("put");
+    }
+    let open = memory(&db);
+    assert!(open.transaction_bytes as usize > 3 * MIB, "{open:?}");
+    assert!(open.total() as usize <= 16 * MIB, "{open:?}");
+    assert!(open.cache_bytes as usize <= 12 * MIB, "{open:?}");
+    let prepared = txn.prepare(b"x").expect("prepare");
+    let now = memory(&db);
+    assert_eq!(now.transaction_bytes, 0);
+    assert!(now.prepared_bytes as usize > 2_900_000, "{now:?}");
+    prepared.commit().expect("commit");
+    assert_eq!(memory(&db).prepared_bytes, 0);
+    assert_eq!(memory(&db).commit_bytes, 0);
+    // Locks cost memory too.
+    let txn = db.begin(Isolation::Snapshot).expect("begin");
+    for n in 0..2_000_u32 {
+        txn.get_for_update(&k, &n.to_be_bytes()).expect("lock");
+    }
+    assert!(memory(&db).transaction_bytes as usize >= 64 << 10);
+    txn.rollback();
+    assert_eq!(memory(&db).transaction_bytes, 0);
+}
+
+#[test]
+fn open_transactions_together_are_bounded_and_small_ones_go_on() {
+    let (_vfs, db, k) = database(Options {
+        memory_bytes: 8 * MIB,
+        ..tiny()
+    });
+    let mut open = Vec::new();
+    let refused = 'refused: {
+        for client in 0..4_u8 {
+            let txn = db.begin(Isolation::ReadCommitted).expect("begin");
+            for n in 0..1_500_u16 {
+                let key = [&[client][..], &n.to_be_bytes()].concat();
+                if let Err(error) = txn.put(&k, &key, &[7; 1_000]) {
+                    break 'refused Err(error);
+                }
+            }
+            open.push(txn);
+        }
+        Ok(())
+    };
+    // Half of the number is for open transactions.
+    assert_error!(
+        refused,
+        Error::TransactionTooLarge {
+            limit: 0x40_0000,
+            ..
+        }
+    );
+    assert!(!open.is_empty());
+    let small = db.begin(Isolation::ReadCommitted).expect("begin");
+    small
+        .put(&k, b"small", b"1")
+        .expect("small ones are never refused");
+    small.commit().expect("commit");
+    for txn in open {
+        txn.commit().expect("what was accepted is committed");
+    }
+    let txn = db.begin(Isolation::ReadCommitted).expect("begin");
+    for n in 0..1_500_u16 {
+        txn.put(&k, &n.to_be_bytes(), &[7; 1_000])
+            .expect("there is room again");
+    }
+}
+
+#[test]
+fn a_bulk_load_takes_at_most_half_of_the_number_and_from_the_cache() {
+    let (db, k) = with_full_cache();
+    let mut load = db
+        .bulk_load(BulkLoadOptions {
+            memory_bytes: 1 << 30,
+            ..BulkLoadOptions::default()
+        })
+        .expect("bulk load");
+    let mut most = 0;
+    for n in 0..30_000_u32 {
+        let key = n.wrapping_mul(0x9E37_79B9).to_be_bytes();
+        load.put(&k, &key, &[7; 1_000]).expect("put");
+        if !n.is_multiple_of(64) {
+            continue;
+        }
+        let now = memory(&db);
+        assert!(now.total() as usize <= 17 * MIB, "{now:?}");
+        most = most.max(now.job_bytes as usize);
+    }
+    assert!((8 * MIB..11 * MIB).contains(&most), "{most}");
+    drop(load);
+    assert_eq!(memory(&db).job_bytes, 0);
+}
+
+/// The kernel's word on the heap and the stacks of this process.
+fn rss_anon_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next());
+    kib.expect("RssAnon").parse::<usize>().expect("a number") << 10
+}
+
+const CHILD_MEMORY_BYTES: usize = 32 * MIB;
+
+/// In a process of its own: other tests have databases in memory.
+#[test]
+#[cfg(target_os = "linux")]
+fn anonymous_memory_stays_near_the_memory_number() {
+    let child = Command::new(std::env::current_exe().expect("own path"))
+        .args(["--exact", "memory::saturated_child", "--ignored"])
+        .output()
+        .expect("a child");
+    let output = String::from_utf8_lossy(&child.stdout);
+    assert!(
+        child.status.success() && output.contains("1 passed"),
+        "{output}"
+    );
+}
+
+#[test]
+#[ignore = "the test above starts it in a process of its own"]
+fn saturated_child() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options {
+        memory_bytes: CHILD_MEMORY_BYTES,
+        ..Options::default()
+    };
+    let db = Database::open(dir.path(), options).expect("open");
+    let k = db
+        .keyspace("k", KeyspaceOptions::default())
+        .expect("keyspace");
+    let mut most = 0;
+    saturate(&k, 10_000, 4_000, || most = most.max(rss_anon_bytes()));
+    // Beside a full cache: a load that would like to have all its rows in memory.
+    for n in 0..10_000_u32 {
+        k.get(&n.to_be_bytes()).expect("get");
+    }
+    let options = BulkLoadOptions {
+        memory_bytes: 1 << 30,
+        ..BulkLoadOptions::default()
+    };
+    let mut load = db.bulk_load(options).expect("bulk load");
+    for n in 0..12_000_u32 {
+        let key = n.wrapping_mul(0x9E37_79B9).to_be_bytes();
+        load.put(&k, &key, &[7; 4_000]).expect("put");
+        most = most.max(rss_anon_bytes());
+    }
+    let limit = CHILD_MEMORY_BYTES + CHILD_MEMORY_BYTES / 20 + 32 * MIB;
+    assert!(most <= limit, "{most} of {limit}: {:?}", memory(&db));
+    assert!(most > CHILD_MEMORY_BYTES, "{most}: nothing was tested");
 }

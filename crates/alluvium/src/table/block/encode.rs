@@ -59,6 +59,13 @@ impl OpenBlock {
         self.seqnos.clear();
     }
 
+    /// The memory that the rows take, in bytes.
+    pub(in crate::table) fn memory_bytes(&self) -> usize {
+        let ends = self.key_ends.capacity() + self.value_ends.capacity();
+        let bytes = self.keys.capacity() + self.values.capacity() + self.kinds.capacity();
+        bytes + ends * size_of::<u32>() + self.seqnos.capacity() * size_of::<SeqNo>()
+    }
+
     /// How many rows there are.
     pub(in crate::table) fn len(&self) -> usize {
         self.kinds.len()

@@ -65,7 +65,7 @@ fn a_pinned_value_outlives_table_and_cache() {
     let table = open_with(build(&entries, &options(8 << 10, Codec::Lz4)), &cache).expect("opens");
     let key = &entries[42].key;
     let found = table.get(key, key_hash(key), 0).expect("readable");
-    cache.set_capacity(0);
+    cache.set_total(0);
     drop(table);
     assert_eq!(found.map(|f| f.value.to_vec()), Some(vec![42; 100]));
 }
@@ -85,7 +85,7 @@ fn threads_that_miss_the_same_blocks_agree_and_charge_each_once() {
         }
     });
     let used = cache.used_bytes();
-    cache.set_capacity(0);
+    cache.set_total(0);
     cache.trim();
     assert_eq!(cache.used_bytes(), 0, "of {used}");
 }

@@ -52,6 +52,11 @@ impl Probe {
 }
 
 impl Index {
+    /// The memory of the chunks, taken to be full.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.chunks.len() * CHUNK_MAX * size_of::<Place>()
+    }
+
     /// Where a key is, or where it would be inserted.
     pub(super) fn find<'a>(
         &self,
