@@ -1,0 +1,266 @@
+//! Writers as fast as they can, over a key space several times the memory number: what commits take, what memory and
+//! space the database takes, and whether they stay within what it promises.
+//!
+//! ```text
+//! cargo run --release -p alluvium --example saturate -- \
+//!     --seconds 600 --clients 2 --memory-mib 256 --keys 4000000 --value-bytes 400 --durability buffered DIR
+//! ```
+//!
+//! A line of CSV every ten seconds, then the sums and three bars, and exit code 3 if one of them was not met:
+//!
+//! - **Commits**: none takes longer than 100 ms, the time aside in which its thread, or the other client's that was
+//!   writing for it, was ready and no core was free. Of background threads that is not known: measure on a quiet machine.
+//! - **Memory**: anonymous memory of the process is at most 1.05 times the memory number and 32 MiB.
+//! - **Space**: see [`space`].
+//!
+//! `--readers` adds threads that read random rows, so that the cache fills its share of the memory number as well.
+
+#![expect(clippy::print_stdout, reason = "its output is what it is for")]
+
+mod arguments;
+mod clients;
+mod latency;
+mod process;
+mod space;
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use alluvium::{Database, KeyspaceOptions, Options, Stats};
+
+use arguments::Arguments;
+use clients::{SlowCommit, read_rows, write_rows};
+use latency::Latencies;
+use process::rss_anon_bytes;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+const MIB: f64 = (1 << 20) as f64;
+/// Between two looks at memory and space.
+const SAMPLE_EVERY: Duration = Duration::from_millis(500);
+const LINE_EVERY: Duration = Duration::from_secs(10);
+/// A commit that takes longer than this is reported by itself.
+const SLOW: Duration = Duration::from_millis(100);
+/// What the process may take beside the memory number: stacks, buffers of the process, what the allocator wastes.
+const MEMORY_SLACK_BYTES: f64 = 32.0 * MIB;
+const MEMORY_FACTOR: f64 = 1.05;
+
+/// What the threads tell each other.
+struct Course {
+    began: Instant,
+    stop: AtomicBool,
+    /// Of the interval that the next line is about.
+    interval: Mutex<Latencies>,
+    reads: AtomicU64,
+}
+
+/// The largest values seen.
+#[derive(Default)]
+struct Peaks {
+    rss_anon_bytes: u64,
+    disk_bytes: u64,
+    charged_bytes: u64,
+}
+
+fn main() -> Result<ExitCode, Failure> {
+    let arguments = Arguments::parse(std::env::args().skip(1))?;
+    let options = Options {
+        memory_bytes: arguments.memory_mib << 20,
+        durability: arguments.durability,
+        ..Options::default()
+    };
+    let db = Database::open(&arguments.dir, options.clone())?;
+    let rows = db.keyspace("rows", KeyspaceOptions::default())?;
+    let course = Course {
+        began: Instant::now(),
+        stop: AtomicBool::new(false),
+        interval: Mutex::default(),
+        reads: AtomicU64::new(0),
+    };
+    let began = course.began;
+    let mut peaks = Peaks::default();
+    let (latencies, slow) = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..arguments.clients)
+            .map(|n| {
+                scope.spawn({
+                    let (rows, course, arguments) = (&rows, &course, &arguments);
+                    move || write_rows(rows, n, arguments, course)
+                })
+            })
+            .collect();
+        for n in 0..arguments.readers {
+            let (rows, course, arguments) = (&rows, &course, &arguments);
+            scope.spawn(move || read_rows(rows, n, arguments, course));
+        }
+        let watched = watch(&db, &arguments, &course, began, &mut peaks);
+        course.stop.store(true, Ordering::Relaxed);
+        let mut all = (Latencies::default(), Vec::new());
+        for client in clients {
+            let (latencies, slow) = client.join().map_err(|_| "a client panicked")??;
+            all.0.add(&latencies);
+            all.1.extend(slow);
+        }
+        watched.map(|()| all)
+    })?;
+    let seconds = began.elapsed().as_secs_f64();
+    report_commits(&latencies, seconds, &db.stats()?);
+    let commits_met = report_slow(&slow);
+    let memory_met = report_memory(&peaks, arguments.memory_mib);
+    let space_met = space::report(&db, &rows, &arguments.dir, &options, peaks.disk_bytes)?;
+    db.close()?;
+    let met = commits_met && memory_met && space_met;
+    Ok(if met {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(3)
+    })
+}
+
+/// Looks at the process and the directory until the time is over, and prints the lines.
+fn watch(
+    db: &Database,
+    arguments: &Arguments,
+    course: &Course,
+    began: Instant,
+    peaks: &mut Peaks,
+) -> Result<(), Failure> {
+    println!(
+        "second,commits_per_s,p50_us,p99_us,max_us,reads_per_s,rss_anon_mib,charged_mib,memtables_mib,cache_mib,tables_mib,jobs_mib,transactions_mib,disk_mib,delayed_commits,upper_tables"
+    );
+    let (mut line_at, mut reads) = (began, 0);
+    while began.elapsed() < arguments.duration {
+        std::thread::sleep(SAMPLE_EVERY);
+        let rss = rss_anon_bytes()?;
+        let disk = space::disk_bytes(&arguments.dir)?;
+        let stats = db.stats()?;
+        peaks.rss_anon_bytes = peaks.rss_anon_bytes.max(rss);
+        peaks.disk_bytes = peaks.disk_bytes.max(disk);
+        peaks.charged_bytes = peaks.charged_bytes.max(stats.memory.total());
+        let elapsed = line_at.elapsed();
+        if elapsed >= LINE_EVERY {
+            line_at = Instant::now();
+            let interval = std::mem::take(&mut *course.interval.lock().map_err(|_| "poisoned")?);
+            let reads_now = course.reads.load(Ordering::Relaxed);
+            let per_s = |n: u64| n as f64 / elapsed.as_secs_f64();
+            let (commits_per_s, reads_per_s) = (per_s(interval.count()), per_s(reads_now - reads));
+            reads = reads_now;
+            print_line(
+                began.elapsed(),
+                commits_per_s,
+                reads_per_s,
+                &interval,
+                &stats,
+                (rss, disk),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn print_line(
+    at: Duration,
+    commits_per_s: f64,
+    reads_per_s: f64,
+    interval: &Latencies,
+    stats: &Stats,
+    (rss, disk): (u64, u64),
+) {
+    let mib = |bytes: u64| bytes as f64 / MIB;
+    let memory = &stats.memory;
+    let upper: u64 = stats.keyspaces.iter().map(|k| k.upper_tables).sum();
+    println!(
+        "{:.0},{commits_per_s:.0},{},{},{},{reads_per_s:.0},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{:.0},{},{upper}",
+        at.as_secs_f64(),
+        interval.quantile_us(0.5),
+        interval.quantile_us(0.99),
+        interval.max_us(),
+        mib(rss),
+        mib(memory.total()),
+        mib(memory.memtable_bytes),
+        mib(memory.cache_bytes),
+        mib(memory.table_bytes),
+        mib(memory.job_bytes),
+        mib(memory.transaction_bytes),
+        mib(disk),
+        stats.delayed_commits,
+    );
+}
+
+fn report_commits(latencies: &Latencies, seconds: f64, stats: &Stats) {
+    let commits = latencies.count();
+    println!();
+    println!(
+        "commits: {commits} in {seconds:.1} s, {:.0} a second",
+        commits as f64 / seconds
+    );
+    println!(
+        "commit time in us: p50 {}, p99 {}, p99.9 {}, max {}",
+        latencies.quantile_us(0.5),
+        latencies.quantile_us(0.99),
+        latencies.quantile_us(0.999),
+        latencies.max_us(),
+    );
+    println!(
+        "delayed commits: {}, {:.1} s in all; waits at the ceiling: {}; flushes: {}, merges: {}",
+        stats.delayed_commits,
+        stats.delay_us as f64 / 1e6,
+        stats.ceiling_waits,
+        stats.flushes,
+        stats.compactions,
+    );
+}
+
+/// Whether every slow commit was slow because no core was free: for its own thread, or for another client's, which may
+/// have been writing for both at that time.
+fn report_slow(commits: &[SlowCommit]) -> bool {
+    let slow: Vec<_> = commits.iter().filter(|c| c.took > SLOW).collect();
+    println!("commits over {} ms: {}", SLOW.as_millis(), slow.len());
+    let mut own = 0;
+    for commit in slow {
+        let during = |c: &&SlowCommit| {
+            c.client != commit.client && c.at < commit.at + commit.took && commit.at < c.at + c.took
+        };
+        let others = commits.iter().filter(during).map(|c| c.run_delay);
+        let others: Duration = others.sum();
+        let delayed = commit.run_delay + others;
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        println!(
+            "  client {} at {:.3} s: {:.1} ms; ready without a core: itself {:.1} ms, other clients meanwhile {:.1} ms",
+            commit.client,
+            commit.at.as_secs_f64(),
+            ms(commit.took),
+            ms(commit.run_delay),
+            ms(others),
+        );
+        own += usize::from(commit.took.saturating_sub(delayed) > SLOW);
+    }
+    println!(
+        "bar: no commit over {} ms of its own: {own}, {}",
+        SLOW.as_millis(),
+        verdict(own == 0)
+    );
+    own == 0
+}
+
+fn report_memory(peaks: &Peaks, memory_mib: usize) -> bool {
+    let limit = MEMORY_FACTOR * memory_mib as f64 * MIB + MEMORY_SLACK_BYTES;
+    let met = peaks.rss_anon_bytes as f64 <= limit;
+    println!(
+        "memory: at most {:.1} MiB charged by the engine to its number of {memory_mib}",
+        peaks.charged_bytes as f64 / MIB,
+    );
+    println!(
+        "bar: anonymous memory {:.1} MiB of 1.05 x {memory_mib} + 32 = {:.1} MiB, {}",
+        peaks.rss_anon_bytes as f64 / MIB,
+        limit / MIB,
+        verdict(met),
+    );
+    met
+}
+
+/// How a bar is reported.
+fn verdict(met: bool) -> &'static str {
+    if met { "met" } else { "NOT MET" }
+}

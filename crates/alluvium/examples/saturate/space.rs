@@ -1,0 +1,74 @@
+//! The bar for space on disk.
+//!
+//! Settled, the live rows take `S` bytes: everything is in the last level then, each row once. While writers run, upper
+//! tables may hold `upper_fraction` of that. Writers are slowed from one and a half times as much on, so that it settles
+//! below two and a half times. Beside that there are the outputs of merges that are not installed yet, at most a group
+//! each, and the log of what is in memtables, which at their ceiling take half of the memory number. So at any time
+//!
+//! ```text
+//! stored <= S (1 + 2.5 upper_fraction) + threads (largest group) + memory / 2 + two log segments
+//! ```
+//!
+//! The largest group is taken to be four times the mean one.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use alluvium::{Database, Keyspace, Options};
+
+use crate::{Failure, MIB, verdict};
+
+const DEBT_MAX: f64 = 2.5;
+const GROUP_FACTOR: u64 = 4;
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// What the files of the directory take.
+pub fn disk_bytes(dir: &Path) -> Result<u64, Failure> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(dir)? {
+        // A file may go between the two calls.
+        if let Ok(metadata) = entry?.metadata() {
+            bytes += metadata.blocks() * 512;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Compares what was stored with what is after everything is merged. Merges all of it.
+pub fn report(
+    db: &Database,
+    rows: &Keyspace,
+    dir: &Path,
+    options: &Options,
+    peak_bytes: u64,
+) -> Result<bool, Failure> {
+    let now = disk_bytes(dir)?;
+    db.flush()?;
+    rows.compact_range(&[], None)?;
+    let keyspace = db.stats()?.keyspaces.pop().ok_or("the keyspace is gone")?;
+    let settled = keyspace.last_bytes + keyspace.upper_bytes;
+    let group = GROUP_FACTOR * settled / keyspace.groups.max(1);
+    let budget = settled as f64 * (1.0 + DEBT_MAX * options.upper_fraction);
+    let beside = group.min(settled) * options.compaction_threads as u64
+        + options.memory_bytes as u64 / 2
+        + 2 * SEGMENT_BYTES;
+    let limit = budget + beside as f64;
+    let met = peak_bytes as f64 <= limit;
+    let mib = |bytes: u64| bytes as f64 / MIB;
+    println!(
+        "space: {:.0} MiB at the end, {:.0} at the peak, {:.0} settled: {:.2} times",
+        mib(now),
+        mib(peak_bytes),
+        mib(settled),
+        peak_bytes as f64 / settled.max(1) as f64,
+    );
+    println!(
+        "bar: stored {:.0} MiB of settled x (1 + {DEBT_MAX} x {}) = {:.0}, and {:.0} for merges and log, {}",
+        mib(peak_bytes),
+        options.upper_fraction,
+        budget / MIB,
+        mib(beside),
+        verdict(met),
+    );
+    Ok(met)
+}
