@@ -5,12 +5,11 @@
 
 use std::path::Path;
 
-use crate::base::coding::Decoder;
 use crate::base::{KeyspaceId, SegmentId, SeqNo, ValueFileId, ValueKind};
 use crate::commit::batch::Ops;
+use crate::commit::marker::{DdlAction, DdlMarker};
 use crate::commit::packed::unpack;
 use crate::commit::prepared;
-use crate::db::{DDL_CREATE, DDL_DROP, DDL_OPTIONS};
 use crate::error::{Error, Result};
 use crate::keyspace::KeyspaceOptions;
 use crate::range_deletes::RangeDeletes;
@@ -126,16 +125,17 @@ fn operations(raw: &[u8]) -> Option<Vec<LoggedOperation>> {
 }
 
 fn keyspace_change(payload: &[u8]) -> Option<LogContent> {
-    let mut d = Decoder::new(payload);
-    let action = match d.u8()? {
-        DDL_CREATE => "create",
-        DDL_DROP => "drop",
-        DDL_OPTIONS => "set options",
-        _ => return Some(LogContent::Marker),
+    let marker = DdlMarker::decode(payload)?;
+    let action = match marker.action {
+        DdlAction::Create => "create",
+        DdlAction::Drop => "drop",
+        DdlAction::SetOptions => "set options",
     };
-    let id = KeyspaceId(d.varint32()?);
-    let name = String::from_utf8(d.bytes()?.to_vec()).ok()?;
-    Some(LogContent::Keyspace(action, id, name))
+    Some(LogContent::Keyspace(
+        action,
+        marker.keyspace,
+        marker.name.to_owned(),
+    ))
 }
 
 /// The options of a keyspace from their stored form; `None` where this build cannot read it.

@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::base::SeqNo;
+
 /// The result of every fallible engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -136,6 +138,18 @@ pub enum Error {
         keyspace: String,
         /// Their key.
         key: Vec<u8>,
+    },
+    /// The log does not reach back to this commit any more: its segments were removed, or it was made without a log.
+    /// Copy the database (see [`crate::Database::checkpoint`]) and follow its changes from there; to keep more of the
+    /// log, raise [`crate::Options::change_log_bytes`].
+    #[error(
+        "the changes from commit {from} on are lost, the log begins at commit {oldest}: start from a copy, or raise change_log_bytes"
+    )]
+    ChangesLost {
+        /// The first commit that was asked for and is not there.
+        from: SeqNo,
+        /// The first one that is there, or will be.
+        oldest: SeqNo,
     },
     /// The call or its options make no sense. Change the arguments.
     #[error("{0}")]

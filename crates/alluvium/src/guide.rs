@@ -10,6 +10,7 @@ macro_rules! page {
 
 page!(background, "background.md");
 page!(bulk_loads, "bulk-loads.md");
+page!(changes, "changes.md");
 page!(copies, "copies.md");
 page!(expiry, "expiry.md");
 page!(reading, "reading.md");

@@ -52,7 +52,7 @@
 //! [`KeyspaceOptions`] what can be chosen. The guide, `docs/guide` of the sources, has a page for each subject.
 //!
 //! Reading order of the modules: `base`, `vfs`, `wal`, `table` with `cache`, `version`, `read_points`, `keyspace`,
-//! `iter`, `commit`, `flush`, `compaction`, `recovery`, `txn`, `db`, `verify`, `backup`, `repair`.
+//! `iter`, `commit`, `flush`, `compaction`, `recovery`, `txn`, `db`, `changes`, `verify`, `backup`, `repair`.
 #![forbid(unsafe_code)]
 
 mod admission;
@@ -60,6 +60,7 @@ pub mod backup;
 pub mod base;
 #[doc(hidden)]
 pub mod cache;
+mod changes;
 mod clock;
 mod commit;
 mod compaction;
@@ -96,6 +97,7 @@ pub mod vfs;
 pub mod wal;
 
 pub use base::{KEY_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX};
+pub use changes::{Change, ChangeKind, ChangedKeyspace, Changes, ChangesOptions, Operation};
 pub use clock::Clock;
 pub use commit::WriteBatch;
 pub use commit::prepared::XID_BYTES_MAX;

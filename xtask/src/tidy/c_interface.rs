@@ -122,6 +122,26 @@ const NAMES: Names = Names {
         ("Error::corruption", "for file systems of the caller's"),
         ("Error::io", "for file systems of the caller's"),
         ("Keyspace::read", "a closure reads in place"),
+        ("Change", "streams of changes are not in C yet"),
+        ("ChangeKind", "streams of changes are not in C yet"),
+        ("ChangedKeyspace", "streams of changes are not in C yet"),
+        ("Changes", "streams of changes are not in C yet"),
+        ("ChangesOptions", "streams of changes are not in C yet"),
+        ("Operation", "streams of changes are not in C yet"),
+        ("Database::changes", "streams of changes are not in C yet"),
+        (
+            "Database::changes_with",
+            "streams of changes are not in C yet",
+        ),
+        ("Error::ChangesLost", "streams of changes are not in C yet"),
+        (
+            "Options::change_log_bytes",
+            "streams of changes are not in C yet",
+        ),
+        (
+            "Stats::change_log_bytes",
+            "streams of changes are not in C yet",
+        ),
     ],
 };
 

@@ -50,6 +50,7 @@ const LAYERS: &[&[&str]] = &[
         "db::flush_queue",
         "db::install_ingest",
         "db::memory",
+        "db::old_segments",
         "db::reserve",
         "db::shared",
         "db::split",
@@ -57,8 +58,8 @@ const LAYERS: &[&[&str]] = &[
     ],
     // The public handles lead to each other.
     &[
-        "db", "ingest", "keyspace", "snapshot", "txn", "verify", "backup", "repair", "dump",
-        "guide",
+        "db", "ingest", "keyspace", "changes", "snapshot", "txn", "verify", "backup", "repair",
+        "dump", "guide",
     ],
 ];
 

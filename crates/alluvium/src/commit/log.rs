@@ -53,6 +53,15 @@ pub(crate) struct Log {
     pub unresolved: Unresolved,
 }
 
+/// What of the log is not known to be durable.
+pub(crate) struct Unsynced {
+    pub syncer: WalSync,
+    /// The end of what the sync makes durable.
+    pub position: WalPosition,
+    /// The newest number before it.
+    pub seqno: SeqNo,
+}
+
 /// What an entry costs in a memtable besides its key and value: record, version, its share of a leaf.
 const ENTRY_OVERHEAD: usize = 72;
 /// What a range delete is charged besides its keys: its memtable's list of them is copied at each, so that there must
@@ -120,7 +129,7 @@ impl Log {
             self.recent
                 .applied(&shared.validating, self.last_seqno, request);
         }
-        shared.read_points.publish(self.last_seqno);
+        shared.publish(self.last_seqno);
         if self.wants_segment(shared) {
             shared.wake_syncer();
         }
@@ -227,7 +236,7 @@ impl Log {
     /// edit that follows never overtakes commits before it.
     pub fn mark_ddl(&mut self, shared: &Shared, payload: &[u8]) -> Result<SeqNo> {
         let seqno = self.mark(shared, RecordKind::Ddl, payload)?;
-        shared.read_points.publish(seqno);
+        shared.publish(seqno);
         Ok(seqno)
     }
 
@@ -258,19 +267,24 @@ impl Log {
     /// Makes every record written so far durable.
     pub fn sync(&mut self, shared: &Shared) -> Result<()> {
         shared.poison.check()?;
-        if let Some((syncer, position)) = self.unsynced() {
-            let synced = shared.metrics.timed_sync(|| syncer.sync());
+        if let Some(unsynced) = self.unsynced() {
+            let synced = shared.metrics.timed_sync(|| unsynced.syncer.sync());
             shared.poison.guard(synced)?;
-            self.note_durable(position);
+            self.note_durable(unsynced.position);
+            shared.note_durable(unsynced.seqno);
         }
         Ok(())
     }
 
     /// How to sync what is not known to be durable, and up to where that reaches; `None` when everything is.
-    pub fn unsynced(&self) -> Option<(WalSync, WalPosition)> {
+    pub fn unsynced(&self) -> Option<Unsynced> {
         let wal = self.wal.as_ref()?;
         let position = wal.position();
-        (self.durable < Some(position)).then(|| (wal.syncer(), position))
+        (self.durable < Some(position)).then(|| Unsynced {
+            syncer: wal.syncer(),
+            position,
+            seqno: wal.last_written(),
+        })
     }
 
     /// Learns that the log is durable up to `position`, as later records will say.
@@ -395,6 +409,9 @@ impl Log {
         };
         // Rolling has synced everything before the new segment.
         self.durable = self.wal.as_ref().map(WalWriter::position);
+        if self.wal.is_some() {
+            shared.note_durable(self.last_seqno);
+        }
         // Before the flush that lets the older segments go can even begin.
         self.carry_prepared(shared)?;
         shared.queue_flush(self.sealed_generation(next_segment));

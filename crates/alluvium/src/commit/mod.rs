@@ -8,6 +8,7 @@
 
 pub(crate) mod batch;
 mod log;
+pub(crate) mod marker;
 pub(crate) mod packed;
 pub(crate) mod prepared;
 mod queue;

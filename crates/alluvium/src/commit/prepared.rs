@@ -270,10 +270,11 @@ impl Log {
         }
         let poison = Poison::default();
         self.append_unresolved(&poison)?;
-        let Some((syncer, position)) = self.unsynced() else {
+        let Some(unsynced) = self.unsynced() else {
             return Ok(());
         };
-        syncer.sync()?;
+        let position = unsynced.position;
+        unsynced.syncer.sync()?;
         self.note_durable(position);
         // The log may have moved on for them, and numbers of segments are never used again.
         let edit = VersionEdit {

@@ -12,8 +12,8 @@
 use std::sync::Arc;
 
 use crate::base::SeqNo;
-use crate::base::coding::put_varint;
 use crate::commit::Log;
+use crate::commit::marker::{IngestedPart, ingest_marker};
 use crate::compaction::output::{NewTable, discard};
 use crate::compaction::update_admission;
 use crate::db::options::Durability;
@@ -49,7 +49,7 @@ impl Shared {
         })?;
         let last_level_bytes = self.place(trees, seqno);
         // Also where the edit found no space: the number is in the log, and nothing has it.
-        self.read_points.publish(seqno);
+        self.publish(seqno);
         drop(log);
         let trees = trees.iter().map(|t| &t.tree);
         trees.for_each(|tree| self.release_cursors(tree));
@@ -132,16 +132,15 @@ impl Shared {
     }
 }
 
-/// Payload of an ingest record in the log: for each keyspace its id and how many rows and tables came. Replay needs
-/// none of it (the manifest decides); it is there for readers of the log.
+/// What came for each keyspace.
 fn marker(trees: &[IngestedTree]) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_varint(&mut out, trees.len() as u64);
-    for ingested in trees {
-        let rows = ingested.tables.iter().map(|t| t.record.entries).sum();
-        put_varint(&mut out, u64::from(ingested.tree.id.0));
-        put_varint(&mut out, rows);
-        put_varint(&mut out, ingested.tables.len() as u64);
-    }
-    out
+    let parts: Vec<IngestedPart> = trees
+        .iter()
+        .map(|ingested| IngestedPart {
+            keyspace: ingested.tree.id,
+            rows: ingested.tables.iter().map(|t| t.record.entries).sum(),
+            tables: ingested.tables.len() as u64,
+        })
+        .collect();
+    ingest_marker(&parts)
 }

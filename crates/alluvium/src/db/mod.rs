@@ -5,6 +5,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod flush_queue;
 pub(crate) mod install_ingest;
 pub(crate) mod memory;
+pub(crate) mod old_segments;
 mod open;
 pub(crate) mod options;
 pub(crate) mod poison;
@@ -26,10 +27,10 @@ pub use memory::MemoryUse;
 pub use options::{Durability, Options};
 pub use stats::{Histogram, KeyspaceStats, Stats};
 
-use crate::base::coding::{put_bytes, put_varint};
 use crate::base::{KeyspaceId, SeqNo, ValueKind};
 use crate::commit::WriteBatch;
 use crate::commit::batch::encode_payload;
+use crate::commit::marker::{DdlAction, ddl_marker};
 use crate::db::reserve::Taker;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
@@ -152,11 +153,13 @@ impl Database {
         }
         let mut store = shared.store.lock();
         let id = store.state().next_keyspace;
-        let created_seqno = log.mark_ddl(shared, &ddl_marker(DDL_CREATE, id, name))?;
+        let encoded = options.encode();
+        let marker = ddl_marker(DdlAction::Create, id, name, &encoded);
+        let created_seqno = log.mark_ddl(shared, &marker)?;
         let record = KeyspaceRecord {
             id,
             name: name.to_owned(),
-            options: options.encode(),
+            options: encoded,
             created_seqno,
         };
         let edit = VersionEdit {
@@ -224,7 +227,9 @@ impl Database {
             log.seal(shared)?;
             shared.wait_for_flushes()?;
         }
-        let seqno = log.mark_ddl(shared, &ddl_marker(DDL_DROP, tree.id, &tree.name))?;
+        let options = tree.options().encode();
+        let marker = ddl_marker(DdlAction::Drop, tree.id, &tree.name, &options);
+        let seqno = log.mark_ddl(shared, &marker)?;
         let mut store = shared.store.lock();
         let edit = VersionEdit {
             dropped: vec![(tree.id, seqno)],
@@ -261,10 +266,12 @@ impl Database {
         }
         let mut log = shared.log.lock();
         tree.check()?;
-        let seqno = log.mark_ddl(shared, &ddl_marker(DDL_OPTIONS, tree.id, &tree.name))?;
+        let encoded = options.encode();
+        let marker = ddl_marker(DdlAction::SetOptions, tree.id, &tree.name, &encoded);
+        let seqno = log.mark_ddl(shared, &marker)?;
         let mut store = shared.store.lock();
         let edit = VersionEdit {
-            options_changed: vec![(tree.id, options.encode())],
+            options_changed: vec![(tree.id, encoded)],
             last_seqno: Some(seqno),
             ..VersionEdit::default()
         };
@@ -512,6 +519,9 @@ impl Handle {
         }
         // First, so that every commit that is acknowledged is before the last sync.
         shared.set_closed();
+        // Under the log's mutex: who waits for more of it has looked before, and sleeps, or will look again.
+        drop(shared.log.lock());
+        shared.log_grew.notify_all();
         let result = last_sync(shared);
         shared.jobs.stop();
         shared.stop_flusher();
@@ -562,17 +572,4 @@ impl Drop for Handle {
         // Nobody is left to hear of an error; everything acknowledged is as durable as its level promised.
         let _ = self.close();
     }
-}
-
-pub(crate) const DDL_CREATE: u8 = 1;
-pub(crate) const DDL_DROP: u8 = 2;
-pub(crate) const DDL_OPTIONS: u8 = 3;
-
-/// Payload of a DDL record in the log: action, keyspace id, name. Replay needs none of it (the manifest decides);
-/// it is there for readers of the log.
-fn ddl_marker(action: u8, id: KeyspaceId, name: &str) -> Vec<u8> {
-    let mut out = vec![action];
-    put_varint(&mut out, u64::from(id.0));
-    put_bytes(&mut out, name.as_bytes());
-    out
 }

@@ -21,6 +21,8 @@ pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Sh
         return Ok(shared);
     }
     shared.make_reserve();
+    let oldest_segment = shared.store.lock().state().oldest_segment;
+    shared.trim_log(oldest_segment);
     // Before anybody can write.
     shared.lock_prepared();
     for generation in recovered.sealed {

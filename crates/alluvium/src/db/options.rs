@@ -63,6 +63,9 @@ pub struct Options {
     /// quarter of it. At most 4 GiB less 1 KiB, which a record of the log can hold. All open transactions together may
     /// take half of [`Options::memory_bytes`], or this where it is more; those below 64 KiB do not count.
     pub transaction_bytes: Option<usize>,
+    /// Bytes of old log segments, as allocated, that stay for [`crate::Database::changes`] after recovery needs them no
+    /// more. An open stream keeps what it has not read yet up to [`Options::memory_bytes`], also where this is 0.
+    pub change_log_bytes: u64,
     /// Is told what happens in the background.
     pub event_listener: Option<Arc<dyn EventListener>>,
 }
@@ -83,6 +86,7 @@ impl Default for Options {
             partition_bytes: 32 << 20,
             clock: Clock::system(),
             transaction_bytes: None,
+            change_log_bytes: 0,
             event_listener: None,
         }
     }

@@ -21,6 +21,7 @@ use crate::commit::validate::{Validating, Validation};
 use crate::commit::{Committer, Done, Log, Request};
 use crate::compaction::Jobs;
 use crate::db::flush_queue::FlushQueue;
+use crate::db::old_segments::OldSegments;
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
 use crate::db::reserve::Reserve;
@@ -61,6 +62,13 @@ pub(crate) struct Shared {
     /// Held by a drop of a keyspace and by a checkpoint, so that no drop overtakes the commits which the checkpoint is
     /// flushing. Before every other lock; guards no data.
     pub drops: Mutex<()>,
+    /// Waits for it hold `log`, under which it is notified: something was published or has become durable.
+    pub log_grew: Condvar,
+    /// The newest commit that is known to be durable in the log. Release: pairs with the look of a stream of changes.
+    durable_seqno: AtomicU64,
+    /// The newest commit at the opening.
+    pub opened_at: SeqNo,
+    pub old_segments: OldSegments,
     pub flushes: FlushQueue,
     pub jobs: Jobs,
     pub reserve: Reserve,
@@ -107,6 +115,8 @@ impl Shared {
         {
             clock.use_it();
         }
+        // Recovery has read them from the device.
+        let opened_at = parts.log.last_seqno;
         let events = Events::new(parts.options.event_listener.clone());
         Shared {
             clock,
@@ -124,6 +134,10 @@ impl Shared {
             store: Mutex::new(parts.store),
             catalog: RwLock::new(parts.catalog),
             drops: Mutex::new(()),
+            log_grew: Condvar::new(),
+            durable_seqno: AtomicU64::new(opened_at),
+            opened_at,
+            old_segments: OldSegments::default(),
             flushes: FlushQueue::default(),
             jobs: Jobs::default(),
             reserve: Reserve::default(),
@@ -244,6 +258,24 @@ impl Shared {
                 return Ok(seqno);
             }
         }
+    }
+
+    /// Makes the commits up to `seqno` visible. The caller holds the log's mutex.
+    pub fn publish(&self, seqno: SeqNo) {
+        self.read_points.publish(seqno);
+        // One load where nobody waits.
+        self.log_grew.notify_all();
+    }
+
+    /// Notes that the log is durable through `seqno`. The caller holds its mutex.
+    pub fn note_durable(&self, seqno: SeqNo) {
+        self.durable_seqno.fetch_max(seqno, Ordering::Release);
+        self.log_grew.notify_all();
+    }
+
+    /// The newest commit that no power loss takes away.
+    pub fn durable_seqno(&self) -> SeqNo {
+        self.durable_seqno.load(Ordering::Acquire)
     }
 
     /// Refuses a commit that would take more memory than one may.
@@ -409,9 +441,11 @@ impl Shared {
     /// Syncs what is written of the log, without its lock: commits go on meanwhile.
     fn sync_log(&self) -> Result<()> {
         let unsynced = self.log.lock().unsynced();
-        if let Some((syncer, position)) = unsynced {
-            self.metrics.timed_sync(|| syncer.sync())?;
-            self.log.lock().note_durable(position);
+        if let Some(unsynced) = unsynced {
+            self.metrics.timed_sync(|| unsynced.syncer.sync())?;
+            let mut log = self.log.lock();
+            log.note_durable(unsynced.position);
+            self.note_durable(unsynced.seqno);
         }
         Ok(())
     }

@@ -42,6 +42,8 @@ pub struct Stats {
     pub ceiling_waits: u64,
     /// How often a cursor at rest was made to let go of memtables and tables that a flush or merge had replaced.
     pub cursors_released: u64,
+    /// Bytes of log segments that recovery needs no more and that stay for streams of changes.
+    pub change_log_bytes: u64,
     /// How long commits took, waiting in the queue and their sync included, delays not; in microseconds.
     pub commit_us: Histogram,
     /// How long syncs of the log took, those at a change of segments not included; in microseconds.
@@ -144,6 +146,7 @@ pub(super) fn collect(shared: &Shared) -> Stats {
         delay_us: metrics.delay_us.get(),
         cursors_released: metrics.cursors_released.get(),
         ceiling_waits: metrics.ceiling_waits.get(),
+        change_log_bytes: shared.old_segments.kept_bytes(),
         commit_us: histogram(&metrics.commit_us),
         sync_us: histogram(&metrics.sync_us),
         flush_us: histogram(&metrics.flush_us),

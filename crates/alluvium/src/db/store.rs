@@ -271,19 +271,10 @@ impl Shared {
         drop(store);
         live.iter()
             .for_each(|flush| self.release_cursors(&flush.tree));
-        self.remove_segments(next_segment);
-        Ok(())
-    }
-
-    /// Deletes log segments that nobody needs any more.
-    fn remove_segments(&self, oldest_needed: Option<SegmentId>) {
-        let Some(oldest) = oldest_needed else { return };
-        // What cannot be listed or removed now is removed after the next flush or at the next open.
-        for name in self.vfs.list(&self.dir).unwrap_or_default() {
-            if crate::wal::parse_segment_name(&name).is_some_and(|id| id < oldest) {
-                let _ = self.vfs.remove(&self.path(name));
-            }
+        if let Some(oldest_needed) = next_segment {
+            self.trim_log(oldest_needed);
         }
+        Ok(())
     }
 
     /// Installs a merge, unless its inputs are no longer there as they were: then its outputs are discarded.

@@ -110,6 +110,11 @@ impl<'a> FrameReader<'a> {
         })
     }
 
+    /// Reads so many bytes at once from now on.
+    pub(crate) fn read_ahead(&mut self, bytes: usize) {
+        self.window.step_bytes = bytes;
+    }
+
     /// The offset behind the last frame read.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
@@ -189,6 +194,7 @@ struct Window<'a> {
     len: u64,
     start: u64,
     bytes: Vec<u8>,
+    step_bytes: usize,
 }
 
 impl<'a> Window<'a> {
@@ -206,6 +212,7 @@ impl<'a> Window<'a> {
             len,
             start: 0,
             bytes: Vec::new(),
+            step_bytes: Self::STEP_BYTES,
         })
     }
 
@@ -217,7 +224,7 @@ impl<'a> Window<'a> {
         }
         let loaded_end = self.start + self.bytes.len() as u64;
         if offset < self.start || offset + count as u64 > loaded_end {
-            let want = left.min(count.max(Self::STEP_BYTES) as u64) as usize;
+            let want = left.min(count.max(self.step_bytes) as u64) as usize;
             // Emptied first, so that a failed read leaves nothing that looks loaded.
             self.bytes.clear();
             let mut bytes = std::mem::take(&mut self.bytes);

@@ -39,6 +39,7 @@
 //! # Ok::<(), alluvium::Error>(())
 //! ```
 
+mod follow;
 pub(crate) mod frame;
 mod prepare;
 mod replay;
@@ -50,6 +51,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use follow::{FollowedRecord, LogFollower, LogPlace};
 pub use prepare::{PreparedSegment, SegmentPlan};
 pub use replay::{ReplayEnd, replay};
 pub(crate) use salvage::salvage;

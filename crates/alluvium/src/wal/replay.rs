@@ -92,7 +92,8 @@ pub fn replay(
     Ok(end)
 }
 
-fn list_segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<SegmentId>> {
+/// The segments in a directory, oldest first.
+pub(super) fn list_segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<SegmentId>> {
     let names = vfs
         .list(dir)
         .map_err(|error| Error::io("list", dir, error))?;

@@ -175,19 +175,47 @@ impl OpenSegment {
     ) -> Result<OpenSegment> {
         let path = segment_path(dir, id);
         let (file, len) = open_settled(vfs, &path)?;
+        if len > 0 && len < SEGMENT_HEADER_BYTES {
+            let what = "length of a log segment";
+            let least = format!("at least {SEGMENT_HEADER_BYTES}");
+            return Err(Error::corruption(&path, 0, what, least, len));
+        }
+        OpenSegment::read_header(file, len, id, database_uid)
+    }
+
+    /// As [`OpenSegment::open`] while the log is written: nothing is synced, and a file that is just being made has no
+    /// header yet.
+    pub(super) fn open_live(
+        vfs: &dyn Vfs,
+        dir: &Path,
+        id: SegmentId,
+        database_uid: u64,
+    ) -> Result<OpenSegment> {
+        let path = segment_path(dir, id);
+        let file = vfs
+            .open_read(&path)
+            .map_err(|error| Error::io("open", &path, error))?;
+        let len = file
+            .len()
+            .map_err(|error| Error::io("measure", &path, error))?;
+        OpenSegment::read_header(file, len, id, database_uid)
+    }
+
+    fn read_header(
+        file: Arc<dyn VfsFile>,
+        len: u64,
+        id: SegmentId,
+        database_uid: u64,
+    ) -> Result<OpenSegment> {
+        let path = file.path().to_path_buf();
         let mut segment = OpenSegment {
             id,
             file,
             header: None,
         };
-        if len == 0 {
-            // Creation stopped between the name and the allocation.
-            return Ok(segment);
-        }
         if len < SEGMENT_HEADER_BYTES {
-            let what = "length of a log segment";
-            let least = format!("at least {SEGMENT_HEADER_BYTES}");
-            return Err(Error::corruption(&path, 0, what, least, len));
+            // Creation stopped between the name and the allocation, or has not come further yet.
+            return Ok(segment);
         }
         let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
         segment

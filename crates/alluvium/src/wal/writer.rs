@@ -275,6 +275,11 @@ impl WalWriter {
         }
     }
 
+    /// The newest sequence number written; 0 before the first record.
+    pub fn last_written(&self) -> SeqNo {
+        self.last_seqno
+    }
+
     /// Moves to a new segment unless the current one is still empty, and returns the segment being written: every record
     /// written from now on is in it or in a later one, every earlier record is in an older one and durable.
     ///

@@ -4,6 +4,8 @@ mod background;
 mod backup;
 mod bank;
 mod bulk_load;
+mod changes;
+mod changes_model;
 mod checkpoint;
 mod compact_range;
 mod copies;

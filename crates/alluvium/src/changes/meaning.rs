@@ -1,0 +1,320 @@
+//! What the records of the log mean to somebody outside: which keyspace an operation is on, and what has not happened
+//! although its record is there.
+//!
+//! An operation names its keyspace by number, and it counts only if that keyspace was there at its commit. What is known
+//! at the opening of the stream are the keyspaces of that moment; markers tell which came and which went. An operation
+//! on one that neither knows is on a keyspace that is dropped further on in the log, whose marker names it, or on one
+//! that was dropped before, and then nobody ever saw it.
+//!
+//! A marker is written before the manifest's edit, which may fail: of a creation and a drop the manifest tells later
+//! whether it has happened.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use super::{ChangeKind, ChangedKeyspace, Operation};
+use crate::base::{KeyspaceId, SeqNo, ValueKind};
+use crate::commit::batch::{Op, Ops};
+use crate::commit::marker::{DdlAction, DdlMarker, decode_ingest};
+use crate::commit::packed::unpack;
+use crate::commit::prepared;
+use crate::db::shared::Shared;
+use crate::error::{Error, Result};
+use crate::keyspace::KeyspaceOptions;
+use crate::keyspace::expiry::{EXPIRY_BYTES, NEVER, expires_at};
+use crate::wal::{FollowedRecord, LogFollower, LogPlace, RecordKind};
+
+/// See the module.
+pub(super) struct Meaning {
+    known: HashMap<KeyspaceId, Known>,
+    /// Dropped before any record that is still to come.
+    gone: HashSet<KeyspaceId>,
+}
+
+#[derive(Clone)]
+struct Known {
+    keyspace: Arc<ChangedKeyspace>,
+    /// Whether each value ends with a time.
+    stores_expiry: bool,
+}
+
+impl Known {
+    fn new(id: KeyspaceId, name: &str, stores_expiry: bool) -> Known {
+        let name = name.to_owned();
+        Known {
+            keyspace: Arc::new(ChangedKeyspace { id, name }),
+            stores_expiry,
+        }
+    }
+}
+
+impl Meaning {
+    pub fn new(shared: &Shared) -> Meaning {
+        let catalog = shared.catalog.read();
+        let known =
+            |tree: &crate::keyspace::Tree| Known::new(tree.id, &tree.name, tree.stores_expiry);
+        Meaning {
+            known: catalog
+                .values()
+                .map(|tree| (tree.id, known(tree)))
+                .collect(),
+            gone: HashSet::new(),
+        }
+    }
+
+    /// What a record says about keyspaces with these names (empty: any); `None` if nothing.
+    pub fn of(
+        &mut self,
+        shared: &Shared,
+        record: &FollowedRecord,
+        wanted: &[String],
+    ) -> Result<Option<ChangeKind>> {
+        let payload = &record.payload;
+        let malformed = || malformed(shared, record);
+        match record.kind {
+            RecordKind::Commit => self.commit(shared, record, payload, None, wanted),
+            RecordKind::PackedCommit => {
+                let raw = unpack(payload).ok_or_else(malformed)?;
+                self.commit(shared, record, &raw, None, wanted)
+            }
+            RecordKind::CommitPrepared => {
+                let (xid, raw) = prepared::decode(payload).ok_or_else(malformed)?;
+                self.commit(shared, record, raw, Some(xid), wanted)
+            }
+            RecordKind::Ingest => {
+                let mut keyspaces = Vec::new();
+                for part in decode_ingest(payload).ok_or_else(malformed)? {
+                    let known = self.find(shared, part.keyspace, record.seqno)?;
+                    let known = known.filter(|known| is_wanted(known, wanted));
+                    keyspaces.extend(known.map(|known| (known.keyspace, part.rows)));
+                }
+                Ok((!keyspaces.is_empty()).then_some(ChangeKind::Ingest { keyspaces }))
+            }
+            RecordKind::Ddl => {
+                let marker = DdlMarker::decode(payload).ok_or_else(malformed)?;
+                let kind = self.ddl(shared, record.seqno, marker, wanted);
+                kind.map_err(|()| malformed())
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn commit(
+        &mut self,
+        shared: &Shared,
+        record: &FollowedRecord,
+        raw: &[u8],
+        xid: Option<&[u8]>,
+        wanted: &[String],
+    ) -> Result<Option<ChangeKind>> {
+        let mut operations = Vec::new();
+        for op in Ops::new(raw) {
+            let op = op.map_err(|()| malformed(shared, record))?;
+            if let Some(known) = self.find(shared, op.keyspace, record.seqno)?
+                && is_wanted(&known, wanted)
+            {
+                let operation = operation(op, known).ok_or_else(|| malformed(shared, record))?;
+                operations.push(operation);
+            }
+        }
+        // Stable: the order of the rows stays.
+        operations.sort_by_key(|op| !matches!(op, Operation::DeleteRange { .. }));
+        let xid = xid.map(<[u8]>::to_vec);
+        Ok((!operations.is_empty()).then_some(ChangeKind::Commit { operations, xid }))
+    }
+
+    /// The keyspace that a record with this number is about; `None` if it was dropped before.
+    fn find(&mut self, shared: &Shared, id: KeyspaceId, seqno: SeqNo) -> Result<Option<Known>> {
+        if let Some(known) = self.known.get(&id) {
+            return Ok(Some(known.clone()));
+        }
+        if self.gone.contains(&id) {
+            return Ok(None);
+        }
+        let found = find_drop(shared, id, seqno + 1)?;
+        match &found {
+            Some(known) => drop(self.known.insert(id, known.clone())),
+            None => drop(self.gone.insert(id)),
+        }
+        Ok(found)
+    }
+
+    fn ddl(
+        &mut self,
+        shared: &Shared,
+        seqno: SeqNo,
+        marker: DdlMarker<'_>,
+        wanted: &[String],
+    ) -> Result<Option<ChangeKind>, ()> {
+        let id = marker.keyspace;
+        if !has_happened(shared, seqno, &marker) {
+            return Ok(None);
+        }
+        // Of an older build's marker nothing can be told if the keyspace is gone, and nothing is left of it either.
+        let options = options_of(shared, &marker)?;
+        if let (DdlAction::Create, Some(options)) = (marker.action, &options) {
+            let known = Known::new(id, marker.name, options.expiry.is_stored());
+            self.known.insert(id, known);
+        }
+        let known = self.known.get(&id).cloned();
+        if marker.action == DdlAction::Drop {
+            self.known.remove(&id);
+            self.gone.insert(id);
+        }
+        // A drop whose keyspace nothing else has named yet.
+        let known = known.or_else(|| {
+            let options = options.as_ref()?;
+            Some(Known::new(id, marker.name, options.expiry.is_stored()))
+        });
+        let known = known.filter(|known| is_wanted(known, wanted));
+        let (Some(Known { keyspace, .. }), options) = (known, options.map(Box::new)) else {
+            return Ok(None);
+        };
+        Ok(match (marker.action, options) {
+            (DdlAction::Drop, _) => Some(ChangeKind::KeyspaceDropped { keyspace }),
+            (DdlAction::Create, Some(options)) => {
+                Some(ChangeKind::KeyspaceCreated { keyspace, options })
+            }
+            (DdlAction::SetOptions, Some(options)) => {
+                Some(ChangeKind::OptionsChanged { keyspace, options })
+            }
+            (_, None) => None,
+        })
+    }
+}
+
+fn malformed(shared: &Shared, record: &FollowedRecord) -> Error {
+    let path = shared.path(record.segment.to_string());
+    let what = "payload of a log record";
+    let found = format!("other bytes in commit {}", record.seqno);
+    Error::corruption(&path, record.offset, what, "a well-formed one", found)
+}
+
+fn is_wanted(known: &Known, wanted: &[String]) -> bool {
+    wanted.is_empty() || wanted.contains(&known.keyspace.name)
+}
+
+/// The public form of an operation; `None` for a value without the time that it must have.
+fn operation(op: Op<'_>, known: Known) -> Option<Operation> {
+    let keyspace = known.keyspace;
+    let key = op.key.to_vec();
+    Some(match op.kind {
+        ValueKind::Delete => Operation::Delete { keyspace, key },
+        ValueKind::RangeDelete => Operation::DeleteRange {
+            keyspace,
+            start: key,
+            end: op.value.to_vec(),
+        },
+        _ => {
+            let (mut value, mut until_ms) = (op.value, None);
+            if known.stores_expiry {
+                until_ms = Some(expires_at(value)?).filter(|&until| until != NEVER);
+                value = &value[..value.len() - EXPIRY_BYTES];
+            }
+            Operation::Put {
+                keyspace,
+                key,
+                value: value.to_vec(),
+                until_ms,
+            }
+        }
+    })
+}
+
+/// Whether the manifest has made the change that a marker announces.
+fn has_happened(shared: &Shared, seqno: SeqNo, marker: &DdlMarker<'_>) -> bool {
+    // Whoever changes a keyspace holds the log's mutex from before the marker until after the edit. Not together with the
+    // store's, for which background threads hold longer than a commit may wait.
+    drop(shared.log.lock());
+    let store = shared.store.lock();
+    let state = store.state();
+    let keyspace = state.keyspaces.get(&marker.keyspace);
+    match (marker.action, keyspace) {
+        (DdlAction::Create, Some(keyspace)) => keyspace.created_seqno == seqno,
+        // Dropped since, or never created: then the number is still free.
+        (DdlAction::Create, None) => marker.keyspace < state.next_keyspace,
+        (DdlAction::Drop, keyspace) => keyspace.is_none(),
+        (DdlAction::SetOptions, _) => true,
+    }
+}
+
+/// The options that a marker states, or those of its keyspace now where an older build wrote it.
+fn options_of(shared: &Shared, marker: &DdlMarker<'_>) -> Result<Option<KeyspaceOptions>, ()> {
+    if let Some(stored) = marker.options {
+        return KeyspaceOptions::decode(stored).map(Some).ok_or(());
+    }
+    let catalog = shared.catalog.read();
+    let tree = catalog.values().find(|tree| tree.id == marker.keyspace);
+    Ok(tree.map(|tree| (*tree.options()).clone()))
+}
+
+/// Looks for the drop of a keyspace from record `from` on: its marker names it.
+fn find_drop(shared: &Shared, id: KeyspaceId, from: SeqNo) -> Result<Option<Known>> {
+    let end = shared.read_points.visible();
+    let log = LogPlace {
+        vfs: Arc::clone(&shared.vfs),
+        dir: shared.dir.clone(),
+        database_uid: shared.uid,
+        logged_from: shared.opened_at,
+    };
+    let mut log = LogFollower::begin(log, from, end)?;
+    let mut records = VecDeque::new();
+    // Ends: each round reads on, and the end stays.
+    while log.next_seqno() <= end {
+        log.read(end, &mut records)?;
+        for record in records.drain(..) {
+            if record.kind != RecordKind::Ddl {
+                continue;
+            }
+            let marker = DdlMarker::decode(&record.payload);
+            let marker = marker.filter(|m| m.keyspace == id && m.action == DdlAction::Drop);
+            let Some(marker) = marker else { continue };
+            let options = options_of(shared, &marker).map_err(|()| malformed(shared, &record))?;
+            return Ok(options.map(|o| Known::new(id, marker.name, o.expiry.is_stored())));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::changes::Change;
+    use crate::commit::batch::encode_payload;
+    use crate::db::{Database, Durability, Options};
+    use crate::vfs::MemVfs;
+    use crate::{KeyspaceOptions, WriteBatch};
+
+    #[test]
+    fn an_operation_that_came_behind_the_drop_of_its_keyspace_is_left_out() {
+        let vfs = Arc::new(MemVfs::new());
+        let db = Database::open_on(vfs, Path::new("db"), Options::default()).unwrap();
+        let keyspace = |name| db.keyspace(name, KeyspaceOptions::default()).unwrap();
+        let (kept, dropped) = (keyspace("kept"), keyspace("dropped"));
+        let mut batch = WriteBatch::new();
+        batch.put(&kept, b"a", b"1").unwrap();
+        batch.put(&dropped, b"b", b"2").unwrap();
+        // It has waited in the queue meanwhile.
+        let payload = encode_payload(batch.writes());
+        let drop = db.visible_seqno() + 1;
+        db.drop_keyspace(&dropped).unwrap();
+        db.shared().commit(payload, Durability::Buffered).unwrap();
+        for from in [1, drop, drop + 1] {
+            let mut changes = db.changes(from).unwrap();
+            let all: Vec<Change> = std::iter::from_fn(|| changes.next().unwrap()).collect();
+            let Some(ChangeKind::Commit { operations, .. }) = all.last().map(|c| &c.kind) else {
+                panic!("no commit");
+            };
+            let names: Vec<_> = operations
+                .iter()
+                .map(|operation| match operation {
+                    Operation::Put { keyspace, .. } => keyspace.name.as_str(),
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            assert_eq!(names, ["kept"], "from {from}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Log segments that recovery needs no more, and which of them stay for readers of changes.
+//!
+//! The newest ones stay: as many as [`crate::Options::change_log_bytes`] allows, and for open readers that still need
+//! them more, up to a limit of their own. What goes, goes from the oldest on, so what is left is always one piece of the
+//! log. Recovery, verification, repairs and copies begin at the oldest needed segment and never look at these.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::base::SegmentId;
+use crate::db::shared::Shared;
+use crate::wal::parse_segment_name;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct OldSegments {
+    /// Guards the list of open readers. A leaf, held for a look.
+    readers: Mutex<Vec<Weak<AtomicU64>>>,
+    /// Bytes of the segments that stayed at the last trim. Relaxed: for statistics.
+    kept_bytes: AtomicU64,
+}
+
+/// One reader's claim: the oldest segment that it needs. Ends with its last owner.
+pub(crate) struct SegmentPin(Arc<AtomicU64>);
+
+impl SegmentPin {
+    /// Moves the claim. Relaxed: a trim that reads the old one keeps a segment too many.
+    pub fn advance(&self, segment: SegmentId) {
+        self.0.store(segment.0, Ordering::Relaxed);
+    }
+}
+
+/// How many bytes of old segments may stay.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// For whoever may come.
+    kept_bytes: u64,
+    /// For open readers.
+    pinned_bytes: u64,
+}
+
+impl OldSegments {
+    /// Registers a reader that needs everything there is until it says otherwise.
+    pub fn pin_all(&self) -> SegmentPin {
+        let pin = Arc::new(AtomicU64::new(0));
+        let mut readers = self.readers.lock();
+        readers.retain(|reader| reader.strong_count() > 0);
+        readers.push(Arc::downgrade(&pin));
+        SegmentPin(pin)
+    }
+
+    /// Bytes of the old segments that are kept.
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept_bytes.load(Ordering::Relaxed)
+    }
+
+    fn oldest_pinned(&self) -> Option<SegmentId> {
+        let readers = self.readers.lock();
+        let pins = readers.iter().filter_map(Weak::upgrade);
+        pins.map(|pin| SegmentId(pin.load(Ordering::Relaxed))).min()
+    }
+}
+
+impl Shared {
+    /// Deletes the log segments before `oldest_needed` that nobody needs any more. Called by one thread at a time.
+    pub fn trim_log(&self, oldest_needed: SegmentId) {
+        // What cannot be listed or removed now is removed after the next flush or at the next open.
+        let names = self.vfs.list(&self.dir).unwrap_or_default();
+        let ids = names.iter().filter_map(|name| parse_segment_name(name));
+        let mut old: Vec<SegmentId> = ids.filter(|&id| id < oldest_needed).collect();
+        if old.is_empty() {
+            self.old_segments.kept_bytes.store(0, Ordering::Relaxed);
+            return;
+        }
+        old.sort_unstable();
+        let old: Vec<_> = old.into_iter().map(|id| (id, self.len_of(id))).collect();
+        let limits = Limits {
+            kept_bytes: self.options.change_log_bytes,
+            pinned_bytes: self
+                .options
+                .change_log_bytes
+                .max(self.plan().memory_bytes as u64),
+        };
+        let from = first_kept(&old, self.old_segments.oldest_pinned(), limits);
+        for (id, _) in &old[..from] {
+            let _ = self.vfs.remove(&self.path(id.to_string()));
+        }
+        let kept = old[from..].iter().map(|(_, bytes)| bytes).sum();
+        self.old_segments.kept_bytes.store(kept, Ordering::Relaxed);
+    }
+
+    /// The length of a segment; 0 where it cannot be told.
+    fn len_of(&self, segment: SegmentId) -> u64 {
+        let file = self.vfs.open_read(&self.path(segment.to_string()));
+        file.and_then(|file| file.len()).unwrap_or(0)
+    }
+}
+
+/// The index of the first of these segments, oldest first, that stays.
+fn first_kept(old: &[(SegmentId, u64)], pinned: Option<SegmentId>, limits: Limits) -> usize {
+    let mut bytes = 0u64;
+    let stays = |&&(id, len): &&(SegmentId, u64)| {
+        bytes = bytes.saturating_add(len);
+        let is_pinned = pinned.is_some_and(|pinned| id >= pinned);
+        bytes <= limits.kept_bytes || is_pinned && bytes <= limits.pinned_bytes
+    };
+    old.len() - old.iter().rev().take_while(stays).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(pinned: Option<u64>, kept_bytes: u64, pinned_bytes: u64) -> Vec<u64> {
+        let old: Vec<_> = [3, 4, 6, 7].map(|id| (SegmentId(id), 100)).into();
+        let limits = Limits {
+            kept_bytes,
+            pinned_bytes,
+        };
+        let from = first_kept(&old, pinned.map(SegmentId), limits);
+        old[from..].iter().map(|(id, _)| id.0).collect()
+    }
+
+    #[test]
+    fn the_newest_segments_within_the_limit_stay() {
+        assert!(kept(None, 0, 400).is_empty());
+        assert!(kept(None, 99, 400).is_empty());
+        assert_eq!(kept(None, 250, 250), [6, 7]);
+        assert_eq!(kept(None, 400, 400), [3, 4, 6, 7]);
+    }
+
+    #[test]
+    fn what_a_reader_needs_stays_within_its_own_limit() {
+        assert_eq!(kept(Some(4), 0, 400), [4, 6, 7]);
+        assert_eq!(kept(Some(0), 0, 400), [3, 4, 6, 7]);
+        assert_eq!(kept(Some(0), 0, 250), [6, 7]);
+        assert_eq!(kept(Some(7), 250, 400), [6, 7]);
+        assert!(kept(Some(8), 0, 400).is_empty());
+    }
+}

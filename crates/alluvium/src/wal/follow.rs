@@ -1,0 +1,278 @@
+//! Reading the log while it is written, forward from one of its numbers: what a stream of changes stands on.
+//!
+//! The reader asks for records up to a number that is published. All of them were written before it was, so where one is
+//! missing it stands in a later segment, or was removed with the segments that nobody needed, or is damaged; which of
+//! them, the header of the next segment tells, because it says where the one before ended. Every frame is checked as
+//! replay checks it: checksum, place, predecessor. Nothing is synced, and nothing is read behind the number asked for.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameReader};
+use super::replay::list_segments;
+use super::segment::{OpenSegment, SEGMENT_HEADER_BYTES, SegmentHeader, segment_uid};
+use super::{RecordKind, SegmentEnd};
+use crate::base::{SegmentId, SeqNo};
+use crate::error::{Error, Result};
+use crate::vfs::{Vfs, VfsFile};
+
+/// Read from a segment at once. At the end of the log most of it is of no use.
+const STEP_BYTES: usize = 128 << 10;
+
+/// The payloads that one call returns, unless a single one is larger.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Which log is read.
+#[derive(Debug, Clone)]
+pub(crate) struct LogPlace {
+    pub vfs: Arc<dyn Vfs>,
+    pub dir: PathBuf,
+    pub database_uid: u64,
+    /// The newest number when the database was opened. Every later one is in the log; an earlier one may have been
+    /// given out in a session without a log.
+    pub logged_from: SeqNo,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct LogFollower {
+    log: LogPlace,
+    /// `None`: there is no log, and nothing new will come into it.
+    segment: Option<Following>,
+    /// The number of the next record to be returned.
+    next_seqno: SeqNo,
+}
+
+/// The segment that is read, and how far.
+#[derive(Debug)]
+struct Following {
+    id: SegmentId,
+    file: Arc<dyn VfsFile>,
+    offset: u64,
+    chain: u64,
+}
+
+/// A record and where it stands.
+#[derive(Debug)]
+pub(crate) struct FollowedRecord {
+    pub segment: SegmentId,
+    pub offset: u64,
+    pub seqno: SeqNo,
+    pub kind: RecordKind,
+    pub payload: Vec<u8>,
+}
+
+impl LogFollower {
+    /// Begins at the record with the number `from`. Everything up to `published` is in the log, as far as it is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ChangesLost`] where the log does not reach back to `from`; [`Error::Io`], [`Error::Corruption`].
+    pub fn begin(log: LogPlace, from: SeqNo, published: SeqNo) -> Result<LogFollower> {
+        let (mut oldest, mut segment, mut wanted) = (None, None, None);
+        // Ends: each segment leads to an older one.
+        for id in list_segments(&*log.vfs, &log.dir)?.into_iter().rev() {
+            let Some(open) = log.open(id)? else { break };
+            let Some((header, sum)) = open.header else {
+                continue;
+            };
+            if wanted.is_some_and(|wanted| wanted != id) {
+                break;
+            }
+            // An empty one says nothing: what it follows may be newer than `published`.
+            oldest = log.first_number(&open, sum)?.or(oldest);
+            segment = Some(Following {
+                id,
+                file: open.file,
+                offset: SEGMENT_HEADER_BYTES,
+                chain: sum,
+            });
+            wanted = header.previous.map(|end| end.segment);
+            if oldest.is_some_and(|oldest| oldest <= from) || wanted.is_none() {
+                break;
+            }
+        }
+        let oldest = oldest.unwrap_or(published + 1);
+        if oldest > from {
+            return Err(Error::ChangesLost { from, oldest });
+        }
+        Ok(LogFollower {
+            log,
+            segment,
+            next_seqno: from,
+        })
+    }
+
+    /// The oldest segment that is still needed.
+    pub fn segment(&self) -> Option<SegmentId> {
+        self.segment.as_ref().map(|segment| segment.id)
+    }
+
+    /// The number of the next record to be returned.
+    pub fn next_seqno(&self) -> SeqNo {
+        self.next_seqno
+    }
+
+    /// Reads some of the records up to the published number `end`, in order and without a gap, to the end of `out`.
+    /// Steps of prepared transactions that apply nothing are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ChangesLost`] where the segment with the next record is gone; [`Error::Corruption`], [`Error::Io`]. What was
+    /// read before it is in `out`.
+    pub fn read(&mut self, end: SeqNo, out: &mut VecDeque<FollowedRecord>) -> Result<()> {
+        // Ends: each round goes to a segment with a larger number.
+        while self.next_seqno <= end && out.is_empty() {
+            if !self.read_segment(end, out)? && self.next_seqno <= end {
+                self.go_on(end)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads in one segment. Returns whether it stopped although valid records follow.
+    fn read_segment(&mut self, end: SeqNo, out: &mut VecDeque<FollowedRecord>) -> Result<bool> {
+        let Some(segment) = &mut self.segment else {
+            return Ok(false);
+        };
+        let (file, mut bytes) = (Arc::clone(&segment.file), 0);
+        let uid = segment_uid(self.log.database_uid, segment.id);
+        let mut frames = FrameReader::new(&*file, uid, segment.offset, segment.chain)?;
+        frames.read_ahead(STEP_BYTES);
+        while let Some(frame) = frames.next()? {
+            let (offset, seqno) = (frame.offset, frame.header.seqno);
+            if seqno > end || bytes > BATCH_BYTES {
+                return Ok(true);
+            }
+            let Some(kind) = RecordKind::from_u8(frame.header.kind) else {
+                let (what, found) = ("record kind", frame.header.kind);
+                let path = file.path();
+                return Err(Error::corruption(path, offset, what, "1 to 9", found));
+            };
+            // An older number: before the first one asked for, or a prepare that was written again.
+            if kind != RecordKind::SyncMark && seqno >= self.next_seqno {
+                if seqno > self.next_seqno {
+                    let from = self.next_seqno;
+                    return Err(Error::ChangesLost {
+                        from,
+                        oldest: seqno,
+                    });
+                }
+                self.next_seqno = seqno + 1;
+                if !matches!(kind, RecordKind::Prepare | RecordKind::Rollback) {
+                    bytes += frame.payload.len();
+                    out.push_back(FollowedRecord {
+                        segment: segment.id,
+                        offset,
+                        seqno,
+                        kind,
+                        payload: frame.payload.to_vec(),
+                    });
+                }
+            }
+            (segment.offset, segment.chain) = (frames.offset(), frames.chain());
+        }
+        Ok(false)
+    }
+
+    /// Goes on in the next segment, where the record with the next number must be.
+    fn go_on(&mut self, end: SeqNo) -> Result<()> {
+        let lost = |next_seqno| self.log.lost(next_seqno, end);
+        let Some(at) = &self.segment else {
+            return Err(lost(self.next_seqno));
+        };
+        let Some((segment, header, sum)) = self.log.segment_after(at.id)? else {
+            // The newest segment. Where nothing was logged yet in this session, the number is of one without a log.
+            if self.next_seqno <= self.log.logged_from && at.offset == SEGMENT_HEADER_BYTES {
+                return Err(lost(self.next_seqno));
+            }
+            return Err(at.damaged(format!("valid records up to commit {end}")));
+        };
+        match header.previous {
+            Some(previous) if previous == at.end() => {}
+            Some(previous) if previous.segment == at.id => {
+                return Err(at.damaged(format!("valid records up to offset {}", previous.offset)));
+            }
+            _ => return Err(lost(self.next_seqno)),
+        }
+        self.segment = Some(Following {
+            id: segment.id,
+            file: segment.file,
+            offset: SEGMENT_HEADER_BYTES,
+            chain: sum,
+        });
+        Ok(())
+    }
+}
+
+impl Following {
+    fn end(&self) -> SegmentEnd {
+        SegmentEnd {
+            segment: self.id,
+            offset: self.offset,
+            chain: self.chain,
+        }
+    }
+
+    fn damaged(&self, expected: String) -> Error {
+        let (path, what) = (self.file.path(), "record");
+        Error::corruption(path, self.offset, what, expected, "an invalid record")
+    }
+}
+
+impl LogPlace {
+    /// A segment as it is now; `None` where it was removed meanwhile.
+    fn open(&self, id: SegmentId) -> Result<Option<OpenSegment>> {
+        match OpenSegment::open_live(&*self.vfs, &self.dir, id, self.database_uid) {
+            Ok(segment) => Ok(Some(segment)),
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next segment with a valid header; a file without one was made ahead of time.
+    fn segment_after(&self, id: SegmentId) -> Result<Option<(OpenSegment, SegmentHeader, u64)>> {
+        let ids = list_segments(&*self.vfs, &self.dir)?;
+        for id in ids.into_iter().filter(|&other| other > id) {
+            let open = self.open(id)?;
+            if let Some(open) = open
+                && let Some((header, sum)) = open.header
+            {
+                return Ok(Some((open, header, sum)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first number that is in a segment as a record of its own; `None` for an empty one.
+    fn first_number(&self, segment: &OpenSegment, chain: u64) -> Result<Option<SeqNo>> {
+        let mut bytes = [0; FRAME_HEADER_BYTES];
+        match segment.file.read_at(&mut bytes, SEGMENT_HEADER_BYTES) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(Error::io("read", segment.file.path(), error)),
+        }
+        let uid = segment_uid(self.database_uid, segment.id);
+        let first = FrameHeader::parse(&bytes, uid, SEGMENT_HEADER_BYTES);
+        let first = first.filter(|(header, _)| header.chain == chain);
+        Ok(
+            first.map(|(header, _)| match RecordKind::from_u8(header.kind) {
+                // It may have been written again, with the number of the commit before it.
+                Some(RecordKind::Prepare) => header.seqno + 1,
+                _ => header.seqno,
+            }),
+        )
+    }
+
+    /// The error for a number that the log does not have any more.
+    fn lost(&self, from: SeqNo, published: SeqNo) -> Error {
+        match LogFollower::begin(self.clone(), 0, published) {
+            Err(Error::ChangesLost { oldest, .. }) => Error::ChangesLost { from, oldest },
+            Ok(_) => Error::ChangesLost { from, oldest: 0 },
+            Err(error) => error,
+        }
+    }
+}
