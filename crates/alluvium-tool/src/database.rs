@@ -38,7 +38,7 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
     }
     match error.downcast_ref::<Error>() {
         Some(Error::Corruption { .. } | Error::DuplicateKey { .. }) => Exit::Wrong,
-        Some(Error::InvalidArgument(_)) => Exit::Usage,
+        Some(Error::InvalidArgument(_) | Error::ChangesLost { .. }) => Exit::Usage,
         _ => Exit::CannotOpen,
     }
 }
@@ -102,6 +102,8 @@ fn open(dir: &Path, read_only: bool) -> anyhow::Result<Database> {
     let options = Options {
         read_only,
         create: false,
+        // What a program keeps for its streams of changes is not this tool's to remove.
+        change_log_bytes: u64::MAX,
         ..Options::default()
     };
     // The tool's own options are in range, so what it refuses is the directory.

@@ -5,6 +5,7 @@
 
 mod backup;
 mod change;
+mod changes;
 mod dump;
 mod inspect;
 mod read;
@@ -78,6 +79,8 @@ enum Command {
     /// Print what a file says: every row of a table, record of the log, edit of the manifest
     #[command(subcommand)]
     Dump(dump::DumpCommand),
+    /// Print commits in order, as far back as the log is kept
+    Changes(changes::ChangesArgs),
     /// Read and check every file
     Verify(verify::VerifyArgs),
     /// Show sizes and amplification of each keyspace
@@ -140,6 +143,7 @@ fn dispatch(command: Command, form: Form, output: &mut Output) -> anyhow::Result
         Command::Get(arguments) => read::get(&arguments, form, output),
         Command::Scan(arguments) => read::scan(&arguments, form, output),
         Command::Dump(command) => dump::run(&command, form, output),
+        Command::Changes(arguments) => changes::run(&arguments, form, output),
         Command::Verify(arguments) => verify::run(&arguments, form, output),
         Command::Stats(arguments) => stats::stats(&arguments, output),
         Command::Estimate(arguments) => stats::estimate(&arguments, form, output),
