@@ -27,6 +27,8 @@ pub(crate) struct SealedGeneration {
     pub memtables: Vec<(Arc<Tree>, Arc<TreeMemtable>)>,
     /// The newest commit inside.
     pub last_seqno: SeqNo,
+    /// The records of the prepared transactions that were unresolved after that commit.
+    pub prepared: Vec<Arc<[u8]>>,
     /// Log segments before this one are not needed once the generation is flushed.
     pub next_segment: Option<SegmentId>,
     pub bytes: usize,
@@ -432,6 +434,7 @@ impl Log {
         SealedGeneration {
             memtables,
             last_seqno: self.last_seqno,
+            prepared: self.unresolved.bodies(),
             next_segment,
             bytes,
         }

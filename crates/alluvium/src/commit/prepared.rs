@@ -33,8 +33,8 @@ pub const XID_BYTES_MAX: usize = 255;
 /// A prepared transaction, shared by the log and the handle that will resolve it.
 pub(crate) struct PreparedState {
     pub xid: Vec<u8>,
-    /// Its record: the id, then the operations.
-    body: Vec<u8>,
+    /// Its record: the id, then the operations. Shared with what is flushed, for a copy of the database.
+    body: Arc<[u8]>,
     /// Where the operations begin.
     ops_at: usize,
     /// Each keyspace that it writes to once.
@@ -84,7 +84,7 @@ impl PreparedState {
         }
         PreparedState {
             xid: xid.to_vec(),
-            body,
+            body: body.into(),
             ops_at,
             keyspaces,
             durability,
@@ -133,6 +133,11 @@ impl Unresolved {
     /// All of them, in the order of their ids.
     pub fn states(&self) -> impl Iterator<Item = &Arc<PreparedState>> {
         self.by_xid.values().map(|slot| &slot.state)
+    }
+
+    /// Their records.
+    pub fn bodies(&self) -> Vec<Arc<[u8]>> {
+        self.states().map(|state| Arc::clone(&state.body)).collect()
     }
 
     /// One that writes to a keyspace.

@@ -2,7 +2,9 @@
 //!
 //! Everything is sealed and flushed first, so the copy needs no log: tables are immutable from their install to their
 //! unlinking and may be linked, and the only file that is appended to, the manifest, is written anew. Writers go on
-//! meanwhile; what they flush until the tables are counted is in the copy too, always whole generations.
+//! meanwhile; what they flush until the tables are counted is in the copy too, always whole generations. Prepared
+//! transactions that are unresolved at that point stand in the manifest of the copy, until it is opened for writing and
+//! has a log of its own.
 //!
 //! The new database has a uid of its own: no segment of either log is valid in the other, and a batch made for one is
 //! refused by the other. Tables keep their uid, which their checksums are seeded with. Both databases may give a new
@@ -65,15 +67,23 @@ impl Shared {
     /// waits until the capture is made; a keyspace that was created behind the point is left out.
     pub fn capture(&self) -> Result<Captured> {
         let _no_drop = self.drops.lock();
-        let sealed_to = {
+        let (sealed_to, sealed_prepared) = {
             let mut log = self.log.lock();
             self.check_writable()?;
             log.seal(self)?;
-            log.last_seqno
+            (log.last_seqno, log.unresolved.bodies())
         };
         self.wait_for_flushes()?;
         let store = self.store.lock();
-        let mut captured = capture(&store, sealed_to.max(store.flushed_to()), &self.dir)?;
+        let flushed_to = store.flushed_to();
+        let mut captured = capture(&store, sealed_to.max(flushed_to), &self.dir)?;
+        // Those of the captured point and no other: each decision is a commit of its own.
+        let prepared = match flushed_to > sealed_to {
+            true => store.flushed_prepared(),
+            false => &sealed_prepared,
+        };
+        check_prepared(prepared)?;
+        captured.state.prepared = prepared.iter().map(|body| body.to_vec()).collect();
         if self.clock.in_use() {
             // What has expired here has expired in the copy.
             let floor = &mut captured.state.read_clock_ms;
@@ -81,6 +91,20 @@ impl Shared {
         }
         Ok(captured)
     }
+}
+
+/// Refuses more of them than one edit of a manifest can hold.
+fn check_prepared(prepared: &[Arc<[u8]>]) -> Result<()> {
+    const BYTES_MAX: usize = 1 << 30;
+    let bytes: usize = prepared.iter().map(|body| body.len()).sum();
+    if bytes <= BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "{bytes} bytes of prepared transactions are too many for a copy, which may have {BYTES_MAX}: \
+         resolve some of them first"
+    );
+    Err(Error::InvalidArgument(message))
 }
 
 fn capture(store: &Store, seqno: SeqNo, dir: &Path) -> Result<Captured> {

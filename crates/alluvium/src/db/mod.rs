@@ -469,6 +469,8 @@ impl Database {
     /// that goes its own way from there. Its tables are hard links, so it takes no space until the two differ.
     /// Commits go on meanwhile; dropping a keyspace waits for the flush.
     ///
+    /// Prepared transactions that are unresolved at that commit are in it too, to be decided there by themselves.
+    ///
     /// The target must not exist, and its parent must. On another file system the tables are copied, as the returned
     /// value says. Durable when the call returns.
     ///

@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
+use crate::base::{KeyspaceId, SeqNo, TableId};
+use crate::commit::SealedGeneration;
 use crate::compaction::output::{NewTable, discard};
 use crate::compaction::{Inputs, Merged};
 use crate::db::poison::Poison;
@@ -33,6 +34,8 @@ pub(crate) struct Store {
     last_run: u64,
     /// The newest commit that a flush since the open has put into tables.
     flushed_to: SeqNo,
+    /// The records of the prepared transactions that were unresolved after it.
+    flushed_prepared: Vec<Arc<[u8]>>,
 }
 
 /// The bytes of all tables, for whoever must not survey the groups. Relaxed: two numbers that a reader may find from
@@ -85,6 +88,7 @@ impl Store {
             tables,
             last_run,
             flushed_to: 0,
+            flushed_prepared: Vec::new(),
         }
     }
 
@@ -99,6 +103,11 @@ impl Store {
     /// All commits up to this one, and no later ones, are in tables; 0 before the first flush since the open.
     pub fn flushed_to(&self) -> SeqNo {
         self.flushed_to
+    }
+
+    /// The prepared transactions that were unresolved after [`Store::flushed_to`].
+    pub fn flushed_prepared(&self) -> &[Arc<[u8]>] {
+        &self.flushed_prepared
     }
 
     /// A table that the state names.
@@ -226,13 +235,10 @@ impl Store {
 }
 
 impl Shared {
-    /// Installs the tables of a flush and forgets its memtables and log segments.
-    pub fn install_flush(
-        &self,
-        flushed: Vec<FlushedTree>,
-        last_seqno: SeqNo,
-        next_segment: Option<SegmentId>,
-    ) -> Result<()> {
+    /// Installs the tables of a flush, of which `last` is the newest generation, and forgets its memtables and log
+    /// segments.
+    pub fn install_flush(&self, flushed: Vec<FlushedTree>, last: &SealedGeneration) -> Result<()> {
+        let (last_seqno, next_segment) = (last.last_seqno, last.next_segment);
         let mut store = self.store.lock();
         let run = store.next_run();
         let (live, dropped): (Vec<_>, Vec<_>) = flushed
@@ -255,6 +261,7 @@ impl Shared {
         let named: Vec<&[NewTable]> = live.iter().map(|flush| &flush.tables[..]).collect();
         store.append_naming(self, &edit, &named)?;
         store.flushed_to = last_seqno;
+        store.flushed_prepared.clone_from(&last.prepared);
         for flush in &live {
             let bytes = flush.tables.iter().map(|t| t.record.file_bytes).sum();
             flush.tree.counters.flushed_bytes.add(bytes);

@@ -99,10 +99,9 @@ fn flush(shared: &Shared, generations: &[SealedGeneration]) -> Result<()> {
         }
         return Err(error);
     }
-    let last = generations.last();
-    let last_seqno: SeqNo = last.map_or(0, |g| g.last_seqno);
-    let next_segment = last.and_then(|g| g.next_segment);
-    shared.install_flush(flushed, last_seqno, next_segment)?;
+    if let Some(last) = generations.last() {
+        shared.install_flush(flushed, last)?;
+    }
     shared.metrics.flushes.add(1);
     Ok(())
 }

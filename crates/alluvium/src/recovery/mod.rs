@@ -73,6 +73,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     let trees = open_trees(&store, dir, &options, &cache)?;
     // From 0: a generation that replay seals ends with the commit just replayed, whatever the manifest has seen since.
     let mut log = Log::new(None, 0, trees.clone());
+    read_prepared(dir, &options, store.state(), &mut log)?;
     let (end, sealed) = replay(&*vfs, dir, &options, &store, &mut log)?;
     log.last_seqno = log.last_seqno.max(store.state().last_seqno);
     if !options.read_only {
@@ -80,6 +81,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
         if options.durability != Durability::None {
             log.wal = Some(start_log(&vfs, dir, &options, &mut store, &end)?);
             log.carry_recovered(&mut store)?;
+            forget_prepared(&mut store)?;
         } else if !log.unresolved.is_empty() {
             let message = "the database has prepared transactions, which need its log: \
                            open it with another durability and resolve them";
@@ -343,6 +345,37 @@ fn open_trees(
         trees.insert(id, Arc::new(tree));
     }
     Ok(trees)
+}
+
+/// The prepared transactions of a copy that has no log yet. Before the log: it may know them already, if an earlier
+/// opening stopped between writing them there and saying so.
+fn read_prepared(
+    dir: &Path,
+    options: &Options,
+    state: &ManifestState,
+    log: &mut Log,
+) -> Result<()> {
+    for body in &state.prepared {
+        let (kind, durability) = (RecordKind::Prepare, options.durability);
+        let read = log.replay_phase(kind, body, state.next_keyspace, durability);
+        read.map_err(|found| {
+            let (what, expected) = ("prepared transaction", "operations on known keyspaces");
+            Error::corruption(&dir.join("CURRENT"), 0, what, expected, found)
+        })?;
+    }
+    Ok(())
+}
+
+/// The log has them, synced.
+fn forget_prepared(store: &mut Store) -> Result<()> {
+    if store.state().prepared.is_empty() {
+        return Ok(());
+    }
+    let edit = VersionEdit {
+        prepared_logged: true,
+        ..VersionEdit::default()
+    };
+    store.append(&Poison::default(), &edit)
 }
 
 /// Applies every logged commit above its keyspace's flushed sequence number.

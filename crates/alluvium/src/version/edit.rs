@@ -25,6 +25,10 @@ pub struct VersionEdit {
     pub oldest_segment: Option<SegmentId>,
     /// The time by which rows expire never runs back behind this: milliseconds since 1970.
     pub read_clock_ms: Option<u64>,
+    /// The prepared transactions listed so far stand in the log by now.
+    pub prepared_logged: bool,
+    /// Unresolved prepared transactions of a copy that has no log yet, as their records in a log would say them.
+    pub prepared: Vec<Vec<u8>>,
     /// Everything of a keyspace up to this seqno is in tables. Never falls.
     pub flushed_seqno: Vec<(KeyspaceId, SeqNo)>,
     /// New keyspaces, empty, with one group.
@@ -168,6 +172,8 @@ mod tag {
     pub(super) const SPLIT: u8 = 15;
     pub(super) const JOIN: u8 = 16;
     pub(super) const GLOBAL_SEQNOS: u8 = 17;
+    pub(super) const PREPARED: u8 = 18;
+    pub(super) const PREPARED_LOGGED: u8 = 19;
 
     pub(super) const READ_CLOCK: u8 = MAY_IGNORE | 1;
 
@@ -207,6 +213,12 @@ impl VersionEdit {
         w.number(tag::LAST_SEQNO, self.last_seqno);
         w.number(tag::OLDEST_SEGMENT, self.oldest_segment.map(|id| id.0));
         w.number(tag::READ_CLOCK, self.read_clock_ms);
+        if self.prepared_logged {
+            w.field(tag::PREPARED_LOGGED, |_| {});
+        }
+        for prepared in &self.prepared {
+            w.field(tag::PREPARED, |out| put_bytes(out, prepared));
+        }
         for (tag, list) in [
             (tag::FLUSHED_SEQNO, &self.flushed_seqno),
             (tag::DROPPED, &self.dropped),
@@ -295,6 +307,8 @@ impl VersionEdit {
                 .options_changed
                 .push((keyspace(d)?, d.bytes()?.to_vec())),
             tag::GLOBAL_SEQNOS => {}
+            tag::PREPARED => self.prepared.push(d.bytes()?.to_vec()),
+            tag::PREPARED_LOGGED => self.prepared_logged = true,
             tag::ADD_UPPER..=tag::JOIN => self.groups.push(GroupEdit::decode(tag, d)?),
             _ => return Some(false),
         }

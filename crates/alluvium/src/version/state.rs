@@ -25,6 +25,8 @@ pub struct ManifestState {
     pub oldest_segment: SegmentId,
     /// The time by which rows expire never runs back behind this.
     pub read_clock_ms: u64,
+    /// Unresolved prepared transactions of a copy that was not opened for writing yet.
+    pub prepared: Vec<Vec<u8>>,
     /// The keyspaces that exist.
     pub keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
     /// How often, and as which file, each table is listed.
@@ -87,6 +89,7 @@ impl Default for ManifestState {
             last_seqno: 0,
             oldest_segment: SegmentId(0),
             read_clock_ms: 0,
+            prepared: Vec::new(),
             keyspaces: BTreeMap::new(),
             tables: BTreeMap::new(),
         }
@@ -118,6 +121,10 @@ impl ManifestState {
         raise(&mut self.last_seqno, edit.last_seqno);
         raise(&mut self.oldest_segment, edit.oldest_segment);
         raise(&mut self.read_clock_ms, edit.read_clock_ms);
+        if edit.prepared_logged {
+            self.prepared.clear();
+        }
+        self.prepared.extend_from_slice(&edit.prepared);
         for &(id, _) in &edit.dropped {
             self.drop_keyspace(id)?;
         }
@@ -156,6 +163,7 @@ impl ManifestState {
             last_seqno: Some(self.last_seqno),
             oldest_segment: Some(self.oldest_segment),
             read_clock_ms: (self.read_clock_ms > 0).then_some(self.read_clock_ms),
+            prepared: self.prepared.clone(),
             ..VersionEdit::default()
         };
         for (&keyspace, state) in &self.keyspaces {

@@ -245,11 +245,23 @@ impl Driver {
                 self.open();
                 drop(old);
             }
-            _ => {}
+            _ => self.check_prepared_copy(),
         }
         assert_eq!(self.db.prepared().expect("list"), [b"two phases"]);
         let prepared = self.db.take_prepared(b"two phases").expect("take");
         prepared.commit().expect("commit");
+    }
+
+    /// A checkpoint has the prepared transaction, and may commit it by itself.
+    fn check_prepared_copy(&mut self) {
+        self.checkpoints += 1;
+        let name = format!("checkpoint{}", self.checkpoints);
+        self.db.checkpoint(&name).expect("checkpoint");
+        let copy = Database::open_on(self.vfs.clone(), Path::new(&name), self.options.clone());
+        let copy = copy.expect("open");
+        let prepared = copy.take_prepared(b"two phases").expect("take");
+        prepared.commit().expect("commit");
+        assert_eq!(state_of(&copy), self.model.state());
     }
 
     fn open(&mut self) {

@@ -39,6 +39,7 @@ mod script;
 mod serializable;
 mod transactions;
 mod two_phase;
+mod two_phase_copies;
 mod two_phase_crash;
 mod values;
 mod verify;

@@ -51,6 +51,11 @@ fn edit_json(coding: Coding, offset: u64, edit: &VersionEdit) -> Value {
         ("last_seqno", edit.last_seqno),
         ("oldest_segment", edit.oldest_segment.map(|id| id.0)),
         ("read_clock_ms", edit.read_clock_ms),
+        (
+            "prepared_transactions",
+            Some(edit.prepared.len() as u64).filter(|count| *count > 0),
+        ),
+        ("prepared_logged", edit.prepared_logged.then_some(1)),
     ];
     for (name, number) in numbers {
         if let Some(number) = number {
