@@ -112,7 +112,10 @@ lab_smoke() {
     rumbench run linkbench "${engines[@]}" --set nodes=1000 --set numbers=2011 --set clients=2 --set operations=1000 --set steps=1 \
         --set cache_bytes=16777216 --no-store --out "$1/smoke" &&
         rumbench report "$1/smoke" >/dev/null &&
-        written "$1/smoke/result.json"
+        written "$1/smoke/result.json" &&
+        rumbench run kv-sequence "${engines[@]}" --set keys=2000 --set load_rows=100 --set clients=2 --set operations=200 \
+            --set cache_bytes=16777216 --no-store --out "$1/sequence" &&
+        written "$1/sequence/result.json"
 }
 
 step_lab-smoke() { in_scratch lab_smoke; }

@@ -1,7 +1,8 @@
 //! What the laboratory asks of any engine under test: opening, facts, sizes, counters, settling, closing.
 //!
-//! How rows are read and written is a trait of the workload ([`crate::linkbench::LinkStore`]); engines that are
-//! ordered maps implement [`crate::kv::KvEngine`] once and get every workload from it.
+//! How rows are read and written is a trait of each workload ([`crate::linkbench::LinkStore`],
+//! [`crate::kv_sequence::RowStore`]); engines that are ordered maps implement [`crate::kv::KvEngine`] once and get every
+//! workload from it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +10,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::linkbench::LinkStore;
+use crate::kv::MapDef;
+use crate::kv_sequence::{self, RowStore};
+use crate::linkbench::{self, LinkStore};
 
 /// The result of every engine call.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
@@ -74,11 +77,32 @@ pub struct DurabilityFacts {
 /// The fact of an engine that loses nothing; a durability test holds it to these words.
 pub const ALL_ACKNOWLEDGED: &str = "all acknowledged commits";
 
+/// Which workload's tables a database holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Schema {
+    /// Nodes, links, their index and counts.
+    LinkBench,
+    /// One table of keys and values.
+    KvSequence,
+}
+
+impl Schema {
+    /// The tables as ordered maps.
+    pub fn maps(self) -> Vec<MapDef> {
+        match self {
+            Schema::LinkBench => linkbench::kv_store::schema().to_vec(),
+            Schema::KvSequence => kv_sequence::kv_store::schema().to_vec(),
+        }
+    }
+}
+
 /// How to open an engine for one trial.
 #[derive(Debug, Clone)]
 pub struct OpenConfig {
     /// The data directory: exists, and is empty unless the database is being opened again.
     pub dir: PathBuf,
+    /// The tables.
+    pub schema: Schema,
     /// The variant after the colon of the engine's name, if one was given.
     pub variant: Option<String>,
     /// Bytes for the engine's own cache, the same for every engine of a table.
@@ -116,8 +140,11 @@ pub trait Engine: Send + Sync {
     /// Version, effective configuration and durability facts.
     fn facts(&self) -> EngineFacts;
 
-    /// The tables of LinkBench on this engine.
+    /// The tables of LinkBench on this engine, which was opened with [`Schema::LinkBench`].
     fn link_store(&self) -> Result<Arc<dyn LinkStore>>;
+
+    /// The table of kv-sequence on this engine, which was opened with [`Schema::KvSequence`].
+    fn row_store(&self) -> Result<Arc<dyn RowStore>>;
 
     /// The engine's own counters, cheap enough to be asked each second.
     fn counters(&self) -> Vec<Counter>;

@@ -81,6 +81,20 @@ pub trait KvConnection: Send {
         read: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R>;
 
+    /// Reads several keys; `read` sees each in place, or `None`, with its place among `keys`. Each key once or more, in
+    /// any order. An engine without a call of its own for this answers with one `get` after the other.
+    fn multi_get(
+        &mut self,
+        map: MapId,
+        keys: &[&[u8]],
+        mut read: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        for (place, key) in keys.iter().enumerate() {
+            self.get(map, key, |value| read(place, value))?;
+        }
+        Ok(())
+    }
+
     /// Reads committed rows of one point in time in order. `visit` returns whether to go on.
     fn scan(
         &mut self,
@@ -88,6 +102,13 @@ pub trait KvConnection: Send {
         scan: Scan<'_>,
         visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()>;
+
+    /// Writes a key that may exist, as a commit of its own. An engine with a call of its own for this uses it.
+    fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut txn = self.begin()?;
+        txn.put(map, key, value)?;
+        txn.commit()
+    }
 
     /// Begins a transaction. What it read by [`KvTxn::get_for_update`] cannot change before it ends: either others
     /// wait for the row, or one of the two gets [`crate::engine::EngineError::Retry`] at the latest from commit.

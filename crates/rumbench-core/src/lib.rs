@@ -1,14 +1,18 @@
 //! The laboratory's vocabulary and workloads: pure and seeded, no I/O, no clock.
 //!
 //! Reading order: [`trial`] (phases, clients, operations), [`engine`] (what an engine under test
-//! must offer), [`kv`] (what an ordered key-value engine must offer), then the workloads, [`linkbench`] first.
-//! [`undo`] is apart: what a simulated power loss takes back.
+//! must offer), [`kv`] (what an ordered key-value engine must offer), then the workloads, [`linkbench`] and
+//! [`kv_sequence`]. [`undo`] is apart: what a simulated power loss takes back.
 #![forbid(unsafe_code)]
 
 pub mod engine;
 pub mod kv;
+pub mod kv_sequence;
 pub mod linkbench;
+pub mod model;
 pub mod names;
 pub mod random;
+pub mod retry;
+pub mod settings;
 pub mod trial;
 pub mod undo;

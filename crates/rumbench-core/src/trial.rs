@@ -3,7 +3,7 @@
 //! The runner owns threads, clocks, pacing, histograms and sampling; a workload owns what is done. Only
 //! [`PhaseClient::execute`] is timed.
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, Schema};
 use serde::{Deserialize, Serialize};
 
 /// Index into [`Phase::operations`].
@@ -16,6 +16,8 @@ pub struct Done {
     pub rows: u64,
     /// Times that the transaction was run again after a conflict.
     pub retries: u64,
+    /// Bytes of keys and values that a caller wrote, where the workload counts them.
+    pub written_bytes: u64,
 }
 
 /// One client of one phase; lives on its own thread.
@@ -39,9 +41,29 @@ pub enum PhaseEnd {
     Operations(u64),
 }
 
+/// A client that works beside those of a phase, at a rate of its own, until they end.
+///
+/// What it does is measured apart: its operations, response times and CPU are in no number of the phase.
+pub struct Background {
+    /// Names of its operations, indexed by [`OpIndex`].
+    pub operations: &'static [&'static str],
+    /// Operations per second, evenly spaced; positive.
+    pub per_second: f64,
+    /// The client, on a thread of its own.
+    pub client: Box<dyn PhaseClient>,
+}
+
 /// One step of a trial.
+pub enum Step {
+    /// Clients perform operations.
+    Phase(Phase),
+    /// The engine pays its debt; measured as a phase `settle`, `settle#2`, ... of the runner.
+    Settle,
+}
+
+/// A step in which clients perform operations.
 pub struct Phase {
-    /// Name in results: `load`, `index`, `warmup`, `request`, `request#2`, ... (`settle` is the runner's own).
+    /// Name in results: `load`, `index`, `warmup`, `request`, `request#2`, ... (`settle` is the runner's own name).
     pub name: String,
     /// Names of the operations, indexed by [`OpIndex`].
     pub operations: &'static [&'static str],
@@ -53,12 +75,17 @@ pub struct Phase {
     pub paced: bool,
     /// The clients, one thread each.
     pub clients: Vec<Box<dyn PhaseClient>>,
+    /// A client that is measured apart.
+    pub background: Option<Background>,
 }
 
-/// A workload, configured. The runner opens the engine, then asks for one phase after the other.
+/// A workload, configured. The runner opens the engine, then asks for one step after the other.
 pub trait Workload: Send {
     /// Name and version, for example `linkbench` and 1: the version changes when the golden operations change.
     fn identity(&self) -> (&'static str, u32);
+
+    /// The tables that the engine must be opened with.
+    fn schema(&self) -> Schema;
 
     /// Names of the phases that will come, in order, for plans and progress.
     fn phase_names(&self) -> Vec<String>;
@@ -69,8 +96,9 @@ pub trait Workload: Send {
     /// Rows that the load will write, for progress and disk estimates: (rows, bytes).
     fn load_estimate(&self) -> (u64, u64);
 
-    /// The next phase on this engine; `None` when all are done. The clients of the phase before have been dropped.
-    fn next_phase(&mut self, engine: &dyn Engine) -> Result<Option<Phase>, EngineError>;
+    /// The next step on this engine; `None` when all are done. The clients of the step before have been dropped. The
+    /// runner settles at the end, unless that was the last step.
+    fn next_step(&mut self, engine: &dyn Engine) -> Result<Option<Step>, EngineError>;
 
     /// Checks row counts and invariants on the quiet engine after all phases. `Ok` is a sentence for the report.
     fn verify(&self, engine: &dyn Engine) -> Result<String, EngineError>;

@@ -4,6 +4,7 @@
 //! value in place; scans use a cursor with the map's prefix filter where one was declared.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use alluvium::{
     CursorOptions, Database, Error, Isolation, Keyspace, KeyspaceOptions, Options, Transaction,
@@ -13,7 +14,8 @@ use rumbench_core::engine::{
     Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
 };
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
-use rumbench_core::linkbench::{KvLinkStore, LinkStore, kv_store};
+use rumbench_core::kv_sequence::{KvRowStore, RowStore};
+use rumbench_core::linkbench::{KvLinkStore, LinkStore};
 
 use crate::error::{no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, SOME_PREFIX, crate_version, survives};
@@ -38,7 +40,7 @@ fn check(config: &OpenConfig) -> Result<()> {
 }
 
 fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(Alluvium::open(config, &kv_store::schema())?))
+    Ok(Box::new(Alluvium::open(config, &config.schema.maps())?))
 }
 
 impl Alluvium {
@@ -83,6 +85,12 @@ fn options(config: &OpenConfig) -> Result<Options> {
             0 => None,
             bytes => Some(bytes),
         },
+        // Above a second it would not keep what `buffered` promises.
+        sync_interval: Duration::from_millis(settings.take_in(
+            "sync_interval_ms",
+            defaults.sync_interval.as_millis() as u64,
+            1..=1000,
+        )?),
         ..defaults
     };
     settings.finish()?;
@@ -111,6 +119,8 @@ fn describe(options: &Options) -> Configuration {
     configuration.given("upper_fraction", options.upper_fraction);
     configuration.given("partition_bytes", options.partition_bytes);
     configuration.given("compaction_threads", options.compaction_threads);
+    configuration.given("sync_interval_ms", options.sync_interval.as_millis());
+    configuration.given("multi_get", "a call of its own");
     configuration.given("compression", "LZ4, zstd level 1 in the last level");
     configuration.given("block_bytes", KeyspaceOptions::default().block_bytes);
     configuration.given("isolation", "read committed, row locks");
@@ -124,7 +134,7 @@ fn describe(options: &Options) -> Configuration {
 fn durability_facts(class: Durability) -> DurabilityFacts {
     match class {
         Durability::Sync => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
-        // Synced each 100 ms, which is inside the promise that the other engines make.
+        // Synced each 100 ms by default and each second at most, which is inside the promise that the other engines make.
         Durability::Buffered => survives(ALL_ACKNOWLEDGED, crate::facts::PREFIX_ONE_SECOND),
         Durability::None => survives(SOME_PREFIX, SOME_PREFIX),
     }
@@ -148,6 +158,10 @@ impl Engine for Alluvium {
 
     fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
         Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
+    }
+
+    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
+        Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
     }
 
     fn counters(&self) -> Vec<Counter> {
@@ -245,6 +259,23 @@ impl KvConnection for AlluviumConnection {
             };
         }
         Ok(())
+    }
+
+    fn multi_get(
+        &mut self,
+        map: MapId,
+        keys: &[&[u8]],
+        mut read: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let values = map_of(&self.0, map)?.multi_get(keys).map_err(failed)?;
+        for (place, value) in values.iter().enumerate() {
+            read(place, value.as_deref());
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        map_of(&self.0, map)?.put(key, value).map_err(failed)
     }
 
     fn begin(&mut self) -> Result<AlluviumTxn<'_>> {

@@ -19,7 +19,8 @@ use rumbench_core::engine::{
     Counter, Durability, DurabilityFacts, Engine, EngineFacts, OpenConfig, Result,
 };
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
-use rumbench_core::linkbench::{KvLinkStore, LinkStore, kv_store};
+use rumbench_core::kv_sequence::{KvRowStore, RowStore};
+use rumbench_core::linkbench::{KvLinkStore, LinkStore};
 
 use crate::error::{failed, no_map, still_open};
 use crate::facts::{
@@ -52,7 +53,7 @@ fn check(config: &OpenConfig) -> Result<()> {
 }
 
 fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(Fjall::open(config, &kv_store::schema())?))
+    Ok(Box::new(Fjall::open(config, &config.schema.maps())?))
 }
 
 impl Fjall {
@@ -142,6 +143,7 @@ impl Tuning {
         let mut configuration = Configuration::default();
         configuration.given("cache_bytes", config.cache_bytes);
         configuration.given("transactions", "single writer");
+        configuration.given("multi_get", "a loop of gets");
         configuration.given("block_bytes", self.block_bytes);
         configuration.given("data_block_hash_ratio", self.hash_ratio);
         configuration.given(
@@ -197,6 +199,10 @@ impl Engine for Fjall {
 
     fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
         Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
+    }
+
+    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
+        Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
     }
 
     fn counters(&self) -> Vec<Counter> {

@@ -1,8 +1,8 @@
 //! The engines that rumbench can drive: one module and one cargo feature each.
 //!
 //! Reading order: [`registry`] (names, variants, how to open one), then the engines by themselves. Ordered maps
-//! implement [`rumbench_core::kv::KvEngine`] and get every workload from it; SQLite implements the workload's own
-//! trait with SQL; `null` answers at once, so that the client's own cost can be measured. Each engine is opened in
+//! implement [`rumbench_core::kv::KvEngine`] and get every workload from it; SQLite implements each workload's
+//! own trait with SQL; `null` answers at once, so that the client's own cost can be measured. Each engine is opened in
 //! its best reviewed configuration, each tuned value with its reason, and says what its commits really survive.
 //! What they have in common is small: `settings` reads `--set`, `facts` collects what was decided,
 //! `periodic` syncs a log once a second.

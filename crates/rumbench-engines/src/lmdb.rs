@@ -18,7 +18,8 @@ use rumbench_core::engine::{
     Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
 };
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
-use rumbench_core::linkbench::{KvLinkStore, LinkStore, kv_store};
+use rumbench_core::kv_sequence::{KvRowStore, RowStore};
+use rumbench_core::linkbench::{KvLinkStore, LinkStore};
 
 use crate::error::{failed, no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, crate_version, survives};
@@ -50,7 +51,7 @@ fn check(config: &OpenConfig) -> Result<()> {
 }
 
 fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(Lmdb::open(config, &kv_store::schema())?))
+    Ok(Box::new(Lmdb::open(config, &config.schema.maps())?))
 }
 
 impl Lmdb {
@@ -91,6 +92,7 @@ impl Lmdb {
             "page cache of the kernel, not limited by cache_bytes",
         );
         configuration.given("flags", mode.flag_names);
+        configuration.given("multi_get", "a loop of gets in one read transaction");
         configuration.tuned(
             "readahead",
             readahead,
@@ -245,6 +247,10 @@ impl Engine for Lmdb {
         Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
     }
 
+    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
+        Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
+    }
+
     fn counters(&self) -> Vec<Counter> {
         let info = self.0.env.info();
         let page = f64::from(self.0.env.unnamed_database_stat().page_size);
@@ -346,6 +352,20 @@ impl KvConnection for LmdbConnection {
                 visit_rows(rows, scan.limit, &mut visit)
             }
         }
+    }
+
+    fn multi_get(
+        &mut self,
+        map: MapId,
+        keys: &[&[u8]],
+        mut read: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let map = self.map(map)?;
+        let txn = self.0.env.read_txn().map_err(failed("lmdb: begin read"))?;
+        for (place, key) in keys.iter().enumerate() {
+            read(place, map.get(&txn, key).map_err(failed("lmdb: get"))?);
+        }
+        Ok(())
     }
 
     fn begin(&mut self) -> Result<LmdbTxn<'_>> {

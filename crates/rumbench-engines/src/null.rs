@@ -1,7 +1,8 @@
 //! The engine that does nothing: what a trial on it costs is the client's own cost.
 //!
 //! Every operation answers at once with what a healthy database would say, and its arguments pass through
-//! [`black_box`], so that building them cannot be optimised away. Nothing is stored: reads for checks find nothing.
+//! [`black_box`], so that building them cannot be optimised away. Nothing is stored: reads for checks find nothing, and
+//! reads of kv-sequence find the first row of the load, whatever they ask for.
 //! Row totals are counted, so that the totals of a load come out right.
 //!
 //! Settings `stall_every_s` and `stall_s` script a stall: each `stall_every_s` seconds after opening, the engine
@@ -9,11 +10,13 @@
 //! laboratory that measures from the intended start must show exactly these stalls.
 
 use std::hint::black_box;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rumbench_core::engine::{Counter, Engine, EngineError, EngineFacts, OpenConfig, Result};
+use rumbench_core::kv::Scan;
+use rumbench_core::kv_sequence::{Row, RowConnection, RowStore};
 use rumbench_core::linkbench::{
     Count, Link, LinkConnection, LinkKey, LinkStore, ListQuery, ListResult, Node, TableTotals,
     WriteOutcome,
@@ -40,6 +43,22 @@ pub struct Null(Arc<Shared>);
 struct Shared {
     stalls: Option<Stalls>,
     totals: Totals,
+    /// The first row that was loaded: what every read of a row answers, so that the client looks at as many bytes as on
+    /// a real engine.
+    row: OnceLock<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Shared {
+    /// The start of every operation: stands still while a scripted stall lasts.
+    #[inline]
+    fn start(&self) {
+        if let Some(stalls) = &self.stalls {
+            let left = stalls.remaining(stalls.opened.elapsed());
+            if !left.is_zero() {
+                std::thread::sleep(left);
+            }
+        }
+    }
 }
 
 /// Rows that a real database would hold.
@@ -60,6 +79,7 @@ impl Null {
         Ok(Null(Arc::new(Shared {
             stalls: Stalls::of(config)?,
             totals: Totals::default(),
+            row: OnceLock::new(),
         })))
     }
 }
@@ -125,6 +145,10 @@ impl Engine for Null {
         Ok(Arc::new(NullStore(self.0.clone())))
     }
 
+    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
+        Ok(Arc::new(NullRows(self.0.clone())))
+    }
+
     fn counters(&self) -> Vec<Counter> {
         Vec::new()
     }
@@ -157,22 +181,9 @@ impl LinkStore for NullStore {
 
 struct NullConnection(Arc<Shared>);
 
-impl NullConnection {
-    /// The start of every operation: stands still while a scripted stall lasts.
-    #[inline]
-    fn start(&self) {
-        if let Some(stalls) = &self.0.stalls {
-            let left = stalls.remaining(stalls.opened.elapsed());
-            if !left.is_zero() {
-                std::thread::sleep(left);
-            }
-        }
-    }
-}
-
 impl LinkConnection for NullConnection {
     fn load_nodes(&mut self, nodes: &[Node<'_>]) -> Result<()> {
-        self.start();
+        self.0.start();
         let nodes = black_box(nodes);
         let totals = &self.0.totals;
         totals
@@ -184,53 +195,53 @@ impl LinkConnection for NullConnection {
     }
 
     fn load_links(&mut self, links: &[Link<'_>]) -> Result<()> {
-        self.start();
+        self.0.start();
         let rows = black_box(links).len() as u64;
         self.0.totals.links.fetch_add(rows, Ordering::Relaxed);
         Ok(())
     }
 
     fn load_counts(&mut self, counts: &[Count]) -> Result<()> {
-        self.start();
+        self.0.start();
         let rows = black_box(counts).len() as u64;
         self.0.totals.counts.fetch_add(rows, Ordering::Relaxed);
         Ok(())
     }
 
     fn add_link(&mut self, link: &Link<'_>) -> Result<WriteOutcome> {
-        self.start();
+        self.0.start();
         black_box(link);
         self.0.totals.links.fetch_add(1, Ordering::Relaxed);
         Ok(WriteOutcome::Inserted)
     }
 
     fn update_link(&mut self, link: &Link<'_>) -> Result<WriteOutcome> {
-        self.start();
+        self.0.start();
         black_box(link);
         Ok(WriteOutcome::Changed)
     }
 
     fn delete_link(&mut self, key: LinkKey, time: u64, expunge: bool) -> Result<WriteOutcome> {
-        self.start();
+        self.0.start();
         black_box((key, time, expunge));
         Ok(WriteOutcome::Nothing)
     }
 
     fn count_links(&mut self, id1: u64, link_type: u64) -> Result<u64> {
-        self.start();
+        self.0.start();
         black_box((id1, link_type));
         Ok(1)
     }
 
     fn multiget_links(&mut self, id1: u64, link_type: u64, id2s: &[u64]) -> Result<u64> {
-        self.start();
+        self.0.start();
         let (_, _, id2s) = black_box((id1, link_type, id2s));
         // Half of the ids that LinkBench asks for exist.
         Ok(id2s.len() as u64 / 2)
     }
 
     fn list_links(&mut self, query: &ListQuery) -> Result<ListResult> {
-        self.start();
+        self.0.start();
         let query = black_box(query);
         // Most lists of LinkBench hold one link.
         let rows = u64::from(query.limit > 0 && query.offset == 0);
@@ -239,26 +250,26 @@ impl LinkConnection for NullConnection {
     }
 
     fn add_node(&mut self, node: &Node<'_>) -> Result<u64> {
-        self.start();
+        self.0.start();
         black_box(node);
         self.0.totals.nodes.fetch_add(1, Ordering::Relaxed);
         Ok(self.0.totals.next_node_id.fetch_add(1, Ordering::Relaxed))
     }
 
     fn update_node(&mut self, node: &Node<'_>) -> Result<bool> {
-        self.start();
+        self.0.start();
         black_box(node);
         Ok(true)
     }
 
     fn delete_node(&mut self, id: u64, node_type: u32) -> Result<bool> {
-        self.start();
+        self.0.start();
         black_box((id, node_type));
         Ok(false)
     }
 
     fn get_node(&mut self, id: u64, node_type: u32) -> Result<bool> {
-        self.start();
+        self.0.start();
         black_box((id, node_type));
         Ok(true)
     }
@@ -287,6 +298,84 @@ impl LinkConnection for NullConnection {
             visible_links: links,
             counts: totals.counts.load(Ordering::Relaxed),
         })
+    }
+}
+
+/// The table of nothing.
+struct NullRows(Arc<Shared>);
+
+impl RowStore for NullRows {
+    fn connect(&self) -> Result<Box<dyn RowConnection>> {
+        Ok(Box::new(NullRowConnection(self.0.clone())))
+    }
+
+    fn keeps_rows(&self) -> bool {
+        false
+    }
+}
+
+struct NullRowConnection(Arc<Shared>);
+
+impl NullRowConnection {
+    fn value(&self) -> Option<&[u8]> {
+        self.0.row.get().map(|(_, value)| value.as_slice())
+    }
+}
+
+impl RowConnection for NullRowConnection {
+    fn load(&mut self, rows: &[Row<'_>]) -> Result<()> {
+        self.0.start();
+        if let Some(first) = black_box(rows).first() {
+            self.0
+                .row
+                .get_or_init(|| (first.key.to_vec(), first.value.to_vec()));
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, row: Row<'_>) -> Result<()> {
+        self.0.start();
+        black_box(row);
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8], read: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        self.0.start();
+        black_box(key);
+        read(self.value());
+        Ok(())
+    }
+
+    fn multi_get(
+        &mut self,
+        keys: &[&[u8]],
+        read: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        self.0.start();
+        for place in 0..black_box(keys).len() {
+            read(place, self.value());
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self, scan: Scan<'_>, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.0.start();
+        let scan = black_box(scan);
+        let Some((key, value)) = self.0.row.get() else {
+            return Ok(());
+        };
+        // A scan without a limit is a check, which finds nothing here.
+        let rows = if scan.limit < usize::MAX {
+            scan.limit
+        } else {
+            0
+        };
+        for _ in 0..rows {
+            if !visit(key, value) {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 

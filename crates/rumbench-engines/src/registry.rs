@@ -35,7 +35,7 @@ pub struct EngineEntry {
 pub(crate) struct Adapter {
     /// Reads variant and settings without opening anything.
     pub check: fn(&OpenConfig) -> Result<()>,
-    /// Opens the LinkBench schema.
+    /// Opens the tables that the configuration names.
     pub open: fn(&OpenConfig) -> Result<Box<dyn Engine>>,
 }
 
@@ -257,6 +257,7 @@ mod tests {
     fn an_engine_that_is_not_built_says_what_brings_it() {
         let config = OpenConfig {
             dir: std::path::PathBuf::new(),
+            schema: rumbench_core::engine::Schema::LinkBench,
             variant: None,
             cache_bytes: 0,
             durability: rumbench_core::engine::Durability::Buffered,

@@ -124,13 +124,14 @@ impl<'a> Settings<'a> {
 mod tests {
     use std::path::PathBuf;
 
-    use rumbench_core::engine::Durability;
+    use rumbench_core::engine::{Durability, Schema};
 
     use super::*;
 
     fn config(settings: &[(&str, &str)]) -> OpenConfig {
         OpenConfig {
             dir: PathBuf::new(),
+            schema: Schema::LinkBench,
             variant: None,
             cache_bytes: 0,
             durability: Durability::Buffered,

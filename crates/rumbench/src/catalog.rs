@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rumbench_core::linkbench;
 use rumbench_core::names::unknown;
+use rumbench_core::settings::{ConfigError, Setting};
 use rumbench_core::trial::Workload;
+use rumbench_core::{kv_sequence, linkbench};
+
+use crate::measure::environment;
 
 /// Something on the command line cannot be done: exit code 2.
 #[derive(Debug)]
@@ -28,8 +31,8 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
 /// Settings of every workload, which the runner takes: a misspelled one reaches the workload.
 pub const RUNNER_KEYS: &[&str] = &["cache_bytes", "rate", "arrivals"];
 
-/// Makes a workload from its settings.
-type Create = fn(&BTreeMap<String, String>) -> anyhow::Result<Box<dyn Workload>>;
+/// Settings by key.
+pub type Settings = BTreeMap<String, String>;
 
 /// One workload.
 #[derive(Debug, Clone, Copy)]
@@ -38,27 +41,136 @@ pub struct WorkloadEntry {
     pub name: &'static str,
     /// One sentence.
     pub description: &'static str,
-    create: Create,
+    /// Names of its phases with what each does.
+    pub phases: fn() -> Vec<(&'static str, &'static str)>,
+    /// Makes it from its settings.
+    create: fn(&Settings) -> anyhow::Result<Box<dyn Workload>>,
+    /// Adds settings that follow from given ones and from the machine, those of the runner included.
+    expand: fn(&mut Settings) -> anyhow::Result<()>,
+    /// What replaces the settings where a trial only has to measure the client's own cost: removed keys, and new values.
+    shorten: fn(&Settings) -> (&'static [&'static str], Settings),
 }
 
 /// All workloads of this version.
-pub const WORKLOADS: &[WorkloadEntry] = &[WorkloadEntry {
-    name: "linkbench",
-    description: "a social graph's nodes, links and counts: load, then ten operations on them",
-    create: create_linkbench,
-}];
+pub const WORKLOADS: &[WorkloadEntry] = &[
+    WorkloadEntry {
+        name: "kv-sequence",
+        description: "rows of one table, and the order of steps of db_bench: load, reads, scans, overwrites",
+        phases: || {
+            let steps = kv_sequence::STEPS.iter();
+            steps.map(|step| (step.name, step.meaning)).collect()
+        },
+        create: create_kv_sequence,
+        expand: expand_kv_sequence,
+        shorten: shorten_kv_sequence,
+    },
+    WorkloadEntry {
+        name: "linkbench",
+        description: "a social graph's nodes, links and counts: load, then ten operations on them",
+        phases: || LINKBENCH_PHASES.to_vec(),
+        create: create_linkbench,
+        expand: |_| Ok(()),
+        shorten: shorten_linkbench,
+    },
+];
 
-fn create_linkbench(settings: &BTreeMap<String, String>) -> anyhow::Result<Box<dyn Workload>> {
-    let config = linkbench::Config::from_pairs(settings.iter()).map_err(|error| match error {
-        linkbench::ConfigError::UnknownKey { key } => {
-            let own = linkbench::SETTINGS.iter().map(|setting| setting.key);
-            let known: Vec<&str> = own.chain(RUNNER_KEYS.iter().copied()).collect();
-            usage(unknown("linkbench setting", &key, &known))
-        }
-        error => usage(error.to_string()),
-    })?;
+const LINKBENCH_PHASES: &[(&str, &str)] = &[
+    ("load", "writes all nodes, links and counts"),
+    (
+        "index",
+        "builds the index of links, where the engine separates it from the load",
+    ),
+    ("warmup", "the mix of requests, not recorded"),
+    ("request", "the mix of requests"),
+    (
+        "settle",
+        "the engine pays its debt: flush, compaction, checkpoint, sync",
+    ),
+];
+
+fn create_linkbench(settings: &Settings) -> anyhow::Result<Box<dyn Workload>> {
+    let config = linkbench::Config::from_pairs(settings.iter())
+        .map_err(|error| refused(error, linkbench::SETTINGS))?;
     let hooks = linkbench::Hooks { now_ms, backoff };
     Ok(Box::new(linkbench::LinkBench::new(config, hooks)))
+}
+
+fn create_kv_sequence(settings: &Settings) -> anyhow::Result<Box<dyn Workload>> {
+    let config = kv_sequence_config(settings)?;
+    Ok(Box::new(kv_sequence::KvSequence::new(config, backoff)))
+}
+
+fn kv_sequence_config(settings: &Settings) -> anyhow::Result<kv_sequence::Config> {
+    kv_sequence::Config::from_pairs(settings.iter())
+        .map_err(|error| refused(error, kv_sequence::SETTINGS))
+}
+
+/// Unknown keys are answered with the nearest of the workload's or the runner's.
+fn refused<C>(error: ConfigError, table: &[Setting<C>]) -> anyhow::Error {
+    match error {
+        ConfigError::UnknownKey { workload, key } => {
+            let own = table.iter().map(|setting| setting.key);
+            let known: Vec<&str> = own.chain(RUNNER_KEYS.iter().copied()).collect();
+            usage(unknown(&format!("{workload} setting"), &key, &known))
+        }
+        error => usage(error.to_string()),
+    }
+}
+
+/// `cached` chooses the number of keys and the engine's cache by the memory, where they are not given.
+fn expand_kv_sequence(settings: &mut Settings) -> anyhow::Result<()> {
+    // What the runner takes is unknown to the workload, and its own check comes later.
+    let mut own = settings.clone();
+    own.retain(|key, _| !RUNNER_KEYS.contains(&key.as_str()));
+    let config = kv_sequence_config(&own)?;
+    let Some(memory) = config.memory_bytes.or_else(environment::memory_bytes) else {
+        return Ok(());
+    };
+    let row_bytes = config.row_bytes();
+    if let Some((keys, cache)) = kv_sequence::config::sized(config.cached, memory, row_bytes) {
+        let mut choose = |key: &str, value: u64| {
+            let entry = settings.entry(key.to_string());
+            entry.or_insert_with(|| value.to_string());
+        };
+        choose("keys", keys);
+        choose("cache_bytes", cache);
+        choose("memory_bytes", memory);
+    }
+    Ok(())
+}
+
+/// Few nodes when there are many, two seconds of requests, no warm-up, one step.
+fn shorten_linkbench(settings: &Settings) -> (&'static [&'static str], Settings) {
+    const MOST_NODES: u64 = 100_000;
+    let removed = &[
+        "operations",
+        "seconds",
+        "steps",
+        "warmup_operations",
+        "warmup_seconds",
+    ];
+    let mut overrides = at_most(settings, "nodes", MOST_NODES);
+    overrides.insert("seconds".to_string(), "2".to_string());
+    (removed, overrides)
+}
+
+/// Few keys when there are many, and as many operations as take some tenths of a second.
+fn shorten_kv_sequence(settings: &Settings) -> (&'static [&'static str], Settings) {
+    const MOST_KEYS: u64 = 100_000;
+    const OPERATIONS: u64 = 200_000;
+    let mut overrides = at_most(settings, "keys", MOST_KEYS);
+    overrides.insert("operations".to_string(), OPERATIONS.to_string());
+    (&["operations", "seconds"], overrides)
+}
+
+/// An override where a number is larger than `most`, or the default, which is taken to be.
+fn at_most(settings: &Settings, key: &str, most: u64) -> Settings {
+    let given = settings.get(key).and_then(|text| text.parse().ok());
+    let mut overrides = Settings::new();
+    if given.unwrap_or(u64::MAX) > most {
+        overrides.insert(key.to_string(), most.to_string());
+    }
+    overrides
 }
 
 /// Milliseconds since the epoch.
@@ -75,22 +187,95 @@ fn backoff(attempt: u32) {
     }
 }
 
+fn find(name: &str) -> anyhow::Result<&'static WorkloadEntry> {
+    WORKLOADS
+        .iter()
+        .find(|entry| entry.name == name)
+        .ok_or_else(|| {
+            let names: Vec<&str> = WORKLOADS.iter().map(|entry| entry.name).collect();
+            usage(unknown("workload", name, &names))
+        })
+}
+
 /// A configured workload.
 ///
 /// # Errors
 /// [`Usage`] when the name or a setting is unknown, with the nearest known one.
-pub fn workload(
-    name: &str,
-    settings: &BTreeMap<String, String>,
-    seed: u64,
-) -> anyhow::Result<Box<dyn Workload>> {
-    let Some(entry) = WORKLOADS.iter().find(|entry| entry.name == name) else {
-        let names: Vec<&str> = WORKLOADS.iter().map(|entry| entry.name).collect();
-        return Err(usage(unknown("workload", name, &names)));
-    };
+pub fn workload(name: &str, settings: &Settings, seed: u64) -> anyhow::Result<Box<dyn Workload>> {
     let mut settings = settings.clone();
     settings
         .entry("seed".to_string())
         .or_insert_with(|| seed.to_string());
-    (entry.create)(&settings)
+    (find(name)?.create)(&settings)
+}
+
+/// Adds settings that follow from given ones and from the machine.
+///
+/// # Errors
+/// As [`workload`].
+pub fn expand(name: &str, settings: &mut Settings) -> anyhow::Result<()> {
+    (find(name)?.expand)(settings)
+}
+
+/// Settings of a short trial that measures the client's own cost, and those of them that differ.
+///
+/// # Errors
+/// As [`workload`].
+pub fn shortened(name: &str, settings: &Settings) -> anyhow::Result<(Settings, Settings)> {
+    let (removed, overrides) = (find(name)?.shorten)(settings);
+    let mut short = settings.clone();
+    short.retain(|key, _| !removed.contains(&key.as_str()));
+    short.extend(overrides.clone());
+    Ok((short, overrides))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pairs: &[(&str, &str)]) -> Settings {
+        let pairs = pairs.iter();
+        pairs.map(|(k, v)| (k.to_string(), v.to_string())).collect()
+    }
+
+    #[test]
+    fn a_cached_table_is_sized_by_the_memory_unless_sizes_are_given() {
+        let mut os = settings(&[("cached", "os"), ("memory_bytes", "16000000000")]);
+        expand("kv-sequence", &mut os).unwrap();
+        assert_eq!(os["cache_bytes"], "1000000000");
+        assert_eq!(os["keys"], "19047619");
+        let mut given = settings(&[("cached", "os"), ("keys", "7"), ("cache_bytes", "9")]);
+        expand("kv-sequence", &mut given).unwrap();
+        assert_eq!(
+            (given["keys"].as_str(), given["cache_bytes"].as_str()),
+            ("7", "9")
+        );
+        let mut none = settings(&[("keys", "7"), ("rate", "5")]);
+        expand("kv-sequence", &mut none).unwrap();
+        assert_eq!(none.len(), 2);
+    }
+
+    #[test]
+    fn calibration_keeps_what_decides_the_clients_cost() {
+        let given = settings(&[
+            ("keys", "40000000"),
+            ("steps", "load,get"),
+            ("seconds", "9"),
+        ]);
+        let (short, overrides) = shortened("kv-sequence", &given).unwrap();
+        assert_eq!(short["steps"], "load,get");
+        assert_eq!(short["keys"], "100000");
+        assert!(!short.contains_key("seconds"));
+        assert_eq!(overrides.len(), 2);
+        let given = settings(&[("nodes", "10"), ("steps", "3"), ("operations", "9")]);
+        let (short, _) = shortened("linkbench", &given).unwrap();
+        assert_eq!(short, settings(&[("nodes", "10"), ("seconds", "2")]));
+    }
+
+    #[test]
+    fn a_misspelled_setting_is_answered_with_the_nearest() {
+        let error = workload("kv-sequence", &settings(&[("valu_bytes", "5")]), 1);
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains("did you mean `value_bytes`?"), "{error}");
+    }
 }

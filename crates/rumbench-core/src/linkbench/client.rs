@@ -6,8 +6,9 @@ use super::graph::NODE_TYPE;
 use super::request::{Answer, Request};
 use super::store::{LinkConnection, WriteOutcome};
 use super::stream::RequestStream;
-use super::workload::{Hooks, retried_with};
+use super::workload::Hooks;
 use crate::engine::EngineError;
+use crate::retry::retried_with;
 use crate::trial::{Done, OpIndex, PhaseClient};
 
 /// Operations of the request phases, indexed by [`super::request::Operation`].
@@ -142,7 +143,7 @@ impl PhaseClient for Requester {
         let request = stream.request();
         let connection = &mut *self.connection;
         let updates_are_adds = self.updates_are_adds;
-        let (performed, retries) = retried_with(self.hooks, || {
+        let (performed, retries) = retried_with(self.hooks.backoff, || {
             perform(connection, &request, updates_are_adds)
         })?;
         let deletes = matches!(request, Request::DeleteLink(..));
@@ -171,7 +172,11 @@ impl PhaseClient for Requester {
                 )));
             }
         }
-        Ok(Done { rows, retries })
+        Ok(Done {
+            rows,
+            retries,
+            ..Done::default()
+        })
     }
 }
 

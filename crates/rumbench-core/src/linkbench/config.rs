@@ -3,6 +3,7 @@
 use super::degree::{DegreeTable, Numbers, Split};
 use super::payload::PayloadShape;
 use super::settings::SETTINGS;
+use crate::settings::{ConfigError, apply, effective, owned, refuse_both};
 use crate::trial::PhaseEnd;
 
 /// Operations of the request phase, in the order in which the mix is drawn.
@@ -137,30 +138,8 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// Why settings were refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// No such key.
-    #[error("unknown linkbench setting {key}")]
-    UnknownKey {
-        /// What was given.
-        key: String,
-    },
-    /// The key's value cannot be used.
-    #[error("linkbench setting {key}={value}: {allowed}")]
-    BadValue {
-        /// The key.
-        key: String,
-        /// What was given.
-        value: String,
-        /// What is allowed.
-        allowed: String,
-    },
-    /// Values that exclude each other.
-    #[error("linkbench settings: {0}")]
-    Combination(String),
-}
+/// The workload's name in messages.
+const WORKLOAD: &str = "linkbench";
 
 impl Config {
     /// The defaults of one measurement: 2017's, or 2011's mix and payload sizes.
@@ -243,10 +222,7 @@ impl Config {
         K: AsRef<str>,
         V: AsRef<str>,
     {
-        let pairs: Vec<(String, String)> = pairs
-            .into_iter()
-            .map(|(key, value)| (key.as_ref().to_owned(), value.as_ref().to_owned()))
-            .collect();
+        let pairs = owned(pairs);
         let mut config = Config::new(Numbers::Y2017);
         // `numbers` chooses the defaults that the other keys override.
         for (key, value) in pairs.iter().filter(|(key, _)| key == "numbers") {
@@ -256,37 +232,27 @@ impl Config {
         for (key, value) in &pairs {
             config.set(key, value)?;
         }
-        let both = |a: &str, b: &str| [a, b].iter().all(|key| pairs.iter().any(|(k, _)| k == key));
-        for (a, b) in [
+        let exclusive = [
             ("seconds", "operations"),
             ("warmup_seconds", "warmup_operations"),
-        ] {
-            if both(a, b) {
-                return Err(ConfigError::Combination(format!(
-                    "give {a} or {b}, not both"
-                )));
-            }
-        }
+        ];
+        refuse_both(WORKLOAD, &pairs, &exclusive)?;
         config.check()?;
         Ok(config)
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
-        let Some(setting) = SETTINGS.iter().find(|setting| setting.key == key) else {
-            return Err(ConfigError::UnknownKey {
-                key: key.to_owned(),
-            });
-        };
-        (setting.set)(self, value.trim()).map_err(|allowed| ConfigError::BadValue {
-            key: key.to_owned(),
-            value: value.to_owned(),
-            allowed,
-        })
+        apply(WORKLOAD, SETTINGS, self, key, value)
     }
 
     /// Checks what no key can check alone.
     fn check(&self) -> Result<(), ConfigError> {
-        let refuse = |reason: String| Err(ConfigError::Combination(reason));
+        let refuse = |reason: String| {
+            Err(ConfigError::Combination {
+                workload: WORKLOAD,
+                reason,
+            })
+        };
         let sum: f64 = self.mix.iter().sum();
         if (sum - 100.0).abs() > 1e-5 {
             return refuse(format!(
@@ -330,10 +296,7 @@ impl Config {
 
     /// Every effective setting as text, in the guide's order.
     pub fn settings(&self) -> Vec<(String, String)> {
-        let shown = SETTINGS
-            .iter()
-            .filter_map(|setting| Some((setting.key.to_owned(), (setting.get)(self)?)));
-        shown.collect()
+        effective(SETTINGS, self)
     }
 
     /// The split of a node's links over types that rules and mode give.

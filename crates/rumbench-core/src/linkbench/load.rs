@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::config::Config;
 use super::graph::{FIRST_LINK_TYPE, Graph, NODE_TYPE};
 use super::store::{Count, Link, LinkConnection, LinkKey, Node};
-use super::workload::{Hooks, retried};
+use super::workload::Hooks;
 use crate::engine::EngineError;
+use crate::retry::retried;
 use crate::trial::{Done, OpIndex, PhaseClient};
 
 /// Operations of the load phase; each is one commit.
@@ -249,7 +250,7 @@ impl Loader {
             .iter()
             .map(|(&(id, time), data)| loaded_node(id, time, data))
             .collect();
-        retried(self.hooks, rows.len() as u64, || {
+        retried(self.hooks.backoff, rows.len() as u64, || {
             self.connection.load_nodes(&rows)
         })
     }
@@ -260,7 +261,7 @@ impl Loader {
             .iter()
             .map(|(&(key, time), data)| loaded_link(key, time, data))
             .collect();
-        retried(self.hooks, rows.len() as u64, || {
+        retried(self.hooks.backoff, rows.len() as u64, || {
             self.connection.load_links(&rows)
         })
     }
@@ -297,7 +298,7 @@ impl PhaseClient for Loader {
             _ => {
                 let rows = self.counts.len().min(self.bulk_rows);
                 let batch = &self.counts[..rows];
-                let done = retried(self.hooks, rows as u64, || {
+                let done = retried(self.hooks.backoff, rows as u64, || {
                     self.connection.load_counts(batch)
                 })?;
                 self.counts.drain(..rows);

@@ -17,7 +17,7 @@ mod kv_check;
 mod kv_rows;
 pub mod kv_store;
 mod load;
-pub mod model;
+
 pub mod payload;
 pub mod request;
 mod sample;
@@ -28,9 +28,9 @@ mod store;
 pub mod stream;
 pub mod workload;
 
-pub use config::{Config, ConfigError, Mode, Rules};
+pub use config::{Config, Mode, Rules};
 pub use kv_store::KvLinkStore;
-pub use settings::{SETTINGS, Setting};
+pub use settings::SETTINGS;
 pub use store::{
     Count, Link, LinkConnection, LinkKey, LinkRow, LinkStore, ListQuery, ListResult, Node, NodeRow,
     TableTotals, WriteOutcome,

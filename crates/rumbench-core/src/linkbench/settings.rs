@@ -2,57 +2,10 @@
 
 use super::config::{Config, Mode, Rules};
 use super::degree::Numbers;
+use crate::settings::{
+    Setting, choice, choose, decimal, name_of, number, operations_of, seconds_of, setting, whole,
+};
 use crate::trial::PhaseEnd;
-
-/// One key.
-pub struct Setting {
-    /// Its name.
-    pub key: &'static str,
-    /// What it means, with its unit.
-    pub meaning: &'static str,
-    /// The effective value; `None` where it does not apply.
-    pub(super) get: fn(&Config) -> Option<String>,
-    /// Sets it, or says what is allowed.
-    pub(super) set: fn(&mut Config, &str) -> Result<(), String>,
-}
-
-const fn setting(
-    key: &'static str,
-    meaning: &'static str,
-    get: fn(&Config) -> Option<String>,
-    set: fn(&mut Config, &str) -> Result<(), String>,
-) -> Setting {
-    Setting {
-        key,
-        meaning,
-        get,
-        set,
-    }
-}
-
-/// A number in one place of the configuration, read by a function that knows what is allowed.
-macro_rules! number {
-    ($key:literal, $meaning:literal, $c:ident => $place:expr, $parse:ident($($bound:expr),*)) => {
-        setting(
-            $key,
-            $meaning,
-            |$c| Some($place.to_string()),
-            |$c, value| $parse(value, $($bound),*).map(|x| $place = x as _),
-        )
-    };
-}
-
-/// One of a few names.
-macro_rules! choice {
-    ($key:literal, $meaning:literal, $c:ident => $place:expr, $names:expr) => {
-        setting(
-            $key,
-            $meaning,
-            |$c| name_of(&$names, &$place),
-            |$c, value| choose(value, &$names).map(|x| $place = x),
-        )
-    };
-}
 
 /// A popularity function.
 macro_rules! function {
@@ -68,7 +21,7 @@ macro_rules! function {
 
 /// All keys, in the guide's order.
 #[rustfmt::skip] // One key a line.
-pub const SETTINGS: &[Setting] = &[
+pub const SETTINGS: &[Setting<Config>] = &[
     number!("nodes", "loaded nodes", c => c.nodes, whole(1, 1 << 40)),
     number!("startid1", "id of the first node", c => c.start_id, whole(1, 1 << 40)),
     choice!("numbers", "mix, payload sizes and out-degrees", c => c.numbers, [("2017", Numbers::Y2017), ("2011", Numbers::Y2011)]),
@@ -147,39 +100,6 @@ pub const SETTINGS: &[Setting] = &[
     number!("stationary_hidden", "links a client may keep hidden in mode stationary", c => c.hidden_links, whole(8, 1 << 24)),
 ];
 
-fn name_of<T: PartialEq>(names: &[(&str, T)], value: &T) -> Option<String> {
-    names
-        .iter()
-        .find(|(_, known)| known == value)
-        .map(|(name, _)| (*name).to_owned())
-}
-
-fn choose<T: Copy>(value: &str, names: &[(&str, T)]) -> Result<T, String> {
-    let found = names
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(value));
-    found.map(|(_, known)| *known).ok_or_else(|| {
-        let allowed: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-        format!("{} is allowed", allowed.join(" or "))
-    })
-}
-
-fn whole(value: &str, min: u64, max: u64) -> Result<u64, String> {
-    let number = value
-        .parse()
-        .ok()
-        .filter(|number| (min..=max).contains(number));
-    number.ok_or_else(|| format!("a whole number from {min} to {max} is allowed"))
-}
-
-fn decimal(value: &str, min: f64, max: f64) -> Result<f64, String> {
-    let number = value
-        .parse()
-        .ok()
-        .filter(|number| (min..=max).contains(number));
-    number.ok_or_else(|| format!("a number from {min} to {max} is allowed"))
-}
-
 fn theta(value: &str) -> Result<f64, String> {
     let allowed = || {
         "a number from 0.01 to 10 except 1 is allowed: this form of Zipf cannot be drawn at 1"
@@ -235,18 +155,4 @@ fn out_degrees(value: &str) -> Result<(), String> {
         );
     }
     choose(value, &[("real", ())])
-}
-
-fn seconds_of(end: Option<PhaseEnd>) -> Option<String> {
-    match end {
-        Some(PhaseEnd::Seconds(seconds)) => Some(seconds.to_string()),
-        _ => None,
-    }
-}
-
-fn operations_of(end: Option<PhaseEnd>) -> Option<String> {
-    match end {
-        Some(PhaseEnd::Operations(operations)) => Some(operations.to_string()),
-        _ => None,
-    }
 }

@@ -9,13 +9,11 @@ use super::load::{LOAD_OPERATIONS, LoadQueue, Loader};
 use super::sample::check_sample;
 use super::store::{LinkStore, TableTotals};
 use super::stream::{RequestPlan, RequestStream};
-use crate::engine::{Engine, EngineError};
-use crate::trial::{Done, OpIndex, Phase, PhaseClient, PhaseEnd, Workload};
+use crate::engine::{Engine, EngineError, Schema};
+use crate::trial::{Done, OpIndex, Phase, PhaseClient, PhaseEnd, Step, Workload};
 
 /// Changes whenever the golden requests or the loaded rows change.
 pub const VERSION: u32 = 1;
-/// Times that one transaction is run before its conflict is an error.
-pub const ATTEMPTS_MAX: u32 = 1000;
 /// The operation of the `index` phase.
 const INDEX_OPERATIONS: &[&str] = &["BUILD_INDEX"];
 
@@ -26,33 +24,6 @@ pub struct Hooks {
     pub now_ms: fn() -> u64,
     /// Called before attempt number 2, 3, ... of a transaction; the reference sleeps 20 ms * (attempt - 2) there.
     pub backoff: fn(u32),
-}
-
-/// Runs a transaction until it does not conflict, at most [`ATTEMPTS_MAX`] times; returns its result and how often it
-/// was run again.
-pub(super) fn retried_with<T>(
-    hooks: Hooks,
-    mut transaction: impl FnMut() -> Result<T, EngineError>,
-) -> Result<(T, u64), EngineError> {
-    let mut attempt = 1;
-    loop {
-        match transaction() {
-            Ok(result) => return Ok((result, u64::from(attempt - 1))),
-            Err(EngineError::Retry(_)) if attempt < ATTEMPTS_MAX => attempt += 1,
-            Err(error) => return Err(error),
-        }
-        (hooks.backoff)(attempt);
-    }
-}
-
-/// As [`retried_with`], for a commit of a known number of rows.
-pub(super) fn retried(
-    hooks: Hooks,
-    rows: u64,
-    transaction: impl FnMut() -> Result<(), EngineError>,
-) -> Result<Done, EngineError> {
-    let ((), retries) = retried_with(hooks, transaction)?;
-    Ok(Done { rows, retries })
 }
 
 /// Which phase comes next.
@@ -102,6 +73,49 @@ impl LinkBench {
         &self.graph
     }
 
+    /// The next phase, `None` when all are done.
+    ///
+    /// # Errors
+    /// When the clients of the phase before still hold their streams, or the store fails.
+    pub fn next_phase(&mut self, engine: &dyn Engine) -> Result<Option<Phase>, EngineError> {
+        let store = engine.link_store()?;
+        // Each round goes on to a later phase.
+        loop {
+            match self.next {
+                Next::Load => {
+                    self.next = Next::Index;
+                    return self.load_phase(&*store).map(Some);
+                }
+                Next::Index => {
+                    self.next = Next::Warmup;
+                    if store.separate_index() {
+                        return Ok(Some(self.index_phase(store)));
+                    }
+                }
+                Next::Warmup => {
+                    if store.keeps_rows() {
+                        check_sample(&self.graph, self.config.seed, &mut *store.connect()?)?;
+                    }
+                    self.loaded = true;
+                    self.next = self.step_after(0);
+                    if let Some(end) = self.config.warmup.filter(|_| self.config.steps > 0) {
+                        return self
+                            .request_phase(&*store, "warmup".to_owned(), end, false)
+                            .map(Some);
+                    }
+                }
+                Next::Request(step) => {
+                    self.next = self.step_after(step);
+                    let name = LinkBench::request_name(step);
+                    return self
+                        .request_phase(&*store, name, self.config.end, true)
+                        .map(Some);
+                }
+                Next::End => return Ok(None),
+            }
+        }
+    }
+
     fn rest(&self) -> MutexGuard<'_, StreamRest> {
         // The rest is plain data that no panic can leave half changed.
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
@@ -125,6 +139,7 @@ impl LinkBench {
             end: PhaseEnd::Work,
             recorded: true,
             paced: false,
+            background: None,
             clients: clients.collect::<Result<_, EngineError>>()?,
         })
     }
@@ -141,6 +156,7 @@ impl LinkBench {
             end: PhaseEnd::Work,
             recorded: true,
             paced: false,
+            background: None,
             clients: vec![Box::new(builder)],
         }
     }
@@ -178,6 +194,7 @@ impl LinkBench {
             end,
             recorded,
             paced: true,
+            background: None,
             clients,
         })
     }
@@ -218,6 +235,10 @@ impl Workload for LinkBench {
         ("linkbench", VERSION)
     }
 
+    fn schema(&self) -> Schema {
+        Schema::LinkBench
+    }
+
     /// Without the `index` phase, which comes after `load` where the engine separates it.
     fn phase_names(&self) -> Vec<String> {
         let warms_up = self.config.warmup.is_some() && self.config.steps > 0;
@@ -241,44 +262,8 @@ impl Workload for LinkBench {
         )
     }
 
-    /// The clients of a phase must be dropped before the next phase is asked for: their streams go on in it.
-    fn next_phase(&mut self, engine: &dyn Engine) -> Result<Option<Phase>, EngineError> {
-        let store = engine.link_store()?;
-        // Each round goes on to a later phase.
-        loop {
-            match self.next {
-                Next::Load => {
-                    self.next = Next::Index;
-                    return self.load_phase(&*store).map(Some);
-                }
-                Next::Index => {
-                    self.next = Next::Warmup;
-                    if store.separate_index() {
-                        return Ok(Some(self.index_phase(store)));
-                    }
-                }
-                Next::Warmup => {
-                    if store.keeps_rows() {
-                        check_sample(&self.graph, self.config.seed, &mut *store.connect()?)?;
-                    }
-                    self.loaded = true;
-                    self.next = self.step_after(0);
-                    if let Some(end) = self.config.warmup.filter(|_| self.config.steps > 0) {
-                        return self
-                            .request_phase(&*store, "warmup".to_owned(), end, false)
-                            .map(Some);
-                    }
-                }
-                Next::Request(step) => {
-                    self.next = self.step_after(step);
-                    let name = LinkBench::request_name(step);
-                    return self
-                        .request_phase(&*store, name, self.config.end, true)
-                        .map(Some);
-                }
-                Next::End => return Ok(None),
-            }
-        }
+    fn next_step(&mut self, engine: &dyn Engine) -> Result<Option<Step>, EngineError> {
+        Ok(self.next_phase(engine)?.map(Step::Phase))
     }
 
     fn verify(&self, engine: &dyn Engine) -> Result<String, EngineError> {
@@ -332,7 +317,7 @@ impl PhaseClient for IndexBuilder {
         self.store.build_index()?;
         Ok(Done {
             rows: self.rows,
-            retries: 0,
+            ..Done::default()
         })
     }
 }

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rumbench_core::engine::{Counter, DurabilityFacts, Engine, EngineError, EngineFacts, Result};
 use rumbench_core::kv::MapId;
-use rumbench_core::linkbench::model::ModelEngine;
+use rumbench_core::kv_sequence::RowStore;
 use rumbench_core::linkbench::{
     Config, Count, Hooks, Link, LinkBench, LinkConnection, LinkKey, LinkRow, LinkStore, ListQuery,
     ListResult, Node, NodeRow, TableTotals, WriteOutcome, conformance,
 };
+use rumbench_core::model::ModelEngine;
 use rumbench_core::trial::{Phase, PhaseEnd, Workload};
 
 use crate::requests::now_ms;
@@ -318,6 +319,10 @@ impl Engine for Nothing {
     fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
         Ok(Arc::new(self.clone()))
     }
+    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
+        Err(EngineError::Unsupported("only LinkBench".to_owned()))
+    }
+
     fn counters(&self) -> Vec<Counter> {
         Vec::new()
     }

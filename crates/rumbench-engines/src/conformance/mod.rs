@@ -6,7 +6,10 @@
 mod concurrency;
 mod loading;
 mod ranges;
+mod rows;
 mod visibility;
+
+pub use rows::row_store;
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -45,6 +48,8 @@ type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 pub fn key_value<E: KvEngine + Engine>(root: &Path, open: &dyn Fn(&Path) -> E) {
     let cases: &[fn(&E)] = &[
         visibility::committed_rows_are_seen,
+        visibility::single_puts_are_commits_of_their_own,
+        visibility::multi_gets_answer_each_key_in_its_place,
         visibility::uncommitted_rows_are_not_seen,
         visibility::a_dropped_transaction_leaves_nothing,
         visibility::a_transaction_reads_its_own_writes,

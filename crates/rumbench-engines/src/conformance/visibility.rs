@@ -30,6 +30,37 @@ pub(super) fn committed_rows_are_seen<E: KvEngine>(engine: &E) {
     );
 }
 
+pub(super) fn single_puts_are_commits_of_their_own<E: KvEngine>(engine: &E) {
+    let (mut writer, mut reader) = (connect(engine), connect(engine));
+    for value in [&b"1"[..], b"", b"3"] {
+        ok(writer.put(PLAIN, b"a", value), "put");
+        let found = get(&mut reader, PLAIN, b"a");
+        expect("after a put", found, Some(value.to_vec()));
+    }
+    expect("other map", get(&mut reader, PREFIXED, b"a"), None);
+}
+
+pub(super) fn multi_gets_answer_each_key_in_its_place<E: KvEngine + Engine>(engine: &E) {
+    let mut connection = connect(engine);
+    put(
+        &mut connection,
+        PLAIN,
+        &[(b"a", b"1"), (b"b", b"2"), (b"d", b"")],
+    );
+    let keys: [&[u8]; 6] = [b"d", b"a", b"c", b"a", b"e", b"b"];
+    let expected: [Option<&[u8]>; 6] = [Some(b""), Some(b"1"), None, Some(b"1"), None, Some(b"2")];
+    for settled in [false, true] {
+        if settled {
+            ok(engine.settle(&mut |_| {}), "settle");
+        }
+        let mut found = vec![Some(b"not asked".to_vec()); keys.len()];
+        let read = |place: usize, value: Option<&[u8]>| found[place] = value.map(<[u8]>::to_vec);
+        ok(connection.multi_get(PLAIN, &keys, read), "multi-get");
+        let found: Vec<Option<&[u8]>> = found.iter().map(Option::as_deref).collect();
+        expect("multi-get", found, expected.to_vec());
+    }
+}
+
 pub(super) fn uncommitted_rows_are_not_seen<E: KvEngine>(engine: &E) {
     let (mut writer, mut reader) = (connect(engine), connect(engine));
     put(&mut writer, PLAIN, &[(b"a", b"old"), (b"b", b"old")]);

@@ -4,8 +4,10 @@
 //! transactions take no snapshot. A scan is a new iterator: the crate ties an iterator to a borrow of the database,
 //! so that a connection, which shares the database, cannot keep one; keeping one would also pin old tables.
 //!
-//! Limits of the crate: no untracked put, so that index entries lock their key too, which MyRocks avoids; properties of
-//! `TransactionDB` are those of the whole database and of the default column family only.
+//! Limits of the crate: no untracked put, so that index entries lock their key too, which MyRocks avoids, and so does each
+//! single put; no batched multi-get for `TransactionDB`, its simple one copies each key and value, so that a multi-get here
+//! is a loop of pinned gets; properties of `TransactionDB` are those of the whole database and of the default column family
+//! only.
 
 mod options;
 
@@ -21,7 +23,8 @@ use rumbench_core::engine::{
     Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
 };
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
-use rumbench_core::linkbench::{KvLinkStore, LinkStore, kv_store};
+use rumbench_core::kv_sequence::{KvRowStore, RowStore};
+use rumbench_core::linkbench::{KvLinkStore, LinkStore};
 
 use crate::error::{failed, no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND, crate_version, survives};
@@ -59,7 +62,7 @@ fn check(config: &OpenConfig) -> Result<()> {
 }
 
 fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(RocksDb::open(config, &kv_store::schema())?))
+    Ok(Box::new(RocksDb::open(config, &config.schema.maps())?))
 }
 
 impl RocksDb {
@@ -175,6 +178,10 @@ impl Engine for RocksDb {
 
     fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
         Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
+    }
+
+    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
+        Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
     }
 
     fn counters(&self) -> Vec<Counter> {
@@ -362,6 +369,14 @@ impl KvConnection for RocksConnection {
         }
         let rows = self.shared.db.raw_iterator_cf_opt(&info.family, options);
         visit_rows(rows, scan, &mut visit)
+    }
+
+    fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        let family = &self.shared.map(map)?.family;
+        self.shared
+            .db
+            .put_cf_opt(family, key, value, &self.write)
+            .map_err(conflict_or("rocksdb: put"))
     }
 
     fn begin(&mut self) -> Result<RocksTxn<'_>> {

@@ -205,6 +205,7 @@ impl Tuning {
             "transactions",
             "pessimistic, row locks, deadlock detection, 1 s lock timeout",
         );
+        c.given("multi_get", "a loop of pinned gets");
         c.given("memtables_in_cache", self.memtables_in_cache);
         c.given("column_families", schema.len());
         c.given("statistics", "off");

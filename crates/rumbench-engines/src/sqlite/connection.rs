@@ -87,21 +87,21 @@ enum Written<T> {
 }
 
 /// The statements, on a connection that is inside a transaction or needs none.
-struct Tables<'a>(&'a Connection);
+pub(super) struct Tables<'a>(pub(super) &'a Connection);
 
 impl<'a> Tables<'a> {
-    fn prepare(&self, sql: &str) -> Result<CachedStatement<'a>> {
+    pub(super) fn prepare(&self, sql: &str) -> Result<CachedStatement<'a>> {
         self.0
             .prepare_cached(sql)
             .map_err(sqlite_error("sqlite: prepare"))
     }
 
-    fn run(&self, sql: &str) -> Result<()> {
+    pub(super) fn run(&self, sql: &str) -> Result<()> {
         self.change(sql, &[]).map(|_rows| ())
     }
 
     /// Runs a statement that returns no rows; answers how many it changed.
-    fn change(&self, sql: &str, parameters: &[&dyn ToSql]) -> Result<usize> {
+    pub(super) fn change(&self, sql: &str, parameters: &[&dyn ToSql]) -> Result<usize> {
         self.prepare(sql)?
             .execute(parameters)
             .map_err(sqlite_error("sqlite: write"))

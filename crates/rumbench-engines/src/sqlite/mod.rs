@@ -6,9 +6,10 @@
 //!   100 ms between attempts, which a careful application avoids the same way.
 //! - `buffered` is `synchronous=NORMAL`, which syncs only at checkpoints, plus a sync of the log each second, so that
 //!   the class means the same as elsewhere.
-//! - The index is created after the load: sorted once, instead of grown in random places.
+//! - LinkBench's index is created after the load: sorted once, instead of grown in random places.
 
 mod connection;
+mod rows;
 mod sql;
 
 use std::fs::File;
@@ -19,7 +20,9 @@ use std::time::Duration;
 
 use rumbench_core::engine::{
     Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
+    Schema,
 };
+use rumbench_core::kv_sequence::RowStore;
 use rumbench_core::linkbench::{LinkConnection, LinkStore};
 use rusqlite::{Connection, ErrorCode};
 
@@ -29,11 +32,12 @@ use crate::periodic::{Periodic, SYNC_INTERVAL};
 use crate::registry::Adapter;
 use crate::settings::Settings;
 use connection::SqliteConnection;
+use rows::SqliteRows;
 
-const DATA_FILE: &str = "linkbench.sqlite";
-const WAL_FILE: &str = "linkbench.sqlite-wal";
+const DATA_FILE: &str = "rumbench.sqlite";
+const WAL_FILE: &str = "rumbench.sqlite-wal";
 
-/// An open SQLite database with LinkBench's tables.
+/// An open SQLite database with the tables of one workload.
 pub struct Sqlite(Arc<Shared>);
 
 struct Shared {
@@ -69,11 +73,7 @@ impl Sqlite {
         let tuning = Tuning::of(config)?;
         let path = config.dir.join(DATA_FILE);
         let own = tuning.connect(&path)?;
-        own.execute_batch(sql::CREATE_TABLES)
-            .map_err(sqlite_error("sqlite: create tables"))?;
-        let highest: i64 = own
-            .query_row(sql::HIGHEST_NODE, (), |row| row.get(0))
-            .map_err(sqlite_error("sqlite: read highest node id"))?;
+        let highest = create_tables(&own, config.schema)?;
         let syncer = match config.durability {
             Durability::Buffered => Some(start_syncer(&config.dir)?),
             Durability::Sync | Durability::None => None,
@@ -84,7 +84,7 @@ impl Sqlite {
                 rusqlite::version(),
                 crate_version("rusqlite")
             ),
-            configuration: tuning.describe().to_map(),
+            configuration: tuning.describe(config.schema).to_map(),
             durability: durability_facts(config.durability),
         };
         Ok(Sqlite(Arc::new(Shared {
@@ -96,6 +96,22 @@ impl Sqlite {
             syncer: Mutex::new(syncer),
             next_node: AtomicU64::new(highest as u64 + 1),
         })))
+    }
+}
+
+/// Creates the tables where there are none. The highest id of a node, 0 where there are none.
+fn create_tables(own: &Connection, schema: Schema) -> Result<i64> {
+    let tables = match schema {
+        Schema::LinkBench => sql::CREATE_TABLES,
+        Schema::KvSequence => sql::CREATE_ROWS,
+    };
+    own.execute_batch(tables)
+        .map_err(sqlite_error("sqlite: create tables"))?;
+    match schema {
+        Schema::LinkBench => own
+            .query_row(sql::HIGHEST_NODE, (), |row| row.get(0))
+            .map_err(sqlite_error("sqlite: read highest node id")),
+        Schema::KvSequence => Ok(0),
     }
 }
 
@@ -164,7 +180,7 @@ impl Tuning {
         Ok(connection)
     }
 
-    fn describe(&self) -> Configuration {
+    fn describe(&self, schema: Schema) -> Configuration {
         let mut c = Configuration::default();
         c.given("journal_mode", "WAL");
         c.given("synchronous", self.synchronous);
@@ -195,13 +211,16 @@ impl Tuning {
         c.tuned(
             "tables",
             "WITHOUT ROWID",
-            "links and counts are found by primary key only",
+            "rows are found by primary key only",
         );
-        c.tuned(
-            "index",
-            "created after the load",
-            "one sort instead of random inserts",
-        );
+        match schema {
+            Schema::LinkBench => c.tuned(
+                "index",
+                "created after the load",
+                "one sort instead of random inserts",
+            ),
+            Schema::KvSequence => c.given("multi_get", "a loop of gets"),
+        }
         c
     }
 }
@@ -245,6 +264,10 @@ impl Engine for Sqlite {
 
     fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
         Ok(Arc::new(SqliteStore(self.0.clone())))
+    }
+
+    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
+        Ok(Arc::new(SqliteRows(Arc::clone(&self.0))))
     }
 
     fn counters(&self) -> Vec<Counter> {

@@ -1,10 +1,27 @@
 //! alluvium against the suites.
 
-use rumbench_core::engine::Durability;
+use rumbench_core::engine::{Durability, Engine};
 use rumbench_engines::alluvium::Alluvium;
 use rumbench_engines::conformance;
 
 use crate::setup::config;
+
+#[test]
+fn the_sync_interval_is_a_setting_within_what_buffered_promises() {
+    let root = tempfile::tempdir().unwrap();
+    let open = |interval: &str| {
+        let mut config = config(root.path(), Durability::Buffered);
+        let setting = ("sync_interval_ms".to_owned(), interval.to_owned());
+        config.settings.extend([setting]);
+        Alluvium::open(&config, conformance::SCHEMA).map(|engine| engine.facts())
+    };
+    let facts = open("250").unwrap();
+    assert_eq!(facts.configuration["sync_interval_ms"], "250");
+    for refused in ["0", "1001"] {
+        let error = open(refused).map(drop).unwrap_err().to_string();
+        assert!(error.contains("between 1 and 1000"), "{error}");
+    }
+}
 
 #[test]
 fn alluvium_behaves_as_an_ordered_map() {

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rumbench_core::engine::{Durability, Engine, EngineError, OpenConfig, Result};
+use rumbench_core::engine::{Durability, Engine, EngineError, OpenConfig, Result, Schema};
+use rumbench_core::kv_sequence;
 use rumbench_core::linkbench::conformance;
 use rumbench_core::linkbench::{Count, Link, LinkKey, LinkStore, Node};
+use rumbench_core::trial::{Phase, PhaseEnd, Step, Workload};
 use rumbench_engines::{EngineEntry, engines};
 
 use crate::setup::config;
@@ -103,6 +105,78 @@ fn every_engine_keeps_the_rules_of_linkbench() {
         });
         assert!(databases.get() > 1, "{}", entry.name);
     }
+}
+
+#[test]
+fn every_engine_keeps_the_rules_of_the_table_of_kv_sequence() {
+    for entry in real_engines() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = with_rows(entry, dir.path());
+        rumbench_engines::conformance::row_store(&*engine.row_store().unwrap());
+        engine.close().unwrap();
+    }
+}
+
+/// Every step of kv-sequence, some clients taking turns; every read is checked by the workload, and so is the table.
+#[test]
+fn every_engine_answers_every_step_of_kv_sequence() {
+    let steps: Vec<&str> = kv_sequence::STEPS.iter().map(|step| step.name).collect();
+    let after_load = steps
+        .iter()
+        .filter(|name| !["fillseq", "load"].contains(*name));
+    let list: Vec<&str> = ["load"].iter().chain(after_load).copied().collect();
+    let pairs = [
+        ("keys", "700"),
+        ("operations", "60"),
+        ("load_rows", "50"),
+        ("steps", &list.join(",")),
+    ];
+    for entry in real_engines() {
+        let config = kv_sequence::Config::from_pairs(pairs).unwrap();
+        let mut workload = kv_sequence::KvSequence::new(config, |_| {});
+        let dir = tempfile::tempdir().unwrap();
+        let engine = with_rows(entry, dir.path());
+        while let Some(step) = workload.next_step(&*engine).unwrap() {
+            match step {
+                Step::Settle => engine.settle(&mut |_| {}).unwrap(),
+                Step::Phase(phase) => perform(entry.name, phase),
+            }
+        }
+        workload.verify(&*engine).unwrap();
+        engine.close().unwrap();
+        let engine = with_rows(entry, dir.path());
+        workload.verify(&*engine).unwrap();
+        engine.close().unwrap();
+    }
+}
+
+fn perform(engine: &str, mut phase: Phase) {
+    let most = match phase.end {
+        PhaseEnd::Operations(operations) => operations,
+        _ => u64::MAX,
+    };
+    let background = phase
+        .background
+        .as_mut()
+        .map(|background| &mut background.client);
+    let mut clients: Vec<_> = phase.clients.iter_mut().chain(background).collect();
+    for _ in 0..most {
+        for client in &mut clients {
+            if client.prepare().is_none() {
+                return;
+            }
+            let done = client.execute();
+            done.unwrap_or_else(|error| panic!("{engine}, {}: {error}", phase.name));
+        }
+    }
+}
+
+fn with_rows(entry: &EngineEntry, dir: &Path) -> Box<dyn Engine> {
+    let config = OpenConfig {
+        schema: Schema::KvSequence,
+        ..config(dir, Durability::Buffered)
+    };
+    open(entry, &config).unwrap_or_else(|error| panic!("{}: {error}", entry.name))
 }
 
 #[test]

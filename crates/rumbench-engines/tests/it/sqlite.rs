@@ -37,7 +37,7 @@ fn check_after(damage: &str) -> Result<(), EngineError> {
 }
 
 fn run_sql(dir: &Path, sql: &str) {
-    let other = rusqlite::Connection::open(dir.join("linkbench.sqlite")).unwrap();
+    let other = rusqlite::Connection::open(dir.join("rumbench.sqlite")).unwrap();
     other.execute_batch(sql).unwrap();
 }
 
@@ -110,7 +110,7 @@ fn lists_come_from_the_index_without_sorting() {
     let dir = tempfile::tempdir().unwrap();
     let engine = Sqlite::open(&config(dir.path(), Durability::Buffered)).unwrap();
     engine.link_store().unwrap().build_index().unwrap();
-    let other = rusqlite::Connection::open(dir.path().join("linkbench.sqlite")).unwrap();
+    let other = rusqlite::Connection::open(dir.path().join("rumbench.sqlite")).unwrap();
     let plan: Vec<String> = other
         .prepare(
             "EXPLAIN QUERY PLAN SELECT time, id2, version, data FROM linktable

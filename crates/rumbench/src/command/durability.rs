@@ -60,8 +60,11 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
     if !(0.01..=3600.0).contains(&arguments.seconds_per_kill) {
         return Err(usage("--seconds-per-kill must be from 0.01 to 3600"));
     }
-    let (mut engines, sorted) =
-        settings::sort(std::slice::from_ref(&arguments.engine), &arguments.sets)?;
+    let (mut engines, sorted) = settings::sort(
+        "linkbench",
+        std::slice::from_ref(&arguments.engine),
+        &arguments.sets,
+    )?;
     if let Some(key) = sorted.workload.keys().next() {
         return Err(usage(format!(
             "--set {key}: not a setting of durability tests; an engine's are ENGINE.KEY=VALUE"

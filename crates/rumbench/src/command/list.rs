@@ -21,6 +21,7 @@ pub struct ListArgs {
 enum What {
     Engines,
     Workloads,
+    Phases,
     Metrics,
     Results,
 }
@@ -28,8 +29,8 @@ enum What {
 /// Flags of `rumbench explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Metric, see `rumbench list metrics`
-    metric: String,
+    /// Metric or phase, see `rumbench list metrics` and `rumbench list phases`
+    name: String,
 }
 
 /// Prints a list.
@@ -40,6 +41,7 @@ pub fn list(arguments: &ListArgs) -> Result<Exit> {
     let table = match arguments.what {
         What::Engines => engines(),
         What::Workloads => workloads(),
+        What::Phases => phases(),
         What::Metrics => all_metrics(),
         What::Results => results()?,
     };
@@ -86,6 +88,17 @@ fn workloads() -> Table {
     table
 }
 
+fn phases() -> Table {
+    let mut table = text_table("Phases", &["workload", "name", "description"]);
+    for entry in WORKLOADS {
+        for (name, meaning) in (entry.phases)() {
+            let row = [entry.name, name, meaning];
+            table.rows.push(row.map(str::to_string).into());
+        }
+    }
+    table
+}
+
 fn all_metrics() -> Table {
     let mut table = text_table(
         "Metrics (rumbench explain NAME says how each is computed)",
@@ -128,14 +141,34 @@ fn results() -> Result<Table> {
     Ok(table)
 }
 
-/// Prints everything about one metric.
+/// Prints everything about one metric, or what a phase does in each workload that has it.
 ///
 /// # Errors
-/// A usage error with the nearest name when there is no such metric.
+/// A usage error with the nearest name when there is no such metric and no such phase.
 pub fn explain(arguments: &ExplainArgs) -> Result<Exit> {
-    let Some(metric) = metrics::find(&arguments.metric) else {
-        let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
-        return Err(usage(unknown("metric", &arguments.metric, &names)));
+    let name = arguments.name.as_str();
+    let phases = phases();
+    let explained: String = phases
+        .rows
+        .iter()
+        .filter(|row| row[1] == name)
+        .map(|row| {
+            format!(
+                "{name}\n  phase of    {}\n  description {}\n",
+                row[0], row[2]
+            )
+        })
+        .collect();
+    if !explained.is_empty() {
+        print(&explained);
+        return Ok(Exit::Done);
+    }
+    let Some(metric) = metrics::find(name) else {
+        let names = METRICS.iter().map(|metric| metric.name);
+        let names: Vec<&str> = names
+            .chain(phases.rows.iter().map(|row| row[1].as_str()))
+            .collect();
+        return Err(usage(unknown("metric or phase", name, &names)));
     };
     print(&format!(
         "{}\n  unit        {}\n  better      {}\n  definition  {}\n  formula     {}\n",

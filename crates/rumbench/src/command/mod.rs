@@ -53,9 +53,9 @@ enum Command {
     Quick(quick::QuickArgs),
     /// Print the tables of a stored result again
     Report(report::ReportArgs),
-    /// List engines, workloads, metrics or stored results
+    /// List engines, workloads, phases, metrics or stored results
     List(list::ListArgs),
-    /// Say what a metric means: unit, definition, formula
+    /// Say what a metric means (unit, definition, formula) or what a phase does
     Explain(list::ExplainArgs),
     /// Kill a writing process again and again and check what survived
     Durability(durability::DurabilityArgs),

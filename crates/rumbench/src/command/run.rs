@@ -171,7 +171,8 @@ pub struct RunArgs {
 /// Usage errors, and whatever prevents a result.
 pub fn run(arguments: &RunArgs) -> Result<Exit> {
     refuse_unavailable(arguments)?;
-    let (engines, sorted) = settings::sort(&arguments.engines, &arguments.sets)?;
+    let (engines, sorted) =
+        settings::sort(&arguments.workload, &arguments.engines, &arguments.sets)?;
     settings::check(&engines, &sorted, arguments.durability.into())?;
     if let Some(base) = &arguments.print.base {
         let names: Vec<String> = engines.iter().map(|choice| choice.name()).collect();

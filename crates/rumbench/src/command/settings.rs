@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use rumbench_core::engine::{Durability, OpenConfig};
+use rumbench_core::engine::{Durability, OpenConfig, Schema};
 use rumbench_core::names::unknown;
 
-use crate::catalog::usage;
+use crate::catalog::{self, usage};
 use crate::run::pacing::{Arrivals, Rate};
 use crate::run::plan::EngineChoice;
 
@@ -31,8 +31,12 @@ const CACHE_BYTES: u64 = 1 << 30;
 /// Finds the engines. Settings with an engine's name before a dot go to that engine, in all its variants.
 ///
 /// # Errors
-/// Usage errors: unknown engine or one that this build lacks, malformed setting, setting of an engine that does not take part.
-pub fn sort(engines: &[String], sets: &[String]) -> Result<(Vec<EngineChoice>, Sorted)> {
+/// Usage errors: unknown workload, unknown engine or one that this build lacks, malformed setting, setting of an engine that does not take part.
+pub fn sort(
+    workload: &str,
+    engines: &[String],
+    sets: &[String],
+) -> Result<(Vec<EngineChoice>, Sorted)> {
     let mut choices = engines
         .iter()
         .map(|name| choose(name))
@@ -60,6 +64,7 @@ pub fn sort(engines: &[String], sets: &[String]) -> Result<(Vec<EngineChoice>, S
             choice.settings.insert(key.to_string(), value.to_string());
         }
     }
+    catalog::expand(workload, &mut common)?;
     Ok((choices, sort_common(common)?))
 }
 
@@ -73,6 +78,8 @@ pub fn check(choices: &[EngineChoice], sorted: &Sorted, durability: Durability) 
             rumbench_engines::find(&choice.engine).map_err(|error| usage(error.to_string()))?;
         let config = OpenConfig {
             dir: PathBuf::new(),
+            // Which tables they are changes no setting.
+            schema: Schema::LinkBench,
             variant: choice.variant.clone(),
             cache_bytes: sorted.cache_bytes,
             durability,
@@ -167,7 +174,7 @@ mod tests {
             "rate=500",
             "arrivals=poisson",
         ]);
-        let (choices, sorted) = sort(&words(&["null"]), &sets).unwrap();
+        let (choices, sorted) = sort("linkbench", &words(&["null"]), &sets).unwrap();
         assert_eq!(choices[0].settings["stall_ms"], "3");
         assert_eq!(sorted.workload.len(), 1);
         assert_eq!(sorted.cache_bytes, 64);
@@ -177,7 +184,7 @@ mod tests {
     #[test]
     fn malformed_settings_are_refused_with_what_is_allowed() {
         let refuse = |set: &str| {
-            sort(&words(&["null"]), &words(&[set]))
+            sort("linkbench", &words(&["null"]), &words(&[set]))
                 .unwrap_err()
                 .to_string()
         };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use rumbench_core::engine::{EngineError, EngineFacts};
+use rumbench_core::engine::{EngineError, EngineFacts, Schema};
 use rumbench_core::linkbench::{Link, LinkConnection, LinkKey, LinkStore, TableTotals};
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ pub fn child_main() -> Result<()> {
     let first = lines.next().context("stdin is empty")??;
     let spec: ChildSpec = serde_json::from_str(&first).context("stdin holds no specification")?;
     let start = Instant::now();
-    let engine = open_engine(&spec.trial)?;
+    let engine = open_engine(&spec.trial, Schema::LinkBench)?;
     let store = engine.link_store()?;
     let reopened = inspect(store.as_ref(), &spec, start, engine.facts())?;
     tell(&format!("OPEN {}", serde_json::to_string(&reopened)?));

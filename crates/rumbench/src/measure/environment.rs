@@ -43,6 +43,13 @@ fn clock_cost_ns() -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(READS)
 }
 
+/// Memory of the machine.
+pub fn memory_bytes() -> Option<u64> {
+    let text = proc_field("/proc/meminfo", "MemTotal")?;
+    let kib: u64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
 /// Everything that is known about the machine and the build, for data in `directory`.
 pub fn describe(directory: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();

@@ -4,26 +4,9 @@
 //! on equal machines. Load and index count inserted rows (`ips`, per row), all other phases requests (`qps`, per request).
 
 use super::selection::Group;
-use super::table::{Table, number};
-use crate::store::result::{CpuPerOp, PhaseResult, SuiteResult, base_name};
-
-/// Bytes in GiB.
-pub fn gib(bytes: u64) -> f64 {
-    bytes as f64 / (1u64 << 30) as f64
-}
-
-/// Whether rows rather than operations are what a phase is measured by: an operation of a load is a batch.
-pub fn counts_rows(phase: &str) -> bool {
-    matches!(base_name(phase), "load" | "index")
-}
-
-/// A number per operation, per row where rows are what counts.
-fn per_item(phase: &PhaseResult, value: Option<f64>) -> Option<f64> {
-    if !counts_rows(&phase.name) {
-        return value;
-    }
-    (phase.rows > 0).then(|| value.map(|v| v * phase.operations as f64 / phase.rows as f64))?
-}
+use super::table::{Table, gib, number};
+use super::throughput::{counts_rows, per_item};
+use crate::store::result::{CpuPerOp, PhaseResult, SuiteResult};
 
 fn engine_us(cpu: &CpuPerOp) -> f64 {
     cpu.engine_foreground + cpu.engine_background + cpu.server.unwrap_or(0.0)

@@ -15,6 +15,15 @@ pub fn rate_unmet(phase: &PhaseResult) -> bool {
     }
 }
 
+/// Whether the background client missed its rate, in a phase that is long enough to say so.
+fn background_rate_unmet(phase: &PhaseResult) -> bool {
+    const SECONDS_MIN: f64 = 1.0;
+    let background = phase.background.as_ref();
+    background.is_some_and(|client| {
+        phase.seconds >= SECONDS_MIN && client.ops_per_s.unwrap_or(0.0) < client.rate * RATE_KEPT
+    })
+}
+
 fn client_bound(phase: &PhaseResult) -> bool {
     let Some(cpu) = phase.cpu_us_per_op.filter(|_| phase.rate.is_none()) else {
         return false;
@@ -36,6 +45,18 @@ pub fn judge(trial: &mut TrialResult) {
                 phase.rate.unwrap_or(0.0)
             ));
         }
+        if let Some(client) = phase
+            .background
+            .as_ref()
+            .filter(|_| background_rate_unmet(phase))
+        {
+            found.push(format!(
+                "background-rate-unmet ({}: {:.0} of {:.0} operations/s)",
+                phase.name,
+                client.ops_per_s.unwrap_or(0.0),
+                client.rate
+            ));
+        }
         if trial.engine != "null" && client_bound(phase) {
             found.push(format!(
                 "client-bound ({}: more than half of the client threads' CPU is the laboratory's)",
@@ -51,7 +72,12 @@ pub fn judge(trial: &mut TrialResult) {
         }
     }
     // Judged again after calibration and every phase: only the newest numbers count.
-    const JUDGED: [&str; 3] = ["rate-unmet", "client-bound", "errors"];
+    const JUDGED: [&str; 4] = [
+        "rate-unmet",
+        "background-rate-unmet",
+        "client-bound",
+        "errors",
+    ];
     trial.marks.retain(|mark| {
         !JUDGED
             .iter()
@@ -87,6 +113,21 @@ mod tests {
     use super::*;
     use crate::report::sample;
     use crate::store::result::CpuPerOp;
+
+    #[test]
+    fn a_slow_background_client_is_marked_where_the_phase_is_long_enough() {
+        let mut trial = sample::kv_sequence().trials.remove(0);
+        judge(&mut trial);
+        assert!(trial.marks.is_empty(), "{:?}", trial.marks);
+        let place = trial.phases.iter().position(|p| p.background.is_some());
+        let phase = &mut trial.phases[place.unwrap()];
+        phase.background.as_mut().unwrap().ops_per_s = Some(4000.0);
+        judge(&mut trial);
+        assert!(trial.has_mark("background-rate-unmet"), "{:?}", trial.marks);
+        trial.phases[place.unwrap()].seconds = 0.5;
+        judge(&mut trial);
+        assert!(trial.marks.is_empty(), "{:?}", trial.marks);
+    }
 
     #[test]
     fn unmet_rate_and_client_bound_phases_are_marked_once() {

@@ -3,6 +3,7 @@
 //! Order of a report: what was run, one set of tables for each durability promise, marks. Engines whose promises differ never
 //! share a table unless asked for, and then each row says its promise.
 
+pub mod kv_sequence;
 pub mod latency;
 pub mod linkbench;
 pub mod marks;
@@ -81,11 +82,12 @@ fn group_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions)
     tables.extend(spread::table(group, &base));
     for phase in group.phases() {
         tables.extend(linkbench::columns(suite, group, &phase));
+        tables.extend(kv_sequence::columns(suite, group, &phase));
         tables.push(throughput::cpu(group, &phase));
         tables.extend(latency::short(group, &phase));
         tables.extend(latency::full(group, &phase));
     }
-    tables.extend(throughput::settle(group));
+    tables.extend(throughput::settles(group));
     tables
 }
 
@@ -115,6 +117,14 @@ mod tests {
         assert_snapshot(
             "report.txt",
             &render(&sample::suite(), &ReportOptions::default()),
+        );
+    }
+
+    #[test]
+    fn text_report_of_a_fixed_key_value_result_is_unchanged() {
+        assert_snapshot(
+            "kv_sequence.txt",
+            &render(&sample::kv_sequence(), &ReportOptions::default()),
         );
     }
 

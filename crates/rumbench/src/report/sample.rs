@@ -1,4 +1,4 @@
-//! A fixed result for the tests of reports and store: two engines, one repetition.
+//! Fixed results for the tests of reports and store: two engines, one repetition.
 
 use std::collections::BTreeMap;
 
@@ -143,4 +143,50 @@ pub fn suite() -> SuiteResult {
         comparisons: Vec::new(),
         interrupted: false,
     }
+}
+
+/// A result of kv-sequence: reads beside a writer, then overwrites, with a settle after the load and at the end.
+pub fn kv_sequence() -> SuiteResult {
+    let mut suite = suite();
+    suite.workload = "kv-sequence".to_string();
+    suite.command = "rumbench run kv-sequence --engine alluvium --engine sqlite".to_string();
+    for trial in &mut suite.trials {
+        let settings = [
+            ("workload.key_bytes", "20"),
+            ("workload.value_bytes", "400"),
+        ];
+        trial.configuration = settings.map(|(k, v)| (k.to_string(), v.to_string())).into();
+        let [load, request, settle] = &trial.phases[..] else {
+            continue;
+        };
+        let one = |name: &str| [(name.to_string(), latency(8.0))].into();
+        let reads = PhaseResult {
+            name: "readwhilewriting".to_string(),
+            latency_us: one("GET"),
+            background: Some(BackgroundResult {
+                operations: 49_930,
+                rate: 4993.2,
+                ops_per_s: Some(4993.0),
+                latency_us: one("PUT"),
+                cpu_us_per_op: Some(11.5),
+            }),
+            ..request.clone()
+        };
+        let overwrites = PhaseResult {
+            name: "overwriteandwait".to_string(),
+            latency_us: one("PUT"),
+            amplification: Some(Amplification {
+                write: Some(3.25),
+                write_settled: Some(4.5),
+                ..Amplification::default()
+            }),
+            ..request.clone()
+        };
+        let again = PhaseResult {
+            name: "settle#2".to_string(),
+            ..settle.clone()
+        };
+        trial.phases = vec![load.clone(), settle.clone(), reads, overwrites, again];
+    }
+    suite
 }

@@ -108,6 +108,17 @@ impl<'a> Group<'a> {
         names
     }
 
+    /// Names of the settle phases, in order.
+    pub fn settles(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for phase in self.trials.iter().flat_map(|trial| &trial.phases) {
+            if phase.base_name() == "settle" && !names.contains(&phase.name) {
+                names.push(phase.name.clone());
+            }
+        }
+        names
+    }
+
     /// Engines that ran a phase.
     pub fn engines_of(&self, phase: &str) -> Vec<String> {
         let mut engines = self.engines();

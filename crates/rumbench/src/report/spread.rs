@@ -1,8 +1,8 @@
 //! Ratios with their spread over repetitions, for the report and for `comparisons` in `result.json`.
 
-use super::linkbench::counts_rows;
 use super::selection::{Group, group_trials};
 use super::table::Table;
+use super::throughput::counts_rows;
 use crate::measure::statistics::{Ratio, paired_ratio};
 use crate::store::result::{Comparison, PhaseResult, TrialResult};
 
@@ -28,7 +28,7 @@ const COMPARED: &[Compared] = &[
 
 /// Sizes compare only after the debt is paid.
 fn settled_bytes(phase: &PhaseResult) -> Option<f64> {
-    let size = phase.size_bytes.filter(|_| phase.name == "settle")?;
+    let size = phase.size_bytes.filter(|_| phase.base_name() == "settle")?;
     Some(size.data as f64)
 }
 
@@ -48,7 +48,7 @@ pub fn compare_group(group: &Group<'_>, base: &str) -> Vec<Comparison> {
     let mut found = Vec::new();
     let mut phases = group.phases();
     phases.retain(|phase| phase != "warmup");
-    phases.push("settle".to_string());
+    phases.extend(group.settles());
     for engine in group.engines().iter().filter(|engine| *engine != base) {
         for phase in &phases {
             for (metric, value) in COMPARED {

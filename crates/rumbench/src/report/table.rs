@@ -102,6 +102,11 @@ impl Table {
     }
 }
 
+/// Bytes in GiB.
+pub fn gib(bytes: u64) -> f64 {
+    bytes as f64 / (1u64 << 30) as f64
+}
+
 /// A number with about three significant digits and thousands separated; `-` where nothing was measured.
 pub fn number(value: Option<f64>) -> String {
     let Some(value) = value.filter(|value| value.is_finite()) else {

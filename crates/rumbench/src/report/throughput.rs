@@ -1,9 +1,21 @@
 //! Throughput by phase, absolute and relative; the CPU split; the settle rows.
 
-use super::linkbench::{counts_rows, gib};
 use super::selection::Group;
-use super::table::{Table, count, number};
-use crate::store::result::{CpuPerOp, PhaseResult};
+use super::table::{Table, count, gib, number};
+use crate::store::result::{CpuPerOp, PhaseResult, base_name};
+
+/// Whether rows rather than operations are what a phase is measured by: an operation of a load is a batch.
+pub fn counts_rows(phase: &str) -> bool {
+    matches!(base_name(phase), "load" | "index" | "fillseq")
+}
+
+/// A number per operation, per row where rows are what counts.
+pub fn per_item(phase: &PhaseResult, value: Option<f64>) -> Option<f64> {
+    if !counts_rows(&phase.name) {
+        return value;
+    }
+    (phase.rows > 0).then(|| value.map(|v| v * phase.operations as f64 / phase.rows as f64))?
+}
 
 fn unit(phase: &str) -> &'static str {
     if counts_rows(phase) { "rows/s" } else { "op/s" }
@@ -119,10 +131,18 @@ pub fn cpu(group: &Group<'_>, phase: &str) -> Table {
     table
 }
 
-/// What paying the debt cost, and the sizes after it.
-pub fn settle(group: &Group<'_>) -> Option<Table> {
+/// What paying the debt cost each time, and the sizes after it.
+pub fn settles(group: &Group<'_>) -> Vec<Table> {
+    let names = group.settles();
+    names
+        .iter()
+        .filter_map(|name| settle(group, name))
+        .collect()
+}
+
+fn settle(group: &Group<'_>, name: &str) -> Option<Table> {
     let mut table = Table::new(
-        "settle: the engine pays its debt; sizes are taken after it",
+        format!("{name}: the engine pays its debt; sizes are taken after it"),
         &[
             "engine",
             "time (s)",
@@ -133,9 +153,9 @@ pub fn settle(group: &Group<'_>) -> Option<Table> {
             "space amplification (ratio)",
         ],
     );
-    for engine in group.engines_of("settle") {
+    for engine in group.engines_of(name) {
         let of =
-            |value: fn(&PhaseResult) -> Option<f64>| number(group.median(&engine, "settle", value));
+            |value: fn(&PhaseResult) -> Option<f64>| number(group.median(&engine, name, value));
         table.rows.push(vec![
             group.label(&engine),
             of(|phase| Some(phase.seconds)),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rumbench_core::engine::EngineError;
-use rumbench_core::trial::PhaseClient;
+use rumbench_core::trial::{PhaseClient, PhaseEnd};
 
 use super::intervals::Recorder;
 use super::pacing::Schedule;
@@ -33,25 +33,44 @@ pub trait Clock {
 
 /// CLOCK_MONOTONIC from a common start.
 #[derive(Debug, Clone, Copy)]
-pub struct MonotonicClock(pub Instant);
+pub struct MonotonicClock {
+    start: Instant,
+    /// The last part of a wait is spun.
+    spin_ns: u64,
+}
+
+impl MonotonicClock {
+    /// For clients whose intended starts are kept to a few microseconds, at the cost of CPU.
+    pub fn exact(start: Instant) -> MonotonicClock {
+        const SPIN_NS: u64 = 60_000;
+        MonotonicClock {
+            start,
+            spin_ns: SPIN_NS,
+        }
+    }
+
+    /// For a client beside those that are measured: it only sleeps, so that it takes no CPU from them.
+    pub fn frugal(start: Instant) -> MonotonicClock {
+        MonotonicClock { start, spin_ns: 0 }
+    }
+}
 
 impl Clock for MonotonicClock {
     fn now_ns(&self) -> u64 {
-        self.0.elapsed().as_nanos() as u64
+        self.start.elapsed().as_nanos() as u64
     }
 
     /// Sleeps until shortly before, because a sleeping thread wakes up late by the kernel's timer slack, then spins. Spinning
     /// yields, because on a small machine the engine's threads need this CPU.
     fn wait_until(&self, at_ns: u64, stop: &AtomicBool) {
-        const SPIN_NS: u64 = 60_000;
         const LONGEST_SLEEP_NS: u64 = 100_000_000;
         while !stop.load(Ordering::Relaxed) {
             let left = at_ns.saturating_sub(self.now_ns());
             if left == 0 {
                 return;
             }
-            if left > SPIN_NS {
-                let sleep = (left - SPIN_NS).min(LONGEST_SLEEP_NS);
+            if left > self.spin_ns {
+                let sleep = (left - self.spin_ns).min(LONGEST_SLEEP_NS);
                 std::thread::sleep(Duration::from_nanos(sleep));
             } else {
                 std::thread::yield_now();
@@ -72,6 +91,20 @@ pub struct Limit {
 }
 
 impl Limit {
+    /// The limit of a phase with this end.
+    pub fn of(end: PhaseEnd) -> Limit {
+        let (seconds, operations) = match end {
+            PhaseEnd::Work => (None, None),
+            PhaseEnd::Seconds(seconds) => (Some(seconds), None),
+            PhaseEnd::Operations(operations) => (None, Some(operations)),
+        };
+        Limit {
+            deadline_ns: seconds.map(|seconds| (seconds * 1e9) as u64),
+            budget: operations.map(AtomicU64::new),
+            stop: AtomicBool::new(false),
+        }
+    }
+
     /// Takes up to a batch from the budget. 0 means that it is used up.
     fn take(&self) -> u64 {
         let Some(budget) = &self.budget else {
@@ -112,6 +145,8 @@ pub struct ClientReport {
     pub errors: u64,
     /// Retries.
     pub retries: u64,
+    /// Bytes of keys and values written, where the workload counts them.
+    pub written_bytes: u64,
     /// Intended starts not reached.
     pub missed: u64,
     /// First error messages.
@@ -138,6 +173,7 @@ impl ClientReport {
             rows: 0,
             errors: 0,
             retries: 0,
+            written_bytes: 0,
             missed: 0,
             error_samples: Vec::new(),
             wrong: None,
@@ -265,6 +301,7 @@ impl<'a, C: Clock> ClientLoop<'a, C> {
                 self.report.operations += 1;
                 self.report.rows += done.rows;
                 self.report.retries += done.retries;
+                self.report.written_bytes += done.written_bytes;
                 self.errors_in_a_row = 0;
                 true
             }
@@ -375,7 +412,7 @@ mod tests {
             self.clock.0.fetch_add(ns, Ordering::Relaxed);
             Ok(Done {
                 rows: 1,
-                retries: 0,
+                ..Done::default()
             })
         }
     }

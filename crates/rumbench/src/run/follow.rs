@@ -95,12 +95,12 @@ fn finish_phase(phases: &mut [PhaseResult], load_bytes: u64) {
         .as_deref()
         .filter(|source| source.starts_with("device"));
     let read = reads.and(last.reads_per_op);
-    // Only of the load is it known how many bytes the client wrote.
-    let write = last
-        .kb_written
-        .filter(|_| last.name == "load" && load_bytes > 0)
-        .map(|kb| kb * 1024.0 / load_bytes as f64);
-    if last.name != "settle" {
+    // Of a workload that does not count what it writes, only the load's bytes are known.
+    let client_bytes = last
+        .written_bytes
+        .or_else(|| (last.name == "load" && load_bytes > 0).then_some(load_bytes));
+    let write = last.kb_written.zip(client_bytes).map(per_client_byte);
+    if last.base_name() != "settle" {
         last.amplification = read.or(write).map(|_| Amplification {
             read,
             write,
@@ -116,12 +116,34 @@ fn finish_phase(phases: &mut [PhaseResult], load_bytes: u64) {
         space: Some(space),
         ..Amplification::default()
     });
-    if let Some(before) = earlier.iter_mut().rev().find(|phase| phase.operations > 0) {
-        before.kb_written_per_op_settled = before
-            .kb_written
-            .zip(last.kb_written)
-            .map(|(phase, settle)| (phase + settle) / before.operations as f64);
+    if let Some((before, settle_kb)) = indebted(earlier).zip(last.kb_written) {
+        let settled_kb = before.kb_written.map(|kb| kb + settle_kb);
+        before.kb_written_per_op_settled = settled_kb.map(|kb| kb / before.operations as f64);
+        if let Some(amplification) = &mut before.amplification {
+            amplification.write_settled = settled_kb.zip(before.written_bytes).map(per_client_byte);
+        }
     }
+}
+
+/// KiB written for each byte that clients wrote.
+fn per_client_byte((kb, bytes): (f64, u64)) -> f64 {
+    kb * 1024.0 / bytes as f64
+}
+
+/// The phase whose debt a settle pays: the last one since the settle before that wrote, or, where no phase says whether
+/// it wrote, the last one with operations.
+fn indebted(earlier: &mut [PhaseResult]) -> Option<&mut PhaseResult> {
+    let since = earlier
+        .iter()
+        .rposition(|phase| phase.base_name() == "settle")
+        .map_or(0, |place| place + 1);
+    let recent = &mut earlier[since..];
+    let busy = |phase: &PhaseResult| phase.operations > 0;
+    let place = recent
+        .iter()
+        .rposition(|phase| busy(phase) && phase.written_bytes.is_some())
+        .or_else(|| recent.iter().rposition(busy))?;
+    recent.get_mut(place)
 }
 
 #[cfg(test)]
@@ -144,6 +166,35 @@ mod tests {
         finish_phase(&mut phases, 0);
         assert_eq!(phases[1].kb_written_per_op_settled, Some(5.0));
         assert_eq!(phases[0].kb_written_per_op_settled, None);
+    }
+
+    #[test]
+    fn a_settle_in_the_middle_is_charged_to_the_last_phase_that_wrote_since_the_one_before() {
+        let phase = |name: &str, operations, kb, written: u64| PhaseResult {
+            name: name.to_string(),
+            operations,
+            kb_written: Some(kb),
+            written_bytes: (written > 0).then_some(written),
+            amplification: Some(Amplification::default()),
+            ..PhaseResult::default()
+        };
+        let mut phases = vec![
+            phase("load", 10, 100.0, 102_400),
+            phase("get", 10, 0.0, 0),
+            phase("settle", 0, 200.0, 0),
+        ];
+        finish_phase(&mut phases, 0);
+        phases.push(phase("put", 10, 10.0, 10_240));
+        phases.push(phase("get#2", 10, 5.0, 0));
+        phases.push(phase("settle#2", 0, 40.0, 0));
+        finish_phase(&mut phases, 0);
+        let per_op: Vec<Option<f64>> = phases
+            .iter()
+            .map(|phase| phase.kb_written_per_op_settled)
+            .collect();
+        assert_eq!(per_op, [Some(30.0), None, None, Some(5.0), None, None]);
+        let settled = phases[3].amplification.and_then(|amp| amp.write_settled);
+        assert_eq!(settled, Some(5.0));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`progress`]), the child's side ([`trial`], [`phase`], [`client`],
+//! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`progress`]), the child's side ([`trial`], [`phase`], [`threads`], [`client`],
 //! [`pacing`], [`sampler`]) and what they say to each other ([`protocol`], [`split`]).
 
 pub mod client;
@@ -14,4 +14,5 @@ pub mod protocol;
 pub mod sampler;
 pub mod split;
 pub mod suite;
+pub mod threads;
 pub mod trial;

@@ -1,25 +1,26 @@
-//! One phase in the child: start clients and sampler together, wait for the last client, put the measurements together.
+//! One phase in the child: run its threads between two looks at all counters, put the measurements together.
 
 use std::path::Path;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{OnceLock, mpsc};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
 use rumbench_core::engine::{Engine, EngineError};
-use rumbench_core::trial::{Phase, PhaseClient, PhaseEnd};
+use rumbench_core::trial::{Phase, PhaseEnd};
 
-use super::client::{ClientLoop, ClientReport, Limit, MonotonicClock};
+use super::client::{ClientReport, Limit};
 use super::intervals::Intervals;
-use super::pacing::{Rate, Schedule};
+use super::pacing::Rate;
 use super::protocol::Emitter;
 use super::sampler::{self, Samples, Snapshot, Watched};
+use super::threads::{self, ClientEnd, Ends, Threads};
 use crate::measure::device::Device;
 use crate::measure::latency::Latencies;
 use crate::measure::{process, size, statistics};
 use crate::store::result::{
-    CpuSeconds, Interval, PacingError, PhaseResult, ProcessIo, RssBytes, SizeBytes,
+    BackgroundResult, CpuSeconds, Interval, PacingError, PhaseResult, ProcessIo, RssBytes,
+    SizeBytes,
 };
 
 /// What all phases of a trial share.
@@ -40,14 +41,6 @@ pub struct PhaseContext<'a> {
     pub emitter: &'a Emitter,
 }
 
-/// A client's report and what its thread used.
-struct ClientEnd {
-    report: ClientReport,
-    cpu_ns: u64,
-    ticks: (u64, u64),
-    switches: u64,
-}
-
 /// A phase's result, and the wrong answer if a client met one.
 pub struct PhaseOutcome {
     /// Everything measured.
@@ -59,7 +52,7 @@ pub struct PhaseOutcome {
 /// Runs the clients of a phase to their end.
 pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
     let intervals = Intervals::new(phase.operations.len());
-    let limit = limit_of(phase.end);
+    let limit = Limit::of(phase.end);
     let rate = context.rate.filter(|_| phase.paced);
     let before = Snapshot::take(context.device);
     let main_cpu = process::thread_cpu_ns();
@@ -73,7 +66,15 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
         limit: &limit,
         emitter: context.emitter,
     };
-    let (ends, samples) = run_threads(context, phase.clients, rate, &watched);
+    let background = phase.background.as_ref();
+    let background = background.map(|client| (client.operations, client.per_second));
+    let ends = threads::run(Threads {
+        clients: phase.clients,
+        rate,
+        background: phase.background,
+        seed: context.seed,
+        watched: &watched,
+    });
     let main_cpu_seconds = process::thread_cpu_ns().saturating_sub(main_cpu) as f64 * 1e-9;
     let after = Snapshot::take(context.device);
     let mut result = PhaseResult {
@@ -81,139 +82,22 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
         rate: rate.map(|rate| rate.per_second),
         ..PhaseResult::default()
     };
-    let wrong = ends.iter().find_map(|end| end.report.wrong.clone());
-    fill_counts(&mut result, &ends);
+    let all = || ends.clients.iter().chain(&ends.background);
+    let wrong = all().find_map(|end| end.report.wrong.clone());
+    fill_counts(&mut result, &ends.clients);
+    if let Some((end, (names, rate))) = ends.background.as_ref().zip(background) {
+        fill_background(&mut result, end, names, rate);
+    }
     if phase.recorded {
-        fill_latencies(&mut result, &ends, phase.operations);
+        fill_latencies(&mut result, &ends.clients, phase.operations);
     }
-    fill_cpu(
-        &mut result,
-        &ends,
-        &before,
-        &after,
-        samples.cpu_seconds + main_cpu_seconds,
-    );
-    fill_intervals(&mut result, &intervals, phase.operations, &samples);
-    let switches = ends.iter().map(|end| end.switches).sum();
+    let laboratory = ends.samples.cpu_seconds + main_cpu_seconds;
+    fill_cpu(&mut result, &ends, &before, &after, laboratory);
+    fill_intervals(&mut result, &intervals, phase.operations, &ends.samples);
+    let switches = ends.clients.iter().map(|end| end.switches).sum();
     fill_resources(&mut result, &before, &after, switches, context.device);
-    fill_sizes(&mut result, context, &samples);
+    fill_sizes(&mut result, context, &ends.samples);
     PhaseOutcome { result, wrong }
-}
-
-fn limit_of(end: PhaseEnd) -> Limit {
-    let (seconds, operations) = match end {
-        PhaseEnd::Work => (None, None),
-        PhaseEnd::Seconds(seconds) => (Some(seconds), None),
-        PhaseEnd::Operations(operations) => (None, Some(operations)),
-    };
-    Limit {
-        deadline_ns: seconds.map(|seconds| (seconds * 1e9) as u64),
-        budget: operations.map(AtomicU64::new),
-        stop: AtomicBool::new(false),
-    }
-}
-
-/// All clients leave one barrier together; the clock starts just before it opens.
-fn run_threads(
-    context: &PhaseContext<'_>,
-    clients: Vec<Box<dyn PhaseClient>>,
-    rate: Option<Rate>,
-    watched: &Watched<'_>,
-) -> (Vec<ClientEnd>, Samples) {
-    let count = clients.len();
-    let barrier = Barrier::new(count + 1);
-    let start = OnceLock::new();
-    let (barrier, start) = (&barrier, &start);
-    thread::scope(|scope| {
-        let threads: Vec<_> = clients
-            .into_iter()
-            .enumerate()
-            .map(|(i, client)| {
-                let schedule = rate.map(|rate| Schedule::new(rate, i, count, context.seed));
-                scope.spawn(move || run_client(client, schedule, watched, barrier, start))
-            })
-            .collect();
-        let (done, finished) = mpsc::channel::<()>();
-        let now = *start.get_or_init(Instant::now);
-        barrier.wait();
-        let sampler = scope.spawn(move || sampler::sample(watched, now, &finished));
-        let ends = threads
-            .into_iter()
-            .map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|_| panicked(watched.operations.len()))
-            })
-            .collect();
-        drop(done);
-        (ends, sampler.join().unwrap_or_default())
-    })
-}
-
-/// The report of a client that panicked: the panic message is on stderr, the phase counts an error.
-fn panicked(operations: usize) -> ClientEnd {
-    let limit = limit_of(PhaseEnd::Operations(0));
-    let intervals = Intervals::new(operations);
-    let clock = MonotonicClock(Instant::now());
-    let mut nothing = NoWork;
-    let mut report =
-        ClientLoop::new(clock, None, &limit, intervals.recorder(), operations).run(&mut nothing);
-    report.errors = 1;
-    report
-        .error_samples
-        .push("a client thread panicked".to_string());
-    ClientEnd {
-        report,
-        cpu_ns: 0,
-        ticks: (0, 0),
-        switches: 0,
-    }
-}
-
-/// A client without work.
-struct NoWork;
-
-impl PhaseClient for NoWork {
-    fn prepare(&mut self) -> Option<usize> {
-        None
-    }
-    fn execute(&mut self) -> Result<rumbench_core::trial::Done, EngineError> {
-        Ok(rumbench_core::trial::Done::default())
-    }
-}
-
-fn run_client(
-    mut client: Box<dyn PhaseClient>,
-    schedule: Option<Schedule>,
-    watched: &Watched<'_>,
-    barrier: &Barrier,
-    start: &OnceLock<Instant>,
-) -> ClientEnd {
-    // The default slack of 50 us would make every intended start late; without permission waits only spin longer.
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1000));
-    let recorder = watched.intervals.recorder();
-    barrier.wait();
-    let clock = MonotonicClock(*start.get_or_init(Instant::now));
-    let cpu = process::thread_cpu_ns();
-    let ticks = process::thread_ticks();
-    let client_loop = ClientLoop::new(
-        clock,
-        schedule,
-        watched.limit,
-        recorder,
-        watched.operations.len(),
-    );
-    let report = client_loop.run(client.as_mut());
-    let ticks_after = process::thread_ticks();
-    ClientEnd {
-        cpu_ns: process::thread_cpu_ns().saturating_sub(cpu),
-        ticks: (
-            ticks_after.0.saturating_sub(ticks.0),
-            ticks_after.1.saturating_sub(ticks.1),
-        ),
-        switches: process::thread_context_switches(),
-        report,
-    }
 }
 
 fn fill_counts(result: &mut PhaseResult, ends: &[ClientEnd]) {
@@ -224,6 +108,8 @@ fn fill_counts(result: &mut PhaseResult, ends: &[ClientEnd]) {
     result.rows = sum(|report| report.rows);
     result.errors = sum(|report| report.errors);
     result.retries = sum(|report| report.retries);
+    let written_bytes = sum(|report| report.written_bytes);
+    result.written_bytes = (written_bytes > 0).then_some(written_bytes);
     result.missed_arrivals = result.rate.map(|_| sum(|report| report.missed));
     if result.seconds > 0.0 {
         result.ops_per_s = Some(result.operations as f64 / result.seconds);
@@ -233,6 +119,26 @@ fn fill_counts(result: &mut PhaseResult, ends: &[ClientEnd]) {
         .iter()
         .flat_map(|end| end.report.error_samples.iter().cloned());
     result.error_samples = samples.take(10).collect();
+}
+
+/// What the background client did. Its errors fail the phase like any other, and what it wrote is written.
+fn fill_background(result: &mut PhaseResult, end: &ClientEnd, names: &[&str], rate: f64) {
+    let report = &end.report;
+    let operations = report.operations;
+    let seconds = Some(result.seconds).filter(|seconds| *seconds > 0.0);
+    result.background = Some(BackgroundResult {
+        operations,
+        rate,
+        ops_per_s: seconds.map(|seconds| operations as f64 / seconds),
+        latency_us: report.response.summaries(names),
+        cpu_us_per_op: (operations > 0).then(|| end.cpu_ns as f64 / 1e3 / operations as f64),
+    });
+    result.errors += report.errors;
+    result
+        .error_samples
+        .extend(report.error_samples.iter().cloned());
+    let written_bytes = result.written_bytes.unwrap_or(0) + report.written_bytes;
+    result.written_bytes = (written_bytes > 0).then_some(written_bytes);
 }
 
 fn fill_latencies(result: &mut PhaseResult, ends: &[ClientEnd], names: &[&str]) {
@@ -260,11 +166,14 @@ fn fill_latencies(result: &mut PhaseResult, ends: &[ClientEnd], names: &[&str]) 
 
 fn fill_cpu(
     result: &mut PhaseResult,
-    ends: &[ClientEnd],
+    ends: &Ends,
     before: &Snapshot,
     after: &Snapshot,
     laboratory: f64,
 ) {
+    let background = ends.background.as_ref().map_or(0, |end| end.cpu_ns);
+    let background = background as f64 * 1e-9;
+    let ends = &ends.clients;
     let threads = ends.iter().map(|end| end.cpu_ns).sum::<u64>() as f64 * 1e-9;
     let user: u64 = ends.iter().map(|end| end.ticks.0).sum();
     let system: u64 = ends.iter().map(|end| end.ticks.1).sum();
@@ -274,10 +183,11 @@ fn fill_cpu(
         all => user as f64 / all as f64,
     };
     result.cpu_seconds = Some(CpuSeconds {
-        process: (after.process_cpu - before.process_cpu - laboratory).max(threads),
+        process: (after.process_cpu - before.process_cpu - laboratory).max(threads + background),
         client_threads: threads,
         client_threads_user: threads * user_share,
         waiting: ends.iter().map(|end| end.report.waiting_ns).sum::<u64>() as f64 * 1e-9,
+        background_client: background,
         sampler: laboratory,
         machine: before
             .machine_cpu
@@ -364,9 +274,9 @@ fn fill_sizes(result: &mut PhaseResult, context: &PhaseContext<'_>, samples: &Sa
 ///
 /// # Errors
 /// When the engine cannot settle or the directory cannot be synced.
-pub fn settle(context: &PhaseContext<'_>) -> Result<PhaseResult, EngineError> {
+pub fn settle(context: &PhaseContext<'_>, name: String) -> Result<PhaseResult, EngineError> {
     let intervals = Intervals::new(0);
-    let limit = limit_of(PhaseEnd::Work);
+    let limit = Limit::of(PhaseEnd::Work);
     let watched = Watched {
         engine: context.engine,
         directory: context.directory,
@@ -393,15 +303,21 @@ pub fn settle(context: &PhaseContext<'_>) -> Result<PhaseResult, EngineError> {
     });
     settled?;
     let mut result = PhaseResult {
-        name: "settle".to_string(),
+        name,
         seconds: start.elapsed().as_secs_f64(),
         ..PhaseResult::default()
     };
     let after = Snapshot::take(context.device);
-    fill_cpu(&mut result, &[], &before, &after, samples.cpu_seconds);
+    let laboratory = samples.cpu_seconds;
+    let ends = Ends {
+        clients: Vec::new(),
+        background: None,
+        samples,
+    };
+    fill_cpu(&mut result, &ends, &before, &after, laboratory);
     fill_resources(&mut result, &before, &after, 0, context.device);
-    fill_sizes(&mut result, context, &samples);
-    result.intervals = samples.seconds;
+    fill_sizes(&mut result, context, &ends.samples);
+    result.intervals = ends.samples.seconds;
     Ok(result)
 }
 

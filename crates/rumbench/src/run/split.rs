@@ -27,7 +27,7 @@ pub fn apply(phase: &mut PhaseResult, calibration: Option<&Calibration>) {
         .and_then(|found| measured(&found.client_user_us_per_op))
         .zip(client)
         .map(|(us, client)| us.min(client));
-    let background = per_op((cpu.process - cpu.client_threads).max(0.0));
+    let background = per_op((cpu.process - cpu.client_threads - cpu.background_client).max(0.0));
     phase.cpu_us_per_op = Some(CpuPerOp {
         total: threads + background,
         client,
@@ -106,6 +106,18 @@ mod tests {
         assert!((cpu.engine_foreground - 5.5).abs() < 1e-9, "{cpu:?}");
         assert!((cpu.engine_background - 2.0).abs() < 1e-9, "{cpu:?}");
         assert!((cpu.total - 10.0).abs() < 1e-9, "{cpu:?}");
+    }
+
+    #[test]
+    fn a_background_client_is_in_no_part_of_the_split() {
+        let mut measured = phase("request", 8.0, 0.0, 11.0);
+        if let Some(cpu) = &mut measured.cpu_seconds {
+            cpu.background_client = 2.0;
+        }
+        apply(&mut measured, None);
+        let cpu = measured.cpu_us_per_op.unwrap();
+        assert!((cpu.engine_background - 1.0).abs() < 1e-9, "{cpu:?}");
+        assert!((cpu.total - 9.0).abs() < 1e-9, "{cpu:?}");
     }
 
     #[test]

@@ -141,18 +141,7 @@ impl Runner<'_> {
         {
             return Ok(());
         }
-        let overrides = calibration_overrides(&self.suite.settings);
-        let mut settings = self.suite.settings.clone();
-        for key in [
-            "operations",
-            "seconds",
-            "steps",
-            "warmup_operations",
-            "warmup_seconds",
-        ] {
-            settings.remove(key);
-        }
-        settings.extend(overrides.clone());
+        let (settings, overrides) = catalog::shortened(&self.suite.workload, &self.suite.settings)?;
         let choice = EngineChoice {
             engine: "null".to_string(),
             variant: None,
@@ -332,21 +321,6 @@ impl Runner<'_> {
             *asked = count;
         }
     }
-}
-
-/// Ways to make calibration short: few nodes when there are many, two seconds of requests, no warm-up, one step.
-fn calibration_overrides(settings: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    const MOST_NODES: u64 = 100_000;
-    let mut overrides = BTreeMap::new();
-    let nodes: u64 = settings
-        .get("nodes")
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(u64::MAX);
-    if nodes > MOST_NODES {
-        overrides.insert("nodes".to_string(), MOST_NODES.to_string());
-    }
-    overrides.insert("seconds".to_string(), "2".to_string());
-    overrides
 }
 
 /// Removes a trial's data; what cannot be removed is said, not fatal.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
-use rumbench_core::engine::{Engine, EngineError, OpenConfig};
-use rumbench_core::trial::{Phase, PhaseEnd, Workload};
+use rumbench_core::engine::{Engine, EngineError, OpenConfig, Schema};
+use rumbench_core::trial::{Phase, PhaseEnd, Step, Workload};
 
 use super::phase::{self, PhaseContext};
 use super::protocol::{Emitter, Event, TrialSpec};
@@ -53,10 +53,11 @@ pub fn watch_stdin(interrupted: Arc<AtomicBool>) {
 ///
 /// # Errors
 /// When it does not exist in this build or cannot be opened.
-pub fn open_engine(spec: &TrialSpec) -> Result<Box<dyn Engine>> {
+pub fn open_engine(spec: &TrialSpec, schema: Schema) -> Result<Box<dyn Engine>> {
     let found = rumbench_engines::find(&spec.engine)?;
     let config = OpenConfig {
         dir: spec.directory.clone(),
+        schema,
         variant: spec.variant.clone(),
         cache_bytes: spec.cache_bytes,
         durability: spec.durability,
@@ -75,7 +76,7 @@ pub fn open_engine(spec: &TrialSpec) -> Result<Box<dyn Engine>> {
 /// When the engine cannot be opened, a phase cannot begin, or the engine cannot settle.
 pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Result<()> {
     let mut workload = catalog::workload(&spec.workload, &spec.settings, spec.seed)?;
-    let engine = open_engine(spec)?;
+    let engine = open_engine(spec, workload.schema())?;
     announce(workload.as_ref(), engine.as_ref(), emitter);
     let device = Device::of(&spec.directory);
     let context = PhaseContext {
@@ -109,49 +110,86 @@ fn mark_if_wrong(error: anyhow::Error, emitter: &Emitter) -> Result<()> {
 
 fn run_phases(workload: &mut dyn Workload, context: &PhaseContext<'_>) -> Result<()> {
     let (engine, emitter) = (context.engine, context.emitter);
-    while let Some(phase) = workload.next_phase(engine)? {
-        announce_phase(&phase, emitter);
-        let must_be_whole = matches!(phase.end, PhaseEnd::Work);
-        let outcome = phase::run(context, phase);
-        let errors = outcome.result.errors;
-        // What follows a load with gaps would only blame the engine for the rows that are missing.
-        let failed = errors > 0 && (must_be_whole || outcome.result.operations == 0);
-        let name = outcome.result.name.clone();
-        let sample = outcome.result.error_samples.first().cloned();
-        emitter.emit(&Event::Phase {
-            result: Box::new(outcome.result),
-        });
-        if let Some(wrong) = outcome.wrong {
-            emitter.emit(&Event::Mark {
-                mark: format!("wrong-answer ({wrong})"),
-            });
-            return Ok(());
-        }
-        if failed {
-            bail!(
-                "{errors} operations of phase {name} failed, the first with: {}",
-                sample.unwrap_or_default()
-            );
-        }
-        if context.interrupted.load(Ordering::Relaxed) {
-            emitter.emit(&Event::Mark {
-                mark: format!("interrupted (in {name})"),
-            });
+    let mut settles = 0;
+    let mut settled = false;
+    while let Some(step) = workload.next_step(engine)? {
+        settled = matches!(step, Step::Settle);
+        let goes_on = match step {
+            Step::Phase(phase) => run_phase(context, phase)?,
+            Step::Settle => {
+                settles += 1;
+                let name = settle(context, settles)?;
+                !interrupted(context, &name)
+            }
+        };
+        if !goes_on {
             return Ok(());
         }
     }
-    emitter.emit(&Event::PhaseStarted {
-        name: "settle".to_string(),
-        seconds: None,
-        operations: None,
-    });
-    let result = phase::settle(context).context("cannot settle")?;
-    emitter.emit(&Event::Phase {
-        result: Box::new(result),
-    });
+    if !settled {
+        settle(context, settles + 1)?;
+    }
     let sentence = workload.verify(engine)?;
     emitter.emit(&Event::Verified { sentence });
     Ok(())
+}
+
+/// Runs one phase. Whether the trial goes on.
+fn run_phase(context: &PhaseContext<'_>, phase: Phase) -> Result<bool> {
+    let emitter = context.emitter;
+    announce_phase(&phase, emitter);
+    let must_be_whole = matches!(phase.end, PhaseEnd::Work);
+    let outcome = phase::run(context, phase);
+    let errors = outcome.result.errors;
+    // What follows a load with gaps would only blame the engine for the rows that are missing.
+    let failed = errors > 0 && (must_be_whole || outcome.result.operations == 0);
+    let name = outcome.result.name.clone();
+    let sample = outcome.result.error_samples.first().cloned();
+    emitter.emit(&Event::Phase {
+        result: Box::new(outcome.result),
+    });
+    if let Some(wrong) = outcome.wrong {
+        emitter.emit(&Event::Mark {
+            mark: format!("wrong-answer ({wrong})"),
+        });
+        return Ok(false);
+    }
+    if failed {
+        bail!(
+            "{errors} operations of phase {name} failed, the first with: {}",
+            sample.unwrap_or_default()
+        );
+    }
+    Ok(!interrupted(context, &name))
+}
+
+/// Settles for the `number`-th time. The name of that phase.
+fn settle(context: &PhaseContext<'_>, number: u32) -> Result<String> {
+    let name = match number {
+        1 => "settle".to_string(),
+        n => format!("settle#{n}"),
+    };
+    context.emitter.emit(&Event::PhaseStarted {
+        name: name.clone(),
+        seconds: None,
+        operations: None,
+    });
+    let result = phase::settle(context, name.clone()).context("cannot settle")?;
+    context.emitter.emit(&Event::Phase {
+        result: Box::new(result),
+    });
+    Ok(name)
+}
+
+/// Whether the user wants the trial to end, which then is marked.
+fn interrupted(context: &PhaseContext<'_>, phase: &str) -> bool {
+    let interrupted = context.interrupted.load(Ordering::Relaxed);
+    if interrupted {
+        context.emitter.emit(&Event::Mark {
+            mark: format!("interrupted (in {phase})"),
+        });
+    }
+    interrupted
 }
 
 fn announce(workload: &dyn Workload, engine: &dyn Engine, emitter: &Emitter) {

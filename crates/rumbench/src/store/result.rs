@@ -180,11 +180,37 @@ pub struct CpuSeconds {
     pub client_threads_user: f64,
     /// Waiting for the next intended start, part of the client threads.
     pub waiting: f64,
+    /// The thread of the background client, in none of the others but `process`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub background_client: f64,
     /// The laboratory's sampler.
     pub sampler: f64,
     /// All CPUs of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<f64>,
+}
+
+fn is_zero(number: &f64) -> bool {
+    *number == 0.0
+}
+
+/// What a client beside those of a phase did, at a rate of its own. In no other number of the phase but errors and
+/// written bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BackgroundResult {
+    /// Operations that ended well.
+    pub operations: u64,
+    /// Rate asked for, operations per second.
+    pub rate: f64,
+    /// `operations` / seconds of the phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ops_per_s: Option<f64>,
+    /// Response time from the intended start.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub latency_us: BTreeMap<String, Latency>,
+    /// CPU of its thread for one of its operations, laboratory and engine together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_op: Option<f64>,
 }
 
 /// Input and output as the kernel counts it for the process.
@@ -234,9 +260,12 @@ pub struct PacingError {
 /// Amplification factors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Amplification {
-    /// Bytes written per byte that the client wrote. Of load phases only.
+    /// Bytes written per byte that the client wrote, where it is known what it wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<f64>,
+    /// The same with the bytes of the settle phase that pays the phase's debt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_settled: Option<f64>,
     /// Device reads per operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<f64>,
@@ -308,7 +337,13 @@ pub struct PhaseResult {
     /// KiB written in the whole phase, of the same source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kb_written: Option<f64>,
-    /// Where the four numbers before come from.
+    /// Bytes of keys and values that the clients wrote, the background client included, where the workload counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_bytes: Option<u64>,
+    /// The client that worked beside those of the phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<BackgroundResult>,
+    /// Where the numbers of reads and writes come from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_source: Option<String>,
     /// The process's own input and output.

@@ -247,3 +247,102 @@ fn killed_trial_is_marked_and_keeps_its_phases() {
     assert_eq!(trial["phases"][0]["name"], "load");
     assert!(trial["phases"][0]["ops_per_s"].as_f64().unwrap() > 0.0);
 }
+
+/// The result of a small kv-sequence that has to succeed.
+fn sequence(more: &[&str]) -> serde_json::Value {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let mut arguments = vec!["run", "kv-sequence", "--out", out.to_str().unwrap()];
+    arguments.extend(["--set", "keys=2000", "--set", "load_rows=200"]);
+    arguments.extend(more);
+    let output = rumbench(dir.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("db_bench columns"));
+    result(&out)
+}
+
+fn phase<'a>(trial: &'a serde_json::Value, name: &str) -> &'a serde_json::Value {
+    let mut phases = trial["phases"].as_array().unwrap().iter();
+    phases.find(|phase| phase["name"] == name).unwrap()
+}
+
+#[test]
+fn kv_sequence_measures_each_step_and_its_writer_apart() {
+    let result = sequence(&[
+        "--engine",
+        "null",
+        "--set",
+        "seconds=0.5",
+        "--set",
+        "clients=2",
+        "--set",
+        "steps=fillseq,get,readwhilewriting,overwriteandwait",
+    ]);
+    let trial = &result["trials"][0];
+    let phases = trial["phases"].as_array().unwrap().iter();
+    let names: Vec<&str> = phases
+        .map(|phase| phase["name"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "fillseq",
+        "get",
+        "readwhilewriting",
+        "overwriteandwait",
+        "settle",
+    ];
+    assert_eq!(names, expected, "the drain is the last settle");
+    let load = phase(trial, "fillseq");
+    assert_eq!(
+        (&load["operations"], &load["rows"]),
+        (&10.into(), &2000.into())
+    );
+    assert_eq!(load["written_bytes"], 2000 * 420);
+    assert!(phase(trial, "get").get("background").is_none());
+    let reads = phase(trial, "readwhilewriting");
+    let writer = &reads["background"];
+    let puts = writer["operations"].as_u64().unwrap();
+    // At 4993 puts a second; a busy machine may delay its end.
+    assert!((1..=2600).contains(&puts), "{puts}");
+    assert_eq!(reads["written_bytes"], puts * 420);
+    assert!(reads["latency_us"].get("PUT").is_none(), "{reads}");
+    assert_eq!(reads["latency_us"]["GET"]["count"], reads["operations"]);
+    let cpu = &reads["cpu_us_per_op"];
+    let part = |name: &str| cpu[name].as_f64().unwrap_or(0.0);
+    let sum = part("client") + part("engine_foreground") + part("engine_background");
+    assert!((part("total") - sum).abs() < 1e-6, "{cpu}");
+}
+
+#[cfg(feature = "alluvium")]
+#[test]
+fn kv_sequence_settles_in_the_middle_and_checks_every_row() {
+    let result = sequence(&[
+        "--engine",
+        "alluvium",
+        "--set",
+        "operations=500",
+        "--set",
+        "form=micro",
+        "--set",
+        "alluvium.sync_interval_ms=50",
+    ]);
+    let trial = &result["trials"][0];
+    let verified = trial["verified"].as_str().unwrap();
+    assert!(verified.starts_with("2000 rows in order"), "{verified}");
+    assert_eq!(trial["configuration"]["sync_interval_ms"], "50");
+    assert!(phase(trial, "put")["kb_written_per_op_settled"].is_number());
+    assert!(
+        phase(trial, "get#2")
+            .get("kb_written_per_op_settled")
+            .is_none()
+    );
+    assert!(
+        phase(trial, "settle")["size_bytes"]["data"]
+            .as_u64()
+            .unwrap()
+            > 0
+    );
+    let rows = phase(trial, "scan10#3")["rows"].as_u64().unwrap();
+    assert!((4800..=5000).contains(&rows), "{rows}");
+    let client = &result["calibration"]["client_us_per_op"];
+    assert!(client["scan10"].as_f64().unwrap() > 0.0, "{client}");
+}

@@ -33,6 +33,15 @@ fn unknown_names_are_answered_with_the_nearest_and_exit_code_2() {
         &["run", "linkbensh", "--engine", "null"],
         "did you mean `linkbench`?",
     );
+    let misspelled = [
+        "run",
+        "kv-sequence",
+        "--engine",
+        "null",
+        "--set",
+        "form=2024",
+    ];
+    assert_usage(&misspelled, "2023 or 2025 or micro is allowed");
     assert_set_usage("null", "node=1", "did you mean `nodes`?");
     assert_set_usage("null", "cach_bytes=1", "did you mean `cache_bytes`?");
     assert_set_usage(
@@ -127,9 +136,12 @@ fn lists_and_explanations_are_printed() {
     for (arguments, expected) in [
         (["list", "engines"], "null"),
         (["list", "workloads"], "linkbench"),
+        (["list", "phases"], "overwriteandwait"),
         (["list", "metrics"], "cpu_us_per_op.engine_foreground"),
         (["list", "results"], "newest first"),
         (["explain", "longest_stall_ms"], "formula"),
+        (["explain", "settle"], "phase of    linkbench"),
+        (["explain", "readwhilewriting"], "beside a writer"),
     ] {
         let output = rumbench(dir.path(), &arguments);
         assert_eq!(output.status.code(), Some(0));

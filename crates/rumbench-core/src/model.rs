@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::kv_store::{KvLinkStore, schema};
-use super::store::LinkStore;
-use crate::engine::{Counter, DurabilityFacts, Engine, EngineError, EngineFacts, Result};
+use crate::engine::{Counter, DurabilityFacts, Engine, EngineError, EngineFacts, Result, Schema};
 use crate::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapId, Scan};
+use crate::kv_sequence::{KvRowStore, RowStore};
+use crate::linkbench::{KvLinkStore, LinkStore};
 
 type Maps = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
 
@@ -35,11 +35,11 @@ pub struct ModelEngine {
 }
 
 impl ModelEngine {
-    /// An empty engine with LinkBench's maps. Every `conflict_every`-th commit is refused; 0: none is.
+    /// An empty engine with as many maps as LinkBench has; other workloads use the first ones. Every `conflict_every`-th commit is refused; 0: none is.
     pub fn new(conflict_every: u64) -> ModelEngine {
         ModelEngine {
             shared: Arc::new(Shared {
-                maps: Mutex::new(vec![BTreeMap::new(); schema().len()]),
+                maps: Mutex::new(vec![BTreeMap::new(); Schema::LinkBench.maps().len()]),
                 conflict_every,
                 commits: AtomicU64::new(0),
             }),
@@ -207,6 +207,10 @@ impl Engine for ModelEngine {
 
     fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
         ModelEngine::link_store(self)
+    }
+
+    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
+        Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
     }
 
     fn counters(&self) -> Vec<Counter> {

@@ -1,0 +1,228 @@
+//! The configuration of one kv-sequence trial, read from `key=value` settings.
+
+use super::settings::SETTINGS;
+use super::steps::{self, Action, End, StepDef};
+use crate::settings::{ConfigError, apply, effective, owned, refuse_both};
+use crate::trial::PhaseEnd;
+
+/// The workload's name in messages and results.
+pub const WORKLOAD: &str = "kv-sequence";
+
+/// A list of steps that has a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// That of December 2023.
+    Y2023,
+    /// That of 2025, without the read-only steps.
+    Y2025,
+    /// The micro-benchmarks.
+    Micro,
+}
+
+/// What holds the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cached {
+    /// Whatever the given keys and cache come to.
+    AsGiven,
+    /// The engine's own cache.
+    Engine,
+    /// The kernel's page cache, the engine's own being small.
+    Os,
+    /// Neither: the table is five times as large as memory.
+    No,
+}
+
+/// Everything that decides what a kv-sequence trial does. See `docs/guide/kv-sequence.md` for each key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Rows of the table.
+    pub keys: u64,
+    /// Bytes of a key.
+    pub key_bytes: usize,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Share of its size that a value can be compressed to.
+    pub compression_ratio: f64,
+    /// The list of steps where none is given.
+    pub form: Form,
+    /// The list of steps that was given.
+    pub steps: Option<Vec<&'static StepDef>>,
+    /// Clients of most steps.
+    pub clients: u32,
+    /// End of each timed step.
+    pub end: PhaseEnd,
+    /// Rows of one commit of a load; `None`: as the step says.
+    pub load_rows: Option<u64>,
+    /// Rate of the writer beside readers.
+    pub writer_mib_per_s: f64,
+    /// What holds the table.
+    pub cached: Cached,
+    /// Memory that `cached` counts with.
+    pub memory_bytes: Option<u64>,
+    /// Decides all rows and all operations.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            keys: 1_000_000,
+            key_bytes: 20,
+            value_bytes: 400,
+            compression_ratio: 0.5,
+            form: Form::Y2023,
+            steps: None,
+            clients: 1,
+            end: PhaseEnd::Seconds(60.0),
+            load_rows: None,
+            writer_mib_per_s: 2.0,
+            cached: Cached::AsGiven,
+            memory_bytes: None,
+            seed: 1,
+        }
+    }
+}
+
+impl Config {
+    /// Reads settings; the last of a repeated key counts.
+    ///
+    /// # Errors
+    /// An unknown key, a value that is not allowed (with what is), or values that exclude each other.
+    pub fn from_pairs<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Config, ConfigError>
+    where
+        K: AsRef<str>,
+        V: AsRef<str>,
+    {
+        let pairs = owned(pairs);
+        let mut config = Config::default();
+        for (key, value) in &pairs {
+            apply(WORKLOAD, SETTINGS, &mut config, key, value)?;
+        }
+        refuse_both(WORKLOAD, &pairs, &[("seconds", "operations")])?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// The database is empty at the start, and rows are new only once.
+    fn check(&self) -> Result<(), ConfigError> {
+        let loads = |step: &&StepDef| step.action == Action::Load;
+        let steps = self.steps();
+        if steps.first().is_some_and(loads) && !steps.iter().skip(1).any(|step| loads(step)) {
+            return Ok(());
+        }
+        Err(ConfigError::Combination {
+            workload: WORKLOAD,
+            reason: "steps must begin with fillseq or load and hold no other of them".to_owned(),
+        })
+    }
+
+    /// Every effective setting as text, in the guide's order.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        effective(SETTINGS, self)
+    }
+
+    /// The steps in order, without the settles that follow by themselves.
+    pub fn steps(&self) -> Vec<&'static StepDef> {
+        let named = |names: &[&str]| names.iter().filter_map(|name| steps::find(name)).collect();
+        match (&self.steps, self.form) {
+            (Some(steps), _) => steps.clone(),
+            (None, Form::Y2023) => named(steps::FORM_2023),
+            (None, Form::Y2025) => named(steps::FORM_2025),
+            (None, Form::Micro) => named(steps::FORM_MICRO),
+        }
+    }
+
+    /// When a step ends.
+    pub fn end_of(&self, step: &StepDef) -> PhaseEnd {
+        match (step.end, self.end) {
+            (End::Work, _) => PhaseEnd::Work,
+            (End::Timed, end) => end,
+            (End::AtMost(most), PhaseEnd::Seconds(seconds)) => {
+                PhaseEnd::Seconds(seconds.min(f64::from(most)))
+            }
+            (End::AtMost(_), end) => end,
+            (End::Keys(each), _) => PhaseEnd::Operations((self.keys / each).max(1)),
+        }
+    }
+
+    /// Rows of one commit of a load.
+    pub fn load_rows_of(&self, step: &StepDef) -> u64 {
+        let usual = if step.name == "fillseq" { 1 } else { 1000 };
+        self.load_rows.unwrap_or(usual)
+    }
+
+    /// Bytes of one row.
+    pub fn row_bytes(&self) -> u64 {
+        (self.key_bytes + self.value_bytes) as u64
+    }
+
+    /// Writes per second of the writer beside readers.
+    pub fn writer_per_second(&self) -> f64 {
+        self.writer_mib_per_s * f64::from(1 << 20) / self.row_bytes() as f64
+    }
+}
+
+/// Keys and `cache_bytes` for a machine with this memory, in the proportions of the published configurations: half of
+/// the memory for a table that is to be cached, five times the memory for one that is not, and 5/8 of it for an engine's
+/// cache that is to be large.
+pub fn sized(cached: Cached, memory_bytes: u64, row_bytes: u64) -> Option<(u64, u64)> {
+    let (table, cache) = match cached {
+        Cached::AsGiven => return None,
+        Cached::Engine => (memory_bytes / 2, memory_bytes / 8 * 5),
+        Cached::Os => (memory_bytes / 2, memory_bytes / 16),
+        Cached::No => (memory_bytes * 5, memory_bytes / 8 * 5),
+    };
+    Some(((table / row_bytes).max(1), cache))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(pairs: &[(&str, &str)]) -> String {
+        Config::from_pairs(pairs.iter().copied())
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn printed_settings_read_back() {
+        for form in ["2023", "2025", "micro"] {
+            let config = Config::from_pairs([("form", form), ("operations", "10")]).unwrap();
+            let read_back = Config::from_pairs(config.settings()).unwrap();
+            assert_eq!(read_back.settings(), config.settings());
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_what_is_allowed() {
+        assert_eq!(refusal(&[("key", "5")]), "unknown kv-sequence setting key");
+        assert!(refusal(&[("key_bytes", "7")]).contains("from 8 to 256"));
+        assert!(refusal(&[("steps", "load,gett")]).contains("did you mean `get`?"));
+        assert!(refusal(&[("steps", "get")]).contains("must begin with fillseq or load"));
+        assert!(refusal(&[("steps", "load,get,load")]).contains("no other"));
+        assert!(refusal(&[("seconds", "1"), ("operations", "1")]).contains("not both"));
+    }
+
+    #[test]
+    fn steps_end_as_the_posts_say() {
+        let config = Config::from_pairs([("seconds", "1800"), ("keys", "1000")]).unwrap();
+        let end = |name| config.end_of(steps::find(name).unwrap());
+        assert_eq!(end("fillseq"), PhaseEnd::Work);
+        assert_eq!(end("revrange"), PhaseEnd::Seconds(300.0));
+        assert_eq!(end("readrandom"), PhaseEnd::Seconds(1800.0));
+        assert_eq!(end("overwritesome"), PhaseEnd::Operations(100));
+        assert_eq!(config.writer_per_second().round(), 4993.0);
+    }
+
+    #[test]
+    fn sizes_follow_memory() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!(sized(Cached::AsGiven, 16 * GIB, 420), None);
+        let (keys, cache) = sized(Cached::Engine, 16 * GIB, 420).unwrap();
+        assert_eq!((keys / 1_000_000, cache), (20, 10 * GIB));
+        assert_eq!(sized(Cached::Os, 16 * GIB, 420), Some((keys, GIB)));
+        let (keys, _) = sized(Cached::No, 16 * GIB, 420).unwrap();
+        assert_eq!(keys / 1_000_000, 204);
+    }
+}

@@ -1,0 +1,24 @@
+//! kv-sequence: one table of keys and values, and a sequence of steps on it, as db_bench runs them for each release of
+//! RocksDB.
+//!
+//! Reading order: [`store`](RowStore) (the table and what a store does with it), [`steps`] (what each step does),
+//! [`config`] (the settings), [`value`] (what is written and how it is checked when it is read), [`stream`] (what is
+//! asked), [`workload`] (the steps in order), then [`kv_store`] (the store of all ordered key-value engines). The guide
+//! is `docs/guide/kv-sequence.md`.
+
+mod client;
+pub mod config;
+pub mod kv_store;
+pub mod settings;
+pub mod steps;
+mod store;
+pub mod stream;
+pub mod value;
+pub mod workload;
+
+pub use config::{Config, Form};
+pub use kv_store::KvRowStore;
+pub use settings::SETTINGS;
+pub use steps::{STEPS, StepDef};
+pub use store::{Row, RowConnection, RowStore};
+pub use workload::KvSequence;

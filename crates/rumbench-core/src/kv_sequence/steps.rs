@@ -1,0 +1,241 @@
+//! The steps that kv-sequence knows, and the lists of them that have a name.
+//!
+//! Names are db_bench's, as its report shows them without thread counts and suffixes; `load`, `get`, `scan10` and `put`
+//! are the micro-benchmarks. What one operation is differs from db_bench's counting in two steps: see
+//! `docs/guide/kv-sequence.md`.
+
+use crate::kv::Direction;
+
+/// What each operation of a step does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Writes the next rows in key order.
+    Load,
+    /// Reads a random row.
+    Get,
+    /// Reads [`MULTIGET_KEYS`] random rows in one call.
+    MultiGet,
+    /// Reads this many rows from a random one on.
+    Scan(Direction, usize),
+    /// Overwrites a random row.
+    Put,
+    /// The engine pays its debt.
+    Settle,
+}
+
+/// When a step ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With its work: a load, or the debt.
+    Work,
+    /// As the settings `seconds` or `operations` say.
+    Timed,
+    /// As `Timed`, but at the latest after this many seconds.
+    AtMost(u32),
+    /// After one operation for each this many keys of the table.
+    Keys(u64),
+}
+
+/// One step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepDef {
+    /// Name in settings and results.
+    pub name: &'static str,
+    /// What it does, for `rumbench list phases`.
+    pub meaning: &'static str,
+    /// What each operation does.
+    pub action: Action,
+    /// When it ends.
+    pub end: End,
+    /// One client instead of as many as the settings say.
+    pub alone: bool,
+    /// Random keys are among the first [`FEW_KEYS`] only.
+    pub few_keys: bool,
+    /// A writer works beside the clients.
+    pub writer: bool,
+    /// Its debt belongs to it: a settle follows.
+    pub settles: bool,
+}
+
+/// Keys of one multi-get.
+pub const MULTIGET_KEYS: usize = 10;
+/// Rows of one range scan.
+pub const SCAN_ROWS: usize = 10;
+/// Keys that a step with [`StepDef::few_keys`] asks for.
+pub const FEW_KEYS: u64 = 100;
+
+const FORWARD: Action = Action::Scan(Direction::Forward, SCAN_ROWS);
+const REVERSE: Action = Action::Scan(Direction::Reverse, SCAN_ROWS);
+
+/// A step of all clients for the usual time, which most are.
+const fn step(name: &'static str, action: Action, meaning: &'static str) -> StepDef {
+    StepDef {
+        name,
+        meaning,
+        action,
+        end: End::Timed,
+        alone: false,
+        few_keys: false,
+        writer: false,
+        settles: false,
+    }
+}
+
+/// A load by one client.
+const fn load(name: &'static str, meaning: &'static str) -> StepDef {
+    StepDef {
+        end: End::Work,
+        alone: true,
+        ..step(name, Action::Load, meaning)
+    }
+}
+
+/// A step beside a writer.
+const fn while_writing(name: &'static str, action: Action, meaning: &'static str) -> StepDef {
+    StepDef {
+        writer: true,
+        ..step(name, action, meaning)
+    }
+}
+
+/// All steps.
+pub const STEPS: &[StepDef] = &[
+    load(
+        "fillseq",
+        "one client writes all rows in key order, each as a commit of its own",
+    ),
+    load(
+        "load",
+        "one client writes all rows in key order, 1000 rows a commit",
+    ),
+    StepDef {
+        end: End::AtMost(300),
+        alone: true,
+        few_keys: true,
+        ..step(
+            "revrange",
+            REVERSE,
+            "one client scans ten rows backwards among the first 100 keys, while debt is paid",
+        )
+    },
+    step("readrandom", Action::Get, "reads of one random row"),
+    step(
+        "fwdrange",
+        FORWARD,
+        "scans of ten rows from a random one on",
+    ),
+    step(
+        "multireadrandom",
+        Action::MultiGet,
+        "reads of ten random rows in one call",
+    ),
+    step(
+        "seekrandom",
+        Action::Scan(Direction::Forward, 1),
+        "scans of one row: the cost of a seek",
+    ),
+    StepDef {
+        end: End::Keys(10),
+        ..step(
+            "overwritesome",
+            Action::Put,
+            "overwrites as many random rows as a tenth of the table has",
+        )
+    },
+    while_writing(
+        "revrangewhilewriting",
+        REVERSE,
+        "scans of ten rows backwards beside a writer at a fixed rate",
+    ),
+    while_writing(
+        "fwdrangewhilewriting",
+        FORWARD,
+        "scans of ten rows beside a writer at a fixed rate",
+    ),
+    while_writing(
+        "readwhilewriting",
+        Action::Get,
+        "reads of one random row beside a writer at a fixed rate",
+    ),
+    step(
+        "overwrite",
+        Action::Put,
+        "overwrites random rows as fast as it goes",
+    ),
+    StepDef {
+        settles: true,
+        ..step(
+            "overwriteandwait",
+            Action::Put,
+            "overwrites random rows as fast as it goes; the settle that follows is its drain",
+        )
+    },
+    step(
+        "get",
+        Action::Get,
+        "micro-benchmark: reads of one random row",
+    ),
+    step("scan10", FORWARD, "micro-benchmark: scans of ten rows"),
+    step(
+        "put",
+        Action::Put,
+        "micro-benchmark: overwrites of one random row",
+    ),
+    StepDef {
+        end: End::Work,
+        ..step(
+            "settle",
+            Action::Settle,
+            "the engine pays its debt: flush, compaction, checkpoint, sync",
+        )
+    },
+];
+
+/// The sequence of December 2023.
+pub const FORM_2023: &[&str] = &[
+    "fillseq",
+    "revrange",
+    "readrandom",
+    "fwdrange",
+    "multireadrandom",
+    "overwritesome",
+    "settle",
+    "revrangewhilewriting",
+    "fwdrangewhilewriting",
+    "readwhilewriting",
+    "overwriteandwait",
+];
+
+/// That of 2025, which leaves out the read-only steps.
+pub const FORM_2025: &[&str] = &[
+    "fillseq",
+    "revrange",
+    "overwritesome",
+    "settle",
+    "revrangewhilewriting",
+    "fwdrangewhilewriting",
+    "readwhilewriting",
+    "overwriteandwait",
+];
+
+/// The micro-benchmarks: reads after a load in key order, after random puts, and after the debt is paid.
+pub const FORM_MICRO: &[&str] = &[
+    "load", "get", "scan10", "put", "get", "scan10", "settle", "get", "scan10",
+];
+
+/// The step with this name.
+pub fn find(name: &str) -> Option<&'static StepDef> {
+    STEPS.iter().find(|step| step.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_of_a_form_is_known() {
+        for name in [FORM_2023, FORM_2025, FORM_MICRO].concat() {
+            assert!(find(name).is_some(), "{name}");
+        }
+    }
+}

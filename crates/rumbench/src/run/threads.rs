@@ -1,0 +1,224 @@
+//! The threads of one phase: clients, a background client where there is one, the sampler.
+//!
+//! All start together. The background client ends when the others have ended, and shares neither end nor counts with them;
+//! where it meets a wrong answer, it ends them.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Barrier, OnceLock, mpsc};
+use std::thread;
+use std::time::Instant;
+
+use rumbench_core::engine::EngineError;
+use rumbench_core::trial::{Background, PhaseClient, PhaseEnd};
+
+use super::client::{ClientLoop, ClientReport, Limit, MonotonicClock};
+use super::intervals::Intervals;
+use super::pacing::{Arrivals, Rate, Schedule};
+use super::sampler::{self, Samples, Watched};
+use crate::measure::process;
+
+/// A client's report and what its thread used.
+pub struct ClientEnd {
+    /// What it counted.
+    pub report: ClientReport,
+    /// CPU of its thread.
+    pub cpu_ns: u64,
+    /// Clock ticks of its thread in user and in system mode.
+    pub ticks: (u64, u64),
+    /// Context switches of its thread.
+    pub switches: u64,
+}
+
+/// The threads of one phase.
+pub struct Threads<'a> {
+    /// The clients.
+    pub clients: Vec<Box<dyn PhaseClient>>,
+    /// Their rate.
+    pub rate: Option<Rate>,
+    /// A client beside them.
+    pub background: Option<Background>,
+    /// Seed of the arrivals.
+    pub seed: u64,
+    /// What the sampler looks at, with what ends and counts the clients.
+    pub watched: &'a Watched<'a>,
+}
+
+/// What all threads of a phase did.
+pub struct Ends {
+    /// The clients.
+    pub clients: Vec<ClientEnd>,
+    /// The client beside them.
+    pub background: Option<ClientEnd>,
+    /// The sampler.
+    pub samples: Samples,
+}
+
+/// Runs them to their end. All clients leave one barrier together; the clock starts just before it opens.
+pub fn run(threads: Threads<'_>) -> Ends {
+    let watched = threads.watched;
+    let count = threads.clients.len();
+    let barrier = Barrier::new(count + 1 + usize::from(threads.background.is_some()));
+    let start = OnceLock::new();
+    let (barrier, start) = (&barrier, &start);
+    let beside = threads.background.as_ref().map(Beside::new);
+    let beside = beside.as_ref();
+    thread::scope(|scope| {
+        let clients: Vec<_> = threads
+            .clients
+            .into_iter()
+            .enumerate()
+            .map(|(i, client)| {
+                let place = Place {
+                    schedule: threads
+                        .rate
+                        .map(|rate| Schedule::new(rate, i, count, threads.seed)),
+                    clock: MonotonicClock::exact,
+                    limit: watched.limit,
+                    intervals: watched.intervals,
+                    operations: watched.operations.len(),
+                };
+                scope.spawn(move || run_client(client, place, barrier, start))
+            })
+            .collect();
+        let background = threads.background.zip(beside).map(|(background, beside)| {
+            let place = beside.place(threads.seed);
+            scope.spawn(move || {
+                let end = run_client(background.client, place, barrier, start);
+                if end.report.wrong.is_some() {
+                    watched.limit.stop.store(true, Ordering::Relaxed);
+                }
+                end
+            })
+        });
+        let (done, finished) = mpsc::channel::<()>();
+        let now = *start.get_or_init(Instant::now);
+        barrier.wait();
+        let sampler = scope.spawn(move || sampler::sample(watched, now, &finished));
+        let clients = clients
+            .into_iter()
+            .map(|thread| joined(thread, watched.operations.len()));
+        let clients = clients.collect();
+        if let Some(beside) = beside {
+            beside.limit.stop.store(true, Ordering::Relaxed);
+        }
+        let background = background.zip(beside);
+        let background = background.map(|(thread, beside)| joined(thread, beside.operations));
+        drop(done);
+        Ends {
+            clients,
+            background,
+            samples: sampler.join().unwrap_or_default(),
+        }
+    })
+}
+
+fn joined(thread: thread::ScopedJoinHandle<'_, ClientEnd>, operations: usize) -> ClientEnd {
+    thread.join().unwrap_or_else(|_| panicked(operations))
+}
+
+/// What ends and counts a background client: nothing of the phase's own.
+struct Beside {
+    rate: Rate,
+    operations: usize,
+    limit: Limit,
+    intervals: Intervals,
+}
+
+impl Beside {
+    fn new(background: &Background) -> Beside {
+        Beside {
+            rate: Rate {
+                per_second: background.per_second,
+                arrivals: Arrivals::Even,
+            },
+            operations: background.operations.len(),
+            // It is stopped when the clients of the phase have ended.
+            limit: Limit::of(PhaseEnd::Work),
+            intervals: Intervals::new(background.operations.len()),
+        }
+    }
+
+    fn place(&self, seed: u64) -> Place<'_> {
+        Place {
+            schedule: Some(Schedule::new(self.rate, 0, 1, seed)),
+            clock: MonotonicClock::frugal,
+            limit: &self.limit,
+            intervals: &self.intervals,
+            operations: self.operations,
+        }
+    }
+}
+
+/// Where a client stands: what ends it, what counts it, how it waits.
+struct Place<'a> {
+    schedule: Option<Schedule>,
+    clock: fn(Instant) -> MonotonicClock,
+    limit: &'a Limit,
+    intervals: &'a Intervals,
+    operations: usize,
+}
+
+fn run_client(
+    mut client: Box<dyn PhaseClient>,
+    place: Place<'_>,
+    barrier: &Barrier,
+    start: &OnceLock<Instant>,
+) -> ClientEnd {
+    // The default slack of 50 us would make every intended start late; without permission waits only spin longer.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1000));
+    let recorder = place.intervals.recorder();
+    barrier.wait();
+    let clock = (place.clock)(*start.get_or_init(Instant::now));
+    let cpu = process::thread_cpu_ns();
+    let ticks = process::thread_ticks();
+    let client_loop = ClientLoop::new(
+        clock,
+        place.schedule,
+        place.limit,
+        recorder,
+        place.operations,
+    );
+    let report = client_loop.run(client.as_mut());
+    let ticks_after = process::thread_ticks();
+    ClientEnd {
+        cpu_ns: process::thread_cpu_ns().saturating_sub(cpu),
+        ticks: (
+            ticks_after.0.saturating_sub(ticks.0),
+            ticks_after.1.saturating_sub(ticks.1),
+        ),
+        switches: process::thread_context_switches(),
+        report,
+    }
+}
+
+/// The report of a client that panicked: the panic message is on stderr, the phase counts an error.
+fn panicked(operations: usize) -> ClientEnd {
+    let limit = Limit::of(PhaseEnd::Operations(0));
+    let intervals = Intervals::new(operations);
+    let clock = MonotonicClock::exact(Instant::now());
+    let mut nothing = NoWork;
+    let mut report =
+        ClientLoop::new(clock, None, &limit, intervals.recorder(), operations).run(&mut nothing);
+    report.errors = 1;
+    report
+        .error_samples
+        .push("a client thread panicked".to_string());
+    ClientEnd {
+        report,
+        cpu_ns: 0,
+        ticks: (0, 0),
+        switches: 0,
+    }
+}
+
+/// A client without work.
+struct NoWork;
+
+impl PhaseClient for NoWork {
+    fn prepare(&mut self) -> Option<usize> {
+        None
+    }
+    fn execute(&mut self) -> Result<rumbench_core::trial::Done, EngineError> {
+        Ok(rumbench_core::trial::Done::default())
+    }
+}
