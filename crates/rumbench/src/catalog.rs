@@ -157,7 +157,7 @@ fn shorten_linkbench(settings: &Settings) -> (&'static [&'static str], Settings)
 /// Few keys when there are many, and as many operations as take some tenths of a second.
 fn shorten_kv_sequence(settings: &Settings) -> (&'static [&'static str], Settings) {
     const MOST_KEYS: u64 = 100_000;
-    const OPERATIONS: u64 = 200_000;
+    const OPERATIONS: u64 = 100_000;
     let mut overrides = at_most(settings, "keys", MOST_KEYS);
     overrides.insert("operations".to_string(), OPERATIONS.to_string());
     (&["operations", "seconds"], overrides)
