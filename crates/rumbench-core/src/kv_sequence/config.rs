@@ -107,7 +107,7 @@ impl Config {
     fn check(&self) -> Result<(), ConfigError> {
         let loads = |step: &&StepDef| step.action == Action::Load;
         let steps = self.steps();
-        if steps.first().is_some_and(loads) && !steps.iter().skip(1).any(|step| loads(step)) {
+        if steps.first().is_some_and(loads) && !steps.iter().skip(1).any(loads) {
             return Ok(());
         }
         Err(ConfigError::Combination {

@@ -86,8 +86,11 @@ fn sequence(more: &[(&str, &str)]) -> KvSequence {
     KvSequence::new(config, |_| {})
 }
 
-/// Rows, written bytes and retries of a phase, its clients taking turns and its writer doing one write for each of them.
-fn perform(mut phase: Phase) -> Result<(u64, u64, u64)> {
+/// Rows, written bytes and retries.
+type Totals = (u64, u64, u64);
+
+/// What a phase did, its clients taking turns and its writer doing one write for each of them.
+fn perform(mut phase: Phase) -> Result<Totals> {
     let mut total = (0, 0, 0);
     let mut left = match phase.end {
         PhaseEnd::Operations(operations) => operations,
@@ -121,7 +124,7 @@ fn perform(mut phase: Phase) -> Result<(u64, u64, u64)> {
 }
 
 /// Names of all steps, settles in brackets, and what the phases did.
-fn run(workload: &mut KvSequence, engine: &ModelEngine) -> Result<Vec<(String, (u64, u64, u64))>> {
+fn run(workload: &mut KvSequence, engine: &ModelEngine) -> Result<Vec<(String, Totals)>> {
     let mut done = Vec::new();
     while let Some(step) = workload.next_step(engine)? {
         match step {

@@ -61,10 +61,12 @@ fn gets(connection: &mut dyn RowConnection) {
     ok(nothing, "multi-get of nothing");
 }
 
+/// Range, direction, limit, and the first bytes of the keys found.
+type Case<'a> = (&'a [u8], &'a [u8], Direction, usize, &'a [u8]);
+
 fn scans(connection: &mut dyn RowConnection) {
     use Direction::{Forward, Reverse};
-    // Range, direction, limit, and the first bytes of the keys found.
-    let cases: &[(&[u8], &[u8], Direction, usize, &[u8])] = &[
+    let cases: &[Case<'_>] = &[
         (b"a", b"z", Forward, usize::MAX, b"bcdfh"),
         (b"a", b"z", Reverse, usize::MAX, b"hfdcb"),
         (b"c", b"z", Forward, 2, b"cd"),
