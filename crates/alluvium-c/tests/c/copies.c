@@ -29,7 +29,12 @@ static void verification_finds_wrong_inserts(const alluvium_database *database, 
     CHECK(alluvium_verify_report_wrong_inserts(report) == 0);
     alluvium_verify_report_free(report);
 
-    OK(alluvium_keyspace_insert(rows, S("a"), S("3"), E));
+    // Debug builds of the library refuse such an insert where it is checked.
+    alluvium_transaction *transaction;
+    OK(alluvium_begin(database, NULL, &transaction, E));
+    OK(alluvium_transaction_insert_untracked(transaction, rows, S("a"), S("3"), E));
+    OK(alluvium_transaction_commit(transaction, E));
+    alluvium_transaction_free(transaction);
     OK(alluvium_verify(database, NULL, &report, E));
     CHECK(!alluvium_verify_report_is_clean(report) && alluvium_verify_report_wrong_inserts(report) == 1);
     OK(alluvium_verify_report_counts(report, &counts, E));

@@ -2,7 +2,7 @@
 //!
 //! Deleting takes space before it gives any back: a record in the log, a flush, a merge. So an open database keeps a
 //! file of [`RESERVE`] that nobody writes to. Its size is that of a log segment and of one flush or merge, but little
-//! more than a 32nd of the tables, which is what one merge takes, so that a small database has a small one.
+//! more than a 32nd of the tables, which is what one merge takes; a small database has a small one.
 //!
 //! Where something that makes room finds none, the file is cut and the database is *low on space*: commits that only
 //! delete, drops of keyspaces, flushes and merges go on, all other commits are refused with `NoSpace`. The file is cut
@@ -33,6 +33,9 @@ pub(crate) const RESERVE: &str = "reserve";
 /// What the log and the next open are left with: each of them a short segment and room for edits of the manifest.
 const LOG_BYTES: u64 = 2 * SHORT_SEGMENT_BYTES;
 const OPEN_BYTES: u64 = 2 * SHORT_SEGMENT_BYTES;
+
+/// Up to here the reserve may take a quarter of the tables, beyond it a 32nd.
+const SMALL_BYTES: u64 = 4 << 20;
 
 /// The reserve is made smaller or larger only where it is wrong by more than a part of this size.
 const SLACK_PART: u64 = 4;
@@ -80,7 +83,9 @@ fn reserve_bytes(plan: &MemoryPlan, options: &Options, table_bytes: u64) -> u64 
     // A merge rewrites one group. Keyspaces that are large have about 32.
     let merge = (table_bytes / 32).min(2 * options.partition_bytes);
     let work = plan.segment_bytes() + merge.max(plan.active_bytes as u64);
-    LOG_BYTES + OPEN_BYTES + work.min(table_bytes / 32)
+    // A small one has few groups, and a merge rewrites a large part of it.
+    let most = (table_bytes / 32).max(SMALL_BYTES.min(table_bytes / 4));
+    LOG_BYTES + OPEN_BYTES + work.min(most)
 }
 
 /// Gives up what an earlier opening has left. A failure leaves less room, and nothing else.
@@ -256,7 +261,8 @@ mod tests {
         let options = Options::default();
         let of = |table_bytes| reserve_bytes(&MemoryPlan::new(&options), &options, table_bytes);
         assert_eq!(of(0), MIB);
-        assert_eq!(of(64 * MIB), 3 * MIB);
+        assert_eq!(of(8 * MIB), 3 * MIB);
+        assert_eq!(of(64 * MIB), 5 * MIB);
         // A merge of one group out of 32.
         assert_eq!(of(1024 * MIB), 33 * MIB);
         assert_eq!(of(1 << 50), 81 * MIB);
