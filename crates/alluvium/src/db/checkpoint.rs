@@ -18,7 +18,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{SegmentId, SeqNo};
+use crate::base::{SegmentId, SeqNo, TableId};
 use crate::db::shared::Shared;
 use crate::db::store::Store;
 use crate::error::{Error, Result};
@@ -75,6 +75,8 @@ impl Shared {
         };
         self.wait_for_flushes()?;
         let store = self.store.lock();
+        // A merge may have failed since: then the state may name tables that never came to be.
+        self.poison.check()?;
         let flushed_to = store.flushed_to();
         let mut captured = capture(&store, sealed_to.max(flushed_to), &self.dir)?;
         // Those of the captured point and no other: each decision is a commit of its own.
@@ -123,7 +125,11 @@ fn capture(store: &Store, seqno: SeqNo, dir: &Path) -> Result<Captured> {
     state.last_seqno = seqno;
     // No log yet: the first open for writing starts one.
     state.oldest_segment = SegmentId(0);
-    let tables = state.table_ids().map(|id| store.table(id)).collect();
+    let open = |id: TableId| {
+        let missing = || Error::corruption(dir, 0, "list of tables", "open tables", id.to_string());
+        store.table(id).ok_or_else(missing)
+    };
+    let tables = state.table_ids().map(open).collect::<Result<_>>()?;
     Ok(Captured {
         state,
         tables,

@@ -4,7 +4,7 @@
 //! does not fit), publish the new versions, then let go of what the edit no longer names. A failed append poisons the
 //! database. Files of tables that nobody names are deleted when their last reader is gone.
 
-use std::collections::{HashMap, HashSet};
+use crate::sync::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -110,12 +110,13 @@ impl Store {
         &self.flushed_prepared
     }
 
-    /// A table that the state names.
-    pub fn table(&self, id: TableId) -> Arc<Table> {
-        Arc::clone(&self.tables[&id])
+    /// A table that the state names. `None` only after an edit that failed: see [`Store::append`].
+    pub fn table(&self, id: TableId) -> Option<Arc<Table>> {
+        self.tables.get(&id).map(Arc::clone)
     }
 
-    /// Appends an edit, durably. On an error nothing changed in memory.
+    /// Appends an edit, durably. After `NoSpace` nothing has changed in memory. After any other error, which poisons, the
+    /// state may be that of the edit, as the file may, and name tables that are not open.
     pub fn append(&mut self, poison: &Poison, edit: &VersionEdit) -> Result<()> {
         poison.check()?;
         poison.guard(self.manifest.append(edit))

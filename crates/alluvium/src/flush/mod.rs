@@ -6,8 +6,8 @@
 //! groups. Order: tables written and synced, directory synced, edit synced, new state published, old log segments
 //! deleted. The log was synced through the newest flushed commit when its segment was left.
 
+use crate::sync::time::Instant;
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::base::SeqNo;
 use crate::commit::SealedGeneration;
@@ -29,6 +29,12 @@ use crate::wal::hard_io;
 
 /// The flusher thread: ends when the database closes or is poisoned.
 pub(crate) fn run(shared: &Shared) {
+    flush_what_comes(shared);
+    // The poison may be a commit's, who wakes nobody: whoever sleeps for a flush must learn that there will be none.
+    shared.look_at_flushes();
+}
+
+fn flush_what_comes(shared: &Shared) {
     while let Some(generations) = shared.next_flush() {
         // Sealed memtables have taken from the cache, which nobody may be reading.
         shared.cache.trim();

@@ -11,7 +11,7 @@
 //!
 //! A broken promise that was folded into a covering put does no harm any more, and is not found.
 
-use std::collections::HashSet;
+use crate::sync::collections::HashSet;
 
 use alluvium_mem::MemtableCursor;
 

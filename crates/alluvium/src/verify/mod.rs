@@ -11,7 +11,7 @@
 mod groups;
 mod inserts;
 
-use std::collections::HashSet;
+use crate::sync::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -154,7 +154,8 @@ fn hold(shared: &Shared, report: &mut VerifyReport) -> Held {
         }
     }
     let state = store.state().clone();
-    let tables = state.table_ids().map(|id| store.table(id)).collect();
+    // All of them, but for those of an edit that has failed: their files stay where they are.
+    let tables = state.table_ids().filter_map(|id| store.table(id)).collect();
     Held {
         state,
         _tables: tables,
@@ -169,8 +170,8 @@ fn check_tables(
     pause: &mut dyn FnMut(u64),
     report: &mut VerifyReport,
 ) -> HashSet<TableId> {
-    let mut done = HashSet::new();
-    let mut damaged = HashSet::new();
+    let mut done = HashSet::default();
+    let mut damaged = HashSet::default();
     for (keyspace, record) in records_of(&held.state) {
         if !done.insert(record.id) {
             continue;

@@ -109,6 +109,18 @@ fn a_table_that_a_failed_manifest_sync_may_have_named_is_kept() {
 }
 
 #[test]
+fn a_check_of_a_database_whose_manifest_failed_reports_and_does_not_panic() {
+    let vfs = HookVfs::failing(Call::Sync, ".manifest", ErrorKind::Other);
+    let (db, k) = open_on(&vfs, with(Durability::Buffered));
+    k.put(b"x", b"1").expect("put");
+    vfs.set(true);
+    assert_error!(db.flush(), Error::Poisoned(_));
+    vfs.set(false);
+    let report = db.verify().expect("verify");
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[test]
 fn a_buffered_commit_of_a_sync_database_is_synced_in_the_background() {
     let synced = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&synced);
