@@ -14,7 +14,9 @@
 //! The background publishes the rate by one atomic store and never touches the bucket's mutex: no client waits for
 //! a thread of lower priority.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::sync::time::Instant;
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};

@@ -11,8 +11,8 @@
 //! Lock order: the ring's mutex is a leaf. It is taken on misses only, never on a hit, and nothing is freed under it.
 
 use crate::memory::Use;
+use crate::sync::plain::Mutex;
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;

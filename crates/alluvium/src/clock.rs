@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
+use crate::sync::plain::Mutex;
 
 /// Where a database takes the time from: see [`crate::Options::clock`].
 #[derive(Clone)]

@@ -83,6 +83,9 @@ pub mod range_deletes;
 mod read_points;
 mod recovery;
 mod repair;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 mod snapshot;
 #[doc(hidden)]
 pub mod sync;

@@ -1,8 +1,8 @@
 //! Counters of what the engine did, cheap enough to stay on: each is touched once a job, a commit or a wait; those of
 //! reads once a read, in a shard of the thread's own.
 
+use crate::sync::time::Instant;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 

@@ -42,8 +42,8 @@ use std::sync::Arc;
 use crossbeam_utils::CachePadded;
 
 use crate::base::SeqNo;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::{Mutex, step};
 
 /// A slot that registers nothing. Larger than every seqno.
 const FREE: u64 = u64::MAX;
@@ -135,12 +135,15 @@ impl ReadPoints {
     /// Called by the committer alone, in commit order, after the entries are where readers find them.
     pub fn publish(&self, seqno: SeqNo) {
         debug_assert!(seqno >= self.visible(), "publication goes forward only");
+        step();
         self.visible.store(seqno, Ordering::Release);
+        step();
     }
 
     /// Registers the newest published seqno as a read point.
     pub fn register(self: &Arc<Self>) -> ReadPoint {
         let mut seqno = self.visible();
+        step();
         let Some(slot) = self.claim_slot(seqno) else {
             return self.register_in_overflow();
         };
@@ -219,8 +222,10 @@ impl ReadPoints {
     /// The dropper's side of the protocol: returns c and shows every registered point below it.
     fn for_each_point(&self, mut seen: impl FnMut(SeqNo)) -> SeqNo {
         let bound = self.visible();
+        step();
         self.announced.fetch_max(bound, Ordering::AcqRel);
         fence(Ordering::SeqCst);
+        step();
         let in_use = self.in_use.load(Ordering::Relaxed);
         for slot in &self.slots[..in_use] {
             let point = slot.seqno.load(Ordering::Acquire);

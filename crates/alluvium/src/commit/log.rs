@@ -4,8 +4,9 @@
 //! or for a moment by the log's sync thread. Order within a group: log written, synced if asked, applied to the
 //! memtables, published. A failed write or sync poisons the database before anything of the group is applied.
 
+use crate::sync::collections::HashMap;
+use crate::sync::numbered;
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::base::{KeyspaceId, SegmentId, SeqNo, ValueKind, checksum};
@@ -195,6 +196,9 @@ impl Log {
     }
 
     fn write_records(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Result<()> {
+        for (seqno, request) in (self.last_seqno + 1..).zip(group) {
+            numbered(seqno, request.ops());
+        }
         let Some(wal) = &mut self.wal else {
             return Ok(());
         };
@@ -252,6 +256,7 @@ impl Log {
         shared.check_open()?;
         shared.poison.check()?;
         let seqno = self.last_seqno + 1;
+        numbered(seqno, &[]);
         if let Some(wal) = &mut self.wal {
             wal.use_short_segments(shared.reserve.is_low());
             wal.append(seqno, kind, payload);

@@ -6,8 +6,10 @@
 //! closed. After a pass, also one that a writer ended, the clock rests for nine times as long as the pass worked, so
 //! that tidying behind bursts of writes never takes more than a tenth of one core and of the device.
 
-use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use crate::sync::collections::HashSet;
+use std::time::Duration;
+
+use crate::sync::time::Instant;
 
 use crate::base::{KeyspaceId, SeqNo};
 

@@ -1,8 +1,8 @@
 //! One merge of one group: freeze its inputs, write the outputs, install them by compare-and-swap.
 
+use crate::sync::time::Instant;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::base::{KeyspaceId, TableId};
 use crate::compaction::fold::{FoldCounts, FoldRules};

@@ -1,7 +1,7 @@
 //! Large values on their way through a merge: taken out of rows into a value file, moved out of files that are mostly
 //! garbage, or left where they are.
 
-use std::collections::HashSet;
+use crate::sync::collections::HashSet;
 use std::ops::Deref;
 use std::path::PathBuf;
 

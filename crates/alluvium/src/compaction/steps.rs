@@ -6,7 +6,9 @@
 //! held at such a moment, so nothing waits for the merge meanwhile.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::sync::time::Instant;
 
 use crate::base::SeqNo;
 use crate::compaction::threads::run_urgent;
@@ -100,7 +102,7 @@ impl<'a> Steps<'a> {
 
     fn between_steps(&self) -> Result<()> {
         // A core that is wanted by nobody comes back at once.
-        std::thread::yield_now();
+        crate::sync::thread::yield_now();
         self.shared.let_flush_go_first(FLUSH_FIRST);
         match self.mode {
             Mode::Due => run_urgent(self.shared),

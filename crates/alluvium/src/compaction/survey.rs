@@ -2,7 +2,7 @@
 //!
 //! The space budget is one for the database, so that a keyspace that hardly changes leaves its share to the others.
 
-use std::collections::{HashMap, HashSet};
+use crate::sync::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::{SeqNo, ValueFileId};
@@ -127,7 +127,7 @@ fn files_to_empty(versions: &[Arc<Version>]) -> HashSet<ValueFileId> {
         .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     match is_mostly_garbage(bytes, live) {
         true => victims(&usage),
-        false => HashSet::new(),
+        false => HashSet::default(),
     }
 }
 
@@ -148,8 +148,8 @@ pub(crate) type ValueUsage = HashMap<ValueFileId, (u64, u64)>;
 
 /// See [`ValueUsage`].
 pub(crate) fn value_usage(versions: &[Arc<Version>]) -> ValueUsage {
-    let mut usage = ValueUsage::new();
-    let mut counted = HashSet::new();
+    let mut usage = ValueUsage::default();
+    let mut counted = HashSet::default();
     let groups = versions.iter().flat_map(|version| version.groups());
     let tables = groups.flat_map(|g| g.upper.iter().map(|u| &u.table).chain(&g.last));
     for table in tables.filter(|table| !table.properties().values.is_empty()) {

@@ -1,10 +1,12 @@
 //! The threads that run merges, what they are asked to do next, and what they tell admission control.
 
-use std::collections::HashSet;
+use crate::sync::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::time::Instant;
+
+use crate::sync::plain::{Condvar, Mutex};
 
 use crate::base::{KeyspaceId, SeqNo};
 use crate::compaction::idle::{Advice, IdleClock};

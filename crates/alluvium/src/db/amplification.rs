@@ -104,7 +104,7 @@ fn ratio(part: f64, whole: f64) -> Option<f64> {
 impl Sums {
     fn of(version: &Version, last_level: bool) -> Sums {
         let mut sums = Sums::default();
-        let last: std::collections::HashSet<_> = version
+        let last: crate::sync::collections::HashSet<_> = version
             .groups()
             .iter()
             .flat_map(|g| &g.last)

@@ -5,9 +5,10 @@
 //! fails with `NoSpace` and may be tried again, while the flusher goes on trying.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use crate::sync::plain::{Condvar, Mutex, MutexGuard};
+use crate::sync::time::Instant;
 
 use crate::commit::SealedGeneration;
 use crate::db::shared::Shared;

@@ -15,11 +15,11 @@ pub(crate) mod split;
 mod stats;
 pub(crate) mod store;
 
+use crate::sync::thread::JoinHandle;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
-use parking_lot::Mutex;
+use crate::sync::plain::Mutex;
 
 pub use amplification::{Amplification, Compared, KeyspaceAmplification};
 pub use checkpoint::CheckpointInfo;
@@ -529,7 +529,7 @@ impl Handle {
         shared.stop_flusher();
         shared.stop_syncer();
         // A background thread holds no handle; only a listener that closes the database would join itself.
-        let own = std::thread::current().id();
+        let own = crate::sync::thread::current().id();
         let mut threads = std::mem::take(&mut *self.threads.lock());
         threads.retain(|thread| thread.thread().id() != own);
         // The listener's thread, the first, ends when the others have told their last news.

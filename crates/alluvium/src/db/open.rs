@@ -1,9 +1,9 @@
 //! Opening: recovery, then the background threads.
 
+use crate::sync::thread::JoinHandle;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use crate::db::options::{Durability, Options};
 use crate::db::shared::Shared;
@@ -40,7 +40,7 @@ pub(super) fn start_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<(
     }
     let mut start = |name: &str, body: fn(&Shared)| {
         let own = Arc::clone(shared);
-        let spawned = std::thread::Builder::new()
+        let spawned = crate::sync::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
                 // A thread that ends silently would leave commits waiting for it for ever.

@@ -2,14 +2,16 @@
 //!
 //! Lock order, outermost first: `drops`, `log`, `store`, `flushes`, `Tree::change`. `syncer_stop` is taken by itself. The catalog is locked by itself.
 
-use std::collections::HashMap;
+use crate::sync::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, RwLock};
+use crate::sync::time::Instant;
+
+use crate::sync::plain::{Condvar, Mutex, RwLock};
 
 use crate::admission::Admission;
 use crate::base::{KeyspaceId, SeqNo, TableId};

@@ -3,9 +3,9 @@
 //! Two buffers take turns: the caller fills one while a thread sorts the other and writes it to a run. A load that fits
 //! into one buffer touches no temporary file and starts no thread.
 
+use crate::sync::thread::JoinHandle;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread::JoinHandle;
 
 use super::merge_runs::{merge, reduce};
 use super::run_file::{FRAME_BYTES, RUN_WRITER_BYTES, RunFile, RunWriter};
@@ -277,7 +277,7 @@ impl Sorter {
         let (full, to_sort) = sync_channel(1);
         let (done, empty) = channel();
         let of_thread = Arc::clone(shared);
-        let thread = std::thread::Builder::new()
+        let thread = crate::sync::thread::Builder::new()
             .name("alluvium-sort".to_owned())
             .spawn(move || sort_runs(&of_thread, duplicates, &to_sort, &done))
             .map_err(|e| Error::io("start a thread for", &shared.dir, e))?;

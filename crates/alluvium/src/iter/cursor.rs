@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use crate::sync::plain::Mutex;
 
 use crate::clock::HeldTime;
 use crate::error::Result;

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use crate::sync::plain::Mutex;
+use crate::sync::step;
 use alluvium_mem::{Memtable, MemtableOptions};
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 
 use crate::base::{KeyspaceId, SeqNo, ValueKind, checksum};
 use crate::cache::Cache;
@@ -126,11 +127,13 @@ impl Tree {
 
     /// The current state, for the length of one call.
     pub fn load(&self) -> arc_swap::Guard<Arc<TreeState>> {
+        step();
         self.state.load()
     }
 
     /// The current state, to keep.
     pub fn load_full(&self) -> Arc<TreeState> {
+        step();
         self.state.load_full()
     }
 
@@ -174,7 +177,9 @@ impl Tree {
         let _changing = self.change.lock();
         let mut state = TreeState::clone(&self.state.load());
         let result = f(&mut state);
+        step();
         self.state.store(Arc::new(state));
+        step();
         self.publications.fetch_add(1, Ordering::Release);
         result
     }

@@ -8,7 +8,7 @@
 //! A database that is only read goes through the same steps but those that write: its lock is shared, its manifest is
 //! not written anew, no file is moved, and what replay fills stays in memory.
 
-use std::collections::{HashMap, HashSet};
+use crate::sync::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -252,7 +252,7 @@ fn open_tables(
     state: &ManifestState,
     cache: &Arc<Cache>,
 ) -> Result<HashMap<TableId, Arc<Table>>> {
-    let mut tables = HashMap::new();
+    let mut tables = HashMap::default();
     let mut values = ValueFiles::default();
     let groups = state.keyspaces.values().flat_map(|k| k.groups.values());
     for record in records(groups) {
@@ -328,7 +328,7 @@ fn open_trees(
     cache: &Arc<Cache>,
 ) -> Result<HashMap<KeyspaceId, Arc<Tree>>> {
     let memtable_bytes = MemoryPlan::new(options).active_bytes;
-    let mut trees = HashMap::new();
+    let mut trees = HashMap::default();
     for (&id, keyspace) in &store.state().keyspaces {
         let decoded = KeyspaceOptions::decode(&keyspace.options).ok_or_else(|| {
             let what = "keyspace options";

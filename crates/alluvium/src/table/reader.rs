@@ -4,6 +4,7 @@ use crate::base::{SeqNo, TableId, ValueKind};
 use crate::cache::Cache;
 use crate::memory::Use;
 use crate::range_deletes::RangeDeletes;
+use crate::sync::plain::Mutex;
 use crate::table::block::DecodedBlock;
 use crate::table::builder::TableSummary;
 use crate::table::codec::Scratch;
@@ -21,7 +22,6 @@ use crate::table::section::{Layout, Section, open_section};
 use crate::table::values::{ValueFile, ValueFiles, resolve};
 use crate::vfs::VfsFile;
 use crate::{Error, Result};
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -9,12 +9,12 @@
 //! which files they point and with how many bytes; a file that no table points into any more is removed. What nobody
 //! points to any more in a file that is still needed is garbage, which merges collect by moving the rest.
 
-use std::collections::HashMap;
+use crate::sync::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::sync::plain::Mutex;
 
 use crate::base::checksum::{checksum, place_seed};
 use crate::base::coding::{Decoder, put_varint};

@@ -29,7 +29,9 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::sync::time::Instant;
 
 use crossbeam_utils::CachePadded;
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::sync::plain::Mutex;
 
 use crate::keyspace::tree::Tree;
 

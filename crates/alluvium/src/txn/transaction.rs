@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::sync::plain::Mutex;
 
 use crate::base::{SeqNo, ValueKind};
 use crate::cache::Cache;

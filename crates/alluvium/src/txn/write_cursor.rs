@@ -5,7 +5,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::sync::plain::Mutex;
 
 use crate::base::{KeyspaceId, ValueKind};
 use crate::range_deletes::RangeDeletes;

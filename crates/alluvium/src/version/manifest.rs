@@ -12,7 +12,6 @@
 
 mod edits;
 
-use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,8 +55,7 @@ const REWRITE_BYTES_MIN: u64 = 1 << 20;
 
 /// A database uid that no other database has.
 pub fn random_uid() -> u64 {
-    // The standard library keys its hashers with numbers from the system's random source.
-    RandomState::new().hash_one("alluvium database uid")
+    crate::sync::random_u64()
 }
 
 /// The manifest of an open database.

@@ -5,7 +5,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::sync::time::Instant;
 
 use super::slot::Request;
 use super::{Granted, LockHash, TxnId};

@@ -1,0 +1,253 @@
+//! A scheduler that owns all threads, waits and time of a test run, so that one seed decides everything that happens.
+//!
+//! Only with the feature `simulation`, which no shipped build has. [`run`] runs a body as the first of any number of
+//! threads. They are threads of the system, but only the one that holds the *baton* runs. It gives the baton away where
+//! it locks, unlocks, waits, notifies, spawns, joins or calls [`step`], to a thread that the seed picks among those that
+//! could go on. So everything between two such places is one step of a history, and a history is the same whenever its
+//! seed is: nothing in it may look at the real clock, at addresses or at hash seeds.
+//!
+//! Time is virtual. It creeps with each step, and it jumps to the next deadline where nobody can go on, or at random,
+//! as it does for threads that are slow. Where nobody can go on and nobody waits for a time, the run is a deadlock and
+//! ends with a list of who waits for what. A deadlocked run cannot be unwound: its threads stay parked for ever.
+//!
+//! A thread outside of any run finds ordinary locks, threads and time behind the same names.
+
+pub mod clock;
+pub mod locks;
+mod state;
+pub mod threads;
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+
+pub use self::state::Policy;
+use self::state::{Key, State};
+
+/// How a run goes.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Decides everything.
+    pub seed: u64,
+    /// A run of more steps than this has not ended and counts as a livelock.
+    pub steps_max: u64,
+    /// How eagerly threads are switched.
+    pub policy: Policy,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// All threads have ended.
+    Finished,
+    /// Nobody can go on: who waits for what, a line for each thread.
+    Deadlock(String),
+    /// There were too many steps: what each thread does, a line for each.
+    TooLong(String),
+}
+
+/// What a run was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// How it ended.
+    pub end: End,
+    /// Places where the baton could change hands.
+    pub steps: u64,
+    /// A hash of every decision and of all that was [noted](note): equal for equal histories.
+    pub trace: u64,
+}
+
+/// Is told the number of each commit, with its operations as they are encoded, before the log has it.
+pub type Observer = dyn Fn(u64, &[u8]) + Send + Sync;
+
+/// One run.
+pub(crate) struct World {
+    /// Guards the whole state; held between two steps only.
+    state: Mutex<State>,
+    /// The thread that holds the baton. Stored (release) under the mutex, pairs with the load (acquire) of a thread that
+    /// waits for its turn.
+    running: AtomicUsize,
+    /// Signals that the run has ended.
+    ended: Condvar,
+    observer: Box<Observer>,
+}
+
+/// A thread's place in its run.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) world: Arc<World>,
+    pub(crate) index: usize,
+}
+
+thread_local! {
+    static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
+/// The calling thread's place; `None` outside of runs, and while a thread is being torn down.
+pub(crate) fn place() -> Option<Place> {
+    PLACE
+        .try_with(|place| place.borrow().clone())
+        .ok()
+        .flatten()
+}
+
+/// Runs `body` as the first thread of a simulated world and waits until all its threads have ended, or nobody can go on.
+pub fn run(setup: Setup, observer: Box<Observer>, body: impl FnOnce() + Send + 'static) -> Report {
+    let world = Arc::new(World {
+        state: Mutex::new(State::new(&setup)),
+        running: AtomicUsize::new(0),
+        ended: Condvar::new(),
+        observer,
+    });
+    let first = world.enroll("main");
+    let _detached = threads::start(first, std::thread::Builder::new(), body)
+        .expect("the system refuses a thread to a test");
+    let mut state = world.lock();
+    loop {
+        if let Some(report) = &state.report {
+            return report.clone();
+        }
+        state = world
+            .ended
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// Where another thread may go on.
+pub fn step() {
+    if let Some(place) = place() {
+        place.step();
+    }
+}
+
+/// Adds a number to the trace of the run.
+pub fn note(number: u64) {
+    if let Some(place) = place() {
+        place.world.lock().note(number);
+    }
+}
+
+/// A number that the seed decides.
+pub fn random_u64() -> u64 {
+    match place() {
+        Some(place) => place.world.lock().random(),
+        None => {
+            use std::hash::{BuildHasher, RandomState};
+            RandomState::new().hash_one("outside of runs")
+        }
+    }
+}
+
+/// The virtual time in nanoseconds since the run began; `None` outside of runs.
+pub fn now_ns() -> Option<u64> {
+    place().map(|place| place.world.lock().now())
+}
+
+/// Tells the observer of the run that a commit of these operations gets this number.
+pub fn numbered(seqno: u64, ops: &[u8]) {
+    if let Some(place) = place() {
+        (place.world.observer)(seqno, ops);
+        place.step();
+    }
+}
+
+impl World {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes room for a thread that will start at its first turn.
+    pub(crate) fn enroll(self: &Arc<Self>, name: &str) -> Place {
+        let index = self.lock().enroll(name);
+        Place {
+            world: Arc::clone(self),
+            index,
+        }
+    }
+
+    /// Ends the run if the state says so; otherwise gives the baton to whom the seed picks. Returns whom to wake.
+    fn pass(&self, mut state: MutexGuard<'_, State>) -> Option<Thread> {
+        let Some(next) = state.pick() else {
+            self.ended.notify_all();
+            return None;
+        };
+        let thread = state.system_thread(next);
+        self.running.store(next, Ordering::Release);
+        thread
+    }
+}
+
+impl Place {
+    /// Makes this the place of the calling thread.
+    pub(crate) fn enter(&self) {
+        let thread = std::thread::current();
+        self.world.lock().started(self.index, thread);
+        PLACE.with(|place| *place.borrow_mut() = Some(self.clone()));
+    }
+
+    /// Waits until this thread holds the baton; for ever if the run has ended without it.
+    pub(crate) fn await_turn(&self) {
+        while self.world.running.load(Ordering::Acquire) != self.index {
+            std::thread::park();
+        }
+    }
+
+    /// Gives the baton away and waits for it, unless the seed lets this thread go on.
+    fn give(&self, state: MutexGuard<'_, State>) {
+        if let Some(next) = self.world.pass(state)
+            && self.world.running.load(Ordering::Acquire) != self.index
+        {
+            next.unpark();
+        }
+        self.park_if_over();
+        self.await_turn();
+    }
+
+    /// A run that has ended with threads that cannot go on keeps them here.
+    fn park_if_over(&self) {
+        while self.world.lock().is_stuck() {
+            std::thread::park();
+        }
+    }
+
+    /// Where another thread may go on.
+    pub(crate) fn step(&self) {
+        let mut state = self.world.lock();
+        if state.step(self.index) {
+            self.give(state);
+        }
+    }
+
+    /// Waits until somebody wakes this thread by the key, or until the deadline; true if that came first.
+    pub(crate) fn wait(&self, key: Key, deadline_ns: Option<u64>) -> bool {
+        let mut state = self.world.lock();
+        state.wait(self.index, key, deadline_ns);
+        self.give(state);
+        self.world.lock().take_timed_out(self.index)
+    }
+
+    /// Lets one waiter of the key go on, or all of them.
+    pub(crate) fn wake(&self, key: Key, all: bool) {
+        self.world.lock().wake(key, all);
+    }
+
+    /// Ends the calling thread's part and gives the baton away for good.
+    pub(crate) fn finish(&self) {
+        PLACE.with(|place| *place.borrow_mut() = None);
+        let mut state = self.world.lock();
+        state.finish(self.index);
+        if let Some(next) = self.world.pass(state) {
+            next.unpark();
+        }
+    }
+
+    /// Whether a thread of this run has ended.
+    pub(crate) fn has_ended(&self, index: usize) -> bool {
+        self.world.lock().has_ended(index)
+    }
+}
+
+#[cfg(test)]
+mod tests;
