@@ -1,0 +1,345 @@
+//! The file system of a simulation: one in memory, whose every call is a step, may fail, and may be the last.
+//!
+//! After the crash every call fails: the engine of the dead machine ends by itself, as it does on a broken disk, while
+//! what the machine left behind is kept for the next life.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use alluvium::simulation;
+use alluvium::vfs::{CrashOptions, Keep, LockGuard, MemVfs, Vfs, VfsFile};
+use alluvium_testkit::Rng;
+
+use crate::plan::{Crash, Fault, FaultKind, Kept};
+
+/// The kinds of call that faults tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Read,
+    Write,
+    Sync,
+    /// Takes space.
+    Grow,
+    Other,
+}
+
+/// What happens to a call.
+enum Fate {
+    Done,
+    Failed(io::Error),
+    /// Half of the bytes, then an error.
+    Short,
+    Flipped(u64),
+}
+
+struct State {
+    memory: MemVfs,
+    rng: Rng,
+    calls: u64,
+    faults: Vec<Fault>,
+    crash: Option<Crash>,
+    /// What the machine left behind; set by the crash.
+    left: Option<MemVfs>,
+    tripped: Vec<FaultKind>,
+    lies: bool,
+}
+
+/// See the module. Clones are the same disk.
+#[derive(Clone)]
+pub struct Disk(Arc<Mutex<State>>);
+
+struct File {
+    disk: Disk,
+    inner: Arc<dyn VfsFile>,
+}
+
+impl Disk {
+    /// A disk for one life, on what the life before left. If it lies, syncs of files do nothing.
+    pub fn new(memory: MemVfs, seed: u64, crash: Option<Crash>, lies: bool) -> Disk {
+        Disk(Arc::new(Mutex::new(State {
+            memory,
+            rng: Rng::new(seed),
+            calls: 0,
+            faults: Vec::new(),
+            crash,
+            left: None,
+            tripped: Vec::new(),
+            lies,
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the machine has crashed.
+    pub fn is_dead(&self) -> bool {
+        self.state().left.is_some()
+    }
+
+    /// Whether any call has failed.
+    pub fn has_failed(&self) -> bool {
+        let state = self.state();
+        let failed = |kind: &FaultKind| *kind != FaultKind::FlippedBit;
+        state.left.is_some() || state.tripped.iter().any(failed)
+    }
+
+    /// Whether any read had a wrong bit.
+    pub fn has_flipped(&self) -> bool {
+        self.state().tripped.contains(&FaultKind::FlippedBit)
+    }
+
+    /// What is left if the machine stops at this moment, or what was left when it has stopped.
+    pub fn leave(&self, kept: Kept) -> MemVfs {
+        let mut state = self.state();
+        match state.left.take() {
+            Some(left) => left,
+            None => state.crashed(kept),
+        }
+    }
+
+    /// From now on these faults and this crash count, and calls are counted from zero.
+    pub fn arm(&self, faults: Vec<Fault>, crash: Option<Crash>) {
+        let mut state = self.state();
+        state.calls = 0;
+        state.faults = faults;
+        state.crash = crash;
+    }
+
+    /// Nothing fails from now on, and there is no crash.
+    pub fn mend(&self) {
+        let mut state = self.state();
+        state.faults.clear();
+        state.crash = None;
+    }
+
+    fn call(&self, call: Call, path: &Path) -> Fate {
+        simulation::step();
+        let mut state = self.state();
+        let fate = state.decide(call, path);
+        let calls = state.calls;
+        drop(state);
+        simulation::note(calls);
+        fate
+    }
+
+    fn check(&self, call: Call, path: &Path) -> io::Result<MemVfs> {
+        match self.call(call, path) {
+            Fate::Failed(error) => Err(error),
+            Fate::Done | Fate::Short | Fate::Flipped(_) => Ok(self.state().memory.clone()),
+        }
+    }
+
+    fn wrap(&self, inner: Arc<dyn VfsFile>) -> Arc<dyn VfsFile> {
+        Arc::new(File {
+            disk: self.clone(),
+            inner,
+        })
+    }
+}
+
+impl State {
+    fn crashed(&mut self, kept: Kept) -> MemVfs {
+        let keep = match kept {
+            Kept::Some => Keep::Random,
+            Kept::Synced => Keep::Nothing,
+            Kept::All => Keep::Everything,
+        };
+        let options = CrashOptions {
+            content: keep,
+            names: keep,
+        };
+        self.memory.crash(self.rng.next_u64(), options)
+    }
+
+    fn decide(&mut self, call: Call, path: &Path) -> Fate {
+        self.calls += 1;
+        if let Some(crash) = self.crash
+            && self.left.is_none()
+            && self.calls >= crash.at
+        {
+            self.left = Some(self.crashed(crash.kept));
+        }
+        if self.left.is_some() {
+            return Fate::Failed(io::Error::other("the simulated machine has crashed"));
+        }
+        let calls = self.calls;
+        let due = self
+            .faults
+            .iter()
+            .position(|fault| fault.at <= calls && applies(fault.kind, call, path));
+        let Some(due) = due else {
+            return Fate::Done;
+        };
+        let fault = self.faults[due];
+        let over = match fault.kind {
+            FaultKind::Full(calls) => self.calls >= fault.at + calls,
+            _ => true,
+        };
+        if over {
+            self.faults.remove(due);
+        }
+        self.tripped.push(fault.kind);
+        match fault.kind {
+            FaultKind::Error | FaultKind::SyncError => {
+                Fate::Failed(io::Error::other("a simulated error"))
+            }
+            FaultKind::ShortWrite => Fate::Short,
+            FaultKind::Full(_) => Fate::Failed(io::ErrorKind::StorageFull.into()),
+            FaultKind::FlippedBit => Fate::Flipped(self.rng.next_u64()),
+        }
+    }
+}
+
+/// Bits flip in tables and value files only: a wrong record at the very end of a log cannot be told from a torn tail.
+fn applies(kind: FaultKind, call: Call, path: &Path) -> bool {
+    match kind {
+        FaultKind::Error => true,
+        FaultKind::ShortWrite => call == Call::Write,
+        FaultKind::SyncError => call == Call::Sync,
+        FaultKind::Full(_) => call == Call::Grow,
+        FaultKind::FlippedBit => {
+            let name = path.extension().and_then(|name| name.to_str());
+            call == Call::Read && name.is_some_and(|name| ["sst", "val"].contains(&name))
+        }
+    }
+}
+
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Disk")
+    }
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Vfs for Disk {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        let memory = self.check(Call::Grow, path)?;
+        Ok(self.wrap(memory.create(path)?))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        let memory = self.check(Call::Other, path)?;
+        Ok(self.wrap(memory.open(path)?))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        let memory = self.check(Call::Other, path)?;
+        Ok(self.wrap(memory.open_read(path)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(Call::Other, from)?.rename(from, to)
+    }
+
+    fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(Call::Other, from)?.rename_dir(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.check(Call::Other, path)?.remove(path)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.check(Call::Other, dir)?.remove_dir(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.check(Call::Other, dir)?.list(dir)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.check(Call::Other, path)?.exists(path)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.check(Call::Other, dir)?.create_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.check(Call::Sync, dir)?.sync_dir(dir)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(Call::Other, from)?.hard_link(from, to)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+        self.check(Call::Other, path)?.lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+        self.check(Call::Other, path)?.lock_shared(path)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.check(Call::Other, dir)?.free_bytes(dir)
+    }
+}
+
+impl VfsFile for File {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        match self.disk.call(Call::Read, self.path()) {
+            Fate::Failed(error) => return Err(error),
+            Fate::Flipped(random) => {
+                self.inner.read_at(buf, offset)?;
+                let bit = random % (8 * buf.len().max(1) as u64);
+                if let Some(byte) = buf.get_mut((bit / 8) as usize) {
+                    *byte ^= 1 << (bit % 8);
+                }
+            }
+            Fate::Done | Fate::Short => self.inner.read_at(buf, offset)?,
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        match self.disk.call(Call::Write, self.path()) {
+            Fate::Failed(error) => Err(error),
+            Fate::Short => {
+                self.inner.write_at(&buf[..buf.len() / 2], offset)?;
+                Err(io::Error::other("a simulated short write"))
+            }
+            Fate::Done | Fate::Flipped(_) => self.inner.write_at(buf, offset),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.check(Call::Sync, self.path())?;
+        if !self.disk.state().lies {
+            self.inner.sync()?;
+        }
+        // Another thread may go on between the completion and whoever waits for it.
+        simulation::step();
+        Ok(())
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.disk.check(Call::Grow, self.path())?;
+        self.inner.allocate(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.disk.check(Call::Other, self.path())?;
+        self.inner.len()
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.disk.check(Call::Other, self.path())?;
+        self.inner.truncate(len)
+    }
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn start_writeback(&self, _offset: u64, _len: u64) {}
+
+    fn drop_cached(&self, _offset: u64, _len: u64) {}
+}

@@ -1,0 +1,254 @@
+//! The oracle: every commit with its number, the state after each of them, and what must be left after a crash.
+//!
+//! A client says what a commit will do before it asks for it, under a number of its own, and puts this number as a row
+//! into the commit. The engine tells the numbers of commits as it gives them, before the log has them; so the history
+//! knows the commits that were under way at a crash too, and no reader ever sees a commit that the history does not know.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The bytes in front of a commit's own number.
+const MARK: [u8; 8] = *b"\xA5sim\x5A\xC3\x96\x0F";
+
+/// The id of a keyspace and a key.
+pub type Row = (u32, Vec<u8>);
+
+/// All rows of all keyspaces that ever were.
+pub type State = BTreeMap<Row, Arc<[u8]>>;
+
+/// What a commit does to rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Write {
+    /// Writes or removes one row.
+    Row(Row, Option<Arc<[u8]>>),
+    /// Removes a range.
+    Range(u32, Vec<u8>, Vec<u8>),
+}
+
+/// What a commit is going to be.
+#[derive(Debug, Clone, Default)]
+pub struct Intent {
+    /// In order.
+    pub writes: Vec<Write>,
+    /// Whether row locks kept others away from the rows that it writes.
+    pub tracked: bool,
+}
+
+/// A commit that was given a number.
+#[derive(Debug, Clone)]
+struct Commit {
+    /// `None`: no rows change.
+    tag: Option<u64>,
+    state: Arc<State>,
+}
+
+thread_local! {
+    /// The commit that the calling client makes without rows of its own in the log: an ingest.
+    static UNMARKED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct History {
+    intents: BTreeMap<u64, Intent>,
+    commits: BTreeMap<u64, Commit>,
+    next_tag: u64,
+    /// The newest commit that was acknowledged at any level.
+    acknowledged: u64,
+    /// The newest commit that survives everything.
+    durable: u64,
+    /// Ingests whose fate nobody knows yet.
+    uncertain: Vec<u64>,
+}
+
+/// The row that marks a commit: key and value. One key for each client, so that it meets nobody.
+pub fn mark(client: usize, tag: u64) -> (Vec<u8>, Vec<u8>) {
+    let value = [&MARK[..], &tag.to_le_bytes()].concat();
+    (format!("~{client}").into_bytes(), value)
+}
+
+fn tag_of(ops: &[u8]) -> Option<u64> {
+    let at = ops.windows(MARK.len()).position(|bytes| bytes == MARK)?;
+    let tag = ops.get(at + MARK.len()..at + MARK.len() + 8)?;
+    Some(u64::from_le_bytes(tag.try_into().ok()?))
+}
+
+/// Makes the calling thread's next number that of the commit `tag`, whose operations the log does not have.
+pub fn set_unmarked(tag: Option<u64>) {
+    UNMARKED.set(tag);
+}
+
+/// Does what a commit does.
+pub fn apply(state: &mut State, writes: &[Write]) {
+    for write in writes {
+        match write {
+            Write::Row(row, Some(value)) => {
+                state.insert(row.clone(), Arc::clone(value));
+            }
+            Write::Row(row, None) => {
+                state.remove(row);
+            }
+            Write::Range(keyspace, start, end) => {
+                let inside = |(id, key): &Row| id == keyspace && start <= key && key < end;
+                state.retain(|row, _| !inside(row));
+            }
+        }
+    }
+}
+
+impl History {
+    /// A number for a commit to be.
+    pub fn intend(&mut self) -> u64 {
+        self.next_tag += 1;
+        self.next_tag
+    }
+
+    /// Says what the commit of this number will do.
+    pub fn say(&mut self, tag: u64, intent: Intent) {
+        self.intents.insert(tag, intent);
+    }
+
+    /// The engine gives a number to a commit.
+    pub fn numbered(&mut self, seqno: u64, ops: &[u8]) {
+        let tag = tag_of(ops).or_else(|| UNMARKED.take().inspect(|_| self.uncertain.push(seqno)));
+        // Numbers that are given again belong to commits that failed.
+        self.commits.split_off(&seqno);
+        self.push(seqno, tag);
+    }
+
+    fn push(&mut self, seqno: u64, tag: Option<u64>) {
+        let mut state = self.at(seqno.saturating_sub(1));
+        if let Some(intent) = tag.and_then(|tag| self.intents.get(&tag)) {
+            apply(Arc::make_mut(&mut state), &intent.writes);
+        }
+        self.commits.insert(seqno, Commit { tag, state });
+    }
+
+    /// The state after this commit.
+    pub fn at(&self, seqno: u64) -> Arc<State> {
+        let last = self.commits.range(..=seqno).next_back();
+        last.map(|(_, commit)| Arc::clone(&commit.state))
+            .unwrap_or_default()
+    }
+
+    /// The number of a commit, if it has one.
+    pub fn seqno_of(&self, tag: u64) -> Option<u64> {
+        let found = self.commits.iter().rev().find(|(_, c)| c.tag == Some(tag));
+        found.map(|(seqno, _)| *seqno)
+    }
+
+    /// What a commit was to do.
+    pub fn intent(&self, tag: u64) -> Option<&Intent> {
+        self.intents.get(&tag)
+    }
+
+    /// The newest number.
+    pub fn last(&self) -> u64 {
+        self.commits.keys().next_back().copied().unwrap_or(0)
+    }
+
+    /// A commit was acknowledged; `durable`: for ever. Its number.
+    pub fn acknowledge(&mut self, tag: u64, durable: bool) -> Result<u64, String> {
+        let seqno = self
+            .seqno_of(tag)
+            .ok_or("an acknowledged commit has no number")?;
+        self.uncertain.retain(|number| *number != seqno);
+        self.acknowledged = self.acknowledged.max(seqno);
+        if durable {
+            self.durable = self.durable.max(seqno);
+        }
+        Ok(seqno)
+    }
+
+    /// Everything up to this commit was acknowledged for ever.
+    pub fn make_durable(&mut self, seqno: u64) {
+        self.acknowledged = self.acknowledged.max(seqno);
+        self.durable = self.durable.max(seqno);
+    }
+
+    /// A commit has failed for certain: nothing of it was applied.
+    pub fn forget(&mut self, tag: u64) {
+        if let Some(seqno) = self.seqno_of(tag) {
+            self.uncertain.retain(|number| *number != seqno);
+            let later: Vec<_> = self.commits.split_off(&seqno).into_iter().collect();
+            for (seqno, commit) in later {
+                self.push(seqno, commit.tag.filter(|other| *other != tag));
+            }
+        }
+    }
+
+    /// Whether some state up to this commit is not known for certain.
+    pub fn is_uncertain(&self, seqno: u64) -> bool {
+        self.uncertain.iter().any(|number| *number <= seqno)
+    }
+
+    /// Commits after the first number and before the second whose row locks had to keep them from this row.
+    pub fn tracked_between(&self, after: u64, before: u64, row: &Row) -> Vec<u64> {
+        let between = self.commits.range(after + 1..before.max(after + 1));
+        let writes_it = |commit: &Commit| {
+            let intent = commit.tag.and_then(|tag| self.intents.get(&tag));
+            intent.is_some_and(|intent| intent.tracked && intent.has_row(row))
+        };
+        between
+            .filter(|(_, c)| writes_it(c))
+            .map(|(seqno, _)| *seqno)
+            .collect()
+    }
+
+    /// The least number that a crash may leave; `killed`: only the process died, and there is a log.
+    pub fn floor(&self, killed: bool) -> u64 {
+        if killed {
+            self.acknowledged
+        } else {
+            self.durable
+        }
+    }
+
+    /// The newest number from `floor` on whose state has exactly the rows `found` of the keyspaces `of`.
+    pub fn find(&self, floor: u64, of: &[u32], found: &State) -> Option<u64> {
+        let same = |state: &State| {
+            let rows = state.iter().filter(|((id, _), _)| of.contains(id));
+            rows.eq(found.iter())
+        };
+        let later = self.commits.range(floor..).rev();
+        let later = later.map(|(seqno, commit)| (*seqno, Arc::clone(&commit.state)));
+        let mut all = later.chain([(floor, self.at(floor))]);
+        all.find(|(_, state)| same(state)).map(|(seqno, _)| seqno)
+    }
+
+    /// A new life begins with this commit: later ones never were.
+    pub fn cut(&mut self, seqno: u64) {
+        self.commits.split_off(&(seqno + 1));
+        self.acknowledged = self.acknowledged.min(seqno);
+        self.uncertain.clear();
+    }
+}
+
+impl Intent {
+    /// The rows that the commit surely writes.
+    pub fn rows(&self) -> Vec<Row> {
+        let rows = self.writes.iter().filter_map(|write| match write {
+            Write::Row(row, _) if self.has_row(row) => Some(row.clone()),
+            _ => None,
+        });
+        rows.collect()
+    }
+
+    /// Whether the commit surely writes the row itself. A write that a range delete of the same commit takes back is
+    /// none, and a batch does not lock its row; nor is an insert that the same commit deletes.
+    fn has_row(&self, row: &Row) -> bool {
+        let touches = |write: &&Write| match write {
+            Write::Row(own, _) => own == row,
+            Write::Range(keyspace, start, end) => {
+                *keyspace == row.0 && *start <= row.1 && row.1 < *end
+            }
+        };
+        let mut touching = self.writes.iter().rev().filter(touches);
+        match touching.next() {
+            Some(Write::Row(_, Some(_))) => true,
+            Some(Write::Row(_, None)) => touching.next().is_none(),
+            Some(Write::Range(..)) | None => false,
+        }
+    }
+}

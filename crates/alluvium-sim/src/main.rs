@@ -1,0 +1,175 @@
+//! `alluvium-sim`: runs plans of many seeds, and shrinks and prints the first that fails.
+//!
+//! Exit codes: 0 all seeds passed, 1 one failed, 2 bad usage.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program talks")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use alluvium_sim::plan::Plan;
+use alluvium_sim::run::{Outcome, run};
+use alluvium_sim::shrink::{numbers_of, shown, shrink};
+
+const USAGE: &str =
+    "usage: alluvium-sim [--seeds N] [--from SEED] [--seconds S] [--long] [--check] [--shrink RUNS]
+       alluvium-sim --seed SEED [--long] [--schedule K] [--keep NUMBERS] [--shrink RUNS]
+
+Runs the plans of N seeds from SEED on (a fresh one by default), or as many as S seconds allow.
+--long     longer plans
+--check    runs each seed twice and compares the traces
+--shrink   how many smaller plans are tried after a failure (400; 0: none)
+--seed     runs one seed alone and says what it does; --schedule and --keep name a part of it";
+
+/// What the command line asks for.
+#[derive(Default)]
+struct Args {
+    seeds: Option<u64>,
+    from: Option<u64>,
+    seconds: Option<u64>,
+    seed: Option<u64>,
+    schedule: u64,
+    keep: Option<BTreeSet<usize>>,
+    shrink: Option<usize>,
+    long: bool,
+    check: bool,
+}
+
+fn main() -> ExitCode {
+    let Some(args) = parse(std::env::args().skip(1)) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    // The engine's own panics are caught and judged; only their message is wanted.
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
+    let passed = match args.seed {
+        Some(seed) => one(seed, &args),
+        None => many(&args),
+    };
+    ExitCode::from(u8::from(!passed))
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Option<Args> {
+    let mut args = Args::default();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--long" => args.long = true,
+            "--check" => args.check = true,
+            "--keep" => args.keep = Some(numbers_of(&words.next()?)?),
+            _ => {
+                let number: u64 = words.next()?.parse().ok()?;
+                match word.as_str() {
+                    "--seeds" => args.seeds = Some(number),
+                    "--from" => args.from = Some(number),
+                    "--seconds" => args.seconds = Some(number),
+                    "--seed" => args.seed = Some(number),
+                    "--schedule" => args.schedule = number,
+                    "--shrink" => args.shrink = Some(number as usize),
+                    _ => return None,
+                }
+            }
+        }
+    }
+    Some(args)
+}
+
+fn one(seed: u64, args: &Args) -> bool {
+    let mut plan = Plan::new(seed, args.long);
+    plan.schedule = args.schedule;
+    if let Some(keep) = &args.keep {
+        plan = plan.keep(keep);
+    }
+    println!("{:#?}", plan.database);
+    for (at, life) in plan.lives.iter().enumerate() {
+        println!("life {at}");
+        for (number, client) in life.clients.iter().enumerate() {
+            for op in client {
+                println!("  client {number}: {}: {:?}", op.number, op.item);
+            }
+        }
+        for fault in &life.faults {
+            println!("  fault {}: {:?}", fault.number, fault.item);
+        }
+        for crash in life.crash.iter().chain(&life.crash_again) {
+            println!("  crash {}: {:?}", crash.number, crash.item);
+        }
+    }
+    let outcome = run(&plan);
+    println!(
+        "{} steps, trace {:016x}",
+        outcome.report.steps, outcome.report.trace
+    );
+    judge(plan, outcome, args, args.shrink.unwrap_or(0))
+}
+
+fn many(args: &Args) -> bool {
+    let began = Instant::now();
+    // A fresh seed is short enough to be typed.
+    let fresh = || alluvium::simulation::random_u64() >> 32;
+    let first = args.from.unwrap_or_else(fresh);
+    let seeds = args.seeds.unwrap_or(if args.seconds.is_some() {
+        u64::MAX
+    } else {
+        100
+    });
+    let most = args.seconds.map_or(Duration::MAX, Duration::from_secs);
+    let (mut done, mut steps) = (0, 0);
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    while done < seeds && began.elapsed() < most {
+        let plan = Plan::new(first.wrapping_add(done), args.long);
+        let outcome = run(&plan);
+        steps += outcome.report.steps;
+        for (what, times) in &outcome.counts {
+            *counts.entry(what).or_default() += times;
+        }
+        done += 1;
+        if args.check && outcome.failure.is_none() {
+            let again = run(&plan);
+            if again.report != outcome.report {
+                println!(
+                    "seed {}: two runs differ: {:?} and {:?}",
+                    plan.seed, outcome.report, again.report
+                );
+                return false;
+            }
+        }
+        if outcome.failure.is_some() {
+            println!("seed {} failed, the {done}th from {first}", plan.seed);
+            return judge(plan, outcome, args, args.shrink.unwrap_or(400));
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{done} seeds from {first} passed: {steps} steps in {seconds:.1} s");
+    for (what, times) in counts {
+        println!("{times:9} {what}");
+    }
+    true
+}
+
+fn judge(plan: Plan, outcome: Outcome, args: &Args, shrink_runs: usize) -> bool {
+    let Some(failure) = &outcome.failure else {
+        println!("passed");
+        return true;
+    };
+    println!("{failure}");
+    let whole = Plan::new(plan.seed, args.long);
+    let failing = shrink(&plan, outcome.clone(), shrink_runs);
+    if failing.runs > 0 {
+        let (before, after) = (whole.numbers().len(), failing.plan.numbers().len());
+        println!(
+            "shrunk from {before} parts to {after} in {} runs:",
+            failing.runs
+        );
+        println!(
+            "{}",
+            failing.outcome.failure.as_deref().unwrap_or("nothing")
+        );
+    }
+    let long = if args.long { " --long" } else { "" };
+    let keep = shown(&failing.plan.numbers());
+    println!(
+        "again: cargo run -p alluvium-sim --features simulation -- --seed {}{long} --schedule {} --keep {keep}",
+        plan.seed, failing.plan.schedule
+    );
+    false
+}

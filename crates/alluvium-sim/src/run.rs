@@ -1,0 +1,380 @@
+//! Leads one database through all lives of a plan, and judges what each leaves.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use alluvium::simulation::threads::Builder;
+use alluvium::simulation::{self, End, Report, Setup};
+use alluvium::vfs::{MemVfs, Vfs};
+use alluvium::{Clock, Database, Durability, KeyspaceOptions, Options};
+
+use crate::client::{Checked, Client, Records, World};
+use crate::disk::Disk;
+use crate::plan::{Crash, Kept, LASTING, Life, Numbered, Op, Plan};
+use crate::reading::{Content, content, difference};
+use crate::transaction::{check_inherited, decide, tag_of_xid};
+
+/// Where the database is.
+const DIR: &str = "/db";
+/// More steps than any history takes that ends.
+const STEPS_MAX: u64 = 500_000;
+
+/// What became of a plan.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// How it ran.
+    pub report: Report,
+    /// What was wrong, if anything was.
+    pub failure: Option<String>,
+    /// What has happened, and how often.
+    pub counts: BTreeMap<&'static str, u64>,
+}
+
+/// Runs a plan.
+pub fn run(plan: &Plan) -> Outcome {
+    let records = Arc::new(Records::default());
+    let failure = Arc::new(Mutex::new(None));
+    let setup = Setup {
+        seed: plan.seed ^ plan.schedule.wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        steps_max: STEPS_MAX,
+        policy: plan.policy,
+    };
+    let observed = Arc::clone(&records);
+    let observer = Box::new(move |seqno: u64, ops: &[u8]| {
+        observed.history().numbered(seqno, ops);
+    });
+    let counted = Arc::clone(&records);
+    let (plan, found) = (plan.clone(), Arc::clone(&failure));
+    let report = simulation::run(setup, observer, move || {
+        let lives = || Story::new(plan, records).live();
+        let result = catch_unwind(AssertUnwindSafe(lives))
+            .unwrap_or_else(|panic| Err(format!("panicked: {}", message_of(&*panic))));
+        *found.lock().unwrap_or_else(PoisonError::into_inner) = result.err();
+    });
+    let found = failure
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    let failure = match &report.end {
+        End::Finished => found,
+        End::Deadlock(listing) => Some(format!("nobody can go on:\n{listing}")),
+        End::TooLong(listing) => Some(format!("{STEPS_MAX} steps and no end:\n{listing}")),
+    };
+    Outcome {
+        report,
+        failure,
+        counts: counted.counts(),
+    }
+}
+
+fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "without a message".into())
+}
+
+/// A database from its first to its last life.
+struct Story {
+    plan: Plan,
+    records: Arc<Records>,
+    /// What the life before left.
+    memory: MemVfs,
+    /// Only the process has died.
+    killed: bool,
+    /// Numbers the disks.
+    disks: u64,
+}
+
+impl Story {
+    fn new(plan: Plan, records: Arc<Records>) -> Story {
+        Story {
+            plan,
+            records,
+            memory: MemVfs::new(),
+            killed: true,
+            disks: 0,
+        }
+    }
+
+    fn live(&mut self) -> Checked<()> {
+        let lives = std::mem::take(&mut self.plan.lives);
+        let mut crash_again = None;
+        for (at, life) in lives.iter().enumerate() {
+            let world = self.open(crash_again)?;
+            self.spend(life, world)
+                .map_err(|failure| format!("life {at}: {failure}"))?;
+            crash_again = life.crash_again.as_ref().map(|crash| crash.item);
+        }
+        let world = self
+            .open(crash_again)
+            .map_err(|failure| format!("at the end: {failure}"))?;
+        self.end(world, None)
+    }
+
+    fn disk(&mut self, crash: Option<Crash>) -> Disk {
+        self.disks += 1;
+        let seed = self.plan.seed.wrapping_add(self.disks);
+        Disk::new(self.memory.clone(), seed, crash, self.plan.lying_disk)
+    }
+
+    fn options(&self) -> Options {
+        let plan = &self.plan.database;
+        Options {
+            memory_bytes: 8 << 20,
+            durability: plan.durability,
+            memtable_bytes: Some(plan.memtable_bytes),
+            partition_bytes: plan.partition_bytes,
+            compaction_threads: plan.compaction_threads,
+            idle_after: plan.tidies.then_some(Duration::from_millis(500)),
+            clock: Clock::custom(|| simulation::now_ns().unwrap_or(0) / 1_000_000),
+            ..Options::default()
+        }
+    }
+
+    /// Opens the database and compares it with the history. A crash of the recovery is followed by another recovery.
+    fn open(&mut self, mut crash: Option<Crash>) -> Checked<World> {
+        // Ends: there is one crash at most.
+        loop {
+            let disk = self.disk(crash);
+            let opened = self.open_on(&disk);
+            disk.mend();
+            if !disk.is_dead() {
+                let mut world = opened?;
+                self.judge(&mut world)?;
+                return Ok(world);
+            }
+            drop(opened);
+            self.records.count("crashes of recoveries", 1);
+            self.memory = disk.leave(Kept::All);
+            self.killed &= crash.is_some_and(|crash| crash.kept == Kept::All);
+            crash = None;
+        }
+    }
+
+    fn open_on(&self, disk: &Disk) -> Checked<World> {
+        let text = |error: alluvium::Error| format!("cannot open: {error} ({error:?})");
+        let options = self.options();
+        let vfs = Arc::new(disk.clone());
+        vfs.create_dir_all(Path::new("/"))
+            .map_err(|e| e.to_string())?;
+        let db = Database::open_on(vfs, DIR, options.clone()).map_err(text)?;
+        let marks = db.keyspace("marks", KeyspaceOptions::default());
+        let mut keyspaces = vec![marks.map_err(text)?];
+        for (at, name) in LASTING.iter().enumerate() {
+            let own = KeyspaceOptions {
+                block_bytes: 1 << 10,
+                separate_values_from: (at == 1).then_some(256),
+                prefix_filter_bytes: (at == 1).then_some(2),
+                ..KeyspaceOptions::default()
+            };
+            keyspaces.push(db.keyspace(name, own).map_err(text)?);
+        }
+        Ok(World {
+            db,
+            disk: disk.clone(),
+            records: Arc::clone(&self.records),
+            options,
+            keyspaces,
+            inherited: Vec::new(),
+            opened_at: 0,
+            stop: AtomicBool::new(false),
+        })
+    }
+
+    /// What a database must hold when it was opened.
+    fn judge(&self, world: &mut World) -> Checked<()> {
+        let found = content(&world.db).map_err(|e| format!("cannot read: {e} ({e:?})"))?;
+        let has_log = self.plan.database.durability != Durability::None;
+        let mut history = self.records.history();
+        let floor = history.floor(self.killed && has_log);
+        let Some(seqno) = history.find(floor, &found.ids, &found.rows) else {
+            let (last, newest) = (history.last(), history.at(history.last()));
+            return Err(format!(
+                "what was found is the state of no commit from {floor} to {last}\n  against {floor}: {}\n  against {last}: {}",
+                difference(&history.at(floor), &found),
+                difference(&newest, &found)
+            ));
+        };
+        self.judge_keyspaces(&found)?;
+        world.inherited = self.judge_prepared(world, &history, seqno)?;
+        world.opened_at = world.db.visible_seqno();
+        history.cut(seqno);
+        simulation::note(seqno);
+        Ok(())
+    }
+
+    fn judge_keyspaces(&self, found: &Content) -> Checked<()> {
+        let outside = self.records.outside();
+        for (id, passing) in &outside.passing {
+            let there = found.ids.contains(id);
+            if there && passing.dropped {
+                return Err(format!("keyspace {id} was dropped and is there"));
+            }
+            if !there && !passing.drop_tried {
+                return Err(format!("keyspace {id} was created and is not there"));
+            }
+        }
+        Ok(())
+    }
+
+    fn judge_prepared(
+        &self,
+        world: &World,
+        history: &crate::history::History,
+        seqno: u64,
+    ) -> Checked<Vec<u64>> {
+        let listed = world.db.prepared().map_err(|e| e.to_string())?;
+        let listed: Vec<u64> = listed
+            .iter()
+            .map(|xid| tag_of_xid(xid))
+            .collect::<Result<_, _>>()?;
+        let committed = |tag: u64| history.seqno_of(tag).is_some_and(|at| at <= seqno);
+        let outside = self.records.outside();
+        for tag in &listed {
+            if committed(*tag) {
+                return Err(format!("transaction {tag} is committed and still prepared"));
+            }
+            if !outside.prepared.contains_key(tag) {
+                return Err(format!(
+                    "transaction {tag} is prepared, and its prepare had failed"
+                ));
+            }
+        }
+        for (tag, prepared) in &outside.prepared {
+            let lost = !listed.contains(tag) && !committed(*tag);
+            if lost && prepared.done && !prepared.rollback_tried {
+                return Err(format!("transaction {tag} was prepared and is lost"));
+            }
+        }
+        Ok(listed)
+    }
+
+    fn spend(&mut self, life: &Life, world: World) -> Checked<()> {
+        let faults = life.faults.iter().map(|fault| fault.item).collect();
+        world
+            .disk
+            .arm(faults, life.crash.as_ref().map(|crash| crash.item));
+        let world = Arc::new(world);
+        let deciding = Arc::clone(&world);
+        let builder = Builder::new().name("coordinator".into());
+        let coordinator = builder.spawn(move || decide_all(&deciding));
+        let mut threads = vec![coordinator.map_err(|e| e.to_string())?];
+        for (number, ops) in life.clients.iter().enumerate() {
+            if ops.is_empty() {
+                continue;
+            }
+            let client = Client::new(Arc::clone(&world), number);
+            let ops = ops.clone();
+            let builder = Builder::new().name(format!("client {number}"));
+            let spawned = builder.spawn(move || serve(client, &ops));
+            threads.push(spawned.map_err(|e| e.to_string())?);
+        }
+        let mut first = Ok(());
+        for thread in threads {
+            let result = thread
+                .join()
+                .unwrap_or_else(|panic| Err(message_of(&*panic)));
+            first = first.and(result);
+        }
+        let world = Arc::into_inner(world).ok_or("a client has kept its world")?;
+        first.and(self.end(world, life.crash.as_ref()))
+    }
+
+    fn count_background(&self, world: &World) {
+        let Ok(stats) = world.db.stats() else {
+            return;
+        };
+        let counted = [
+            ("flushes", stats.flushes),
+            ("merges", stats.compactions),
+            ("versions that merges dropped", stats.versions_shadowed),
+            ("inserts that were cancelled", stats.pairs_cancelled),
+            ("tombstones that merges dropped", stats.tombstones_dropped),
+            ("delayed commits", stats.delayed_commits),
+        ];
+        counted
+            .iter()
+            .for_each(|(what, times)| self.records.count(what, *times));
+    }
+
+    /// Ends a life: after a crash as it left things, otherwise by closing.
+    fn end(&mut self, world: World, crash: Option<&Numbered<Crash>>) -> Checked<()> {
+        let (visible, disk) = (world.db.visible_seqno(), world.disk.clone());
+        self.count_background(&world);
+        let closed = world.db.close();
+        if !disk.is_dead() {
+            match &closed {
+                Ok(()) => self.records.history().make_durable(visible),
+                Err(error) => world.tolerate(error)?,
+            }
+        }
+        drop(world);
+        let died = disk.is_dead();
+        let counted = [
+            ("crashes", died),
+            ("lives with a fault", disk.has_failed() && !died),
+        ];
+        counted
+            .iter()
+            .for_each(|(what, is)| self.records.count(what, u64::from(*is)));
+        disk.mend();
+        let clean = closed.is_ok() && !died;
+        // What was closed is durable; after an error only the process is restarted.
+        let kept = match crash {
+            Some(crash) if died => crash.item.kept,
+            _ if clean && visible % 2 == 0 => Kept::Synced,
+            _ => Kept::All,
+        };
+        self.killed = kept == Kept::All;
+        self.memory = disk.leave(kept);
+        Ok(())
+    }
+}
+
+/// Decides on what the life before has left prepared, beside the clients.
+fn decide_all(world: &World) -> Checked<()> {
+    let Some(xids) = world.known(world.db.prepared())? else {
+        return Ok(());
+    };
+    for xid in xids {
+        let tag = tag_of_xid(&xid)?;
+        // A client's own of this life is its own.
+        if !world.inherited.contains(&tag) {
+            continue;
+        }
+        let Some(transaction) = world.known(world.db.take_prepared(&xid))? else {
+            continue;
+        };
+        world.records.count("prepared transactions taken up", 1);
+        let decided = decide(world, transaction, tag, tag % 3 != 0)?;
+        if let Some(seqno) = decided {
+            check_inherited(world, tag, seqno)?;
+        }
+    }
+    Ok(())
+}
+
+/// One client's thread.
+fn serve(mut client: Client, ops: &[Numbered<Op>]) -> Checked<()> {
+    for op in ops {
+        if client.is_over() {
+            break;
+        }
+        simulation::note(op.number as u64);
+        let perform = AssertUnwindSafe(|| client.perform(&op.item));
+        let result = catch_unwind(perform)
+            .unwrap_or_else(|panic| Err(format!("panicked: {}", message_of(&*panic))));
+        if let Err(failure) = result {
+            client.world.stop.store(true, Ordering::Relaxed);
+            return Err(format!(
+                "client {}, operation {}: {:?}\n  {failure}",
+                client.number, op.number, op.item
+            ));
+        }
+    }
+    Ok(())
+}
