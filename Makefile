@@ -4,7 +4,7 @@
 CACHE ?= $(or $(ALLUVIUM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvium)
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-rocksdb test miri loom clean-cache
+.PHONY: help bench bench-rocksdb test miri loom sim clean-cache
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -24,6 +24,11 @@ miri: ## run the tests of the unsafe code under miri (needs the nightly toolchai
 loom: ## run the models of the concurrent structures through all their interleavings
 	CARGO_TARGET_DIR='$(CACHE)/loom' RUSTFLAGS='--cfg loom' \
 	  cargo test --locked --release -p alluvium-mem -p alluvium --lib -- model loom
+
+SECONDS ?= 60
+sim: ## run fresh seeds of the simulator for SECONDS (60)
+	CARGO_TARGET_DIR='$(CACHE)/target' cargo run --quiet --locked -p alluvium-sim --features simulation -- \
+	  --seconds $(SECONDS) --long
 
 bench-rocksdb: ## as bench, with RocksDB beside the others (builds it once, some 11 minutes; needs a C++ compiler, libclang)
 	bash .ci/steps.sh system

@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all_steps=(system fmt tidy formats header clippy test docs licences fuzz lab-smoke kill rocksdb)
+all_steps=(system fmt tidy formats header clippy test sim docs licences fuzz lab-smoke kill rocksdb)
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 
@@ -20,6 +20,8 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 durable_engines=(alluvium fjall lmdb sqlite)
 # How long the random-input step lasts in all, in seconds.
 fuzz_seconds=60
+# How long fresh seeds are simulated.
+sim_seconds=20
 
 missing() {
     printf 'missing: %s\n' "$1" >&2
@@ -80,6 +82,14 @@ step_clippy() { cargo clippy --locked --workspace --all-targets -- -D warnings; 
 step_test() { cargo test --locked --workspace; }
 
 step_docs() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --workspace; }
+
+# The feature is given to this crate alone: no other step may build the engine with it.
+step_sim() {
+    cargo clippy --locked -p alluvium-sim --features simulation --all-targets -- -D warnings
+    cargo test --locked -p alluvium --features simulation --lib simulation::
+    cargo test --locked -p alluvium-sim --features simulation
+    cargo run --quiet --locked -p alluvium-sim --features simulation -- --seconds "$sim_seconds"
+}
 
 # Tests that feed random input are named fuzz_* and loop until the budget of testkit's `fuzz_budget` is spent.
 # The minute is shared out among them, because each processor runs one at a time.

@@ -13,7 +13,7 @@ const ENGINE: &str = "crates/alluvium/src/";
 /// Modules of one layer may use each other.
 const LAYERS: &[&[&str]] = &[
     &["error", "base", "range_deletes"],
-    &["sync"],
+    &["sync", "simulation"],
     &["vfs"],
     &["cache", "memory", "table"],
     &["wal"],

@@ -1,14 +1,15 @@
 //! `cargo xtask tidy`: rules of style that text can show, so that no reviewer has to look for them.
 //!
 //! [`rust`] holds what every source file must keep, [`layers`] which module of the engine may use which,
-//! [`markdown`] what pages must keep, [`guide`] what the guide says of itself, [`c_interface`]
-//! what C has of the engine. What belongs to every text file is here.
+//! [`seam`] that no part of it decides by itself when things happen, [`markdown`] what pages must keep, [`guide`] what
+//! the guide says of itself, [`c_interface`] what C has of the engine. What belongs to every text file is here.
 
 mod c_interface;
 mod guide;
 mod layers;
 mod markdown;
 mod rust;
+mod seam;
 
 use std::path::Path;
 
@@ -29,6 +30,7 @@ fn findings(files: &[TextFile]) -> Vec<Finding> {
         if file.path.ends_with(".rs") {
             found.extend(rust::check(file));
             found.extend(layers::check(file));
+            found.extend(seam::check(file));
         } else if file.path.ends_with(".md") {
             found.extend(markdown::check_page(file));
         }

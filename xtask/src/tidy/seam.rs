@@ -1,0 +1,102 @@
+//! What decides the order of events in the engine comes from `sync.rs` or `clock.rs`, or a simulation would not own it.
+
+use crate::files::TextFile;
+use crate::finding::Finding;
+use crate::source::{self, Source};
+
+const ENGINE: &str = "crates/alluvium/src/";
+
+/// What may not be named, and what stands in its place.
+const OWNED: [(&str, &str); 9] = [
+    ("parking_lot::", "sync::plain"),
+    ("std::thread", "sync::thread"),
+    ("std::time::Instant", "sync::time"),
+    ("SystemTime", "clock::Clock"),
+    ("RandomState", "sync::random_u64"),
+    ("mpsc", "a queue under a lock of sync"),
+    ("std::collections::HashMap", "sync::collections"),
+    ("std::collections::HashSet", "sync::collections"),
+    ("std::sync::Mutex", "sync::plain"),
+];
+
+/// Where they may be named all the same.
+const FREE: [(&str, &str); 10] = [
+    // They make the seam.
+    ("sync/", ""),
+    ("simulation/", ""),
+    // The only place that reads the system's clock, and what names backups by their day.
+    ("clock.rs", "SystemTime"),
+    ("backup/mod.rs", "SystemTime"),
+    // Files in memory: their locks are held for moments in which nobody can wait for anything else.
+    ("vfs/mem/", "parking_lot::"),
+    ("vfs/fault.rs", "parking_lot::"),
+    // Shared by all simulations of the process, held for a push or a pop.
+    ("table/pool.rs", "parking_lot::"),
+    // Their hash is fixed.
+    ("txn/lock_table", "std::collections::HashMap"),
+    // Runs are sorted by a thread behind a channel: no simulation loads in bulk.
+    ("ingest/bulk_load.rs", "mpsc"),
+    // Programs of the guide.
+    ("guide.rs", ""),
+];
+
+/// Checks one file of the engine; tests are free.
+pub fn check(file: &TextFile) -> Vec<Finding> {
+    let Some(inside) = file.path.strip_prefix(ENGINE) else {
+        return Vec::new();
+    };
+    let is_test = |part: &str| ["tests", "tests.rs", "model.rs"].contains(&part);
+    if inside.split('/').any(is_test) {
+        return Vec::new();
+    }
+    let code = Source::new(&file.text).code();
+    let tests = source::test_ranges(&code);
+    let mut found = Vec::new();
+    for (name, instead) in OWNED {
+        let free = |(path, what): &(&str, &str)| {
+            inside.starts_with(path) && (what.is_empty() || *what == name)
+        };
+        if FREE.iter().any(free) {
+            continue;
+        }
+        for (at, _) in code.match_indices(name) {
+            if !tests.iter().any(|range| range.contains(&at)) {
+                let line = source::line_of(&code, at);
+                let message = format!("{name} is not a simulation's to decide: use {instead}");
+                found.push(Finding::error(&file.path, line, message));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::tests::{file, shown};
+
+    fn at(path: &str, text: &str) -> Vec<String> {
+        shown(&check(&file(&format!("{ENGINE}{path}"), text)))
+    }
+
+    #[test]
+    fn locks_threads_and_time_come_from_the_seam() {
+        let text = "use parking_lot::Mutex;\nfn f() { std::thread::spawn(|| ()); }\n";
+        let expected = [
+            "1: parking_lot:: is not a simulation's to decide: use sync::plain",
+            "2: std::thread is not a simulation's to decide: use sync::thread",
+        ];
+        assert_eq!(at("wal/writer.rs", text), expected);
+    }
+
+    #[test]
+    fn tests_and_the_seam_itself_are_free() {
+        let text = "use std::time::SystemTime;\n";
+        assert_eq!(at("wal/mod.rs", text).len(), 1);
+        for path in ["clock.rs", "sync/mod.rs", "wal/tests.rs", "wal/tests/x.rs"] {
+            assert!(at(path, text).is_empty(), "{path}");
+        }
+        let text = "#[cfg(test)]\nmod tests {\n use std::thread;\n}\n";
+        assert!(at("wal/mod.rs", text).is_empty());
+    }
+}
