@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
+use crate::sync::plain::Mutex;
 
 use self::files::{copy_checked, read_checked, write_file};
 use self::listing::{ListedFile, Listing};

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use crate::sync::plain::Mutex;
 
 use crate::commit::Request;
 use crate::db::memory::MemoryPlan;

@@ -87,7 +87,6 @@ fn flush_all(shared: &Shared, generations: &[SealedGeneration]) -> bool {
             }
             Err(error) => {
                 shared.poison.set(error);
-                shared.wake_after_poison();
                 return false;
             }
         }
