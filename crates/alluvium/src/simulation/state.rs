@@ -16,7 +16,7 @@ pub struct Policy {
     pub jump_of_65536: u16,
     /// The most nanoseconds that a step takes.
     pub step_ns_max: u64,
-    /// In how many of 65,536 steps a thread loses its core for up to [`STALL_STEPS_MAX`] steps of the others.
+    /// In how many of 65,536 steps a thread loses its core for some thousand steps of the others.
     pub stall_of_65536: u16,
 }
 

@@ -3,7 +3,7 @@
 //! There are three worlds. Ordinarily all of this is `parking_lot`'s and the standard library's, by other names. With
 //! `--cfg loom` the structures whose correctness hangs on the order of their memory accesses are built of loom's parts, so
 //! that their models run the very code that ships. With the feature `simulation` a seeded scheduler owns threads, waits
-//! and time (see [`crate::simulation`]), so that one number decides everything that a test run does.
+//! and time (see `simulation`), so that one number decides everything that a test run does.
 //!
 //! loom knows no time: there a wait with a deadline never expires, so a model stands for a timeout by a cancellation,
 //! which takes the same way out.
