@@ -9,7 +9,9 @@
 //! A marker is written before the manifest's edit, which may fail: of a creation and a drop the manifest tells later
 //! whether it has happened.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
+
+use crate::sync::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{ChangeKind, ChangedKeyspace, Operation};
@@ -58,7 +60,7 @@ impl Meaning {
                 .values()
                 .map(|tree| (tree.id, known(tree)))
                 .collect(),
-            gone: HashSet::new(),
+            gone: HashSet::default(),
         }
     }
 

@@ -10,7 +10,9 @@ mod meaning;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::sync::time::Instant;
 
 use self::meaning::Meaning;
 use crate::base::{KeyspaceId, SeqNo};

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use crate::sync::plain::Mutex;
 
 use crate::base::SegmentId;
 use crate::db::shared::Shared;

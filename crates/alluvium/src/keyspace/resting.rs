@@ -6,8 +6,8 @@
 
 use std::sync::{Arc, Weak};
 
+use crate::sync::plain::Mutex;
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
 
 use crate::cache::{COUNTER_SHARDS, thread_shard};
 

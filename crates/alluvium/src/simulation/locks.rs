@@ -108,6 +108,22 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
+impl<T: ?Sized> MutexGuard<'_, T> {
+    /// Runs `body` with the mutex given back.
+    pub fn unlocked<R>(own: &mut Self, body: impl FnOnce() -> R) -> R {
+        own.held = None;
+        freed(key_of(own.mutex), true);
+        let result = body();
+        let mutex = own.mutex;
+        own.held = Some(take(
+            key_of(mutex),
+            || mutex.0.try_lock(),
+            || mutex.0.lock(),
+        ));
+        result
+    }
+}
+
 impl<T: ?Sized> Deref for MutexGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
