@@ -1,20 +1,23 @@
 //! Test support for Alluvium. It works on plain data and knows nothing of the engine, which dev-depends on it.
 //!
 //! Reading order: [`script`] (tests as text files), [`random`] (seeds that are reported and honoured), [`fuzz`]
-//! (random bytes within a budget), [`model`] (what a database must contain, also after a crash), [`op`] (random
+//! (random bytes within a budget), [`sample`] (a share of very many cases), [`model`] (what a database must contain, also after a crash), [`op`] (random
 //! operations on a database).
 //!
 //! Environment: `UPDATE=1` rewrites the expected output of text-driven tests, `ALLUVIUM_SEED=N` repeats one random
-//! case, `ALLUVIUM_FUZZ_SECONDS=N` sets how long each fuzz test lasts.
+//! case, `ALLUVIUM_FUZZ_SECONDS=N` sets how long each fuzz test lasts, `ALLUVIUM_ONE_IN=N` how large a share of very
+//! many cases is tried.
 #![forbid(unsafe_code)]
 
 pub mod fuzz;
 pub mod model;
 pub mod op;
 pub mod random;
+pub mod sample;
 pub mod script;
 
 pub use fuzz::{fuzz_budget, mutate};
 pub use model::{Commit, Direction, Mismatch, Model, State, Write};
 pub use op::{Generator, KeyShape, Move, Op, Weights};
 pub use random::{Rng, Seeded};
+pub use sample::Sample;

@@ -33,6 +33,7 @@ mod model;
 mod ranges;
 mod read_only;
 mod recovery;
+mod reliability;
 mod repair;
 mod resting;
 mod script;

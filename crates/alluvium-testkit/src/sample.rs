@@ -1,0 +1,100 @@
+//! A share of very many cases: every crash point, every failing call, every bit.
+//!
+//! Such a test numbers its cases and asks a [`Sample`] which of them to try. What it tries by default fits into a test
+//! run, is chosen by a seed that is printed on failure, and is another one each time; `ALLUVIUM_ONE_IN=1` tries all.
+
+use std::hash::{BuildHasher, RandomState};
+
+use crate::random::{SEED_VARIABLE, seed_from_env, splitmix};
+
+/// The variable that sets how many cases there are to each one that is tried: `ALLUVIUM_ONE_IN=1 cargo test NAME`.
+pub const ONE_IN_VARIABLE: &str = "ALLUVIUM_ONE_IN";
+
+/// Decides by the number of a case whether it is tried.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    name: &'static str,
+    one_in: u64,
+    seed: u64,
+}
+
+impl Sample {
+    /// One case in `one_in`, or as many as [`ONE_IN_VARIABLE`] says; those that [`SEED_VARIABLE`] says, or others each
+    /// time.
+    ///
+    /// # Panics
+    /// If one of the variables is set to something that is no number.
+    pub fn new(name: &'static str, one_in: u64) -> Sample {
+        let asked = std::env::var(ONE_IN_VARIABLE).ok().map(|value| {
+            let number = value.trim().parse().ok().filter(|number| *number > 0);
+            number.unwrap_or_else(|| panic!("{ONE_IN_VARIABLE}={value} is no number above 0"))
+        });
+        Sample {
+            name,
+            one_in: asked.unwrap_or(one_in).max(1),
+            seed: seed_from_env().unwrap_or_else(|| RandomState::new().hash_one(name)),
+        }
+    }
+
+    /// Whether to try this case. The answer depends on the number and the seed alone, so threads may share the cases.
+    pub fn takes(&self, case: u64) -> bool {
+        self.random(case).is_multiple_of(self.one_in)
+    }
+
+    /// As [`Sample::takes`], of `times` fewer cases, also where all others are tried: each of these is many in turn.
+    pub fn takes_rarely(&self, case: u64, times: u64) -> bool {
+        self.random(!case).is_multiple_of(self.one_in * times)
+    }
+
+    /// A number that depends on the case and the seed.
+    pub fn random(&self, case: u64) -> u64 {
+        splitmix(self.seed ^ splitmix(case))
+    }
+
+    /// Whether every case is tried.
+    pub fn is_whole(&self) -> bool {
+        self.one_in == 1
+    }
+}
+
+impl Drop for Sample {
+    #[expect(clippy::print_stderr, reason = "test output")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Sample { name, one_in, seed } = self;
+            eprintln!(
+                "{name} failed; to try the same cases: {ONE_IN_VARIABLE}={one_in} {SEED_VARIABLE}={seed}"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(one_in: u64, seed: u64) -> Sample {
+        let name = "a test";
+        Sample { name, one_in, seed }
+    }
+
+    #[test]
+    fn one_in_one_is_all_and_others_are_about_their_share() {
+        let taken = |sample: Sample| (0..10_000).filter(|case| sample.takes(*case)).count();
+        assert_eq!(taken(sample(1, 3)), 10_000);
+        assert!((800..1_200).contains(&taken(sample(10, 3))));
+        let rarely = |sample: Sample| {
+            (0..10_000)
+                .filter(|case| sample.takes_rarely(*case, 5))
+                .count()
+        };
+        assert!((100..300).contains(&rarely(sample(10, 3))));
+    }
+
+    #[test]
+    fn seeds_choose_different_cases() {
+        let cases = |seed| (0..1_000).filter(move |case| sample(10, seed).takes(*case));
+        assert!(cases(1).ne(cases(2)));
+        assert!(cases(1).eq(cases(1)));
+    }
+}

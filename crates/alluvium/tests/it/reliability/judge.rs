@@ -1,0 +1,172 @@
+//! Opens what a failure has left and says which commit it is, and whether that keeps what was promised.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use alluvium::backup::BackupStore;
+use alluvium::vfs::{MemVfs, Vfs};
+use alluvium::{Database, KeyspaceOptions, Options};
+use alluvium_testkit::model::{Commit, Model, State};
+
+use super::player::{Fate, Promise, backups_dir, copy_dir};
+use crate::driver::{chain, state_of};
+use crate::fixture::dir;
+
+/// What was found of a database.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The commit of the history whose state it has.
+    pub commit: Commit,
+    /// The prepared transactions that it lists.
+    pub prepared: Vec<Vec<u8>>,
+    /// The checkpoint beside it is there, and right.
+    pub checkpoint: bool,
+    /// So is a backup.
+    pub backup: bool,
+}
+
+/// Knows what the history was.
+pub struct Judge<'a> {
+    pub model: &'a Model,
+    pub options: &'a Options,
+    /// The promise at the end of the history: which commits its copies hold.
+    pub last: &'a Promise,
+}
+
+/// Right, or why not.
+pub type Verdict<T> = Result<T, String>;
+
+fn told<T>(result: alluvium::Result<T>, what: &str) -> Verdict<T> {
+    result.map_err(|e| format!("cannot {what}: {}", chain(&e)))
+}
+
+impl Judge<'_> {
+    /// Opens it, looks at everything, and writes to it. `thorough`: every file is verified too.
+    pub fn look(&self, left: &MemVfs, thorough: bool) -> Verdict<Found> {
+        let vfs: Arc<dyn Vfs> = Arc::new(left.clone());
+        let opened = Database::open_on(Arc::clone(&vfs), dir(), self.options.clone());
+        let db = told(opened, "open")?;
+        let prepared = told(db.prepared(), "list prepared transactions")?;
+        for xid in &prepared {
+            let taken = db.take_prepared(xid).and_then(|taken| taken.rollback());
+            told(taken, "roll a prepared transaction back")?;
+        }
+        let found = self.model.find_prefix(&state_of(&db), 0);
+        let commit = found.map_err(|mismatch| mismatch.to_string())?;
+        if thorough {
+            let report = told(db.verify(), "verify")?;
+            if !report.is_clean() {
+                return Err(format!("verify found {report:?}"));
+            }
+        }
+        let checkpoint = self.checkpoint(left, &vfs)?;
+        let backup = self.backup(left, &vfs)?;
+        let again = db.keyspace("again", KeyspaceOptions::default());
+        told(again.and_then(|k| k.put(b"a", b"1")), "write")?;
+        told(db.close(), "close")?;
+        Ok(Found {
+            commit,
+            prepared,
+            checkpoint,
+            backup,
+        })
+    }
+
+    /// Whether the target of the checkpoint exists: then it is whole.
+    fn checkpoint(&self, left: &MemVfs, vfs: &Arc<dyn Vfs>) -> Verdict<bool> {
+        let Some(copied) = self.last.checkpoint else {
+            return Ok(false);
+        };
+        if !left.exists(copy_dir()).expect("look") {
+            return Ok(false);
+        }
+        let options = Options {
+            read_only: true,
+            ..self.options.clone()
+        };
+        let copy = Database::open_on(Arc::clone(vfs), copy_dir(), options);
+        let copy = told(copy, "open the checkpoint")?;
+        self.same(&state_of(&copy), copied.commit, "the checkpoint")?;
+        Ok(true)
+    }
+
+    /// Whether there is a backup: then it is whole.
+    fn backup(&self, left: &MemVfs, vfs: &Arc<dyn Vfs>) -> Verdict<bool> {
+        let Some(copied) = self.last.backup else {
+            return Ok(false);
+        };
+        if !left.exists(backups_dir()).expect("look") {
+            return Ok(false);
+        }
+        let store = BackupStore::open_on(Arc::clone(vfs), backups_dir());
+        let store = told(store, "open the backups")?;
+        let list = told(store.list(), "list the backups")?;
+        if let Some((id, error)) = list.damaged.first() {
+            return Err(format!("backup {id} is damaged: {}", chain(error)));
+        }
+        for backup in &list.backups {
+            let target = PathBuf::from(format!("restored{}", backup.id));
+            told(store.restore(backup.id, &target), "restore a backup")?;
+            let restored = Database::open_on(Arc::clone(vfs), &target, self.options.clone());
+            let restored = told(restored, "open what was restored")?;
+            self.same(&state_of(&restored), copied.commit, "the backup")?;
+        }
+        Ok(!list.backups.is_empty())
+    }
+
+    fn same(&self, state: &State, commit: Commit, what: &str) -> Verdict<()> {
+        let expected = self.model.state_at(commit);
+        if *state == expected {
+            return Ok(());
+        }
+        Err(format!("{what} is not the state of commit {commit}"))
+    }
+}
+
+impl Found {
+    /// Whether it keeps a promise; `killed`: of what a process that is killed keeps.
+    pub fn keeps(&self, promise: &Promise, killed: bool) -> Verdict<()> {
+        let at_least = if killed {
+            promise.acked
+        } else {
+            promise.durable
+        };
+        if self.commit < at_least {
+            let commit = self.commit;
+            return Err(format!(
+                "promised commits are lost: {at_least} is promised, {commit} is left"
+            ));
+        }
+        if promise.checkpoint.is_some_and(|copied| copied.done) && !self.checkpoint {
+            return Err("the checkpoint is lost".into());
+        }
+        if promise.backup.is_some_and(|copied| copied.done) && !self.backup {
+            return Err("the backup is lost".into());
+        }
+        self.keeps_prepared(promise)
+    }
+
+    fn keeps_prepared(&self, promise: &Promise) -> Verdict<()> {
+        for (xid, fate) in &promise.prepared {
+            let listed = self.prepared.contains(xid);
+            let right = match fate {
+                Fate::PrepareTried | Fate::Deciding(None) => true,
+                Fate::Prepared => listed,
+                Fate::Deciding(Some(commit)) => listed == (self.commit < *commit),
+            };
+            if !right {
+                return Err(format!(
+                    "prepared transaction {} ({fate:?}), listed: {listed}, commit {}",
+                    xid.escape_ascii(),
+                    self.commit
+                ));
+            }
+        }
+        for xid in &self.prepared {
+            if !promise.prepared.contains_key(xid) {
+                return Err(format!("{} was never prepared", xid.escape_ascii()));
+            }
+        }
+        Ok(())
+    }
+}
