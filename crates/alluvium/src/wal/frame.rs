@@ -225,10 +225,11 @@ impl<'a> Window<'a> {
         let loaded_end = self.start + self.bytes.len() as u64;
         if offset < self.start || offset + count as u64 > loaded_end {
             let want = left.min(count.max(self.step_bytes) as u64) as usize;
-            // Emptied first, so that a failed read leaves nothing that looks loaded.
-            self.bytes.clear();
+            // Taken away first, so that a failed read leaves nothing that looks loaded.
             let mut bytes = std::mem::take(&mut self.bytes);
-            bytes.resize(want, 0);
+            if bytes.len() != want {
+                bytes = vec![0; want];
+            }
             self.file
                 .read_at(&mut bytes, offset)
                 .map_err(|error| Error::io("read", self.file.path(), error))?;
