@@ -127,17 +127,7 @@ fn link<'a>(
                     break;
                 }
             }
-            Some(_) => {
-                let path = segment.file.path();
-                let what = "place of a log segment in the chain";
-                return Err(Error::corruption(
-                    path,
-                    0,
-                    what,
-                    name_of(wanted),
-                    name_of(Some(id)),
-                ));
-            }
+            Some(_) => return Err(broken_chain(dir, wanted, segment)),
         }
     }
     let reached = chain.last().map(|(segment, ..)| segment.id);
@@ -154,6 +144,24 @@ fn link<'a>(
     }
     chain.reverse();
     Ok(chain)
+}
+
+/// `found` is not the segment that must come next. Where that one would be newer, it is missing or has lost its header:
+/// then it is to blame.
+fn broken_chain(dir: &Path, wanted: Option<SegmentId>, found: &OpenSegment) -> Error {
+    match wanted {
+        Some(wanted) if wanted > found.id => {
+            let path = segment_path(dir, wanted);
+            let (expected, none) = ("a valid one, which the next segment names", "none");
+            Error::corruption(&path, 0, "header of a log segment", expected, none)
+        }
+        _ => {
+            let path = found.file.path();
+            let what = "place of a log segment in the chain";
+            let (wanted, found) = (name_of(wanted), name_of(Some(found.id)));
+            Error::corruption(path, 0, what, wanted, found)
+        }
+    }
 }
 
 fn name_of(segment: Option<SegmentId>) -> String {
