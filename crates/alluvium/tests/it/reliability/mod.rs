@@ -5,8 +5,11 @@
 //! `trace` and `disk` (all that power loss can do to a trace of changes), `crash`, `failures`, `limits`, `flips`.
 
 mod crash;
+mod damaged;
 mod disk;
+mod failures;
 mod figures;
+mod flips;
 mod history;
 mod judge;
 mod player;
