@@ -12,5 +12,6 @@ mod figures;
 mod flips;
 mod history;
 mod judge;
+mod limits;
 mod player;
 mod trace;
