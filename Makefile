@@ -4,7 +4,7 @@
 CACHE ?= $(or $(ALLUVIUM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvium)
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-rocksdb test miri loom sim clean-cache
+.PHONY: help bench bench-rocksdb test soak miri loom sim clean-cache
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -15,6 +15,10 @@ bench: ## build the laboratory and run its quick comparison of embedded engines 
 
 test: ## everything that continuous integration checks
 	ALLUVIUM_CACHE='$(CACHE)' CARGO_TARGET_DIR='$(CACHE)/target' bash .ci/steps.sh
+
+soak: ## every crash point, every failing call and every flipped bit of the reliability tests, with figures (an hour)
+	CARGO_PROFILE_DEV_OPT_LEVEL=2 ALLUVIUM_ONE_IN=1 CARGO_TARGET_DIR='$(CACHE)/soak' \
+	  cargo test --locked -p alluvium --test it -- reliability:: --nocapture --test-threads=1
 
 miri: ## run the tests of the unsafe code under miri (needs the nightly toolchain)
 	@cargo +nightly miri --version >/dev/null 2>&1 || { \
@@ -38,4 +42,4 @@ bench-rocksdb: ## as bench, with RocksDB beside the others (builds it once, some
 	    quick --out out/quick-$$(date -u +%Y%m%d-%H%M%S)
 
 clean-cache: ## delete the build results that are kept outside the checkout
-	rm -rf '$(CACHE)/target' '$(CACHE)/miri' '$(CACHE)/loom' '$(CACHE)'/rocksdb-*
+	rm -rf '$(CACHE)/target' '$(CACHE)/soak' '$(CACHE)/miri' '$(CACHE)/loom' '$(CACHE)'/rocksdb-*

@@ -135,10 +135,14 @@ fn play<'h>(player: &mut Player, history: &'h History) -> Option<(&'h Step, Erro
         player.begin(step);
         let mut done = player.attempt(step);
         for _ in 1..TRIES {
-            if !matches!(done, Err(Error::NoSpace { .. })) {
-                break;
-            }
-            done = player.attempt(step);
+            done = match done {
+                Err(full @ Error::NoSpace { .. }) => match player.attempt(step) {
+                    // Documented: only the very last sync has failed, and what was asked for is there.
+                    Err(Error::InvalidArgument(_)) => return Some((step, full)),
+                    again => again,
+                },
+                done => done,
+            };
         }
         match done {
             Ok(()) => player.acknowledge(step),
@@ -217,7 +221,7 @@ fn calls(history: &History, durability: Durability, mode: &Mode) -> u64 {
 
 #[test]
 fn any_failing_call_of_any_history_loses_nothing_and_is_told() {
-    let sample = Sample::new("any_failing_call_of_any_history", 70);
+    let sample = Sample::new("any_failing_call_of_any_history", 35);
     let histories = histories();
     let (mut cases, mut number) = (Vec::new(), 0);
     for history in &histories {
@@ -405,7 +409,7 @@ fn use_tool(left: &MemVfs, expected: &Expected, tool: Tool, mode: &Mode, nth: u6
 
 #[test]
 fn any_failing_call_of_what_only_reads_is_told_and_changes_nothing() {
-    let sample = Sample::new("any_failing_call_of_what_only_reads", 20);
+    let sample = Sample::new("any_failing_call_of_what_only_reads", 10);
     let (left, expected) = left();
     let (mut cases, mut number) = (Vec::new(), 0);
     for (name, tool) in TOOLS {

@@ -195,7 +195,7 @@ fn shown(tally: &Tally) -> String {
 
 #[test]
 fn every_flipped_bit_is_found_and_never_read_as_data() {
-    let sample = Sample::new("every_flipped_bit", 120);
+    let sample = Sample::new("every_flipped_bit", 60);
     let disk = subjects();
     let targets = targets(&disk);
     let flips = Flips {
