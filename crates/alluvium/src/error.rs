@@ -176,7 +176,11 @@ pub enum Error {
 impl Error {
     /// An [`Error::Io`], or [`Error::NoSpace`] where the system says that the device or quota is full.
     pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
-        let path = path.to_path_buf();
+        // The parent of a name without directories: people should read where that is.
+        let path = match path.as_os_str().is_empty() {
+            true => PathBuf::from("."),
+            false => path.to_path_buf(),
+        };
         let full = matches!(
             source.kind(),
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
