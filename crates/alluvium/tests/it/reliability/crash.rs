@@ -314,7 +314,7 @@ impl Skipped {
 
 #[test]
 fn an_engine_that_forgot_any_kind_of_sync_would_be_noticed() {
-    let sample = Sample::new("an_engine_that_forgot_any_kind_of_sync", 5);
+    let sample = Sample::whole("an_engine_that_forgot_any_kind_of_sync");
     let figures = Figures::default();
     for skipped in SKIPPED {
         let noticed = histories().iter().any(|history| {
