@@ -11,7 +11,7 @@ use super::segment::SEGMENT_HEADER_BYTES;
 use super::segment::segment_path;
 use super::*;
 use crate::base::SeqNo;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::vfs::{MemVfs, RealVfs, SplitMix, Vfs, VfsFile};
 
 const UID: u64 = 0x5EED;
@@ -191,7 +191,7 @@ fn a_missing_segment_in_the_middle_or_one_without_a_header_is_damage_of_that_seg
         }
         let second = segment_path(dir(), SegmentId(2));
         let blamed = || match start(&vfs, dir(), 1) {
-            Err(crate::Error::Corruption { path, .. }) => path,
+            Err(Error::Corruption { path, .. }) => path,
             other => panic!("{other:?}"),
         };
         let file = vfs.open(&second).unwrap();

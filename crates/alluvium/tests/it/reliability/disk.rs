@@ -79,13 +79,6 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Nothing is lost: the process ended.
-    pub const KILLED: Cut = Cut {
-        last: Last::Whole,
-        earlier: Earlier::Kept,
-        names: u64::MAX,
-    };
-
     /// Whether the machine has lost nothing that had been handed to it before the last call.
     pub fn is_kill(&self) -> bool {
         self.earlier == Earlier::Kept && self.names == u64::MAX
@@ -444,10 +437,6 @@ impl Image {
             }
         }
         hasher.finish()
-    }
-
-    pub fn has_dir(&self, dir: &Path) -> bool {
-        self.dirs.contains(dir)
     }
 
     /// A file system that holds it, all of it durable.
