@@ -80,6 +80,8 @@ struct Explorer<'a> {
     history: &'a History,
     events: &'a Trace,
     sample: &'a Sample,
+    /// Whether recoveries are cut in turn: not where the device is made to fail.
+    twice: bool,
     figures: &'a Figures,
 }
 
@@ -176,7 +178,7 @@ impl Explorer<'_> {
         for demand in demands {
             self.check(&looked, demand)?;
         }
-        if self.sample.takes_rarely(hash, AGAIN_TIMES) {
+        if self.twice && self.sample.takes_rarely(hash, AGAIN_TIMES) {
             let again = self.again(hash, image, &looked, &demands[0]);
             again.map_err(|why| self.told(&demands[0], &why))?;
         }
@@ -257,6 +259,8 @@ fn explore(
 ) -> Verdict<u64> {
     let options = options(durability);
     let (player, events) = play(history, &options);
+    let changed = device(events.clone());
+    let twice = changed.len() == events.len();
     let explorer = Explorer {
         judge: Judge {
             model: &player.model,
@@ -264,8 +268,9 @@ fn explore(
             last: &player.promise,
         },
         history,
-        events: &device(events),
+        events: &changed,
         sample,
+        twice,
         figures,
     };
     explorer.explore(case)

@@ -37,9 +37,11 @@ impl Target<'_> {
         (0..self.used * 8).chain(zeros.step_by(ZEROS_STRIDE as usize))
     }
 
+    /// Or the name of a file that has none.
     fn extension(&self) -> String {
-        let extension = self.path.extension().map(|e| e.to_string_lossy());
-        extension.map_or_else(|| "CURRENT".into(), |e| e.into_owned())
+        let extension = self.path.extension().or(self.path.file_name());
+        let extension = extension.map(|e| e.to_string_lossy().into_owned());
+        extension.unwrap_or_default()
     }
 
     fn kind(&self, bit: u64) -> String {
@@ -89,8 +91,10 @@ fn targets(disk: &Disk) -> Vec<Target<'_>> {
                 let len = file.len().expect("length");
                 let mut bytes = vec![0; len as usize];
                 file.read_at(&mut bytes, 0).expect("read");
-                let allocated = ["wal", "manifest"].map(Some);
-                let extension = path.extension().map(|e| e.to_string_lossy());
+                // The reserve of space is nothing but zeros.
+                let allocated = ["wal", "manifest", "reserve"].map(Some);
+                let extension = path.extension().or(path.file_name());
+                let extension = extension.map(|e| e.to_string_lossy());
                 let used = match allocated.contains(&extension.as_deref()) {
                     // Records end at a multiple of 8, with zeros.
                     true => {
