@@ -8,13 +8,13 @@ use std::thread;
 
 use alluvium::backup::BackupStore;
 use alluvium::vfs::{CrashOptions, Fault, FaultEffect, FaultVfs, IoCall, MemVfs, Vfs};
-use alluvium::{CursorOptions, Database, Durability, Error, Options, Result, repair_on};
+use alluvium::{Database, Durability, Error, Options, Result, repair_on};
 use alluvium_testkit::Sample;
 use alluvium_testkit::model::State;
 
 use super::figures::report;
 use super::history::{History, Step, histories, options};
-use super::judge::{Judge, Verdict};
+use super::judge::{Judge, Verdict, rows};
 use super::player::{Player, Promise, backups_dir, copy_dir};
 use crate::driver::{chain, state_of};
 use crate::fixture::dir;
@@ -272,21 +272,6 @@ struct Expected {
     options: Options,
     state: State,
     copied: State,
-}
-
-/// Rows by cursors, every error returned.
-fn rows(db: &Database) -> Result<State> {
-    let mut state = State::new();
-    for name in db.keyspace_names()? {
-        let keyspace = db.existing_keyspace(&name)?.expect("a listed keyspace");
-        let mut cursor = keyspace.cursor(CursorOptions::default())?;
-        let (rows, mut more) = (state.entry(name).or_default(), cursor.seek_first()?);
-        while more {
-            rows.insert(cursor.key().to_vec(), cursor.value().to_vec());
-            more = cursor.next()?;
-        }
-    }
-    Ok(state)
 }
 
 fn same(found: &State, expected: &State) -> Verdict<()> {

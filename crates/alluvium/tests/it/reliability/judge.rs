@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use alluvium::backup::BackupStore;
 use alluvium::vfs::{MemVfs, Vfs};
-use alluvium::{Database, KeyspaceOptions, Options};
+use alluvium::{CursorOptions, Database, KeyspaceOptions, Options};
 use alluvium_testkit::model::{Commit, Model, State};
 
 use super::player::{Fate, Promise, backups_dir, copy_dir};
-use crate::driver::{chain, state_of};
+use crate::driver::chain;
 use crate::fixture::dir;
 
 /// What was found of a database.
@@ -40,6 +40,21 @@ fn told<T>(result: alluvium::Result<T>, what: &str) -> Verdict<T> {
     result.map_err(|e| format!("cannot {what}: {}", chain(&e)))
 }
 
+/// Rows by cursors, every error returned.
+pub fn rows(db: &Database) -> alluvium::Result<State> {
+    let mut state = State::new();
+    for name in db.keyspace_names()? {
+        let keyspace = db.existing_keyspace(&name)?.expect("a listed keyspace");
+        let mut cursor = keyspace.cursor(CursorOptions::default())?;
+        let (rows, mut more) = (state.entry(name).or_default(), cursor.seek_first()?);
+        while more {
+            rows.insert(cursor.key().to_vec(), cursor.value().to_vec());
+            more = cursor.next()?;
+        }
+    }
+    Ok(state)
+}
+
 impl Judge<'_> {
     /// Opens it, looks at everything, and writes to it. `thorough`: every file is verified too.
     pub fn look(&self, left: &MemVfs, thorough: bool) -> Verdict<Found> {
@@ -51,7 +66,8 @@ impl Judge<'_> {
             let taken = db.take_prepared(xid).and_then(|taken| taken.rollback());
             told(taken, "roll a prepared transaction back")?;
         }
-        let found = self.model.find_prefix(&state_of(&db), 0);
+        let state = told(rows(&db), "read")?;
+        let found = self.model.find_prefix(&state, 0);
         let commit = found.map_err(|mismatch| mismatch.to_string())?;
         if thorough {
             let report = told(db.verify(), "verify")?;
@@ -86,7 +102,8 @@ impl Judge<'_> {
         };
         let copy = Database::open_on(Arc::clone(vfs), copy_dir(), options);
         let copy = told(copy, "open the checkpoint")?;
-        self.same(&state_of(&copy), copied.commit, "the checkpoint")?;
+        let state = told(rows(&copy), "read the checkpoint")?;
+        self.same(&state, copied.commit, "the checkpoint")?;
         Ok(true)
     }
 
@@ -109,7 +126,8 @@ impl Judge<'_> {
             told(store.restore(backup.id, &target), "restore a backup")?;
             let restored = Database::open_on(Arc::clone(vfs), &target, self.options.clone());
             let restored = told(restored, "open what was restored")?;
-            self.same(&state_of(&restored), copied.commit, "the backup")?;
+            let state = told(rows(&restored), "read what was restored")?;
+            self.same(&state, copied.commit, "the backup")?;
         }
         Ok(!list.backups.is_empty())
     }
