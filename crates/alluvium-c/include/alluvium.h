@@ -678,6 +678,10 @@ typedef struct alluvium_stats {
   uint64_t ceiling_waits;
   // What takes the memory number.
   struct alluvium_memory_use memory;
+  // How often a cursor at rest was made to let go of memtables and tables that a flush or merge had replaced.
+  uint64_t cursors_released;
+  // Bytes of log segments that recovery needs no more and that stay for streams of changes.
+  uint64_t change_log_bytes;
 } alluvium_stats;
 
 // Sizes of a keyspace.

@@ -71,6 +71,10 @@ pub struct alluvium_stats {
     pub ceiling_waits: u64,
     /// What takes the memory number.
     pub memory: alluvium_memory_use,
+    /// How often a cursor at rest was made to let go of memtables and tables that a flush or merge had replaced.
+    pub cursors_released: u64,
+    /// Bytes of log segments that recovery needs no more and that stay for streams of changes.
+    pub change_log_bytes: u64,
 }
 
 /// Sizes of a keyspace.
@@ -104,7 +108,7 @@ unsafe impl SizedStruct for alluvium_keyspace_stats {}
 
 #[cfg(target_pointer_width = "64")]
 const _: () =
-    assert!(size_of::<alluvium_stats>() == 24 * 8 && size_of::<alluvium_keyspace_stats>() == 9 * 8);
+    assert!(size_of::<alluvium_stats>() == 26 * 8 && size_of::<alluvium_keyspace_stats>() == 9 * 8);
 
 /// Fills `stats`, whose struct_size must be set.
 #[unsafe(no_mangle)]
@@ -133,6 +137,8 @@ pub unsafe extern "C" fn alluvium_get_stats(
             delay_us: now.delay_us,
             ceiling_waits: now.ceiling_waits,
             memory: memory_use(&now.memory),
+            cursors_released: now.cursors_released,
+            change_log_bytes: now.change_log_bytes,
         };
         // SAFETY: the contract of the crate.
         unsafe { sized::write(stats, &filled) }

@@ -138,10 +138,6 @@ const NAMES: Names = Names {
             "Options::change_log_bytes",
             "streams of changes are not in C yet",
         ),
-        (
-            "Stats::change_log_bytes",
-            "streams of changes are not in C yet",
-        ),
     ],
 };
 
