@@ -145,6 +145,11 @@ impl Shared {
             held.grow(self.reserve_bytes())
         });
         let low = made.is_err_and(full);
+        if low {
+            // The next opening needs some too: as much of that as there is.
+            let parts = [OPEN_BYTES, OPEN_BYTES / 2, OPEN_BYTES / 4, OPEN_BYTES / 8];
+            let _ = parts.into_iter().find(|part| held.grow(*part).is_ok());
+        }
         self.reserve.low.store(low, Ordering::Relaxed);
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{FORMAT_VERSION, SegmentEnd, hard_io, open_settled};
+use super::{FORMAT_VERSION, SHORT_SEGMENT_BYTES, SegmentEnd, hard_io, open_settled};
 use crate::base::SegmentId;
 use crate::base::checksum::checksum;
 use crate::base::coding::Decoder;
@@ -253,8 +253,8 @@ fn check_identity(header: &SegmentHeader, database_uid: u64, len: u64, path: &Pa
     Ok(())
 }
 
-/// Creates a segment whose name, room and header are durable on return. Returns the file and its header's checksum. A
-/// full device gives it `least` bytes of room only, as the header says then.
+/// Creates a segment whose name, room and header are durable on return. Returns the file and its header's checksum. On a
+/// full device it is a short one, with `least` bytes of room or more, as the header says then.
 ///
 /// # Errors
 ///
@@ -296,11 +296,16 @@ pub(super) fn create_room(
         let allocated = file.allocate(bytes).map(|()| bytes);
         allocated.map_err(|error| Error::io("allocate", &path, error))
     };
-    let allocated = match allocate(bytes) {
+    let mut allocated = allocate(bytes);
+    for fewer in [SHORT_SEGMENT_BYTES, least] {
         // Some systems leave a part allocated.
-        Err(Error::NoSpace { .. }) if least < bytes && file.truncate(0).is_ok() => allocate(least),
-        other => other,
-    };
+        if matches!(allocated, Err(Error::NoSpace { .. }))
+            && (least..bytes).contains(&fewer)
+            && file.truncate(0).is_ok()
+        {
+            allocated = allocate(fewer);
+        }
+    }
     match allocated {
         Ok(allocated) => Ok((file, allocated)),
         Err(error) => {

@@ -28,6 +28,10 @@ const ALLOCATION_UNIT_BYTES: u64 = 4096;
 /// Where the device has no room for a whole segment, or is nearly full, one of this size has to do.
 pub const SHORT_SEGMENT_BYTES: u64 = 256 << 10;
 
+/// What the first segment of an opening has to do with on a device that is full: it takes part of what is held back for
+/// openings, of which there may be many before anybody makes room.
+const FIRST_SEGMENT_BYTES_MIN: u64 = 16 << 10;
+
 /// After a larger group its buffer is given back.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
@@ -118,7 +122,7 @@ impl WalWriter {
             previous,
             prepared: false,
         };
-        let least = allocation(segment_bytes.min(SHORT_SEGMENT_BYTES), 0);
+        let least = allocation(segment_bytes.min(FIRST_SEGMENT_BYTES_MIN), 0);
         let (file, chain) = create_segment(&*vfs, dir, &mut header, least)?;
         let segment = Segment::new(&header, file, chain);
         Ok(WalWriter {
