@@ -44,12 +44,9 @@ fn flush_what_comes(shared: &Shared) {
         if !flush_all(shared, &generations) {
             return;
         }
-        let took = began.elapsed();
-        shared.metrics.flush_us.note_log2(took.as_micros() as u64);
-        shared.metrics.flush_bytes.note_log2(memtable_bytes);
         shared.events.tell(|| Event::FlushEnd {
             memtable_bytes,
-            took,
+            took: began.elapsed(),
         });
         update_admission(shared);
         shared.jobs.wake();
@@ -59,6 +56,7 @@ fn flush_what_comes(shared: &Shared) {
 /// Flushes these generations: as one unit, or one by one where there is too little room for all of them. False: the
 /// flusher is to end, because the database closes or is poisoned.
 fn flush_all(shared: &Shared, generations: &[SealedGeneration]) -> bool {
+    let began = Instant::now();
     let mut left = generations;
     let mut unit = left.len();
     // Ends with the flush, with the database, or with its poisoning.
@@ -67,6 +65,13 @@ fn flush_all(shared: &Shared, generations: &[SealedGeneration]) -> bool {
         match flush(shared, now) {
             Ok(()) => {
                 left = later;
+                if left.is_empty() {
+                    // Before anybody hears that it is done.
+                    let bytes = generations.iter().map(|g| g.bytes as u64).sum();
+                    let took = began.elapsed().as_micros() as u64;
+                    shared.metrics.flush_us.note_log2(took);
+                    shared.metrics.flush_bytes.note_log2(bytes);
+                }
                 shared.flush_done(now);
                 // Each one that is flushed lets segments of the log go.
                 shared.jobs.found_space();
