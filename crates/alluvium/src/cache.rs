@@ -265,6 +265,10 @@ pub fn thread_shard() -> usize {
         // No destructor, so it does not matter which runtime owns the thread.
         static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
     }
+    if cfg!(feature = "simulation") {
+        // What threads share must not depend on which simulations ran before.
+        return 0;
+    }
     SHARD.with(|shard| {
         if shard.get() == usize::MAX {
             shard.set(NEXT.fetch_add(1, Ordering::Relaxed) % COUNTER_SHARDS);
