@@ -204,10 +204,7 @@ pub(crate) fn run(shared: &Shared) {
         release(shared, &job);
         update_admission(shared);
         match result {
-            Ok(()) => {
-                shared.jobs.found_space();
-                shared.found_space();
-            }
+            Ok(()) => shared.found_space(),
             Err(error @ Error::NoSpace { .. }) => {
                 if !shared.spend_reserve(Taker::Background, &error) {
                     shared.jobs.found_no_space(&job);

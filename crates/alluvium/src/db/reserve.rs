@@ -223,8 +223,10 @@ impl Shared {
         true
     }
 
-    /// After a flush or a merge: takes the reserve back, or fits it to the tables that there are now.
+    /// After a flush or a merge: takes the reserve back, or fits it to the tables that there are now, and has merges that
+    /// found no space tried again.
     pub fn found_space(&self) {
+        self.jobs.found_space();
         self.reserve.failed.store(false, Ordering::Relaxed);
         self.look_for_space();
     }

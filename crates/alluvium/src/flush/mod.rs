@@ -41,7 +41,7 @@ fn flush_what_comes(shared: &Shared) {
         let memtable_bytes = generations.iter().map(|g| g.bytes as u64).sum();
         shared.events.tell(|| Event::FlushBegin { memtable_bytes });
         let began = Instant::now();
-        if !flush_all(shared, &generations) {
+        if !flush_all(shared, &generations, memtable_bytes, began) {
             return;
         }
         shared.events.tell(|| Event::FlushEnd {
@@ -55,8 +55,12 @@ fn flush_what_comes(shared: &Shared) {
 
 /// Flushes these generations: as one unit, or one by one where there is too little room for all of them. False: the
 /// flusher is to end, because the database closes or is poisoned.
-fn flush_all(shared: &Shared, generations: &[SealedGeneration]) -> bool {
-    let began = Instant::now();
+fn flush_all(
+    shared: &Shared,
+    generations: &[SealedGeneration],
+    memtable_bytes: u64,
+    began: Instant,
+) -> bool {
     let mut left = generations;
     let mut unit = left.len();
     // Ends with the flush, with the database, or with its poisoning.
@@ -67,14 +71,12 @@ fn flush_all(shared: &Shared, generations: &[SealedGeneration]) -> bool {
                 left = later;
                 if left.is_empty() {
                     // Before anybody hears that it is done.
-                    let bytes = generations.iter().map(|g| g.bytes as u64).sum();
                     let took = began.elapsed().as_micros() as u64;
                     shared.metrics.flush_us.note_log2(took);
-                    shared.metrics.flush_bytes.note_log2(bytes);
+                    shared.metrics.flush_bytes.note_log2(memtable_bytes);
                 }
                 shared.flush_done(now);
                 // Each one that is flushed lets segments of the log go.
-                shared.jobs.found_space();
                 shared.found_space();
             }
             // Nothing was installed; the memtables are still there.
