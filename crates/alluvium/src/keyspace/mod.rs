@@ -3,6 +3,7 @@
 pub(crate) mod dead;
 pub(crate) mod estimate;
 pub(crate) mod expiry;
+mod found;
 pub(crate) mod memtable;
 pub(crate) mod options;
 pub(crate) mod resting;
@@ -10,8 +11,9 @@ pub(crate) mod tree;
 
 pub use estimate::RangeEstimate;
 pub use expiry::Expiry;
+pub(crate) use found::FoundIn;
 pub use options::{Compression, KeyspaceOptions};
-pub(crate) use tree::{FoundIn, Tree};
+pub(crate) use tree::Tree;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -334,31 +336,5 @@ impl Keyspace {
         let point = self.db.shared().read_points.register();
         let time = self.db.shared().clock.hold();
         Ok(Cursor::new(self.clone(), point, time, options, None))
-    }
-}
-
-impl<'a> FoundIn<'a> {
-    /// The value in place.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            FoundIn::Memory(bytes) => bytes,
-            FoundIn::Table(value) => value,
-        }
-    }
-
-    /// The value without its last bytes.
-    fn without_last(self, bytes: usize) -> FoundIn<'a> {
-        match self {
-            FoundIn::Memory(value) => FoundIn::Memory(&value[..value.len().saturating_sub(bytes)]),
-            FoundIn::Table(value) => FoundIn::Table(value.without_last(bytes)),
-        }
-    }
-
-    /// The value, independent of the state.
-    pub fn pin(self) -> PinnedValue {
-        match self {
-            FoundIn::Memory(bytes) => PinnedValue::from(bytes),
-            FoundIn::Table(value) => value,
-        }
     }
 }

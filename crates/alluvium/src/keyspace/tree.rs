@@ -18,11 +18,12 @@ use crate::clock::ReadClock;
 use crate::compaction::retire::{CompactionFilter, Retire};
 use crate::error::{Error, Result};
 use crate::keyspace::dead::DeadSpace;
+use crate::keyspace::found::FoundIn;
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::options::KeyspaceOptions;
 use crate::keyspace::resting::OpenCursors;
 use crate::metrics::TreeCounters;
-use crate::table::{PinnedValue, Table, ValueFiles};
+use crate::table::{BlockEntry, Table, ValueFiles};
 use crate::version::group::Version;
 
 /// Everything of a keyspace that a read looks at, newest first.
@@ -66,14 +67,6 @@ pub(crate) struct Tree {
     memtable_bytes: AtomicUsize,
     /// Where memtables are charged.
     cache: Arc<Cache>,
-}
-
-/// A version of a key that a read found.
-pub(crate) enum FoundIn<'a> {
-    /// In a memtable: bytes live as long as the state.
-    Memory(&'a [u8]),
-    /// In a table block, pinned.
-    Table(PinnedValue),
 }
 
 impl Tree {
@@ -235,7 +228,7 @@ impl TreeState {
         &self,
         key: &[u8],
         read_point: SeqNo,
-        read: impl FnOnce(Option<FoundIn<'_>>) -> R,
+        mut read: impl FnOnce(Option<FoundIn<'_>>) -> R,
     ) -> Result<R> {
         let hash = checksum::key_hash(key);
         let mut count = self.counters.gets.read();
@@ -263,20 +256,17 @@ impl TreeState {
                 continue;
             }
             let deleted_at = table.deleted_at(key, read_point);
-            let found = match table.may_contain(hash) {
-                true => {
-                    count.source();
-                    table.get_unfiltered(key, read_point)?
+            if table.may_contain(hash) {
+                count.source();
+                let found = table.find(key, read_point, read, |read, entry| {
+                    let live = !entry.kind().is_tombstone() && entry.seqno() >= deleted_at;
+                    let value = live.then(|| found_in(table, &entry)).transpose()?;
+                    Ok(read(value))
+                })?;
+                match found {
+                    Ok(done) => return done,
+                    Err(back) => read = back,
                 }
-                false => None,
-            };
-            if let Some(found) = found {
-                let live = !found.kind.is_tombstone() && found.seqno >= deleted_at;
-                let value = match live && found.kind.is_pointer() {
-                    true => table.value(&found.value)?,
-                    false => found.value,
-                };
-                return Ok(read(live.then_some(FoundIn::Table(value))));
             }
             if deleted_at > 0 {
                 return Ok(read(None));
@@ -403,6 +393,15 @@ fn table_written_after(
         found = cursor.next()?;
     }
     Ok(None)
+}
+
+/// The value of a live entry of `table`.
+fn found_in<'a>(table: &Table, entry: &BlockEntry<'a>) -> Result<FoundIn<'a>> {
+    let stored = entry.value();
+    match entry.kind().is_pointer() {
+        true => table.value(stored.bytes()).map(FoundIn::Apart),
+        false => Ok(FoundIn::Block(stored)),
+    }
 }
 
 #[cfg(test)]

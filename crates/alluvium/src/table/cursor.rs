@@ -194,7 +194,8 @@ impl TableCursor {
 
     /// The value, for as long as the caller likes.
     pub fn pin_value(&self) -> PinnedValue {
-        PinnedValue::from_block(self.at.block(), self.at.slot)
+        let block = self.at.block();
+        PinnedValue::from_block(block, block.value_range(self.at.slot))
     }
 
     /// The value, in a holder that is used again for the next row.

@@ -22,9 +22,11 @@ enum Repr {
 const INLINE_BYTES: usize = 64;
 
 impl PinnedValue {
-    /// The value in a slot of `block`.
-    pub(in crate::table) fn from_block(block: &Arc<DecodedBlock>, slot: usize) -> PinnedValue {
-        let range = block.value_range(slot);
+    /// The value at a place of `block`.
+    pub(in crate::table) fn from_block(
+        block: &Arc<DecodedBlock>,
+        range: Range<usize>,
+    ) -> PinnedValue {
         match inline(block.bytes(range.clone())) {
             Some(repr) => PinnedValue(repr),
             None => PinnedValue(Repr::Block(Arc::clone(block), range)),
@@ -49,7 +51,6 @@ impl PinnedValue {
 #[derive(Default)]
 pub struct BlockValue {
     block: Option<Arc<DecodedBlock>>,
-    slot: usize,
     range: Range<usize>,
 }
 
@@ -63,7 +64,6 @@ impl BlockValue {
         {
             self.block = Some(Arc::clone(block));
         }
-        self.slot = slot;
         self.range = block.value_range(slot);
     }
 
@@ -82,7 +82,7 @@ impl BlockValue {
     /// The value, for as long as the caller likes.
     pub fn pin(&self) -> PinnedValue {
         match &self.block {
-            Some(block) => PinnedValue::from_block(block, self.slot),
+            Some(block) => PinnedValue::from_block(block, self.range.clone()),
             None => PinnedValue::from(&[][..]),
         }
     }

@@ -1,6 +1,6 @@
 //! An open table: footer, fences and filters in memory, blocks read on demand and kept in the cache.
 
-use crate::base::{SeqNo, TableId, ValueKind};
+use crate::base::{SeqNo, TableId};
 use crate::cache::Cache;
 use crate::memory::Use;
 use crate::range_deletes::RangeDeletes;
@@ -48,17 +48,6 @@ pub struct Table {
 
 /// What an open table costs beside its parts: itself, its file, its properties, its record in the manifest's state.
 const TABLE_OVERHEAD_BYTES: usize = 2048;
-
-/// What a lookup found: the newest entry of a key at or below the read point.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// The number of the commit that wrote it.
-    pub seqno: SeqNo,
-    /// What it says of the key: a [`ValueKind::Delete`] is found too.
-    pub kind: ValueKind,
-    /// The value; empty for a delete.
-    pub value: PinnedValue,
-}
 
 impl Table {
     /// As [`Table::open_with`] for a table whose values are all its own.
@@ -149,68 +138,6 @@ impl Table {
         table.charged_bytes = table.resident_bytes();
         table.cache.take(Use::Tables, table.charged_bytes);
         Ok(Arc::new(table))
-    }
-
-    /// The newest entry of `key` whose seqno is at most `read_point`. `key_hash` is [`key_hash`] of the key; the
-    /// whole-key filter is asked first.
-    ///
-    /// Errors: `Corruption` and `Io` for the block. Cost: one filter probe, and one block where the filter passes.
-    ///
-    /// [`key_hash`]: crate::base::checksum::key_hash
-    pub fn get(&self, key: &[u8], key_hash: u64, read_point: SeqNo) -> Result<Option<Found>> {
-        match self.may_contain(key_hash) {
-            true => self.get_unfiltered(key, read_point),
-            false => Ok(None),
-        }
-    }
-
-    /// As [`Table::get`], where [`Table::may_contain`] was asked already.
-    pub fn get_unfiltered(&self, key: &[u8], read_point: SeqNo) -> Result<Option<Found>> {
-        let floor = self.seqno_floor();
-        self.find(key, read_point, |block, slot| Found {
-            seqno: block.seqno(slot).max(floor),
-            kind: block.kind(slot),
-            value: PinnedValue::from_block(block, slot),
-        })
-    }
-
-    /// The seqno of the newest entry of `key`, for conflict checks. Cost and errors as for [`Table::get`].
-    pub fn newest_seqno(&self, key: &[u8], key_hash: u64) -> Result<Option<SeqNo>> {
-        if !self.may_contain(key_hash) {
-            return Ok(None);
-        }
-        let floor = self.seqno_floor();
-        self.find(key, SeqNo::MAX, |block, slot| block.seqno(slot).max(floor))
-    }
-
-    fn find<T>(
-        &self,
-        key: &[u8],
-        read_point: SeqNo,
-        found: impl Fn(&Arc<DecodedBlock>, usize) -> T,
-    ) -> Result<Option<T>> {
-        // A read point below the floor sees nothing of the table; any other is above it, so that stored numbers decide.
-        if read_point < self.seqno_floor() {
-            return Ok(None);
-        }
-        for index in self.fences.find(key)..self.fences.len() {
-            let outcome = self.with_block(index, |block| {
-                let mut slot = block.seek(key);
-                while slot < block.len() && block.key_is(slot, key) {
-                    if block.seqno(slot) <= read_point {
-                        return (Some(found(block, slot)), false);
-                    }
-                    slot += 1;
-                }
-                // Older versions of the key may follow in the next block.
-                (None, slot == block.len())
-            })?;
-            match outcome {
-                (None, true) if self.fences.separator_is(index, key) => {}
-                (found, _) => return Ok(found),
-            }
-        }
-        Ok(None)
     }
 
     /// Whether a key with this hash may be here; `true` where there is no whole-key filter.
@@ -368,7 +295,11 @@ impl Table {
     }
 
     /// Runs `work` on the block without counting a reference where it is cached.
-    fn with_block<T>(&self, index: usize, work: impl FnOnce(&Arc<DecodedBlock>) -> T) -> Result<T> {
+    pub(in crate::table) fn with_block<T>(
+        &self,
+        index: usize,
+        work: impl FnOnce(&Arc<DecodedBlock>) -> T,
+    ) -> Result<T> {
         let guard = self.frames.load(index);
         match &*guard {
             Some(block) => Ok(work(block)),

@@ -1,0 +1,156 @@
+//! Looking a key up in a table: the newest entry at or below a read point, shown in place before anything of it is copied
+//! or pinned.
+
+use crate::Result;
+use crate::base::{SeqNo, ValueKind};
+use crate::table::block::DecodedBlock;
+use crate::table::pinned::PinnedValue;
+use crate::table::reader::Table;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What a lookup found: the newest entry of a key at or below the read point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The number of the commit that wrote it.
+    pub seqno: SeqNo,
+    /// What it says of the key: a [`ValueKind::Delete`] is found too.
+    pub kind: ValueKind,
+    /// The value; empty for a delete.
+    pub value: PinnedValue,
+}
+
+impl Table {
+    /// The newest entry of `key` whose seqno is at most `read_point`. `key_hash` is [`key_hash`] of the key; the
+    /// whole-key filter is asked first.
+    ///
+    /// Errors: `Corruption` and `Io` for the block. Cost: one filter probe, and one block where the filter passes.
+    ///
+    /// [`key_hash`]: crate::base::checksum::key_hash
+    pub fn get(&self, key: &[u8], key_hash: u64, read_point: SeqNo) -> Result<Option<Found>> {
+        if !self.may_contain(key_hash) {
+            return Ok(None);
+        }
+        let found = self.find(key, read_point, (), |(), entry| Found {
+            seqno: entry.seqno(),
+            kind: entry.kind(),
+            value: entry.value().pin(),
+        })?;
+        Ok(found.ok())
+    }
+
+    /// The seqno of the newest entry of `key`, for conflict checks. Cost and errors as for [`Table::get`].
+    pub fn newest_seqno(&self, key: &[u8], key_hash: u64) -> Result<Option<SeqNo>> {
+        if !self.may_contain(key_hash) {
+            return Ok(None);
+        }
+        let found = self.find(key, SeqNo::MAX, (), |(), entry| entry.seqno())?;
+        Ok(found.ok())
+    }
+
+    /// Runs `found` on the newest entry of `key` whose seqno is at most `read_point`, in place and without counting a
+    /// reference where its block is cached. `found` gets `context` as well; without such an entry the caller gets it
+    /// back. No filter is asked.
+    ///
+    /// Errors: `Corruption` and `Io` for the block.
+    pub fn find<C, R>(
+        &self,
+        key: &[u8],
+        read_point: SeqNo,
+        mut context: C,
+        found: impl Fn(C, BlockEntry<'_>) -> R,
+    ) -> Result<Result<R, C>> {
+        let floor = self.seqno_floor();
+        // A read point below the floor sees nothing of the table; any other is above it, so that stored numbers decide.
+        if read_point < floor {
+            return Ok(Err(context));
+        }
+        for index in self.fences.find(key)..self.fences.len() {
+            let (outcome, at_end) = self.with_block(index, |block| {
+                let mut slot = block.seek(key);
+                while slot < block.len() && block.key_is(slot, key) {
+                    if block.seqno(slot) <= read_point {
+                        let entry = BlockEntry::new(block, slot, floor);
+                        return (Ok(found(context, entry)), false);
+                    }
+                    slot += 1;
+                }
+                // Older versions of the key may follow in the next block.
+                (Err(context), slot == block.len())
+            })?;
+            match outcome {
+                Err(back) if at_end && self.fences.separator_is(index, key) => context = back,
+                outcome => return Ok(outcome),
+            }
+        }
+        Ok(Err(context))
+    }
+}
+
+/// The newest entry of a key at or below the read point, where it lies.
+#[derive(Clone, Copy)]
+pub struct BlockEntry<'a> {
+    block: &'a Arc<DecodedBlock>,
+    slot: usize,
+    seqno_floor: SeqNo,
+}
+
+impl<'a> BlockEntry<'a> {
+    /// The entry in a slot of `block`, of a table whose entries count as not older than `seqno_floor`.
+    pub(in crate::table) fn new(
+        block: &'a Arc<DecodedBlock>,
+        slot: usize,
+        seqno_floor: SeqNo,
+    ) -> BlockEntry<'a> {
+        BlockEntry {
+            block,
+            slot,
+            seqno_floor,
+        }
+    }
+
+    /// The number of the commit that wrote it.
+    pub fn seqno(&self) -> SeqNo {
+        self.block.seqno(self.slot).max(self.seqno_floor)
+    }
+
+    /// What it says of the key.
+    pub fn kind(&self) -> ValueKind {
+        self.block.kind(self.slot)
+    }
+
+    /// The stored value; empty for a delete.
+    pub fn value(&self) -> BlockBytes<'a> {
+        BlockBytes {
+            block: self.block,
+            range: self.block.value_range(self.slot),
+        }
+    }
+}
+
+/// Bytes of a block that its reader keeps in memory.
+pub struct BlockBytes<'a> {
+    block: &'a Arc<DecodedBlock>,
+    range: Range<usize>,
+}
+
+impl<'a> BlockBytes<'a> {
+    /// The bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.block.bytes(self.range.clone())
+    }
+
+    /// The same without the last `bytes` bytes, or nothing where there are fewer.
+    pub fn without_last(self, bytes: usize) -> BlockBytes<'a> {
+        let kept = self.range.len().saturating_sub(bytes);
+        BlockBytes {
+            range: self.range.start..self.range.start + kept,
+            ..self
+        }
+    }
+
+    /// The bytes, for as long as the caller likes.
+    pub fn pin(self) -> PinnedValue {
+        PinnedValue::from_block(self.block, self.range)
+    }
+}
