@@ -16,6 +16,8 @@ use crate::transaction::alluvium_lock_cancel;
 
 /// The longest key in bytes.
 pub const ALLUVIUM_KEY_BYTES_MAX: u64 = 65_535;
+/// The longest name of a keyspace in bytes.
+pub const ALLUVIUM_KEYSPACE_NAME_BYTES_MAX: u64 = 65_535;
 /// The longest value in bytes.
 pub const ALLUVIUM_VALUE_BYTES_MAX: u64 = 1_073_741_824;
 /// The longest id of a prepared transaction in bytes.
@@ -29,6 +31,7 @@ pub const ALLUVIUM_NEVER: u64 = u64::MAX;
 
 const _: () = assert!(
     ALLUVIUM_KEY_BYTES_MAX == alluvium::KEY_BYTES_MAX as u64
+        && ALLUVIUM_KEYSPACE_NAME_BYTES_MAX == alluvium::KEYSPACE_NAME_BYTES_MAX as u64
         && ALLUVIUM_VALUE_BYTES_MAX == alluvium::VALUE_BYTES_MAX as u64
         && ALLUVIUM_XID_BYTES_MAX == alluvium::XID_BYTES_MAX as u64
 );

@@ -2,9 +2,11 @@
 //!
 //! - [`Memtable`]: an in-memory sorted table for one writer and any number of readers that never take a lock.
 //! - [`filter`]: cache-line-blocked Bloom filters, for table files and for memtables.
+//! - [`write_hint`]: how long the data of a file will live, a call of the system that needs unsafe code.
 //!
 //! The crate stands alone so that loom and miri can run on it. The engine forbids unsafe code and builds on this.
-//! Keys are ordered by `memcmp`; hashes of keys come from the caller; nothing here reads a clock or does I/O.
+//! Keys are ordered by `memcmp`; hashes of keys come from the caller; nothing here reads a clock or
+//! does I/O.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -25,6 +27,7 @@ pub mod filter;
 mod memtable;
 mod pages;
 mod sync;
+pub mod write_hint;
 
 pub use memtable::{
     Entry, KEY_BYTES_MAX, Memtable, MemtableCursor, MemtableOptions, MemtableWriter,

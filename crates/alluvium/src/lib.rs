@@ -99,7 +99,7 @@ pub mod vfs;
 #[doc(hidden)]
 pub mod wal;
 
-pub use base::{KEY_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX};
+pub use base::{KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX};
 pub use changes::{Change, ChangeKind, ChangedKeyspace, Changes, ChangesOptions, Operation};
 pub use clock::Clock;
 pub use commit::WriteBatch;

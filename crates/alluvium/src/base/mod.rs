@@ -16,6 +16,9 @@ pub const SEQNO_MAX: SeqNo = (1 << 56) - 1;
 /// The longest key in bytes.
 pub const KEY_BYTES_MAX: usize = 65_535;
 
+/// The longest name of a keyspace in bytes. Each name is in memory as often as the keyspace is opened.
+pub const KEYSPACE_NAME_BYTES_MAX: usize = 65_535;
+
 /// The longest value in bytes.
 pub const VALUE_BYTES_MAX: usize = 1 << 30;
 

@@ -19,6 +19,7 @@ use crate::table::{
     Codec, FilterOptions, PrefixFilter, Table, TableBuilder, TableOptions, TableSummary,
 };
 use crate::version::TableRecord;
+use crate::vfs::Lifetime;
 
 /// A finished table that no version names yet.
 pub(crate) struct NewTable {
@@ -126,10 +127,16 @@ pub(crate) fn table_options(options: &KeyspaceOptions, last_level: bool) -> Tabl
         whole_key_bits: if whole_key { FILTER_BITS } else { 0 },
         prefix,
     };
+    let lifetime = if last_level {
+        Lifetime::Long
+    } else {
+        Lifetime::Medium
+    };
     TableOptions {
         block_bytes: options.block_bytes,
         codec,
         filter,
+        lifetime,
     }
 }
 

@@ -27,7 +27,7 @@ pub use memory::MemoryUse;
 pub use options::{Durability, Options};
 pub use stats::{Histogram, KeyspaceStats, Stats};
 
-use crate::base::{KeyspaceId, SeqNo, ValueKind};
+use crate::base::{KEYSPACE_NAME_BYTES_MAX, KeyspaceId, SeqNo, ValueKind};
 use crate::commit::WriteBatch;
 use crate::commit::batch::encode_payload;
 use crate::commit::marker::{DdlAction, ddl_marker};
@@ -136,7 +136,8 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for options out of range, also where the keyspace exists; `ReadOnly` where it would have to be
+    /// `InvalidArgument` for options out of range, also where the keyspace exists, and for a name of more than
+    /// [`KEYSPACE_NAME_BYTES_MAX`] bytes; `ReadOnly` where it would have to be
     /// created; `NoSpace` where nothing changed; `Poisoned`, `Closed`, `Io`.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         let shared = self.shared();
@@ -146,6 +147,12 @@ impl Database {
             return Ok(keyspace);
         }
         shared.check_writable()?;
+        if name.len() > KEYSPACE_NAME_BYTES_MAX {
+            return Err(Error::InvalidArgument(format!(
+                "the name of the keyspace has {} bytes, the most is {KEYSPACE_NAME_BYTES_MAX}",
+                name.len()
+            )));
+        }
         let mut log = shared.log.lock();
         // Another thread may have created it while this one waited.
         if let Some(keyspace) = self.existing_keyspace(name)? {

@@ -19,7 +19,7 @@ use crate::base::checksum::{checksum, place_seed};
 use crate::base::coding::{Decoder, put_bytes, put_varint};
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
-use crate::vfs::VfsFile;
+use crate::vfs::{Lifetime, VfsFile};
 
 /// A frame is closed at this many raw bytes: what each run costs in memory while it is merged, about twice.
 pub(super) const FRAME_BYTES: usize = 64 << 10;
@@ -64,6 +64,7 @@ impl RunWriter {
         let path = shared.path(name);
         let file = shared.vfs.create(&path);
         let file = file.map_err(|e| Error::io("create", &path, e))?;
+        file.expect_lifetime(Lifetime::Short);
         let run = RunFile {
             shared: Arc::clone(shared),
             path,

@@ -14,7 +14,7 @@ use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
 use crate::table::properties::{KeyspacePart, Properties};
 use crate::table::ranges;
 use crate::table::section::{Layout, Place, put_section};
-use crate::vfs::VfsFile;
+use crate::vfs::{Lifetime, VfsFile};
 use crate::{Error, Result};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub struct TableOptions {
     pub codec: Codec,
     /// Which filters the table gets.
     pub filter: FilterOptions,
+    /// How long the table is expected to live.
+    pub lifetime: Lifetime,
 }
 
 impl Default for TableOptions {
@@ -39,6 +41,7 @@ impl Default for TableOptions {
                 whole_key_bits: 10,
                 prefix: None,
             },
+            lifetime: Lifetime::Medium,
         }
     }
 }
@@ -126,6 +129,7 @@ impl TableBuilder {
         keyspace: KeyspaceId,
         options: &TableOptions,
     ) -> TableBuilder {
+        file.expect_lifetime(options.lifetime);
         TableBuilder {
             file,
             uid,

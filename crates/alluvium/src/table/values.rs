@@ -24,7 +24,7 @@ use crate::table::malformed::Malformed;
 use crate::table::pinned::PinnedValue;
 use crate::table::properties::ValuesPart;
 use crate::table::section::{HEADER_BYTES, Layout, Place, open_section, put_section};
-use crate::vfs::{Vfs, VfsFile};
+use crate::vfs::{Lifetime, Vfs, VfsFile};
 use crate::{Error, Result};
 
 /// The version that this build writes, and the newest that it reads.
@@ -228,6 +228,7 @@ impl ValueWriter {
         keyspace: KeyspaceId,
         codec: Codec,
     ) -> ValueWriter {
+        file.expect_lifetime(Lifetime::Long);
         ValueWriter {
             file,
             id,

@@ -289,6 +289,10 @@ impl VfsFile for FaultFile {
         self.inner.start_writeback(offset, len);
     }
 
+    fn expect_lifetime(&self, lifetime: Lifetime) {
+        self.inner.expect_lifetime(lifetime);
+    }
+
     fn drop_cached(&self, offset: u64, len: u64) {
         self.inner.drop_cached(offset, len);
     }

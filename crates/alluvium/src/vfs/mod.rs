@@ -104,6 +104,17 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
 }
 
+/// How long data is expected to live, compared with other data of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Until the next flushes: the log, temporary files.
+    Short,
+    /// Until the next merge into the last level: upper tables.
+    Medium,
+    /// The last level, and values apart from their keys.
+    Long,
+}
+
 /// An open file. Calls may come from several threads at once.
 pub trait VfsFile: Send + Sync + fmt::Debug {
     /// Fills `buf` from `offset`, or fails with `UnexpectedEof` where the file is too short.
@@ -136,6 +147,12 @@ pub trait VfsFile: Send + Sync + fmt::Debug {
     /// A hint to start writing the dirty pages of a freshly written range, so that they never pile up for the next sync.
     /// Does not wait, promises nothing.
     fn start_writeback(&self, offset: u64, len: u64);
+
+    /// A hint how long the data that will be written here lives, for devices that put like data together. File systems
+    /// without such a thing do nothing.
+    fn expect_lifetime(&self, lifetime: Lifetime) {
+        let _ = lifetime;
+    }
 
     /// A hint that the range will not be read soon. Clean pages leave the page cache.
     fn drop_cached(&self, offset: u64, len: u64);

@@ -7,10 +7,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use alluvium_mem::write_hint::{WriteHint, set_write_hint};
 use rustix::fs::{Advice, FallocateFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::{LockGuard, Vfs, VfsFile};
+use super::{Lifetime, LockGuard, Vfs, VfsFile};
 
 /// The files of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -175,6 +176,16 @@ impl VfsFile for RealFile {
         // Linux starts asynchronous write-back of the dirty pages in the range before it drops the clean ones. There is
         // no safe binding of `sync_file_range`, and in a range written a moment ago all pages are dirty: they stay.
         self.drop_cached(offset, len);
+    }
+
+    fn expect_lifetime(&self, lifetime: Lifetime) {
+        let hint = match lifetime {
+            Lifetime::Short => WriteHint::Short,
+            Lifetime::Medium => WriteHint::Medium,
+            Lifetime::Long => WriteHint::Extreme,
+        };
+        // Without the hint the device mixes what it writes, as it does for everybody else.
+        let _ = set_write_hint(&self.file, hint);
     }
 
     fn drop_cached(&self, offset: u64, len: u64) {

@@ -8,7 +8,7 @@ use crate::base::SegmentId;
 use crate::base::checksum::checksum;
 use crate::base::coding::Decoder;
 use crate::error::{Error, Result};
-use crate::vfs::{Vfs, VfsFile};
+use crate::vfs::{Lifetime, Vfs, VfsFile};
 
 /// On disk; never changes.
 const MAGIC: [u8; 8] = *b"alluvwal";
@@ -292,6 +292,7 @@ pub(super) fn create_room(
     let file = vfs
         .create(&path)
         .map_err(|error| Error::io("create", &path, error))?;
+    file.expect_lifetime(Lifetime::Short);
     let allocate = |bytes: u64| {
         let allocated = file.allocate(bytes).map(|()| bytes);
         allocated.map_err(|error| Error::io("allocate", &path, error))

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use alluvium::vfs::CrashOptions;
 use alluvium::{
-    Compression, CursorOptions, Error, Expiry, Isolation, Keyspace, KeyspaceOptions, Options,
-    SeqNo, WriteBatch,
+    Compression, CursorOptions, Error, Expiry, Isolation, KEYSPACE_NAME_BYTES_MAX, Keyspace,
+    KeyspaceOptions, Options, SeqNo, WriteBatch,
 };
 use alluvium_testkit::random::Rng;
 
@@ -61,7 +61,7 @@ fn options_out_of_range_are_refused() {
 #[test]
 fn names_may_be_any_text() {
     let (vfs, db, _) = database(tiny());
-    let long = "n".repeat(5_000);
+    let long = "n".repeat(KEYSPACE_NAME_BYTES_MAX);
     let names = ["", "k", "ключ/../\n\0", long.as_str()];
     for name in names {
         let keyspace = db
@@ -69,6 +69,10 @@ fn names_may_be_any_text() {
             .expect("create");
         keyspace.put(b"name", name.as_bytes()).expect("put");
     }
+    let longer = format!("{long}n");
+    let created = db.keyspace(&longer, KeyspaceOptions::default());
+    assert_error!(created, Error::InvalidArgument(_));
+    assert!(db.existing_keyspace(&longer).expect("look").is_none());
     db.close().expect("close");
     let db = open(&vfs, tiny());
     for name in names {

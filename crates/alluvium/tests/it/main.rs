@@ -28,6 +28,7 @@ mod ingest;
 mod inserts;
 mod isolation;
 mod keyspaces;
+mod lifetimes;
 mod memory;
 mod model;
 mod ranges;

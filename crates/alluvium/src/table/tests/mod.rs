@@ -99,6 +99,7 @@ pub(super) fn options(block_bytes: usize, codec: Codec) -> TableOptions {
             whole_key_bits: 10,
             prefix: None,
         },
+        ..TableOptions::default()
     }
 }
 
