@@ -30,9 +30,16 @@ pub(crate) struct SealedGeneration {
     pub last_seqno: SeqNo,
     /// The records of the prepared transactions that were unresolved after that commit.
     pub prepared: Vec<Arc<[u8]>>,
-    /// Log segments before this one are not needed once the generation is flushed.
-    pub next_segment: Option<SegmentId>,
+    pub log: Option<SealedLog>,
     pub bytes: usize,
+}
+
+/// The log as a generation leaves it.
+pub(crate) struct SealedLog {
+    /// Segments before this one are not needed once the generation is flushed.
+    pub oldest_needed: SegmentId,
+    /// Makes everything up to the seal durable; `None` where it was read from the device.
+    pub syncer: Option<WalSync>,
 }
 
 /// See the module.
@@ -398,37 +405,33 @@ impl Log {
         Ok(())
     }
 
-    /// Seals all memtables that hold anything as one generation and hands them to the flusher. The log rolls to a
-    /// new segment first, which syncs the old one: a flush never overtakes the log.
+    /// Seals all memtables that hold anything as one generation and hands them to the flusher. The log rolls to a new
+    /// segment first. The flusher syncs the log before it installs anything, so that a flush never overtakes it.
     pub fn seal(&mut self, shared: &Shared) -> Result<()> {
         if self.active_bytes == 0 {
             return Ok(());
         }
-        let next_segment = match &mut self.wal {
-            Some(wal) => {
-                let rotated = shared.with_reserve(Taker::Log, || {
-                    wal.use_short_segments(shared.reserve.is_low());
-                    wal.rotate()
-                });
-                Some(shared.poison.guard(rotated)?)
-            }
-            None => None,
-        };
-        // Rolling has synced everything before the new segment.
-        self.durable = self.wal.as_ref().map(WalWriter::position);
-        if self.wal.is_some() {
-            shared.note_durable(self.last_seqno);
+        if let Some(wal) = &mut self.wal {
+            let rotated = shared.with_reserve(Taker::Log, || {
+                wal.use_short_segments(shared.reserve.is_low());
+                wal.rotate()
+            });
+            shared.poison.guard(rotated)?;
         }
         // Before the flush that lets the older segments go can even begin.
         self.carry_prepared(shared)?;
-        shared.queue_flush(self.sealed_generation(next_segment));
+        let log = self.wal.as_ref().map(|wal| SealedLog {
+            oldest_needed: wal.position().segment,
+            syncer: Some(wal.syncer()),
+        });
+        shared.queue_flush(self.sealed_generation(log));
         // Sealed memtables are a debt too, and the flusher may be in the middle of a long flush.
         update_admission(shared);
         Ok(())
     }
 
     /// Takes the active memtables out of the trees.
-    pub fn sealed_generation(&mut self, next_segment: Option<SegmentId>) -> SealedGeneration {
+    pub fn sealed_generation(&mut self, log: Option<SealedLog>) -> SealedGeneration {
         self.active_bytes = 0;
         let sealed = self
             .trees
@@ -440,7 +443,7 @@ impl Log {
             memtables,
             last_seqno: self.last_seqno,
             prepared: self.unresolved.bodies(),
-            next_segment,
+            log,
             bytes,
         }
     }

@@ -15,5 +15,5 @@ mod queue;
 pub(crate) mod validate;
 
 pub use batch::WriteBatch;
-pub(crate) use log::{Log, SealedGeneration};
+pub(crate) use log::{Log, SealedGeneration, SealedLog};
 pub(crate) use queue::{Committer, Done, Request};

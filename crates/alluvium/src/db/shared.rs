@@ -269,7 +269,8 @@ impl Shared {
         self.log_grew.notify_all();
     }
 
-    /// Notes that the log is durable through `seqno`. The caller holds its mutex.
+    /// Notes that commits are durable through `seqno`. The caller holds the log's mutex, so that nobody misses it who
+    /// waits for it.
     pub fn note_durable(&self, seqno: SeqNo) {
         self.durable_seqno.fetch_max(seqno, Ordering::Release);
         self.log_grew.notify_all();

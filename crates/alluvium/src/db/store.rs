@@ -239,7 +239,8 @@ impl Shared {
     /// Installs the tables of a flush, of which `last` is the newest generation, and forgets its memtables and log
     /// segments.
     pub fn install_flush(&self, flushed: Vec<FlushedTree>, last: &SealedGeneration) -> Result<()> {
-        let (last_seqno, next_segment) = (last.last_seqno, last.next_segment);
+        let last_seqno = last.last_seqno;
+        let oldest_needed = last.log.as_ref().map(|log| log.oldest_needed);
         let mut store = self.store.lock();
         let run = store.next_run();
         let (live, dropped): (Vec<_>, Vec<_>) = flushed
@@ -248,7 +249,7 @@ impl Shared {
         let mut edit = VersionEdit {
             next_table: Some(self.peek_next_table()),
             last_seqno: Some(last_seqno),
-            oldest_segment: next_segment,
+            oldest_segment: oldest_needed,
             read_clock_ms: Store::read_clock(self),
             ..VersionEdit::default()
         };
@@ -277,9 +278,12 @@ impl Shared {
         }
         store.release_unnamed(self);
         drop(store);
+        // Without the log's mutex, whose holder may be waiting for this flush: whoever is just going to sleep until
+        // something is durable hears of it from the next sync of the log.
+        self.note_durable(last_seqno);
         live.iter()
             .for_each(|flush| self.release_cursors(&flush.tree));
-        if let Some(oldest_needed) = next_segment {
+        if let Some(oldest_needed) = oldest_needed {
             self.trim_log(oldest_needed);
         }
         Ok(())

@@ -25,7 +25,7 @@ use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
 use crate::table::ValueFiles;
-use crate::wal::hard_io;
+use crate::wal::{WalSync, hard_io};
 
 /// The flusher thread: ends when the database closes or is poisoned.
 pub(crate) fn run(shared: &Shared) {
@@ -112,6 +112,9 @@ fn flush(shared: &Shared, generations: &[SealedGeneration]) -> Result<()> {
         return Err(error);
     }
     if let Some(last) = generations.last() {
+        // Before the tables are named: what they hold must not survive a power loss that takes commits before it.
+        let syncer = last.log.as_ref().and_then(|log| log.syncer.as_ref());
+        syncer.map_or(Ok(()), WalSync::sync)?;
         shared.install_flush(flushed, last)?;
     }
     shared.metrics.flushes.add(1);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId, ValueFileId};
 use crate::cache::Cache;
 use crate::commit::packed::unpack;
-use crate::commit::{Log, SealedGeneration};
+use crate::commit::{Log, SealedGeneration, SealedLog};
 use crate::db::memory::MemoryPlan;
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
@@ -420,7 +420,11 @@ fn replay(
         })?;
         if log.active_bytes() >= active_bytes {
             // Only what lies before this segment is complete in the generation.
-            sealed.push(log.sealed_generation(Some(segment)));
+            let log_left = SealedLog {
+                oldest_needed: segment,
+                syncer: None,
+            };
+            sealed.push(log.sealed_generation(Some(log_left)));
         }
         Ok(())
     };
@@ -466,6 +470,7 @@ fn start_log(
     let first = SegmentId(end.next_segment.max(store.state().next_segment).0.max(1));
     let segment_bytes = MemoryPlan::new(options).segment_bytes();
     let uid = store.database_uid();
+    end.remove_cut(&**vfs, dir)?;
     let wal = WalWriter::create(Arc::clone(vfs), dir, uid, first, end.end, segment_bytes)?;
     let edit = VersionEdit {
         next_segment: Some(SegmentId(first.0 + 1)),

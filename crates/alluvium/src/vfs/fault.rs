@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{LockGuard, Vfs, VfsFile};
+use super::{Lifetime, LockGuard, Vfs, VfsFile};
 
 /// The kinds of call that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

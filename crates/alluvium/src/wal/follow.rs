@@ -260,8 +260,8 @@ impl LogPlace {
         let first = first.filter(|(header, _)| header.chain == chain);
         Ok(
             first.map(|(header, _)| match RecordKind::from_u8(header.kind) {
-                // It may have been written again, with the number of the commit before it.
-                Some(RecordKind::Prepare) => header.seqno + 1,
+                // Neither has a number of its own: a prepare may have been written again with that of the commit before it.
+                Some(RecordKind::Prepare | RecordKind::SyncMark) => header.seqno + 1,
                 _ => header.seqno,
             }),
         )

@@ -170,6 +170,11 @@ impl<'a> FrameReader<'a> {
         Ok(rest.nonzero_end.saturating_sub(self.offset))
     }
 
+    /// Whether any frame header from here on, in whatever chain, says that something of the file is durable.
+    pub(crate) fn any_durable_follows(mut self) -> Result<bool> {
+        Ok(self.window.survey(self.offset, self.file_uid)?.durable > 0)
+    }
+
     /// Whether any frame header stands from here on, in whatever chain.
     pub(crate) fn any_header_follows(mut self) -> Result<bool> {
         Ok(self.window.survey(self.offset, self.file_uid)?.headers > 0)

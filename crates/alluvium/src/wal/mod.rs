@@ -11,11 +11,12 @@
 //!
 //! - A record is bound to its place (its checksum is seeded with database, segment and offset) and to its predecessor,
 //!   so neither stale bytes nor a record behind a gap can pass as the continuation of the log.
-//! - A segment is synced before the next one gets its header, which says where it ended. The next one's file may have
-//!   been made ahead of time; without a header it counts as not there. Only the newest segment can
-//!   have a torn tail; everywhere else an invalid record is damage.
-//! - Each record says up to where the segment was known durable when it was written. In the newest segment an invalid
-//!   record below such a mark is damage, above all marks it is a torn tail.
+//! - A segment's header says where the one before it ended, and whether that one was durable by then: nobody waits for
+//!   the device at a change of segments. Segments are synced in order, so a segment whose header says so, or that holds
+//!   a record that says of it that something is durable, proves all before it. Behind the newest proven one a power loss
+//!   may have cut the log anywhere; before it an invalid record is damage.
+//! - Each record says up to where the segment was known durable when it was written. In a segment in which the log may
+//!   end an invalid record below such a mark is damage, above all marks it is a torn tail.
 //! - Nothing is ever appended to a segment that was replayed.
 //!
 //! ```

@@ -1,12 +1,16 @@
 //! Reading the log back at open, and telling a torn tail from damage.
 //!
-//! The newest segment with a valid header is where the log ends. Its header names its predecessor and where that one
-//! ended, and so on back to the oldest segment that is still needed. In every segment but the newest the records must
-//! reach exactly that end. In the newest one they end at the first invalid record; if anything behind it says that this
-//! place was durable, that is damage, otherwise a torn tail.
+//! Segments are begun before the ones before them are durable. A segment is *proven* if its header says that the one
+//! before it was durable, or if one of its records says that something of it was: older ones are synced first. From the
+//! newest proven segment headers lead back to the oldest segment that is still needed, each naming its predecessor and
+//! where that one ended, and the records must reach exactly that end: anything else is damage.
 //!
-//! A newest file without a valid header is a creation that did not finish. Such a file holds no records, because the
-//! header is durable before the first of them is written; if it does hold one, its header was damaged.
+//! Behind the newest proven segment a power loss may have taken anything away. There the log goes on for as long as each
+//! segment begins where the records of the one before end. It ends at the first invalid record; if anything behind it in
+//! its segment says that this place was durable, that is damage, otherwise a torn tail. Later segments are cut off with it.
+//!
+//! A file without a valid header was made ahead of time, or its header was lost in the same way. If one of its records
+//! says that something was durable, the header was damaged.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +19,7 @@ use super::frame::{Frame, FrameReader};
 use super::segment::{
     OpenSegment, SEGMENT_HEADER_BYTES, SegmentHeader, parse_segment_name, segment_path, segment_uid,
 };
-use super::{RecordKind, SegmentEnd};
+use super::{RecordKind, SegmentEnd, hard_io};
 use crate::base::{SegmentId, SeqNo};
 use crate::error::{Error, Result};
 use crate::vfs::Vfs;
@@ -34,10 +38,33 @@ pub struct ReplayEnd {
     pub end: Option<SegmentEnd>,
     /// The segments that make up the log, oldest first.
     pub segments: Vec<SegmentId>,
-    /// Bytes behind the end that belong to no record: writes that a crash cut off. They are never read again.
+    /// Bytes behind the end in its segment that belong to no record: writes that a crash cut off. They are never read
+    /// again.
     pub torn_tail_bytes: u64,
+    /// Files behind the end, oldest first: cut off with it, or made ahead of time. See [`ReplayEnd::remove_cut`].
+    pub cut: Vec<SegmentId>,
     /// The smallest number for a new segment: above every file that is there.
     pub next_segment: SegmentId,
+}
+
+impl ReplayEnd {
+    /// Removes the files behind the end. A new segment must not be begun before, because it would prove them.
+    ///
+    /// They go one after the other from the newest on: whichever of them a power loss leaves then begin where the log ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]; the rest is there for another try.
+    pub fn remove_cut(&self, vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+        for &segment in self.cut.iter().rev() {
+            let path = segment_path(dir, segment);
+            vfs.remove(&path)
+                .map_err(|error| Error::io("remove", &path, error))?;
+            vfs.sync_dir(dir)
+                .map_err(|error| hard_io("sync directory", dir, error))?;
+        }
+        Ok(())
+    }
 }
 
 /// Visits every record of the log from `oldest_needed` on, in order. What was visited is durable. Changes no file.
@@ -64,32 +91,77 @@ pub fn replay(
         end: None,
         segments: Vec::new(),
         torn_tail_bytes: 0,
+        cut: Vec::new(),
         next_segment: SegmentId(newest.max(oldest_needed).0 + 1),
     };
     let mut found = BTreeMap::new();
     for id in ids.into_iter().filter(|&id| id >= oldest_needed) {
         found.insert(id, OpenSegment::open(vfs, dir, id, database_uid)?);
     }
+    let unproven = match first_unproven(&found, oldest_needed, database_uid)? {
+        Some(first) => found.split_off(&first),
+        None => BTreeMap::new(),
+    };
     let chain = link(dir, oldest_needed, &found, database_uid)?;
-    for (place, (segment, header, sum)) in chain.iter().enumerate() {
-        let mut reader = SegmentReplay {
-            id: segment.id,
-            path: segment.file.path(),
-            frames: FrameReader::new(
-                &*segment.file,
-                segment_uid(database_uid, segment.id),
-                SEGMENT_HEADER_BYTES,
-                *sum,
-            )?,
-        };
-        debug_assert_eq!(header.segment, segment.id);
+    for (place, &linked) in chain.iter().enumerate() {
+        let reader = SegmentReplay::new(linked, database_uid)?;
         match chain.get(place + 1) {
             Some((_, next, _)) => reader.visit_closed(next, visit, &mut end)?,
-            None => reader.visit_newest(visit, &mut end)?,
+            None => reader.visit_open(visit, &mut end)?,
         }
+        end.segments.push(linked.0.id);
+    }
+    go_on(unproven.values(), database_uid, visit, &mut end)?;
+    let last = end.segments.last().copied();
+    let behind = unproven.into_keys().filter(|&id| Some(id) > last);
+    end.cut = behind.collect();
+    Ok(end)
+}
+
+/// The oldest of the segments behind the newest proven one, if there are any. The oldest needed one counts as proven: it
+/// was durable before the manifest said that it is needed.
+pub(super) fn first_unproven(
+    found: &BTreeMap<SegmentId, OpenSegment>,
+    oldest_needed: SegmentId,
+    database_uid: u64,
+) -> Result<Option<SegmentId>> {
+    let mut first = None;
+    for (&id, segment) in found.iter().rev() {
+        if id == oldest_needed || is_proven(segment, database_uid)? {
+            break;
+        }
+        first = Some(id);
+    }
+    Ok(first)
+}
+
+fn is_proven(segment: &OpenSegment, database_uid: u64) -> Result<bool> {
+    if segment.header.is_some_and(|(header, _)| !header.unsynced) {
+        return Ok(true);
+    }
+    let uid = segment_uid(database_uid, segment.id);
+    FrameReader::new(&*segment.file, uid, SEGMENT_HEADER_BYTES, 0)?.any_durable_follows()
+}
+
+/// Visits unproven segments for as long as each goes on where the log ends.
+fn go_on<'a>(
+    unproven: impl Iterator<Item = &'a OpenSegment>,
+    database_uid: u64,
+    visit: Visit<'_>,
+    end: &mut ReplayEnd,
+) -> Result<()> {
+    for segment in unproven {
+        // One that was made ahead of time may have been passed over.
+        let Some((header, sum)) = segment.header else {
+            continue;
+        };
+        if header.previous.is_none() || header.previous != end.end {
+            break;
+        }
+        SegmentReplay::new((segment, header, sum), database_uid)?.visit_open(visit, end)?;
         end.segments.push(segment.id);
     }
-    Ok(end)
+    Ok(())
 }
 
 /// The segments in a directory, oldest first.
@@ -193,10 +265,19 @@ struct SegmentReplay<'a> {
     frames: FrameReader<'a>,
 }
 
-impl SegmentReplay<'_> {
-    /// Visits a segment whose end the next one's header gives.
+impl<'a> SegmentReplay<'a> {
+    fn new((segment, _, sum): Linked<'a>, database_uid: u64) -> Result<SegmentReplay<'a>> {
+        let uid = segment_uid(database_uid, segment.id);
+        Ok(SegmentReplay {
+            id: segment.id,
+            path: segment.file.path(),
+            frames: FrameReader::new(&*segment.file, uid, SEGMENT_HEADER_BYTES, sum)?,
+        })
+    }
+
+    /// Visits a segment whose end the header of a proven one gives.
     fn visit_closed(
-        &mut self,
+        mut self,
         next: &SegmentHeader,
         visit: Visit<'_>,
         end: &mut ReplayEnd,
@@ -222,8 +303,8 @@ impl SegmentReplay<'_> {
         Ok(())
     }
 
-    /// Visits the segment in which the log ends.
-    fn visit_newest(mut self, visit: Visit<'_>, end: &mut ReplayEnd) -> Result<()> {
+    /// Visits a segment in which the log may end.
+    fn visit_open(mut self, visit: Visit<'_>, end: &mut ReplayEnd) -> Result<()> {
         while let Some(frame) = self.frames.next()? {
             visit_frame(self.id, self.path, &frame, visit, end)?;
         }

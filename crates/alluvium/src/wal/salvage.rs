@@ -1,10 +1,11 @@
 //! Reading a damaged log as far as it goes, for a repair: from the oldest needed segment forward, up to the first place
 //! where a record or a segment is missing. What stands behind it is not read, because commits must not be left out.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::frame::FrameReader;
-use super::replay::check_unfinished;
+use super::replay::{check_unfinished, first_unproven};
 use super::segment::{
     OpenSegment, SEGMENT_HEADER_BYTES, parse_segment_name, segment_path, segment_uid,
 };
@@ -32,26 +33,38 @@ pub(crate) fn salvage(
     let ids = names.iter().filter_map(|name| parse_segment_name(name));
     let mut ids: Vec<SegmentId> = ids.filter(|&id| id >= oldest_needed).collect();
     ids.sort_unstable();
+    let (mut segments, mut unopened) = (BTreeMap::new(), None);
+    for id in ids {
+        match OpenSegment::open(vfs, dir, id, database_uid) {
+            Ok(segment) => segments.insert(id, segment),
+            Err(error) => {
+                unopened = Some(error);
+                break;
+            }
+        };
+    }
+    let unproven = first_unproven(&segments, oldest_needed, database_uid)?;
     let mut before: Option<SegmentEnd> = None;
     // Why the last segment so far does not end as a log does.
     let mut tail = None;
-    for id in ids {
-        let segment = match OpenSegment::open(vfs, dir, id, database_uid) {
-            Ok(segment) => segment,
-            Err(error) => return Ok(Some(error)),
-        };
+    for (id, segment) in segments {
+        let unproven = unproven.is_some_and(|first| id >= first);
         let Some((header, sum)) = segment.header else {
-            match check_unfinished(&segment, database_uid) {
-                // A creation that stopped, as at an open.
-                Ok(()) => continue,
-                Err(error) => return Ok(Some(error)),
+            // Made ahead of time or cut off, as at an open.
+            if !unproven && let Err(error) = check_unfinished(&segment, database_uid) {
+                return Ok(Some(error));
             }
+            continue;
         };
         let path = segment_path(dir, id);
         let joined = match before {
             None => oldest_needed.0 == 0 || id == oldest_needed,
             Some(end) => header.previous == Some(end),
         };
+        if !joined && unproven {
+            // A power loss cut the log here, as at an open.
+            break;
+        }
         if !joined {
             let what = "place of a log segment in the chain";
             let error = Error::corruption(&path, 0, what, "the end of the one before", "another");
@@ -77,6 +90,7 @@ pub(crate) fn salvage(
         });
         tail = frames.finish().err();
     }
+    let tail = unopened.or(tail);
     if before.is_some() || oldest_needed.0 == 0 {
         return Ok(tail);
     }

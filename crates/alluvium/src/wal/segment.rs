@@ -26,8 +26,12 @@ const MUST_KNOW: u32 = 0b11;
 /// Bit 2: records of prepared transactions, where there may be any.
 const PREPARED: u32 = 1 << 2;
 
+/// Bit 3: the previous segment was not known to be durable when this one was begun, so that a power loss may have cut
+/// it, and then this one says nothing.
+const UNSYNCED: u32 = 1 << 3;
+
 /// The features that this build knows.
-const KNOWN: u32 = MUST_KNOW | PREPARED;
+const KNOWN: u32 = MUST_KNOW | PREPARED | UNSYNCED;
 
 /// The path of a segment.
 pub fn segment_path(dir: &Path, segment: SegmentId) -> PathBuf {
@@ -56,6 +60,8 @@ pub(super) struct SegmentHeader {
     pub(super) previous: Option<SegmentEnd>,
     /// Whether it may hold records of prepared transactions, which older builds would pass over.
     pub(super) prepared: bool,
+    /// Whether it was begun before the previous one was durable to its end.
+    pub(super) unsynced: bool,
 }
 
 impl SegmentHeader {
@@ -63,7 +69,9 @@ impl SegmentHeader {
     fn encode(&self) -> (Vec<u8>, u64) {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        let features = MUST_KNOW | if self.prepared { PREPARED } else { 0 };
+        let mut features = MUST_KNOW;
+        features |= if self.prepared { PREPARED } else { 0 };
+        features |= if self.unsynced { UNSYNCED } else { 0 };
         out.extend_from_slice(&features.to_le_bytes());
         // Features that a reader may ignore, and room.
         out.extend_from_slice(&[0; 8]);
@@ -119,6 +127,7 @@ impl SegmentHeader {
                 chain,
             }),
             prepared: raw.must_know & PREPARED != 0,
+            unsynced: raw.must_know & UNSYNCED != 0,
         };
         Ok(Some((header, raw.sum)))
     }
@@ -270,6 +279,8 @@ pub(super) fn create_segment(
     let (file, allocated) = create_room(vfs, dir, header.segment, wanted, least)?;
     header.allocated_bytes = allocated;
     let sum = begin_segment(&*file, header)?;
+    file.sync()
+        .map_err(|error| hard_io("sync", file.path(), error))?;
     vfs.sync_dir(dir)
         .map_err(|error| hard_io("sync directory", dir, error))?;
     Ok((file, sum))
@@ -317,7 +328,7 @@ pub(super) fn create_room(
     }
 }
 
-/// Writes the header of a segment and makes it durable, with the file's length. Returns its checksum.
+/// Writes the header of a segment, to be synced with the first records behind it. Returns its checksum.
 ///
 /// # Errors
 ///
@@ -326,8 +337,6 @@ pub(super) fn begin_segment(file: &dyn VfsFile, header: &SegmentHeader) -> Resul
     let (bytes, sum) = header.encode();
     file.write_at(&bytes, 0)
         .map_err(|error| hard_io("write the header of", file.path(), error))?;
-    file.sync()
-        .map_err(|error| hard_io("sync", file.path(), error))?;
     Ok(sum)
 }
 
@@ -357,6 +366,7 @@ mod tests {
                 chain: 5,
             }),
             prepared: true,
+            unsynced: true,
         };
         let (bytes, sum) = header.encode();
         let decode = |bytes: &[u8]| SegmentHeader::decode(bytes, SegmentId(9), path).unwrap();
@@ -376,10 +386,11 @@ mod tests {
             allocated_bytes: 4096,
             previous: None,
             prepared: false,
+            unsynced: false,
         };
         let (mut bytes, _) = header.encode();
         // The version, and a feature bit that nobody knows yet.
-        for (place, more) in [(8, 1), (12, 8)] {
+        for (place, more) in [(8, 1), (12, 16)] {
             bytes[place] += more;
             let sum = checksum(&bytes[..COVERED_BYTES], 9);
             bytes[COVERED_BYTES..].copy_from_slice(&sum.to_le_bytes());

@@ -1,9 +1,10 @@
 //! Appending to the log: records are framed in memory and reach the file in one write per group.
 //!
-//! A group never straddles two segments. Where it does not fit, the current segment is synced, the next one gets a
-//! durable header, and only then the group is written, so all older segments are always durable to their end. The
-//! next one's file should be there by then: [`WalWriter::plan_next`] says what to prepare, and where nobody did, it is
-//! created at that moment.
+//! A group never straddles two segments. Where it does not fit, the next segment gets a header, and the group is written
+//! there. Nobody waits for the device meanwhile: the header says whether the segment before it was durable, and a
+//! [`WalSync`] syncs the older ones first, so that no record can say of itself that it is durable while an older one is
+//! not. The next one's file should be there by then: [`WalWriter::plan_next`] says what to prepare, and where nobody did,
+//! it is created at that moment.
 //! Frames are sealed at the write, not at the append, because their checksums depend on the place they get.
 
 use std::path::{Path, PathBuf};
@@ -32,6 +33,10 @@ pub const SHORT_SEGMENT_BYTES: u64 = 256 << 10;
 /// openings, of which there may be many before anybody makes room.
 const FIRST_SEGMENT_BYTES_MIN: u64 = 16 << 10;
 
+/// So many segments may wait to be synced. Then a roll waits for the device after all: what a power loss may take must
+/// not grow without bound where the device is slower than the writers.
+const UNSYNCED_SEGMENTS_MAX: usize = 8;
+
 /// After a larger group its buffer is given back.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
@@ -45,6 +50,8 @@ pub struct WalWriter {
     /// The id of the next segment to create. A number that was tried once is not tried again.
     next_segment: u64,
     segment: Segment,
+    /// Segments before it that are not known to be durable to their end, oldest first.
+    unsynced: Vec<(SegmentId, Arc<dyn VfsFile>)>,
     next: Next,
     /// New segments are short: see [`WalWriter::use_short_segments`].
     short: bool,
@@ -121,10 +128,15 @@ impl WalWriter {
             allocated_bytes: allocation(segment_bytes, 0),
             previous,
             prepared: false,
+            unsynced: false,
         };
         let least = allocation(segment_bytes.min(FIRST_SEGMENT_BYTES_MIN), 0);
         let (file, chain) = create_segment(&*vfs, dir, &mut header, least)?;
-        let segment = Segment::new(&header, file, chain);
+        let segment = Segment {
+            durable: SEGMENT_HEADER_BYTES,
+            marked: SEGMENT_HEADER_BYTES,
+            ..Segment::new(&header, file, chain)
+        };
         Ok(WalWriter {
             vfs,
             dir: dir.to_path_buf(),
@@ -132,6 +144,7 @@ impl WalWriter {
             segment_bytes,
             next_segment: first.0 + 1,
             segment,
+            unsynced: Vec::new(),
             next: Next::Missing,
             short: false,
             buffer: Vec::new(),
@@ -234,10 +247,12 @@ impl WalWriter {
         chain
     }
 
-    /// A handle that syncs the segment being written, without holding the writer. To make a write durable, take the
-    /// handle after the write: if the writer has moved on since, it has synced that segment itself.
+    /// A handle that makes everything written so far durable, without holding the writer. To make a write durable, take
+    /// the handle after the write.
     pub fn syncer(&self) -> WalSync {
+        let older = self.unsynced.iter();
         WalSync {
+            older: older.map(|(_, file)| Arc::clone(file)).collect(),
             file: Arc::clone(&self.segment.file),
             failure: Arc::clone(&self.failure),
         }
@@ -245,7 +260,8 @@ impl WalWriter {
 
     /// Notes that everything before `position` is on the device, as later records will say.
     pub fn note_durable(&mut self, position: WalPosition) {
-        // Older segments are durable to their end; the mark of a record is about its own segment.
+        // Of its own segment it says only how far: records may have followed before the roll.
+        self.unsynced.retain(|(id, _)| *id >= position.segment);
         if position.segment == self.segment.id {
             assert!(position.offset <= self.segment.end);
             self.segment.durable = self.segment.durable.max(position.offset);
@@ -285,7 +301,7 @@ impl WalWriter {
     }
 
     /// Moves to a new segment unless the current one is still empty, and returns the segment being written: every record
-    /// written from now on is in it or in a later one, every earlier record is in an older one and durable.
+    /// written from now on is in it or in a later one, every earlier record is in an older one.
     ///
     /// # Errors
     ///
@@ -356,14 +372,15 @@ impl WalWriter {
         }
     }
 
-    /// The sync of the old segment cannot leave this path: were the new header or a record behind it on the device
-    /// before the old segment's tail, a power loss could leave a log with a hole, which replay rightly calls damage.
-    /// Where commits were synced lately, by themselves or by the sync thread, there is little or nothing to sync.
+    /// Begins the next segment. Its header and the tail of the old one reach the device in any order: whoever reads the
+    /// log after a power loss finds the header's word that the old one may be cut, and believes the new one only if a
+    /// record in it or behind it was written after both were synced.
     fn roll(&mut self) -> Result<()> {
-        if self.segment.durable < self.segment.end {
+        if self.unsynced.len() >= UNSYNCED_SEGMENTS_MAX {
             self.syncer().sync()?;
-            self.segment.durable = self.segment.end;
+            self.note_durable(self.position());
         }
+        let unsynced = !self.unsynced.is_empty() || self.segment.durable < self.segment.end;
         let short_bytes = self.segment_bytes.min(SHORT_SEGMENT_BYTES);
         let least = allocation(short_bytes, self.buffer.len());
         let needed = match self.short {
@@ -388,6 +405,7 @@ impl WalWriter {
                 chain: self.segment.chain,
             }),
             prepared: self.prepared,
+            unsynced,
         };
         let begun = match prepared {
             Some(prepared) => {
@@ -401,7 +419,11 @@ impl WalWriter {
         };
         match begun {
             Ok((file, chain)) => {
-                self.segment = Segment::new(&header, file, chain);
+                let next = Segment::new(&header, file, chain);
+                let old = std::mem::replace(&mut self.segment, next);
+                if unsynced {
+                    self.unsynced.push((old.id, old.file));
+                }
                 Ok(())
             }
             Err(error @ Error::NoSpace { .. }) => Err(error),
@@ -417,7 +439,7 @@ impl WalWriter {
 }
 
 impl Segment {
-    /// A segment whose header is durable.
+    /// A segment of which nothing is known to be durable.
     fn new(header: &SegmentHeader, file: Arc<dyn VfsFile>, chain: u64) -> Segment {
         Segment {
             id: header.segment,
@@ -426,8 +448,8 @@ impl Segment {
             allocated_bytes: header.allocated_bytes,
             end: SEGMENT_HEADER_BYTES,
             chain,
-            durable: SEGMENT_HEADER_BYTES,
-            marked: SEGMENT_HEADER_BYTES,
+            durable: 0,
+            marked: 0,
             prepared: header.prepared,
         }
     }
@@ -441,15 +463,17 @@ fn allocation(segment_bytes: u64, group_bytes: usize) -> u64 {
         .next_multiple_of(ALLOCATION_UNIT_BYTES)
 }
 
-/// Syncs one segment.
+/// Syncs the log as far as it was written when this was taken.
 #[derive(Debug, Clone)]
 pub struct WalSync {
+    /// Segments before the newest that were not known to be durable, oldest first.
+    older: Vec<Arc<dyn VfsFile>>,
     file: Arc<dyn VfsFile>,
     failure: Arc<OnceLock<Error>>,
 }
 
 impl WalSync {
-    /// Makes everything written to the segment so far durable. Costs one `fdatasync`.
+    /// Makes everything written so far durable, older segments first. Costs one `fdatasync` for each of them.
     ///
     /// # Errors
     ///
@@ -459,9 +483,12 @@ impl WalSync {
         if let Some(error) = self.failure.get() {
             return Err(error.clone());
         }
-        self.file.sync().map_err(|error| {
-            let error = hard_io("sync", self.file.path(), error);
-            self.failure.get_or_init(|| error).clone()
+        let mut files = self.older.iter().chain([&self.file]);
+        files.try_for_each(|file| {
+            file.sync().map_err(|error| {
+                let error = hard_io("sync", file.path(), error);
+                self.failure.get_or_init(|| error).clone()
+            })
         })
     }
 }

@@ -60,11 +60,7 @@ impl Ledger {
                     wal.mark_synced()?;
                     self.written = self.appended.len();
                 }
-                _ => {
-                    wal.rotate()?;
-                    // Everything in the older segments is durable now, and nothing is in the new one.
-                    self.synced = self.written;
-                }
+                _ => drop(wal.rotate()?),
             }
         }
         Ok(())
@@ -119,6 +115,7 @@ fn after_power_loss_a_prefix_with_everything_synced_comes_back() {
             assert!(found.len() <= ledger.written, "seed {seed}");
             lost_something += u64::from(found.len() < ledger.written);
             ledger.adopt(&found);
+            end.remove_cut(&vfs, dir()).unwrap();
             (first, previous) = (end.next_segment.0, end.end);
         }
     }
@@ -188,6 +185,7 @@ fn work_with_fault(calls: &[IoCall], nth: u64, effect: FaultEffect, seed: u64) -
             start(&after, dir(), 0).unwrap_or_else(|error| panic!("{context}: {error}"));
         assert!(ledger.appended.starts_with(&found), "{context}");
         assert!(found.len() >= ledger.synced, "{context}");
+        end.remove_cut(&after, dir()).unwrap();
         let mut wal = writer(&after, end.next_segment.0, end.end);
         commit(&mut wal, &record(1_000, 10));
         let (again, _) = start(&after, dir(), 0).unwrap();
@@ -291,6 +289,7 @@ fn a_prepared_segment_that_was_never_used_is_passed_over_and_its_number_not_used
         assert_eq!(found.len(), 3);
         assert_eq!(end.segments, [SegmentId(1)]);
         assert_eq!(end.next_segment, SegmentId(3));
+        end.remove_cut(&after, dir()).unwrap();
         let mut wal = writer(&after, 3, end.end);
         commit(&mut wal, &record(4, 50));
         assert_eq!(start(&after, dir(), 1).unwrap().0.len(), 4);
@@ -318,7 +317,6 @@ fn power_loss_at_every_call_of_a_preparation_and_its_roll_loses_nothing_synced()
             append(&mut wal, &record(2, 50));
             wal.write()?;
             wal.rotate()?;
-            synced = 2;
             append(&mut wal, &record(3, 50));
             let position = wal.write()?;
             wal.syncer().sync()?;
@@ -332,6 +330,7 @@ fn power_loss_at_every_call_of_a_preparation_and_its_roll_loses_nothing_synced()
             let context = format!("call {nth} seed {seed}");
             let (found, end) = start(&after, dir(), 1).unwrap_or_else(|e| panic!("{context}: {e}"));
             assert!(found.len() >= synced, "{context}");
+            end.remove_cut(&after, dir()).unwrap();
             let mut wal = writer(&after, end.next_segment.0, end.end);
             commit(&mut wal, &record(9, 10));
             assert_eq!(
@@ -345,4 +344,43 @@ fn power_loss_at_every_call_of_a_preparation_and_its_roll_loses_nothing_synced()
             return;
         }
     }
+}
+
+#[test]
+fn power_loss_while_cut_segments_are_removed_leaves_the_same_log() {
+    let mut cut = 0;
+    for seed in 0..200 {
+        let (base, mut random) = (mem(), SplitMix::new(seed));
+        let mut wal = writer(&base, 1, None);
+        commit(&mut wal, &record(1, 50));
+        for seqno in 2..12 {
+            append(&mut wal, &record(seqno, 400));
+            wal.write().unwrap();
+            if random.below(3) == 0 {
+                wal.rotate().unwrap();
+            }
+        }
+        let base = base.crash(seed, CrashOptions::POWER_LOSS);
+        let (found, end) = start(&base, dir(), 1).unwrap();
+        cut += usize::from(end.cut.len() > 1);
+        for nth in 1..=2 * end.cut.len() as u64 {
+            let copy = base.crash(seed, CrashOptions::PROCESS_KILLED);
+            let faulty = FaultVfs::new(Arc::new(copy.clone()));
+            faulty.arm(Fault {
+                calls: Vec::new(),
+                nth,
+                sticky: true,
+                effect: FaultEffect::Error,
+            });
+            assert!(end.remove_cut(&faulty, dir()).is_err());
+            let after = copy.crash(seed, CrashOptions::POWER_LOSS);
+            let (again, left) = start(&after, dir(), 1).unwrap();
+            assert_eq!(
+                (again, left.end),
+                (found.clone(), end.end),
+                "seed {seed} call {nth}"
+            );
+        }
+    }
+    assert!(cut > 50, "only {cut} logs lost more than one segment");
 }

@@ -159,9 +159,14 @@ fn rotating_separates_older_records_from_newer_ones() {
     append(&mut writer, &record(2, 10));
     assert_eq!(writer.rotate().unwrap(), SegmentId(2));
     writer.write().unwrap();
-    // The rotation has synced the older segment.
-    let lost = vfs.crash(1, crate::vfs::CrashOptions::LOSE_UNSYNCED);
-    assert_eq!(start(&lost, dir(), 1).unwrap().0, [record(1, 10)]);
+    // Nothing was synced so far; then both segments are.
+    let after = |vfs: &MemVfs| vfs.crash(1, crate::vfs::CrashOptions::LOSE_UNSYNCED);
+    assert_eq!(start(&after(&vfs), dir(), 1).unwrap().0, []);
+    writer.syncer().sync().unwrap();
+    let both = [record(1, 10), record(2, 10)];
+    assert_eq!(start(&after(&vfs), dir(), 1).unwrap().0, both);
+    writer.note_durable(writer.position());
+    writer.mark_synced().unwrap();
 
     vfs.remove(&segment_path(dir(), SegmentId(1))).unwrap();
     assert_eq!(start(&vfs, dir(), 2).unwrap().0, [record(2, 10)]);
@@ -281,7 +286,9 @@ fn any_flipped_bit_in_an_older_segment_is_reported_even_if_nothing_in_it_was_mar
     records
         .iter()
         .for_each(|record| append(&mut writer, record));
-    writer.write().unwrap();
+    let position = writer.write().unwrap();
+    writer.syncer().sync().unwrap();
+    writer.note_durable(position);
     writer.rotate().unwrap();
     let end = SEGMENT_HEADER_BYTES + 2 * frame_bytes(30) as u64;
     let file = vfs.open(&segment_path(dir(), SegmentId(1))).unwrap();
@@ -292,6 +299,80 @@ fn any_flipped_bit_in_an_older_segment_is_reported_even_if_nothing_in_it_was_mar
         flip(&*file, bit);
     }
     assert_eq!(start(&vfs, dir(), 1).unwrap().0, records);
+}
+
+/// A log of two segments with two records each, of which the first segment was not synced before the second was begun.
+/// Where `later` is true, the whole is synced then, and a third record of the second one says so.
+fn overlapping(later: bool) -> (MemVfs, [Record; 5]) {
+    let vfs = mem();
+    let mut writer = writer(&vfs, 1, None);
+    let records = [1, 2, 3, 4, 5].map(|seqno| record(seqno, 30));
+    for (place, record) in records[..4].iter().enumerate() {
+        if place == 2 {
+            writer.rotate().unwrap();
+        }
+        append(&mut writer, record);
+        writer.write().unwrap();
+    }
+    if later {
+        let position = writer.position();
+        writer.syncer().sync().unwrap();
+        writer.note_durable(position);
+        append(&mut writer, &records[4]);
+        writer.write().unwrap();
+    }
+    (vfs, records)
+}
+
+#[test]
+fn a_bit_of_an_older_segment_that_nobody_says_was_durable_cuts_the_log_there() {
+    let (vfs, records) = overlapping(false);
+    assert_eq!(start(&vfs, dir(), 1).unwrap().0, records[..4]);
+    let file = vfs.open(&segment_path(dir(), SegmentId(1))).unwrap();
+    let second = SEGMENT_HEADER_BYTES + frame_bytes(30) as u64;
+    for bit in second * 8..(second + frame_bytes(30) as u64) * 8 {
+        flip(&*file, bit);
+        let (found, end) = start(&vfs, dir(), 1).unwrap();
+        assert_eq!(found, records[..1], "bit {bit}");
+        assert_eq!(
+            (&end.segments[..], &end.cut[..]),
+            (&[SegmentId(1)][..], &[SegmentId(2)][..])
+        );
+        flip(&*file, bit);
+    }
+}
+
+#[test]
+fn any_flipped_bit_below_what_a_later_segment_says_was_durable_is_damage() {
+    let (vfs, records) = overlapping(true);
+    assert_eq!(start(&vfs, dir(), 1).unwrap().0, records);
+    let end = SEGMENT_HEADER_BYTES + 2 * frame_bytes(30) as u64;
+    for segment in [1, 2] {
+        let file = vfs.open(&segment_path(dir(), SegmentId(segment))).unwrap();
+        for bit in 0..end * 8 {
+            flip(&*file, bit);
+            let result = start(&vfs, dir(), 1);
+            assert!(
+                is_corruption(&result),
+                "segment {segment} bit {bit}: {result:?}"
+            );
+            flip(&*file, bit);
+        }
+    }
+}
+
+#[test]
+fn what_was_cut_off_is_removed_before_the_log_goes_on() {
+    let (vfs, records) = overlapping(false);
+    let file = vfs.open(&segment_path(dir(), SegmentId(1))).unwrap();
+    flip(&*file, SEGMENT_HEADER_BYTES * 8);
+    let (_, end) = start(&vfs, dir(), 1).unwrap();
+    end.remove_cut(&vfs, dir()).unwrap();
+    let mut wal = writer(&vfs, end.next_segment.0, end.end);
+    commit(&mut wal, &records[4]);
+    let (found, end) = start(&vfs, dir(), 1).unwrap();
+    assert_eq!(found, records[4..]);
+    assert_eq!(end.segments, [SegmentId(1), SegmentId(3)]);
 }
 
 fn flip(file: &dyn VfsFile, bit: u64) {
@@ -369,17 +450,27 @@ fn an_unfinished_newest_segment_is_passed_over_and_its_number_is_not_used_again(
 }
 
 #[test]
-fn a_newest_segment_with_records_but_no_valid_header_is_damage() {
-    let vfs = mem();
-    let mut wal = writer(&vfs, 1, None);
-    commit(&mut wal, &record(1, 10));
-    wal.rotate().unwrap();
-    append(&mut wal, &record(2, 10));
-    wal.write().unwrap();
-    let file = vfs.open(&segment_path(dir(), SegmentId(2))).unwrap();
-    file.write_at(&[0; SEGMENT_HEADER_BYTES as usize], 0)
-        .unwrap();
-    assert!(is_corruption(&start(&vfs, dir(), 1)));
+fn a_newest_segment_without_a_valid_header_is_damage_if_a_record_says_it_was_durable() {
+    for synced in [false, true] {
+        let vfs = mem();
+        let mut wal = writer(&vfs, 1, None);
+        commit(&mut wal, &record(1, 10));
+        wal.rotate().unwrap();
+        match synced {
+            true => commit(&mut wal, &record(2, 10)),
+            false => append(&mut wal, &record(2, 10)),
+        }
+        append(&mut wal, &record(3, 10));
+        wal.write().unwrap();
+        let file = vfs.open(&segment_path(dir(), SegmentId(2))).unwrap();
+        file.write_at(&[0; SEGMENT_HEADER_BYTES as usize], 0)
+            .unwrap();
+        let result = start(&vfs, dir(), 1);
+        match synced {
+            true => assert!(is_corruption(&result)),
+            false => assert_eq!(result.unwrap().0, [record(1, 10)]),
+        }
+    }
 }
 
 #[test]
