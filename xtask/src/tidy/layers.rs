@@ -23,6 +23,7 @@ const LAYERS: &[&[&str]] = &[
         "read_points",
         "clock",
         "keyspace::dead",
+        "keyspace::found",
         "keyspace::resting",
         "keyspace::expiry",
         "admission",

@@ -229,12 +229,9 @@ impl Log {
 
     /// Whether the next segment is not prepared although the log may soon roll.
     fn wants_segment(&self, shared: &Shared) -> bool {
-        let soon = |wal: &WalWriter| {
-            wal.is_half_full() || 2 * self.active_bytes >= shared.plan().active_bytes
-        };
+        let soon = 2 * self.active_bytes >= shared.plan().active_bytes;
         let wal = self.wal.as_ref();
-        let low = shared.reserve.is_low();
-        wal.is_some_and(|wal| !low && wal.wants_plan() && soon(wal))
+        !shared.reserve.is_low() && wal.is_some_and(|wal| wal.wants_plan(soon))
     }
 
     /// What the sync thread is to prepare for the next roll, if it is time.

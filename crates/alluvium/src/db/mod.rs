@@ -43,7 +43,7 @@ use crate::txn::{Isolation, Transaction, TransactionOptions};
 use crate::version::group::Version;
 use crate::version::{KeyspaceRecord, VersionEdit};
 use crate::vfs::Vfs;
-use crate::wal::WalWriter;
+use crate::wal::{PreparedSegment, WalWriter};
 
 /// An open database. Clones are handles of the same one; it closes when the last handle of any kind is gone, or
 /// by [`Database::close`].
@@ -570,9 +570,9 @@ fn last_sync(shared: &Shared) -> Result<()> {
     let mut log = shared.log.lock();
     log.sync(shared)?;
     log.mark_synced(shared)?;
-    if let Some(unused) = log.wal.as_mut().and_then(WalWriter::take_prepared) {
-        unused.remove();
-    }
+    let unused = log.wal.as_mut().map(WalWriter::take_prepared);
+    let unused = unused.into_iter().flatten();
+    unused.for_each(PreparedSegment::remove);
     Ok(())
 }
 

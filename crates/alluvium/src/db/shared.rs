@@ -425,7 +425,7 @@ impl Shared {
                     return;
                 }
             }
-            let prepared = self.prepare_segment();
+            let prepared = self.prepare_segments();
             let synced = match due.is_some_and(|due| Instant::now() >= due) {
                 true => {
                     due = next_round();
@@ -453,22 +453,24 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes the file of the next segment if the log will soon roll, without the log's lock.
-    fn prepare_segment(&self) -> Result<()> {
-        let plan = self.log.lock().plan_segment(self);
-        let Some(plan) = plan else { return Ok(()) };
-        let prepared = plan.create()?;
-        let mut log = self.log.lock();
-        let unneeded = match &mut log.wal {
-            // Under the log's lock: a close that came before has looked for a prepared file already.
-            Some(wal) if !self.is_closed() => wal.offer(prepared),
-            _ => prepared,
-        };
-        drop(log);
-        if let Some(unneeded) = unneeded {
-            unneeded.remove();
+    /// Makes files of segments to come as far as the log wants them, without its lock.
+    fn prepare_segments(&self) -> Result<()> {
+        // Ends: the log wants a few, and none after one that could not be made.
+        loop {
+            let plan = self.log.lock().plan_segment(self);
+            let Some(plan) = plan else { return Ok(()) };
+            let prepared = plan.create()?;
+            let mut log = self.log.lock();
+            let unneeded = match &mut log.wal {
+                // Under the log's lock: a close that came before has looked for prepared files already.
+                Some(wal) if !self.is_closed() => wal.offer(prepared),
+                _ => prepared,
+            };
+            drop(log);
+            if let Some(unneeded) = unneeded {
+                unneeded.remove();
+            }
         }
-        Ok(())
     }
 
     /// Lets the sync thread look for a segment to prepare. Without its mutex, for it is called under the log's: where

@@ -1,9 +1,10 @@
-//! The next segment's file, made ahead of time by a thread that nobody waits for.
+//! Files of segments to come, made ahead of time by a thread that nobody waits for.
 //!
 //! A prepared file has its name and its room, durable, and no header: whatever becomes of it, replay passes it over as
 //! a creation that did not finish. The writer turns it into a segment by writing the header, at the moment when it
 //! knows where the previous one ended.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -67,5 +68,90 @@ impl PreparedSegment {
     /// Removes the file, which is not needed. A leftover is harmless, and goes with the segments before it.
     pub fn remove(self) {
         let _ = self.vfs.remove(self.file.path());
+    }
+}
+
+/// The prepared files of a writer, oldest first.
+#[derive(Debug)]
+pub(super) struct Stock {
+    ready: VecDeque<PreparedSegment>,
+    /// How many to have ready.
+    wanted: usize,
+    /// A plan was handed out.
+    planned: bool,
+    /// One could not be made, or the log is closing; not tried again before the next roll.
+    refused: bool,
+}
+
+/// The most files that are kept ready, for writers that fill segments faster than a busy device creates one.
+const READY_MAX: usize = 4;
+
+impl Default for Stock {
+    fn default() -> Stock {
+        Stock {
+            ready: VecDeque::new(),
+            wanted: 1,
+            planned: false,
+            refused: false,
+        }
+    }
+}
+
+impl Stock {
+    /// Whether another file is to be planned.
+    pub(super) fn wants_more(&self) -> bool {
+        !self.planned && !self.refused && self.ready.len() < self.wanted
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    /// A plan is handed out.
+    pub(super) fn plan(&mut self) {
+        self.planned = true;
+    }
+
+    /// Takes what became of the plan, while the log is in the segment `current`. Returns a file that came too late.
+    pub(super) fn offer(
+        &mut self,
+        prepared: Option<PreparedSegment>,
+        current: SegmentId,
+    ) -> Option<PreparedSegment> {
+        let planned = std::mem::replace(&mut self.planned, false);
+        match prepared {
+            None => {
+                self.refused |= planned;
+                None
+            }
+            // Numbers rise along the log: one that was passed is not used any more.
+            Some(late) if late.segment < current || self.refused => Some(late),
+            Some(prepared) => {
+                self.ready.push_back(prepared);
+                None
+            }
+        }
+    }
+
+    /// The file for a roll that needs this many bytes. Where none is ready, more will be from now on.
+    pub(super) fn take(&mut self, needed: u64) -> Option<PreparedSegment> {
+        self.refused = false;
+        if self.ready.is_empty() {
+            self.wanted = (self.wanted + 1).min(READY_MAX);
+        }
+        let first = self.ready.pop_front()?;
+        if first.bytes >= needed {
+            return Some(first);
+        }
+        // The roll takes a new number, above those of all of them.
+        first.remove();
+        self.ready.drain(..).for_each(PreparedSegment::remove);
+        None
+    }
+
+    /// Gives up all files, those that are on their way too.
+    pub(super) fn close(&mut self) -> Vec<PreparedSegment> {
+        self.refused = true;
+        self.ready.drain(..).collect()
     }
 }

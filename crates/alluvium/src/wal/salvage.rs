@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::frame::FrameReader;
-use super::replay::{check_unfinished, first_unproven};
-use super::segment::{
-    OpenSegment, SEGMENT_HEADER_BYTES, parse_segment_name, segment_path, segment_uid,
-};
+use super::replay::{check_unfinished, first_unproven, list_segments};
+use super::segment::{OpenSegment, SEGMENT_HEADER_BYTES, segment_path, segment_uid};
 use super::{RecordKind, SegmentEnd};
 use crate::base::{SegmentId, SeqNo};
 use crate::error::{Error, Result};
@@ -29,20 +27,7 @@ pub(crate) fn salvage(
     oldest_needed: SegmentId,
     visit: Visit<'_>,
 ) -> Result<Option<Error>> {
-    let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
-    let ids = names.iter().filter_map(|name| parse_segment_name(name));
-    let mut ids: Vec<SegmentId> = ids.filter(|&id| id >= oldest_needed).collect();
-    ids.sort_unstable();
-    let (mut segments, mut unopened) = (BTreeMap::new(), None);
-    for id in ids {
-        match OpenSegment::open(vfs, dir, id, database_uid) {
-            Ok(segment) => segments.insert(id, segment),
-            Err(error) => {
-                unopened = Some(error);
-                break;
-            }
-        };
-    }
+    let (segments, unopened) = open_from(vfs, dir, database_uid, oldest_needed)?;
     let unproven = first_unproven(&segments, oldest_needed, database_uid)?;
     let mut before: Option<SegmentEnd> = None;
     // Why the last segment so far does not end as a log does.
@@ -72,16 +57,8 @@ pub(crate) fn salvage(
         }
         let uid = segment_uid(database_uid, id);
         let mut frames = FrameReader::new(&*segment.file, uid, SEGMENT_HEADER_BYTES, sum)?;
-        while let Some(frame) = frames.next()? {
-            match RecordKind::from_u8(frame.header.kind) {
-                Some(RecordKind::SyncMark) => {}
-                Some(kind) => visit(id, frame.header.seqno, kind, frame.payload)?,
-                None => {
-                    let (what, found) = ("record kind", frame.header.kind);
-                    let error = Error::corruption(&path, frame.offset, what, "1 to 9", found);
-                    return Ok(Some(error));
-                }
-            }
+        if let Some(error) = visit_records(id, &path, &mut frames, visit)? {
+            return Ok(Some(error));
         }
         before = Some(SegmentEnd {
             segment: id,
@@ -103,4 +80,45 @@ pub(crate) fn salvage(
         "a valid segment",
         "none",
     )))
+}
+
+/// The segments from the oldest needed one on, up to the first that cannot be opened, and why it cannot.
+fn open_from(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    database_uid: u64,
+    oldest_needed: SegmentId,
+) -> Result<(BTreeMap<SegmentId, OpenSegment>, Option<Error>)> {
+    let mut segments = BTreeMap::new();
+    for id in list_segments(vfs, dir)? {
+        if id < oldest_needed {
+            continue;
+        }
+        match OpenSegment::open(vfs, dir, id, database_uid) {
+            Ok(segment) => segments.insert(id, segment),
+            Err(error) => return Ok((segments, Some(error))),
+        };
+    }
+    Ok((segments, None))
+}
+
+/// Visits the records of a segment. Returns why one of them cannot be understood.
+fn visit_records(
+    id: SegmentId,
+    path: &Path,
+    frames: &mut FrameReader<'_>,
+    visit: Visit<'_>,
+) -> Result<Option<Error>> {
+    while let Some(frame) = frames.next()? {
+        match RecordKind::from_u8(frame.header.kind) {
+            Some(RecordKind::SyncMark) => {}
+            Some(kind) => visit(id, frame.header.seqno, kind, frame.payload)?,
+            None => {
+                let (what, found) = ("record kind", frame.header.kind);
+                let error = Error::corruption(path, frame.offset, what, "1 to 9", found);
+                return Ok(Some(error));
+            }
+        }
+    }
+    Ok(None)
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, frame_bytes, seal};
-use super::prepare::{PreparedSegment, SegmentPlan};
+use super::prepare::{PreparedSegment, SegmentPlan, Stock};
 use super::segment::{
     SEGMENT_HEADER_BYTES, SegmentHeader, begin_segment, create_segment, segment_uid,
 };
@@ -52,7 +52,7 @@ pub struct WalWriter {
     segment: Segment,
     /// Segments before it that are not known to be durable to their end, oldest first.
     unsynced: Vec<(SegmentId, Arc<dyn VfsFile>)>,
-    next: Next,
+    stock: Stock,
     /// New segments are short: see [`WalWriter::use_short_segments`].
     short: bool,
     /// Frames not yet written, their headers still blank.
@@ -63,17 +63,6 @@ pub struct WalWriter {
     prepared: bool,
     /// The first failed write or sync, shared with every [`WalSync`]. Set once; nothing is written afterwards.
     failure: Arc<OnceLock<Error>>,
-}
-
-/// The file of the segment after the one being written.
-#[derive(Debug)]
-enum Next {
-    Missing,
-    /// A plan was handed out.
-    Planned,
-    Ready(PreparedSegment),
-    /// It could not be made; not tried again before the next segment.
-    Refused,
 }
 
 /// The segment being written.
@@ -145,7 +134,7 @@ impl WalWriter {
             next_segment: first.0 + 1,
             segment,
             unsynced: Vec::new(),
-            next: Next::Missing,
+            stock: Stock::default(),
             short: false,
             buffer: Vec::new(),
             pending: Vec::new(),
@@ -314,13 +303,13 @@ impl WalWriter {
         Ok(self.segment.id)
     }
 
-    /// What to prepare for the next roll, once for each segment; `None` where that is done or on its way. The file is
-    /// to be made without holding the writer, then handed to [`WalWriter::offer`].
+    /// What to prepare for a roll to come; `None` where enough is prepared or on its way. The file is to be made without
+    /// holding the writer, then handed to [`WalWriter::offer`].
     pub fn plan_next(&mut self) -> Option<SegmentPlan> {
-        if !matches!(self.next, Next::Missing) || self.check().is_err() {
+        if !self.stock.wants_more() || self.check().is_err() {
             return None;
         }
-        self.next = Next::Planned;
+        self.stock.plan();
         let segment = SegmentId(self.next_segment);
         self.next_segment += 1;
         Some(SegmentPlan {
@@ -338,38 +327,25 @@ impl WalWriter {
         self.short = short;
     }
 
-    /// Whether [`WalWriter::plan_next`] would plan anything.
-    pub fn wants_plan(&self) -> bool {
-        matches!(self.next, Next::Missing)
+    /// Whether a segment is to be prepared: the last one is about to be needed, or rolls come faster than one at a time
+    /// is made.
+    pub fn wants_plan(&self, soon: bool) -> bool {
+        self.stock.wants_more() && (soon || self.is_half_full() || !self.stock.is_empty())
     }
 
     /// Whether half of the segment is filled.
-    pub fn is_half_full(&self) -> bool {
+    fn is_half_full(&self) -> bool {
         self.segment.end >= self.segment.allocated_bytes / 2
     }
 
     /// Takes what became of a plan. Returns a file that came too late, to be removed.
     pub fn offer(&mut self, prepared: Option<PreparedSegment>) -> Option<PreparedSegment> {
-        let Some(prepared) = prepared else {
-            if matches!(self.next, Next::Planned) {
-                self.next = Next::Refused;
-            }
-            return None;
-        };
-        // Numbers rise along the log: one that was passed is not used any more.
-        if prepared.segment < self.segment.id || !matches!(self.next, Next::Planned) {
-            return Some(prepared);
-        }
-        self.next = Next::Ready(prepared);
-        None
+        self.stock.offer(prepared, self.segment.id)
     }
 
-    /// Gives up the prepared file, to be removed: nothing will be written any more.
-    pub fn take_prepared(&mut self) -> Option<PreparedSegment> {
-        match std::mem::replace(&mut self.next, Next::Refused) {
-            Next::Ready(prepared) => Some(prepared),
-            _ => None,
-        }
+    /// Gives up the prepared files, to be removed: nothing will be written any more.
+    pub fn take_prepared(&mut self) -> Vec<PreparedSegment> {
+        self.stock.close()
     }
 
     /// Begins the next segment. Its header and the tail of the old one reach the device in any order: whoever reads the
@@ -387,14 +363,7 @@ impl WalWriter {
             true => least,
             false => allocation(self.segment_bytes, self.buffer.len()),
         };
-        let prepared = match std::mem::replace(&mut self.next, Next::Missing) {
-            Next::Ready(prepared) if prepared.bytes >= needed => Some(prepared),
-            Next::Ready(small) => {
-                small.remove();
-                None
-            }
-            _ => None,
-        };
+        let prepared = self.stock.take(needed);
         let mut header = SegmentHeader {
             database_uid: self.database_uid,
             segment: SegmentId(self.next_segment),

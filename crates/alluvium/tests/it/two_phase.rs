@@ -234,7 +234,8 @@ fn a_forgotten_prepare_does_not_hold_the_log_and_is_not_lost_with_it() {
             k.put(&n.to_be_bytes(), &[round; 60]).expect("put");
         }
         db.flush().expect("flush");
-        most = most.max(segments(&vfs).len());
+        let with_header = |name: &String| header_of(&vfs, name) != [0; 8];
+        most = most.max(segments(&vfs).iter().filter(|s| with_header(s)).count());
         assert!(
             segments(&vfs).iter().all(|s| !first.contains(s)),
             "the segment of the prepare goes"
@@ -282,12 +283,22 @@ fn what_recovery_flushes_does_not_take_a_prepare_with_its_segment() {
     assert_eq!(all(&k).len(), 2);
 }
 
+/// The first bytes of a segment; zeros in a file that was made ahead of time.
+fn header_of(vfs: &MemVfs, name: &str) -> [u8; 8] {
+    let file = vfs.open_read(&dir().join(name)).expect("open");
+    let mut bytes = [0; 8];
+    file.read_at(&mut bytes, 0).expect("read");
+    bytes
+}
+
 /// The feature of a segment that may hold records of prepared transactions.
 const PREPARED: u32 = 0b100;
 
 /// The features that a reader of the newest segment must know.
 fn features(vfs: &MemVfs) -> u32 {
-    let newest = segments(vfs).pop().expect("a segment");
+    let mut begun = segments(vfs);
+    begun.retain(|name| header_of(vfs, name) != [0; 8]);
+    let newest = begun.pop().expect("a segment");
     let file = vfs.open_read(&dir().join(newest)).expect("open");
     let mut bytes = [0; 4];
     file.read_at(&mut bytes, 12).expect("read");
