@@ -6,9 +6,9 @@
 // lasts. NULL where something is needed gives ALLUVIUM_CODE_INVALID_ARGUMENT; NULL with size 0 is good for no bytes.
 //
 // Handles. Each is freed by its alluvium_..._free, which takes NULL too, in any order, also after a close. Databases,
-// keyspaces, snapshots, values, lists, reports, errors and cancellation tokens may be used by many threads at once;
-// batches, cursors, transactions, prepared transactions, ingests, bulk loads and backup stores by one at a time,
-// whichever it is. A const pointer to a list or an error that belongs to another object is not freed: it lives as long as
+// keyspaces, snapshots, values, lists, reports, single changes, errors and cancellation tokens may be used by many
+// threads at once; batches, cursors, transactions, prepared transactions, ingests, bulk loads, backup stores and streams
+// of changes by one at a time, whichever it is. A const pointer to a list or an error that belongs to another object is not freed: it lives as long as
 // that object.
 //
 // Errors. Functions that can fail return a code and take a place for an error as last argument. It gets NULL, or an
@@ -30,6 +30,9 @@
 // The longest key in bytes.
 #define ALLUVIUM_KEY_BYTES_MAX 65535
 
+// The longest name of a keyspace in bytes.
+#define ALLUVIUM_KEYSPACE_NAME_BYTES_MAX 65535
+
 // The longest value in bytes.
 #define ALLUVIUM_VALUE_BYTES_MAX 1073741824
 
@@ -42,7 +45,7 @@
 // As idle_after_ms: never.
 #define ALLUVIUM_NO_TIDYING -1
 
-// As separate_values_from: no value is stored apart.
+// As separate_values_from: no value is stored apart. As until_ms of an operation: the row does not expire.
 #define ALLUVIUM_NEVER UINT64_MAX
 
 // Items of a histogram: one for each number of bits.
@@ -92,6 +95,9 @@ enum alluvium_code
   ALLUVIUM_CODE_OUT_OF_ORDER = 17,
   // A bulk load that refuses duplicates met a key twice. Nothing was installed.
   ALLUVIUM_CODE_DUPLICATE_KEY = 18,
+  // The log does not reach back to this commit any more. Copy the database and follow its changes from there; to keep
+  // more of the log, raise change_log_bytes.
+  ALLUVIUM_CODE_CHANGES_LOST = 19,
   // A defect of this library: the call ended half-way. Close the database and report the message.
   ALLUVIUM_CODE_PANIC = 100,
   // An error that this version has no code for: read the message.
@@ -102,6 +108,34 @@ enum alluvium_code
 typedef enum alluvium_code alluvium_code;
 #else
 typedef int32_t alluvium_code;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What a change is. Later versions may add kinds: a copy that meets one that it does not know must be made anew.
+enum alluvium_change_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Something that this version has no kind for.
+  ALLUVIUM_CHANGE_KIND_OTHER = 0,
+  // A commit, with its operations. A transaction that was prepared comes once, where it was committed.
+  ALLUVIUM_CHANGE_KIND_COMMIT = 1,
+  // An ingest or a bulk load put rows into these keyspaces; the rows are not in the log, so read the keyspaces as of now,
+  // or copy them. Also there if it failed for want of space, or by a crash, just before its end; then nothing came.
+  ALLUVIUM_CHANGE_KIND_INGEST = 2,
+  // A keyspace was created, with these options.
+  ALLUVIUM_CHANGE_KIND_KEYSPACE_CREATED = 3,
+  // A keyspace was dropped with everything in it.
+  ALLUVIUM_CHANGE_KIND_KEYSPACE_DROPPED = 4,
+  // A keyspace has other options, these; its rows are the same. Also there if the change failed as for an ingest.
+  ALLUVIUM_CHANGE_KIND_OPTIONS_CHANGED = 5,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum alluvium_change_kind alluvium_change_kind;
+#else
+typedef uint32_t alluvium_change_kind;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -319,6 +353,29 @@ typedef uint32_t alluvium_duplicates;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// What an operation is. Later versions may add kinds: see alluvium_change_kind.
+enum alluvium_operation_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Something that this version has no kind for.
+  ALLUVIUM_OPERATION_KIND_OTHER = 0,
+  // A row was inserted or overwritten. key; value; until_ms.
+  ALLUVIUM_OPERATION_KIND_PUT = 1,
+  // A row was deleted; there may have been none. key.
+  ALLUVIUM_OPERATION_KIND_DELETE = 2,
+  // All rows of a range were deleted that were there before this commit. key: the first; end.
+  ALLUVIUM_OPERATION_KIND_DELETE_RANGE = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum alluvium_operation_kind alluvium_operation_kind;
+#else
+typedef uint32_t alluvium_operation_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // The backups of a store at the time of the call, oldest first, and listings that cannot be read.
 typedef struct alluvium_backup_list alluvium_backup_list;
 
@@ -331,6 +388,14 @@ typedef struct alluvium_batch alluvium_batch;
 // Rows in any order on their way into tables. For one thread at a time; keeps the database open. Freeing it before
 // alluvium_bulk_load_finish leaves no trace of its rows.
 typedef struct alluvium_bulk_load alluvium_bulk_load;
+
+// One step in the history of a database. It stays readable until it is freed, also after its stream is freed and the
+// database is closed.
+typedef struct alluvium_change alluvium_change;
+
+// The changes of a database from one commit on, in commit order. For one thread at a time; keeps the database open, and
+// what it has not read of the log, up to the database's memory_bytes or change_log_bytes, whichever is more.
+typedef struct alluvium_changes alluvium_changes;
 
 // A position in a keyspace. Starts before the first row. For one thread at a time; keeps the database open.
 typedef struct alluvium_cursor alluvium_cursor;
@@ -455,6 +520,9 @@ typedef struct alluvium_options {
   // latest when the last handle and value is freed. May be NULL. Not called if opening failed. It must not call the
   // database.
   void (*free_event_context)(void *context);
+  // Bytes of old log segments, as allocated, that stay for alluvium_changes_open after recovery needs them no more. An
+  // open stream keeps what it has not read yet up to memory_bytes, also where this is 0.
+  uint64_t change_log_bytes;
 } alluvium_options;
 
 // Options of alluvium_keyspace_open, fixed when the keyspace is created.
@@ -724,6 +792,57 @@ typedef struct alluvium_backup_info {
   uint64_t copied_bytes;
 } alluvium_backup_info;
 
+// One write of a commit. What it points to lives as long as the change. The kind says which fields are set; the others
+// are 0 or NULL.
+typedef struct alluvium_operation {
+  // sizeof(alluvium_operation), set by the caller.
+  size_t struct_size;
+  // An alluvium_operation_kind.
+  uint32_t kind;
+  // The keyspace's number, which no other keyspace of this database ever has.
+  uint32_t keyspace_id;
+  // The keyspace's name.
+  struct alluvium_slice keyspace;
+  // The row's key; of a range its first key.
+  struct alluvium_slice key;
+  // The row's value, large ones too.
+  struct alluvium_slice value;
+  // The first key behind the range.
+  struct alluvium_slice end;
+  // From when on the row is absent, in milliseconds since 1970; ALLUVIUM_NEVER: it does not expire.
+  uint64_t until_ms;
+} alluvium_operation;
+
+// A keyspace as a stream of changes knows it; it may be dropped by now.
+typedef struct alluvium_changed_keyspace {
+  // sizeof(alluvium_changed_keyspace), set by the caller.
+  size_t struct_size;
+  // Its name, which another keyspace may have had before or may have later. Lives as long as the change.
+  struct alluvium_slice name;
+  // Its number, which no other keyspace of this database ever has.
+  uint32_t id;
+  // 0.
+  uint32_t reserved;
+  // How many rows came, for ALLUVIUM_CHANGE_KIND_INGEST.
+  uint64_t rows;
+} alluvium_changed_keyspace;
+
+// Options of alluvium_changes_open. NULL or zeros: all changes that are visible.
+typedef struct alluvium_changes_options {
+  // sizeof(alluvium_changes_options).
+  size_t struct_size;
+  // Names of keyspaces (UTF-8): only operations on them, and changes of them. Commits without any of them are passed
+  // over. NULL: all keyspaces.
+  const struct alluvium_slice *keyspaces;
+  // How many names.
+  size_t keyspace_count;
+  // Not 0: only what no power loss can take away. Otherwise a stream of a database with ALLUVIUM_DURABILITY_BUFFERED
+  // may show commits that are gone after a power loss, and others get their numbers.
+  uint32_t durable_only;
+  // 0.
+  uint32_t reserved;
+} alluvium_changes_options;
+
 // What an ingest or a bulk load installed.
 typedef struct alluvium_ingested {
   // sizeof(alluvium_ingested), set by the caller.
@@ -922,6 +1041,12 @@ uint64_t alluvium_error_offset(const struct alluvium_error *error);
 
 // The system's error number (errno); 0 if the system did not give one.
 int32_t alluvium_error_os_code(const struct alluvium_error *error);
+
+// The first commit that was asked for and is not there, for ALLUVIUM_CODE_CHANGES_LOST; else 0.
+uint64_t alluvium_error_from_seqno(const struct alluvium_error *error);
+
+// The first commit that is there or will be, for ALLUVIUM_CODE_CHANGES_LOST; else 0.
+uint64_t alluvium_error_oldest_seqno(const struct alluvium_error *error);
 
 // Frees an error.
 void alluvium_error_free(struct alluvium_error *error);
@@ -1619,6 +1744,80 @@ const struct alluvium_error *alluvium_backup_list_damaged(const struct alluvium_
 
 // Frees a list.
 void alluvium_backup_list_free(struct alluvium_backup_list *list);
+
+// Its number in the commit order; 0 for NULL. Numbers rise; not every number is a change.
+uint64_t alluvium_change_seqno(const struct alluvium_change *change);
+
+// What it is; ALLUVIUM_CHANGE_KIND_OTHER for NULL.
+alluvium_change_kind alluvium_change_get_kind(const struct alluvium_change *change);
+
+// The id of the transaction, if it is the commit of one that was prepared; else NULL. Good as long as the change. `size`
+// may be NULL.
+const uint8_t *alluvium_change_xid(const struct alluvium_change *change,
+                                   size_t *size);
+
+// How many operations a commit has, of those that the stream shows; 0 for other kinds and for NULL.
+size_t alluvium_change_operation_count(const struct alluvium_change *change);
+
+// Fills `operation`, whose struct_size must be set, with the operation of this index, counted from 0. To be applied in
+// this order; range deletes come first, and touch nothing of this commit. ALLUVIUM_CODE_INVALID_ARGUMENT if there are not
+// so many.
+alluvium_code alluvium_change_operation(const struct alluvium_change *change,
+                                        size_t index,
+                                        struct alluvium_operation *operation,
+                                        struct alluvium_error **error);
+
+// How many keyspaces a change names that is no commit: an ingest one or more, the others one; 0 for commits, whose
+// operations name theirs, and for NULL.
+size_t alluvium_change_keyspace_count(const struct alluvium_change *change);
+
+// Fills `keyspace`, whose struct_size must be set, with the keyspace of this index, counted from 0.
+// ALLUVIUM_CODE_INVALID_ARGUMENT if there are not so many.
+alluvium_code alluvium_change_keyspace(const struct alluvium_change *change,
+                                       size_t index,
+                                       struct alluvium_changed_keyspace *keyspace,
+                                       struct alluvium_error **error);
+
+// Fills `options`, whose struct_size must be set, with those of the keyspace that was created or changed.
+// ALLUVIUM_CODE_INVALID_ARGUMENT for changes of other kinds.
+alluvium_code alluvium_change_options(const struct alluvium_change *change,
+                                      struct alluvium_keyspace_options *options,
+                                      struct alluvium_error **error);
+
+// Frees a change.
+void alluvium_change_free(struct alluvium_change *change);
+
+// The changes from commit `from` on: 1 for the first, one more than alluvium_visible_seqno for what comes next. `options`
+// may be NULL; what they point to is copied. ALLUVIUM_CODE_CHANGES_LOST where the log does not reach back so far.
+// ALLUVIUM_CODE_INVALID_ARGUMENT for a `from` of which nothing is known yet, since whoever has seen the commit before it
+// has seen one that a power loss took away; and for a database without a log.
+alluvium_code alluvium_changes_open(const struct alluvium_database *database,
+                                    uint64_t from,
+                                    const struct alluvium_changes_options *options,
+                                    struct alluvium_changes **changes,
+                                    struct alluvium_error **error);
+
+// The next change, to be freed; NULL at the end of what is visible (or durable, where only that was asked for). More may
+// come: call it again, or alluvium_changes_wait first. ALLUVIUM_CODE_CHANGES_LOST once commits that were not read yet are
+// no longer kept: copy the database and begin behind the copy. After an error the stream stands where it stood.
+alluvium_code alluvium_changes_next(struct alluvium_changes *changes,
+                                    struct alluvium_change **change,
+                                    struct alluvium_error **error);
+
+// Waits until there is more to read, without polling; UINT64_MAX: for ever. `more` says whether there is: not when the
+// time is over. What came may be nothing that this stream shows. ALLUVIUM_CODE_CLOSED when the database is closed
+// meanwhile, which ends a wait from another thread; ALLUVIUM_CODE_POISONED where nothing more will come.
+alluvium_code alluvium_changes_wait(const struct alluvium_changes *changes,
+                                    uint64_t timeout_ms,
+                                    bool *more,
+                                    struct alluvium_error **error);
+
+// Where to resume, also after a restart: everything below this number has been returned, or is nothing that this stream
+// shows. 0 for NULL.
+uint64_t alluvium_changes_next_seqno(const struct alluvium_changes *changes);
+
+// Frees a stream. Its changes stay good.
+void alluvium_changes_free(struct alluvium_changes *changes);
 
 // Begins an ingest: many rows straight into tables, visible at once when it is finished. Ingests take no row locks.
 alluvium_code alluvium_ingest_begin(const struct alluvium_database *database,

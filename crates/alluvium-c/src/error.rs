@@ -50,6 +50,9 @@ pub enum alluvium_code {
     OutOfOrder = 17,
     /// A bulk load that refuses duplicates met a key twice. Nothing was installed.
     DuplicateKey = 18,
+    /// The log does not reach back to this commit any more. Copy the database and follow its changes from there; to keep
+    /// more of the log, raise change_log_bytes.
+    ChangesLost = 19,
     /// A defect of this library: the call ended half-way. Close the database and report the message.
     Panic = 100,
     /// An error that this version has no code for: read the message.
@@ -67,6 +70,8 @@ pub struct alluvium_error {
     path: Option<Vec<u8>>,
     offset: u64,
     os_code: i32,
+    from: u64,
+    oldest: u64,
 }
 
 impl alluvium_error {
@@ -92,6 +97,8 @@ impl alluvium_error {
             path: None,
             offset: 0,
             os_code: 0,
+            from: 0,
+            oldest: 0,
         }
     }
 
@@ -136,6 +143,7 @@ impl alluvium_error {
                 self.keyspace = Some(keyspace.clone().into());
                 self.xid = Some(xid.clone());
             }
+            Error::ChangesLost { from, oldest } => (self.from, self.oldest) = (*from, *oldest),
             Error::KeyspaceDropped(keyspace) => self.keyspace = Some(keyspace.clone().into()),
             Error::Poisoned(first) => self.add_names(first),
             _ => {}
@@ -163,6 +171,7 @@ fn code_of(error: &Error) -> alluvium_code {
         Error::Cancelled { .. } => alluvium_code::Cancelled,
         Error::OutOfOrder { .. } => alluvium_code::OutOfOrder,
         Error::DuplicateKey { .. } => alluvium_code::DuplicateKey,
+        Error::ChangesLost { .. } => alluvium_code::ChangesLost,
         _ => alluvium_code::Other,
     }
 }
@@ -261,6 +270,18 @@ pub extern "C" fn alluvium_error_offset(error: Option<&alluvium_error>) -> u64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_os_code(error: Option<&alluvium_error>) -> i32 {
     error.map_or(0, |error| error.os_code)
+}
+
+/// The first commit that was asked for and is not there, for ALLUVIUM_CODE_CHANGES_LOST; else 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_error_from_seqno(error: Option<&alluvium_error>) -> u64 {
+    error.map_or(0, |error| error.from)
+}
+
+/// The first commit that is there or will be, for ALLUVIUM_CODE_CHANGES_LOST; else 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_error_oldest_seqno(error: Option<&alluvium_error>) -> u64 {
+    error.map_or(0, |error| error.oldest)
 }
 
 /// Frees an error.

@@ -7,9 +7,9 @@
 //!
 //! - A pointer is NULL or points to what its type says, for the size that stands beside it, as long as the call lasts;
 //!   what it points to is not changed meanwhile by anyone else.
-//! - A handle came from this library and was not freed. Databases, keyspaces, snapshots, values, lists, reports, errors
-//!   and cancellation tokens may be used by many threads at once; batches, cursors, transactions, prepared transactions,
-//!   ingests, bulk loads and backup stores by one at a time, whichever it is.
+//! - A handle came from this library and was not freed. Databases, keyspaces, snapshots, values, lists, reports, single
+//!   changes, errors and cancellation tokens may be used by many threads at once; batches, cursors, transactions, prepared
+//!   transactions, ingests, bulk loads, backup stores and streams of changes by one at a time, whichever it is.
 //!
 //! What this crate gives for it: NULL where something is needed is `InvalidArgument`; nothing unwinds into the caller;
 //! everything handed out has a function that frees it, which takes NULL too; this crate has no thread-locals.
@@ -53,6 +53,8 @@ mod maintenance;
 mod stats;
 
 mod backup;
+mod change;
+mod changes;
 mod ingest;
 mod repair;
 mod verify;
@@ -61,6 +63,8 @@ pub use amplification::*;
 pub use backup::*;
 pub use batch::*;
 pub use callback::*;
+pub use change::*;
+pub use changes::*;
 pub use cursor::*;
 pub use database::*;
 pub use error::*;

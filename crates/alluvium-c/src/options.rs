@@ -26,7 +26,7 @@ pub const ALLUVIUM_XID_BYTES_MAX: u64 = 255;
 pub const ALLUVIUM_NO_WAIT: i64 = -1;
 /// As idle_after_ms: never.
 pub const ALLUVIUM_NO_TIDYING: i64 = -1;
-/// As separate_values_from: no value is stored apart.
+/// As separate_values_from: no value is stored apart. As until_ms of an operation: the row does not expire.
 pub const ALLUVIUM_NEVER: u64 = u64::MAX;
 
 const _: () = assert!(
@@ -143,6 +143,9 @@ pub struct alluvium_options {
     /// latest when the last handle and value is freed. May be NULL. Not called if opening failed. It must not call the
     /// database.
     pub free_event_context: Option<unsafe extern "C" fn(context: *mut c_void)>,
+    /// Bytes of old log segments, as allocated, that stay for alluvium_changes_open after recovery needs them no more. An
+    /// open stream keeps what it has not read yet up to memory_bytes, also where this is 0.
+    pub change_log_bytes: u64,
 }
 
 /// Options of alluvium_keyspace_open, fixed when the keyspace is created.
@@ -239,7 +242,7 @@ unsafe impl SizedStruct for alluvium_cursor_options {}
 // What the fields take together. These sizes only ever grow.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(
-    size_of::<alluvium_options>() == 9 * 8 + 4 * 4 + 5 * 8
+    size_of::<alluvium_options>() == 9 * 8 + 4 * 4 + 6 * 8
         && size_of::<alluvium_keyspace_options>() == 8 + 4 * 4 + 2 * 8 + 2 * 4 + 8
         && size_of::<alluvium_write_options>() == 8 + 2 * 4
         && size_of::<alluvium_transaction_options>() == 8 + 2 * 4 + 8 + 2 * 4 + 8
@@ -324,6 +327,7 @@ impl alluvium_options {
             },
             clock: clock(self.clock, self.clock_context),
             transaction_bytes: bytes_number(self.transaction_bytes, "transaction_bytes")?,
+            change_log_bytes: self.change_log_bytes,
             ..default
         })
     }

@@ -47,8 +47,18 @@ alluvium_keyspace *keyspace_of(const alluvium_database *database, const char *na
 const char *path_of(const char *name);
 // Turns the bits of the last bytes of each file of a directory of the test's own whose name ends so; returns how many.
 int damage_files(const char *name, const char *ending);
+// The smallest file name with this ending in a directory of the test's own.
+bool first_file(const char *name, const char *ending, char *file, size_t size);
 // Whether bytes that the library lends are those of a string.
 bool slice_is(alluvium_slice slice, const char *expected);
+
+// A change as a line, "the end" for NULL; good until the next call.
+const char *shown(const alluvium_change *change);
+// Whether the next change is this one.
+bool next_is(alluvium_changes *changes, const char *expected);
+alluvium_changes *changes_from(const alluvium_database *database, uint64_t from);
+// The number that the next commit will have.
+uint64_t next_commit(const alluvium_database *database);
 
 void test_databases(void);
 void test_keyspaces(void);
@@ -64,6 +74,8 @@ void test_listeners(void);
 void test_loads(void);
 void test_copies(void);
 void test_measures(void);
+void test_changes(void);
+void test_streams(void);
 void test_errors(void);
 void test_null(void);
 

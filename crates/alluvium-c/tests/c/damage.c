@@ -1,4 +1,4 @@
-// Damage to stored files, for the tests of what finds it.
+// Stored files, found and damaged for the tests of what finds that.
 #include <dirent.h>
 
 #include "check.h"
@@ -33,4 +33,17 @@ int damage_files(const char *name, const char *ending) {
     }
     closedir(directory);
     return damaged;
+}
+
+bool first_file(const char *name, const char *ending, char *file, size_t size) {
+    DIR *directory = opendir(path_of(name));
+    CHECK(directory != NULL && size > 0);
+    file[0] = 0;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        if (ends_with(entry->d_name, ending) && (file[0] == 0 || strcmp(entry->d_name, file) < 0)) {
+            CHECK(snprintf(file, size, "%s", entry->d_name) < (int)size);
+        }
+    }
+    closedir(directory);
+    return file[0] != 0;
 }

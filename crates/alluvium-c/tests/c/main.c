@@ -106,6 +106,8 @@ int main(int count, char **arguments) {
     test_loads();
     test_copies();
     test_measures();
+    test_changes();
+    test_streams();
     test_errors();
     test_null();
     alluvium_error_free(kept);

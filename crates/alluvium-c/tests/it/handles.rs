@@ -18,6 +18,7 @@ fn handles_move_between_threads_and_those_that_say_so_are_shared() {
     is_shared::<alluvium_verify_report>();
     is_shared::<alluvium_repair_report>();
     is_shared::<alluvium_backup_list>();
+    is_shared::<alluvium_change>();
     moves::<alluvium_batch>();
     moves::<alluvium_cursor>();
     moves::<alluvium_transaction>();
@@ -25,4 +26,5 @@ fn handles_move_between_threads_and_those_that_say_so_are_shared() {
     moves::<alluvium_ingest>();
     moves::<alluvium_bulk_load>();
     moves::<alluvium_backup_store>();
+    moves::<alluvium_changes>();
 }
