@@ -14,6 +14,7 @@ pub mod conformance;
     feature = "alluvium",
     feature = "fjall",
     feature = "lmdb",
+    feature = "redb",
     feature = "rocksdb",
     feature = "sqlite"
 ))]
@@ -36,10 +37,13 @@ pub mod null;
     feature = "alluvium",
     feature = "fjall",
     feature = "lmdb",
+    feature = "redb",
     feature = "rocksdb",
     feature = "sqlite"
 ))]
 mod periodic;
+#[cfg(feature = "redb")]
+pub mod redb;
 pub mod registry;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;

@@ -117,7 +117,7 @@ fn unknown(what: &str, wanted: &str, known: impl Iterator<Item = &'static str>) 
     EngineError::Unsupported(names::unknown(what, wanted, &known))
 }
 
-static ENGINES: [EngineEntry; 6] = [
+static ENGINES: [EngineEntry; 7] = [
     EngineEntry {
         name: "alluvium",
         variants: &[],
@@ -148,6 +148,13 @@ static ENGINES: [EngineEntry; 6] = [
         description: "answers at once: measures the client; can stall on command",
         how_to_get: "always built",
         adapter: Some(crate::null::ADAPTER),
+    },
+    EngineEntry {
+        name: "redb",
+        variants: &[],
+        description: "copy-on-write B+ tree in Rust, single writer",
+        how_to_get: "build with `--features redb`",
+        adapter: REDB,
     },
     EngineEntry {
         name: "rocksdb",
@@ -207,6 +214,11 @@ const LMDB: Option<Adapter> = Some(crate::lmdb::ADAPTER);
 #[cfg(not(feature = "lmdb"))]
 const LMDB: Option<Adapter> = None;
 
+#[cfg(feature = "redb")]
+const REDB: Option<Adapter> = Some(crate::redb::ADAPTER);
+#[cfg(not(feature = "redb"))]
+const REDB: Option<Adapter> = None;
+
 #[cfg(feature = "rocksdb")]
 const ROCKSDB: Option<Adapter> = Some(crate::rocksdb::ADAPTER);
 #[cfg(not(feature = "rocksdb"))]
@@ -249,7 +261,10 @@ mod tests {
             message("null:fast"),
             "no variant of null is named `fast`; there are none"
         );
-        assert!(message("zzz").contains("there are: alluvium, fjall, lmdb, null, rocksdb, sqlite"));
+        assert!(
+            message("zzz")
+                .contains("there are: alluvium, fjall, lmdb, null, redb, rocksdb, sqlite")
+        );
     }
 
     #[cfg(not(feature = "rocksdb"))]

@@ -7,6 +7,8 @@ mod every_engine;
 mod fjall;
 #[cfg(feature = "lmdb")]
 mod lmdb;
+#[cfg(feature = "redb")]
+mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod setup;
