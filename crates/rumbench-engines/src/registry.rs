@@ -117,7 +117,7 @@ fn unknown(what: &str, wanted: &str, known: impl Iterator<Item = &'static str>) 
     EngineError::Unsupported(names::unknown(what, wanted, &known))
 }
 
-static ENGINES: [EngineEntry; 7] = [
+static ENGINES: [EngineEntry; 9] = [
     EngineEntry {
         name: "alluvium",
         variants: &[],
@@ -131,6 +131,16 @@ static ENGINES: [EngineEntry; 7] = [
         description: "log-structured merge trees in Rust, single-writer transactions",
         how_to_get: "build with `--features fjall`",
         adapter: FJALL,
+    },
+    EngineEntry {
+        name: "leveldb",
+        variants: &[Variant {
+            name: "default",
+            description: "the library's defaults, only the cache size set",
+        }],
+        description: "log-structured merge tree in C++; row locks and batches of this laboratory",
+        how_to_get: "`apt-get install libleveldb-dev` or its like, then build with `--features leveldb`",
+        adapter: LEVELDB,
     },
     EngineEntry {
         name: "lmdb",
@@ -170,6 +180,16 @@ static ENGINES: [EngineEntry; 7] = [
         how_to_get: "build with `--features sqlite`",
         adapter: SQLITE,
     },
+    EngineEntry {
+        name: "wiredtiger",
+        variants: &[Variant {
+            name: "default",
+            description: "the library's defaults, only the cache size set",
+        }],
+        description: "MongoDB's engine as a library: B-trees, snapshot isolation",
+        how_to_get: "`eval \"$(cargo xtask wiredtiger)\"`, then build with `--features wiredtiger`",
+        adapter: WIREDTIGER,
+    },
 ];
 
 const ROCKSDB_VARIANTS: &[Variant] = &[
@@ -195,7 +215,7 @@ const ROCKSDB_VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "myrocks",
-        description: "the column family options of a MyRocks server",
+        description: "the values of a MyRocks server in production",
     },
 ];
 
@@ -208,6 +228,11 @@ const ALLUVIUM: Option<Adapter> = None;
 const FJALL: Option<Adapter> = Some(crate::fjall::ADAPTER);
 #[cfg(not(feature = "fjall"))]
 const FJALL: Option<Adapter> = None;
+
+#[cfg(feature = "leveldb")]
+const LEVELDB: Option<Adapter> = Some(crate::leveldb::ADAPTER);
+#[cfg(not(feature = "leveldb"))]
+const LEVELDB: Option<Adapter> = None;
 
 #[cfg(feature = "lmdb")]
 const LMDB: Option<Adapter> = Some(crate::lmdb::ADAPTER);
@@ -228,6 +253,11 @@ const ROCKSDB: Option<Adapter> = None;
 const SQLITE: Option<Adapter> = Some(crate::sqlite::ADAPTER);
 #[cfg(not(feature = "sqlite"))]
 const SQLITE: Option<Adapter> = None;
+
+#[cfg(feature = "wiredtiger")]
+const WIREDTIGER: Option<Adapter> = Some(crate::wiredtiger::ADAPTER);
+#[cfg(not(feature = "wiredtiger"))]
+const WIREDTIGER: Option<Adapter> = None;
 
 #[cfg(test)]
 mod tests {
@@ -261,10 +291,9 @@ mod tests {
             message("null:fast"),
             "no variant of null is named `fast`; there are none"
         );
-        assert!(
-            message("zzz")
-                .contains("there are: alluvium, fjall, lmdb, null, redb, rocksdb, sqlite")
-        );
+        assert!(message("zzz").contains(
+            "there are: alluvium, fjall, leveldb, lmdb, null, redb, rocksdb, sqlite, wiredtiger"
+        ));
     }
 
     #[cfg(not(feature = "rocksdb"))]

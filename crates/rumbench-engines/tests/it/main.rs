@@ -5,6 +5,8 @@ mod alluvium;
 mod every_engine;
 #[cfg(feature = "fjall")]
 mod fjall;
+#[cfg(feature = "leveldb")]
+mod leveldb;
 #[cfg(feature = "lmdb")]
 mod lmdb;
 #[cfg(feature = "redb")]
@@ -14,3 +16,5 @@ mod rocksdb;
 mod setup;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "wiredtiger")]
+mod wiredtiger;
