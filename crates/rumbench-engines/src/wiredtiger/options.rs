@@ -84,7 +84,7 @@ impl Tuning {
             direct_io: settings.take("direct_io", false)?,
         };
         settings.finish()?;
-        if tuning.leaf_page_bytes % 4096 != 0 {
+        if !tuning.leaf_page_bytes.is_multiple_of(4096) {
             return Err(EngineError::Unsupported(format!(
                 "wiredtiger.leaf_page_bytes={}: must be a multiple of 4096",
                 tuning.leaf_page_bytes
