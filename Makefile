@@ -42,4 +42,4 @@ bench-rocksdb: ## as bench, with RocksDB beside the others (builds it once, some
 	    quick --out out/quick-$$(date -u +%Y%m%d-%H%M%S)
 
 clean-cache: ## delete the build results that are kept outside the checkout
-	rm -rf '$(CACHE)/target' '$(CACHE)/soak' '$(CACHE)/miri' '$(CACHE)/loom' '$(CACHE)'/rocksdb-*
+	rm -rf '$(CACHE)/target' '$(CACHE)/soak' '$(CACHE)/miri' '$(CACHE)/loom' '$(CACHE)'/rocksdb-* '$(CACHE)'/wiredtiger-*

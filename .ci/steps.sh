@@ -12,12 +12,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all_steps=(system fmt tidy formats header clippy test sim docs licences fuzz lab-smoke kill rocksdb)
+all_steps=(system fmt tidy formats header clippy test sim docs licences fuzz lab-smoke kill redb leveldb wiredtiger rocksdb
+    more-engines)
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 
 # The engines of a default build of the laboratory that keep data on disk.
 durable_engines=(alluvium fjall lmdb sqlite)
+# Those that it lacks, by their features.
+more_engines=(leveldb redb rocksdb wiredtiger)
 # How long the random-input step lasts in all, in seconds.
 fuzz_seconds=60
 # How long fresh seeds are simulated.
@@ -40,6 +43,15 @@ have_libclang() {
 
 have_compilers() { command -v cc >/dev/null && command -v c++ >/dev/null; }
 
+# WiredTiger is built with CMake and Ninja from a source package that pip fetches.
+have_builders() {
+    command -v cmake >/dev/null && command -v ninja >/dev/null && python3 -m pip --version >/dev/null 2>&1
+}
+
+have_leveldb() { printf '#include <leveldb/c.h>\n' | cc -E - >/dev/null 2>&1; }
+
+debian_packages=(build-essential libclang-dev cmake libleveldb-dev ninja-build)
+
 install_debian_packages() {
     local as_root=()
     if [ "$(id -u)" -ne 0 ]; then
@@ -48,7 +60,7 @@ install_debian_packages() {
     fi
     "${as_root[@]}" apt-get update -qq &&
         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y -qq --no-install-recommends build-essential libclang-dev
+            apt-get install -y -qq --no-install-recommends "${debian_packages[@]}"
 }
 
 step_system() {
@@ -58,12 +70,16 @@ step_system() {
     cargo --version
     cargo fmt --version >/dev/null || missing 'rustfmt: rustup component add rustfmt'
     cargo clippy --version >/dev/null || missing 'clippy: rustup component add clippy'
-    if ! { have_compilers && have_libclang; } && command -v apt-get >/dev/null; then
+    # A Python that has pip already may be none of Debian's.
+    python3 -m pip --version >/dev/null 2>&1 || debian_packages+=(python3-pip)
+    if ! { have_compilers && have_libclang && have_builders && have_leveldb; } && command -v apt-get >/dev/null; then
         install_debian_packages ||
-            missing 'root or password-less sudo, to run: apt-get install build-essential libclang-dev'
+            missing "root or password-less sudo, to run: apt-get install ${debian_packages[*]}"
     fi
     have_compilers || missing 'C and C++ compilers as cc and c++ (LMDB, SQLite, zstd and RocksDB are built from source)'
     have_libclang || missing 'libclang with its headers (bindgen of the RocksDB crate), or LIBCLANG_PATH naming its folder'
+    have_builders || missing 'cmake, ninja and python3 with pip (WiredTiger is built from source)'
+    have_leveldb || missing 'the LevelDB library with its headers (Debian: libleveldb-dev)'
     printf 'target directory: %s\n' "$CARGO_TARGET_DIR"
 }
 
@@ -112,23 +128,30 @@ in_scratch() {
     return "$status"
 }
 
-rumbench() { cargo run --quiet --locked -p rumbench -- "$@"; }
+# With the features of the engines that a step adds.
+features=()
+
+rumbench() { cargo run --quiet --locked -p rumbench "${features[@]}" -- "$@"; }
 
 written() { [ -s "$1" ] || missing "$1, which the laboratory should have written"; }
 
 lab_smoke() {
     local engine engines=(--engine null)
-    for engine in "${durable_engines[@]}"; do engines+=(--engine "$engine"); done
+    for engine in "${smoke_engines[@]}"; do engines+=(--engine "$engine"); done
     rumbench run linkbench "${engines[@]}" --set nodes=1000 --set numbers=2011 --set clients=2 --set operations=1000 --set steps=1 \
-        --set cache_bytes=16777216 --no-store --out "$1/smoke" &&
+        --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/smoke" &&
         rumbench report "$1/smoke" >/dev/null &&
         written "$1/smoke/result.json" &&
         rumbench run kv-sequence "${engines[@]}" --set keys=2000 --set load_rows=100 --set clients=2 --set operations=200 \
-            --set cache_bytes=16777216 --no-store --out "$1/sequence" &&
+            --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/sequence" &&
         written "$1/sequence/result.json"
 }
 
-step_lab-smoke() { in_scratch lab_smoke; }
+step_lab-smoke() {
+    smoke_engines=("${durable_engines[@]}")
+    smoke_cache_bytes=16777216
+    in_scratch lab_smoke
+}
 
 kill_engines() {
     local engine
@@ -141,11 +164,45 @@ kill_engines() {
 
 step_kill() { in_scratch kill_engines; }
 
+# The variables that make cargo link a library of the cache, which is built where it is missing.
+link() {
+    local lines
+    lines=$(cargo xtask "$1")
+    eval "$lines"
+}
+
+step_redb() { cargo test --locked -p rumbench-engines --features redb; }
+
+step_leveldb() { cargo test --locked -p rumbench-engines --features leveldb; }
+
+step_wiredtiger() {
+    link wiredtiger
+    cargo test --locked -p rumbench-engines --features wiredtiger
+}
+
 step_rocksdb() {
-    local libraries
-    libraries=$(cargo xtask rocksdb)
-    eval "$libraries"
+    link rocksdb
     cargo test --locked -p rumbench-engines --features rocksdb
+}
+
+kill_more_engines() {
+    local engine
+    for engine in "${more_engines[@]}"; do
+        rumbench durability --engine "$engine" --kills 3 --out "$1/$engine" || return
+        rumbench durability --engine "$engine" --kills 3 --power-loss --durability sync --out "$1/$engine-power" || return
+    done
+}
+
+step_more-engines() {
+    link wiredtiger
+    link rocksdb
+    features=(--features "$(IFS=,; printf '%s' "${more_engines[*]}")")
+    cargo build --quiet --locked -p rumbench-powercut
+    smoke_engines=("${more_engines[@]}")
+    # WiredTiger all but stands still while its eviction has only a few pages to choose among.
+    smoke_cache_bytes=268435456
+    in_scratch lab_smoke
+    in_scratch kill_more_engines
 }
 
 run_step() {

@@ -1,5 +1,5 @@
 //! Chores of the workspace that no ready-made tool does: `cargo xtask tidy | formats | header | licences |
-//! rocksdb`.
+//! rocksdb | wiredtiger`.
 //!
 //! Each check reads text only and prints what it found as `path:line: message`. The exit code is 0 when all is
 //! well, 1 when something was found or could not be done, 2 for wrong usage.
@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "findings are this program's result")]
 #![expect(clippy::print_stderr, reason = "errors and usage go to stderr")]
 
+mod cached;
 mod files;
 mod finding;
 mod formats;
@@ -15,6 +16,7 @@ mod licences;
 mod rocksdb;
 mod source;
 mod tidy;
+mod wiredtiger;
 
 use std::process::ExitCode;
 
@@ -27,7 +29,8 @@ usage: cargo xtask tidy              style rules that text can show
        cargo xtask header            write alluvium.h, the header of the C interface
        cargo xtask header --check    alluvium.h is what `cargo xtask header` writes
        cargo xtask licences          licences of all dependencies
-       cargo xtask rocksdb           build RocksDB's library once, and print what to `eval` to link it";
+       cargo xtask rocksdb           build RocksDB's library once, and print what to `eval` to link it
+       cargo xtask wiredtiger        the same for WiredTiger";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -39,10 +42,8 @@ fn main() -> ExitCode {
         ["header"] => header::update(&files::root()),
         ["header", "--check"] => header::check(&files::root()),
         ["licences"] => licences::check(&files::root()),
-        ["rocksdb"] => rocksdb::ensure_built(&files::root()).map(|lines| {
-            print!("{lines}");
-            Vec::new()
-        }),
+        ["rocksdb"] => rocksdb::ensure_built(&files::root()).map(printed),
+        ["wiredtiger"] => wiredtiger::ensure_built(&files::root()).map(printed),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -55,6 +56,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints lines that a shell evaluates; there is nothing to find.
+fn printed(lines: String) -> Vec<Finding> {
+    print!("{lines}");
+    Vec::new()
 }
 
 /// Prints the findings; fails if one of them is more than a warning.

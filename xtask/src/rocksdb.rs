@@ -1,33 +1,28 @@
 //! `cargo xtask rocksdb`: RocksDB's library is built once for a machine, not once for every set of features.
 //!
 //! Cargo builds the C++ code anew whenever its own hash of `librocksdb-sys` changes, which any change of features or
-//! profile does. So the library is a file of the cache, named after what it depends on:
-//!
-//! ```text
-//! ${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-~/.cache}/alluvium}/rocksdb-VERSION-HASH/lib/{librocksdb.a,libsnappy.a}
-//! ```
-//!
-//! VERSION is that of `librocksdb-sys` in `Cargo.lock`; HASH covers its features and the compiler's host. Where the
-//! folder is missing, a project that depends on nothing but this package builds it in a folder of another name, which
-//! is renamed when it is complete: an interrupted build is gone on with and never taken for a finished one. What is
-//! printed are the variables that make the package's build script link the library instead of building it.
+//! profile does. So the library is a folder of the cache (see `cached`), named after the version of `librocksdb-sys` in
+//! `Cargo.lock`, its features and the compiler's host. Where it is missing, a project that depends on nothing but this
+//! package builds it. What is printed are the variables that make the package's build script link the library instead of
+//! building it.
 //!
 //! The C++ compiler is not part of the name; after a change of it, `make clean-cache` forgets the library.
 
-use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use xxhash_rust::xxh3::xxh3_64;
 
+use crate::cached;
 use crate::licences::{cargo_metadata, host_platform};
 
 const PACKAGE: &str = "librocksdb-sys";
 /// What the build script leaves in its output folder, and what another build script can link.
 const LIBRARIES: [&str; 2] = ["librocksdb.a", "libsnappy.a"];
+/// Where the cache keeps them.
+const FILES: [&str; 2] = ["lib/librocksdb.a", "lib/libsnappy.a"];
 /// Set for whoever links a finished library: they must not reach the build of one.
 const LINK_VARIABLES: [&str; 4] = [
     "ROCKSDB_LIB_DIR",
@@ -39,10 +34,12 @@ const LINK_VARIABLES: [&str; 4] = [
 /// Makes sure that the library is in the cache, and returns the shell lines that make cargo link it.
 pub fn ensure_built(root: &Path) -> Result<String> {
     let library = Library::of_workspace(root)?;
-    let cache = cache_folder()?;
     let lock = root.join("Cargo.lock");
-    let lib = library.ensure(&cache, |project| build(&library, &lock, project))?;
-    Ok(shell_lines(&lib))
+    let folder = cached::ensure(&cached::folder()?, &library.name(), FILES, |project| {
+        let built = build(&library, &lock, project)?;
+        Ok(LIBRARIES.map(|file| built.join(file)))
+    })?;
+    Ok(shell_lines(&folder.join("lib")))
 }
 
 /// What the library depends on.
@@ -85,8 +82,8 @@ impl Library {
 
     /// The name of its folder in the cache.
     fn name(&self) -> String {
-        let hash = xxh3_64(format!("{} {}", self.host, self.features.join(",")).as_bytes());
-        format!("rocksdb-{}-{:08x}", self.version, hash >> 32)
+        let features = self.features.join(",");
+        cached::folder_name("rocksdb", &self.version, &[&self.host, &features])
     }
 
     /// The manifest of a project that depends on the package alone, and is in no workspace.
@@ -102,57 +99,6 @@ impl Library {
             features.join(", ")
         )
     }
-
-    /// The folder with the libraries; calls `build` where it is missing, which builds in the folder that it is given
-    /// and says in which folder it left the libraries.
-    fn ensure(
-        &self,
-        cache: &Path,
-        build: impl FnOnce(&Path) -> Result<PathBuf>,
-    ) -> Result<PathBuf> {
-        let finished = cache.join(self.name());
-        let lib = finished.join("lib");
-        if lib.is_dir() {
-            return Ok(lib);
-        }
-        fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
-        // Two builds at one time would do the same work twice in one folder.
-        let lock_path = cache.join(format!("{}.lock", self.name()));
-        let lock = File::create(&lock_path).and_then(|file| file.lock().map(|()| file));
-        let _lock = lock.with_context(|| format!("cannot lock {}", lock_path.display()))?;
-        if lib.is_dir() {
-            return Ok(lib);
-        }
-        let project = cache.join(format!("{}.building", self.name()));
-        fs::create_dir_all(&project)
-            .with_context(|| format!("cannot create {}", project.display()))?;
-        let built = build(&project)?;
-        let staged = cache.join(format!("{}.staged", self.name()));
-        stage(&built, &staged)?;
-        fs::rename(&staged, &finished)
-            .with_context(|| format!("cannot rename {}", staged.display()))?;
-        // The objects are many times larger than the libraries. What cannot be removed does no harm.
-        let _ = fs::remove_dir_all(&project);
-        Ok(lib)
-    }
-}
-
-/// Copies the libraries into a folder that is to be renamed as a whole.
-fn stage(built: &Path, staged: &Path) -> Result<()> {
-    match fs::remove_dir_all(staged) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("cannot remove {}", staged.display()));
-        }
-        _ => {}
-    }
-    let lib = staged.join("lib");
-    fs::create_dir_all(&lib).with_context(|| format!("cannot create {}", lib.display()))?;
-    for library in LIBRARIES {
-        let from = built.join(library);
-        fs::copy(&from, lib.join(library))
-            .with_context(|| format!("cannot copy {}", from.display()))?;
-    }
-    Ok(())
 }
 
 /// Builds the package in `project` with the versions of `lock`, and returns the folder with its libraries.
@@ -206,20 +152,8 @@ fn out_folder(messages: &[u8]) -> Option<PathBuf> {
     })
 }
 
-fn cache_folder() -> Result<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(cache) = set("ALLUVIUM_CACHE") {
-        // A relative path would mean another folder in the generated project.
-        return std::path::absolute(cache).context("ALLUVIUM_CACHE is no path");
-    }
-    let home = || set("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let base = set("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
-    let base = base.context("neither ALLUVIUM_CACHE, XDG_CACHE_HOME nor HOME is set")?;
-    Ok(base.join("alluvium"))
-}
-
 fn shell_lines(lib: &Path) -> String {
-    let quoted = format!("'{}'", lib.display().to_string().replace('\'', r"'\''"));
+    let quoted = cached::quoted(lib);
     let [rocksdb, rocksdb_static, snappy, snappy_static] = LINK_VARIABLES;
     format!("export {rocksdb}={quoted} {rocksdb_static}=1 {snappy}={quoted} {snappy_static}=1\n")
 }
@@ -234,64 +168,6 @@ mod tests {
             features: vec!["lz4".to_string(), "snappy".to_string()],
             host: "x86_64-unknown-linux-gnu".to_string(),
         }
-    }
-
-    /// A folder of this test alone, removed at the end.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Folder {
-            let name = format!("alluvium-xtask-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            fs::create_dir_all(&path).unwrap();
-            Folder(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    /// A build that leaves libraries, or only the first `count` of them.
-    fn leave(project: &Path, count: usize) -> Result<PathBuf> {
-        for library in &LIBRARIES[..count] {
-            fs::write(project.join(library), library)?;
-        }
-        Ok(project.to_path_buf())
-    }
-
-    #[test]
-    fn a_missing_library_is_built_once() {
-        let cache = Folder::new("once");
-        let lib = library()
-            .ensure(&cache.0, |project| leave(project, 2))
-            .unwrap();
-        assert_eq!(lib, cache.0.join(library().name()).join("lib"));
-        for name in LIBRARIES {
-            assert_eq!(fs::read_to_string(lib.join(name)).unwrap(), name);
-        }
-        let again = library().ensure(&cache.0, |_| anyhow::bail!("built again"));
-        assert_eq!(again.unwrap(), lib);
-    }
-
-    #[test]
-    fn a_failed_or_incomplete_build_is_not_taken_for_a_library() {
-        let cache = Folder::new("failed");
-        let failed = library().ensure(&cache.0, |_| anyhow::bail!("no compiler"));
-        assert_eq!(failed.unwrap_err().to_string(), "no compiler");
-        assert!(
-            library()
-                .ensure(&cache.0, |project| leave(project, 1))
-                .is_err()
-        );
-        assert!(!cache.0.join(library().name()).exists());
-        assert!(
-            library()
-                .ensure(&cache.0, |project| leave(project, 2))
-                .is_ok()
-        );
     }
 
     #[test]

@@ -13,9 +13,12 @@ pub mod conformance;
 #[cfg(any(
     feature = "alluvium",
     feature = "fjall",
+    feature = "leveldb",
     feature = "lmdb",
+    feature = "redb",
     feature = "rocksdb",
-    feature = "sqlite"
+    feature = "sqlite",
+    feature = "wiredtiger"
 ))]
 #[cfg_attr(
     not(all(feature = "fjall", feature = "lmdb", feature = "sqlite")),
@@ -29,22 +32,31 @@ mod error;
 mod facts;
 #[cfg(feature = "fjall")]
 pub mod fjall;
+#[cfg(feature = "leveldb")]
+pub mod leveldb;
 #[cfg(feature = "lmdb")]
 pub mod lmdb;
 pub mod null;
 #[cfg(any(
     feature = "alluvium",
     feature = "fjall",
+    feature = "leveldb",
     feature = "lmdb",
+    feature = "redb",
     feature = "rocksdb",
-    feature = "sqlite"
+    feature = "sqlite",
+    feature = "wiredtiger"
 ))]
 mod periodic;
+#[cfg(feature = "redb")]
+pub mod redb;
 pub mod registry;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 mod settings;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(feature = "wiredtiger")]
+pub mod wiredtiger;
 
 pub use registry::{EngineEntry, Found, Variant, engines, find};

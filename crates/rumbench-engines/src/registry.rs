@@ -117,7 +117,7 @@ fn unknown(what: &str, wanted: &str, known: impl Iterator<Item = &'static str>) 
     EngineError::Unsupported(names::unknown(what, wanted, &known))
 }
 
-static ENGINES: [EngineEntry; 6] = [
+static ENGINES: [EngineEntry; 9] = [
     EngineEntry {
         name: "alluvium",
         variants: &[],
@@ -131,6 +131,16 @@ static ENGINES: [EngineEntry; 6] = [
         description: "log-structured merge trees in Rust, single-writer transactions",
         how_to_get: "build with `--features fjall`",
         adapter: FJALL,
+    },
+    EngineEntry {
+        name: "leveldb",
+        variants: &[Variant {
+            name: "default",
+            description: "the library's defaults, only the cache size set",
+        }],
+        description: "log-structured merge tree in C++; row locks and batches of this laboratory",
+        how_to_get: "`apt-get install libleveldb-dev` or its like, then build with `--features leveldb`",
+        adapter: LEVELDB,
     },
     EngineEntry {
         name: "lmdb",
@@ -150,6 +160,13 @@ static ENGINES: [EngineEntry; 6] = [
         adapter: Some(crate::null::ADAPTER),
     },
     EngineEntry {
+        name: "redb",
+        variants: &[],
+        description: "copy-on-write B+ tree in Rust, single writer",
+        how_to_get: "build with `--features redb`",
+        adapter: REDB,
+    },
+    EngineEntry {
         name: "rocksdb",
         variants: ROCKSDB_VARIANTS,
         description: "log-structured merge trees in C++, pessimistic transactions",
@@ -162,6 +179,16 @@ static ENGINES: [EngineEntry; 6] = [
         description: "SQL on a B-tree file with a write-ahead log, single writer",
         how_to_get: "build with `--features sqlite`",
         adapter: SQLITE,
+    },
+    EngineEntry {
+        name: "wiredtiger",
+        variants: &[Variant {
+            name: "default",
+            description: "the library's defaults, only the cache size set",
+        }],
+        description: "MongoDB's engine as a library: B-trees, snapshot isolation",
+        how_to_get: "`eval \"$(cargo xtask wiredtiger)\"`, then build with `--features wiredtiger`",
+        adapter: WIREDTIGER,
     },
 ];
 
@@ -188,7 +215,7 @@ const ROCKSDB_VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "myrocks",
-        description: "the column family options of a MyRocks server",
+        description: "the values of a MyRocks server in production",
     },
 ];
 
@@ -202,10 +229,20 @@ const FJALL: Option<Adapter> = Some(crate::fjall::ADAPTER);
 #[cfg(not(feature = "fjall"))]
 const FJALL: Option<Adapter> = None;
 
+#[cfg(feature = "leveldb")]
+const LEVELDB: Option<Adapter> = Some(crate::leveldb::ADAPTER);
+#[cfg(not(feature = "leveldb"))]
+const LEVELDB: Option<Adapter> = None;
+
 #[cfg(feature = "lmdb")]
 const LMDB: Option<Adapter> = Some(crate::lmdb::ADAPTER);
 #[cfg(not(feature = "lmdb"))]
 const LMDB: Option<Adapter> = None;
+
+#[cfg(feature = "redb")]
+const REDB: Option<Adapter> = Some(crate::redb::ADAPTER);
+#[cfg(not(feature = "redb"))]
+const REDB: Option<Adapter> = None;
 
 #[cfg(feature = "rocksdb")]
 const ROCKSDB: Option<Adapter> = Some(crate::rocksdb::ADAPTER);
@@ -216,6 +253,11 @@ const ROCKSDB: Option<Adapter> = None;
 const SQLITE: Option<Adapter> = Some(crate::sqlite::ADAPTER);
 #[cfg(not(feature = "sqlite"))]
 const SQLITE: Option<Adapter> = None;
+
+#[cfg(feature = "wiredtiger")]
+const WIREDTIGER: Option<Adapter> = Some(crate::wiredtiger::ADAPTER);
+#[cfg(not(feature = "wiredtiger"))]
+const WIREDTIGER: Option<Adapter> = None;
 
 #[cfg(test)]
 mod tests {
@@ -249,7 +291,9 @@ mod tests {
             message("null:fast"),
             "no variant of null is named `fast`; there are none"
         );
-        assert!(message("zzz").contains("there are: alluvium, fjall, lmdb, null, rocksdb, sqlite"));
+        assert!(message("zzz").contains(
+            "there are: alluvium, fjall, leveldb, lmdb, null, redb, rocksdb, sqlite, wiredtiger"
+        ));
     }
 
     #[cfg(not(feature = "rocksdb"))]

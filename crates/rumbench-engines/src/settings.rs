@@ -54,6 +54,13 @@ impl<'a> Settings<'a> {
         Ok(self.parse(key)?.unwrap_or(default))
     }
 
+    /// The text of `key`, where the user gave one.
+    #[cfg(feature = "rocksdb")]
+    pub(crate) fn take_text(&mut self, key: &'static str) -> Option<String> {
+        self.known.push(key);
+        self.left.remove(key).map(str::to_string)
+    }
+
     fn parse<T>(&mut self, key: &'static str) -> Result<Option<T>>
     where
         T: FromStr,
@@ -109,6 +116,11 @@ impl<'a> Settings<'a> {
             return Ok(());
         };
         let engine = self.engine;
+        if key == "options_file" {
+            return Err(EngineError::Unsupported(format!(
+                "{engine} takes no options file; --set {engine}.KEY=VALUE gives its settings"
+            )));
+        }
         let hint = match nearest(key, self.known.iter().copied()) {
             Some(near) => format!("; did you mean `{near}`?"),
             None if self.known.is_empty() => "; it has none".to_string(),

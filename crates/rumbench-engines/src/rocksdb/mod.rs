@@ -10,6 +10,7 @@
 //! only.
 
 mod options;
+mod options_file;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +59,7 @@ struct MapInfo {
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
-    Tuning::of(config).map(drop)
+    Tuning::of(config)?.check(&config.schema.maps())
 }
 
 fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
@@ -76,13 +77,9 @@ impl RocksDb {
         let mut transactions = TransactionDBOptions::default();
         transactions.set_txn_lock_timeout(LOCK_TIMEOUT_MS);
         transactions.set_default_lock_timeout(LOCK_TIMEOUT_MS);
-        let db = Db::open_cf_descriptors(
-            &tuning.database(&cache),
-            &transactions,
-            &config.dir,
-            tuning.column_families(schema, &cache),
-        )
-        .map_err(failed("rocksdb: open database"))?;
+        let (options, families) = tuning.load(schema, &cache)?;
+        let db = Db::open_cf_descriptors(&options, &transactions, &config.dir, families)
+            .map_err(failed("rocksdb: open database"))?;
         let db = Arc::new(db);
         let mut maps = Vec::with_capacity(schema.len());
         for map in schema {

@@ -1,6 +1,9 @@
-//! RocksDB's options: the library's defaults, the tuned configuration and its relatives, MyRocks' values.
+//! RocksDB's options: the library's defaults, the tuned configuration and its relatives, MyRocks' values, or a file of
+//! the user's.
 //!
 //! Every tuned value is recorded with its reason in the [`Configuration`] that ends up in the result.
+
+use std::path::Path;
 
 use rocksdb::{
     BlockBasedOptions, BlockBasedTablePinningTier, Cache, ColumnFamilyDescriptor, CompactionPri,
@@ -9,6 +12,7 @@ use rocksdb::{
 use rumbench_core::engine::{EngineError, OpenConfig, Result};
 use rumbench_core::kv::MapDef;
 
+use super::options_file::OptionsFile;
 use crate::facts::Configuration;
 use crate::settings::Settings;
 
@@ -22,6 +26,9 @@ const FORMAT_VERSION: i32 = 7;
 /// conflicts since a transaction's snapshot; these transactions set none. 0 would mean that default.
 const HISTORY_BYTES: i64 = 1;
 
+/// What flushes and compactions of a MyRocks server may write.
+const MYROCKS_BYTES_PER_SECOND: i64 = 100 << 20;
+
 /// Which configuration to build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Profile {
@@ -33,9 +40,31 @@ enum Profile {
     MyRocks,
 }
 
+/// How blocks are cached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BlockCache {
+    HyperClock,
+    Lru,
+}
+
+impl std::str::FromStr for BlockCache {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<BlockCache, &'static str> {
+        match text {
+            "hyperclock" => Ok(BlockCache::HyperClock),
+            "lru" => Ok(BlockCache::Lru),
+            _ => Err("must be hyperclock or lru"),
+        }
+    }
+}
+
 /// Everything that decides how RocksDB is opened.
 pub(super) struct Tuning {
     profile: Profile,
+    /// Instead of all that the profile says.
+    file: Option<OptionsFile>,
+    block_cache: BlockCache,
     cache_bytes: u64,
     write_buffer_bytes: usize,
     write_buffers: i32,
@@ -52,11 +81,14 @@ impl Tuning {
         let cache_bytes = config.cache_bytes as usize;
         let mut settings = Settings::of("rocksdb", config);
         let (block_bytes, write_buffer_bytes) = match profile {
-            Profile::MyRocks => (16 * KIB, 64 * MIB),
+            Profile::MyRocks => (16 * KIB, 128 * MIB),
             _ => (8 * KIB, (cache_bytes / 16).clamp(4 * MIB, 64 * MIB)),
         };
+        let file: Option<String> = settings.take_text("options_file");
         let tuning = Tuning {
             profile,
+            file: None,
+            block_cache: settings.take("block_cache", BlockCache::HyperClock)?,
             cache_bytes: config.cache_bytes,
             write_buffer_bytes: settings.take_in(
                 "write_buffer_bytes",
@@ -73,22 +105,57 @@ impl Tuning {
             )?,
         };
         settings.finish()?;
-        Ok(tuning)
+        let Some(file) = file else {
+            return Ok(tuning);
+        };
+        refuse_beside_a_file(config)?;
+        Ok(Tuning {
+            file: Some(OptionsFile::read(Path::new(&file))?),
+            memtables_in_cache: false,
+            ..tuning
+        })
+    }
+
+    /// Has RocksDB read the options file, where there is one: what it refuses is found before anything runs.
+    pub(super) fn check(&self, schema: &[MapDef]) -> Result<()> {
+        match &self.file {
+            Some(file) => file.load(schema, &Cache::new_lru_cache(MIB)).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// A block cache for all maps.
     pub(super) fn new_cache(&self) -> Cache {
-        // An estimated entry charge of 0 is the variant of the cache that sizes its table by itself.
-        Cache::new_hyper_clock_cache(self.cache_bytes as usize, 0)
+        let bytes = self.cache_bytes as usize;
+        match self.block_cache {
+            // An estimated entry charge of 0 is the variant of the cache that sizes its table by itself.
+            BlockCache::HyperClock => Cache::new_hyper_clock_cache(bytes, 0),
+            BlockCache::Lru => Cache::new_lru_cache(bytes),
+        }
     }
 
     /// Whether scans may use the prefix filters that this configuration builds.
     pub(super) fn has_prefix_filters(&self) -> bool {
-        self.profile != Profile::Default
+        self.profile != Profile::Default && self.file.is_none()
+    }
+
+    /// Options of the database and its column families: the mandatory one, then one for each map.
+    pub(super) fn load(
+        &self,
+        schema: &[MapDef],
+        cache: &Cache,
+    ) -> Result<(Options, Vec<ColumnFamilyDescriptor>)> {
+        let Some(file) = &self.file else {
+            return Ok((self.database(cache), self.column_families(schema, cache)));
+        };
+        let (mut options, families) = file.load(schema, cache)?;
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        Ok((options, families))
     }
 
     /// Options of the whole database.
-    pub(super) fn database(&self, cache: &Cache) -> Options {
+    fn database(&self, cache: &Cache) -> Options {
         let mut options = Options::default();
         options.create_if_missing(true);
         options.create_missing_column_families(true);
@@ -103,8 +170,13 @@ impl Tuning {
         }
         options.set_max_background_jobs(self.background_jobs);
         options.set_max_total_wal_size(1024 * MIB as u64);
-        options.set_bytes_per_sync(MIB as u64);
-        options.set_wal_bytes_per_sync(512 * KIB as u64);
+        let (bytes_per_sync, wal_bytes_per_sync) = self.bytes_per_sync();
+        options.set_bytes_per_sync(bytes_per_sync);
+        options.set_wal_bytes_per_sync(wal_bytes_per_sync);
+        if self.profile == Profile::MyRocks {
+            // Refilled and fair as by the library's defaults.
+            options.set_ratelimiter(MYROCKS_BYTES_PER_SECOND, 100_000, 10);
+        }
         options.set_use_direct_reads(self.direct_io);
         options.set_use_direct_io_for_flush_and_compaction(self.direct_io);
         // Dumps of statistics into the log file are work that nobody reads here.
@@ -114,11 +186,7 @@ impl Tuning {
     }
 
     /// One column family for each map, and the mandatory one that stays empty but shows the shared cache.
-    pub(super) fn column_families(
-        &self,
-        schema: &[MapDef],
-        cache: &Cache,
-    ) -> Vec<ColumnFamilyDescriptor> {
+    fn column_families(&self, schema: &[MapDef], cache: &Cache) -> Vec<ColumnFamilyDescriptor> {
         let mut empty = Options::default();
         let mut table = BlockBasedOptions::default();
         table.set_block_cache(cache);
@@ -128,6 +196,14 @@ impl Tuning {
             .iter()
             .map(|map| ColumnFamilyDescriptor::new(map.name, self.column_family(map, cache)));
         std::iter::once(default).chain(maps).collect()
+    }
+
+    /// How much is written of a table, or of the log, before write-back is asked for.
+    fn bytes_per_sync(&self) -> (u64, u64) {
+        match self.profile {
+            Profile::MyRocks => (4 * MIB as u64, 4 * MIB as u64),
+            _ => (MIB as u64, 512 * KIB as u64),
+        }
     }
 
     fn column_family(&self, map: &MapDef, cache: &Cache) -> Options {
@@ -156,9 +232,9 @@ impl Tuning {
             Profile::Universal => options.set_compaction_style(DBCompactionStyle::Universal),
             Profile::MyRocks => {
                 options.set_target_file_size_base(32 * MIB as u64);
-                options.set_max_bytes_for_level_base(256 * MIB as u64);
-                options.set_level_zero_slowdown_writes_trigger(20);
-                options.set_level_zero_stop_writes_trigger(30);
+                options.set_max_bytes_for_level_base(512 * MIB as u64);
+                options.set_level_zero_slowdown_writes_trigger(10);
+                options.set_level_zero_stop_writes_trigger(15);
             }
             _ => options.set_max_bytes_for_level_base(4 * self.write_buffer_bytes as u64),
         }
@@ -196,11 +272,7 @@ impl Tuning {
     /// The settings of the result.
     pub(super) fn describe(&self, schema: &[MapDef]) -> Configuration {
         let mut c = Configuration::default();
-        c.tuned(
-            "block_cache",
-            format!("HyperClockCache, {} bytes", self.cache_bytes),
-            "lock-free; one cache for all column families, as cache_bytes says",
-        );
+        self.describe_cache(&mut c);
         c.given(
             "transactions",
             "pessimistic, row locks, deadlock detection, 1 s lock timeout",
@@ -209,6 +281,10 @@ impl Tuning {
         c.given("memtables_in_cache", self.memtables_in_cache);
         c.given("column_families", schema.len());
         c.given("statistics", "off");
+        if let Some(file) = &self.file {
+            file.describe(schema, &mut c);
+            return c;
+        }
         if self.profile == Profile::Default {
             c.given("options", "library defaults, no filters");
             return c;
@@ -241,15 +317,38 @@ impl Tuning {
             1024 * MIB,
             "bounds recovery; small maps are not flushed early",
         );
-        c.tuned("bytes_per_sync", MIB, "spreads write-back of tables");
+        let (bytes_per_sync, wal_bytes_per_sync) = self.bytes_per_sync();
+        c.tuned(
+            "bytes_per_sync",
+            bytes_per_sync,
+            "spreads write-back of tables",
+        );
         c.tuned(
             "wal_bytes_per_sync",
-            512 * KIB,
+            wal_bytes_per_sync,
             "spreads write-back of the log",
         );
+        if self.profile == Profile::MyRocks {
+            c.given("rate_limit_bytes_per_second", MYROCKS_BYTES_PER_SECOND);
+        }
         c.given("unordered_write", false);
         self.describe_tables(&mut c);
         c
+    }
+
+    fn describe_cache(&self, c: &mut Configuration) {
+        let (kind, reason) = match self.block_cache {
+            BlockCache::HyperClock => (
+                "HyperClockCache",
+                "lock-free; one cache for all column families, as cache_bytes says",
+            ),
+            BlockCache::Lru => (
+                "LRUCache",
+                "as set; one cache for all column families, as cache_bytes says",
+            ),
+        };
+        let value = format!("{kind}, {} bytes", self.cache_bytes);
+        c.tuned("block_cache", value, reason);
     }
 
     fn describe_tables(&self, c: &mut Configuration) {
@@ -288,6 +387,23 @@ impl Tuning {
             metadata,
             "counted in cache_bytes",
         );
+    }
+}
+
+/// A file is a whole configuration: beside it only the kind of the cache can be chosen.
+fn refuse_beside_a_file(config: &OpenConfig) -> Result<()> {
+    if let Some(variant) = &config.variant {
+        return Err(EngineError::Unsupported(format!(
+            "rocksdb:{variant} is a configuration, and so is an options file: give the file to plain `rocksdb`"
+        )));
+    }
+    let allowed = ["options_file", "block_cache"];
+    let keys = config.settings.keys();
+    match keys.map(String::as_str).find(|key| !allowed.contains(key)) {
+        Some(key) => Err(EngineError::Unsupported(format!(
+            "rocksdb.{key} cannot be set beside an options file: write it into the file"
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -254,7 +254,9 @@ fn facts_name_a_version_and_what_each_class_keeps() {
         assert_eq!(synced.durability.power_cut, "all acknowledged commits");
         let buffered = facts(Durability::Buffered);
         assert_eq!(buffered.durability.process_kill, "all acknowledged commits");
-        assert_ne!(buffered.durability, synced.durability, "{}", entry.name);
+        // redb has nothing between a synced commit and one that stays in the process.
+        let weaker = buffered.durability != synced.durability;
+        assert_eq!(weaker, entry.name != "redb", "{}", entry.name);
         assert_ne!(facts(Durability::None).durability, buffered.durability);
     }
 }

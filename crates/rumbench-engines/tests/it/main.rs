@@ -5,10 +5,16 @@ mod alluvium;
 mod every_engine;
 #[cfg(feature = "fjall")]
 mod fjall;
+#[cfg(feature = "leveldb")]
+mod leveldb;
 #[cfg(feature = "lmdb")]
 mod lmdb;
+#[cfg(feature = "redb")]
+mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod setup;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "wiredtiger")]
+mod wiredtiger;

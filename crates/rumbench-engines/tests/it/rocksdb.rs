@@ -1,6 +1,8 @@
 //! RocksDB against the suites.
 
-use rumbench_core::engine::Durability;
+use std::path::Path;
+
+use rumbench_core::engine::{Durability, Engine, OpenConfig};
 use rumbench_engines::conformance;
 use rumbench_engines::rocksdb::RocksDb;
 
@@ -24,4 +26,103 @@ fn every_variant_of_rocksdb_behaves_as_an_ordered_map() {
             RocksDb::open(&config, conformance::SCHEMA).unwrap()
         });
     }
+}
+
+const OPTIONS: &str = "\
+[Version]
+  rocksdb_version=11.8.1
+  options_file_version=1.1
+[DBOptions]
+  max_background_jobs=3
+[CFOptions \"default\"]
+  write_buffer_size=1048576
+  prefix_extractor=rocksdb.CappedPrefix.20
+[TableOptions/BlockBasedTable \"default\"]
+  filter_policy=bloomfilter:10:false
+";
+
+fn with_file(dir: &Path, file: &Path) -> OpenConfig {
+    let mut config = config(dir, Durability::Buffered);
+    let path = file.display().to_string();
+    config.settings.insert("options_file".to_string(), path);
+    config
+}
+
+/// Its prefix extractor is not that of the maps, which must not change what scans find.
+#[test]
+fn rocksdb_with_a_users_options_behaves_as_an_ordered_map() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("OPTIONS");
+    std::fs::write(&file, OPTIONS).unwrap();
+    conformance::key_value(root.path(), &|dir| {
+        RocksDb::open(&with_file(dir, &file), conformance::SCHEMA).unwrap()
+    });
+}
+
+#[test]
+fn a_users_options_are_those_that_rocksdb_runs_with() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("OPTIONS");
+    std::fs::write(&file, OPTIONS).unwrap();
+    let dir = root.path().join("data");
+    std::fs::create_dir(&dir).unwrap();
+    let engine = RocksDb::open(&with_file(&dir, &file), conformance::SCHEMA).unwrap();
+    let configuration = engine.facts().configuration;
+    let database = &configuration["options_file [DBOptions]"];
+    assert_eq!(database, "max_background_jobs=3");
+    Box::new(engine).close().unwrap();
+    let written = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap());
+    let written =
+        written.filter(|entry| entry.file_name().to_string_lossy().starts_with("OPTIONS-"));
+    let newest = written.map(|entry| entry.path()).max().unwrap();
+    let effective = std::fs::read_to_string(newest).unwrap();
+    let lines: Vec<&str> = effective.lines().map(str::trim).collect();
+    assert!(lines.contains(&"max_background_jobs=3"));
+    let buffers = lines
+        .iter()
+        .filter(|line| **line == "write_buffer_size=1048576");
+    // The mandatory column family and one for each map.
+    assert_eq!(buffers.count(), 1 + conformance::SCHEMA.len());
+}
+
+#[test]
+fn what_contradicts_an_options_file_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("OPTIONS");
+    std::fs::write(&file, OPTIONS).unwrap();
+    let refusal = |change: &dyn Fn(&mut OpenConfig)| {
+        let mut config = with_file(root.path(), &file);
+        change(&mut config);
+        let entry = rumbench_engines::find("rocksdb").unwrap().entry;
+        entry.check(&config).unwrap_err().to_string()
+    };
+    let variant = refusal(&|config| config.variant = Some("zlib".to_string()));
+    assert!(
+        variant.contains("give the file to plain `rocksdb`"),
+        "{variant}"
+    );
+    let set = |key: &str, value: &str| {
+        refusal(&|config| {
+            config.settings.insert(key.to_string(), value.to_string());
+        })
+    };
+    let both = set("block_bytes", "4096");
+    assert!(
+        both.contains("rocksdb.block_bytes cannot be set beside"),
+        "{both}"
+    );
+    let cache = set("block_cache", "clock");
+    assert!(cache.contains("must be hyperclock or lru"), "{cache}");
+}
+
+#[test]
+fn rocksdb_with_an_lru_cache_behaves_as_an_ordered_map() {
+    let root = tempfile::tempdir().unwrap();
+    conformance::key_value(root.path(), &|dir| {
+        let mut config = config(dir, Durability::Buffered);
+        config
+            .settings
+            .insert("block_cache".to_string(), "lru".to_string());
+        RocksDb::open(&config, conformance::SCHEMA).unwrap()
+    });
 }

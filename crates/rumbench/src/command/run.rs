@@ -149,9 +149,9 @@ pub struct RunArgs {
     /// Another build of rumbench as the process of the trials
     #[arg(long, value_name = "BINARY")]
     host: Option<PathBuf>,
-    /// An engine's own options file
-    #[arg(long, value_name = "ENGINE=FILE")]
-    options_file: Vec<String>,
+    /// An engine's own options file instead of its configuration here; RocksDB takes one
+    #[arg(long = "options-file", value_name = "ENGINE=FILE")]
+    options_files: Vec<String>,
     /// Result folder [default: rumbench-out/TIMESTAMP]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -171,8 +171,9 @@ pub struct RunArgs {
 /// Usage errors, and whatever prevents a result.
 pub fn run(arguments: &RunArgs) -> Result<Exit> {
     refuse_unavailable(arguments)?;
-    let (engines, sorted) =
+    let (mut engines, sorted) =
         settings::sort(&arguments.workload, &arguments.engines, &arguments.sets)?;
+    settings::give_files(&mut engines, &arguments.options_files)?;
     settings::check(&engines, &sorted, arguments.durability.into())?;
     if let Some(base) = &arguments.print.base {
         let names: Vec<String> = engines.iter().map(|choice| choice.name()).collect();
@@ -260,7 +261,6 @@ fn refuse_unavailable(arguments: &RunArgs) -> Result<()> {
         ),
         ("--storage", arguments.storage.is_some()),
         ("--host", arguments.host.is_some()),
-        ("--options-file", !arguments.options_file.is_empty()),
     ];
     match given.iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(usage(format!("{flag} is not available in this version"))),

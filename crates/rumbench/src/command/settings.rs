@@ -2,7 +2,7 @@
 //! each engine.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use rumbench_core::engine::{Durability, OpenConfig, Schema};
@@ -67,6 +67,46 @@ pub fn sort(
     catalog::expand(workload, &mut common)?;
     Ok((choices, sort_common(common)?))
 }
+
+/// `--options-file NAME[:VARIANT]=FILE`: gives each file to the engine that is named just so.
+///
+/// # Errors
+/// Usage errors: malformed, an engine that does not take part or has a file already, no such file.
+pub fn give_files(choices: &mut [EngineChoice], files: &[String]) -> Result<()> {
+    for given in files {
+        let Some((engine, file)) = given.split_once('=') else {
+            return Err(usage(format!(
+                "--options-file {given}: must be ENGINE=FILE"
+            )));
+        };
+        let names: Vec<String> = choices.iter().map(EngineChoice::name).collect();
+        let Some(choice) = choices.iter_mut().find(|choice| choice.name() == engine) else {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            return Err(usage(format!(
+                "--options-file {given}: {}",
+                unknown("engine of this suite", engine, &names)
+            )));
+        };
+        if !Path::new(file).is_file() {
+            return Err(usage(format!("--options-file {given}: no such file")));
+        }
+        // The trial's process has another working directory.
+        let path = std::path::absolute(file)?.display().to_string();
+        if choice
+            .settings
+            .insert(OPTIONS_FILE.to_string(), path)
+            .is_some()
+        {
+            return Err(usage(format!(
+                "--options-file {given}: {engine} has a file already"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The setting of an engine that names its options file.
+const OPTIONS_FILE: &str = "options_file";
 
 /// Refuses what an engine would refuse when it is opened: an unknown setting of its own, or a value out of range.
 ///
@@ -179,6 +219,22 @@ mod tests {
         assert_eq!(sorted.workload.len(), 1);
         assert_eq!(sorted.cache_bytes, 64);
         assert_eq!(sorted.rate.unwrap().arrivals, Arrivals::Poisson);
+    }
+
+    #[test]
+    fn an_options_file_goes_to_the_engine_that_is_named_just_so() {
+        let engines = words(&["null"]);
+        let give = |given: &[&str]| {
+            let (mut choices, _) = sort("linkbench", &engines, &[]).unwrap();
+            give_files(&mut choices, &words(given)).map(|()| choices)
+        };
+        let choices = give(&["null=Cargo.toml"]).unwrap();
+        assert!(Path::new(&choices[0].settings["options_file"]).is_absolute());
+        let refuse = |given: &[&str]| give(given).unwrap_err().to_string();
+        assert!(refuse(&["null"]).contains("ENGINE=FILE"));
+        assert!(refuse(&["nul=Cargo.toml"]).contains("did you mean `null`?"));
+        assert!(refuse(&["null=no-such-file"]).contains("no such file"));
+        assert!(refuse(&["null=Cargo.toml", "null=build.rs"]).contains("already"));
     }
 
     #[test]

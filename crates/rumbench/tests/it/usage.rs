@@ -90,6 +90,19 @@ fn settings_of_an_engine_are_refused_before_anything_runs() {
 }
 
 #[test]
+fn an_options_file_for_an_engine_without_one_is_refused() {
+    let arguments = [
+        "run",
+        "linkbench",
+        "--engine",
+        "null",
+        "--options-file",
+        "null=Cargo.toml",
+    ];
+    assert_usage(&arguments, "null takes no options file");
+}
+
+#[test]
 fn flags_of_later_versions_are_refused_and_not_ignored() {
     for flag in [
         ["--sweep", "clients=1,2"],
@@ -97,7 +110,6 @@ fn flags_of_later_versions_are_refused_and_not_ignored() {
         ["--placement", "split"],
         ["--storage", "slow-ssd"],
         ["--host", "/bin/true"],
-        ["--options-file", "rocksdb=x"],
     ] {
         let arguments = ["run", "linkbench", "--engine", "null", flag[0], flag[1]];
         assert_usage(&arguments, "not available in this version");

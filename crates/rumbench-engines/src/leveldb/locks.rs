@@ -1,0 +1,119 @@
+//! Row locks for an engine that has none.
+//!
+//! A transaction owns the rows that it reads for update or writes until it ends. Its age is a number that grows with each
+//! begin. An older one waits for a younger one, a younger one gets a conflict at once: waits lead from older to younger
+//! only, so that no circle of them can close. Who got a conflict begins again with the age that it had, so that it is
+//! the oldest some day.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use rumbench_core::engine::{EngineError, Result};
+
+/// More than there are clients, so that few rows share a shard.
+const SHARDS: usize = 64;
+
+/// Which transaction, and how old: smaller is older.
+pub(super) type Age = u64;
+
+/// All row locks of a database.
+pub(super) struct LockTable {
+    shards: Vec<Shard>,
+    hasher: RandomState,
+}
+
+#[derive(Default)]
+struct Shard {
+    /// Who owns which key. Held for a look-up; no other lock is taken meanwhile.
+    owners: Mutex<HashMap<Box<[u8]>, Age>>,
+    /// Told whenever a key of this shard is free again.
+    freed: Condvar,
+}
+
+impl LockTable {
+    pub(super) fn new() -> LockTable {
+        LockTable {
+            shards: std::iter::repeat_with(Shard::default)
+                .take(SHARDS)
+                .collect(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// Makes `age` the owner of a key, after younger owners have let it go; whether it was not before.
+    ///
+    /// # Errors
+    /// [`EngineError::Retry`] where an older transaction owns it.
+    pub(super) fn lock(&self, key: &[u8], age: Age) -> Result<bool> {
+        let shard = self.shard(key);
+        let mut owners = shard.owners();
+        // Ends: each round the owner has changed, and one that is older ends the wait.
+        loop {
+            match owners.get(key).copied() {
+                None => {
+                    owners.insert(key.into(), age);
+                    return Ok(true);
+                }
+                Some(owner) if owner == age => return Ok(false),
+                Some(owner) if owner < age => {
+                    let message = "an older transaction owns the row";
+                    return Err(EngineError::Retry(message.to_string()));
+                }
+                Some(_) => {
+                    owners = shard
+                        .freed
+                        .wait(owners)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    /// Lets a key go.
+    pub(super) fn unlock(&self, key: &[u8]) {
+        let shard = self.shard(key);
+        shard.owners().remove(key);
+        shard.freed.notify_all();
+    }
+
+    fn shard(&self, key: &[u8]) -> &Shard {
+        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+    }
+}
+
+impl Shard {
+    /// Every change of the map is one call: a panic leaves nothing half done.
+    fn owners(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Age>> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_younger_one_gets_a_conflict_until_the_row_is_free() {
+        let locks = LockTable::new();
+        assert!(locks.lock(b"a", 1).unwrap());
+        assert!(!locks.lock(b"a", 1).unwrap(), "it owned it already");
+        let refused = locks.lock(b"a", 2).unwrap_err();
+        assert!(matches!(refused, EngineError::Retry(_)), "{refused}");
+        assert!(locks.lock(b"b", 2).unwrap(), "another row");
+        locks.unlock(b"a");
+        assert!(locks.lock(b"a", 2).unwrap());
+    }
+
+    #[test]
+    fn the_older_one_waits() {
+        let locks = LockTable::new();
+        locks.lock(b"a", 2).unwrap();
+        std::thread::scope(|scope| {
+            let older = scope.spawn(|| locks.lock(b"a", 1));
+            locks.unlock(b"a");
+            assert!(older.join().unwrap().unwrap());
+        });
+        assert!(locks.lock(b"a", 2).is_err(), "it belongs to the older one");
+    }
+}

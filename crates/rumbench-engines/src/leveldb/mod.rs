@@ -1,0 +1,484 @@
+//! LevelDB: one log-structured merge tree in C++, atomic batches, no transactions.
+//!
+//! The transactions are this adapter's: rows that are read for update or written are locked in a table of its own
+//! ([`locks`]), writes are kept until commit and go to LevelDB as one batch, reads see the transaction's own writes first.
+//! So a reader meets all of a transaction or nothing, no update is lost, and what a row lock costs in LevelDB's name is
+//! paid here. All maps share the tree; a byte before each key says whose it is.
+//!
+//! LevelDB always has a log and hands each record to the kernel. Its interface syncs that log only with a write, so the
+//! sync of each second is an empty batch. It never syncs a log that a full memtable replaced: a power cut may take back
+//! commits before others that stay.
+
+mod library;
+mod locks;
+mod tables;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rumbench_core::engine::{
+    Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
+};
+use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
+use rumbench_core::kv_sequence::{KvRowStore, RowStore};
+use rumbench_core::linkbench::{KvLinkStore, LinkStore};
+
+use crate::error::{no_map, still_open};
+use crate::facts::{ALL_ACKNOWLEDGED, Configuration, survives};
+use crate::periodic::{Periodic, SYNC_INTERVAL};
+use crate::registry::Adapter;
+use crate::settings::Settings;
+use library::{Batch, Database, DatabaseOptions, Iter};
+use locks::{Age, LockTable};
+use tables::Tables;
+
+const MIB: u64 = 1 << 20;
+/// Behind the keys of all maps.
+const BEHIND_ALL: u8 = u8::MAX;
+
+/// An open LevelDB database. Clones share it.
+#[derive(Clone)]
+pub struct LevelDb(Arc<Shared>);
+
+struct Shared {
+    db: Arc<Database>,
+    maps: usize,
+    locks: LockTable,
+    /// The age of the next transaction.
+    next_age: AtomicU64,
+    durability: Durability,
+    facts: EngineFacts,
+    syncer: Option<Periodic>,
+}
+
+/// How the registry reaches this engine. Variants: none, `default`.
+pub(crate) const ADAPTER: Adapter = Adapter { check, open };
+
+fn check(config: &OpenConfig) -> Result<()> {
+    Tuning::of(config).map(drop)
+}
+
+fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(LevelDb::open(config, &config.schema.maps())?))
+}
+
+impl LevelDb {
+    /// Opens or creates the maps of `schema` in `config.dir`.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`] for an unknown variant or setting.
+    pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<LevelDb> {
+        let tuning = Tuning::of(config)?;
+        assert!(schema.len() < usize::from(BEHIND_ALL), "a byte names a map");
+        let db = Arc::new(Database::open(&config.dir, &tuning.options)?);
+        let syncer = match config.durability {
+            Durability::Buffered => Some(start_syncer(db.clone())?),
+            Durability::Sync | Durability::None => None,
+        };
+        let facts = EngineFacts {
+            version: format!("LevelDB {}", library::version()),
+            configuration: tuning.describe().to_map(),
+            durability: durability_facts(config.durability),
+        };
+        Ok(LevelDb(Arc::new(Shared {
+            db,
+            maps: schema.len(),
+            locks: LockTable::new(),
+            next_age: AtomicU64::new(0),
+            durability: config.durability,
+            facts,
+            syncer,
+        })))
+    }
+}
+
+/// What decides how the database is opened.
+struct Tuning {
+    tuned: bool,
+    options: DatabaseOptions,
+}
+
+impl Tuning {
+    fn of(config: &OpenConfig) -> Result<Tuning> {
+        let tuned = match config.variant.as_deref() {
+            None => true,
+            Some("default") => false,
+            Some(other) => {
+                return Err(EngineError::Unsupported(format!(
+                    "leveldb has no variant `{other}`; it has: default"
+                )));
+            }
+        };
+        let write_buffer = (config.cache_bytes / 16).clamp(4 * MIB, 64 * MIB) as usize;
+        let mut settings = Settings::of("leveldb", config);
+        let set_buffer = settings.take_optional("write_buffer_bytes", 64 << 10..=1 << 30)?;
+        let options = DatabaseOptions {
+            cache_bytes: config.cache_bytes as usize,
+            write_buffer_bytes: set_buffer.or(tuned.then_some(write_buffer)),
+            block_bytes: settings.take_optional("block_bytes", 1 << 10..=4 << 20)?,
+            filter_bits_per_key: match settings.take_in(
+                "filter_bits",
+                if tuned { 10 } else { 0 },
+                0..=64,
+            )? {
+                0 => None,
+                bits => Some(bits),
+            },
+            max_open_files: settings.take_optional("max_open_files", 74..=50_000)?,
+            snappy: settings.take("snappy", true)?,
+            verify_checksums: settings.take("verify_checksums", tuned)?,
+        };
+        settings.finish()?;
+        Ok(Tuning { tuned, options })
+    }
+
+    fn describe(&self) -> Configuration {
+        let with = &self.options;
+        let mut c = Configuration::default();
+        let or_default = |value: Option<usize>| match value {
+            Some(value) => value.to_string(),
+            None => "the library's".to_string(),
+        };
+        c.given("cache_bytes", with.cache_bytes);
+        c.given(
+            "transactions",
+            "the adapter's: row locks, one batch at commit",
+        );
+        c.given("multi_get", "a loop of gets, each copied");
+        c.given("compression", if with.snappy { "snappy" } else { "none" });
+        c.given("block_bytes", or_default(with.block_bytes));
+        c.given("compaction", "leveled, one thread, tables of 2 MiB");
+        let open_files = with.max_open_files.map(|files| files as usize);
+        c.given("max_open_files", or_default(open_files));
+        let buffer = or_default(with.write_buffer_bytes);
+        if !self.tuned {
+            c.given("write_buffer_bytes", buffer);
+            c.given("filter_bits", with.filter_bits_per_key.unwrap_or(0));
+            c.given("verify_checksums", with.verify_checksums);
+            return c;
+        }
+        c.tuned(
+            "write_buffer_bytes",
+            buffer,
+            "cache_bytes / 16 from the default of 4 MiB to 64 MiB, outside the cache",
+        );
+        let filters = match with.filter_bits_per_key {
+            None => "none".to_string(),
+            Some(bits) => format!("Bloom, {bits} bits a key"),
+        };
+        c.tuned(
+            "filters",
+            filters,
+            "for single reads; LevelDB has no prefix filter",
+        );
+        c.tuned(
+            "verify_checksums",
+            with.verify_checksums,
+            "as the other engines do by default",
+        );
+        c
+    }
+}
+
+fn durability_facts(class: Durability) -> DurabilityFacts {
+    let power_cut = match class {
+        Durability::Sync => ALL_ACKNOWLEDGED,
+        Durability::Buffered => {
+            "commits older than about 1 s, but for those of a full memtable that is no table yet"
+        }
+        Durability::None => "what was flushed to tables, perhaps more; order may break",
+    };
+    survives(ALL_ACKNOWLEDGED, power_cut)
+}
+
+fn start_syncer(db: Arc<Database>) -> Result<Periodic> {
+    Periodic::start("leveldb-sync", SYNC_INTERVAL, move || sync(&db))
+}
+
+/// Only a write syncs the log.
+fn sync(db: &Database) -> Result<()> {
+    db.write(&Batch::new(), true)
+}
+
+impl Engine for LevelDb {
+    fn facts(&self) -> EngineFacts {
+        self.0.facts.clone()
+    }
+
+    fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
+        Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
+    }
+
+    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
+        Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let tables = Tables::of(&self.0.db);
+        let memory = self.0.db.property(c"leveldb.approximate-memory-usage");
+        let memory = memory.and_then(|text| text.trim().parse().ok());
+        [
+            ("tables", tables.count() as f64),
+            ("l0_tables", tables.l0_count() as f64),
+            ("table_bytes", tables.bytes() as f64),
+            ("memory_bytes", memory.unwrap_or(0.0)),
+        ]
+        .map(|(name, value)| Counter {
+            name: name.to_string(),
+            value,
+        })
+        .into()
+    }
+
+    fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        progress("flushing the memtable");
+        // A range without rows: the memtable becomes a table, and none is merged that is not due.
+        let db = &self.0.db;
+        db.compact_range(&[BEHIND_ALL], &[BEHIND_ALL, BEHIND_ALL]);
+        wait_for_compactions(db, progress);
+        match self.0.durability {
+            Durability::None => Ok(()),
+            _ => sync(db),
+        }
+    }
+
+    fn is_data_file(&self, file_name: &str) -> bool {
+        file_name.ends_with(".ldb") || file_name.ends_with(".sst")
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let shared = Arc::into_inner(self.0).ok_or_else(|| still_open("leveldb"))?;
+        if let Some(syncer) = shared.syncer {
+            syncer.stop()?;
+        }
+        if shared.durability != Durability::None {
+            sync(&shared.db)?;
+        }
+        // The syncer held the only other reference: dropping `shared` closes the database.
+        Ok(())
+    }
+}
+
+/// Waits until no level is above the size at which LevelDB merges it, and no table has come or gone for a second.
+fn wait_for_compactions(db: &Database, progress: &mut dyn FnMut(&str)) {
+    const POLL: Duration = Duration::from_millis(50);
+    const POLLS_PER_SECOND: u32 = 20;
+    let (mut quiet, mut polls) = (0, 0_u32);
+    let mut before = Tables::of(db);
+    // Ends because the debt is finite and nobody writes.
+    while quiet < POLLS_PER_SECOND {
+        std::thread::sleep(POLL);
+        let tables = Tables::of(db);
+        quiet = if tables.are_due() || tables != before {
+            0
+        } else {
+            quiet + 1
+        };
+        polls += 1;
+        if polls % POLLS_PER_SECOND == 0 {
+            progress(&format!("{} tables, merging", tables.count()));
+        }
+        before = tables;
+    }
+}
+
+impl KvEngine for LevelDb {
+    type Connection = LevelConnection;
+
+    fn connect(&self) -> Result<LevelConnection> {
+        Ok(LevelConnection {
+            shared: self.0.clone(),
+            age: None,
+        })
+    }
+}
+
+/// One client's view of the database.
+pub struct LevelConnection {
+    shared: Arc<Shared>,
+    /// That of a transaction that met a conflict, for the one that tries again.
+    age: Option<Age>,
+}
+
+impl LevelConnection {
+    fn take_age(&mut self) -> Age {
+        let next = || self.shared.next_age.fetch_add(1, Ordering::Relaxed);
+        self.age.take().unwrap_or_else(next)
+    }
+}
+
+impl Shared {
+    /// The key of a row in the tree of all maps.
+    fn key(&self, map: MapId, key: &[u8]) -> Result<Vec<u8>> {
+        if map.0 >= self.maps {
+            return Err(no_map(map));
+        }
+        let mut whole = Vec::with_capacity(1 + key.len());
+        whole.push(map.0 as u8);
+        whole.extend_from_slice(key);
+        Ok(whole)
+    }
+}
+
+impl KvConnection for LevelConnection {
+    type Txn<'a> = LevelTxn<'a>;
+
+    fn get<R>(
+        &mut self,
+        map: MapId,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R> {
+        let value = self.shared.db.get(&self.shared.key(map, key)?)?;
+        Ok(read(value.as_deref()))
+    }
+
+    fn scan(
+        &mut self,
+        map: MapId,
+        scan: Scan<'_>,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        if scan.start >= scan.end || scan.limit == 0 {
+            return Ok(());
+        }
+        let start = self.shared.key(map, scan.start)?;
+        let end = self.shared.key(map, scan.end)?;
+        let mut rows = self.shared.db.iter();
+        match scan.direction {
+            Direction::Forward => rows.seek(&start),
+            Direction::Reverse => rows.seek_before(&end),
+        }
+        visit_rows(&mut rows, &start..&end, scan, &mut visit);
+        rows.status()
+    }
+
+    fn begin(&mut self) -> Result<LevelTxn<'_>> {
+        Ok(LevelTxn {
+            age: self.take_age(),
+            connection: self,
+            locked: Vec::new(),
+            writes: HashMap::new(),
+        })
+    }
+
+    /// One batch: nobody else writes new keys.
+    fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
+        let mut batch = Batch::new();
+        for row in rows {
+            batch.put(&self.shared.key(row.map, row.key)?, row.value);
+        }
+        let sync = self.shared.durability == Durability::Sync;
+        self.shared.db.write(&batch, sync)
+    }
+}
+
+fn visit_rows(
+    rows: &mut Iter<'_>,
+    range: std::ops::Range<&Vec<u8>>,
+    scan: Scan<'_>,
+    visit: &mut impl FnMut(&[u8], &[u8]) -> bool,
+) {
+    for visited in 1..=scan.limit {
+        let Some((key, value)) = rows.row() else {
+            return;
+        };
+        let inside = match scan.direction {
+            Direction::Forward => key < range.end.as_slice(),
+            Direction::Reverse => key >= range.start.as_slice(),
+        };
+        if !inside || !visit(&key[1..], value) || visited == scan.limit {
+            return;
+        }
+        match scan.direction {
+            Direction::Forward => rows.next(),
+            Direction::Reverse => rows.prev(),
+        }
+    }
+}
+
+/// A transaction of this adapter.
+pub struct LevelTxn<'a> {
+    connection: &'a mut LevelConnection,
+    age: Age,
+    /// The rows that it owns.
+    locked: Vec<Vec<u8>>,
+    /// What commit will write, `None` for a delete.
+    writes: HashMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl LevelTxn<'_> {
+    /// Owns a row from now on.
+    fn lock(&mut self, map: MapId, key: &[u8]) -> Result<Vec<u8>> {
+        let key = self.connection.shared.key(map, key)?;
+        match self.connection.shared.locks.lock(&key, self.age) {
+            Ok(true) => self.locked.push(key.clone()),
+            Ok(false) => {}
+            Err(error) => {
+                self.connection.age = Some(self.age);
+                return Err(error);
+            }
+        }
+        Ok(key)
+    }
+}
+
+impl KvTxn for LevelTxn<'_> {
+    fn get_for_update<R>(
+        &mut self,
+        map: MapId,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R> {
+        let key = self.lock(map, key)?;
+        if let Some(own) = self.writes.get(&key) {
+            return Ok(read(own.as_deref()));
+        }
+        let value = self.connection.shared.db.get(&key)?;
+        Ok(read(value.as_deref()))
+    }
+
+    fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put(map, key, value)
+    }
+
+    fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        let key = self.lock(map, key)?;
+        self.writes.insert(key, Some(value.to_vec()));
+        Ok(())
+    }
+
+    fn delete(&mut self, map: MapId, key: &[u8]) -> Result<()> {
+        let key = self.lock(map, key)?;
+        self.writes.insert(key, None);
+        Ok(())
+    }
+
+    /// The rows are let go by dropping, after the batch is written.
+    fn commit(self) -> Result<()> {
+        if self.writes.is_empty() {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        for (key, value) in &self.writes {
+            match value {
+                Some(value) => batch.put(key, value),
+                None => batch.delete(key),
+            }
+        }
+        let shared = &self.connection.shared;
+        shared
+            .db
+            .write(&batch, shared.durability == Durability::Sync)
+    }
+}
+
+impl Drop for LevelTxn<'_> {
+    fn drop(&mut self) {
+        for key in &self.locked {
+            self.connection.shared.locks.unlock(key);
+        }
+    }
+}

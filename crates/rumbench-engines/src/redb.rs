@@ -1,0 +1,395 @@
+//! redb: one copy-on-write B+ tree file in Rust, many readers, one writer.
+//!
+//! The single writer waits for its turn at begin and keeps it to the end, so a plain read inside a write transaction is
+//! already protected from lost updates. Readers see the newest committed root and wait for nobody.
+//!
+//! A commit either syncs the file or stays in the process: redb has no log that the kernel could hold for it. So
+//! `buffered` syncs each commit as `sync` does, which is more than it must, and `none` keeps commits in the process, with
+//! one that syncs about each second, because redb reuses the pages that commits free only after such a one.
+//!
+//! A table is opened for each call: the crate's tables borrow their transaction, so that a transaction of ours, which
+//! owns the crate's, cannot keep one. It costs a lookup in the small tree of table names.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redb::{
+    Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition,
+    WriteTransaction,
+};
+use rumbench_core::engine::{
+    Counter, Durability, DurabilityFacts, Engine, EngineFacts, OpenConfig, Result,
+};
+use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
+use rumbench_core::kv_sequence::{KvRowStore, RowStore};
+use rumbench_core::linkbench::{KvLinkStore, LinkStore};
+
+use crate::error::{failed, no_map, still_open};
+use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, crate_version, survives};
+use crate::periodic::{Periodic, SYNC_INTERVAL};
+use crate::registry::Adapter;
+use crate::settings::Settings;
+
+/// The only file of a database.
+const DATA_FILE: &str = "rumbench.redb";
+
+type Map = TableDefinition<'static, &'static [u8], &'static [u8]>;
+
+/// An open redb database with one table for each map. Clones share it.
+#[derive(Clone)]
+pub struct Redb(Arc<Shared>);
+
+struct Shared {
+    db: Arc<Database>,
+    maps: Vec<Map>,
+    commit: Commit,
+    facts: EngineFacts,
+    dir: std::path::PathBuf,
+    /// Write transactions that committed. Added to by whoever holds the single writer's turn, read for the counters.
+    commits: AtomicU64,
+    syncer: Option<Periodic>,
+}
+
+/// How a write transaction commits.
+#[derive(Clone, Copy)]
+struct Commit {
+    durability: redb::Durability,
+    quick_repair: bool,
+}
+
+/// How the registry reaches this engine. It has no variants.
+pub(crate) const ADAPTER: Adapter = Adapter { check, open };
+
+fn check(config: &OpenConfig) -> Result<()> {
+    Tuning::of(config).map(drop)
+}
+
+fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Redb::open(config, &config.schema.maps())?))
+}
+
+impl Redb {
+    /// Opens or creates the maps of `schema` in `config.dir`.
+    ///
+    /// # Errors
+    /// [`rumbench_core::engine::EngineError::Unsupported`] for a variant or an unknown setting.
+    pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Redb> {
+        let tuning = Tuning::of(config)?;
+        let db = Builder::new()
+            .set_cache_size(config.cache_bytes as usize)
+            .create(config.dir.join(DATA_FILE))
+            .map_err(failed("redb: open database"))?;
+        let maps: Vec<Map> = schema
+            .iter()
+            .map(|map| TableDefinition::new(map.name))
+            .collect();
+        let commit = Commit {
+            durability: match config.durability {
+                Durability::Buffered | Durability::Sync => redb::Durability::Immediate,
+                Durability::None => redb::Durability::None,
+            },
+            quick_repair: tuning.quick_repair,
+        };
+        // Readers cannot open a table that no commit has created.
+        let txn = begin(&db, commit.synced())?;
+        for map in &maps {
+            txn.open_table(*map)
+                .map(drop)
+                .map_err(failed("redb: create table"))?;
+        }
+        txn.commit().map_err(failed("redb: create tables"))?;
+        let db = Arc::new(db);
+        let syncer = match config.durability {
+            Durability::None => Some(start_syncer(db.clone(), commit)?),
+            Durability::Buffered | Durability::Sync => None,
+        };
+        let facts = EngineFacts {
+            version: format!("redb {}", crate_version("redb")),
+            configuration: tuning.describe(config).to_map(),
+            durability: durability_facts(config.durability),
+        };
+        Ok(Redb(Arc::new(Shared {
+            db,
+            maps,
+            commit,
+            facts,
+            dir: config.dir.clone(),
+            commits: AtomicU64::new(0),
+            syncer,
+        })))
+    }
+}
+
+/// What decides how the database is opened, besides its cache: redb has little to choose.
+struct Tuning {
+    quick_repair: bool,
+}
+
+impl Tuning {
+    fn of(config: &OpenConfig) -> Result<Tuning> {
+        let mut settings = Settings::without_variants("redb", config)?;
+        let tuning = Tuning {
+            quick_repair: settings.take("quick_repair", false)?,
+        };
+        settings.finish()?;
+        Ok(tuning)
+    }
+
+    fn describe(&self, config: &OpenConfig) -> Configuration {
+        let mut configuration = Configuration::default();
+        configuration.given("cache_bytes", config.cache_bytes);
+        configuration.given("page_size", 4096);
+        configuration.given("transactions", "single writer");
+        configuration.given("multi_get", "a loop of gets in one read transaction");
+        configuration.given("compression", "none (redb has none)");
+        configuration.given("quick_repair", self.quick_repair);
+        configuration.given(
+            "commit",
+            match config.durability {
+                Durability::Buffered => {
+                    "synced: redb cannot hand a commit to the kernel without a sync"
+                }
+                Durability::Sync => "synced",
+                Durability::None => "kept in the process; one a second is synced",
+            },
+        );
+        configuration
+    }
+}
+
+impl Commit {
+    /// The same, synced whatever the class says.
+    fn synced(self) -> Commit {
+        Commit {
+            durability: redb::Durability::Immediate,
+            ..self
+        }
+    }
+}
+
+fn durability_facts(class: Durability) -> DurabilityFacts {
+    match class {
+        Durability::Buffered | Durability::Sync => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
+        Durability::None => survives(PREFIX_ONE_SECOND, PREFIX_ONE_SECOND),
+    }
+}
+
+/// Waits for the writer's turn.
+fn begin(db: &Database, commit: Commit) -> Result<WriteTransaction> {
+    let mut txn = db.begin_write().map_err(failed("redb: begin write"))?;
+    txn.set_durability(commit.durability)
+        .map_err(failed("redb: set durability"))?;
+    txn.set_quick_repair(commit.quick_repair);
+    Ok(txn)
+}
+
+/// A commit without rows that makes all earlier ones durable.
+fn sync(db: &Database, commit: Commit) -> Result<()> {
+    begin(db, commit.synced())?
+        .commit()
+        .map_err(failed("redb: sync"))
+}
+
+fn start_syncer(db: Arc<Database>, commit: Commit) -> Result<Periodic> {
+    Periodic::start("redb-sync", SYNC_INTERVAL, move || sync(&db, commit))
+}
+
+impl Engine for Redb {
+    fn facts(&self) -> EngineFacts {
+        self.0.facts.clone()
+    }
+
+    fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
+        Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
+    }
+
+    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
+        Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
+    }
+
+    /// redb counts its cache hits only in a build that pays for it, and walks the trees for all else.
+    fn counters(&self) -> Vec<Counter> {
+        let file_bytes = file_bytes(&self.0.dir.join(DATA_FILE));
+        let commits = self.0.commits.load(Ordering::Relaxed);
+        [("commits", commits), ("file_bytes", file_bytes)]
+            .map(|(name, value)| Counter {
+                name: name.to_string(),
+                value: value as f64,
+            })
+            .into()
+    }
+
+    /// A copy-on-write tree owes nothing but the sync. Compaction of the file is not part of it: redb offers that only
+    /// to who has the database for himself.
+    fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        progress("syncing the file");
+        sync(&self.0.db, self.0.commit)
+    }
+
+    fn is_data_file(&self, file_name: &str) -> bool {
+        file_name == DATA_FILE
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let shared = Arc::into_inner(self.0).ok_or_else(|| still_open("redb"))?;
+        if let Some(syncer) = shared.syncer {
+            syncer.stop()?;
+            sync(&shared.db, shared.commit)?;
+        }
+        let db = Arc::into_inner(shared.db).ok_or_else(|| still_open("redb"))?;
+        db.close().map_err(failed("redb: close"))
+    }
+}
+
+/// Its length, 0 where it cannot be had: a counter must not fail a trial.
+fn file_bytes(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |file| file.len())
+}
+
+impl KvEngine for Redb {
+    type Connection = RedbConnection;
+
+    fn connect(&self) -> Result<RedbConnection> {
+        Ok(RedbConnection(self.0.clone()))
+    }
+}
+
+/// One client's view of the database.
+pub struct RedbConnection(Arc<Shared>);
+
+impl RedbConnection {
+    /// A map as of now. It keeps its read transaction alive.
+    fn read(&self, map: MapId) -> Result<ReadOnlyTable<&'static [u8], &'static [u8]>> {
+        let map = self.0.maps.get(map.0).ok_or_else(|| no_map(map))?;
+        let txn = self.0.db.begin_read().map_err(failed("redb: begin read"))?;
+        txn.open_table(*map).map_err(failed("redb: open table"))
+    }
+}
+
+impl KvConnection for RedbConnection {
+    type Txn<'a> = RedbTxn<'a>;
+
+    fn get<R>(
+        &mut self,
+        map: MapId,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R> {
+        let table = self.read(map)?;
+        let value = ReadableTable::get(&table, key).map_err(failed("redb: get"))?;
+        Ok(read(value.as_ref().map(|value| value.value())))
+    }
+
+    fn multi_get(
+        &mut self,
+        map: MapId,
+        keys: &[&[u8]],
+        mut read: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let table = self.read(map)?;
+        for (place, key) in keys.iter().enumerate() {
+            let value = ReadableTable::get(&table, *key).map_err(failed("redb: get"))?;
+            read(place, value.as_ref().map(|value| value.value()));
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        map: MapId,
+        scan: Scan<'_>,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        if scan.start >= scan.end || scan.limit == 0 {
+            return Ok(());
+        }
+        let table = self.read(map)?;
+        let mut rows = ReadableTable::range::<&[u8]>(&table, scan.start..scan.end)
+            .map_err(failed("redb: scan"))?;
+        for _ in 0..scan.limit {
+            let row = match scan.direction {
+                Direction::Forward => rows.next(),
+                Direction::Reverse => rows.next_back(),
+            };
+            let Some(row) = row else {
+                break;
+            };
+            let (key, value) = row.map_err(failed("redb: scan"))?;
+            if !visit(key.value(), value.value()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<RedbTxn<'_>> {
+        Ok(RedbTxn {
+            txn: begin(&self.0.db, self.0.commit)?,
+            shared: &self.0,
+        })
+    }
+
+    fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
+        let mut txn = self.begin()?;
+        for row in rows {
+            txn.put(row.map, row.key, row.value)?;
+        }
+        txn.commit()
+    }
+}
+
+/// The write transaction: the only one of the database while it lives. Dropping the crate's one rolls back.
+pub struct RedbTxn<'a> {
+    txn: WriteTransaction,
+    shared: &'a Shared,
+}
+
+impl RedbTxn<'_> {
+    fn map(&self, map: MapId) -> Result<Map> {
+        self.shared
+            .maps
+            .get(map.0)
+            .copied()
+            .ok_or_else(|| no_map(map))
+    }
+}
+
+impl KvTxn for RedbTxn<'_> {
+    fn get_for_update<R>(
+        &mut self,
+        map: MapId,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R> {
+        let table = self.txn.open_table(self.map(map)?);
+        let table = table.map_err(failed("redb: open table"))?;
+        let value = table.get(key).map_err(failed("redb: get"))?;
+        Ok(read(value.as_ref().map(|value| value.value())))
+    }
+
+    fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put(map, key, value)
+    }
+
+    fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        let table = self.txn.open_table(self.map(map)?);
+        let mut table = table.map_err(failed("redb: open table"))?;
+        table
+            .insert(key, value)
+            .map(drop)
+            .map_err(failed("redb: put"))
+    }
+
+    fn delete(&mut self, map: MapId, key: &[u8]) -> Result<()> {
+        let table = self.txn.open_table(self.map(map)?);
+        let mut table = table.map_err(failed("redb: open table"))?;
+        table.remove(key).map(drop).map_err(failed("redb: delete"))
+    }
+
+    fn commit(self) -> Result<()> {
+        self.txn.commit().map_err(failed("redb: commit"))?;
+        self.shared.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}

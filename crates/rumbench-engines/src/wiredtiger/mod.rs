@@ -1,0 +1,339 @@
+//! WiredTiger, the storage engine of MongoDB, as a library: B-trees in a cache of their own, a log, checkpoints.
+//!
+//! Transactions run on snapshots, and the first writer of a row wins: the second gets a conflict at once and has to begin
+//! again. A row that is read for update is reserved, which counts as a write of it; a row that is missing cannot be, so
+//! that two clients who both find it missing conflict when the second one inserts it.
+//!
+//! The library is built by `cargo xtask wiredtiger`; `shim.c` turns its handles into functions, `library` makes them safe.
+
+mod library;
+mod options;
+
+use std::cmp::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+// Linked for the library, which calls it.
+use zstd as _;
+
+use rumbench_core::engine::{Counter, Durability, Engine, EngineFacts, OpenConfig, Result};
+use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
+use rumbench_core::kv_sequence::{KvRowStore, RowStore};
+use rumbench_core::linkbench::{KvLinkStore, LinkStore};
+
+use crate::error::{no_map, still_open};
+use crate::periodic::{Periodic, SYNC_INTERVAL};
+use crate::registry::Adapter;
+use library::{Connection, CursorIndex, Session};
+use options::Tuning;
+
+/// An open WiredTiger database with one table for each map. Clones share it.
+#[derive(Clone)]
+pub struct WiredTiger(Arc<Shared>);
+
+struct Shared {
+    tables: Vec<String>,
+    durability: Durability,
+    facts: EngineFacts,
+    syncer: Option<Periodic>,
+    /// For counters, settling and the last sync: never while another lock is held.
+    session: Mutex<Session>,
+    connection: Arc<Connection>,
+}
+
+/// How the registry reaches this engine. Variants: none, `default`.
+pub(crate) const ADAPTER: Adapter = Adapter { check, open };
+
+fn check(config: &OpenConfig) -> Result<()> {
+    Tuning::of(config).map(drop)
+}
+
+fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(WiredTiger::open(config, &config.schema.maps())?))
+}
+
+impl WiredTiger {
+    /// Opens or creates the maps of `schema` in `config.dir`.
+    ///
+    /// # Errors
+    /// [`rumbench_core::engine::EngineError::Unsupported`] for an unknown variant or setting.
+    pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<WiredTiger> {
+        let tuning = Tuning::of(config)?;
+        let connection = Connection::open(&config.dir, &tuning.database())?;
+        let tables: Vec<String> = schema
+            .iter()
+            .map(|map| format!("table:{}", map.name))
+            .collect();
+        let mut session = Session::open(&connection, &[])?;
+        for (table, map) in tables.iter().zip(schema) {
+            session.create(table, &tuning.table(map))?;
+        }
+        let syncer = match config.durability {
+            Durability::Buffered => Some(start_syncer(&connection)?),
+            Durability::Sync | Durability::None => None,
+        };
+        let facts = EngineFacts {
+            version: format!("WiredTiger {}", library::version()),
+            configuration: tuning.describe().to_map(),
+            durability: tuning.durability_facts(),
+        };
+        Ok(WiredTiger(Arc::new(Shared {
+            tables,
+            durability: config.durability,
+            facts,
+            syncer,
+            session: Mutex::new(session),
+            connection,
+        })))
+    }
+
+    fn session<R>(&self, call: impl FnOnce(&mut Session) -> Result<R>) -> Result<R> {
+        // A panic inside a call leaves no half-done work that this session could show.
+        call(
+            &mut self
+                .0
+                .session
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+
+    fn dirty_bytes(&self) -> Result<f64> {
+        let counters = self.session(Session::counters)?;
+        let dirty = counters
+            .iter()
+            .find(|counter| counter.name == "cache_dirty_bytes");
+        Ok(dirty.map_or(0.0, |counter| counter.value))
+    }
+}
+
+fn start_syncer(connection: &Arc<Connection>) -> Result<Periodic> {
+    let mut session = Session::open(connection, &[])?;
+    Periodic::start("wiredtiger-sync", SYNC_INTERVAL, move || session.sync_log())
+}
+
+impl Engine for WiredTiger {
+    fn facts(&self) -> EngineFacts {
+        self.0.facts.clone()
+    }
+
+    fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
+        Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
+    }
+
+    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
+        Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
+    }
+
+    /// None where the statistics cannot be read: a counter must not fail a trial.
+    fn counters(&self) -> Vec<Counter> {
+        self.session(Session::counters).unwrap_or_default()
+    }
+
+    /// Checkpoints until one leaves no more dirty bytes than the one before: the pages of the library's own tables, which
+    /// each checkpoint makes dirty anew.
+    fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        const CHECKPOINTS_MAX: u32 = 20;
+        let mut before = f64::INFINITY;
+        for _ in 0..CHECKPOINTS_MAX {
+            self.session(Session::checkpoint)?;
+            let dirty = self.dirty_bytes()?;
+            progress(&format!(
+                "checkpoint done, {dirty} bytes in the cache dirty"
+            ));
+            if dirty >= before || dirty == 0.0 {
+                break;
+            }
+            before = dirty;
+        }
+        match self.0.durability {
+            Durability::None => Ok(()),
+            _ => self.session(Session::sync_log),
+        }
+    }
+
+    fn is_data_file(&self, file_name: &str) -> bool {
+        file_name.ends_with(".wt")
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let shared = Arc::into_inner(self.0).ok_or_else(|| still_open("wiredtiger"))?;
+        if let Some(syncer) = shared.syncer {
+            syncer.stop()?;
+        }
+        drop(shared.session);
+        let connection = Arc::into_inner(shared.connection);
+        connection.ok_or_else(|| still_open("wiredtiger"))?.close()
+    }
+}
+
+impl KvEngine for WiredTiger {
+    type Connection = WiredTigerConnection;
+
+    fn connect(&self) -> Result<WiredTigerConnection> {
+        Ok(WiredTigerConnection {
+            session: Session::open(&self.0.connection, &self.0.tables)?,
+            maps: self.0.tables.len(),
+            _engine: self.0.clone(),
+        })
+    }
+}
+
+/// One client's session, with a cursor for each map.
+pub struct WiredTigerConnection {
+    session: Session,
+    maps: usize,
+    /// So that closing the engine under a connection is refused.
+    _engine: Arc<Shared>,
+}
+
+impl WiredTigerConnection {
+    fn cursor(&self, map: MapId) -> Result<CursorIndex> {
+        if map.0 < self.maps {
+            Ok(CursorIndex(map.0))
+        } else {
+            Err(no_map(map))
+        }
+    }
+}
+
+impl KvConnection for WiredTigerConnection {
+    type Txn<'a> = WiredTigerTxn<'a>;
+
+    fn get<R>(
+        &mut self,
+        map: MapId,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R> {
+        let cursor = self.cursor(map)?;
+        let answer = read(self.session.search(cursor, key)?);
+        self.session.reset(cursor)?;
+        Ok(answer)
+    }
+
+    fn scan(
+        &mut self,
+        map: MapId,
+        scan: Scan<'_>,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        if scan.start >= scan.end || scan.limit == 0 {
+            return Ok(());
+        }
+        let cursor = self.cursor(map)?;
+        // Outside a transaction each step could see a newer state.
+        self.session.begin()?;
+        let visited = visit_rows(&mut self.session, cursor, scan, &mut visit);
+        // Nothing was written; this lets go of the snapshot and of the page.
+        visited.and(self.session.rollback())
+    }
+
+    /// A transaction of the library's own, which it repeats by itself after a conflict.
+    fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        let cursor = self.cursor(map)?;
+        self.session.put(cursor, key, value)
+    }
+
+    fn begin(&mut self) -> Result<WiredTigerTxn<'_>> {
+        self.session.begin()?;
+        Ok(WiredTigerTxn {
+            connection: self,
+            ended: false,
+        })
+    }
+
+    /// A transaction: the library's bulk cursors want an empty table, sorted rows and no other client.
+    fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
+        let mut txn = self.begin()?;
+        for row in rows {
+            txn.put(row.map, row.key, row.value)?;
+        }
+        txn.commit()
+    }
+}
+
+fn visit_rows(
+    session: &mut Session,
+    cursor: CursorIndex,
+    scan: Scan<'_>,
+    visit: &mut impl FnMut(&[u8], &[u8]) -> bool,
+) -> Result<()> {
+    let forward = scan.direction == Direction::Forward;
+    let from = if forward { scan.start } else { scan.end };
+    let Some(found) = session.search_near(cursor, from)? else {
+        return Ok(());
+    };
+    // The seek may have ended on the far side of the bound; the end of a range is not part of it.
+    let outside = match scan.direction {
+        Direction::Forward => found == Ordering::Less,
+        Direction::Reverse => found != Ordering::Less,
+    };
+    if outside && !session.step(cursor, forward)? {
+        return Ok(());
+    }
+    for visited in 1..=scan.limit {
+        let (key, value) = session.row(cursor)?;
+        let inside = if forward {
+            key < scan.end
+        } else {
+            key >= scan.start
+        };
+        if !inside || !visit(key, value) || visited == scan.limit {
+            break;
+        }
+        if !session.step(cursor, forward)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A transaction on a snapshot of its begin.
+pub struct WiredTigerTxn<'a> {
+    connection: &'a mut WiredTigerConnection,
+    ended: bool,
+}
+
+impl KvTxn for WiredTigerTxn<'_> {
+    fn get_for_update<R>(
+        &mut self,
+        map: MapId,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R> {
+        let cursor = self.connection.cursor(map)?;
+        let session = &mut self.connection.session;
+        if !session.reserve(cursor, key)? {
+            return Ok(read(None));
+        }
+        Ok(read(session.search(cursor, key)?))
+    }
+
+    fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put(map, key, value)
+    }
+
+    fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        let cursor = self.connection.cursor(map)?;
+        self.connection.session.put(cursor, key, value)
+    }
+
+    fn delete(&mut self, map: MapId, key: &[u8]) -> Result<()> {
+        let cursor = self.connection.cursor(map)?;
+        self.connection.session.remove(cursor, key).map(drop)
+    }
+
+    fn commit(mut self) -> Result<()> {
+        self.ended = true;
+        self.connection.session.commit()
+    }
+}
+
+impl Drop for WiredTigerTxn<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            // What cannot be rolled back keeps the session's transaction open, and its next begin says so.
+            let _ = self.connection.session.rollback();
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! redb against the suites.
+
+use rumbench_core::engine::Durability;
+use rumbench_engines::conformance;
+use rumbench_engines::redb::Redb;
+
+use crate::setup::config;
+
+#[test]
+fn redb_behaves_as_an_ordered_map() {
+    // Each class: `none` commits in another way than the two that sync.
+    for class in [Durability::Buffered, Durability::None] {
+        let root = tempfile::tempdir().unwrap();
+        conformance::key_value(root.path(), &|dir| {
+            Redb::open(&config(dir, class), conformance::SCHEMA).unwrap()
+        });
+    }
+}

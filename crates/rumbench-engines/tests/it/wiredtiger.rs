@@ -1,0 +1,65 @@
+//! WiredTiger against the suites.
+
+use rumbench_core::engine::{Durability, EngineError};
+use rumbench_core::kv::{KvConnection, KvEngine, KvTxn, MapId};
+use rumbench_engines::conformance;
+use rumbench_engines::wiredtiger::WiredTiger;
+
+use crate::setup::config;
+
+#[test]
+fn wiredtiger_behaves_as_an_ordered_map() {
+    let root = tempfile::tempdir().unwrap();
+    conformance::key_value(root.path(), &|dir| {
+        WiredTiger::open(&config(dir, Durability::Buffered), conformance::SCHEMA).unwrap()
+    });
+}
+
+#[test]
+fn the_defaults_of_wiredtiger_behave_as_an_ordered_map() {
+    let root = tempfile::tempdir().unwrap();
+    conformance::key_value(root.path(), &|dir| {
+        let mut config = config(dir, Durability::None);
+        config.variant = Some("default".to_string());
+        WiredTiger::open(&config, conformance::SCHEMA).unwrap()
+    });
+}
+
+/// A snapshot alone would let another change what is read for update but not written.
+#[test]
+fn a_row_that_is_read_for_update_cannot_be_written_by_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = WiredTiger::open(
+        &config(dir.path(), Durability::Buffered),
+        conformance::SCHEMA,
+    )
+    .unwrap();
+    let map = MapId(0);
+    let (mut reader, mut writer) = (engine.connect().unwrap(), engine.connect().unwrap());
+    reader.put(map, b"a", b"1").unwrap();
+    let mut reading = reader.begin().unwrap();
+    reading.get_for_update(map, b"a", |_| ()).unwrap();
+    let mut writing = writer.begin().unwrap();
+    let refused = writing.put(map, b"a", b"2").unwrap_err();
+    assert!(matches!(refused, EngineError::Retry(_)), "{refused}");
+    drop(writing);
+    reading.commit().unwrap();
+    let mut writing = writer.begin().unwrap();
+    writing.put(map, b"a", b"2").unwrap();
+    writing.commit().unwrap();
+}
+
+#[test]
+fn settings_that_the_library_would_refuse_are_found_before_anything_runs() {
+    let found = rumbench_engines::find("wiredtiger").unwrap();
+    for (key, value, expected) in [
+        ("compressor", "snappy", "must be none or zstd"),
+        ("leaf_page_bytes", "5000", "multiple of 4096"),
+        ("eviction_thread", "1", "did you mean `eviction_threads`?"),
+    ] {
+        let mut config = config(std::path::Path::new(""), Durability::Buffered);
+        config.settings.insert(key.to_string(), value.to_string());
+        let error = found.entry.check(&config).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}

@@ -1,0 +1,258 @@
+//! `cargo xtask wiredtiger`: WiredTiger's library, which no crate carries, is built once for a machine.
+//!
+//! Its source comes from the Python package index, where the release is a package with the whole of the C code; pip checks
+//! the pinned hash before it opens the file. It is built by CMake and Ninja. What is missing of the two comes from the same
+//! index into a folder of the build and is deleted with it. zstd is that of the engine of this workspace: only its header
+//! is needed here, and whoever links WiredTiger links zstd too.
+//!
+//! Of the result the cache keeps the static library and the header; see `cached`. What is printed is the variable that the
+//! build script of `rumbench-engines` reads.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::cached;
+use crate::licences::{cargo_metadata, host_platform};
+
+/// The release, and what pip must find it to be.
+const VERSION: &str = "11.3.1";
+const SHA256: &str = "95052d1b6fc06921dd617aafa1ba2a773d8dbbbf2eb74f77147290a630e598d0";
+
+const FILES: [&str; 2] = ["lib/libwiredtiger.a", "include/wiredtiger.h"];
+
+/// How it is configured. Warnings are not errors, since newer compilers have new ones; nothing that the machine happens
+/// to have installed takes part.
+const OPTIONS: [&str; 14] = [
+    "-DCMAKE_BUILD_TYPE=Release",
+    "-DENABLE_STRICT=OFF",
+    "-DENABLE_STATIC=ON",
+    "-DENABLE_SHARED=OFF",
+    "-DWITH_PIC=ON",
+    "-DENABLE_PYTHON=OFF",
+    "-DENABLE_CPPSUITE=OFF",
+    "-DHAVE_UNITTEST=OFF",
+    "-DENABLE_ZLIB=OFF",
+    "-DENABLE_LZ4=OFF",
+    "-DENABLE_SNAPPY=OFF",
+    "-DENABLE_ZSTD=OFF",
+    "-DENABLE_SODIUM=OFF",
+    "-DHAVE_BUILTIN_EXTENSION_ZSTD=ON",
+];
+
+/// Makes sure that the library is in the cache, and returns the shell line that makes cargo link it.
+pub fn ensure_built(root: &Path) -> Result<String> {
+    let host = host_platform()?;
+    let zstd = Zstd::of_metadata(&cargo_metadata(root, &host)?)?;
+    let options = OPTIONS.join(" ");
+    let depends_on = [host.as_str(), SHA256, &options, &zstd.version];
+    let name = cached::folder_name("wiredtiger", VERSION, &depends_on);
+    let folder = cached::ensure(&cached::folder()?, &name, FILES, |project| {
+        build(project, &zstd)
+    })?;
+    Ok(format!(
+        "export WIREDTIGER_DIR={}\n",
+        cached::quoted(&folder)
+    ))
+}
+
+/// The zstd that the workspace links.
+#[derive(Debug, PartialEq, Eq)]
+struct Zstd {
+    version: String,
+    /// With `zstd.h` in it.
+    include: PathBuf,
+}
+
+impl Zstd {
+    fn of_metadata(metadata: &[u8]) -> Result<Zstd> {
+        let metadata: Value =
+            serde_json::from_slice(metadata).context("cargo metadata is no JSON")?;
+        let packages = metadata["packages"].as_array();
+        let package = packages.and_then(|packages| {
+            let named = |package: &&Value| package["name"] == "zstd-sys";
+            packages.iter().find(named)
+        });
+        let package = package.context("the workspace does not use zstd-sys")?;
+        let text = |field: &str| package[field].as_str().unwrap_or_default();
+        let include = Path::new(text("manifest_path")).parent();
+        Ok(Zstd {
+            version: text("version").to_string(),
+            include: include.context("zstd-sys has no folder")?.to_path_buf(),
+        })
+    }
+}
+
+fn build(project: &Path, zstd: &Zstd) -> Result<[PathBuf; 2]> {
+    eprintln!(
+        "building WiredTiger {VERSION} in {}: once, some two minutes on two cores",
+        project.display()
+    );
+    let source = download(project)?;
+    let tools = Tools::find(project)?;
+    let output = project.join("build");
+    fs::create_dir_all(&output).with_context(|| format!("cannot create {}", output.display()))?;
+    // CMake wants the file of a library, which a static library is not linked with.
+    let placeholder = output.join("no-library");
+    fs::write(&placeholder, "").context("cannot write in the build folder")?;
+    let mut configure = tools.command("cmake");
+    configure
+        .current_dir(&output)
+        .arg("-G")
+        .arg("Ninja")
+        .arg(&source)
+        .args(OPTIONS)
+        .arg(format!("-DHAVE_LIBZSTD={}", placeholder.display()))
+        .arg(format!(
+            "-DHAVE_LIBZSTD_INCLUDES={}",
+            zstd.include.display()
+        ));
+    run(&mut configure, "CMake did not accept the machine")?;
+    let mut make = tools.command("ninja");
+    make.current_dir(&output).arg("libwiredtiger.a");
+    run(&mut make, "WiredTiger was not built")?;
+    Ok([
+        output.join("libwiredtiger.a"),
+        output.join("include/wiredtiger.h"),
+    ])
+}
+
+/// Has pip fetch and check the source, and returns its folder.
+fn download(project: &Path) -> Result<PathBuf> {
+    let requirements = project.join("requirements.txt");
+    let text = format!("wiredtiger=={VERSION} --hash=sha256:{SHA256}\n");
+    fs::write(&requirements, text)
+        .with_context(|| format!("cannot write {}", requirements.display()))?;
+    let mut pip = Command::new("python3");
+    pip.current_dir(project)
+        .args([
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+        ])
+        .args(["--no-deps", "--no-binary", ":all:", "--require-hashes"])
+        .args(["--requirement", "requirements.txt"]);
+    run(
+        &mut pip,
+        "WiredTiger was not downloaded; it needs python3 with pip (Debian: python3-pip) and an index that pip reaches",
+    )?;
+    let name = format!("wiredtiger-{VERSION}");
+    let mut tar = Command::new("tar");
+    tar.current_dir(project)
+        .arg("xzf")
+        .arg(format!("{name}.tar.gz"));
+    run(&mut tar, "WiredTiger's source could not be unpacked")?;
+    Ok(project.join(name))
+}
+
+/// Where CMake and Ninja are.
+struct Tools(Option<PathBuf>);
+
+impl Tools {
+    /// Those of the machine, or, where one is missing, both of the index in a virtual environment of the build.
+    fn find(project: &Path) -> Result<Tools> {
+        if ["cmake", "ninja"].into_iter().all(is_installed) {
+            return Ok(Tools(None));
+        }
+        let environment = project.join("tools");
+        let mut create = Command::new("python3");
+        create.args(["-m", "venv"]).arg(&environment);
+        let hint = "install cmake and ninja-build, or what lets python3 make a virtual environment (Debian: python3-venv)";
+        run(&mut create, hint)?;
+        let bin = environment.join("bin");
+        let mut install = Command::new(bin.join("python"));
+        install.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]);
+        install.args(["cmake", "ninja"]);
+        run(&mut install, hint)?;
+        Ok(Tools(Some(bin)))
+    }
+
+    /// CMake looks for Ninja in the path, so that the folder has to stand there.
+    fn command(&self, name: &str) -> Command {
+        let Some(bin) = &self.0 else {
+            return Command::new(name);
+        };
+        let mut command = Command::new(bin.join(name));
+        let others = std::env::var_os("PATH").unwrap_or_default();
+        let all = [bin.clone()]
+            .into_iter()
+            .chain(std::env::split_paths(&others));
+        if let Ok(path) = std::env::join_paths(all) {
+            command.env("PATH", path);
+        }
+        command
+    }
+}
+
+fn is_installed(tool: &str) -> bool {
+    let mut command = Command::new(tool);
+    command
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Runs a command whose output is progress: standard output is for the line that is to be evaluated.
+fn run(command: &mut Command, hint: &str) -> Result<()> {
+    command.stdin(Stdio::null()).stdout(std::io::stderr());
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {}: {hint}", command.get_program().display()))?;
+    ensure!(
+        status.success(),
+        "{} failed ({status}): {hint}",
+        command.get_program().display()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zstd_is_the_one_that_cargo_resolved() {
+        let metadata = br#"{"packages": [
+            {"name": "a", "version": "1.0.0", "manifest_path": "/r/a/Cargo.toml"},
+            {"name": "zstd-sys", "version": "2.1.2+zstd.1.5.7", "manifest_path": "/r/zstd-sys/Cargo.toml"}
+        ]}"#;
+        let expected = Zstd {
+            version: "2.1.2+zstd.1.5.7".to_string(),
+            include: PathBuf::from("/r/zstd-sys"),
+        };
+        assert_eq!(Zstd::of_metadata(metadata).unwrap(), expected);
+        assert!(Zstd::of_metadata(b"{}").is_err());
+    }
+
+    #[test]
+    fn tools_of_the_build_come_first_in_the_path() {
+        let bin = std::env::temp_dir().join("no-such-folder");
+        let command = Tools(Some(bin.clone())).command("cmake");
+        assert_eq!(command.get_program(), bin.join("cmake"));
+        let path = command.get_envs().find(|(name, _)| *name == "PATH");
+        let path = path.and_then(|(_, value)| value).unwrap();
+        assert_eq!(std::env::split_paths(path).next(), Some(bin));
+        assert_eq!(Tools(None).command("cmake").get_program(), "cmake");
+    }
+
+    #[test]
+    fn a_failed_command_says_what_may_be_missing() {
+        let error = run(&mut Command::new("false"), "install it").unwrap_err();
+        assert!(error.to_string().contains("install it"), "{error}");
+        let error = run(&mut Command::new("no-such-program"), "install it").unwrap_err();
+        assert!(error.to_string().contains("install it"), "{error}");
+    }
+}
