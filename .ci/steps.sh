@@ -12,8 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all_steps=(system fmt tidy formats header clippy test sim docs licences fuzz lab-smoke kill redb leveldb wiredtiger rocksdb
-    more-engines)
+all_steps=(system fmt tidy formats header clippy test sim docs licences fuzz lab-smoke kill more-engines)
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 
@@ -171,20 +170,6 @@ link() {
     eval "$lines"
 }
 
-step_redb() { cargo test --locked -p rumbench-engines --features redb; }
-
-step_leveldb() { cargo test --locked -p rumbench-engines --features leveldb; }
-
-step_wiredtiger() {
-    link wiredtiger
-    cargo test --locked -p rumbench-engines --features wiredtiger
-}
-
-step_rocksdb() {
-    link rocksdb
-    cargo test --locked -p rumbench-engines --features rocksdb
-}
-
 kill_more_engines() {
     local engine
     for engine in "${more_engines[@]}"; do
@@ -197,6 +182,8 @@ step_more-engines() {
     link wiredtiger
     link rocksdb
     features=(--features "$(IFS=,; printf '%s' "${more_engines[*]}")")
+    # All of them in one build: the laboratory with all its engines is what people run.
+    cargo test --locked -p rumbench-engines "${features[@]}"
     cargo build --quiet --locked -p rumbench-powercut
     smoke_engines=("${more_engines[@]}")
     # WiredTiger all but stands still while its eviction has only a few pages to choose among.
