@@ -750,6 +750,8 @@ typedef struct alluvium_stats {
   uint64_t cursors_released;
   // Bytes of log segments that recovery needs no more and that stay for streams of changes.
   uint64_t change_log_bytes;
+  // Rows that transactions and prepared transactions have locked now.
+  uint64_t row_locks;
 } alluvium_stats;
 
 // Sizes of a keyspace.

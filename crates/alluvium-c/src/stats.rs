@@ -75,6 +75,8 @@ pub struct alluvium_stats {
     pub cursors_released: u64,
     /// Bytes of log segments that recovery needs no more and that stay for streams of changes.
     pub change_log_bytes: u64,
+    /// Rows that transactions and prepared transactions have locked now.
+    pub row_locks: u64,
 }
 
 /// Sizes of a keyspace.
@@ -108,7 +110,7 @@ unsafe impl SizedStruct for alluvium_keyspace_stats {}
 
 #[cfg(target_pointer_width = "64")]
 const _: () =
-    assert!(size_of::<alluvium_stats>() == 26 * 8 && size_of::<alluvium_keyspace_stats>() == 9 * 8);
+    assert!(size_of::<alluvium_stats>() == 27 * 8 && size_of::<alluvium_keyspace_stats>() == 9 * 8);
 
 /// Fills `stats`, whose struct_size must be set.
 #[unsafe(no_mangle)]
@@ -139,6 +141,7 @@ pub unsafe extern "C" fn alluvium_get_stats(
             memory: memory_use(&now.memory),
             cursors_released: now.cursors_released,
             change_log_bytes: now.change_log_bytes,
+            row_locks: now.row_locks,
         };
         // SAFETY: the contract of the crate.
         unsafe { sized::write(stats, &filled) }

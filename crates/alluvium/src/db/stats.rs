@@ -44,6 +44,8 @@ pub struct Stats {
     pub cursors_released: u64,
     /// Bytes of log segments that recovery needs no more and that stay for streams of changes.
     pub change_log_bytes: u64,
+    /// Rows that transactions and prepared transactions have locked now.
+    pub row_locks: u64,
     /// How long commits took, waiting in the queue and their sync included, delays not; in microseconds.
     pub commit_us: Histogram,
     /// How long syncs of the log took, those at a change of segments not included; in microseconds.
@@ -147,6 +149,7 @@ pub(super) fn collect(shared: &Shared) -> Stats {
         cursors_released: metrics.cursors_released.get(),
         ceiling_waits: metrics.ceiling_waits.get(),
         change_log_bytes: shared.old_segments.kept_bytes(),
+        row_locks: shared.row_locks.locks_held() as u64,
         commit_us: histogram(&metrics.commit_us),
         sync_us: histogram(&metrics.sync_us),
         flush_us: histogram(&metrics.flush_us),

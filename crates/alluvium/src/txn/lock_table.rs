@@ -202,7 +202,7 @@ impl LockTable {
         shard.get(&hash.0).map_or(0, |slot| slot.queue().len())
     }
 
-    /// How many locks are held, for metrics: the shards are counted one after another.
+    /// How many locks are held: the shards are counted one after another.
     pub fn locks_held(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
