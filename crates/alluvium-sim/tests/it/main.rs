@@ -6,6 +6,7 @@ use alluvium_sim::plan::Plan;
 use alluvium_sim::run::run;
 use alluvium_sim::shrink::{numbers_of, shown, shrink};
 
+mod anomalies;
 mod waits;
 
 #[test]

@@ -1,5 +1,6 @@
 //! Integration tests of the engine, a module for each subject.
 
+mod anomalies;
 mod background;
 mod backup;
 mod bank;
