@@ -41,6 +41,7 @@ mod resting;
 mod script;
 mod serializable;
 mod transactions;
+mod traps;
 mod two_phase;
 mod two_phase_copies;
 mod two_phase_crash;
