@@ -4,9 +4,9 @@
 //! finishes wakes the first of them as the next leader, so no request waits for a thread that is not running.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::sync::plain::{Condvar, Mutex};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Condvar, Mutex};
 
 use crate::base::{SeqNo, ValueKind};
 use crate::commit::batch::Ops;
@@ -39,7 +39,7 @@ pub(crate) struct Request {
 
 /// How often a waiter looks before it sleeps, with a pause of the processor between two looks: some microseconds,
 /// which is about as long as a group takes without a sync. Waking a thread costs several times that.
-const LOOKS_BEFORE_SLEEP: u32 = 200;
+const LOOKS_BEFORE_SLEEP: u32 = if cfg!(loom) { 1 } else { 200 };
 
 enum Fate {
     Queued,
@@ -242,7 +242,9 @@ impl Request {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -12,9 +12,11 @@
 mod model;
 
 #[cfg(loom)]
-pub use self::model::{Condvar, Mutex, MutexGuard};
+pub use self::model::{Condvar, Mutex, MutexGuard, SwapGuard, SwapOption};
 #[cfg(all(feature = "simulation", not(loom)))]
 pub use crate::simulation::locks::{Condvar, Mutex, MutexGuard};
+#[cfg(not(loom))]
+pub use arc_swap::{ArcSwapOption as SwapOption, Guard as SwapGuard};
 #[cfg(loom)]
 pub use loom::sync::atomic;
 #[cfg(not(any(loom, feature = "simulation")))]

@@ -1,6 +1,8 @@
-//! loom's mutex and condition variable behind the interface of `parking_lot`.
+//! loom's mutex and condition variable behind the interface of `parking_lot`, and a place for an `Arc` behind that of
+//! `arc_swap`.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// loom's mutex behind the interface of `parking_lot`.
@@ -85,5 +87,62 @@ impl WaitTimeoutResult {
     /// Always false.
     pub fn timed_out(self) -> bool {
         false
+    }
+}
+
+/// `arc_swap`'s `ArcSwapOption` as a mutex around what it holds. Its own promise is that each call is one step in one order
+/// that all threads agree on; the mutex keeps that promise and nothing beyond it but the order of memory accesses, which
+/// the release and acquire of its swaps and loads give as well.
+#[derive(Debug)]
+pub struct SwapOption<T>(Mutex<Option<Arc<T>>>);
+
+/// What a load of a [`SwapOption`] has found.
+#[derive(Debug)]
+pub struct SwapGuard<T>(T);
+
+impl<T> Deref for SwapGuard<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> SwapGuard<T> {
+    /// What it has found.
+    pub fn into_inner(guard: SwapGuard<T>) -> T {
+        guard.0
+    }
+}
+
+impl<T> Default for SwapOption<T> {
+    fn default() -> SwapOption<T> {
+        SwapOption(Mutex::new(None))
+    }
+}
+
+impl<T> SwapOption<T> {
+    /// What is here now.
+    pub fn load(&self) -> SwapGuard<Option<Arc<T>>> {
+        SwapGuard(self.0.lock().clone())
+    }
+
+    /// Puts `new` here and returns what was.
+    pub fn swap(&self, new: Option<Arc<T>>) -> Option<Arc<T>> {
+        std::mem::replace(&mut *self.0.lock(), new)
+    }
+
+    /// As [`swap`](Self::swap), if `expected` is here. Returns what was here, exchanged or not.
+    pub fn compare_and_swap(
+        &self,
+        expected: &Option<Arc<T>>,
+        new: Option<Arc<T>>,
+    ) -> SwapGuard<Option<Arc<T>>> {
+        let mut held = self.0.lock();
+        let same = held.as_ref().map(Arc::as_ptr) == expected.as_ref().map(Arc::as_ptr);
+        let before = held.clone();
+        if same {
+            *held = new;
+        }
+        SwapGuard(before)
     }
 }

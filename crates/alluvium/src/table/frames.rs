@@ -5,10 +5,10 @@
 //! frames by dropping this structure; ring entries of the cache hold it weakly and find it gone.
 
 use crate::cache::{Cache, Eviction, FrameOwner};
+use crate::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::{SwapGuard, SwapOption};
 use crate::table::block::DecodedBlock;
 use crate::table::pool::Pool;
-use arc_swap::{ArcSwapOption, Guard};
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
 /// The frames of a table.
@@ -19,7 +19,7 @@ pub(in crate::table) struct Frames {
 
 #[derive(Default)]
 struct Slot {
-    block: ArcSwapOption<DecodedBlock>,
+    block: SwapOption<DecodedBlock>,
     /// How often the block was used since the cache last asked for it, up to [`USES_MAX`]. A hint: lost updates are
     /// harmless, so it is loaded and stored relaxed and written only below the maximum.
     uses: AtomicU8,
@@ -38,7 +38,7 @@ impl Frames {
 
     /// The block, if it is here. The guard must not outlive the call that took it: it occupies one of the few debt
     /// slots of the thread.
-    pub(in crate::table) fn load(&self, block: usize) -> Guard<Option<Arc<DecodedBlock>>> {
+    pub(in crate::table) fn load(&self, block: usize) -> SwapGuard<Option<Arc<DecodedBlock>>> {
         let slot = &self.slots[block];
         let guard = slot.block.load();
         if guard.is_some() {
@@ -131,3 +131,6 @@ impl Drop for Frames {
             .release(blocks.map(|block| block.resident_bytes() as u64).sum());
     }
 }
+
+#[cfg(all(test, loom))]
+mod model;

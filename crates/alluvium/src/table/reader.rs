@@ -4,6 +4,7 @@ use crate::base::{SeqNo, TableId};
 use crate::cache::Cache;
 use crate::memory::Use;
 use crate::range_deletes::RangeDeletes;
+use crate::sync::SwapGuard;
 use crate::sync::plain::Mutex;
 use crate::table::block::DecodedBlock;
 use crate::table::builder::TableSummary;
@@ -288,7 +289,7 @@ impl Table {
     /// The block, from the cache or from the file.
     pub(in crate::table) fn block(&self, index: usize) -> Result<Arc<DecodedBlock>> {
         let guard = self.frames.load(index);
-        match arc_swap::Guard::into_inner(guard) {
+        match SwapGuard::into_inner(guard) {
             Some(block) => Ok(block),
             None => self.miss(index),
         }

@@ -1,0 +1,103 @@
+//! loom models of the commit queue: one leader at a time, everybody gets the result of their own commit, and the lead is
+//! neither lost nor kept.
+//!
+//! The leader's work, which takes the log's mutex in the engine, is a few loads and stores here that would tell of a
+//! second leader. Run with `RUSTFLAGS="--cfg loom" cargo test -p alluvium --lib --release model`.
+
+use loom::sync::atomic::AtomicUsize;
+use loom::thread;
+
+use super::*;
+
+/// What leaders share: the log.
+#[derive(Default)]
+struct Log {
+    leaders: AtomicUsize,
+    /// Whose commits were numbered, in order.
+    order: std::sync::Mutex<Vec<u64>>,
+}
+
+fn request(client: u64) -> Arc<Request> {
+    let payload = client.to_le_bytes().to_vec();
+    Arc::new(Request::new(payload, None, Durability::Buffered))
+}
+
+fn client_of(request: &Request) -> u64 {
+    let bytes = request.payload[..].try_into();
+    u64::from_le_bytes(bytes.expect("8 bytes"))
+}
+
+/// Numbers a group, alone. The number of a commit is its client's, so that a mixed up result is noticed.
+fn lead(log: &Log, group: &[Arc<Request>]) -> Vec<Result<Done>> {
+    assert_eq!(
+        log.leaders.fetch_add(1, Ordering::Relaxed),
+        0,
+        "two leaders"
+    );
+    let clients: Vec<u64> = group.iter().map(|request| client_of(request)).collect();
+    log.order.lock().expect("order").extend(&clients);
+    log.leaders.fetch_sub(1, Ordering::Relaxed);
+    clients
+        .into_iter()
+        .map(|client| Ok(Done::At(client)))
+        .collect()
+}
+
+fn commit(committer: &Committer, log: &Log, client: u64) {
+    let result = committer.commit(&request(client), |group| {
+        assert!(!group.is_empty(), "nobody leads an empty group");
+        lead(log, group)
+    });
+    assert_eq!(result.expect("a result"), Done::At(client));
+}
+
+/// Every client commits so often, all at once.
+fn clients(count: u64, commits: u64, preemptions: usize) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(move || {
+        let committer = Arc::new(Committer::default());
+        let log = Arc::new(Log::default());
+        let work = |client: u64| {
+            let (committer, log) = (Arc::clone(&committer), Arc::clone(&log));
+            move || (0..commits).for_each(|n| commit(&committer, &log, 10 * client + n))
+        };
+        let others: Vec<_> = (1..count)
+            .map(|client| thread::spawn(work(client)))
+            .collect();
+        work(0)();
+        for other in others {
+            other.join().expect("every commit ends");
+        }
+        let order = log.order.lock().expect("order").clone();
+        assert_eq!(
+            order.len() as u64,
+            count * commits,
+            "each commit once: {order:?}"
+        );
+        for client in 0..count {
+            let own = order.iter().filter(|number| **number / 10 == client);
+            assert!(own.is_sorted(), "{order:?}");
+        }
+        let queue = committer.queue.lock();
+        assert!(
+            !queue.leading && queue.pending.is_empty(),
+            "the lead was given back"
+        );
+    });
+}
+
+#[test]
+fn model_two_commits_at_once_have_one_leader_and_their_own_results() {
+    clients(2, 1, 4);
+}
+
+#[test]
+fn model_a_commit_that_comes_when_the_lead_is_given_back_is_not_forgotten() {
+    clients(2, 2, 3);
+}
+
+#[test]
+fn model_the_lead_passes_from_hand_to_hand_among_three() {
+    clients(3, 1, 2);
+}

@@ -1,0 +1,124 @@
+//! loom models of the frames of a table and the cache that evicts them: misses, hits, evictions and the end of the table at
+//! once. The bytes charged are always those of the frames, and a reader keeps what it has loaded.
+//!
+//! Frames, ring and accounting are the engine's own code. The place of a block, `arc_swap`'s in the engine, is a mutex
+//! here: see `sync::model`. Run with `RUSTFLAGS="--cfg loom" cargo test -p alluvium --lib --release model`.
+
+use loom::thread;
+
+use super::*;
+
+fn block() -> Arc<DecodedBlock> {
+    Arc::new(DecodedBlock::empty())
+}
+
+fn bytes() -> u64 {
+    block().resident_bytes() as u64
+}
+
+fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+/// Reads a block as a table does: a hit, or a miss that installs it.
+fn read(frames: &Arc<Frames>, at: usize) -> Arc<DecodedBlock> {
+    if let Some(found) = &*frames.load(at) {
+        return Arc::clone(found);
+    }
+    frames.install(at, block()).0
+}
+
+fn installed(frames: &Frames) -> u64 {
+    let present = |slot: &&Slot| slot.block.load().is_some();
+    frames.slots.iter().filter(present).count() as u64
+}
+
+/// What is charged is what is there, and a trim of everything finds every frame.
+fn check_accounts(cache: &Cache, frames: &Arc<Frames>) {
+    assert_eq!(cache.used_bytes(), installed(frames) * bytes());
+    cache.set_total(0);
+    cache.trim();
+    assert_eq!(
+        (cache.used_bytes(), installed(frames)),
+        (0, 0),
+        "a frame was forgotten"
+    );
+}
+
+#[test]
+fn model_of_two_misses_of_one_block_one_is_charged() {
+    bounded(3, || {
+        let cache = Arc::new(Cache::new(10 * bytes()));
+        let frames = Frames::new(Arc::clone(&cache), 1);
+        let other = {
+            let frames = Arc::clone(&frames);
+            thread::spawn(move || read(&frames, 0))
+        };
+        let own = read(&frames, 0);
+        let theirs = other.join().expect("a block");
+        assert!(Arc::ptr_eq(&own, &theirs), "both use the frame");
+        check_accounts(&cache, &frames);
+    });
+}
+
+#[test]
+fn model_misses_that_push_each_other_out_leave_the_accounts_right() {
+    bounded(3, || {
+        let cache = Arc::new(Cache::new(bytes()));
+        let frames = Frames::new(Arc::clone(&cache), 2);
+        let other = {
+            let frames = Arc::clone(&frames);
+            thread::spawn(move || {
+                read(&frames, 1);
+                read(&frames, 0);
+            })
+        };
+        read(&frames, 0);
+        read(&frames, 1);
+        other.join().expect("reads");
+        check_accounts(&cache, &frames);
+    });
+}
+
+#[test]
+fn model_a_trim_beside_a_hit_and_a_miss_takes_nothing_from_a_reader() {
+    bounded(3, || {
+        let cache = Arc::new(Cache::new(10 * bytes()));
+        let frames = Frames::new(Arc::clone(&cache), 1);
+        read(&frames, 0);
+        let trimmer = {
+            let cache = Arc::clone(&cache);
+            thread::spawn(move || {
+                cache.set_total(0);
+                cache.trim();
+                cache.set_total(10 * bytes());
+            })
+        };
+        let held = read(&frames, 0);
+        trimmer.join().expect("a trim");
+        assert_eq!(held.len(), 0, "it is still what it was");
+        check_accounts(&cache, &frames);
+    });
+}
+
+#[test]
+fn model_a_table_that_ends_beside_an_eviction_gives_all_its_bytes_back_once() {
+    bounded(3, || {
+        let cache = Arc::new(Cache::new(10 * bytes()));
+        let frames = Frames::new(Arc::clone(&cache), 2);
+        read(&frames, 0);
+        read(&frames, 1);
+        let trimmer = {
+            let cache = Arc::clone(&cache);
+            thread::spawn(move || {
+                cache.set_total(bytes());
+                cache.trim();
+            })
+        };
+        drop(frames);
+        trimmer.join().expect("a trim");
+        assert_eq!(cache.used_bytes(), 0);
+    });
+}
