@@ -4,4 +4,5 @@ mod golden;
 mod kv_sequence;
 mod requests;
 mod stationary;
+mod tables;
 mod workload;

@@ -117,6 +117,21 @@ fn every_engine_keeps_the_rules_of_the_table_of_kv_sequence() {
     }
 }
 
+#[test]
+fn every_engine_keeps_the_rules_of_tables() {
+    let schema = rumbench_engines::conformance::table_schema();
+    for entry in real_engines() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = OpenConfig {
+            schema: schema.schema(),
+            ..config(dir.path(), Durability::Buffered)
+        };
+        let engine = open(entry, &config).unwrap();
+        rumbench_engines::conformance::table_store(&*engine.table_store(schema).unwrap());
+        engine.close().unwrap();
+    }
+}
+
 /// Every step of kv-sequence, some clients taking turns; every read is checked by the workload, and so is the table.
 #[test]
 fn every_engine_answers_every_step_of_kv_sequence() {
