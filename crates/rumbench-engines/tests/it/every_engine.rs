@@ -173,7 +173,8 @@ fn perform(engine: &str, mut phase: Phase) {
     let background = phase
         .background
         .as_mut()
-        .map(|background| &mut background.client);
+        .map(|background| &mut background.clients);
+    let background = background.into_iter().flatten();
     let mut clients: Vec<_> = phase.clients.iter_mut().chain(background).collect();
     for _ in 0..most {
         for client in &mut clients {

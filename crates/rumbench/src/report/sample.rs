@@ -169,6 +169,7 @@ pub fn kv_sequence() -> SuiteResult {
                 ops_per_s: Some(4993.0),
                 latency_us: one("PUT"),
                 cpu_us_per_op: Some(11.5),
+                ..BackgroundResult::default()
             }),
             ..request.clone()
         };
