@@ -51,7 +51,9 @@ pub fn absolute(group: &Group<'_>) -> Table {
         let mut row = vec![group.label(&engine)];
         for phase in &phases {
             let value = group.median(&engine, phase, rate);
-            let missed = |phase| marks::rate_unmet(phase) || marks::background_rate_unmet(phase);
+            let missed = |phase: &PhaseResult| {
+                marks::rate_unmet(phase) || marks::background_rate_unmet(phase)
+            };
             let unmet = group.of(&engine, phase).any(missed);
             row.push(format!(
                 "{}{}",

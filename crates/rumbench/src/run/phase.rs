@@ -153,7 +153,6 @@ fn fill_background(result: &mut PhaseResult, ends: &[ClientEnd], asked: &Backgro
         cpu_us_per_op: (operations > 0).then(|| cpu_ns as f64 / 1e3 / operations as f64),
     });
     result.errors += sum(|report| report.errors);
-    result.retries += sum(|report| report.retries);
     let samples = ends.iter().flat_map(|end| &end.report.error_samples);
     result.error_samples.extend(samples.take(10).cloned());
     let written_bytes = result.written_bytes.unwrap_or(0) + sum(|report| report.written_bytes);
