@@ -105,6 +105,12 @@ impl Queue {
             && id >= self.low.load(Ordering::Acquire)
     }
 
+    /// Rows that are there.
+    pub(super) fn kept(&self) -> u64 {
+        let (inserted, deleted) = self.totals();
+        inserted.saturating_sub(deleted)
+    }
+
     /// Rows inserted and deleted so far.
     pub(super) fn totals(&self) -> (u64, u64) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -153,7 +159,7 @@ impl Shared {
     ) -> Result<(), EngineError> {
         let (inserted, deleted) = queue.totals();
         let found = connection.count(queue.table)?;
-        if found != inserted - deleted {
+        if found != queue.kept() {
             return Err(wrong(format!(
                 "table {} holds {found} rows; {inserted} were inserted and {deleted} deleted",
                 self.name(queue)
@@ -213,7 +219,7 @@ impl Shared {
             )));
         }
         let (inserted, deleted) = queue.totals();
-        match rows == inserted - deleted {
+        match rows == queue.kept() {
             true => Ok(rows),
             false => Err(wrong(format!(
                 "table {name} holds {rows} rows; {inserted} were inserted and {deleted} deleted"

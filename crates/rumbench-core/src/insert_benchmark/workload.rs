@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::config::{Config, ROWS_L_X, Spread, WORKLOAD};
+use super::config::{Config, Spread, WORKLOAD};
 use super::coupling::{LEAD, Side, couple};
 use super::queue::{Queue, Shared, wrong};
 use super::reader::{POINT_OPERATIONS, PointReader, RANGE_OPERATIONS, RangeReader};
@@ -26,6 +26,8 @@ pub struct InsertBenchmark {
     plan: Vec<(StepDef, String)>,
     /// Place in the plan of the step that comes next.
     next: usize,
+    /// Rows of each table before the step that was handed out last.
+    kept: Vec<u64>,
 }
 
 type Clients = Result<Vec<Box<dyn PhaseClient>>, EngineError>;
@@ -49,6 +51,7 @@ impl InsertBenchmark {
                 backoff,
             }),
             next: 0,
+            kept: Vec::new(),
         })
     }
 
@@ -253,14 +256,12 @@ impl InsertBenchmark {
         {
             return Ok(());
         }
-        for queue in &self.shared.queues {
+        for (queue, before) in self.shared.queues.iter().zip(&self.kept) {
             self.shared.check_counts(&mut *store.connect()?, queue)?;
-            let (inserted, deleted) = queue.totals();
-            let loaded = self.config().rows;
-            let kept = inserted - deleted;
-            if matches!(step.0, Action::Write(_)) && kept != loaded && kept != loaded + ROWS_L_X {
+            let kept = queue.kept();
+            if matches!(step.0, Action::Write(_)) && kept != *before {
                 return Err(wrong(format!(
-                    "table {} was loaded with {loaded} rows and holds {kept}: deletes are not equal to inserts",
+                    "table {} held {before} rows before {step} and {kept} after it: deletes are not equal to inserts",
                     self.shared.name(queue)
                 )));
             }
@@ -329,6 +330,7 @@ impl Workload for InsertBenchmark {
         };
         let place = self.next;
         self.next += 1;
+        self.kept = self.shared.queues.iter().map(Queue::kept).collect();
         if step.0 == Action::Settle {
             return Ok(Some(Step::Settle));
         }

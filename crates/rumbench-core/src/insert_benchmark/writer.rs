@@ -132,6 +132,7 @@ impl Deleter {
             limit: 1,
             ..Range::ALL
         };
+        let (inserted, deleted) = queue.totals();
         let mut lowest = None;
         let ((), retries) = retried_with(self.shared.backoff, || {
             self.connection
@@ -142,7 +143,6 @@ impl Deleter {
         })?;
         let (low, _) = queue.bounds();
         if self.judges && queue.is_exact() {
-            let (inserted, deleted) = queue.totals();
             // A table that is empty for a moment has no lowest key.
             if lowest != Some(low) && (lowest.is_some() || inserted > deleted) {
                 let name = self.shared.name(queue);
@@ -229,10 +229,9 @@ impl PhaseClient for Builder {
         // The rows of a table count once, however many indexes it has.
         let (inserted, deleted) = queue.totals();
         Ok(Done {
-            rows: if index == 0 {
-                inserted - deleted - ROWS_L_X
-            } else {
-                0
+            rows: match index {
+                0 => (inserted - deleted).saturating_sub(ROWS_L_X),
+                _ => 0,
             },
             ..Done::default()
         })

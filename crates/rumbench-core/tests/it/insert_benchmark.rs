@@ -129,7 +129,7 @@ fn write_rows_are_four_fifths_and_a_fifth_of_the_load() {
 
 /// A small trial; `more` overrides.
 fn trial(more: &[(&str, &str)]) -> InsertBenchmark {
-    let small = [("rows", "400"), ("seconds", "1"), ("resync", "3")];
+    let small = [("rows", "400"), ("seconds", "1"), ("resync", "10")];
     let pairs: Vec<(&str, &str)> = small.iter().chain(more).copied().collect();
     InsertBenchmark::new(config(&pairs), |_| {}).unwrap()
 }
@@ -327,7 +327,7 @@ fn damage_is_found_after_a_load_by_queries_and_at_the_end() {
         gone.contains("is missing") || gone.contains("lowest key"),
         "{gone}"
     );
-    let order = wrong_after("l.i0,l.x,qr100", 2, |engine| {
+    let order = wrong_after("l.i0,l.x,qr1000", 2, |engine| {
         engine.tamper(MARKET, |entries| {
             let changed = std::mem::take(entries).into_iter().map(|(mut key, value)| {
                 key[5] ^= 1;
