@@ -136,6 +136,16 @@ mod tests {
     }
 
     #[test]
+    fn background_rows_are_judged_where_rows_are_what_counts() {
+        let mut trial = sample::insert_benchmark().trials.remove(1);
+        judge(&mut trial);
+        assert_eq!(
+            trial.marks,
+            ["background-rate-unmet (qr100: 80 of 100 rows/s)"]
+        );
+    }
+
+    #[test]
     fn unmet_rate_and_client_bound_phases_are_marked_once() {
         let mut trial = sample::suite().trials.remove(0);
         trial.phases[1].rate = Some(10_000.0);

@@ -134,6 +134,14 @@ mod tests {
     }
 
     #[test]
+    fn text_report_of_a_fixed_insert_benchmark_is_unchanged() {
+        assert_snapshot(
+            "insert_benchmark.txt",
+            &render(&sample::insert_benchmark(), &ReportOptions::default()),
+        );
+    }
+
+    #[test]
     fn markdown_report_of_a_fixed_result_is_unchanged() {
         let options = ReportOptions {
             format: Format::Markdown,
