@@ -28,7 +28,7 @@ use rumbench_core::tables::{TableSchema, TableStore};
 use crate::facts::{Configuration, survives};
 use crate::registry::Adapter;
 use crate::settings::Settings;
-use tables::NullTables;
+use tables::{NullTable, NullTables};
 
 /// How the registry reaches this engine. No variants; settings `stall_every_s` and `stall_s`.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
@@ -50,6 +50,8 @@ struct Shared {
     /// The first row that was loaded: what every read of a row answers, so that the client looks at as many bytes as on
     /// a real engine.
     row: OnceLock<(Vec<u8>, Vec<u8>)>,
+    /// The tables of the schema.
+    tables: OnceLock<Vec<NullTable>>,
 }
 
 impl Shared {
@@ -84,6 +86,7 @@ impl Null {
             stalls: Stalls::of(config)?,
             totals: Totals::default(),
             row: OnceLock::new(),
+            tables: OnceLock::new(),
         })))
     }
 }

@@ -14,24 +14,23 @@ use super::Shared;
 /// The tables of nothing.
 pub(super) struct NullTables {
     shared: Arc<Shared>,
-    tables: Arc<Vec<NullTable>>,
     schema: &'static TableSchema,
 }
 
+/// What is known of a table, for as long as the engine is open.
 #[derive(Default)]
-struct NullTable {
+pub(super) struct NullTable {
     rows: AtomicU64,
     first: OnceLock<RowBatch>,
 }
 
 impl NullTables {
     pub(super) fn new(shared: Arc<Shared>, schema: &'static TableSchema) -> NullTables {
-        let tables = schema.tables().iter().map(|_| NullTable::default());
-        NullTables {
-            shared,
-            tables: Arc::new(tables.collect()),
-            schema,
-        }
+        shared.tables.get_or_init(|| {
+            let tables = schema.tables().iter();
+            tables.map(|_| NullTable::default()).collect()
+        });
+        NullTables { shared, schema }
     }
 }
 
@@ -39,7 +38,6 @@ impl TableStore for NullTables {
     fn connect(&self) -> Result<Box<dyn TableConnection>> {
         Ok(Box::new(NullTableConnection {
             shared: Arc::clone(&self.shared),
-            tables: Arc::clone(&self.tables),
             schema: self.schema,
         }))
     }
@@ -57,7 +55,6 @@ impl TableStore for NullTables {
 
 struct NullTableConnection {
     shared: Arc<Shared>,
-    tables: Arc<Vec<NullTable>>,
     schema: &'static TableSchema,
 }
 
@@ -65,8 +62,9 @@ struct NullTableConnection {
 const VALUES: usize = 16;
 
 impl NullTableConnection {
+    /// Every store has made as many as its schema has tables.
     fn table(&self, table: TableId) -> &NullTable {
-        &self.tables[table.0]
+        &self.shared.tables.get().map_or(&[][..], Vec::as_slice)[table.0]
     }
 
     /// The first row, as a path answers it.
