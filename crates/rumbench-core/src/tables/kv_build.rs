@@ -5,6 +5,7 @@ use super::kv_store::{LOWEST, append_entry, index_map, rows_map};
 use super::schema::{TableId, TableSchema};
 use crate::engine::Result;
 use crate::kv::{BulkRow, Direction, KvConnection, MapId, Scan};
+use crate::retry::retried_with;
 
 /// The catalog's map.
 const CATALOG: MapId = MapId(0);
@@ -25,8 +26,18 @@ pub(super) fn open_catalog<C: KvConnection>(
     })?;
     match found {
         Some(found) => schema.compare(&found),
-        None => connection.put(CATALOG, SCHEMA_KEY, schema.describe().as_bytes()),
+        None => note(connection, SCHEMA_KEY, schema.describe().as_bytes()),
     }
+}
+
+/// Writes into the catalog.
+fn note<C: KvConnection>(connection: &mut C, key: &[u8], value: &[u8]) -> Result<()> {
+    at_once(|| connection.put(CATALOG, key, value))
+}
+
+/// Runs a commit again that was refused: whoever builds is alone, and starting over would find its own entries.
+fn at_once(commit: impl FnMut() -> Result<()>) -> Result<()> {
+    retried_with(|_attempt| {}, commit).map(|((), _retries)| ())
 }
 
 fn built_key(schema: &TableSchema, table: TableId, index: usize) -> String {
@@ -92,7 +103,7 @@ pub(super) fn build_index<C: KvConnection>(
             return Err(error);
         }
         if last.is_empty() {
-            return connection.put(CATALOG, key.as_bytes(), b"");
+            return note(connection, key.as_bytes(), b"");
         }
         write_sorted(
             connection,
@@ -122,7 +133,7 @@ fn write_sorted<C: KvConnection>(
             key,
             value: b"",
         }));
-        connection.bulk_insert(&commit)?;
+        at_once(|| connection.bulk_insert(&commit))?;
     }
     Ok(())
 }

@@ -182,11 +182,15 @@ fn perform(engine: &str, mut phase: Phase) {
         active
     };
     for _ in 0..most {
-        let clients = phase.clients.iter_mut();
-        let mut active = clients.fold(false, |active, client| call(client) || active);
+        let mut active = false;
+        for client in &mut phase.clients {
+            active |= call(client);
+        }
         if let Some(background) = &mut phase.background {
-            let clients = background.clients.iter_mut();
-            let beside = clients.fold(false, |active, client| call(client) || active);
+            let mut beside = false;
+            for client in &mut background.clients {
+                beside |= call(client);
+            }
             active = beside || (active && background.leads.is_none());
         }
         if !active {
@@ -198,7 +202,8 @@ fn perform(engine: &str, mut phase: Phase) {
 /// Every step of the Insert Benchmark, one client; every answer is checked by the workload, and so are tables and indexes.
 #[test]
 fn every_engine_answers_every_step_of_the_insert_benchmark() {
-    let pairs = [("rows", "2000"), ("seconds", "1"), ("resync", "10")];
+    // One thread takes all turns: reading the lowest key more often, deletes would fall behind for good.
+    let pairs = [("rows", "2000"), ("seconds", "1"), ("resync", "50")];
     for entry in real_engines() {
         let settings = insert_benchmark::Config::from_pairs(pairs).unwrap();
         let mut workload = insert_benchmark::InsertBenchmark::new(settings, |_| {}).unwrap();
