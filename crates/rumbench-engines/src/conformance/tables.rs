@@ -7,6 +7,8 @@ use rumbench_core::tables::{
 };
 
 use super::{expect, ok};
+use Direction::{Forward, Reverse};
+use Value::{Signed, Unsigned};
 
 const PLAIN: TableId = TableId(0);
 /// Its key has two columns.
@@ -147,75 +149,35 @@ fn ids(
     found
 }
 
+/// Path, bounds, direction, limit, and the ids found.
+type Case = (
+    Path,
+    &'static [Value<'static>],
+    &'static [Value<'static>],
+    Direction,
+    usize,
+    &'static [u64],
+);
+
+#[rustfmt::skip] // One case a line.
+const RANGES: &[Case] = &[
+    (Path::Primary, &[Unsigned(18)], &[], Forward, 9, &[18, 19, 20]),
+    (Path::Primary, &[], &[Unsigned(4)], Forward, 9, &[1, 2, 3]),
+    (Path::Primary, &[Unsigned(3)], &[Unsigned(6)], Reverse, 9, &[5, 4, 3]),
+    (Path::Primary, &[], &[], Forward, 1, &[1]),
+    (Path::Primary, &[], &[], Reverse, 2, &[20, 19]),
+    (Path::Primary, &[Unsigned(21)], &[], Forward, 9, &[]),
+    (Path::Primary, &[Unsigned(6)], &[Unsigned(3)], Forward, 9, &[]),
+    (BY_K, &[Unsigned(99)], &[], Forward, 9, &[3, 4, 1, 2]),
+    (BY_K, &[], &[], Forward, 3, &[19, 20, 17]),
+    (BY_K, &[], &[Unsigned(92)], Reverse, 3, &[20, 19]),
+    (BY_K, &[Unsigned(98), Unsigned(6)], &[Unsigned(100)], Forward, 9, &[6, 3, 4]),
+    (BY_K_AND_A, &[Unsigned(99), Signed(-6)], &[], Forward, 2, &[4, 1]),
+    (BY_K_AND_A, &[], &[Unsigned(99), Signed(-6)], Reverse, 2, &[3, 6]),
+];
+
 fn ranges(connection: &mut dyn TableConnection) {
-    use Direction::{Forward, Reverse};
-    use Value::{Signed, Unsigned};
-    type Case<'a> = (
-        Path,
-        &'a [Value<'a>],
-        &'a [Value<'a>],
-        Direction,
-        usize,
-        &'a [u64],
-    );
-    let cases: &[Case<'_>] = &[
-        (
-            Path::Primary,
-            &[Unsigned(18)],
-            &[],
-            Forward,
-            9,
-            &[18, 19, 20],
-        ),
-        (Path::Primary, &[], &[Unsigned(4)], Forward, 9, &[1, 2, 3]),
-        (
-            Path::Primary,
-            &[Unsigned(3)],
-            &[Unsigned(6)],
-            Reverse,
-            9,
-            &[5, 4, 3],
-        ),
-        (Path::Primary, &[], &[], Forward, 1, &[1]),
-        (Path::Primary, &[], &[], Reverse, 2, &[20, 19]),
-        (Path::Primary, &[Unsigned(21)], &[], Forward, 9, &[]),
-        (
-            Path::Primary,
-            &[Unsigned(6)],
-            &[Unsigned(3)],
-            Forward,
-            9,
-            &[],
-        ),
-        (BY_K, &[Unsigned(99)], &[], Forward, 9, &[3, 4, 1, 2]),
-        (BY_K, &[], &[], Forward, 3, &[19, 20, 17]),
-        (BY_K, &[], &[Unsigned(92)], Reverse, 3, &[20, 19]),
-        (
-            BY_K,
-            &[Unsigned(98), Unsigned(6)],
-            &[Unsigned(100)],
-            Forward,
-            9,
-            &[6, 3, 4],
-        ),
-        (
-            BY_K_AND_A,
-            &[Unsigned(99), Signed(-6)],
-            &[],
-            Forward,
-            2,
-            &[4, 1],
-        ),
-        (
-            BY_K_AND_A,
-            &[],
-            &[Unsigned(99), Signed(-6)],
-            Reverse,
-            2,
-            &[3, 6],
-        ),
-    ];
-    for (path, from, to, direction, limit, expected) in cases {
+    for (path, from, to, direction, limit, expected) in RANGES {
         let range = Range {
             from,
             to,
