@@ -143,7 +143,10 @@ lab_smoke() {
         written "$1/smoke/result.json" &&
         rumbench run kv-sequence "${engines[@]}" --set keys=2000 --set load_rows=100 --set clients=2 --set operations=200 \
             --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/sequence" &&
-        written "$1/sequence/result.json"
+        written "$1/sequence/result.json" &&
+        rumbench run insert-benchmark "${engines[@]}" --set rows=2000 --set clients=2 --set operations=200 \
+            --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/inserts" &&
+        written "$1/inserts/result.json"
 }
 
 step_lab-smoke() {

@@ -1,8 +1,8 @@
 //! What the laboratory asks of any engine under test: opening, facts, sizes, counters, settling, closing.
 //!
-//! How rows are read and written is a trait of each workload ([`crate::linkbench::LinkStore`],
-//! [`crate::kv_sequence::RowStore`]); engines that are ordered maps implement [`crate::kv::KvEngine`] once and get every
-//! workload from it.
+//! How rows are read and written is a trait of the workload ([`crate::linkbench::LinkStore`],
+//! [`crate::kv_sequence::RowStore`], [`crate::tables::TableStore`] for all others); engines that are ordered maps implement
+//! [`crate::kv::KvEngine`] once and get every workload from it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::kv::MapDef;
 use crate::kv_sequence::{self, RowStore};
 use crate::linkbench::{self, LinkStore};
+use crate::tables::{TableSchema, TableStore};
 
 /// The result of every engine call.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
@@ -84,6 +85,8 @@ pub enum Schema {
     LinkBench,
     /// One table of keys and values.
     KvSequence,
+    /// Tables with columns and indexes.
+    Tables(&'static TableSchema),
 }
 
 impl Schema {
@@ -92,6 +95,7 @@ impl Schema {
         match self {
             Schema::LinkBench => linkbench::kv_store::schema().to_vec(),
             Schema::KvSequence => kv_sequence::kv_store::schema().to_vec(),
+            Schema::Tables(schema) => schema.maps().to_vec(),
         }
     }
 }
@@ -145,6 +149,10 @@ pub trait Engine: Send + Sync {
 
     /// The table of kv-sequence on this engine, which was opened with [`Schema::KvSequence`].
     fn row_store(&self) -> Result<Arc<dyn RowStore>>;
+
+    /// The tables of `schema` on this engine, which was opened with it. Engines that are ordered maps answer with
+    /// [`crate::tables::kv_table_store`].
+    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>>;
 
     /// The engine's own counters, cheap enough to be asked each second.
     fn counters(&self) -> Vec<Counter>;

@@ -116,6 +116,16 @@ pub trait KvConnection: Send {
 
     /// Writes new rows of a load, all of them atomically and with the engine's durability class.
     fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()>;
+
+    /// Removes keys that exist and that nobody else writes meanwhile, all of them atomically and with the engine's
+    /// durability class. An engine with a cheaper form than a transaction uses it.
+    fn bulk_delete(&mut self, keys: &[(MapId, &[u8])]) -> Result<()> {
+        let mut txn = self.begin()?;
+        for (map, key) in keys {
+            txn.delete(*map, key)?;
+        }
+        txn.commit()
+    }
 }
 
 /// A read-write transaction. Dropping it without commit rolls it back.

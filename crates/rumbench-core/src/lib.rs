@@ -1,11 +1,12 @@
 //! The laboratory's vocabulary and workloads: pure and seeded, no I/O, no clock.
 //!
 //! Reading order: [`trial`] (phases, clients, operations), [`engine`] (what an engine under test
-//! must offer), [`kv`] (what an ordered key-value engine must offer), then the workloads, [`linkbench`] and
-//! [`kv_sequence`]. [`undo`] is apart: what a simulated power loss takes back.
+//! must offer), [`kv`] (what an ordered key-value engine must offer), [`tables`] (tables with indexes on it), then the
+//! workloads, [`linkbench`], [`kv_sequence`] and [`insert_benchmark`]. [`undo`] is apart: what a simulated power loss takes back.
 #![forbid(unsafe_code)]
 
 pub mod engine;
+pub mod insert_benchmark;
 pub mod kv;
 pub mod kv_sequence;
 pub mod linkbench;
@@ -14,5 +15,6 @@ pub mod names;
 pub mod random;
 pub mod retry;
 pub mod settings;
+pub mod tables;
 pub mod trial;
 pub mod undo;

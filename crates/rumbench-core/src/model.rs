@@ -7,10 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::engine::{Counter, DurabilityFacts, Engine, EngineError, EngineFacts, Result, Schema};
+use crate::engine::{Counter, DurabilityFacts, Engine, EngineError, EngineFacts, Result};
 use crate::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapId, Scan};
 use crate::kv_sequence::{KvRowStore, RowStore};
 use crate::linkbench::{KvLinkStore, LinkStore};
+use crate::tables::{TableSchema, TableStore, kv_table_store};
+
+/// Enough for three tables with three indexes each.
+const MAPS: usize = 16;
 
 type Maps = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
 
@@ -35,11 +39,11 @@ pub struct ModelEngine {
 }
 
 impl ModelEngine {
-    /// An empty engine with as many maps as LinkBench has; other workloads use the first ones. Every `conflict_every`-th commit is refused; 0: none is.
+    /// An empty engine with more maps than a workload's tests need. Every `conflict_every`-th commit is refused; 0: none is.
     pub fn new(conflict_every: u64) -> ModelEngine {
         ModelEngine {
             shared: Arc::new(Shared {
-                maps: Mutex::new(vec![BTreeMap::new(); Schema::LinkBench.maps().len()]),
+                maps: Mutex::new(vec![BTreeMap::new(); MAPS]),
                 conflict_every,
                 commits: AtomicU64::new(0),
             }),
@@ -211,6 +215,10 @@ impl Engine for ModelEngine {
 
     fn row_store(&self) -> Result<Arc<dyn RowStore>> {
         Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
+    }
+
+    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
+        kv_table_store(self.clone(), schema)
     }
 
     fn counters(&self) -> Vec<Counter> {

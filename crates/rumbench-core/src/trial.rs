@@ -41,16 +41,22 @@ pub enum PhaseEnd {
     Operations(u64),
 }
 
-/// A client that works beside those of a phase, at a rate of its own, until they end.
+/// Clients that work beside those of a phase, at a rate of their own.
 ///
-/// What it does is measured apart: its operations, response times and CPU are in no number of the phase.
+/// What they do is measured apart: their operations, response times and CPU are in no number of the phase.
 pub struct Background {
-    /// Names of its operations, indexed by [`OpIndex`].
+    /// Names of their operations, indexed by [`OpIndex`].
     pub operations: &'static [&'static str],
-    /// Operations per second, evenly spaced; positive.
+    /// Operations per second over all of them; positive.
     pub per_second: f64,
-    /// The client, on a thread of its own.
-    pub client: Box<dyn PhaseClient>,
+    /// All operations of a second at its start, instead of evenly spaced.
+    pub burst: bool,
+    /// Rows per second that are asked for, where rows are what counts: the phase is then judged by them.
+    pub rows_per_second: Option<f64>,
+    /// The phase ends when they have no more to do, and not before so many seconds; `None`: they end with the phase.
+    pub leads: Option<f64>,
+    /// The clients, one thread each.
+    pub clients: Vec<Box<dyn PhaseClient>>,
 }
 
 /// One step of a trial.
@@ -75,7 +81,7 @@ pub struct Phase {
     pub paced: bool,
     /// The clients, one thread each.
     pub clients: Vec<Box<dyn PhaseClient>>,
-    /// A client that is measured apart.
+    /// Clients that are measured apart.
     pub background: Option<Background>,
 }
 

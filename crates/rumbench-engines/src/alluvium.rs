@@ -16,6 +16,7 @@ use rumbench_core::engine::{
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
 use rumbench_core::kv_sequence::{KvRowStore, RowStore};
 use rumbench_core::linkbench::{KvLinkStore, LinkStore};
+use rumbench_core::tables::{TableSchema, TableStore, kv_table_store};
 
 use crate::error::{no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, SOME_PREFIX, crate_version, survives};
@@ -164,6 +165,10 @@ impl Engine for Alluvium {
         Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
     }
 
+    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
+        kv_table_store(self.clone(), schema)
+    }
+
     fn counters(&self) -> Vec<Counter> {
         let Ok(stats) = self.0.db.stats() else {
             return Vec::new();
@@ -221,6 +226,14 @@ pub struct AlluviumConnection(Arc<Shared>);
 
 fn map_of(shared: &Shared, map: MapId) -> Result<&Keyspace> {
     shared.maps.get(map.0).ok_or_else(|| no_map(map))
+}
+
+/// For keys that nobody else writes.
+fn untracked() -> WriteOptions {
+    WriteOptions {
+        untracked: true,
+        ..WriteOptions::default()
+    }
 }
 
 impl KvConnection for AlluviumConnection {
@@ -293,11 +306,16 @@ impl KvConnection for AlluviumConnection {
             batch.insert(map, row.key, row.value).map_err(failed)?;
         }
         // New keys conflict with nobody.
-        let options = WriteOptions {
-            untracked: true,
-            ..WriteOptions::default()
-        };
-        self.0.db.write_with(&batch, &options).map_err(failed)
+        self.0.db.write_with(&batch, &untracked()).map_err(failed)
+    }
+
+    fn bulk_delete(&mut self, keys: &[(MapId, &[u8])]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for (map, key) in keys {
+            let map = map_of(&self.0, *map)?;
+            batch.delete(map, key).map_err(failed)?;
+        }
+        self.0.db.write_with(&batch, &untracked()).map_err(failed)
     }
 }
 

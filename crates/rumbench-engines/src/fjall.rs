@@ -21,6 +21,7 @@ use rumbench_core::engine::{
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
 use rumbench_core::kv_sequence::{KvRowStore, RowStore};
 use rumbench_core::linkbench::{KvLinkStore, LinkStore};
+use rumbench_core::tables::{TableSchema, TableStore, kv_table_store};
 
 use crate::error::{failed, no_map, still_open};
 use crate::facts::{
@@ -205,6 +206,10 @@ impl Engine for Fjall {
         Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
     }
 
+    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
+        kv_table_store(self.clone(), schema)
+    }
+
     fn counters(&self) -> Vec<Counter> {
         let db = self.0.db.inner();
         let tables: usize = self
@@ -357,6 +362,14 @@ impl KvConnection for FjallConnection {
         let mut batch = self.0.db.inner().batch().durability(self.0.commit);
         for row in rows {
             batch.insert(self.map(row.map)?.inner(), row.key, row.value);
+        }
+        batch.commit().map_err(failed("fjall: commit batch"))
+    }
+
+    fn bulk_delete(&mut self, keys: &[(MapId, &[u8])]) -> Result<()> {
+        let mut batch = self.0.db.inner().batch().durability(self.0.commit);
+        for (map, key) in keys {
+            batch.remove(self.map(*map)?.inner(), *key);
         }
         batch.commit().map_err(failed("fjall: commit batch"))
     }

@@ -20,6 +20,7 @@ use rumbench_core::engine::{
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
 use rumbench_core::kv_sequence::{KvRowStore, RowStore};
 use rumbench_core::linkbench::{KvLinkStore, LinkStore};
+use rumbench_core::tables::{TableSchema, TableStore, kv_table_store};
 
 use crate::error::{failed, no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, crate_version, survives};
@@ -249,6 +250,10 @@ impl Engine for Lmdb {
 
     fn row_store(&self) -> Result<Arc<dyn RowStore>> {
         Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
+    }
+
+    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
+        kv_table_store(self.clone(), schema)
     }
 
     fn counters(&self) -> Vec<Counter> {

@@ -24,6 +24,7 @@ use rumbench_core::engine::{
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
 use rumbench_core::kv_sequence::{KvRowStore, RowStore};
 use rumbench_core::linkbench::{KvLinkStore, LinkStore};
+use rumbench_core::tables::{TableSchema, TableStore, kv_table_store};
 
 use crate::error::{failed, no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, crate_version, survives};
@@ -206,6 +207,10 @@ impl Engine for Redb {
 
     fn row_store(&self) -> Result<Arc<dyn RowStore>> {
         Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
+    }
+
+    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
+        kv_table_store(self.clone(), schema)
     }
 
     /// redb counts its cache hits only in a build that pays for it, and walks the trees for all else.

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rumbench_core::names::unknown;
 use rumbench_core::settings::{ConfigError, Setting};
 use rumbench_core::trial::Workload;
-use rumbench_core::{kv_sequence, linkbench};
+use rumbench_core::{insert_benchmark, kv_sequence, linkbench};
 
 use crate::measure::environment;
 
@@ -54,6 +54,14 @@ pub struct WorkloadEntry {
 /// All workloads of this version.
 pub const WORKLOADS: &[WorkloadEntry] = &[
     WorkloadEntry {
+        name: "insert-benchmark",
+        description: "tables as queues with three indexes: load, build, inserts and deletes, then queries beside them",
+        phases: || insert_benchmark::STEPS.to_vec(),
+        create: create_insert_benchmark,
+        expand: |_| Ok(()),
+        shorten: shorten_insert_benchmark,
+    },
+    WorkloadEntry {
         name: "kv-sequence",
         description: "rows of one table, and the order of steps of db_bench: load, reads, scans, overwrites",
         phases: || {
@@ -93,6 +101,13 @@ fn create_linkbench(settings: &Settings) -> anyhow::Result<Box<dyn Workload>> {
         .map_err(|error| refused(error, linkbench::SETTINGS))?;
     let hooks = linkbench::Hooks { now_ms, backoff };
     Ok(Box::new(linkbench::LinkBench::new(config, hooks)))
+}
+
+fn create_insert_benchmark(settings: &Settings) -> anyhow::Result<Box<dyn Workload>> {
+    let config = insert_benchmark::Config::from_pairs(settings.iter())
+        .map_err(|error| refused(error, insert_benchmark::SETTINGS))?;
+    let workload = insert_benchmark::InsertBenchmark::new(config, backoff)?;
+    Ok(Box::new(workload))
 }
 
 fn create_kv_sequence(settings: &Settings) -> anyhow::Result<Box<dyn Workload>> {
@@ -152,6 +167,19 @@ fn shorten_linkbench(settings: &Settings) -> (&'static [&'static str], Settings)
     let mut overrides = at_most(settings, "nodes", MOST_NODES);
     overrides.insert("seconds".to_string(), "2".to_string());
     (removed, overrides)
+}
+
+/// Few rows when there are many, and queries for half a second in each step.
+fn shorten_insert_benchmark(settings: &Settings) -> (&'static [&'static str], Settings) {
+    const MOST_ROWS: u64 = 200_000;
+    let mut overrides = at_most(settings, "rows", MOST_ROWS);
+    for key in ["rows_l_i1", "rows_l_i2"] {
+        if settings.contains_key(key) {
+            overrides.extend(at_most(settings, key, MOST_ROWS));
+        }
+    }
+    overrides.insert("seconds".to_string(), "0.5".to_string());
+    (&["operations", "seconds"], overrides)
 }
 
 /// Few keys when there are many, and as many operations as take some tenths of a second.

@@ -98,7 +98,10 @@ impl KvSequence {
             true => Some(Background {
                 operations: operations(Action::Put),
                 per_second: self.config.writer_per_second(),
-                client: self.client(store, planned, WRITER)?,
+                burst: false,
+                rows_per_second: None,
+                leads: None,
+                clients: vec![self.client(store, planned, WRITER)?],
             }),
             false => None,
         };

@@ -114,7 +114,7 @@ fn perform(mut phase: Phase) -> Result<Totals> {
             }
             (idle, left) = (false, left - 1);
             if let Some(background) = &mut phase.background {
-                call(background.client.as_mut())?;
+                call(background.clients[0].as_mut())?;
             }
         }
         if idle {

@@ -1,7 +1,9 @@
 //! The workload against published numbers, and against engines in memory.
 
 mod golden;
+mod insert_benchmark;
 mod kv_sequence;
 mod requests;
 mod stationary;
+mod tables;
 mod workload;

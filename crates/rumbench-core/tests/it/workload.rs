@@ -12,6 +12,7 @@ use rumbench_core::linkbench::{
     ListResult, Node, NodeRow, TableTotals, WriteOutcome, conformance,
 };
 use rumbench_core::model::ModelEngine;
+use rumbench_core::tables::{TableSchema, TableStore};
 use rumbench_core::trial::{Phase, PhaseEnd, Workload};
 
 use crate::requests::now_ms;
@@ -320,6 +321,9 @@ impl Engine for Nothing {
         Ok(Arc::new(self.clone()))
     }
     fn row_store(&self) -> Result<Arc<dyn RowStore>> {
+        Err(EngineError::Unsupported("only LinkBench".to_owned()))
+    }
+    fn table_store(&self, _: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
         Err(EngineError::Unsupported("only LinkBench".to_owned()))
     }
 

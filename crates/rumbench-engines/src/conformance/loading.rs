@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rumbench_core::engine::Engine;
-use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine};
+use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, MapId};
 
 use super::{PLAIN, PREFIXED, connect, expect, get, ok, range, scan};
 
@@ -89,4 +89,29 @@ pub(super) fn rows_survive_settle_and_reopen<E: KvEngine + Engine>(
     let engine = open(&dir);
     check_loaded(&engine, ROWS);
     ok(Box::new(engine).close(), "close after reopen");
+}
+
+/// Every second key of both maps goes, in one commit.
+pub(super) fn bulk_deletes_remove_exactly_their_keys<E: KvEngine>(engine: &E) {
+    load(engine, 300);
+    let mut connection = connect(engine);
+    let gone: Vec<[u8; 16]> = (0..300).step_by(2).map(numbered_key).collect();
+    let both = |key| [(PLAIN, key), (PREFIXED, key)];
+    let keys: Vec<(MapId, &[u8])> = gone.iter().flat_map(|key| both(&key[..])).collect();
+    ok(connection.bulk_delete(&keys), "bulk delete");
+    for map in [PLAIN, PREFIXED] {
+        let everything = range(&[0], &[0xFF; 16], Direction::Forward, usize::MAX);
+        let left = scan(&mut connection, map, everything);
+        let left: Vec<Vec<u8>> = left.into_iter().map(|(key, _)| key).collect();
+        let kept: Vec<Vec<u8>> = (1..300)
+            .step_by(2)
+            .map(|n| numbered_key(n).to_vec())
+            .collect();
+        expect("keys left", left, kept);
+        expect(
+            "a deleted key",
+            get(&mut connection, map, &numbered_key(0)),
+            None,
+        );
+    }
 }

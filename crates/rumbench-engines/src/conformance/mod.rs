@@ -7,9 +7,11 @@ mod concurrency;
 mod loading;
 mod ranges;
 mod rows;
+mod tables;
 mod visibility;
 
 pub use rows::row_store;
+pub use tables::{table_schema, table_store};
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -61,6 +63,7 @@ pub fn key_value<E: KvEngine + Engine>(root: &Path, open: &dyn Fn(&Path) -> E) {
         visibility::maps_do_not_share_keys,
         visibility::large_and_empty_values,
         loading::a_bulk_load_is_complete,
+        loading::bulk_deletes_remove_exactly_their_keys,
         concurrency::no_increment_is_lost,
         concurrency::absent_rows_are_protected_too,
         concurrency::transfers_keep_the_sum,

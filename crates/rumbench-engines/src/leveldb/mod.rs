@@ -24,6 +24,7 @@ use rumbench_core::engine::{
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
 use rumbench_core::kv_sequence::{KvRowStore, RowStore};
 use rumbench_core::linkbench::{KvLinkStore, LinkStore};
+use rumbench_core::tables::{TableSchema, TableStore, kv_table_store};
 
 use crate::error::{no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, survives};
@@ -213,6 +214,10 @@ impl Engine for LevelDb {
 
     fn row_store(&self) -> Result<Arc<dyn RowStore>> {
         Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
+    }
+
+    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
+        kv_table_store(self.clone(), schema)
     }
 
     fn counters(&self) -> Vec<Counter> {

@@ -26,6 +26,7 @@ use rumbench_core::engine::{
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
 use rumbench_core::kv_sequence::{KvRowStore, RowStore};
 use rumbench_core::linkbench::{KvLinkStore, LinkStore};
+use rumbench_core::tables::{TableSchema, TableStore, kv_table_store};
 
 use crate::error::{failed, no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND, crate_version, survives};
@@ -179,6 +180,10 @@ impl Engine for RocksDb {
 
     fn row_store(&self) -> Result<Arc<dyn RowStore>> {
         Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
+    }
+
+    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
+        kv_table_store(self.clone(), schema)
     }
 
     fn counters(&self) -> Vec<Counter> {
@@ -392,6 +397,17 @@ impl KvConnection for RocksConnection {
         for row in rows {
             let family = &self.shared.map(row.map)?.family;
             batch.put_cf(family, row.key, row.value);
+        }
+        self.shared
+            .db
+            .write_opt(batch, &self.write)
+            .map_err(conflict_or("rocksdb: write batch"))
+    }
+
+    fn bulk_delete(&mut self, keys: &[(MapId, &[u8])]) -> Result<()> {
+        let mut batch = WriteBatchWithTransaction::<true>::default();
+        for (map, key) in keys {
+            batch.delete_cf(&self.shared.map(*map)?.family, key);
         }
         self.shared
             .db

@@ -33,22 +33,13 @@ impl SqliteConnection {
 
     /// Runs `body` as the only writer; commits where it answers that something changed.
     fn write<T>(&self, body: impl FnOnce(&Tables<'_>) -> Result<Written<T>>) -> Result<T> {
-        let _writer = self
-            .shared
-            .writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let tables = Tables(&self.connection);
-        tables.run(sql::BEGIN_WRITE)?;
-        let written = body(&tables).and_then(|written| match written {
-            Written::Commit(value) => tables.run(sql::COMMIT).map(|()| value),
-            Written::Rollback(value) => tables.run(sql::ROLLBACK).map(|()| value),
-        });
-        if written.is_err() && !self.connection.is_autocommit() {
-            // The first error is the one to report; the connection must be usable for a retry.
-            let _ = tables.run(sql::ROLLBACK);
-        }
-        written
+        as_only_writer(&self.shared, &self.connection, |tables| {
+            tables.run(sql::BEGIN_WRITE)?;
+            match body(tables)? {
+                Written::Commit(value) => tables.run(sql::COMMIT).map(|()| value),
+                Written::Rollback(value) => tables.run(sql::ROLLBACK).map(|()| value),
+            }
+        })
     }
 
     fn tables(&self) -> Tables<'_> {
@@ -78,6 +69,22 @@ impl SqliteConnection {
             Ok(Written::Commit(outcome))
         })
     }
+}
+
+/// Runs `body` as the only writer of the process. Whatever transaction an error leaves open is rolled back.
+pub(super) fn as_only_writer<T>(
+    shared: &Shared,
+    connection: &Connection,
+    body: impl FnOnce(&Tables<'_>) -> Result<T>,
+) -> Result<T> {
+    let _writer = shared.writer.lock().unwrap_or_else(PoisonError::into_inner);
+    let tables = Tables(connection);
+    let written = body(&tables);
+    if written.is_err() && !connection.is_autocommit() {
+        // The first error is the one to report; the connection must be usable for a retry.
+        let _ = tables.run(sql::ROLLBACK);
+    }
+    written
 }
 
 /// Whether a transaction changed anything.
@@ -122,7 +129,7 @@ impl<'a> Tables<'a> {
 }
 
 /// SQLite's integers are signed: ids and times above 2^63 - 1 cannot be stored.
-fn int(value: u64) -> Result<i64> {
+pub(super) fn int(value: u64) -> Result<i64> {
     i64::try_from(value).map_err(|_| {
         EngineError::Unsupported(format!("sqlite cannot store {value}: it exceeds 63 bits"))
     })

@@ -11,6 +11,8 @@
 mod connection;
 mod rows;
 mod sql;
+mod table_sql;
+mod tables;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -24,7 +26,8 @@ use rumbench_core::engine::{
 };
 use rumbench_core::kv_sequence::RowStore;
 use rumbench_core::linkbench::{LinkConnection, LinkStore};
-use rusqlite::{Connection, ErrorCode};
+use rumbench_core::tables::{TableSchema, TableStore};
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
 
 use crate::error::{failed, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, crate_version, survives};
@@ -33,6 +36,7 @@ use crate::registry::Adapter;
 use crate::settings::Settings;
 use connection::SqliteConnection;
 use rows::SqliteRows;
+use tables::SqliteTables;
 
 const DATA_FILE: &str = "rumbench.sqlite";
 const WAL_FILE: &str = "rumbench.sqlite-wal";
@@ -101,17 +105,38 @@ impl Sqlite {
 
 /// Creates the tables where there are none. The highest id of a node, 0 where there are none.
 fn create_tables(own: &Connection, schema: Schema) -> Result<i64> {
-    let tables = match schema {
-        Schema::LinkBench => sql::CREATE_TABLES,
-        Schema::KvSequence => sql::CREATE_ROWS,
+    let create = |tables: &str| {
+        own.execute_batch(tables)
+            .map_err(sqlite_error("sqlite: create tables"))
     };
-    own.execute_batch(tables)
-        .map_err(sqlite_error("sqlite: create tables"))?;
     match schema {
-        Schema::LinkBench => own
-            .query_row(sql::HIGHEST_NODE, (), |row| row.get(0))
-            .map_err(sqlite_error("sqlite: read highest node id")),
-        Schema::KvSequence => Ok(0),
+        Schema::LinkBench => {
+            create(sql::CREATE_TABLES)?;
+            own.query_row(sql::HIGHEST_NODE, (), |row| row.get(0))
+                .map_err(sqlite_error("sqlite: read highest node id"))
+        }
+        Schema::KvSequence => create(sql::CREATE_ROWS).map(|()| 0),
+        Schema::Tables(schema) => {
+            create(table_sql::CREATE_CATALOG)?;
+            check_catalog(own, schema)?;
+            create(&table_sql::create_tables(schema)).map(|()| 0)
+        }
+    }
+}
+
+/// Checks that the database holds these tables, or writes so into an empty one.
+fn check_catalog(own: &Connection, schema: &TableSchema) -> Result<()> {
+    let ours = schema.describe();
+    let found: Option<String> = own
+        .query_row(table_sql::READ_CATALOG, (), |row| row.get(0))
+        .optional()
+        .map_err(sqlite_error("sqlite: read catalog"))?;
+    match found {
+        Some(found) => schema.compare(&found),
+        None => own
+            .execute(table_sql::WRITE_CATALOG, [ours])
+            .map(|_rows| ())
+            .map_err(sqlite_error("sqlite: write catalog")),
     }
 }
 
@@ -219,7 +244,7 @@ impl Tuning {
                 "created after the load",
                 "one sort instead of random inserts",
             ),
-            Schema::KvSequence => c.given("multi_get", "a loop of gets"),
+            Schema::KvSequence | Schema::Tables(_) => c.given("multi_get", "a loop of gets"),
         }
         c
     }
@@ -268,6 +293,11 @@ impl Engine for Sqlite {
 
     fn row_store(&self) -> Result<Arc<dyn RowStore>> {
         Ok(Arc::new(SqliteRows(Arc::clone(&self.0))))
+    }
+
+    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
+        let shared = Arc::clone(&self.0);
+        Ok(Arc::new(SqliteTables { shared, schema }))
     }
 
     fn counters(&self) -> Vec<Counter> {

@@ -3,14 +3,14 @@
 //! A put is one statement, which SQLite makes a transaction of its own; it holds the process's writer mutex. There is no
 //! statement for several keys at once that would not sort them or leave the missing ones out: a multi-get is a loop.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use rumbench_core::engine::Result;
 use rumbench_core::kv::{Direction, Scan};
 use rumbench_core::kv_sequence::{Row, RowConnection, RowStore};
 use rusqlite::{Connection, params};
 
-use super::connection::Tables;
+use super::connection::{Tables, as_only_writer};
 use super::{Shared, sql, sqlite_error};
 
 /// The table of kv-sequence on SQLite.
@@ -30,28 +30,13 @@ struct RowsConnection {
     connection: Connection,
 }
 
-impl RowsConnection {
-    /// Runs `body` as the only writer. Whatever transaction an error leaves open is rolled back.
-    fn write(&self, body: impl FnOnce(&Tables<'_>) -> Result<()>) -> Result<()> {
-        let writer = self.shared.writer.lock();
-        let _writer = writer.unwrap_or_else(PoisonError::into_inner);
-        let tables = Tables(&self.connection);
-        let written = body(&tables);
-        if written.is_err() && !self.connection.is_autocommit() {
-            // The first error is the one to report; the connection must be usable for a retry.
-            let _ = tables.run(sql::ROLLBACK);
-        }
-        written
-    }
-}
-
 impl RowConnection for RowsConnection {
     fn load(&mut self, rows: &[Row<'_>]) -> Result<()> {
         let insert = |tables: &Tables<'_>, row: &Row<'_>| {
             let columns = params![row.key, row.value];
             tables.change(sql::INSERT_ROW, columns).map(|_rows| ())
         };
-        self.write(|tables| match rows {
+        as_only_writer(&self.shared, &self.connection, |tables| match rows {
             [row] => insert(tables, row),
             _ => {
                 tables.run(sql::BEGIN_WRITE)?;
@@ -63,7 +48,9 @@ impl RowConnection for RowsConnection {
 
     fn put(&mut self, row: Row<'_>) -> Result<()> {
         let columns = params![row.key, row.value];
-        self.write(|tables| tables.change(sql::PUT_ROW, columns).map(|_rows| ()))
+        as_only_writer(&self.shared, &self.connection, |tables| {
+            tables.change(sql::PUT_ROW, columns).map(|_rows| ())
+        })
     }
 
     fn get(&mut self, key: &[u8], read: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {

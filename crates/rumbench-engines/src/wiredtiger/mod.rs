@@ -19,6 +19,7 @@ use rumbench_core::engine::{Counter, Durability, Engine, EngineFacts, OpenConfig
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
 use rumbench_core::kv_sequence::{KvRowStore, RowStore};
 use rumbench_core::linkbench::{KvLinkStore, LinkStore};
+use rumbench_core::tables::{TableSchema, TableStore, kv_table_store};
 
 use crate::error::{no_map, still_open};
 use crate::periodic::{Periodic, SYNC_INTERVAL};
@@ -122,6 +123,10 @@ impl Engine for WiredTiger {
 
     fn row_store(&self) -> Result<Arc<dyn RowStore>> {
         Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
+    }
+
+    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
+        kv_table_store(self.clone(), schema)
     }
 
     /// None where the statistics cannot be read: a counter must not fail a trial.

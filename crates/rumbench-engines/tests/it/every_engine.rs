@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rumbench_core::engine::{Durability, Engine, EngineError, OpenConfig, Result, Schema};
+use rumbench_core::insert_benchmark;
 use rumbench_core::kv_sequence;
 use rumbench_core::linkbench::conformance;
 use rumbench_core::linkbench::{Count, Link, LinkKey, LinkStore, Node};
-use rumbench_core::trial::{Phase, PhaseEnd, Step, Workload};
+use rumbench_core::trial::{Phase, PhaseClient, PhaseEnd, Step, Workload};
 use rumbench_engines::{EngineEntry, engines};
 
 use crate::setup::config;
@@ -117,6 +118,21 @@ fn every_engine_keeps_the_rules_of_the_table_of_kv_sequence() {
     }
 }
 
+#[test]
+fn every_engine_keeps_the_rules_of_tables() {
+    let schema = rumbench_engines::conformance::table_schema();
+    for entry in real_engines() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = OpenConfig {
+            schema: schema.schema(),
+            ..config(dir.path(), Durability::Buffered)
+        };
+        let engine = open(entry, &config).unwrap();
+        rumbench_engines::conformance::table_store(&*engine.table_store(schema).unwrap());
+        engine.close().unwrap();
+    }
+}
+
 /// Every step of kv-sequence, some clients taking turns; every read is checked by the workload, and so is the table.
 #[test]
 fn every_engine_answers_every_step_of_kv_sequence() {
@@ -150,24 +166,70 @@ fn every_engine_answers_every_step_of_kv_sequence() {
     }
 }
 
+/// Clients take turns until none has more to do, or those beside them that lead have not.
 fn perform(engine: &str, mut phase: Phase) {
     let most = match phase.end {
         PhaseEnd::Operations(operations) => operations,
         _ => u64::MAX,
     };
-    let background = phase
-        .background
-        .as_mut()
-        .map(|background| &mut background.client);
-    let mut clients: Vec<_> = phase.clients.iter_mut().chain(background).collect();
-    for _ in 0..most {
-        for client in &mut clients {
-            if client.prepare().is_none() {
-                return;
-            }
+    let name = phase.name;
+    let call = |client: &mut Box<dyn PhaseClient>| {
+        let active = client.prepare().is_some();
+        if active {
             let done = client.execute();
-            done.unwrap_or_else(|error| panic!("{engine}, {}: {error}", phase.name));
+            done.unwrap_or_else(|error| panic!("{engine}, {name}: {error}"));
         }
+        active
+    };
+    for _ in 0..most {
+        let mut active = false;
+        for client in &mut phase.clients {
+            active |= call(client);
+        }
+        if let Some(background) = &mut phase.background {
+            let mut beside = false;
+            for client in &mut background.clients {
+                beside |= call(client);
+            }
+            active = beside || (active && background.leads.is_none());
+        }
+        if !active {
+            return;
+        }
+    }
+}
+
+/// Every step of the Insert Benchmark, one client; every answer is checked by the workload, and so are tables and indexes.
+#[test]
+fn every_engine_answers_every_step_of_the_insert_benchmark() {
+    // One thread takes all turns: reading the lowest key more often, deletes would fall behind for good.
+    let pairs = [("rows", "2000"), ("seconds", "1"), ("resync", "50")];
+    for entry in real_engines() {
+        let settings = insert_benchmark::Config::from_pairs(pairs).unwrap();
+        let mut workload = insert_benchmark::InsertBenchmark::new(settings, |_| {}).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let schema = workload.schema();
+        let with_tables = || {
+            let config = OpenConfig {
+                schema,
+                ..config(dir.path(), Durability::None)
+            };
+            open(entry, &config).unwrap_or_else(|error| panic!("{}: {error}", entry.name))
+        };
+        let engine = with_tables();
+        while let Some(step) = workload.next_step(&*engine).unwrap() {
+            match step {
+                Step::Settle => engine.settle(&mut |_| {}).unwrap(),
+                Step::Phase(phase) => perform(entry.name, phase),
+            }
+        }
+        let sentence = workload.verify(&*engine).unwrap();
+        assert!(sentence.starts_with("2100 rows in 1 tables"), "{sentence}");
+        engine.settle(&mut |_| {}).unwrap();
+        engine.close().unwrap();
+        let engine = with_tables();
+        workload.verify(&*engine).unwrap();
+        engine.close().unwrap();
     }
 }
 

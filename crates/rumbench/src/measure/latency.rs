@@ -9,6 +9,26 @@ use hdrhistogram::Histogram;
 
 use crate::store::result::Latency;
 
+/// Upper ends of the response-time buckets of the reference Insert Benchmark in microseconds, inclusive; what is longer
+/// has a bucket of its own.
+pub const BUCKET_BOUNDS_US: [u64; 9] = [
+    256, 1_000, 4_000, 16_000, 64_000, 256_000, 1_000_000, 4_000_000, 16_000_000,
+];
+
+/// How many responses fell into each bucket.
+pub type Buckets = [u64; BUCKET_BOUNDS_US.len() + 1];
+
+fn buckets(histogram: &Histogram<u64>) -> Buckets {
+    let mut found = [0; BUCKET_BOUNDS_US.len() + 1];
+    for value in histogram.iter_recorded() {
+        // The lower end of the histogram's own bucket, which is exact to three digits.
+        let ns = histogram.lowest_equivalent(value.value_iterated_to());
+        let place = BUCKET_BOUNDS_US.partition_point(|bound| bound * 1000 < ns);
+        found[place] += value.count_at_value();
+    }
+    found
+}
+
 const HOUR_NS: u64 = 3_600_000_000_000;
 
 /// One histogram for each operation type.
@@ -72,6 +92,14 @@ impl Latencies {
         })
     }
 
+    /// Counts by [`BUCKET_BOUNDS_US`] of all operation types that ran.
+    pub fn buckets(&self, names: &[&str]) -> BTreeMap<String, Buckets> {
+        let ran = names.iter().zip(&self.histograms);
+        ran.filter(|(_, histogram)| !histogram.is_empty())
+            .map(|(name, histogram)| ((*name).to_string(), buckets(histogram)))
+            .collect()
+    }
+
     /// Figures of all operation types that ran.
     pub fn summaries(&self, names: &[&str]) -> BTreeMap<String, Latency> {
         names
@@ -85,6 +113,17 @@ impl Latencies {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn responses_fall_into_the_buckets_of_the_reference() {
+        let mut latencies = Latencies::new(2);
+        for us in [1, 255, 256, 300, 1_000, 1_010, 70_000, 17_000_000] {
+            latencies.record(1, us * 1000);
+        }
+        let buckets = latencies.buckets(&["A", "B"]);
+        assert_eq!(buckets.len(), 1, "only what ran");
+        assert_eq!(buckets["B"], [3, 2, 1, 0, 0, 1, 0, 0, 0, 1]);
+    }
 
     #[test]
     fn merged_histograms_equal_one_that_saw_everything() {

@@ -15,13 +15,24 @@ pub fn rate_unmet(phase: &PhaseResult) -> bool {
     }
 }
 
-/// Whether the background client missed its rate, in a phase that is long enough to say so.
-fn background_rate_unmet(phase: &PhaseResult) -> bool {
-    const SECONDS_MIN: f64 = 1.0;
-    let background = phase.background.as_ref();
-    background.is_some_and(|client| {
-        phase.seconds >= SECONDS_MIN && client.ops_per_s.unwrap_or(0.0) < client.rate * RATE_KEPT
+/// What the background clients of a phase reached and what was asked of them, in rows where rows count.
+fn background_rate(phase: &PhaseResult) -> Option<(f64, f64, &'static str)> {
+    let background = phase.background.as_ref()?;
+    Some(match background.rows_rate {
+        Some(rate) => (background.rows_per_s.unwrap_or(0.0), rate, "rows"),
+        None => (
+            background.ops_per_s.unwrap_or(0.0),
+            background.rate,
+            "operations",
+        ),
     })
+}
+
+/// Whether the background clients missed their rate, in a phase that is long enough to say so.
+pub fn background_rate_unmet(phase: &PhaseResult) -> bool {
+    const SECONDS_MIN: f64 = 1.0;
+    let missed = |(reached, rate, _)| reached < rate * RATE_KEPT;
+    phase.seconds >= SECONDS_MIN && background_rate(phase).is_some_and(missed)
 }
 
 fn client_bound(phase: &PhaseResult) -> bool {
@@ -45,16 +56,11 @@ pub fn judge(trial: &mut TrialResult) {
                 phase.rate.unwrap_or(0.0)
             ));
         }
-        if let Some(client) = phase
-            .background
-            .as_ref()
-            .filter(|_| background_rate_unmet(phase))
-        {
+        let background = background_rate(phase).filter(|_| background_rate_unmet(phase));
+        if let Some((reached, rate, what)) = background {
             found.push(format!(
-                "background-rate-unmet ({}: {:.0} of {:.0} operations/s)",
-                phase.name,
-                client.ops_per_s.unwrap_or(0.0),
-                client.rate
+                "background-rate-unmet ({}: {reached:.0} of {rate:.0} {what}/s)",
+                phase.name
             ));
         }
         if trial.engine != "null" && client_bound(phase) {
@@ -127,6 +133,16 @@ mod tests {
         trial.phases[place.unwrap()].seconds = 0.5;
         judge(&mut trial);
         assert!(trial.marks.is_empty(), "{:?}", trial.marks);
+    }
+
+    #[test]
+    fn background_rows_are_judged_where_rows_are_what_counts() {
+        let mut trial = sample::insert_benchmark().trials.remove(1);
+        judge(&mut trial);
+        assert_eq!(
+            trial.marks,
+            ["background-rate-unmet (qr100: 80 of 100 rows/s)"]
+        );
     }
 
     #[test]

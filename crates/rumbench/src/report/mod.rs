@@ -3,6 +3,7 @@
 //! Order of a report: what was run, one set of tables for each durability promise, marks. Engines whose promises differ never
 //! share a table unless asked for, and then each row says its promise.
 
+pub mod insert_benchmark;
 pub mod kv_sequence;
 pub mod latency;
 pub mod linkbench;
@@ -75,14 +76,18 @@ fn heading(suite: &SuiteResult) -> String {
 
 fn group_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions) -> Vec<Table> {
     let base = group.base(options.base.as_deref());
-    let mut tables = vec![
-        throughput::absolute(group),
-        throughput::relative(group, &base),
-    ];
+    let mut tables = insert_benchmark::summaries(suite, group, &base);
+    if tables.is_empty() {
+        tables = vec![
+            throughput::absolute(group),
+            throughput::relative(group, &base),
+        ];
+    }
     tables.extend(spread::table(group, &base));
     for phase in group.phases() {
         tables.extend(linkbench::columns(suite, group, &phase));
         tables.extend(kv_sequence::columns(suite, group, &phase));
+        tables.extend(insert_benchmark::step(suite, group, &phase));
         tables.push(throughput::cpu(group, &phase));
         tables.extend(latency::short(group, &phase));
         tables.extend(latency::full(group, &phase));
@@ -125,6 +130,14 @@ mod tests {
         assert_snapshot(
             "kv_sequence.txt",
             &render(&sample::kv_sequence(), &ReportOptions::default()),
+        );
+    }
+
+    #[test]
+    fn text_report_of_a_fixed_insert_benchmark_is_unchanged() {
+        assert_snapshot(
+            "insert_benchmark.txt",
+            &render(&sample::insert_benchmark(), &ReportOptions::default()),
         );
     }
 

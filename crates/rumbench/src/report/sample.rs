@@ -169,6 +169,7 @@ pub fn kv_sequence() -> SuiteResult {
                 ops_per_s: Some(4993.0),
                 latency_us: one("PUT"),
                 cpu_us_per_op: Some(11.5),
+                ..BackgroundResult::default()
             }),
             ..request.clone()
         };
@@ -187,6 +188,65 @@ pub fn kv_sequence() -> SuiteResult {
             ..settle.clone()
         };
         trial.phases = vec![load.clone(), settle.clone(), reads, overwrites, again];
+    }
+    suite
+}
+
+/// A result of the Insert Benchmark: a load and range queries; the second engine is slower and misses its background rate.
+pub fn insert_benchmark() -> SuiteResult {
+    let mut suite = suite();
+    suite.workload = "insert-benchmark".to_string();
+    suite.command = "rumbench run insert-benchmark --engine alluvium --engine sqlite".to_string();
+    for (place, trial) in suite.trials.iter_mut().enumerate() {
+        let slower = if place == 0 { 1.0 } else { 0.5 };
+        let settings = [("workload.rows", "200000"), ("workload.tables", "1")];
+        trial.configuration = settings.map(|(k, v)| (k.to_string(), v.to_string())).into();
+        let [load, request, settle] = &trial.phases[..] else {
+            continue;
+        };
+        let seconds = |name: &'static str, ops: u64| {
+            let second = move |second| Interval {
+                second,
+                ops,
+                op_counts: [(name.to_string(), ops)].into(),
+                ..Interval::default()
+            };
+            (0..12).map(second).collect::<Vec<_>>()
+        };
+        let one = |name: &str, us: f64| [(name.to_string(), latency(us))].into();
+        let counts = |name: &str, counts| [(name.to_string(), counts)].into();
+        let inserts = PhaseResult {
+            name: "l.i0".to_string(),
+            seconds: 12.0 / slower,
+            operations: 2000,
+            rows: 200_000,
+            rows_per_s: Some(200_000.0 / 12.0 * slower),
+            latency_us: one("INSERT", 90.0),
+            response_buckets: counts("INSERT", [1990, 9, 1, 0, 0, 0, 0, 0, 0, 0]),
+            intervals: seconds("INSERT", 166),
+            cpu_seconds: Some(CpuSeconds {
+                machine: Some(15.0),
+                ..CpuSeconds::default()
+            }),
+            ..load.clone()
+        };
+        let ranges = PhaseResult {
+            name: "qr100".to_string(),
+            latency_us: one("PDC", 20.0),
+            response_buckets: counts("PDC", [999_999, 0, 0, 1, 0, 0, 0, 0, 0, 0]),
+            background: Some(BackgroundResult {
+                operations: 40,
+                rate: 4.0,
+                ops_per_s: Some(4.0),
+                rows_rate: Some(100.0),
+                rows_per_s: Some(if place == 0 { 100.0 } else { 80.0 }),
+                latency_us: one("INSERT", 300.0),
+                response_buckets: counts("INSERT", [0, 20, 0, 0, 0, 0, 0, 0, 0, 0]),
+                ..BackgroundResult::default()
+            }),
+            ..request.clone()
+        };
+        trial.phases = vec![inserts, settle.clone(), ranges];
     }
     suite
 }

@@ -1,12 +1,16 @@
 //! Throughput by phase, absolute and relative; the CPU split; the settle rows.
 
+use super::marks;
 use super::selection::Group;
 use super::table::{Table, count, gib, number};
 use crate::store::result::{CpuPerOp, PhaseResult, base_name};
 
 /// Whether rows rather than operations are what a phase is measured by: an operation of a load is a batch.
 pub fn counts_rows(phase: &str) -> bool {
-    matches!(base_name(phase), "load" | "index" | "fillseq")
+    matches!(
+        base_name(phase),
+        "load" | "index" | "fillseq" | "l.i0" | "l.x" | "l.i1" | "l.i2"
+    )
 }
 
 /// A number per operation, per row where rows are what counts.
@@ -47,7 +51,10 @@ pub fn absolute(group: &Group<'_>) -> Table {
         let mut row = vec![group.label(&engine)];
         for phase in &phases {
             let value = group.median(&engine, phase, rate);
-            let unmet = group.of(&engine, phase).any(super::marks::rate_unmet);
+            let missed = |phase: &PhaseResult| {
+                marks::rate_unmet(phase) || marks::background_rate_unmet(phase)
+            };
+            let unmet = group.of(&engine, phase).any(missed);
             row.push(format!(
                 "{}{}",
                 number(value),

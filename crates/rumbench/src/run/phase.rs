@@ -66,8 +66,11 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
         limit: &limit,
         emitter: context.emitter,
     };
-    let background = phase.background.as_ref();
-    let background = background.map(|client| (client.operations, client.per_second));
+    let background = phase.background.as_ref().map(|background| BackgroundAsked {
+        operations: background.operations,
+        per_second: background.per_second,
+        rows_per_second: background.rows_per_second,
+    });
     let ends = threads::run(Threads {
         clients: phase.clients,
         rate,
@@ -85,8 +88,8 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
     let all = || ends.clients.iter().chain(&ends.background);
     let wrong = all().find_map(|end| end.report.wrong.clone());
     fill_counts(&mut result, &ends.clients);
-    if let Some((end, (names, rate))) = ends.background.as_ref().zip(background) {
-        fill_background(&mut result, end, names, rate);
+    if let Some(asked) = background {
+        fill_background(&mut result, &ends.background, &asked);
     }
     if phase.recorded {
         fill_latencies(&mut result, &ends.clients, phase.operations);
@@ -121,41 +124,59 @@ fn fill_counts(result: &mut PhaseResult, ends: &[ClientEnd]) {
     result.error_samples = samples.take(10).collect();
 }
 
-/// What the background client did. Its errors fail the phase like any other, and what it wrote is written.
-fn fill_background(result: &mut PhaseResult, end: &ClientEnd, names: &[&str], rate: f64) {
-    let report = &end.report;
-    let operations = report.operations;
+/// What the background clients were asked for.
+struct BackgroundAsked {
+    operations: &'static [&'static str],
+    per_second: f64,
+    rows_per_second: Option<f64>,
+}
+
+/// What the background clients did. Their errors fail the phase like any other, and what they wrote is written.
+fn fill_background(result: &mut PhaseResult, ends: &[ClientEnd], asked: &BackgroundAsked) {
+    let sum = |of: fn(&ClientReport) -> u64| ends.iter().map(|end| of(&end.report)).sum::<u64>();
+    let operations = sum(|report| report.operations);
+    let rows = sum(|report| report.rows);
+    let cpu_ns: u64 = ends.iter().map(|end| end.cpu_ns).sum();
     let seconds = Some(result.seconds).filter(|seconds| *seconds > 0.0);
+    let names = asked.operations;
+    let response = merged(ends, |report| &report.response, names.len());
     result.background = Some(BackgroundResult {
         operations,
-        rate,
+        rate: asked.per_second,
         ops_per_s: seconds.map(|seconds| operations as f64 / seconds),
-        latency_us: report.response.summaries(names),
-        cpu_us_per_op: (operations > 0).then(|| end.cpu_ns as f64 / 1e3 / operations as f64),
+        rows_rate: asked.rows_per_second,
+        rows_per_s: seconds
+            .filter(|_| asked.rows_per_second.is_some())
+            .map(|seconds| rows as f64 / seconds),
+        latency_us: response.summaries(names),
+        response_buckets: response.buckets(names),
+        cpu_us_per_op: (operations > 0).then(|| cpu_ns as f64 / 1e3 / operations as f64),
     });
-    result.errors += report.errors;
-    result
-        .error_samples
-        .extend(report.error_samples.iter().cloned());
-    let written_bytes = result.written_bytes.unwrap_or(0) + report.written_bytes;
+    result.errors += sum(|report| report.errors);
+    let samples = ends.iter().flat_map(|end| &end.report.error_samples);
+    result.error_samples.extend(samples.take(10).cloned());
+    let written_bytes = result.written_bytes.unwrap_or(0) + sum(|report| report.written_bytes);
     result.written_bytes = (written_bytes > 0).then_some(written_bytes);
 }
 
+fn merged(ends: &[ClientEnd], of: fn(&ClientReport) -> &Latencies, count: usize) -> Latencies {
+    let mut all = Latencies::new(count);
+    for end in ends {
+        all.merge(of(&end.report));
+    }
+    all
+}
+
 fn fill_latencies(result: &mut PhaseResult, ends: &[ClientEnd], names: &[&str]) {
-    let merged = |of: fn(&ClientReport) -> &Latencies, count: usize| {
-        let mut all = Latencies::new(count);
-        for end in ends {
-            all.merge(of(&end.report));
-        }
-        all
-    };
-    result.latency_us = merged(|report| &report.response, names.len()).summaries(names);
+    let response = merged(ends, |report| &report.response, names.len());
+    result.latency_us = response.summaries(names);
+    result.response_buckets = response.buckets(names);
     result.service_us = match result.rate {
-        Some(_) => merged(|report| &report.service, names.len()).summaries(names),
+        Some(_) => merged(ends, |report| &report.service, names.len()).summaries(names),
         None => result.latency_us.clone(),
     };
     if result.rate.is_some() {
-        let lateness = merged(|report| &report.lateness, 1).summary(0);
+        let lateness = merged(ends, |report| &report.lateness, 1).summary(0);
         result.pacing_error_us = lateness.map(|late| PacingError {
             mean: late.mean,
             p99: late.p99,
@@ -171,7 +192,7 @@ fn fill_cpu(
     after: &Snapshot,
     laboratory: f64,
 ) {
-    let background = ends.background.as_ref().map_or(0, |end| end.cpu_ns);
+    let background: u64 = ends.background.iter().map(|end| end.cpu_ns).sum();
     let background = background as f64 * 1e-9;
     let ends = &ends.clients;
     let threads = ends.iter().map(|end| end.cpu_ns).sum::<u64>() as f64 * 1e-9;
@@ -311,7 +332,7 @@ pub fn settle(context: &PhaseContext<'_>, name: String) -> Result<PhaseResult, E
     let laboratory = samples.cpu_seconds;
     let ends = Ends {
         clients: Vec::new(),
-        background: None,
+        background: Vec::new(),
         samples,
     };
     fill_cpu(&mut result, &ends, &before, &after, laboratory);

@@ -1,9 +1,9 @@
-//! The threads of one phase: clients, a background client where there is one, the sampler.
+//! The threads of one phase: clients, background clients where there are some, the sampler.
 //!
-//! All start together. The background client ends when the others have ended, and shares neither end nor counts with them;
-//! where it meets a wrong answer, it ends them.
+//! All start together. Background clients end when the others have ended, or lead: then the others end when they have. They
+//! share no counts with the others; where one meets a wrong answer, it ends them.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock, mpsc};
 use std::thread;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use std::time::Instant;
 use rumbench_core::engine::EngineError;
 use rumbench_core::trial::{Background, PhaseClient, PhaseEnd};
 
-use super::client::{ClientLoop, ClientReport, Limit, MonotonicClock};
+use super::client::{ClientLoop, ClientReport, Clock, Limit, MonotonicClock};
 use super::intervals::Intervals;
 use super::pacing::{Arrivals, Rate, Schedule};
 use super::sampler::{self, Samples, Watched};
@@ -35,7 +35,7 @@ pub struct Threads<'a> {
     pub clients: Vec<Box<dyn PhaseClient>>,
     /// Their rate.
     pub rate: Option<Rate>,
-    /// A client beside them.
+    /// Clients beside them.
     pub background: Option<Background>,
     /// Seed of the arrivals.
     pub seed: u64,
@@ -47,8 +47,8 @@ pub struct Threads<'a> {
 pub struct Ends {
     /// The clients.
     pub clients: Vec<ClientEnd>,
-    /// The client beside them.
-    pub background: Option<ClientEnd>,
+    /// The clients beside them.
+    pub background: Vec<ClientEnd>,
     /// The sampler.
     pub samples: Samples,
 }
@@ -57,11 +57,11 @@ pub struct Ends {
 pub fn run(threads: Threads<'_>) -> Ends {
     let watched = threads.watched;
     let count = threads.clients.len();
-    let barrier = Barrier::new(count + 1 + usize::from(threads.background.is_some()));
-    let start = OnceLock::new();
-    let (barrier, start) = (&barrier, &start);
     let beside = threads.background.as_ref().map(Beside::new);
     let beside = beside.as_ref();
+    let barrier = Barrier::new(count + 1 + beside.map_or(0, |beside| beside.clients));
+    let start = OnceLock::new();
+    let (barrier, start) = (&barrier, &start);
     thread::scope(|scope| {
         let clients: Vec<_> = threads
             .clients
@@ -80,16 +80,23 @@ pub fn run(threads: Threads<'_>) -> Ends {
                 scope.spawn(move || run_client(client, place, barrier, start))
             })
             .collect();
-        let background = threads.background.zip(beside).map(|(background, beside)| {
-            let place = beside.place(threads.seed);
-            scope.spawn(move || {
-                let end = run_client(background.client, place, barrier, start);
-                if end.report.wrong.is_some() {
-                    watched.limit.stop.store(true, Ordering::Relaxed);
-                }
-                end
+        let background = threads.background.into_iter();
+        let background = background.flat_map(|background| background.clients);
+        let background: Vec<_> = background
+            .zip(beside.into_iter().cycle())
+            .enumerate()
+            .map(|(i, (client, beside))| {
+                let place = beside.place(i, threads.seed);
+                scope.spawn(move || {
+                    let end = run_client(client, place, barrier, start);
+                    if end.report.wrong.is_some() {
+                        watched.limit.stop.store(true, Ordering::Relaxed);
+                    }
+                    beside.note_end(start, &watched.limit.stop);
+                    end
+                })
             })
-        });
+            .collect();
         let (done, finished) = mpsc::channel::<()>();
         let now = *start.get_or_init(Instant::now);
         barrier.wait();
@@ -101,8 +108,10 @@ pub fn run(threads: Threads<'_>) -> Ends {
         if let Some(beside) = beside {
             beside.limit.stop.store(true, Ordering::Relaxed);
         }
-        let background = background.zip(beside);
-        let background = background.map(|(thread, beside)| joined(thread, beside.operations));
+        let background = background
+            .into_iter()
+            .map(|thread| joined(thread, beside.map_or(0, |beside| beside.operations)));
+        let background = background.collect();
         drop(done);
         Ends {
             clients,
@@ -116,12 +125,17 @@ fn joined(thread: thread::ScopedJoinHandle<'_, ClientEnd>, operations: usize) ->
     thread.join().unwrap_or_else(|_| panicked(operations))
 }
 
-/// What ends and counts a background client: nothing of the phase's own.
+/// What ends and counts background clients: nothing of the phase's own.
 struct Beside {
     rate: Rate,
     operations: usize,
     limit: Limit,
     intervals: Intervals,
+    clients: usize,
+    /// How many have not ended.
+    left: AtomicUsize,
+    /// The phase ends with them, and not before so many seconds.
+    leads: Option<f64>,
 }
 
 impl Beside {
@@ -129,23 +143,40 @@ impl Beside {
         Beside {
             rate: Rate {
                 per_second: background.per_second,
-                arrivals: Arrivals::Even,
+                arrivals: match background.burst {
+                    true => Arrivals::Burst,
+                    false => Arrivals::Even,
+                },
             },
             operations: background.operations.len(),
-            // It is stopped when the clients of the phase have ended.
+            // They are stopped when the clients of the phase have ended.
             limit: Limit::of(PhaseEnd::Work),
             intervals: Intervals::new(background.operations.len()),
+            clients: background.clients.len(),
+            left: AtomicUsize::new(background.clients.len()),
+            leads: background.leads,
         }
     }
 
-    fn place(&self, seed: u64) -> Place<'_> {
+    fn place(&self, client: usize, seed: u64) -> Place<'_> {
         Place {
-            schedule: Some(Schedule::new(self.rate, 0, 1, seed)),
+            schedule: Some(Schedule::new(self.rate, client, self.clients, seed)),
             clock: MonotonicClock::frugal,
             limit: &self.limit,
             intervals: &self.intervals,
             operations: self.operations,
         }
+    }
+
+    /// One has ended. If they lead and it was the last one, the phase ends when its time has come.
+    fn note_end(&self, start: &OnceLock<Instant>, phase_ends: &AtomicBool) {
+        let others = self.left.fetch_sub(1, Ordering::Relaxed) - 1;
+        let Some(seconds) = self.leads.filter(|_| others == 0) else {
+            return;
+        };
+        let clock = MonotonicClock::frugal(*start.get_or_init(Instant::now));
+        clock.wait_until((seconds * 1e9) as u64, phase_ends);
+        phase_ends.store(true, Ordering::Relaxed);
     }
 }
 

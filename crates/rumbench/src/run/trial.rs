@@ -205,8 +205,9 @@ fn announce(workload: &dyn Workload, engine: &dyn Engine, emitter: &Emitter) {
 }
 
 fn announce_phase(phase: &Phase, emitter: &Emitter) {
+    let led = phase.background.as_ref().and_then(|clients| clients.leads);
     let (seconds, operations) = match phase.end {
-        PhaseEnd::Work => (None, None),
+        PhaseEnd::Work => (led, None),
         PhaseEnd::Seconds(seconds) => (Some(seconds), None),
         PhaseEnd::Operations(operations) => (None, Some(operations)),
     };

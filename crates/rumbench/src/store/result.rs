@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use rumbench_core::engine::{Durability, DurabilityFacts};
 use serde::{Deserialize, Serialize};
 
+use crate::measure::latency::Buckets;
+
 /// Version of this schema, raised when a reader of the old one would misunderstand the new one.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -180,7 +182,7 @@ pub struct CpuSeconds {
     pub client_threads_user: f64,
     /// Waiting for the next intended start, part of the client threads.
     pub waiting: f64,
-    /// The thread of the background client, in none of the others but `process`.
+    /// The threads of the background clients, in none of the others but `process`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub background_client: f64,
     /// The laboratory's sampler.
@@ -194,7 +196,7 @@ fn is_zero(number: &f64) -> bool {
     *number == 0.0
 }
 
-/// What a client beside those of a phase did, at a rate of its own. In no other number of the phase but errors and
+/// What the clients beside those of a phase did, at a rate of their own. In no other number of the phase but errors and
 /// written bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BackgroundResult {
@@ -208,7 +210,16 @@ pub struct BackgroundResult {
     /// Response time from the intended start.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub latency_us: BTreeMap<String, Latency>,
-    /// CPU of its thread for one of its operations, laboratory and engine together.
+    /// Rows asked for, rows per second, where rows are what counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows_rate: Option<f64>,
+    /// Rows / seconds of the phase, where `rows_rate` is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows_per_s: Option<f64>,
+    /// Responses by the bounds of the classic response-time table.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub response_buckets: BTreeMap<String, Buckets>,
+    /// CPU of their threads for one of their operations, laboratory and engine together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_op: Option<f64>,
 }
@@ -307,6 +318,9 @@ pub struct PhaseResult {
     /// Response time from the intended start (equals the service time in a closed loop).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub latency_us: BTreeMap<String, Latency>,
+    /// Responses by the bounds of the classic response-time table: 256 us, 1, 4, 16, 64, 256 ms, 1, 4, 16 s, longer.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub response_buckets: BTreeMap<String, Buckets>,
     /// Service time from the actual start.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub service_us: BTreeMap<String, Latency>,

@@ -9,6 +9,8 @@
 //! stands still for `stall_s` seconds, and an operation that starts inside that window returns at its end. A
 //! laboratory that measures from the intended start must show exactly these stalls.
 
+mod tables;
+
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,10 +23,12 @@ use rumbench_core::linkbench::{
     Count, Link, LinkConnection, LinkKey, LinkStore, ListQuery, ListResult, Node, TableTotals,
     WriteOutcome,
 };
+use rumbench_core::tables::{TableSchema, TableStore};
 
 use crate::facts::{Configuration, survives};
 use crate::registry::Adapter;
 use crate::settings::Settings;
+use tables::{NullTable, NullTables};
 
 /// How the registry reaches this engine. No variants; settings `stall_every_s` and `stall_s`.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
@@ -46,6 +50,8 @@ struct Shared {
     /// The first row that was loaded: what every read of a row answers, so that the client looks at as many bytes as on
     /// a real engine.
     row: OnceLock<(Vec<u8>, Vec<u8>)>,
+    /// The tables of the schema.
+    tables: OnceLock<Vec<NullTable>>,
 }
 
 impl Shared {
@@ -80,6 +86,7 @@ impl Null {
             stalls: Stalls::of(config)?,
             totals: Totals::default(),
             row: OnceLock::new(),
+            tables: OnceLock::new(),
         })))
     }
 }
@@ -147,6 +154,10 @@ impl Engine for Null {
 
     fn row_store(&self) -> Result<Arc<dyn RowStore>> {
         Ok(Arc::new(NullRows(self.0.clone())))
+    }
+
+    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
+        Ok(Arc::new(NullTables::new(self.0.clone(), schema)))
     }
 
     fn counters(&self) -> Vec<Counter> {

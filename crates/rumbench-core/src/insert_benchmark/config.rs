@@ -1,0 +1,253 @@
+//! The configuration of one Insert Benchmark trial, read from `key=value` settings.
+
+use super::rows::IndexSet;
+use super::settings::SETTINGS;
+use super::steps::{Action, Step, Writes};
+use crate::settings::{ConfigError, apply, effective, owned, refuse_both};
+use crate::trial::PhaseEnd;
+
+/// The workload's name in messages and results.
+pub const WORKLOAD: &str = "insert-benchmark";
+/// Rows that `l.x` inserts into each table before it builds the indexes.
+pub const ROWS_L_X: u64 = 100;
+
+/// A list of steps that has a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The ten steps of 2023 and later.
+    Y2023,
+    /// One stream of inserts into one table whose indexes are there from the start.
+    Y2016,
+}
+
+/// How background inserts are spread over a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spread {
+    /// Equal gaps.
+    Even,
+    /// All at the start of the second, as the reference does it.
+    Burst,
+}
+
+/// Everything that decides what an Insert Benchmark trial does. See `docs/guide/insert-benchmark.md` for each key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Rows that are loaded into each table.
+    pub rows: u64,
+    /// Rows that `l.i1` inserts into each table; `None`: four fifths of `rows`.
+    pub rows_l_i1: Option<u64>,
+    /// Rows that `l.i2` inserts into each table; `None`: a fifth of `rows`.
+    pub rows_l_i2: Option<u64>,
+    /// Tables; `None`: as many as clients.
+    pub tables: Option<u32>,
+    /// Clients. Each inserts, deletes and queries with a connection of its own for each.
+    pub clients: u32,
+    /// The list of steps where none is given.
+    pub form: Form,
+    /// The list of steps that was given.
+    pub steps: Option<Vec<Step>>,
+    /// Which columns the indexes have; `None`: as the form.
+    pub index_set: Option<IndexSet>,
+    /// Number of indexes, the first of the set.
+    pub indexes: usize,
+    /// End of each query step.
+    pub end: PhaseEnd,
+    /// How background inserts are spread.
+    pub spread: Spread,
+    /// Rows of one transaction in `l.i0` and `l.x`.
+    pub load_batch: u64,
+    /// Rows of one transaction in `l.i1` and beside queries.
+    pub batch: u64,
+    /// Rows of one transaction in `l.i2`.
+    pub small_batch: u64,
+    /// Rows of one query.
+    pub query_rows: usize,
+    /// Statements of deletes between two reads of the lowest key; 0: only the first.
+    pub resync: u64,
+    /// Distinct cash registers.
+    pub cash_registers: u32,
+    /// Distinct products.
+    pub products: u32,
+    /// Distinct customers.
+    pub customers: u32,
+    /// Prices are below this.
+    pub max_price: u32,
+    /// Shortest text of a row.
+    pub data_min: u64,
+    /// Longest text of a row.
+    pub data_max: u64,
+    /// Share of the text that is random bytes before they are encoded, in percent.
+    pub data_random_percent: u64,
+    /// Rows that share a second of `dateandtime`.
+    pub rows_per_second: u64,
+    /// Decides all rows and all operations.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            rows: 1_000_000,
+            rows_l_i1: None,
+            rows_l_i2: None,
+            tables: None,
+            clients: 1,
+            form: Form::Y2023,
+            steps: None,
+            index_set: None,
+            indexes: 3,
+            end: PhaseEnd::Seconds(60.0),
+            spread: Spread::Even,
+            load_batch: 100,
+            batch: 50,
+            small_batch: 5,
+            query_rows: 10,
+            resync: 1000,
+            cash_registers: 1000,
+            products: 10_000,
+            customers: 100_000,
+            max_price: 500,
+            data_min: 10,
+            data_max: 20,
+            data_random_percent: 50,
+            rows_per_second: 1000,
+            seed: 1,
+        }
+    }
+}
+
+const FORM_2023: [Action; 11] = [
+    Action::Load,
+    Action::Index,
+    Action::Write(Writes::First),
+    Action::Write(Writes::Second),
+    Action::Settle,
+    Action::Ranges(100),
+    Action::Points(100),
+    Action::Ranges(500),
+    Action::Points(500),
+    Action::Ranges(1000),
+    Action::Points(1000),
+];
+
+impl Config {
+    /// Reads settings; the last of a repeated key counts.
+    ///
+    /// # Errors
+    /// An unknown key, a value that is not allowed (with what is), or values that exclude each other.
+    pub fn from_pairs<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Config, ConfigError>
+    where
+        K: AsRef<str>,
+        V: AsRef<str>,
+    {
+        let pairs = owned(pairs);
+        let mut config = Config::default();
+        for (key, value) in &pairs {
+            apply(WORKLOAD, SETTINGS, &mut config, key, value)?;
+        }
+        refuse_both(WORKLOAD, &pairs, &[("seconds", "operations")])?;
+        match config.refusal() {
+            None => Ok(config),
+            Some(reason) => Err(ConfigError::Combination {
+                workload: WORKLOAD,
+                reason,
+            }),
+        }
+    }
+
+    /// Why these settings cannot be together.
+    fn refusal(&self) -> Option<String> {
+        let steps = self.steps();
+        let loads = |step: &&Step| step.0 == Action::Load;
+        if !steps.first().is_some_and(|step| loads(&step)) || steps.iter().filter(loads).count() > 1
+        {
+            return Some("steps must begin with l.i0 and hold it once".to_owned());
+        }
+        let place = |wanted: fn(Action) -> bool| steps.iter().position(|step| wanted(step.0));
+        let builds = place(|action| action == Action::Index);
+        let ranges = place(|action| matches!(action, Action::Ranges(_)));
+        if let Some(ranges) = ranges {
+            let name = steps[ranges];
+            if self.indexes == 0 {
+                return Some(format!("{name} needs an index: indexes=0 leaves none"));
+            }
+            if !self.indexes_at_start() && builds.is_none_or(|builds| builds > ranges) {
+                return Some(format!(
+                    "{name} needs the indexes: put l.x before it in steps"
+                ));
+            }
+        }
+        if self.tables() > self.clients || !self.clients.is_multiple_of(self.tables()) {
+            return Some(format!(
+                "clients={} must be tables={} or a multiple of it",
+                self.clients,
+                self.tables()
+            ));
+        }
+        if self.data_min > self.data_max {
+            return Some("data_min must not be above data_max".to_owned());
+        }
+        None
+    }
+
+    /// Every effective setting as text, in the guide's order.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        effective(SETTINGS, self)
+    }
+
+    /// The steps in order.
+    pub fn steps(&self) -> Vec<Step> {
+        match (&self.steps, self.form) {
+            (Some(steps), _) => steps.clone(),
+            (None, Form::Y2023) => FORM_2023.map(Step).to_vec(),
+            (None, Form::Y2016) => vec![Step(Action::Load)],
+        }
+    }
+
+    /// Number of tables.
+    pub fn tables(&self) -> u32 {
+        self.tables.unwrap_or(self.clients)
+    }
+
+    /// Whether the indexes are built before the load.
+    pub fn indexes_at_start(&self) -> bool {
+        self.form == Form::Y2016
+    }
+
+    /// Which columns the indexes have.
+    pub fn index_set(&self) -> IndexSet {
+        self.index_set.unwrap_or(match self.form {
+            Form::Y2023 => IndexSet::Code2023,
+            Form::Y2016 => IndexSet::Y2016,
+        })
+    }
+
+    /// Rows that a write step inserts into each table, and deletes.
+    pub fn rows_of(&self, writes: Writes) -> u64 {
+        // As Y = 4/5 W and Z = W - Y of the reference, W being `rows`; at least one row each.
+        let first = (self.rows.saturating_mul(4) + 2) / 5;
+        match writes {
+            Writes::First => self.rows_l_i1.unwrap_or(first).max(1),
+            Writes::Second => self.rows_l_i2.unwrap_or(self.rows - first).max(1),
+        }
+    }
+
+    /// Rows of one transaction of a write step.
+    pub fn batch_of(&self, writes: Writes) -> u64 {
+        match writes {
+            Writes::First => self.batch,
+            Writes::Second => self.small_batch,
+        }
+    }
+
+    /// Rows of one transaction beside queries: not more than a second's.
+    pub fn background_batch(&self, rate: u64) -> u64 {
+        self.batch.min(rate)
+    }
+
+    /// Bytes of a row and its index entries, roughly: of the text half the span.
+    pub fn row_bytes(&self) -> u64 {
+        let entry = 8 + 3 * 4;
+        8 + 5 * 4 + (self.data_min + self.data_max) / 2 + self.indexes as u64 * entry
+    }
+}

@@ -1,0 +1,359 @@
+//! The Insert Benchmark as a workload of the laboratory: its steps, in order, and its checks.
+
+use std::sync::Arc;
+
+use super::config::{Config, Spread, WORKLOAD};
+use super::coupling::{LEAD, Side, couple};
+use super::queue::{Queue, Shared, wrong};
+use super::reader::{POINT_OPERATIONS, PointReader, RANGE_OPERATIONS, RangeReader};
+use super::rows::{Rows, schema};
+use super::steps::{Action, Step as StepDef, Writes};
+use super::stream::{Queries, Statements};
+use super::writer::{
+    Builder, Deleter, INDEX_OPERATIONS, Inserter, LOAD_OPERATIONS, WRITE_OPERATIONS,
+};
+use crate::engine::{Engine, EngineError, Schema};
+use crate::tables::{RowBatch, TableStore};
+use crate::trial::{Background, Phase, PhaseClient, PhaseEnd, Step, Workload};
+
+/// Changes whenever the golden operations or the loaded rows change.
+pub const VERSION: u32 = 1;
+
+/// The Insert Benchmark, configured.
+pub struct InsertBenchmark {
+    shared: Arc<Shared>,
+    /// The steps with their names.
+    plan: Vec<(StepDef, String)>,
+    /// Place in the plan of the step that comes next.
+    next: usize,
+    /// Rows of each table before the step that was handed out last.
+    kept: Vec<u64>,
+}
+
+type Clients = Result<Vec<Box<dyn PhaseClient>>, EngineError>;
+
+impl InsertBenchmark {
+    /// A trial of this configuration. `backoff` is called before attempt number 2, 3, ... of a transaction.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`] if no schema can be made of it.
+    pub fn new(config: Config, backoff: fn(u32)) -> Result<InsertBenchmark, EngineError> {
+        let alone = config.clients == config.tables();
+        let queues = (0..config.tables()).map(|table| Queue::new(table as usize, alone));
+        let schema = schema(&config).map_err(EngineError::Unsupported)?;
+        Ok(InsertBenchmark {
+            plan: plan(&config.steps()),
+            shared: Arc::new(Shared {
+                schema,
+                rows: Rows::new(&config),
+                queues: queues.collect(),
+                config,
+                backoff,
+            }),
+            next: 0,
+            kept: Vec::new(),
+        })
+    }
+
+    /// The effective configuration.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    fn clients(&self) -> usize {
+        self.config().clients as usize
+    }
+
+    /// The table of a client.
+    fn queue_of(&self, client: usize) -> usize {
+        client % self.shared.queues.len()
+    }
+
+    /// A client's share of the rows of its table.
+    fn share(&self, rows: u64, client: usize) -> u64 {
+        let queues = self.shared.queues.len();
+        let (sharers, place) = ((self.clients() / queues) as u64, (client / queues) as u64);
+        rows / sharers + u64::from(place < rows % sharers)
+    }
+
+    fn inserter(
+        &self,
+        store: &dyn TableStore,
+        client: usize,
+        statements: Statements,
+        side: Option<Side>,
+    ) -> Result<Box<dyn PhaseClient>, EngineError> {
+        Ok(Box::new(Inserter::new(
+            Arc::clone(&self.shared),
+            self.queue_of(client),
+            store.connect()?,
+            statements,
+            side,
+        )))
+    }
+
+    /// Inserts and deletes of each client, coupled.
+    fn writers(
+        &self,
+        store: &dyn TableStore,
+        batch: u64,
+        rows_of: impl Fn(usize) -> u64,
+    ) -> Clients {
+        let sharers = (self.clients() / self.shared.queues.len()) as u64;
+        let mut clients: Vec<Box<dyn PhaseClient>> = Vec::new();
+        for client in 0..self.clients() {
+            // What deletes are ahead must not be more than what is there.
+            let there = self.config().rows / (batch * sharers);
+            let (inserts, deletes) = couple(there.min(LEAD));
+            let statements = Statements::new(rows_of(client), batch);
+            clients.push(self.inserter(store, client, statements.clone(), Some(inserts))?);
+            clients.push(Box::new(Deleter {
+                shared: Arc::clone(&self.shared),
+                queue: self.queue_of(client),
+                connection: store.connect()?,
+                statements,
+                side: deletes,
+                judges: store.keeps_rows(),
+                since_lowest: None,
+                rows: 0,
+            }));
+        }
+        Ok(clients)
+    }
+
+    fn load_phase(&self, store: &dyn TableStore) -> Result<Phase, EngineError> {
+        for queue in &self.shared.queues {
+            self.shared.check_empty(&mut *store.connect()?, queue)?;
+            if self.config().indexes_at_start() {
+                for index in 0..self.config().indexes {
+                    store.build_index(queue.table, index)?;
+                }
+            }
+        }
+        let (rows, batch) = (self.config().rows, self.config().load_batch);
+        let clients = (0..self.clients()).map(|client| {
+            let statements = Statements::new(self.share(rows, client), batch);
+            self.inserter(store, client, statements, None)
+        });
+        Ok(phase(LOAD_OPERATIONS, clients.collect::<Clients>()?))
+    }
+
+    fn index_phase(&self, store: &Arc<dyn TableStore>) -> Phase {
+        let clients = (0..self.shared.queues.len()).map(|queue| {
+            Box::new(Builder {
+                shared: Arc::clone(&self.shared),
+                queue,
+                store: Arc::clone(store),
+                next: None,
+            }) as Box<dyn PhaseClient>
+        });
+        phase(INDEX_OPERATIONS, clients.collect())
+    }
+
+    fn write_phase(&self, store: &dyn TableStore, writes: Writes) -> Result<Phase, EngineError> {
+        let rows = self.config().rows_of(writes);
+        let batch = self.config().batch_of(writes);
+        let clients = self.writers(store, batch, |client| self.share(rows, client))?;
+        Ok(phase(WRITE_OPERATIONS, clients))
+    }
+
+    /// Queries of all clients, inserts and deletes beside them. By time the phase ends with its inserts: the same work for
+    /// every engine.
+    fn query_phase(
+        &self,
+        store: &dyn TableStore,
+        rate: u64,
+        operations: &'static [&'static str],
+        readers: Vec<Box<dyn PhaseClient>>,
+    ) -> Result<Phase, EngineError> {
+        let config = self.config();
+        let batch = config.background_batch(rate);
+        let (rows, leads, end) = match config.end {
+            PhaseEnd::Seconds(seconds) => {
+                let rows = (rate as f64 * seconds).round().max(1.0) as u64;
+                (rows, Some(seconds), PhaseEnd::Work)
+            }
+            end => (u64::MAX, None, end),
+        };
+        let rows_per_second = (rate * self.clients() as u64) as f64;
+        Ok(Phase {
+            end,
+            background: Some(Background {
+                operations: WRITE_OPERATIONS,
+                // An insert and a delete of each batch.
+                per_second: 2.0 * rows_per_second / batch as f64,
+                burst: config.spread == Spread::Burst,
+                rows_per_second: Some(rows_per_second),
+                leads,
+                clients: self.writers(store, batch, |_| rows)?,
+            }),
+            ..phase(operations, readers)
+        })
+    }
+
+    fn readers(
+        &self,
+        place: usize,
+        reader: impl Fn(usize, Queries) -> Result<Box<dyn PhaseClient>, EngineError>,
+    ) -> Clients {
+        let config = self.config();
+        let schema = self.shared.schema;
+        let clients = (0..self.clients()).map(|client| {
+            let table = schema.table(self.shared.queues[self.queue_of(client)].table);
+            let indexes = 0..table.indexes.len();
+            let first = indexes.filter_map(|index| table.index_columns(index).next());
+            let queries = Queries::new(config, first.collect(), place as u64, client as u64);
+            reader(client, queries)
+        });
+        clients.collect()
+    }
+
+    /// The phase of the step at this place of the plan.
+    fn phase_of(
+        &self,
+        store: &Arc<dyn TableStore>,
+        place: usize,
+        step: StepDef,
+    ) -> Result<Phase, EngineError> {
+        let (shared, judges) = (&self.shared, store.keeps_rows());
+        match step.0 {
+            Action::Load | Action::Settle => self.load_phase(&**store),
+            Action::Index => Ok(self.index_phase(store)),
+            Action::Write(writes) => self.write_phase(&**store, writes),
+            Action::Ranges(rate) => {
+                let readers = self.readers(place, |client, queries| {
+                    Ok(Box::new(RangeReader {
+                        shared: Arc::clone(shared),
+                        queue: self.queue_of(client),
+                        connection: store.connect()?,
+                        queries,
+                        judges,
+                        next: (0, 0),
+                    }))
+                })?;
+                self.query_phase(&**store, rate, RANGE_OPERATIONS, readers)
+            }
+            Action::Points(rate) => {
+                let readers = self.readers(place, |client, queries| {
+                    Ok(Box::new(PointReader {
+                        shared: Arc::clone(shared),
+                        queue: self.queue_of(client),
+                        connection: store.connect()?,
+                        queries,
+                        judges,
+                        ids: Vec::new(),
+                        keys: RowBatch::new(1),
+                    }))
+                })?;
+                self.query_phase(&**store, rate, POINT_OPERATIONS, readers)
+            }
+        }
+    }
+
+    /// What must hold after the step at this place: rows and contents after loads, as many deletes as inserts after writes.
+    fn check_after(&self, store: &dyn TableStore, step: StepDef) -> Result<(), EngineError> {
+        if !store.keeps_rows() || !matches!(step.0, Action::Load | Action::Index | Action::Write(_))
+        {
+            return Ok(());
+        }
+        for (queue, before) in self.shared.queues.iter().zip(&self.kept) {
+            self.shared.check_counts(&mut *store.connect()?, queue)?;
+            let kept = queue.kept();
+            if matches!(step.0, Action::Write(_)) && kept != *before {
+                return Err(wrong(format!(
+                    "table {} held {before} rows before {step} and {kept} after it: deletes are not equal to inserts",
+                    self.shared.name(queue)
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A phase that ends with its work; its name is filled in later.
+fn phase(operations: &'static [&'static str], clients: Vec<Box<dyn PhaseClient>>) -> Phase {
+    Phase {
+        name: String::new(),
+        operations,
+        end: PhaseEnd::Work,
+        recorded: true,
+        paced: false,
+        clients,
+        background: None,
+    }
+}
+
+/// The steps with their names; the second of a name is `#2`.
+fn plan(steps: &[StepDef]) -> Vec<(StepDef, String)> {
+    let mut plan: Vec<(StepDef, String)> = Vec::new();
+    for step in steps {
+        let earlier = plan.iter().filter(|(other, _)| other == step).count();
+        let name = match earlier {
+            0 => step.to_string(),
+            n => format!("{step}#{}", n + 1),
+        };
+        plan.push((*step, name));
+    }
+    plan
+}
+
+impl Workload for InsertBenchmark {
+    fn identity(&self) -> (&'static str, u32) {
+        (WORKLOAD, VERSION)
+    }
+
+    fn schema(&self) -> Schema {
+        self.shared.schema.schema()
+    }
+
+    fn phase_names(&self) -> Vec<String> {
+        self.plan.iter().map(|(_, name)| name.clone()).collect()
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        self.config().settings()
+    }
+
+    fn load_estimate(&self) -> (u64, u64) {
+        let config = self.config();
+        let rows = config.rows.saturating_mul(u64::from(config.tables()));
+        (rows, rows.saturating_mul(config.row_bytes()))
+    }
+
+    fn next_step(&mut self, engine: &dyn Engine) -> Result<Option<Step>, EngineError> {
+        let store = engine.table_store(self.shared.schema)?;
+        if let Some((before, _)) = self.next.checked_sub(1).map(|place| &self.plan[place]) {
+            self.check_after(&*store, *before)?;
+        }
+        let Some((step, name)) = self.plan.get(self.next).cloned() else {
+            return Ok(None);
+        };
+        let place = self.next;
+        self.next += 1;
+        self.kept = self.shared.queues.iter().map(Queue::kept).collect();
+        if step.0 == Action::Settle {
+            return Ok(Some(Step::Settle));
+        }
+        let phase = self.phase_of(&store, place, step)?;
+        Ok(Some(Step::Phase(Phase { name, ..phase })))
+    }
+
+    fn verify(&self, engine: &dyn Engine) -> Result<String, EngineError> {
+        let store = engine.table_store(self.shared.schema)?;
+        if !store.keeps_rows() {
+            return Ok("not checked: this engine keeps no rows".to_owned());
+        }
+        let (mut rows, mut deletes, mut indexes) = (0, 0, 0);
+        for queue in &self.shared.queues {
+            let mut connection = store.connect()?;
+            rows += self.shared.check_all(&mut *connection, queue)?;
+            deletes += queue.totals().1;
+            indexes = connection.check(queue.table)?;
+        }
+        let tables = self.shared.queues.len();
+        Ok(format!(
+            "{rows} rows in {tables} tables, in order and each as its id makes it, after {deletes} deletes of the oldest; \
+             the entries of {indexes} indexes a table are equal to the rows"
+        ))
+    }
+}

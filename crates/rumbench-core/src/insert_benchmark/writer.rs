@@ -1,0 +1,239 @@
+//! The clients that write: inserts, deletes, and the builder of indexes.
+
+use std::sync::Arc;
+
+use super::config::ROWS_L_X;
+use super::coupling::Side;
+use super::queue::{Queue, Shared, wrong};
+use super::rows::{COLUMNS, id_of};
+use super::stream::Statements;
+use crate::engine::EngineError;
+use crate::retry::{retried, retried_with};
+use crate::tables::{Path, Range, RowBatch, TableConnection, TableStore, Value};
+use crate::trial::{Done, OpIndex, PhaseClient};
+
+/// Operations of loads.
+pub(super) const LOAD_OPERATIONS: &[&str] = &["INSERT"];
+/// Operations of the index step.
+pub(super) const INDEX_OPERATIONS: &[&str] = &["INSERT", "BUILD_INDEX"];
+/// Operations of steps that insert and delete.
+pub(super) const WRITE_OPERATIONS: &[&str] = &["INSERT", "DELETE", "MIN_KEY"];
+
+/// Inserts the rows of its share at the high end of a table.
+pub(super) struct Inserter {
+    pub(super) shared: Arc<Shared>,
+    pub(super) queue: usize,
+    pub(super) connection: Box<dyn TableConnection>,
+    pub(super) statements: Statements,
+    pub(super) side: Option<Side>,
+    batch: RowBatch,
+    first: u64,
+}
+
+impl Inserter {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        queue: usize,
+        connection: Box<dyn TableConnection>,
+        statements: Statements,
+        side: Option<Side>,
+    ) -> Inserter {
+        Inserter {
+            shared,
+            queue,
+            connection,
+            statements,
+            side,
+            batch: RowBatch::new(COLUMNS),
+            first: 0,
+        }
+    }
+}
+
+/// Fills a batch with new rows of a queue; the first id.
+fn fill(shared: &Shared, queue: &Queue, rows: u64, batch: &mut RowBatch) -> u64 {
+    let first = queue.take_ids(rows);
+    batch.clear();
+    for id in first..first + rows {
+        shared.rows.push(queue.table.0, id, batch);
+    }
+    first
+}
+
+impl PhaseClient for Inserter {
+    fn prepare(&mut self) -> Option<OpIndex> {
+        if self.statements.left() == 0 || !self.side.as_ref().is_none_or(Side::wait) {
+            return None;
+        }
+        let rows = self.statements.next()?;
+        let queue = &self.shared.queues[self.queue];
+        self.first = fill(&self.shared, queue, rows, &mut self.batch);
+        Some(0)
+    }
+
+    fn execute(&mut self) -> Result<Done, EngineError> {
+        let queue = &self.shared.queues[self.queue];
+        let rows = self.batch.len() as u64;
+        let done = retried(self.shared.backoff, rows, || {
+            self.connection.insert(queue.table, &self.batch)
+        });
+        match &done {
+            Ok(_) => queue.note_inserted(self.first, rows),
+            Err(_) => queue.note_failure(),
+        }
+        if let Some(side) = &self.side {
+            side.step();
+        }
+        done
+    }
+}
+
+/// Deletes as many rows at the low end of a table.
+pub(super) struct Deleter {
+    pub(super) shared: Arc<Shared>,
+    pub(super) queue: usize,
+    pub(super) connection: Box<dyn TableConnection>,
+    pub(super) statements: Statements,
+    pub(super) side: Side,
+    /// Whether answers can be judged.
+    pub(super) judges: bool,
+    /// Statements since the lowest key was read; `None`: it was not yet.
+    pub(super) since_lowest: Option<u64>,
+    /// Rows of the next statement; 0: it reads the lowest key.
+    pub(super) rows: u64,
+}
+
+impl Deleter {
+    fn delete(&mut self) -> Result<Done, EngineError> {
+        let queue = &self.shared.queues[self.queue];
+        let from = [Value::Unsigned(queue.take_oldest(self.rows))];
+        let rows = self.rows as usize;
+        let (found, retries) = retried_with(self.shared.backoff, || {
+            self.connection.delete_first(queue.table, &from, rows)
+        })?;
+        queue.note_deleted(found as u64);
+        if self.judges && found != rows && queue.is_exact() {
+            let name = self.shared.name(queue);
+            return Err(wrong(format!(
+                "{found} instead of {rows} rows of {name} were deleted from {from:?} on"
+            )));
+        }
+        // Of a step's rows only the inserted ones count.
+        Ok(Done {
+            retries,
+            ..Done::default()
+        })
+    }
+
+    /// Reads the lowest key, which is where the next delete starts.
+    fn read_lowest(&mut self) -> Result<Done, EngineError> {
+        let queue = &self.shared.queues[self.queue];
+        let one = Range {
+            limit: 1,
+            ..Range::ALL
+        };
+        let (inserted, deleted) = queue.totals();
+        let mut lowest = None;
+        let ((), retries) = retried_with(self.shared.backoff, || {
+            self.connection
+                .scan(queue.table, Path::Primary, one, &mut |row| {
+                    lowest = id_of(row);
+                    false
+                })
+        })?;
+        let (low, _) = queue.bounds();
+        if self.judges && queue.is_exact() {
+            // A table that is empty for a moment has no lowest key.
+            if lowest != Some(low) && (lowest.is_some() || inserted > deleted) {
+                let name = self.shared.name(queue);
+                return Err(wrong(format!(
+                    "the lowest key of {name} is {lowest:?}, not {low}"
+                )));
+            }
+        }
+        Ok(Done {
+            retries,
+            ..Done::default()
+        })
+    }
+}
+
+impl PhaseClient for Deleter {
+    fn prepare(&mut self) -> Option<OpIndex> {
+        if self.statements.left() == 0 {
+            return None;
+        }
+        let resync = self.shared.config.resync;
+        let due = |since: u64| resync > 0 && since >= resync;
+        if self.since_lowest.is_none_or(due) {
+            self.since_lowest = Some(0);
+            self.rows = 0;
+            return Some(2);
+        }
+        if !self.side.wait() {
+            return None;
+        }
+        self.since_lowest = self.since_lowest.map(|since| since + 1);
+        self.rows = self.statements.next()?;
+        Some(1)
+    }
+
+    fn execute(&mut self) -> Result<Done, EngineError> {
+        if self.rows == 0 {
+            return self.read_lowest();
+        }
+        let done = self.delete();
+        if done.is_err() {
+            self.shared.queues[self.queue].note_failure();
+        }
+        self.side.step();
+        done
+    }
+}
+
+/// Inserts a few rows, then builds one index after the other.
+pub(super) struct Builder {
+    pub(super) shared: Arc<Shared>,
+    pub(super) queue: usize,
+    pub(super) store: Arc<dyn TableStore>,
+    /// The next index; `None`: the rows come first.
+    pub(super) next: Option<usize>,
+}
+
+impl PhaseClient for Builder {
+    fn prepare(&mut self) -> Option<OpIndex> {
+        match self.next {
+            None => Some(0),
+            Some(index) => (index < self.shared.config.indexes).then_some(1),
+        }
+    }
+
+    fn execute(&mut self) -> Result<Done, EngineError> {
+        let queue = &self.shared.queues[self.queue];
+        let Some(index) = self.next else {
+            self.next = Some(0);
+            let mut batch = RowBatch::new(COLUMNS);
+            let first = fill(&self.shared, queue, ROWS_L_X, &mut batch);
+            let mut connection = self.store.connect()?;
+            let inserted = retried(self.shared.backoff, ROWS_L_X, || {
+                connection.insert(queue.table, &batch)
+            });
+            match &inserted {
+                Ok(_) => queue.note_inserted(first, ROWS_L_X),
+                Err(_) => queue.note_failure(),
+            }
+            return inserted;
+        };
+        self.next = Some(index + 1);
+        self.store.build_index(queue.table, index)?;
+        // The rows of a table count once, however many indexes it has.
+        let (inserted, deleted) = queue.totals();
+        Ok(Done {
+            rows: match index {
+                0 => (inserted - deleted).saturating_sub(ROWS_L_X),
+                _ => 0,
+            },
+            ..Done::default()
+        })
+    }
+}

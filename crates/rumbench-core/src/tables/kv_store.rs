@@ -1,0 +1,438 @@
+//! The store of tables on any ordered key-value engine: a map for each table's rows, one for each index, and a catalog.
+//!
+//! Written once and monomorphised per engine. An insert reads nothing: keys are new, and so are index entries, which end
+//! with the key. Buffers are kept from call to call.
+
+use std::sync::Arc;
+
+use super::encoding::{self, NO_VALUES, Values, append_key, append_row, read_entry, read_row};
+use super::kv_build::{build_index, built_indexes, open_catalog};
+use super::kv_check;
+use super::rows::{RowBatch, Value};
+use super::schema::{ColumnType, Table, TableId, TableSchema};
+use super::store::{Change, Path, Range, TableConnection, TableStore};
+use crate::engine::{EngineError, Result};
+use crate::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapId, Scan};
+
+/// The tables of `schema` on an open engine that was opened with them.
+///
+/// # Errors
+/// [`EngineError::Unsupported`] if the database holds other tables.
+pub fn kv_table_store<E: KvEngine>(
+    engine: E,
+    schema: &'static TableSchema,
+) -> Result<Arc<dyn TableStore>> {
+    open_catalog(&mut engine.connect()?, schema)?;
+    Ok(Arc::new(KvTableStore { engine, schema }))
+}
+
+struct KvTableStore<E> {
+    engine: E,
+    schema: &'static TableSchema,
+}
+
+impl<E: KvEngine> TableStore for KvTableStore<E> {
+    fn connect(&self) -> Result<Box<dyn TableConnection>> {
+        let mut connection = self.engine.connect()?;
+        let built = built_indexes(&mut connection, self.schema)?;
+        Ok(Box::new(KvTables {
+            connection,
+            schema: self.schema,
+            built,
+            entries: Entries::default(),
+            start: Vec::new(),
+            end: Vec::new(),
+        }))
+    }
+
+    fn build_index(&self, table: TableId, index: usize) -> Result<()> {
+        build_index(&mut self.engine.connect()?, self.schema, table, index)
+    }
+}
+
+/// The map of a table's rows.
+pub(super) fn rows_map(schema: &TableSchema, table: TableId) -> MapId {
+    MapId(schema.first_map(table))
+}
+
+/// The map of an index.
+pub(super) fn index_map(schema: &TableSchema, table: TableId, index: usize) -> MapId {
+    MapId(schema.first_map(table) + 1 + index)
+}
+
+/// Below every key.
+pub(super) const LOWEST: &[u8] = &[0];
+
+/// One client's connection, with the indexes that it keeps.
+struct KvTables<C> {
+    connection: C,
+    schema: &'static TableSchema,
+    /// Places of the built indexes of each table.
+    built: Vec<Vec<usize>>,
+    entries: Entries,
+    start: Vec<u8>,
+    end: Vec<u8>,
+}
+
+/// Keys and values of one commit, one after the other.
+#[derive(Default)]
+pub(super) struct Entries {
+    bytes: Vec<u8>,
+    /// Map, end of the key, end of the value.
+    ends: Vec<(MapId, usize, usize)>,
+}
+
+impl Entries {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Appends one whose value is empty.
+    #[inline]
+    fn push_key(
+        &mut self,
+        map: MapId,
+        append: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        append(&mut self.bytes)?;
+        let end = self.bytes.len();
+        self.ends.push((map, end, end));
+        Ok(())
+    }
+
+    /// Appends the value of the last one.
+    #[inline]
+    fn push_value(&mut self, append: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
+        append(&mut self.bytes)?;
+        if let Some((_, _, end)) = self.ends.last_mut() {
+            *end = self.bytes.len();
+        }
+        Ok(())
+    }
+
+    fn iter(&self) -> impl ExactSizeIterator<Item = BulkRow<'_>> {
+        let mut start = 0;
+        self.ends.iter().map(move |&(map, key_end, end)| {
+            let row = BulkRow {
+                map,
+                key: &self.bytes[start..key_end],
+                value: &self.bytes[key_end..end],
+            };
+            start = end;
+            row
+        })
+    }
+
+    /// Appends the key of a row that was read, and those of its index entries.
+    fn push_keys_of(
+        &mut self,
+        (schema, table): (&TableSchema, TableId),
+        built: &[usize],
+        key: &[u8],
+        values: &[Value<'_>],
+    ) -> Result<()> {
+        let of = schema.table(table);
+        self.push_key(rows_map(schema, table), |out| {
+            out.extend_from_slice(key);
+            Ok(())
+        })?;
+        for &index in built {
+            self.push_key(index_map(schema, table, index), |out| {
+                append_entry(of, index, |place| values[place], out)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Appends the key of an index entry.
+#[inline]
+pub(super) fn append_entry<'a>(
+    table: &Table,
+    index: usize,
+    value_of: impl Fn(usize) -> Value<'a>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let places = || table.index_columns(index);
+    append_key(table, places(), places().map(value_of), out)
+}
+
+impl<C: KvConnection> KvTables<C> {
+    /// Writes the key of a row into `start`.
+    fn set_key(&mut self, table: TableId, key: &[Value<'_>]) -> Result<MapId> {
+        let of = self.schema.table(table);
+        if key.len() != of.key_columns {
+            return Err(EngineError::Unsupported(format!(
+                "a key of table {} has {} values, not {}",
+                of.name,
+                of.key_columns,
+                key.len()
+            )));
+        }
+        self.start.clear();
+        append_key(of, 0..of.key_columns, key.iter().copied(), &mut self.start)?;
+        Ok(rows_map(self.schema, table))
+    }
+
+    /// Writes the bounds of a range into `start` and `end`. The map of the order.
+    fn set_bounds(&mut self, table: TableId, path: Path, range: &Range<'_>) -> Result<MapId> {
+        let of = self.schema.table(table);
+        let columns = || of.path_columns(path);
+        let (start, end) = (&mut self.start, &mut self.end);
+        start.clear();
+        end.clear();
+        append_key(of, columns(), range.from.iter().copied(), start)?;
+        append_key(of, columns(), range.to.iter().copied(), end)?;
+        if start.is_empty() {
+            start.extend_from_slice(LOWEST);
+        }
+        if end.is_empty() {
+            // Above every key.
+            end.resize(encoding::key_bytes(columns(), of) + 1, 0xff);
+        }
+        Ok(match path {
+            Path::Primary => rows_map(self.schema, table),
+            Path::Index(index) => index_map(self.schema, table, index),
+        })
+    }
+
+    /// Deletes what is in `entries`.
+    fn delete_entries(&mut self) -> Result<()> {
+        let keys: Vec<(MapId, &[u8])> = self.entries.iter().map(|row| (row.map, row.key)).collect();
+        self.connection.bulk_delete(&keys)
+    }
+}
+
+impl<C: KvConnection> TableConnection for KvTables<C> {
+    fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
+        let of = self.schema.table(table);
+        let entries = &mut self.entries;
+        entries.clear();
+        let map = rows_map(self.schema, table);
+        for row in rows.rows() {
+            entries.push_key(map, |out| {
+                append_key(of, 0..of.key_columns, row.values(), out)
+            })?;
+            entries.push_value(|out| append_row(of, |place| row.value(place), out))?;
+        }
+        for &index in &self.built[table.0] {
+            let map = index_map(self.schema, table, index);
+            for row in rows.rows() {
+                entries.push_key(map, |out| {
+                    append_entry(of, index, |place| row.value(place), out)
+                })?;
+            }
+        }
+        let entries: Vec<BulkRow<'_>> = self.entries.iter().collect();
+        self.connection.bulk_insert(&entries)
+    }
+
+    fn delete_first(&mut self, table: TableId, from: &[Value<'_>], rows: usize) -> Result<usize> {
+        let range = Range {
+            from,
+            limit: rows,
+            ..Range::ALL
+        };
+        let map = self.set_bounds(table, Path::Primary, &range)?;
+        let (schema, of) = (self.schema, self.schema.table(table));
+        let (entries, built) = (&mut self.entries, &self.built[table.0]);
+        entries.clear();
+        let (mut found, mut wrong) = (0, None);
+        let first = Scan {
+            start: &self.start,
+            end: &self.end,
+            direction: Direction::Forward,
+            limit: rows,
+        };
+        self.connection.scan(map, first, |key, value| {
+            let mut values = NO_VALUES;
+            let pushed = read_row(of, key, value, &mut values)
+                .and_then(|values| entries.push_keys_of((schema, table), built, key, values));
+            match pushed {
+                Ok(()) => found += 1,
+                Err(error) => wrong = Some(error),
+            }
+            wrong.is_none()
+        })?;
+        if let Some(error) = wrong {
+            return Err(error);
+        }
+        if found > 0 {
+            self.delete_entries()?;
+        }
+        Ok(found)
+    }
+
+    fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool> {
+        let map = self.set_key(table, key)?;
+        let (schema, of) = (self.schema, self.schema.table(table));
+        let (entries, built, key) = (&mut self.entries, &self.built[table.0], &self.start);
+        entries.clear();
+        let mut txn = self.connection.begin()?;
+        txn.get_for_update(map, key, |value| {
+            let Some(value) = value else { return Ok(()) };
+            let mut values = NO_VALUES;
+            let values = read_row(of, key, value, &mut values)?;
+            entries.push_keys_of((schema, table), built, key, values)
+        })??;
+        if entries.ends.is_empty() {
+            return Ok(false);
+        }
+        for entry in entries.iter() {
+            txn.delete(entry.map, entry.key)?;
+        }
+        txn.commit()?;
+        Ok(true)
+    }
+
+    fn update(
+        &mut self,
+        table: TableId,
+        key: &[Value<'_>],
+        column: usize,
+        change: Change<'_>,
+    ) -> Result<bool> {
+        let map = self.set_key(table, key)?;
+        let (schema, of) = (self.schema, self.schema.table(table));
+        let (entries, key) = (&mut self.entries, &self.start);
+        let built = self.built[table.0].iter().copied();
+        let moved = || {
+            let with_column = |index: &usize| of.indexes[*index].columns.contains(&column);
+            built.clone().filter(with_column)
+        };
+        entries.clear();
+        let mut txn = self.connection.begin()?;
+        // First the new row, then of each index the old entry and the new one.
+        txn.get_for_update(map, key, |value| {
+            let Some(value) = value else { return Ok(()) };
+            let mut values = NO_VALUES;
+            read_row(of, key, value, &mut values)?;
+            let new = changed(of, column, values[column], change)?;
+            let new_of = |place: usize| if place == column { new } else { values[place] };
+            entries.push_key(map, |out| {
+                out.extend_from_slice(key);
+                Ok(())
+            })?;
+            entries.push_value(|out| append_row(of, new_of, out))?;
+            for index in moved() {
+                let map = index_map(schema, table, index);
+                entries.push_key(map, |out| append_entry(of, index, |p| values[p], out))?;
+                entries.push_key(map, |out| append_entry(of, index, new_of, out))?;
+            }
+            Ok(())
+        })??;
+        let mut entries = entries.iter();
+        let Some(row) = entries.next() else {
+            return Ok(false);
+        };
+        txn.put(row.map, row.key, row.value)?;
+        while let (Some(old), Some(new)) = (entries.next(), entries.next()) {
+            if old.key != new.key {
+                txn.delete(old.map, old.key)?;
+                txn.insert(new.map, new.key, new.value)?;
+            }
+        }
+        txn.commit()?;
+        Ok(true)
+    }
+
+    fn get(
+        &mut self,
+        table: TableId,
+        keys: &RowBatch,
+        read: &mut dyn FnMut(usize, Option<&[Value<'_>]>),
+    ) -> Result<()> {
+        let of = self.schema.table(table);
+        let map = rows_map(self.schema, table);
+        self.entries.clear();
+        for key in keys.rows() {
+            self.entries.push_key(map, |out| {
+                append_key(of, 0..of.key_columns, key.values(), out)
+            })?;
+        }
+        let keys: Vec<&[u8]> = self.entries.iter().map(|entry| entry.key).collect();
+        let mut wrong = None;
+        self.connection.multi_get(map, &keys, |place, value| {
+            let mut values = NO_VALUES;
+            match value.map(|value| read_row(of, keys[place], value, &mut values)) {
+                None => read(place, None),
+                Some(Ok(row)) => read(place, Some(row)),
+                Some(Err(error)) => wrong = Some(error),
+            }
+        })?;
+        wrong.map_or(Ok(()), Err)
+    }
+
+    fn scan(
+        &mut self,
+        table: TableId,
+        path: Path,
+        range: Range<'_>,
+        visit: &mut dyn FnMut(&[Value<'_>]) -> bool,
+    ) -> Result<()> {
+        let map = self.set_bounds(table, path, &range)?;
+        let of = self.schema.table(table);
+        let scan = Scan {
+            start: &self.start,
+            end: &self.end,
+            direction: range.direction,
+            limit: range.limit,
+        };
+        let mut wrong = None;
+        self.connection.scan(map, scan, |key, value| {
+            let mut values: Values<'_> = NO_VALUES;
+            let row = match path {
+                Path::Primary => read_row(of, key, value, &mut values),
+                Path::Index(index) => read_entry(of, index, key, &mut values),
+            };
+            match row {
+                Ok(row) => visit(row),
+                Err(error) => {
+                    wrong = Some(error);
+                    false
+                }
+            }
+        })?;
+        wrong.map_or(Ok(()), Err)
+    }
+
+    fn count(&mut self, table: TableId) -> Result<u64> {
+        let mut rows = 0;
+        self.scan(table, Path::Primary, Range::ALL, &mut |_| {
+            rows += 1;
+            true
+        })?;
+        Ok(rows)
+    }
+
+    fn check(&mut self, table: TableId) -> Result<usize> {
+        let built = &self.built[table.0];
+        kv_check::check(&mut self.connection, self.schema, table, built)?;
+        Ok(built.len())
+    }
+}
+
+/// The new value of a column.
+fn changed<'a>(
+    table: &Table,
+    column: usize,
+    old: Value<'a>,
+    change: Change<'a>,
+) -> Result<Value<'a>> {
+    match (change, old) {
+        (Change::Set(value), _) => Ok(value),
+        (Change::Add(more), Value::Signed(old)) => Ok(Value::Signed(old.wrapping_add(more))),
+        (Change::Add(more), Value::Unsigned(old)) => {
+            let sum = old.wrapping_add_signed(more);
+            Ok(Value::Unsigned(match table.columns[column].of {
+                ColumnType::U32 => u64::from(sum as u32),
+                _ => sum,
+            }))
+        }
+        (Change::Add(_), Value::Bytes(_)) => Err(EngineError::Unsupported(format!(
+            "column {} is no number that can be added to",
+            table.columns[column].name
+        ))),
+    }
+}

@@ -1,0 +1,18 @@
+//! Relational tables: what a workload of rows, secondary indexes and ranges asks of an engine, written once for all.
+//!
+//! Reading order: [`schema`] (columns, keys, indexes), [`rows`] (values and batches of rows), [`store`] (the operations),
+//! [`encoding`] (rows and index entries as bytes), then [`kv_store`] (the store of all ordered key-value engines). Engines
+//! with SQL implement [`TableStore`] with statements of their own.
+
+pub mod encoding;
+mod kv_build;
+mod kv_check;
+pub mod kv_store;
+pub mod rows;
+pub mod schema;
+pub mod store;
+
+pub use kv_store::kv_table_store;
+pub use rows::{RowBatch, Value};
+pub use schema::{Column, ColumnType, Index, Table, TableId, TableSchema};
+pub use store::{Change, Path, Range, TableConnection, TableStore};

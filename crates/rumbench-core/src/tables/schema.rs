@@ -1,0 +1,294 @@
+//! The schema of a workload's tables: columns, primary keys, secondary indexes.
+
+use super::store::Path;
+use crate::engine::{EngineError, Schema};
+use crate::kv::MapDef;
+
+/// Columns of a table at most, so that a row fits on the stack.
+pub const COLUMNS_MAX: usize = 16;
+/// The map that says which schema a database has and which indexes were built.
+pub(super) const CATALOG: &str = "catalog";
+
+/// Index of a table in its schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TableId(pub usize);
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ColumnType {
+    /// A whole number from 0 to 2^32 - 1.
+    U32,
+    /// A whole number from 0; engines with SQL keep 63 bits.
+    U64,
+    /// A whole number of 64 bits with a sign.
+    I64,
+    /// Text or bytes of any length. Not for keys.
+    Bytes,
+}
+
+/// One column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Name in the database.
+    pub name: String,
+    /// What it holds.
+    pub of: ColumnType,
+}
+
+impl Column {
+    /// A column.
+    pub fn new(name: &str, of: ColumnType) -> Column {
+        Column {
+            name: name.to_owned(),
+            of,
+        }
+    }
+}
+
+/// A secondary index, not unique. An entry is the index's columns and the primary key, so that a scan of the index alone
+/// answers with these columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Index {
+    /// Name; that of the table is put before it in the database.
+    pub name: String,
+    /// Places of its columns in the table.
+    pub columns: Vec<usize>,
+}
+
+/// One table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    /// Name in the database.
+    pub name: String,
+    /// All columns; those of the primary key come first.
+    pub columns: Vec<Column>,
+    /// How many columns make the primary key.
+    pub key_columns: usize,
+    /// Secondary indexes. None exists before it is built.
+    pub indexes: Vec<Index>,
+    /// Whether reads by primary key are expected to find their row nearly always.
+    pub reads_hit: bool,
+}
+
+impl Table {
+    /// Places of the columns of an order: the index's own, if any, then the primary key. A scan of an index answers with
+    /// these columns.
+    pub fn path_columns(&self, path: Path) -> impl Iterator<Item = usize> + '_ {
+        let own = match path {
+            Path::Primary => &[][..],
+            Path::Index(index) => &self.indexes[index].columns,
+        };
+        own.iter().copied().chain(0..self.key_columns)
+    }
+
+    /// As [`Table::path_columns`], of an index.
+    pub fn index_columns(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
+        self.path_columns(Path::Index(index))
+    }
+
+    /// Name of an index in the database.
+    pub fn index_name(&self, index: usize) -> String {
+        format!("{}_{}", self.name, self.indexes[index].name)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let name = &self.name;
+        if !is_name(name) {
+            return Err(format!(
+                "the table name `{name}` must be letters, digits and `_`"
+            ));
+        }
+        if self.columns.len() > COLUMNS_MAX {
+            return Err(format!("table {name} has more than {COLUMNS_MAX} columns"));
+        }
+        if self.key_columns == 0 || self.key_columns > self.columns.len() {
+            return Err(format!("table {name} needs a primary key of its columns"));
+        }
+        let columns = self.columns.iter().map(|column| &column.name);
+        let indexes = self.indexes.iter().map(|index| &index.name);
+        if let Some(bad) = columns.chain(indexes).find(|name| !is_name(name)) {
+            return Err(format!(
+                "the name `{bad}` in table {name} must be letters, digits and `_`"
+            ));
+        }
+        let indexed = self.indexes.iter().flat_map(|index| &index.columns);
+        let mut keys = (0..self.key_columns).chain(indexed.copied());
+        let bad = keys.find(|place| {
+            let column = self.columns.get(*place);
+            column.is_none_or(|column| column.of == ColumnType::Bytes)
+        });
+        if let Some(place) = bad {
+            return Err(format!(
+                "column {place} of table {name} is in a key, but is no number"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// The tables of a database, checked. Lives as long as the process, which runs one trial.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TableSchema {
+    tables: Vec<Table>,
+    maps: Vec<MapDef>,
+    /// The map of each table's rows; its indexes follow.
+    first_maps: Vec<usize>,
+}
+
+impl TableSchema {
+    /// Checks the tables and lays out their maps.
+    ///
+    /// # Errors
+    /// What of them cannot be.
+    pub fn new(tables: Vec<Table>) -> Result<&'static TableSchema, String> {
+        let mut maps = vec![map(CATALOG.to_owned(), true, false)];
+        let mut first_maps = Vec::new();
+        for table in &tables {
+            table.check()?;
+            first_maps.push(maps.len());
+            maps.push(map(table.name.clone(), true, table.reads_hit));
+            let indexes = 0..table.indexes.len();
+            maps.extend(indexes.map(|index| map(table.index_name(index), false, false)));
+        }
+        for (place, one) in maps.iter().enumerate() {
+            if maps[..place].iter().any(|other| other.name == one.name) {
+                return Err(format!("the name {} is taken twice", one.name));
+            }
+        }
+        // Leaked: maps keep their names for as long as an engine may be open, and a process opens few schemas.
+        Ok(Box::leak(Box::new(TableSchema {
+            tables,
+            maps,
+            first_maps,
+        })))
+    }
+
+    /// What an engine is opened with.
+    pub fn schema(&'static self) -> Schema {
+        Schema::Tables(self)
+    }
+
+    /// All tables.
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// One table.
+    pub fn table(&self, table: TableId) -> &Table {
+        &self.tables[table.0]
+    }
+
+    /// The tables as ordered maps.
+    pub fn maps(&self) -> &[MapDef] {
+        &self.maps
+    }
+
+    /// Place of the map of a table's rows among [`TableSchema::maps`]; its indexes follow.
+    pub(super) fn first_map(&self, table: TableId) -> usize {
+        self.first_maps[table.0]
+    }
+
+    /// Compares what a database says that it holds with this schema.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`] if it holds other tables.
+    pub fn compare(&self, found: &str) -> Result<(), EngineError> {
+        let wanted = self.describe();
+        if found == wanted {
+            return Ok(());
+        }
+        Err(EngineError::Unsupported(format!(
+            "the database holds tables of another run: {found}. Wanted: {wanted}. Give an empty directory"
+        )))
+    }
+
+    /// The schema in words, to know it again in a database that exists.
+    pub fn describe(&self) -> String {
+        let tables = self.tables.iter().map(|table| {
+            let columns: Vec<String> = table
+                .columns
+                .iter()
+                .map(|column| format!("{} {:?}", column.name, column.of))
+                .collect();
+            let indexes: Vec<String> = table
+                .indexes
+                .iter()
+                .map(|index| format!("{} {:?}", index.name, index.columns))
+                .collect();
+            format!(
+                "{} ({}), key {}, indexes ({})",
+                table.name,
+                columns.join(", "),
+                table.key_columns,
+                indexes.join(", ")
+            )
+        });
+        tables.collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn map(name: String, point_reads: bool, reads_hit: bool) -> MapDef {
+    MapDef {
+        name: name.leak(),
+        scan_prefix_bytes: None,
+        point_reads,
+        reads_hit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        Table {
+            name: "t".to_owned(),
+            columns: vec![
+                Column::new("id", ColumnType::U64),
+                Column::new("k", ColumnType::U32),
+                Column::new("c", ColumnType::Bytes),
+            ],
+            key_columns: 1,
+            indexes: vec![Index {
+                name: "k".to_owned(),
+                columns: vec![1],
+            }],
+            reads_hit: true,
+        }
+    }
+
+    fn refusal(change: impl FnOnce(&mut Table)) -> String {
+        let mut table = table();
+        change(&mut table);
+        TableSchema::new(vec![table]).unwrap_err()
+    }
+
+    #[test]
+    fn schemas_that_cannot_be_are_refused_in_words() {
+        assert!(refusal(|t| t.indexes[0].columns = vec![2]).contains("is no number"));
+        assert!(refusal(|t| t.indexes[0].columns = vec![7]).contains("column 7"));
+        assert!(refusal(|t| t.key_columns = 0).contains("needs a primary key"));
+        assert!(refusal(|t| t.name = "a b".to_owned()).contains("letters, digits"));
+        assert!(refusal(|t| t.columns[1].name = "k\"".to_owned()).contains("letters, digits"));
+        assert!(refusal(|t| t.indexes[0].name = String::new()).contains("letters, digits"));
+        let twice = TableSchema::new(vec![table(), table()]).unwrap_err();
+        assert!(twice.contains("the name t is taken twice"), "{twice}");
+    }
+
+    #[test]
+    fn maps_are_the_catalog_then_rows_and_indexes_of_each_table() {
+        let other = Table {
+            name: "u".to_owned(),
+            ..table()
+        };
+        let schema = TableSchema::new(vec![table(), other]).unwrap();
+        let names: Vec<&str> = schema.maps().iter().map(|map| map.name).collect();
+        assert_eq!(names, ["catalog", "t", "t_k", "u", "u_k"]);
+        assert_eq!(schema.first_map(TableId(1)), 3);
+        assert_eq!(table().index_columns(0).collect::<Vec<_>>(), [1, 0]);
+    }
+}

@@ -1,0 +1,111 @@
+//! The operations on tables that workloads are made of.
+
+use super::rows::{RowBatch, Value};
+use super::schema::TableId;
+use crate::engine::Result;
+use crate::kv::Direction;
+
+/// Which order a range is read in, and what it answers with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Path {
+    /// Whole rows by primary key.
+    Primary,
+    /// The columns of this index and the primary key, from the index alone.
+    Index(usize),
+}
+
+/// A range of an order. Bounds are values of its first columns; the columns that are not given are not bounded.
+#[derive(Debug, Clone, Copy)]
+pub struct Range<'a> {
+    /// First values, inclusive; empty: from the lowest.
+    pub from: &'a [Value<'a>],
+    /// End, exclusive; empty: to the highest.
+    pub to: &'a [Value<'a>],
+    /// Which end comes first.
+    pub direction: Direction,
+    /// Rows at most.
+    pub limit: usize,
+}
+
+impl Range<'_> {
+    /// Everything in ascending order.
+    pub const ALL: Range<'static> = Range {
+        from: &[],
+        to: &[],
+        direction: Direction::Forward,
+        limit: usize::MAX,
+    };
+}
+
+/// What an update makes of a column.
+#[derive(Debug, Clone, Copy)]
+pub enum Change<'a> {
+    /// This value.
+    Set(Value<'a>),
+    /// So much more than it was; wraps around.
+    Add(i64),
+}
+
+/// The tables of one open engine.
+pub trait TableStore: Send + Sync {
+    /// A connection for one client thread.
+    fn connect(&self) -> Result<Box<dyn TableConnection>>;
+
+    /// Builds an index from the rows that are there, and keeps it from then on. Nobody else writes to the table
+    /// meanwhile. A connection made before does not keep it: connect again. Building it twice does nothing.
+    fn build_index(&self, table: TableId, index: usize) -> Result<()>;
+
+    /// Whether rows written can be read. Only an engine that measures the client's own cost answers no; its answers
+    /// are then not judged.
+    fn keeps_rows(&self) -> bool {
+        true
+    }
+}
+
+/// One client's connection. A write is one transaction, run again on conflict by the caller of the trait
+/// ([`crate::engine::EngineError::Retry`] says so). A row and its index entries change together.
+pub trait TableConnection: Send {
+    /// Inserts rows whose keys are new.
+    fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()>;
+
+    /// Deletes the first rows, at most so many, whose keys are not below `from`; answers how many there were. Nobody else
+    /// writes these rows meanwhile: they are read without a lock.
+    fn delete_first(&mut self, table: TableId, from: &[Value<'_>], rows: usize) -> Result<usize>;
+
+    /// Deletes one row; answers whether it was there.
+    fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool>;
+
+    /// Changes one column of one row, which is protected from lost updates; answers whether the row was there. The
+    /// column is not in the primary key.
+    fn update(
+        &mut self,
+        table: TableId,
+        key: &[Value<'_>],
+        column: usize,
+        change: Change<'_>,
+    ) -> Result<bool>;
+
+    /// Reads rows by their keys; `read` gets each row, or `None`, with its place among `keys`. A key may be there twice.
+    fn get(
+        &mut self,
+        table: TableId,
+        keys: &RowBatch,
+        read: &mut dyn FnMut(usize, Option<&[Value<'_>]>),
+    ) -> Result<()>;
+
+    /// Reads a range of one point in time; `visit` returns whether to go on.
+    fn scan(
+        &mut self,
+        table: TableId,
+        path: Path,
+        range: Range<'_>,
+        visit: &mut dyn FnMut(&[Value<'_>]) -> bool,
+    ) -> Result<()>;
+
+    /// Counts the rows, all of them.
+    fn count(&mut self, table: TableId) -> Result<u64>;
+
+    /// Compares every built index with the rows; a wrong answer where they differ. Answers how many indexes there are.
+    /// Nobody writes meanwhile.
+    fn check(&mut self, table: TableId) -> Result<usize>;
+}

@@ -1,0 +1,294 @@
+//! Tables with columns and indexes: inserts, deletes, updates, reads by key and by range, builds, the check of indexes.
+
+use rumbench_core::kv::Direction;
+use rumbench_core::tables::{
+    Change, Column, ColumnType, Index, Path, Range, RowBatch, Table, TableConnection, TableId,
+    TableSchema, TableStore, Value,
+};
+
+use super::{expect, ok};
+use Direction::{Forward, Reverse};
+use Value::{Signed, Unsigned};
+
+const PLAIN: TableId = TableId(0);
+/// Its key has two columns.
+const PAIRS: TableId = TableId(1);
+/// The indexes of [`PLAIN`].
+const BY_K: Path = Path::Index(0);
+const BY_K_AND_A: Path = Path::Index(1);
+
+/// The tables that the suite needs: open the engine with these.
+pub fn table_schema() -> &'static TableSchema {
+    let table = |name: &str, key_columns, indexes| Table {
+        name: name.to_owned(),
+        columns: vec![
+            Column::new("id", ColumnType::U64),
+            Column::new("k", ColumnType::U32),
+            Column::new("a", ColumnType::I64),
+            Column::new("c", ColumnType::Bytes),
+        ],
+        key_columns,
+        indexes,
+        reads_hit: true,
+    };
+    let index = |name: &str, columns: &[usize]| Index {
+        name: name.to_owned(),
+        columns: columns.to_vec(),
+    };
+    let tables = vec![
+        table("plain", 1, vec![index("k", &[1]), index("ka", &[1, 2])]),
+        table("pairs", 2, vec![index("a", &[2])]),
+    ];
+    TableSchema::new(tables).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A row of both tables: id, k, a, c.
+type Row = (u64, u32, i64, &'static [u8]);
+
+fn batch(rows: &[Row]) -> RowBatch {
+    let mut batch = RowBatch::new(4);
+    for (id, k, a, c) in rows {
+        batch.push(Value::Unsigned(*id));
+        batch.push(Value::Unsigned(u64::from(*k)));
+        batch.push(Value::Signed(*a));
+        batch.push(Value::Bytes(c));
+    }
+    batch
+}
+
+/// Runs the checks on the empty tables of [`table_schema`].
+///
+/// # Panics
+/// When the engine misbehaves.
+pub fn table_store(store: &dyn TableStore) {
+    // One index is there before the rows, one is built from them.
+    ok(store.build_index(PLAIN, 0), "build an index of no rows");
+    let mut connection = ok(store.connect(), "connect");
+    let rows: Vec<Row> = (1..=20).map(row).collect();
+    ok(connection.insert(PLAIN, &batch(&rows[..9])), "insert");
+    ok(connection.insert(PLAIN, &batch(&rows[9..])), "insert");
+    expect("indexes", ok(connection.check(PLAIN), "check"), 1);
+    ok(store.build_index(PLAIN, 1), "build an index");
+    ok(store.build_index(PLAIN, 1), "build an index again");
+    let mut connection = ok(store.connect(), "connect again");
+    expect("indexes", ok(connection.check(PLAIN), "check"), 2);
+    expect("rows", ok(connection.count(PLAIN), "count"), 20);
+    reads_by_key(connection.as_mut());
+    ranges(connection.as_mut());
+    updates(connection.as_mut());
+    deletes(connection.as_mut());
+    pairs(store);
+}
+
+/// The numbers of `k` and `a` go against each other and repeat.
+fn row(id: u64) -> Row {
+    (id, 100 - (id as u32 - 1) / 2, id as i64 - 10, b"text")
+}
+
+fn keys(ids: &[u64]) -> RowBatch {
+    let mut keys = RowBatch::new(1);
+    for id in ids {
+        keys.push(Value::Unsigned(*id));
+    }
+    keys
+}
+
+fn read(connection: &mut dyn TableConnection, ids: &[u64]) -> Vec<Option<(u64, i64, Vec<u8>)>> {
+    let mut found = vec![None; ids.len()];
+    let mut calls = 0;
+    let got = connection.get(PLAIN, &keys(ids), &mut |place, row| {
+        calls += 1;
+        found[place] = row.map(|row| match row {
+            [
+                Value::Unsigned(id),
+                Value::Unsigned(k),
+                Value::Signed(a),
+                Value::Bytes(c),
+            ] => {
+                assert_eq!(*id, ids[place], "the row of another key");
+                (*k, *a, c.to_vec())
+            }
+            other => panic!("not the columns of a row: {other:?}"),
+        });
+    });
+    ok(got, "get");
+    expect("answers of a get", calls, ids.len());
+    found
+}
+
+fn reads_by_key(connection: &mut dyn TableConnection) {
+    // Out of order, one twice, two that are not there.
+    let ids = [20, 3, 99, 3, 0, 1];
+    let expected = ids.map(|id| {
+        let (_, k, a, c) = row(id.max(1));
+        (1..=20)
+            .contains(&id)
+            .then(|| (u64::from(k), a, c.to_vec()))
+    });
+    expect("get", read(connection, &ids), expected.to_vec());
+    expect("get of nothing", read(connection, &[]), Vec::new());
+}
+
+/// The primary keys that a range answers with: the first column of a row, the last of an index entry.
+fn ids(
+    connection: &mut dyn TableConnection,
+    table: TableId,
+    path: Path,
+    range: Range<'_>,
+) -> Vec<u64> {
+    let mut found = Vec::new();
+    let scanned = connection.scan(table, path, range, &mut |row| {
+        let id = match path {
+            Path::Primary => row.first(),
+            Path::Index(_) => row.last(),
+        };
+        found.push(id.and_then(|id| id.unsigned()).unwrap_or(0));
+        true
+    });
+    ok(scanned, "scan");
+    found
+}
+
+/// Path, bounds, direction, limit, and the ids found.
+type Case = (
+    Path,
+    &'static [Value<'static>],
+    &'static [Value<'static>],
+    Direction,
+    usize,
+    &'static [u64],
+);
+
+#[rustfmt::skip] // One case a line.
+const RANGES: &[Case] = &[
+    (Path::Primary, &[Unsigned(18)], &[], Forward, 9, &[18, 19, 20]),
+    (Path::Primary, &[], &[Unsigned(4)], Forward, 9, &[1, 2, 3]),
+    (Path::Primary, &[Unsigned(3)], &[Unsigned(6)], Reverse, 9, &[5, 4, 3]),
+    (Path::Primary, &[], &[], Forward, 1, &[1]),
+    (Path::Primary, &[], &[], Reverse, 2, &[20, 19]),
+    (Path::Primary, &[Unsigned(21)], &[], Forward, 9, &[]),
+    (Path::Primary, &[Unsigned(6)], &[Unsigned(3)], Forward, 9, &[]),
+    (BY_K, &[Unsigned(99)], &[], Forward, 9, &[3, 4, 1, 2]),
+    (BY_K, &[], &[], Forward, 3, &[19, 20, 17]),
+    (BY_K, &[], &[Unsigned(92)], Reverse, 3, &[20, 19]),
+    (BY_K, &[Unsigned(98), Unsigned(6)], &[Unsigned(100)], Forward, 9, &[6, 3, 4]),
+    (BY_K_AND_A, &[Unsigned(99), Signed(-6)], &[], Forward, 2, &[4, 1]),
+    (BY_K_AND_A, &[], &[Unsigned(99), Signed(-6)], Reverse, 2, &[3, 6]),
+];
+
+fn ranges(connection: &mut dyn TableConnection) {
+    for (path, from, to, direction, limit, expected) in RANGES {
+        let range = Range {
+            from,
+            to,
+            direction: *direction,
+            limit: *limit,
+        };
+        let found = ids(connection, PLAIN, *path, range);
+        expect(&format!("{path:?} {range:?}"), found, expected.to_vec());
+    }
+    let mut seen = Vec::new();
+    let scanned = connection.scan(PLAIN, BY_K_AND_A, Range::ALL, &mut |row| {
+        seen.push(
+            row.iter()
+                .map(|value| format!("{value:?}"))
+                .collect::<Vec<_>>(),
+        );
+        seen.len() < 2
+    });
+    ok(scanned, "scan");
+    let second = ["Unsigned(91)", "Signed(10)", "Unsigned(20)"].map(str::to_owned);
+    expect("rows before a stop", seen.len(), 2);
+    expect("columns of an index", &seen[1], &second.to_vec());
+}
+
+fn updates(connection: &mut dyn TableConnection) {
+    let mut update = |id, column, change| {
+        let key = [Value::Unsigned(id)];
+        ok(connection.update(PLAIN, &key, column, change), "update")
+    };
+    assert!(update(5, 3, Change::Set(Value::Bytes(b"longer text"))));
+    assert!(update(5, 1, Change::Add(7)), "an indexed column");
+    assert!(update(6, 2, Change::Add(-1000)));
+    assert!(update(7, 1, Change::Set(Value::Unsigned(0))));
+    assert!(update(8, 1, Change::Add(0)), "the same value");
+    assert!(!update(50, 1, Change::Add(1)), "no such row");
+    let found = read(connection, &[5, 6, 7, 50]);
+    let expected = [
+        Some((105, -5, b"longer text".to_vec())),
+        Some((98, -1004, b"text".to_vec())),
+        Some((0, -3, b"text".to_vec())),
+        None,
+    ];
+    expect("rows after updates", found, expected.to_vec());
+    let one = |direction| Range {
+        direction,
+        limit: 1,
+        ..Range::ALL
+    };
+    expect(
+        "lowest",
+        ids(connection, PLAIN, BY_K, one(Direction::Forward)),
+        vec![7],
+    );
+    expect(
+        "highest",
+        ids(connection, PLAIN, BY_K, one(Direction::Reverse)),
+        vec![5],
+    );
+    expect("indexes", ok(connection.check(PLAIN), "check"), 2);
+}
+
+fn deletes(connection: &mut dyn TableConnection) {
+    let first = connection.delete_first(PLAIN, &[], 2);
+    expect("rows deleted", ok(first, "delete first"), 2);
+    let from = connection.delete_first(PLAIN, &[Value::Unsigned(2)], 3);
+    expect("rows deleted", ok(from, "delete first"), 3);
+    let key = [Value::Unsigned(9)];
+    assert!(ok(connection.delete(PLAIN, &key), "delete"));
+    assert!(!ok(connection.delete(PLAIN, &key), "delete again"));
+    expect("rows", ok(connection.count(PLAIN), "count"), 14);
+    let left = [6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20];
+    expect(
+        "rows left",
+        ids(connection, PLAIN, Path::Primary, Range::ALL),
+        left.to_vec(),
+    );
+    let mut indexed = ids(connection, PLAIN, BY_K_AND_A, Range::ALL);
+    indexed.sort_unstable();
+    expect("entries left", indexed, left.to_vec());
+    expect("indexes", ok(connection.check(PLAIN), "check"), 2);
+    let rest = connection.delete_first(PLAIN, &[], 1000);
+    expect("rows deleted", ok(rest, "delete first"), 14);
+    let none = connection.delete_first(PLAIN, &[], 1);
+    expect("rows deleted", ok(none, "delete first"), 0);
+    expect("indexes", ok(connection.check(PLAIN), "check"), 2);
+}
+
+/// A key of two columns, by which rows are ordered.
+fn pairs(store: &dyn TableStore) {
+    let mut connection = ok(store.connect(), "connect");
+    let rows: Vec<Row> = [(2, 1), (1, 9), (2, 0), (1, 3)]
+        .map(|(id, k)| (id, k, -1, &b""[..]))
+        .to_vec();
+    ok(connection.insert(PAIRS, &batch(&rows)), "insert");
+    ok(store.build_index(PAIRS, 0), "build an index");
+    let mut connection = ok(store.connect(), "connect again");
+    let mut order = Vec::new();
+    let from = [Value::Unsigned(1), Value::Unsigned(4)];
+    let range = Range {
+        from: &from,
+        ..Range::ALL
+    };
+    let scanned = connection.scan(PAIRS, Path::Primary, range, &mut |row| {
+        order.push((row[0].unsigned(), row[1].unsigned()));
+        true
+    });
+    ok(scanned, "scan");
+    let expected = [(1, 9), (2, 0), (2, 1)].map(|(id, k)| (Some(id), Some(k)));
+    expect("rows by two columns", order, expected.to_vec());
+    let deleted = connection.delete_first(PAIRS, &from, 2);
+    expect("rows deleted", ok(deleted, "delete first"), 2);
+    expect("indexes", ok(connection.check(PAIRS), "check"), 1);
+    expect("rows", ok(connection.count(PAIRS), "count"), 2);
+}

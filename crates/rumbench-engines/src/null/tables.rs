@@ -1,0 +1,177 @@
+//! Tables of nothing: counts rows, and answers every read of a row with the first one that was inserted.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use rumbench_core::engine::Result;
+use rumbench_core::tables::{
+    Change, Path, Range, RowBatch, TableConnection, TableId, TableSchema, TableStore, Value,
+};
+
+use super::Shared;
+
+/// The tables of nothing.
+pub(super) struct NullTables {
+    shared: Arc<Shared>,
+    schema: &'static TableSchema,
+}
+
+/// What is known of a table, for as long as the engine is open.
+#[derive(Default)]
+pub(super) struct NullTable {
+    rows: AtomicU64,
+    first: OnceLock<RowBatch>,
+}
+
+impl NullTables {
+    pub(super) fn new(shared: Arc<Shared>, schema: &'static TableSchema) -> NullTables {
+        shared.tables.get_or_init(|| {
+            let tables = schema.tables().iter();
+            tables.map(|_| NullTable::default()).collect()
+        });
+        NullTables { shared, schema }
+    }
+}
+
+impl TableStore for NullTables {
+    fn connect(&self) -> Result<Box<dyn TableConnection>> {
+        Ok(Box::new(NullTableConnection {
+            shared: Arc::clone(&self.shared),
+            schema: self.schema,
+        }))
+    }
+
+    fn build_index(&self, table: TableId, index: usize) -> Result<()> {
+        self.shared.start();
+        black_box((table, index));
+        Ok(())
+    }
+
+    fn keeps_rows(&self) -> bool {
+        false
+    }
+}
+
+struct NullTableConnection {
+    shared: Arc<Shared>,
+    schema: &'static TableSchema,
+}
+
+/// As many values as a workload's row has at most; the null engine looks no further.
+const VALUES: usize = 16;
+
+impl NullTableConnection {
+    /// Every store has made as many as its schema has tables.
+    fn table(&self, table: TableId) -> &NullTable {
+        &self.shared.tables.get().map_or(&[][..], Vec::as_slice)[table.0]
+    }
+
+    /// The first row, as a path answers it.
+    fn row<'a>(
+        &'a self,
+        table: TableId,
+        path: Path,
+        values: &'a mut [Value<'a>; VALUES],
+    ) -> Option<&'a [Value<'a>]> {
+        let first = self.table(table).first.get()?.rows().next()?;
+        let of = self.schema.table(table);
+        let mut columns = 0;
+        let mut push = |place| {
+            values[columns] = first.value(place);
+            columns += 1;
+        };
+        match path {
+            Path::Primary => (0..of.columns.len()).for_each(&mut push),
+            Path::Index(_) => of.path_columns(path).for_each(&mut push),
+        }
+        Some(&values[..columns])
+    }
+}
+
+impl TableConnection for NullTableConnection {
+    fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
+        self.shared.start();
+        let rows = black_box(rows);
+        let table = self.table(table);
+        table.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        table.first.get_or_init(|| rows.clone());
+        Ok(())
+    }
+
+    fn delete_first(&mut self, table: TableId, from: &[Value<'_>], rows: usize) -> Result<usize> {
+        self.shared.start();
+        black_box(from);
+        let counted = &self.table(table).rows;
+        counted.fetch_sub(rows as u64, Ordering::Relaxed);
+        Ok(rows)
+    }
+
+    fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool> {
+        self.shared.start();
+        black_box((table, key));
+        Ok(true)
+    }
+
+    fn update(
+        &mut self,
+        table: TableId,
+        key: &[Value<'_>],
+        column: usize,
+        change: Change<'_>,
+    ) -> Result<bool> {
+        self.shared.start();
+        black_box((table, key, column, change));
+        Ok(true)
+    }
+
+    fn get(
+        &mut self,
+        table: TableId,
+        keys: &RowBatch,
+        read: &mut dyn FnMut(usize, Option<&[Value<'_>]>),
+    ) -> Result<()> {
+        self.shared.start();
+        let mut values = [Value::Unsigned(0); VALUES];
+        let row = self.row(table, Path::Primary, &mut values);
+        for place in 0..black_box(keys).len() {
+            read(place, row);
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        table: TableId,
+        path: Path,
+        range: Range<'_>,
+        visit: &mut dyn FnMut(&[Value<'_>]) -> bool,
+    ) -> Result<()> {
+        self.shared.start();
+        let range = black_box(range);
+        let mut values = [Value::Unsigned(0); VALUES];
+        let Some(row) = self.row(table, path, &mut values) else {
+            return Ok(());
+        };
+        // A scan without a limit is a check, which finds nothing here.
+        let rows = if range.limit < usize::MAX {
+            range.limit
+        } else {
+            0
+        };
+        for _ in 0..rows {
+            if !visit(row) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, table: TableId) -> Result<u64> {
+        Ok(self.table(table).rows.load(Ordering::Relaxed))
+    }
+
+    fn check(&mut self, _table: TableId) -> Result<usize> {
+        Ok(0)
+    }
+}

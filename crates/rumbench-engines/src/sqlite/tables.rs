@@ -1,0 +1,314 @@
+//! One client's SQLite connection for tables with columns and indexes: statements made from the schema.
+//!
+//! A primary key of one column is SQLite's own row id; of several, the table is `WITHOUT ROWID`. An index scan names its
+//! index, as the reference clients do. Rows are inserted by one statement each inside of one transaction, which for SQLite
+//! costs no more than one statement for all of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+
+use rumbench_core::engine::{EngineError, Result};
+use rumbench_core::kv::Direction;
+use rumbench_core::tables::{
+    Change, ColumnType, Path, Range, RowBatch, TableConnection, TableId, TableSchema, TableStore,
+    Value, schema::COLUMNS_MAX,
+};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, Connection, Row};
+
+use super::connection::{Tables, as_only_writer, int};
+use super::table_sql::{self, ScanShape};
+use super::{Shared, sql, sqlite_error};
+
+/// The tables of a schema on SQLite.
+pub(super) struct SqliteTables {
+    pub(super) shared: Arc<Shared>,
+    pub(super) schema: &'static TableSchema,
+}
+
+impl TableStore for SqliteTables {
+    fn connect(&self) -> Result<Box<dyn TableConnection>> {
+        Ok(Box::new(TablesConnection {
+            connection: self.shared.tuning.connect(&self.shared.path)?,
+            shared: Arc::clone(&self.shared),
+            schema: self.schema,
+            statements: self.schema.tables().iter().map(Statements::of).collect(),
+        }))
+    }
+
+    fn build_index(&self, table: TableId, index: usize) -> Result<()> {
+        let writer = self.shared.writer.lock();
+        let _writer = writer.unwrap_or_else(PoisonError::into_inner);
+        let own = self.shared.own.lock();
+        let own = own.unwrap_or_else(PoisonError::into_inner);
+        own.execute_batch(&table_sql::create_index(self.schema.table(table), index))
+            .map_err(sqlite_error("sqlite: create index"))
+    }
+}
+
+struct TablesConnection {
+    shared: Arc<Shared>,
+    connection: Connection,
+    schema: &'static TableSchema,
+    statements: Vec<Statements>,
+}
+
+/// The texts of one table's statements, each written once.
+struct Statements {
+    insert: String,
+    delete: String,
+    delete_first: String,
+    delete_all_first: String,
+    get: String,
+    count: String,
+    check: String,
+    updates: HashMap<(usize, bool), String>,
+    scans: HashMap<ScanShape, String>,
+}
+
+impl Statements {
+    fn of(table: &rumbench_core::tables::Table) -> Statements {
+        Statements {
+            insert: table_sql::insert(table),
+            delete: table_sql::delete(table),
+            delete_first: table_sql::delete_first(table, table.key_columns),
+            delete_all_first: table_sql::delete_first(table, 0),
+            get: table_sql::get(table),
+            count: format!("SELECT count(*) FROM {}", table.name),
+            check: format!("PRAGMA integrity_check('{}')", table.name),
+            updates: HashMap::new(),
+            scans: HashMap::new(),
+        }
+    }
+}
+
+/// Binds values from parameter `first` on; answers the next parameter.
+fn bind<'a>(
+    statement: &mut CachedStatement<'_>,
+    first: usize,
+    values: impl IntoIterator<Item = Value<'a>>,
+) -> Result<usize> {
+    let mut next = first;
+    for value in values {
+        let value = match value {
+            Value::Unsigned(number) => ValueRef::Integer(int(number)?),
+            Value::Signed(number) => ValueRef::Integer(number),
+            Value::Bytes(bytes) => ValueRef::Blob(bytes),
+        };
+        statement
+            .raw_bind_parameter(next, ToSqlOutput::Borrowed(value))
+            .map_err(sqlite_error("sqlite: bind"))?;
+        next += 1;
+    }
+    Ok(next)
+}
+
+fn execute(statement: &mut CachedStatement<'_>) -> Result<usize> {
+    statement
+        .raw_execute()
+        .map_err(sqlite_error("sqlite: write"))
+}
+
+/// The value of a column of a result.
+fn value_of<'a>(row: &'a Row<'_>, place: usize, of: ColumnType) -> rusqlite::Result<Value<'a>> {
+    let value = row.get_ref(place)?;
+    let wrong = |number| rusqlite::Error::IntegralValueOutOfRange(place, number);
+    Ok(match of {
+        ColumnType::Bytes => Value::Bytes(value.as_blob()?),
+        ColumnType::I64 => Value::Signed(value.as_i64()?),
+        ColumnType::U32 | ColumnType::U64 => {
+            let number = value.as_i64()?;
+            Value::Unsigned(u64::try_from(number).map_err(|_| wrong(number))?)
+        }
+    })
+}
+
+impl TablesConnection {
+    /// Runs a statement that changes rows of one table as a transaction of its own; answers how many it changed.
+    fn change(&self, text: &str, values: &[Value<'_>]) -> Result<usize> {
+        as_only_writer(&self.shared, &self.connection, |tables| {
+            let mut statement = tables.prepare(text)?;
+            bind(&mut statement, 1, values.iter().copied())?;
+            execute(&mut statement)
+        })
+    }
+
+    fn types(&self, table: TableId, path: Path) -> ([ColumnType; COLUMNS_MAX * 2], usize) {
+        let of = self.schema.table(table);
+        let mut types = [ColumnType::U64; COLUMNS_MAX * 2];
+        let mut columns = 0;
+        let mut push = |place: usize| {
+            types[columns] = of.columns[place].of;
+            columns += 1;
+        };
+        match path {
+            Path::Primary => (0..of.columns.len()).for_each(&mut push),
+            Path::Index(_) => of.path_columns(path).for_each(&mut push),
+        }
+        (types, columns)
+    }
+}
+
+/// Gives the rows of a bound statement to `visit` until it wants no more.
+fn visit_rows(
+    statement: &mut CachedStatement<'_>,
+    types: &[ColumnType],
+    visit: &mut dyn FnMut(&[Value<'_>]) -> bool,
+) -> Result<()> {
+    let mut walk = || {
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next()? {
+            let mut values = [Value::Unsigned(0); COLUMNS_MAX * 2];
+            for (place, of) in types.iter().enumerate() {
+                values[place] = value_of(row, place, *of)?;
+            }
+            if !visit(&values[..types.len()]) {
+                break;
+            }
+        }
+        Ok(())
+    };
+    walk().map_err(sqlite_error("sqlite: read rows"))
+}
+
+impl TableConnection for TablesConnection {
+    fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
+        let text = &self.statements[table.0].insert;
+        as_only_writer(&self.shared, &self.connection, |tables| {
+            tables.run(sql::BEGIN_WRITE)?;
+            let mut statement = tables.prepare(text)?;
+            for row in rows.rows() {
+                bind(&mut statement, 1, row.values())?;
+                execute(&mut statement)?;
+            }
+            drop(statement);
+            tables.run(sql::COMMIT)
+        })
+    }
+
+    fn delete_first(&mut self, table: TableId, from: &[Value<'_>], rows: usize) -> Result<usize> {
+        let statements = &self.statements[table.0];
+        let text = match from {
+            [] => &statements.delete_all_first,
+            _ => &statements.delete_first,
+        };
+        as_only_writer(&self.shared, &self.connection, |tables| {
+            let mut statement = tables.prepare(text)?;
+            let next = bind(&mut statement, 1, from.iter().copied())?;
+            bind(&mut statement, next, [limit(rows)])?;
+            execute(&mut statement)
+        })
+    }
+
+    fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool> {
+        let text = &self.statements[table.0].delete;
+        self.change(text, key).map(|rows| rows > 0)
+    }
+
+    fn update(
+        &mut self,
+        table: TableId,
+        key: &[Value<'_>],
+        column: usize,
+        change: Change<'_>,
+    ) -> Result<bool> {
+        let (adds, value) = match change {
+            Change::Set(value) => (false, value),
+            Change::Add(more) => (true, Value::Signed(more)),
+        };
+        let of = self.schema.table(table);
+        let texts = &mut self.statements[table.0].updates;
+        texts
+            .entry((column, adds))
+            .or_insert_with(|| table_sql::update(of, column, adds));
+        let text = &self.statements[table.0].updates[&(column, adds)];
+        as_only_writer(&self.shared, &self.connection, |tables| {
+            let mut statement = tables.prepare(text)?;
+            let next = bind(&mut statement, 1, [value])?;
+            bind(&mut statement, next, key.iter().copied())?;
+            Ok(execute(&mut statement)? > 0)
+        })
+    }
+
+    fn get(
+        &mut self,
+        table: TableId,
+        keys: &RowBatch,
+        read: &mut dyn FnMut(usize, Option<&[Value<'_>]>),
+    ) -> Result<()> {
+        let (types, columns) = self.types(table, Path::Primary);
+        let tables = Tables(&self.connection);
+        let mut statement = tables.prepare(&self.statements[table.0].get)?;
+        for (place, key) in keys.rows().enumerate() {
+            bind(&mut statement, 1, key.values())?;
+            let mut found = false;
+            visit_rows(&mut statement, &types[..columns], &mut |row| {
+                found = true;
+                read(place, Some(row));
+                false
+            })?;
+            if !found {
+                read(place, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        table: TableId,
+        path: Path,
+        range: Range<'_>,
+        visit: &mut dyn FnMut(&[Value<'_>]) -> bool,
+    ) -> Result<()> {
+        let of = self.schema.table(table);
+        let shape = ScanShape {
+            path,
+            from: range.from.len(),
+            to: range.to.len(),
+            reverse: range.direction == Direction::Reverse,
+        };
+        let texts = &mut self.statements[table.0].scans;
+        texts
+            .entry(shape)
+            .or_insert_with(|| table_sql::scan(of, shape));
+        let (types, columns) = self.types(table, path);
+        let tables = Tables(&self.connection);
+        let mut statement = tables.prepare(&self.statements[table.0].scans[&shape])?;
+        let next = bind(&mut statement, 1, range.from.iter().copied())?;
+        let next = bind(&mut statement, next, range.to.iter().copied())?;
+        bind(&mut statement, next, [limit(range.limit)])?;
+        visit_rows(&mut statement, &types[..columns], visit)
+    }
+
+    fn count(&mut self, table: TableId) -> Result<u64> {
+        let count: i64 = self.one(&self.statements[table.0].count, &[])?;
+        Ok(count.unsigned_abs())
+    }
+
+    /// SQLite itself compares an index with its table, and the other way round.
+    fn check(&mut self, table: TableId) -> Result<usize> {
+        let verdict: String = self.one(&self.statements[table.0].check, &[])?;
+        if verdict != "ok" {
+            return Err(EngineError::Wrong(format!("integrity check: {verdict}")));
+        }
+        let name = &self.schema.table(table).name;
+        let indexes: i64 = self.one(table_sql::COUNT_INDEXES, &[name])?;
+        Ok(indexes.unsigned_abs() as usize)
+    }
+}
+
+impl TablesConnection {
+    /// The first column of the first row of a query.
+    fn one<T: rusqlite::types::FromSql>(&self, text: &str, parameters: &[&String]) -> Result<T> {
+        let mut statement = Tables(&self.connection).prepare(text)?;
+        let parameters = rusqlite::params_from_iter(parameters);
+        statement
+            .query_row(parameters, |row| row.get(0))
+            .map_err(sqlite_error("sqlite: read"))
+    }
+}
+
+fn limit(rows: usize) -> Value<'static> {
+    Value::Signed(i64::try_from(rows).unwrap_or(i64::MAX))
+}

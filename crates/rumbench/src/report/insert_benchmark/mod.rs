@@ -1,0 +1,243 @@
+//! The tables of the Insert Benchmark's reports: three summaries, the record of each step, response times, rates over time.
+//!
+//! [`record`] has the formulas, [`summary`] the colours; both know nothing of results, so that published values test them.
+
+pub mod record;
+pub mod responses;
+pub mod summary;
+
+use std::collections::BTreeMap;
+
+use super::selection::Group;
+use super::table::{Table, number};
+use crate::store::result::{PhaseResult, SuiteResult, base_name};
+use record::Measured;
+
+/// Rows that `l.x` inserts; the record counts them once, whatever the number of tables.
+const ROWS_L_X: f64 = 100.0;
+/// Rows of the last rate of the form of 2016.
+const LAST_ROWS: u64 = 100_000;
+
+/// Whether a step is one of loads and writes, measured by its inserts.
+fn is_write(phase: &str) -> bool {
+    base_name(phase).starts_with("l.")
+}
+
+fn is_query(phase: &str) -> bool {
+    base_name(phase).starts_with('q')
+}
+
+/// The three summary tables; none for other workloads.
+pub fn summaries(suite: &SuiteResult, group: &Group<'_>, base: &str) -> Vec<Table> {
+    if suite.workload != "insert-benchmark" {
+        return Vec::new();
+    }
+    let mut phases = group.phases();
+    phases.retain(|phase| is_write(phase) || is_query(phase));
+    let mut tables = vec![
+        summary::absolute(group, &phases),
+        summary::relative(group, &phases, base),
+    ];
+    phases.retain(|phase| is_query(phase));
+    if !phases.is_empty() {
+        tables.push(summary::background(group, &phases));
+    }
+    tables
+}
+
+/// The record, the response times and the rates over time of one step.
+pub fn step(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Vec<Table> {
+    if suite.workload != "insert-benchmark" {
+        return Vec::new();
+    }
+    let cpus = suite.environment.get("cpus");
+    let cpus = cpus.and_then(|cpus| cpus.parse().ok()).unwrap_or(1.0);
+    let mut tables = vec![records(group, phase, cpus)];
+    tables.extend(responses::tables(group, phase));
+    if is_write(phase) {
+        tables.extend(slices(group, phase));
+        tables.extend(single_stream(group, phase));
+    }
+    tables
+}
+
+/// Throughput of a step: rows inserted per second, or queries.
+pub fn rate(phase: &PhaseResult) -> Option<f64> {
+    match is_write(&phase.name) {
+        true => phase.rows_per_s,
+        false => phase.ops_per_s,
+    }
+}
+
+fn records(group: &Group<'_>, phase: &str, cpus: f64) -> Table {
+    let mut table = Table::new(
+        format!("{phase}: record, one line for each trial"),
+        record::COLUMNS,
+    );
+    // The tag comes last, as in the published records.
+    table.text_columns = 0;
+    for trial in &group.trials {
+        let setting = |key: &str| {
+            let text = trial.configuration.get(&format!("workload.{key}"))?;
+            text.parse::<f64>().ok()
+        };
+        let loaded = setting("rows").zip(setting("tables")).map(|(x, c)| x * c);
+        let found = trial.phases.iter().filter(|found| found.name == phase);
+        for found in found.filter(|found| found.operations > 0) {
+            let measured = measured(found, loaded, cpus);
+            table.rows.push(record::line(&measured, &trial.name()));
+        }
+    }
+    table
+}
+
+/// What the record is computed from.
+fn measured(phase: &PhaseResult, loaded: Option<f64>, cpus: f64) -> Measured {
+    let seconds = phase.seconds.max(f64::MIN_POSITIVE);
+    let operations = phase.operations as f64;
+    let a_second = |per_op: Option<f64>| per_op.map(|per_op| per_op * operations / seconds);
+    let writes = is_write(&phase.name);
+    let background = phase.background.as_ref();
+    let inserted = match base_name(&phase.name) {
+        "l.i0" => loaded,
+        "l.x" => loaded.map(|loaded| loaded + ROWS_L_X),
+        _ => Some(phase.rows as f64),
+    };
+    let longest = |latencies: &BTreeMap<String, crate::store::result::Latency>| {
+        let of = |name: &String| !writes || name == "INSERT";
+        let maxima = latencies.iter().filter(|entry| of(entry.0));
+        maxima
+            .map(|(_, latency)| latency.max / 1e6)
+            .reduce(f64::max)
+    };
+    Measured {
+        writes,
+        ips: match writes {
+            true => inserted.map(|rows| rows / seconds),
+            false => background.and_then(|background| background.rows_per_s),
+        },
+        qps: if writes { Some(0.0) } else { phase.ops_per_s },
+        rps: a_second(phase.reads_per_op),
+        rkbps: a_second(phase.kb_read_per_op),
+        wps: a_second(phase.writes_per_op),
+        wkbps: a_second(phase.kb_written_per_op),
+        csps: a_second(phase.context_switches_per_op),
+        cpups: phase
+            .cpu_seconds
+            .and_then(|cpu| cpu.machine)
+            .map(|machine| 100.0 * machine / (seconds * cpus)),
+        cpus,
+        data_bytes: phase.size_bytes.map(|size| size.data),
+        directory_bytes: phase.size_bytes.map(|size| size.directory),
+        rss_bytes: phase.rss_bytes.map(|rss| rss.peak),
+        max_op_seconds: longest(&phase.latency_us),
+        rates: rates(phase),
+    }
+}
+
+/// Rows of one insert of a step.
+fn batch(phase: &PhaseResult) -> f64 {
+    let inserts = phase.latency_us.get("INSERT").map_or(0, |all| all.count);
+    phase.rows as f64 / inserts.max(1) as f64
+}
+
+/// Rows inserted, or queries, in each whole second.
+fn rates(phase: &PhaseResult) -> Vec<f64> {
+    let whole = phase.seconds.floor() as usize;
+    let seconds = phase.intervals.iter().take(whole);
+    match is_write(&phase.name) {
+        true => {
+            let batch = batch(phase);
+            let inserts = seconds.map(|second| second.op_counts.get("INSERT").copied());
+            inserts
+                .map(|inserts| inserts.unwrap_or(0) as f64 * batch)
+                .collect()
+        }
+        false => seconds.map(|second| second.ops as f64).collect(),
+    }
+}
+
+/// Mean insert rates over ten equal parts of a step; absent where it is too short to be cut.
+fn slices(group: &Group<'_>, phase: &str) -> Option<Table> {
+    let mut headers = vec!["engine".to_string()];
+    headers.extend((1..=10).map(|tenth| format!("{tenth}/10")));
+    let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+    let mut table = Table::new(
+        format!("{phase}: insert rate over time (rows/s in each tenth of the step)"),
+        &headers,
+    );
+    for engine in group.engines_of(phase) {
+        let Some(rates) = group.of(&engine, phase).map(rates).next() else {
+            continue;
+        };
+        if rates.len() < 10 {
+            continue;
+        }
+        let mut row = vec![group.label(&engine)];
+        row.extend((0..10).map(|tenth| {
+            let part = &rates[tenth * rates.len() / 10..(tenth + 1) * rates.len() / 10];
+            number(Some(part.iter().sum::<f64>() / part.len() as f64))
+        }));
+        table.rows.push(row);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// The table of 2016: one stream of inserts with all indexes in place.
+fn single_stream(group: &Group<'_>, phase: &str) -> Option<Table> {
+    let form = |trial: &&&crate::store::result::TrialResult| {
+        let form = trial.configuration.get("workload.form");
+        form.is_some_and(|form| form == "2016")
+    };
+    let mut table = Table::new(
+        format!("{phase}: one stream of inserts"),
+        &[
+            "engine",
+            "rows",
+            "seconds (s)",
+            "average ips (rows/s)",
+            "last ips (rows/s)",
+        ],
+    );
+    for trial in group.trials.iter().filter(form) {
+        let found = trial.phases.iter().filter(|found| found.name == phase);
+        for found in found.filter(|found| found.operations > 0) {
+            table.rows.push(vec![
+                trial.name(),
+                number(Some(found.rows as f64)),
+                number(Some(found.seconds)),
+                number(found.rows_per_s),
+                number(last_rate(&rates(found))),
+            ]);
+        }
+    }
+    table.notes.push(format!(
+        "last ips: over the last whole seconds that together inserted {LAST_ROWS} rows"
+    ));
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// Mean rate of the last whole seconds that together have [`LAST_ROWS`] rows; of all if there are not so many.
+fn last_rate(rates: &[f64]) -> Option<f64> {
+    let (mut rows, mut seconds) = (0.0, 0);
+    for rate in rates.iter().rev() {
+        rows += rate;
+        seconds += 1;
+        if rows >= LAST_ROWS as f64 {
+            break;
+        }
+    }
+    (seconds > 0).then(|| rows / f64::from(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_rate_is_that_of_the_last_hundred_thousand_rows() {
+        assert_eq!(last_rate(&[90_000.0, 60_000.0, 50_000.0]), Some(55_000.0));
+        assert_eq!(last_rate(&[10.0, 20.0]), Some(15.0));
+        assert_eq!(last_rate(&[]), None);
+    }
+}

@@ -1,0 +1,217 @@
+//! The three summary tables: absolute, relative to the first engine, background inserts; with the published rules of colour.
+//!
+//! Text has a letter for each colour: `G` green (top quarter), `R` red (bottom quarter), `!` the rate was missed (grey,
+//! shown beside a colour too); in the relative table `+` above 1.05 (blue) and `-` below 0.95 (yellow).
+
+use super::super::marks::background_rate_unmet;
+use super::super::selection::Group;
+use super::super::table::{Table, count};
+use super::{is_query, rate};
+
+/// Colour of a cell of the absolute table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colour {
+    /// `#FF9A9A`: in the bottom quarter.
+    Red,
+    /// `#D7D7D7`: missed its background rate.
+    Grey,
+    /// `#81FFA6`: in the top quarter.
+    Green,
+    /// In between.
+    None,
+}
+
+/// Colours of a column: of each row its value and whether it met its rate.
+pub fn colours(column: &[(f64, bool)]) -> Vec<Colour> {
+    // Between a column's ends as close as this nothing is bad.
+    const CLOSE: f64 = 0.8;
+    let min = column.iter().map(|cell| cell.0).reduce(f64::min);
+    let met = column.iter().filter(|cell| cell.1);
+    let max = met.map(|cell| cell.0).reduce(f64::max);
+    let colour = |(value, met): &(f64, bool)| {
+        let Some(min) = min.filter(|_| column.len() > 1) else {
+            return Colour::None;
+        };
+        // Without a row that met its rate nothing is green, and nothing says what is red.
+        let (bottom, top) = match max {
+            Some(max) => {
+                let quarter = (max - min) / 4.0;
+                let bottom = (min < CLOSE * max).then_some(min + quarter);
+                (bottom, Some(max - quarter))
+            }
+            None => (None, None),
+        };
+        if bottom.is_some_and(|bottom| *value <= bottom) {
+            Colour::Red
+        } else if !met {
+            Colour::Grey
+        } else if top.is_some_and(|top| *value >= top) {
+            Colour::Green
+        } else {
+            Colour::None
+        }
+    };
+    column.iter().map(colour).collect()
+}
+
+/// How a ratio compares, by its integer percent.
+pub fn relative_mark(ratio: f64) -> &'static str {
+    match (ratio * 100.0).round() {
+        percent if percent < 95.0 => " -",
+        percent if percent > 105.0 => " +",
+        _ => "",
+    }
+}
+
+/// Value and kept rate of an engine in a phase.
+fn cell(group: &Group<'_>, engine: &str, phase: &str) -> Option<(f64, bool)> {
+    let missed = is_query(phase) && group.of(engine, phase).any(background_rate_unmet);
+    Some((group.median(engine, phase, rate)?, !missed))
+}
+
+/// Inserts per second of the load and write steps, queries per second of the others.
+pub fn absolute(group: &Group<'_>, phases: &[String]) -> Table {
+    let mut table = Table::new(
+        "Summary: rows inserted per second (l.*), queries per second (q*), median of repetitions",
+        &["engine"],
+    );
+    table.headers.extend(phases.iter().cloned());
+    let engines = group.engines();
+    table.rows = engines
+        .iter()
+        .map(|engine| vec![group.label(engine)])
+        .collect();
+    for phase in phases {
+        let cells: Vec<_> = engines
+            .iter()
+            .map(|engine| cell(group, engine, phase))
+            .collect();
+        let present: Vec<(f64, bool)> = cells.iter().flatten().copied().collect();
+        let mut colours = colours(&present).into_iter();
+        for (row, cell) in table.rows.iter_mut().zip(cells) {
+            row.push(match cell {
+                None => "-".to_string(),
+                Some((value, met)) => {
+                    let colour = match colours.next() {
+                        Some(Colour::Red) => " R",
+                        Some(Colour::Green) => " G",
+                        Some(Colour::Grey | Colour::None) | None => "",
+                    };
+                    let missed = if met { "" } else { " !" };
+                    format!("{}{colour}{missed}", count(Some(value)))
+                }
+            });
+        }
+    }
+    table.notes.push(
+        "G: in the top quarter of its column, R: in the bottom quarter, !: below 95 % of the background inserts that were asked for"
+            .to_string(),
+    );
+    table
+}
+
+/// The same divided by the base.
+pub fn relative(group: &Group<'_>, phases: &[String], base: &str) -> Table {
+    let mut table = Table::new(
+        format!("Summary: throughput relative to {base}"),
+        &["engine"],
+    );
+    table.headers.extend(phases.iter().cloned());
+    for engine in group.engines() {
+        let mut row = vec![group.label(&engine)];
+        for phase in phases {
+            let of = |name: &str| group.median(name, phase, rate);
+            let ratio = of(&engine).zip(of(base)).map(|(mine, base)| mine / base);
+            row.push(ratio.map_or("-".to_string(), |ratio| {
+                format!("{ratio:.2}{}", relative_mark(ratio))
+            }));
+        }
+        table.rows.push(row);
+    }
+    table.notes.push("+: above 1.05, -: below 0.95".to_string());
+    table
+}
+
+/// Background inserts per second that were reached, with what was asked for in the last row.
+pub fn background(group: &Group<'_>, phases: &[String]) -> Table {
+    let mut table = Table::new(
+        "Summary: background rows inserted per second in the query steps",
+        &["engine"],
+    );
+    table.headers.extend(phases.iter().cloned());
+    for engine in group.engines() {
+        let mut row = vec![group.label(&engine)];
+        for phase in phases {
+            let reached = group.median(&engine, phase, |phase| {
+                phase.background.as_ref()?.rows_per_s
+            });
+            let missed = group.of(&engine, phase).any(background_rate_unmet);
+            row.push(format!(
+                "{}{}",
+                count(reached),
+                if missed { " !" } else { "" }
+            ));
+        }
+        table.rows.push(row);
+    }
+    let mut target = vec!["asked for".to_string()];
+    let engines = group.engines();
+    target.extend(phases.iter().map(|phase| {
+        let asked = engines.iter().find_map(|engine| {
+            group.median(engine, phase, |phase| phase.background.as_ref()?.rows_rate)
+        });
+        count(asked)
+    }));
+    table.rows.push(target);
+    table.notes.push(
+        "!: below 95 % of what was asked for; the queries of such a step do not count".to_string(),
+    );
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Colour::{Green, Grey, None, Red};
+
+    #[test]
+    fn the_quarters_of_a_column_are_coloured() {
+        let met = |values: &[f64]| {
+            values
+                .iter()
+                .map(|value| (*value, true))
+                .collect::<Vec<_>>()
+        };
+        // The published l.i1 of 2024: Postgres, InnoDB, MyRocks.
+        assert_eq!(
+            colours(&met(&[2068.0, 1720.0, 23_669.0])),
+            [Red, Red, Green]
+        );
+        assert_eq!(
+            colours(&met(&[100.0, 60.0, 40.0, 85.0, 55.0])),
+            [Green, None, Red, Green, Red]
+        );
+        // The lowest is at least 80 % of the highest: nothing is red.
+        assert_eq!(colours(&met(&[100.0, 85.0, 81.0])), [Green, None, None]);
+        assert_eq!(colours(&met(&[5.0])), [None]);
+    }
+
+    #[test]
+    fn red_comes_before_grey_and_what_missed_its_rate_is_not_the_maximum() {
+        // qp1000 of 2024: the first missed its rate and is the lowest.
+        let column = [(357.0, false), (513.0, true), (790.0, true)];
+        assert_eq!(colours(&column), [Red, None, Green]);
+        let column = [(900.0, false), (500.0, true), (400.0, true), (200.0, true)];
+        assert_eq!(colours(&column), [Grey, Green, None, Red]);
+        let column = [(900.0, false), (500.0, false)];
+        assert_eq!(colours(&column), [Grey, Grey]);
+    }
+
+    #[test]
+    fn ratios_are_compared_as_integer_percent() {
+        assert_eq!(relative_mark(0.9449), " -");
+        assert_eq!(relative_mark(0.9451), "");
+        assert_eq!(relative_mark(1.054), "");
+        assert_eq!(relative_mark(1.056), " +");
+    }
+}
