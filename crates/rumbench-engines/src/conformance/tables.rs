@@ -48,9 +48,9 @@ type Row = (u64, u32, i64, &'static [u8]);
 fn batch(rows: &[Row]) -> RowBatch {
     let mut batch = RowBatch::new(4);
     for (id, k, a, c) in rows {
-        batch.push(Value::Unsigned(*id));
-        batch.push(Value::Unsigned(u64::from(*k)));
-        batch.push(Value::Signed(*a));
+        batch.push(Unsigned(*id));
+        batch.push(Unsigned(u64::from(*k)));
+        batch.push(Signed(*a));
         batch.push(Value::Bytes(c));
     }
     batch
@@ -88,7 +88,7 @@ fn row(id: u64) -> Row {
 fn keys(ids: &[u64]) -> RowBatch {
     let mut keys = RowBatch::new(1);
     for id in ids {
-        keys.push(Value::Unsigned(*id));
+        keys.push(Unsigned(*id));
     }
     keys
 }
@@ -99,12 +99,7 @@ fn read(connection: &mut dyn TableConnection, ids: &[u64]) -> Vec<Option<(u64, i
     let got = connection.get(PLAIN, &keys(ids), &mut |place, row| {
         calls += 1;
         found[place] = row.map(|row| match row {
-            [
-                Value::Unsigned(id),
-                Value::Unsigned(k),
-                Value::Signed(a),
-                Value::Bytes(c),
-            ] => {
+            [Unsigned(id), Unsigned(k), Signed(a), Value::Bytes(c)] => {
                 assert_eq!(*id, ids[place], "the row of another key");
                 (*k, *a, c.to_vec())
             }
@@ -204,13 +199,13 @@ fn ranges(connection: &mut dyn TableConnection) {
 
 fn updates(connection: &mut dyn TableConnection) {
     let mut update = |id, column, change| {
-        let key = [Value::Unsigned(id)];
+        let key = [Unsigned(id)];
         ok(connection.update(PLAIN, &key, column, change), "update")
     };
     assert!(update(5, 3, Change::Set(Value::Bytes(b"longer text"))));
     assert!(update(5, 1, Change::Add(7)), "an indexed column");
     assert!(update(6, 2, Change::Add(-1000)));
-    assert!(update(7, 1, Change::Set(Value::Unsigned(0))));
+    assert!(update(7, 1, Change::Set(Unsigned(0))));
     assert!(update(8, 1, Change::Add(0)), "the same value");
     assert!(!update(50, 1, Change::Add(1)), "no such row");
     let found = read(connection, &[5, 6, 7, 50]);
@@ -228,12 +223,12 @@ fn updates(connection: &mut dyn TableConnection) {
     };
     expect(
         "lowest",
-        ids(connection, PLAIN, BY_K, one(Direction::Forward)),
+        ids(connection, PLAIN, BY_K, one(Forward)),
         vec![7],
     );
     expect(
         "highest",
-        ids(connection, PLAIN, BY_K, one(Direction::Reverse)),
+        ids(connection, PLAIN, BY_K, one(Reverse)),
         vec![5],
     );
     expect("indexes", ok(connection.check(PLAIN), "check"), 2);
@@ -242,9 +237,9 @@ fn updates(connection: &mut dyn TableConnection) {
 fn deletes(connection: &mut dyn TableConnection) {
     let first = connection.delete_first(PLAIN, &[], 2);
     expect("rows deleted", ok(first, "delete first"), 2);
-    let from = connection.delete_first(PLAIN, &[Value::Unsigned(2)], 3);
+    let from = connection.delete_first(PLAIN, &[Unsigned(2)], 3);
     expect("rows deleted", ok(from, "delete first"), 3);
-    let key = [Value::Unsigned(9)];
+    let key = [Unsigned(9)];
     assert!(ok(connection.delete(PLAIN, &key), "delete"));
     assert!(!ok(connection.delete(PLAIN, &key), "delete again"));
     expect("rows", ok(connection.count(PLAIN), "count"), 14);
@@ -275,7 +270,7 @@ fn pairs(store: &dyn TableStore) {
     ok(store.build_index(PAIRS, 0), "build an index");
     let mut connection = ok(store.connect(), "connect again");
     let mut order = Vec::new();
-    let from = [Value::Unsigned(1), Value::Unsigned(4)];
+    let from = [Unsigned(1), Unsigned(4)];
     let range = Range {
         from: &from,
         ..Range::ALL
