@@ -51,7 +51,7 @@ enum Command {
     Run(run::RunArgs),
     /// Run a small LinkBench on every embedded engine of this build, about three minutes
     Quick(quick::QuickArgs),
-    /// Print the tables of a stored result again
+    /// Print the tables of a stored result again and write DIR/report.html
     Report(report::ReportArgs),
     /// List engines, workloads, phases, metrics or stored results
     List(list::ListArgs),
