@@ -3,6 +3,7 @@
 //! Order of a report: what was run, one set of tables for each durability promise, marks. Engines whose promises differ never
 //! share a table unless asked for, and then each row says its promise.
 
+pub mod compare;
 pub mod html;
 pub mod kv_sequence;
 pub mod latency;
