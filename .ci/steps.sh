@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all_steps=(system fmt tidy formats header clippy test sim docs licences fuzz lab-smoke kill more-engines)
+all_steps=(system fmt tidy formats header clippy test sim docs licences fuzz browser lab-smoke kill more-engines)
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 
@@ -22,6 +22,8 @@ durable_engines=(alluvium fjall lmdb sqlite)
 more_engines=(leveldb redb rocksdb wiredtiger)
 # How long the random-input step lasts in all, in seconds.
 fuzz_seconds=60
+# What drives the browser.
+playwright=1.64.1
 # How long fresh seeds are simulated.
 sim_seconds=20
 
@@ -53,13 +55,14 @@ debian_packages=(build-essential libclang-dev cmake libleveldb-dev ninja-build)
 
 install_debian_packages() {
     local as_root=()
+    command -v apt-get >/dev/null || return 1
     if [ "$(id -u)" -ne 0 ]; then
         command -v sudo >/dev/null && sudo -n true 2>/dev/null || return 1
         as_root=(sudo -n)
     fi
     "${as_root[@]}" apt-get update -qq &&
         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y -qq --no-install-recommends "${debian_packages[@]}"
+            apt-get install -y -qq --no-install-recommends "$@"
 }
 
 step_system() {
@@ -72,7 +75,7 @@ step_system() {
     # A Python that has pip already may be none of Debian's.
     python3 -m pip --version >/dev/null 2>&1 || debian_packages+=(python3-pip)
     if ! { have_compilers && have_libclang && have_builders && have_leveldb; } && command -v apt-get >/dev/null; then
-        install_debian_packages ||
+        install_debian_packages "${debian_packages[@]}" ||
             missing "root or password-less sudo, to run: apt-get install ${debian_packages[*]}"
     fi
     have_compilers || missing 'C and C++ compilers as cc and c++ (LMDB, SQLite, zstd and RocksDB are built from source)'
@@ -117,6 +120,22 @@ step_fuzz() {
     [ "$seconds" -le "$fuzz_seconds" ] || seconds=$fuzz_seconds
     printf '%s tests, %s s each\n' "$count" "$seconds"
     ALLUVIUM_FUZZ_SECONDS=$seconds cargo test --quiet --locked --workspace --lib --bins --tests -- fuzz_
+}
+
+chromium() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+
+# The script of the test is in the repository; what drives the browser is fetched here and is no dependency of any crate.
+step_browser() {
+    local driver=$cache/browser pages=$CARGO_TARGET_DIR/report-pages
+    { command -v node && command -v npm; } >/dev/null || install_debian_packages nodejs npm ||
+        missing 'Node.js with npm (Debian: apt-get install nodejs npm)'
+    chromium >/dev/null || install_debian_packages chromium || missing 'Chromium (Debian: apt-get install chromium)'
+    npm install --silent --no-audit --no-fund --no-package-lock --prefix "$driver" "playwright-core@$playwright"
+    rm -rf "$pages"
+    RUMBENCH_TEST_PAGES=$pages cargo test --quiet --locked -p rumbench report::html::tests
+    PLAYWRIGHT_FOLDER=$driver node crates/rumbench/tests/browser/report.mjs \
+        "$(chromium)" "$pages" "$CARGO_TARGET_DIR/report-screenshots"
+    printf 'screenshots and PDFs: %s\n' "$CARGO_TARGET_DIR/report-screenshots"
 }
 
 in_scratch() {

@@ -2,6 +2,7 @@
 //!
 //! Results go to stdout, progress and warnings to stderr, neither in colour.
 
+mod compare;
 mod durability;
 mod list;
 mod quick;
@@ -51,8 +52,10 @@ enum Command {
     Run(run::RunArgs),
     /// Run a small LinkBench on every embedded engine of this build, about three minutes
     Quick(quick::QuickArgs),
-    /// Print the tables of a stored result again
+    /// Print the tables of a stored result again and write DIR/report.html
     Report(report::ReportArgs),
+    /// Compare two results, number by number; exit code 3 when a --fail-if holds
+    Compare(compare::CompareArgs),
     /// List engines, workloads, phases, metrics or stored results
     List(list::ListArgs),
     /// Say what a metric means (unit, definition, formula) or what a phase does
@@ -107,6 +110,7 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
         Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Quick(arguments)) => quick::run(&arguments),
         Some(Command::Report(arguments)) => report::run(&arguments),
+        Some(Command::Compare(arguments)) => compare::run(&arguments),
         Some(Command::List(arguments)) => list::list(&arguments),
         Some(Command::Explain(arguments)) => list::explain(&arguments),
         Some(Command::Durability(arguments)) => durability::run(&arguments),

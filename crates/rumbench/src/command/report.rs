@@ -1,4 +1,4 @@
-//! `rumbench report DIR`: the tables of a stored result again.
+//! `rumbench report DIR`: the tables of a stored result again, and `DIR/report.html`.
 
 use std::path::PathBuf;
 
@@ -18,12 +18,20 @@ pub struct ReportArgs {
     print: PrintArgs,
 }
 
-/// Prints the tables.
+/// Prints the tables and writes the page.
 ///
 /// # Errors
 /// When there is no readable result.
 pub fn run(arguments: &ReportArgs) -> Result<Exit> {
     let result = file::load(&arguments.dir)?;
     arguments.print.print(&result)?;
+    // A result file may be named instead of its folder.
+    let folder = match arguments.dir.is_dir() {
+        true => Some(arguments.dir.as_path()),
+        false => arguments.dir.parent(),
+    };
+    if let Some(folder) = folder {
+        arguments.print.write_html(folder, &result);
+    }
     Ok(Exit::Done)
 }

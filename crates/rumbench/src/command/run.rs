@@ -1,6 +1,6 @@
 //! `rumbench run`: from flags to a suite, from its result to tables and an exit code.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use super::{Exit, command_line, print, settings};
 use crate::catalog::{self, usage};
 use crate::report::table::Format;
-use crate::report::{ReportOptions, marks, render};
+use crate::report::{ReportOptions, html, marks, render};
 use crate::run::interrupt::Interrupts;
 use crate::run::plan::Suite;
 use crate::run::progress::say;
@@ -74,6 +74,14 @@ impl PrintArgs {
                 Format::Text
             },
             mix_durability: self.mix_durability,
+        }
+    }
+
+    /// Writes `report.html` into the result's folder and says where. A failure is a warning: the numbers are in `result.json`.
+    pub fn write_html(&self, dir: &Path, result: &SuiteResult) {
+        match html::write(dir, result, &self.options()) {
+            Ok(path) => say(&format!("report: {}", path.display())),
+            Err(error) => say(&format!("warning: {error:#}")),
         }
     }
 
@@ -210,6 +218,7 @@ pub fn run_suite(suite: &Suite, print: &PrintArgs, no_store: bool) -> Result<Exi
         store(suite, &result);
     }
     print.print(&result)?;
+    print.write_html(&suite.out, &result);
     say(&format!(
         "results: {}",
         file::result_path(&suite.out).display()

@@ -1,8 +1,10 @@
-//! Text and Markdown reports from a stored result: the same rows for people, wikis and terminals.
+//! Text, Markdown and HTML reports from a stored result: the same rows for people, wikis and terminals.
 //!
 //! Order of a report: what was run, one set of tables for each durability promise, marks. Engines whose promises differ never
 //! share a table unless asked for, and then each row says its promise.
 
+pub mod compare;
+pub mod html;
 pub mod insert_benchmark;
 pub mod kv_sequence;
 pub mod latency;
@@ -75,6 +77,16 @@ fn heading(suite: &SuiteResult) -> String {
 }
 
 fn group_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions) -> Vec<Table> {
+    let mut tables = summary_tables(suite, group, options);
+    for phase in group.phases() {
+        tables.extend(phase_tables(suite, group, &phase));
+    }
+    tables.extend(throughput::settles(group));
+    tables
+}
+
+/// Throughput of all phases.
+fn summary_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions) -> Vec<Table> {
     let base = group.base(options.base.as_deref());
     let mut tables = insert_benchmark::summaries(suite, group, &base);
     if tables.is_empty() {
@@ -84,15 +96,18 @@ fn group_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions)
         ];
     }
     tables.extend(spread::table(group, &base));
-    for phase in group.phases() {
-        tables.extend(linkbench::columns(suite, group, &phase));
-        tables.extend(kv_sequence::columns(suite, group, &phase));
-        tables.extend(insert_benchmark::step(suite, group, &phase));
-        tables.push(throughput::cpu(group, &phase));
-        tables.extend(latency::short(group, &phase));
-        tables.extend(latency::full(group, &phase));
-    }
-    tables.extend(throughput::settles(group));
+    tables
+}
+
+/// Everything about one phase.
+fn phase_tables(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Vec<Table> {
+    let mut tables = Vec::new();
+    tables.extend(linkbench::columns(suite, group, phase));
+    tables.extend(kv_sequence::columns(suite, group, phase));
+    tables.extend(insert_benchmark::step(suite, group, phase));
+    tables.push(throughput::cpu(group, phase));
+    tables.extend(latency::short(group, phase));
+    tables.extend(latency::full(group, phase));
     tables
 }
 

@@ -6,6 +6,9 @@ use super::throughput::counts_rows;
 use crate::measure::statistics::{Ratio, paired_ratio};
 use crate::store::result::{Comparison, PhaseResult, TrialResult};
 
+/// What the two ends of a ratio are.
+pub const NOTE: &str = "low and high: 98 % t interval of the log ratios with five pairs or more, smallest and largest ratio with fewer";
+
 /// What is compared: the metric's name and where it is found.
 type Compared = (&'static str, fn(&PhaseResult) -> Option<f64>);
 
@@ -134,10 +137,7 @@ pub fn table(group: &Group<'_>, base: &str) -> Option<Table> {
             found.verdict.clone(),
         ]);
     }
-    table.notes.push(
-        "low and high: 95 % t interval of the log ratios with five pairs or more, smallest and largest ratio with fewer"
-            .to_string(),
-    );
+    table.notes.push(NOTE.to_string());
     (!table.rows.is_empty()).then_some(table)
 }
 

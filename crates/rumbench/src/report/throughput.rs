@@ -21,12 +21,13 @@ pub fn per_item(phase: &PhaseResult, value: Option<f64>) -> Option<f64> {
     (phase.rows > 0).then(|| value.map(|v| v * phase.operations as f64 / phase.rows as f64))?
 }
 
-fn unit(phase: &str) -> &'static str {
+/// Unit of [`rate`].
+pub fn unit(phase: &str) -> &'static str {
     if counts_rows(phase) { "rows/s" } else { "op/s" }
 }
 
 /// Rows per second of a load, operations per second of all else.
-fn rate(phase: &PhaseResult) -> Option<f64> {
+pub fn rate(phase: &PhaseResult) -> Option<f64> {
     if counts_rows(&phase.name) {
         phase.rows_per_s
     } else {

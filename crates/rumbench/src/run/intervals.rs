@@ -12,6 +12,14 @@ const SECOND_NS: u64 = 1_000_000_000;
 const MILLISECOND_NS: u64 = 1_000_000;
 /// 1000 bits, one for each millisecond.
 const WORDS: usize = 16;
+/// Classes of response times, each twice as long as the one before: the last begins at 2^30 us, some 18 minutes.
+const CLASSES: usize = 32;
+
+/// The class of a response time: 0 below 1 us, `n` from 2^(n-1) us up to 2^n us.
+fn class(response_ns: u64) -> usize {
+    let us = response_ns / 1000;
+    ((u64::BITS - us.leading_zeros()) as usize).min(CLASSES - 1)
+}
 
 /// Counts of one second.
 #[derive(Debug, Clone)]
@@ -19,6 +27,7 @@ struct Second {
     counts: Vec<u64>,
     max_ns: Vec<u64>,
     milliseconds: [u64; WORDS],
+    classes: [u64; CLASSES],
 }
 
 impl Second {
@@ -27,6 +36,7 @@ impl Second {
             counts: vec![0; operations],
             max_ns: vec![0; operations],
             milliseconds: [0; WORDS],
+            classes: [0; CLASSES],
         }
     }
 
@@ -34,6 +44,7 @@ impl Second {
         self.counts.fill(0);
         self.max_ns.fill(0);
         self.milliseconds = [0; WORDS];
+        self.classes = [0; CLASSES];
     }
 
     fn merge(&mut self, other: &Second) {
@@ -46,6 +57,15 @@ impl Second {
         for (mine, theirs) in self.milliseconds.iter_mut().zip(&other.milliseconds) {
             *mine |= theirs;
         }
+        for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
+            *mine += theirs;
+        }
+    }
+
+    /// Counts by class, without the empty classes above the longest response.
+    fn response_counts(&self) -> Vec<u64> {
+        let used = self.classes.iter().rposition(|&count| count > 0);
+        self.classes[..used.map_or(0, |last| last + 1)].to_vec()
     }
 }
 
@@ -136,6 +156,7 @@ fn interval(names: &[&str], index: u64, second: &Second) -> Interval {
         op_max_us: seen()
             .map(|(i, name)| ((*name).to_string(), us(second.max_ns[i])))
             .collect::<BTreeMap<_, _>>(),
+        response_counts: second.response_counts(),
         ..Interval::default()
     }
 }
@@ -157,6 +178,7 @@ impl Recorder<'_> {
         }
         self.second.counts[operation] += 1;
         self.second.max_ns[operation] = self.second.max_ns[operation].max(response_ns);
+        self.second.classes[class(response_ns)] += 1;
         let millisecond = end_ns % SECOND_NS / MILLISECOND_NS;
         self.second.milliseconds[(millisecond / 64) as usize] |= 1 << (millisecond % 64);
     }
@@ -191,8 +213,19 @@ mod tests {
             (exported[0].max_us, exported[0].op_max_us["READ"]),
             (9.0, 1.0)
         );
+        // 9 us and 1 us.
+        assert_eq!(exported[0].response_counts, [0, 1, 0, 0, 1]);
+        assert!(exported[1].response_counts.is_empty());
         assert_eq!(intervals.total(), 3);
         // From the completion in millisecond 700 to the one in 2300.
         assert_eq!(intervals.longest_gap_ms(2_400_000_000), 1599.0);
+    }
+
+    #[test]
+    fn response_classes_double_and_end_at_the_last() {
+        let of = |us: u64| class(us * 1000);
+        assert_eq!(class(999), 0);
+        assert_eq!([of(1), of(2), of(3), of(4)], [1, 2, 2, 3]);
+        assert_eq!(class(u64::MAX), CLASSES - 1);
     }
 }

@@ -416,6 +416,9 @@ pub struct Interval {
     /// Longest response by type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub op_max_us: BTreeMap<String, f64>,
+    /// Operations by response time: below 1 us, then each class twice as long (1 to 2 us, 2 to 4 us, ...).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub response_counts: Vec<u64>,
     /// CPU seconds of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<f64>,

@@ -1,5 +1,6 @@
-//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, kill tests.
+//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, comparisons, kill tests.
 
+mod compare;
 mod durability;
 mod insert_benchmark;
 mod suite;

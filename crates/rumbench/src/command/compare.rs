@@ -1,0 +1,293 @@
+//! `rumbench compare BASE NEW`: what changed between two results, with verdicts, and exit code 3 when a threshold fails.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use rumbench_core::names::unknown;
+use serde_json::json;
+
+use super::{Exit, print};
+use crate::catalog::usage;
+use crate::report::compare::threshold::{Outcome, Threshold};
+use crate::report::compare::{Row, compare, differences, overall, summary, table};
+use crate::report::marks;
+use crate::report::table::Format;
+use crate::run::progress::say;
+use crate::store::file;
+use crate::store::result::{SuiteResult, TrialResult};
+
+/// Lines on differences that are shown for one engine; JSON has all.
+const DIFFERENCES: usize = 20;
+
+/// Flags of `rumbench compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// Result folder, or its trials of one engine: DIR#ENGINE[:VARIANT]
+    base: String,
+    /// Result folder, or its trials of one engine: DIR#ENGINE[:VARIANT]
+    new: String,
+    /// Exit with 3 when this holds, for example 'response_us_p99 > +10%' or 'request:ops_per_s < -5%'; may be repeated
+    #[arg(long, value_name = "[PHASE:]METRIC > +N%")]
+    fail_if: Vec<String>,
+    /// Compare engines although their commits survive different things
+    #[arg(long)]
+    mix_durability: bool,
+    /// Show all figures of response times, not only p99
+    #[arg(long)]
+    all: bool,
+    /// Print everything as JSON
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// Print the table as Markdown
+    #[arg(long)]
+    markdown: bool,
+}
+
+/// One side of the comparison.
+struct Side {
+    selector: String,
+    suite: SuiteResult,
+    engine: Option<String>,
+}
+
+impl Side {
+    /// A folder that exists is taken as it is, whatever characters its name has.
+    fn read(selector: &str) -> Result<Side> {
+        let (dir, engine) = match selector.rsplit_once('#') {
+            Some((dir, engine)) if !Path::new(selector).exists() => (dir, Some(engine.to_string())),
+            _ => (selector, None),
+        };
+        let suite =
+            file::load(Path::new(dir)).with_context(|| format!("cannot compare {selector}"))?;
+        let side = Side {
+            selector: selector.to_string(),
+            suite,
+            engine,
+        };
+        if let Some(engine) = &side.engine {
+            let engines = side.engines();
+            if !engines.contains(engine) {
+                let known: Vec<&str> = engines.iter().map(String::as_str).collect();
+                return Err(usage(format!(
+                    "{selector}: {}",
+                    unknown("engine of this result", engine, &known)
+                )));
+            }
+        }
+        Ok(side)
+    }
+
+    fn engines(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for name in self.suite.trials.iter().map(TrialResult::name) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// Trials of an engine that answered right.
+    fn trials(&self, engine: &str) -> Vec<&TrialResult> {
+        let usable = |trial: &&TrialResult| {
+            trial.name() == engine
+                && !trial.has_mark("wrong-answer")
+                && trial.durability_facts.is_some()
+        };
+        self.suite.trials.iter().filter(usable).collect()
+    }
+
+    /// Marks of failures, to be said.
+    fn failures(&self, what: &str) -> Vec<String> {
+        let failed = self
+            .suite
+            .trials
+            .iter()
+            .filter(|trial| marks::failed(trial));
+        failed
+            .map(|trial| {
+                format!(
+                    "{what} {} #{} is marked: {}",
+                    trial.name(),
+                    trial.repetition,
+                    trial.marks.join("; ")
+                )
+            })
+            .collect()
+    }
+}
+
+/// Which engine is compared with which.
+fn engine_pairs(base: &Side, new: &Side) -> Result<Vec<(String, String)>> {
+    let (a, b) = (base.engines(), new.engines());
+    let only = |engines: &[String]| (engines.len() == 1).then(|| engines[0].clone());
+    let partner = |engine: &String, side: &[String]| {
+        let same = side.contains(engine).then(|| engine.clone());
+        same.or_else(|| only(side))
+    };
+    let found: Vec<(String, String)> = match (&base.engine, &new.engine) {
+        (Some(a), Some(b)) => vec![(a.clone(), b.clone())],
+        (Some(engine), None) => partner(engine, &b)
+            .map(|other| (engine.clone(), other))
+            .into_iter()
+            .collect(),
+        (None, Some(engine)) => partner(engine, &a)
+            .map(|other| (other, engine.clone()))
+            .into_iter()
+            .collect(),
+        (None, None) => {
+            let same = a
+                .iter()
+                .filter(|name| b.contains(name))
+                .map(|name| (name.clone(), name.clone()));
+            let same: Vec<_> = same.collect();
+            if same.is_empty() {
+                only(&a).zip(only(&b)).into_iter().collect()
+            } else {
+                same
+            }
+        }
+    };
+    if found.is_empty() {
+        return Err(usage(format!(
+            "{} has {}, {} has {}: name one of each as DIR#ENGINE",
+            base.selector,
+            a.join(", "),
+            new.selector,
+            b.join(", ")
+        )));
+    }
+    Ok(found)
+}
+
+/// Rows of one pair of engines, and what differs between their trials.
+fn compare_engines(
+    arguments: &CompareArgs,
+    base: &Side,
+    new: &Side,
+    names: &(String, String),
+) -> Result<(Vec<Row>, Vec<String>)> {
+    let label = if names.0 == names.1 {
+        names.0.clone()
+    } else {
+        format!("{} / {}", names.1, names.0)
+    };
+    let (a, b) = (base.trials(&names.0), new.trials(&names.1));
+    let (Some(first), Some(other)) = (a.first(), b.first()) else {
+        let side = if a.is_empty() { base } else { new };
+        bail!(
+            "{}: no trial of {label} has numbers; see `rumbench report`",
+            side.selector
+        );
+    };
+    if !arguments.mix_durability && !differences::same_promise(first, other) {
+        return Err(usage(format!(
+            "{label}: commits of the two survive different things; --mix-durability compares them all the same"
+        )));
+    }
+    let mut lines = differences::of_trials(first, other);
+    // Two engines differ in nearly everything; that is no news.
+    if names.0 != names.1 {
+        lines.retain(|line| {
+            !line.starts_with("configuration ") || line.starts_with("configuration workload.")
+        });
+    }
+    let lines = lines.into_iter().map(|line| format!("{label}: {line}"));
+    Ok((compare(&label, &a, &b), lines.collect()))
+}
+
+/// Whether a row is in the table and in the verdict without `--all`.
+fn is_principal(row: &Row) -> bool {
+    !row.metric.starts_with("latency_us.") || row.metric.ends_with(".p99")
+}
+
+/// Compares.
+///
+/// # Errors
+/// When a side has no readable result, the workloads differ, or a threshold cannot be checked.
+pub fn run(arguments: &CompareArgs) -> Result<Exit> {
+    let thresholds: Vec<Threshold> = arguments
+        .fail_if
+        .iter()
+        .map(|text| Threshold::parse(text))
+        .collect::<Result<_>>()?;
+    let (base, new) = (Side::read(&arguments.base)?, Side::read(&arguments.new)?);
+    differences::refuse(&base.suite, &new.suite)?;
+    let mut warnings = differences::of_suites(&base.suite, &new.suite);
+    warnings.extend(base.failures("base"));
+    warnings.extend(new.failures("new"));
+    let mut rows = Vec::new();
+    for names in engine_pairs(&base, &new)? {
+        let (found, lines) = compare_engines(arguments, &base, &new, &names)?;
+        rows.extend(found);
+        warnings.extend(lines);
+    }
+    if rows.is_empty() {
+        bail!(
+            "no repetition of one side has a number that the same repetition of the other has too"
+        );
+    }
+    let outcomes: Vec<Outcome> = thresholds
+        .iter()
+        .map(|threshold| threshold.judge(&rows))
+        .collect::<Result<_>>()?;
+    if !arguments.all {
+        rows.retain(is_principal);
+    }
+    if arguments.json {
+        let verdict = overall(&rows.iter().collect::<Vec<_>>());
+        let all = json!({"base": base.selector, "new": new.selector, "verdict": verdict, "differences": warnings, "comparisons": rows, "thresholds": outcomes});
+        print(&format!("{}\n", serde_json::to_string_pretty(&all)?));
+    } else {
+        print(&text(arguments, &warnings, &rows, &outcomes));
+    }
+    let failed = outcomes.iter().filter(|outcome| outcome.failed).count();
+    if failed > 0 {
+        say(&format!(
+            "rumbench: {failed} of {} thresholds failed",
+            outcomes.len()
+        ));
+        return Ok(Exit::Threshold);
+    }
+    Ok(Exit::Done)
+}
+
+fn text(
+    arguments: &CompareArgs,
+    warnings: &[String],
+    rows: &[Row],
+    outcomes: &[Outcome],
+) -> String {
+    let mut out = format!("base {}\nnew  {}\n", arguments.base, arguments.new);
+    if !warnings.is_empty() {
+        out += "\nWhat differs besides the numbers\n";
+        for line in warnings.iter().take(DIFFERENCES) {
+            out += &format!("  {line}\n");
+        }
+        if warnings.len() > DIFFERENCES {
+            out += &format!(
+                "  and {} more; --json shows all\n",
+                warnings.len() - DIFFERENCES
+            );
+        }
+    }
+    out += &format!("\n{}\n", summary(rows));
+    out += &table(rows).render(if arguments.markdown {
+        Format::Markdown
+    } else {
+        Format::Text
+    });
+    if !outcomes.is_empty() {
+        out += "\nThresholds\n";
+    }
+    for outcome in outcomes {
+        let state = if outcome.failed { "FAILED" } else { "ok    " };
+        out += &format!(
+            "  {state} {}: {}\n",
+            outcome.threshold,
+            outcome.because.join("; ")
+        );
+    }
+    out
+}

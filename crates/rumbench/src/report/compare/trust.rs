@@ -1,0 +1,113 @@
+//! Whether verdicts can be trusted: made-up recordings of `null` with an injected delay, from seeds.
+//!
+//! A recording has what real ones have: a drift of the machine that both trials of a pair share, and noise of each trial alone.
+
+use super::*;
+use crate::report::sample;
+
+/// Comparisons of each kind.
+const COMPARISONS: u64 = 200;
+/// Standard deviation of the drift between repetitions, as a share.
+const DRIFT: f64 = 0.10;
+/// Standard deviation of one trial's own noise, as a share.
+const NOISE: f64 = 0.025;
+/// Time of one operation of `null` with its delay.
+const OPERATION_US: f64 = 100.0;
+
+/// Uniform numbers between 0 and 1 from a seed (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A normally distributed number, by Box and Muller.
+    fn normal(&mut self) -> f64 {
+        let (a, b) = (self.uniform().max(f64::MIN_POSITIVE), self.uniform());
+        (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
+    }
+}
+
+/// Two recordings of five interleaved repetitions; the second takes `slower` times as long for an operation.
+fn recorded(seed: u64, slower: f64) -> [Vec<TrialResult>; 2] {
+    let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    let one = sample::suite().trials.remove(0);
+    let mut sides = [Vec::new(), Vec::new()];
+    for repetition in 1..=5 {
+        let drift = (random.normal() * DRIFT).exp();
+        for (side, delay) in sides.iter_mut().zip([1.0, slower]) {
+            let us = OPERATION_US * delay * drift * (random.normal() * NOISE).exp();
+            let mut trial = TrialResult {
+                engine: "null".to_string(),
+                repetition,
+                ..one.clone()
+            };
+            trial.phases[1].ops_per_s = Some(1e6 / us);
+            trial.phases[1].cpu_us_per_op.as_mut().unwrap().total =
+                us * (random.normal() * NOISE).exp();
+            side.push(trial);
+        }
+    }
+    sides
+}
+
+/// How many of the comparisons gave each verdict on one number.
+fn verdicts(metric: &str, slower: f64, wanted: Verdict) -> usize {
+    let judged = (1..=COMPARISONS).map(|seed| {
+        let [base, new] = recorded(seed, slower);
+        let rows = compare(
+            "null",
+            &base.iter().collect::<Vec<_>>(),
+            &new.iter().collect::<Vec<_>>(),
+        );
+        let row = rows
+            .into_iter()
+            .find(|row| row.phase == "request" && row.metric == metric);
+        row.expect("both sides have it").verdict
+    });
+    judged.filter(|verdict| *verdict == wanted).count()
+}
+
+#[test]
+fn equal_engines_get_a_verdict_in_fewer_than_five_of_a_hundred_comparisons() {
+    for metric in ["ops_per_s", "cpu_us_per_op.total"] {
+        let wrong = verdicts(metric, 1.0, Verdict::Better) + verdicts(metric, 1.0, Verdict::Worse);
+        assert!(
+            wrong * 100 < COMPARISONS as usize * 5,
+            "{metric}: {wrong} of {COMPARISONS}"
+        );
+    }
+}
+
+#[test]
+fn an_engine_that_is_ten_percent_slower_is_found_in_more_than_nine_of_ten_comparisons() {
+    let slower = 1.0 / 0.9;
+    let found = verdicts("ops_per_s", slower, Verdict::Worse);
+    assert!(
+        found * 100 > COMPARISONS as usize * 90,
+        "{found} of {COMPARISONS}"
+    );
+    assert_eq!(verdicts("ops_per_s", slower, Verdict::Better), 0);
+}
+
+#[test]
+fn drift_that_both_share_hides_nothing() {
+    // Without pairs the drift alone would be four times the noise.
+    let [base, new] = recorded(1, 1.25);
+    let rows = compare(
+        "null",
+        &base.iter().collect::<Vec<_>>(),
+        &new.iter().collect::<Vec<_>>(),
+    );
+    let row = rows
+        .iter()
+        .find(|row| row.phase == "request" && row.metric == "ops_per_s")
+        .unwrap();
+    assert_eq!(row.verdict, Verdict::Worse);
+    assert!((row.ratio / 0.8 - 1.0).abs() < 0.05, "{row:?}");
+}

@@ -1,0 +1,165 @@
+//! The heat map of response times: for each piece of time, which share of the operations took how long.
+
+use super::scale::{Axis, Unit};
+use crate::store::result::PhaseResult;
+
+/// Shares of a column's operations from which the next deeper colour begins.
+const LEVELS: [f64; 4] = [0.001, 0.01, 0.1, 0.3];
+
+/// A heat map.
+pub struct Heat {
+    /// Cells as SVG, in thousandths.
+    pub svg: String,
+    /// Response times.
+    pub y: Axis,
+    /// The class with most operations, in words.
+    pub alternative: String,
+}
+
+/// Of a phase whose intervals hold counts by class; `None` where they do not.
+pub fn map(phase: &PhaseResult, width: usize, seconds: usize) -> Option<Heat> {
+    let classes = phase
+        .intervals
+        .iter()
+        .map(|interval| interval.response_counts.len())
+        .max()?
+        .min(64);
+    let columns = columns(phase, classes, width);
+    let used = |row: &Vec<f64>| row.iter().any(|&count| count > 0.0);
+    let (first, last) = (
+        columns.iter().position(used)?,
+        columns.iter().rposition(used)?,
+    );
+    let y = Axis::log(edges(first).0, edges(last).1, Unit::Microseconds);
+    let column_total = |i: usize| columns.iter().map(|row| row[i]).sum::<f64>();
+    let totals: Vec<f64> = (0..columns[first].len()).map(column_total).collect();
+    let mut paths = vec![String::new(); LEVELS.len() + 1];
+    // Cells are counted in buckets and classes, the longest class first, and stretched into the frame: short paths.
+    let end = seconds as f64 / width as f64;
+    for (row, class) in (first..=last).rev().enumerate() {
+        let counts = columns[class].iter().zip(&totals);
+        let levels: Vec<_> = counts.map(|(&count, &total)| level(count, total)).collect();
+        cells(&levels, row, end, &mut paths);
+    }
+    let paths = paths
+        .iter()
+        .enumerate()
+        .filter(|(_, path)| !path.is_empty());
+    let paths: String = paths
+        .map(|(level, path)| format!("<path class=\"h{level}\" d=\"{path}\"/>"))
+        .collect();
+    let top = 1.0 - y.place(edges(last).1);
+    let height = y.place(edges(last).1) - y.place(edges(last).0);
+    let svg = format!(
+        "<g transform=\"translate(0 {:.1}) scale({:.3} {:.2})\">{paths}</g>",
+        top * 1000.0,
+        1000.0 / end,
+        height * 1000.0
+    );
+    let sums = columns.iter().map(|row| row.iter().sum::<f64>());
+    let (most, _) = sums.enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (low, high) = edges(most);
+    let alternative = format!(
+        "most operations took {low:.0} to {high:.0} us, the longest up to {:.0} us",
+        edges(last).1
+    );
+    Some(Heat {
+        svg,
+        y,
+        alternative,
+    })
+}
+
+/// Operations by class and bucket of time.
+fn columns(phase: &PhaseResult, classes: usize, width: usize) -> Vec<Vec<f64>> {
+    let whole = super::over_time::seconds(phase, |_| None).len();
+    let mut columns = vec![vec![0.0; whole.div_ceil(width)]; classes];
+    for interval in &phase.intervals {
+        let second = usize::try_from(interval.second).unwrap_or(usize::MAX);
+        let counts = interval.response_counts.iter().take(classes).enumerate();
+        for (class, &count) in counts.filter(|_| second < whole) {
+            columns[class][second / width] += count as f64;
+        }
+    }
+    columns
+}
+
+/// Shortest and longest response of a class in microseconds.
+fn edges(class: usize) -> (f64, f64) {
+    let high = 2f64.powi(class as i32);
+    (high / 2.0, high)
+}
+
+fn level(count: f64, total: f64) -> Option<usize> {
+    (count > 0.0).then(|| {
+        LEVELS
+            .iter()
+            .filter(|&&limit| count / total >= limit)
+            .count()
+    })
+}
+
+/// Adjacent cells of one level are one stroke, as thick as a row.
+fn cells(levels: &[Option<usize>], row: usize, end: f64, paths: &mut [String]) {
+    let mut from = 0;
+    for run in levels.chunk_by(|a, b| a == b) {
+        let to = from + run.len();
+        if let Some(level) = run[0] {
+            let width = ((to as f64).min(end) - from as f64).max(0.0);
+            let width = format!("{width:.1}");
+            paths[level] += &format!("M{from} {row}.5h{}", width.trim_end_matches(".0"));
+        }
+        from = to;
+    }
+}
+
+/// What the colours mean.
+pub fn key() -> String {
+    let names = ["below 0.1 %", "0.1 %", "1 %", "10 %", "30 % and more"];
+    let entries = names
+        .iter()
+        .enumerate()
+        .map(|(level, name)| format!("<li><i class=\"h{level}\"></i>{name}</li>"));
+    format!(
+        "<ul class=\"legend\"><li>Heat map, share of the operations at that time:</li>{}</ul>\n",
+        entries.collect::<String>()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::result::Interval;
+
+    #[test]
+    fn cells_are_coloured_by_their_share_and_joined() {
+        let interval = |second, counts: &[u64]| Interval {
+            second,
+            response_counts: counts.to_vec(),
+            ..Interval::default()
+        };
+        let phase = PhaseResult {
+            seconds: 4.0,
+            intervals: vec![
+                interval(0, &[0, 0, 999, 1]),
+                interval(1, &[0, 0, 999, 1]),
+                interval(2, &[]),
+                interval(3, &[0, 0, 10]),
+            ],
+            ..PhaseResult::default()
+        };
+        let heat = map(&phase, 1, 4).unwrap();
+        // 2 to 4 us is most of what was done in seconds 0, 1 and 3; 4 to 8 us the thousandth operation in 0 and 1.
+        assert_eq!(heat.svg.matches('M').count(), 3, "{}", heat.svg);
+        assert!(
+            heat.svg.contains("class=\"h4\" d=\"M0 ") && heat.svg.contains("class=\"h1\" d=\"M0 "),
+            "{}",
+            heat.svg
+        );
+        assert_eq!(
+            heat.alternative,
+            "most operations took 2 to 4 us, the longest up to 8 us"
+        );
+        assert!(map(&PhaseResult::default(), 1, 4).is_none());
+    }
+}

@@ -1,0 +1,87 @@
+//! The only way text gets into the page: escaped, with control characters made visible.
+//!
+//! Engine names, settings, error texts and command lines are other people's words. Numbers and class names that this module's
+//! neighbours make themselves are written as they are.
+
+/// Text as the content of an element or a quoted attribute.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(c),
+            // No page may hold these. Marks that turn the direction of writing would let a name pose as another.
+            c if c.is_control() || is_invisible(c) => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn is_invisible(c: char) -> bool {
+    let noncharacter = u32::from(c) & 0xfffe == 0xfffe || matches!(c, '\u{fdd0}'..='\u{fdef}');
+    noncharacter
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// An element with text in it; `attributes` is written as it is and begins with a space unless it is empty.
+pub fn element(name: &str, attributes: &str, text: &str) -> String {
+    format!("<{name}{attributes}>{}</{name}>", escape(text))
+}
+
+/// A heading with its anchor.
+pub fn heading(level: usize, id: &str, text: &str) -> String {
+    format!("<h{level} id=\"{id}\">{}</h{level}>\n", escape(text))
+}
+
+/// What can be unfolded. It works without scripts.
+pub fn details(summary: &str, content: &str) -> String {
+    format!(
+        "<details><summary>{}</summary>\n{content}</details>\n",
+        escape(summary)
+    )
+}
+
+/// Words as a list in a sentence: `a`, `a and b`, `a, b and c`.
+pub fn and(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_quotes_and_control_characters_are_defused() {
+        assert_eq!(
+            escape("</script><img src=x onerror=\"a('&')\">"),
+            "&lt;/script&gt;&lt;img src=x onerror=&quot;a(&#39;&amp;&#39;)&quot;&gt;"
+        );
+        assert_eq!(
+            escape("a\0b\u{202e}c\u{ffff}d\ne"),
+            "a\u{fffd}b\u{fffd}c\u{fffd}d\ne"
+        );
+    }
+
+    #[test]
+    fn lists_read_as_sentences() {
+        let words = |n: usize| {
+            and(&["a", "b", "c"][..n]
+                .iter()
+                .map(|w| (*w).to_string())
+                .collect::<Vec<_>>())
+        };
+        assert_eq!(
+            [words(0), words(1), words(2), words(3)],
+            ["", "a", "a and b", "a, b and c"]
+        );
+    }
+}

@@ -1,0 +1,328 @@
+//! `DIR/report.html`: one file for people, made of `result.json` alone, with everything that the text report has and charts.
+//!
+//! It holds no link to the outside, is readable with scripts off and stays below [`LIMIT_BYTES`]: charts get coarser, never
+//! wrong, until it does. [`page`] is what the parts share, [`verdict`] the first screen, [`over_time`], [`percentiles`], [`timeline`] and [`heat`]
+//! are charts over [`plot`], [`scale`] and [`series`], [`cost`] bars over [`bars`], [`tables`] the text report's tables and [`facts`] what was run.
+
+mod bars;
+mod cost;
+mod facts;
+mod heat;
+mod markup;
+mod over_time;
+mod page;
+mod percentiles;
+mod plot;
+mod scale;
+mod series;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod timeline;
+mod verdict;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use self::markup::{element, escape, heading};
+use self::page::{DETAILS, Detail, View};
+use super::selection::{durability, groups};
+use super::{ReportOptions, phase_tables, summary_tables, throughput};
+use crate::catalog::WORKLOADS;
+use crate::store::result::{SuiteResult, base_name};
+
+/// Largest page.
+pub const LIMIT_BYTES: usize = 1_000_000;
+
+/// Colours that differ; after them the same ones come with other dashes.
+const COLOURS: usize = 8;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// Writes the page into a result folder.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write(dir: &Path, suite: &SuiteResult, options: &ReportOptions) -> Result<PathBuf> {
+    let path = dir.join("report.html");
+    std::fs::write(&path, render(suite, options))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+/// The page.
+pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
+    let mut page = String::new();
+    for detail in DETAILS {
+        page = render_with(suite, options, detail);
+        if page.len() < LIMIT_BYTES {
+            break;
+        }
+    }
+    page
+}
+
+fn render_with(suite: &SuiteResult, options: &ReportOptions, detail: Detail) -> String {
+    let mut engines: Vec<String> = Vec::new();
+    for trial in &suite.trials {
+        if !engines.contains(&trial.name()) {
+            engines.push(trial.name());
+        }
+    }
+    let title = format!("{}: {}", suite.workload, engines.join(", "));
+    let mut out = head(&title, engines.len());
+    out += &header(suite, &title);
+    let found = groups(suite, options.mix_durability);
+    let views: Vec<View<'_>> = found
+        .iter()
+        .enumerate()
+        .map(|(number, group)| View {
+            suite,
+            group,
+            number,
+            base: group.base(options.base.as_deref()),
+            styles: &engines,
+            detail,
+        })
+        .collect();
+    out += &navigation(&views);
+    out += "<main>\n";
+    out += &without_numbers(suite, &engines);
+    if views.is_empty() {
+        out += "<h2 id=\"verdict\">Verdict</h2>\n<p>No trial has numbers yet.</p>\n";
+    }
+    for view in &views {
+        out += &first_screen(view);
+    }
+    for view in &views {
+        out += &numbers(view, options);
+    }
+    out += &format!(
+        "<section>{}{}</section>\n",
+        heading(2, "marks", "Marks"),
+        facts::marks(suite)
+    );
+    out += &format!(
+        "<section>{}{}</section>\n",
+        heading(2, "facts", "Configuration and environment"),
+        facts::html(suite, &engines)
+    );
+    out += &format!(
+        "<section>{}{}</section>\n",
+        heading(2, "metrics", "What the numbers mean"),
+        tables::definitions()
+    );
+    out += "</main>\n";
+    let written_by = format!(
+        "rumbench {}, schema version {}. result.json beside this page holds every number.",
+        suite.rumbench_version, suite.schema_version
+    );
+    out += &element("footer", "", &written_by);
+    out + &format!(
+        "\n<div id=\"tip\" role=\"status\" hidden></div>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
+    )
+}
+
+fn head(title: &str, engines: usize) -> String {
+    // Whatever gets past the escaping: nothing may be fetched.
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
+         {}\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#verdict\">To the verdict</a>\n",
+        element("title", "", title),
+        engine_styles(engines)
+    )
+}
+
+/// Colour and dashes of each engine. No two of 40 are the same, and neighbours differ in both.
+fn engine_styles(engines: usize) -> String {
+    const DASHES: [&str; 5] = ["none", "7 3", "2 3", "9 3 2 3", "14 4"];
+    (0..engines.max(1))
+        .map(|i| {
+            let (colour, dashes) = (i % COLOURS, DASHES[(i + i / (COLOURS * DASHES.len())) % DASHES.len()]);
+            format!(
+                ".s{i}{{stroke:var(--c{colour});stroke-dasharray:{dashes}}}.b{i},.f{i}{{fill:var(--c{colour})}}\
+                 .off{i} .frame .s{i},.off{i} .b{i}{{display:none}}.off{i} .legend .k{i}{{opacity:.4}}\n"
+            )
+        })
+        .chain(std::iter::once(format!(
+            // Bands of many engines lie on each other: together they stay light.
+            ".plot path[class^=b]{{opacity:{:.2}}}\n",
+            (0.45 / engines.max(1) as f64).min(0.16)
+        )))
+        .collect()
+}
+
+fn header(suite: &SuiteResult, title: &str) -> String {
+    let fact = |name: &str| {
+        suite
+            .environment
+            .get(name)
+            .map_or("unknown", String::as_str)
+    };
+    let mut out = format!("<header>\n{}\n", element("h1", "", title));
+    let version = suite
+        .workload_version
+        .map_or("unknown".to_string(), |v| v.to_string());
+    out += &element(
+        "p",
+        "",
+        &format!(
+            "Workload version {version}, started {}. {} CPUs ({}), kernel {}, {} on {}.",
+            suite.started_at,
+            fact("cpus"),
+            fact("cpu"),
+            fact("kernel"),
+            fact("file_system"),
+            fact("device")
+        ),
+    );
+    out += &element("p", " class=\"command\"", &suite.command);
+    if suite.interrupted {
+        out += "<p class=\"warning\">The suite was interrupted: only what was measured until then is shown.</p>";
+    }
+    out + "\n</header>\n"
+}
+
+fn navigation(views: &[View<'_>]) -> String {
+    let mut out = String::from("<nav aria-label=\"Parts of this page\">");
+    let mut link =
+        |anchor: &str, text: &str| out += &format!("<a href=\"#{anchor}\">{}</a> ", escape(text));
+    link("verdict", "Verdict");
+    for view in views {
+        let suffix = if views.len() > 1 {
+            format!(" {}", view.number + 1)
+        } else {
+            String::new()
+        };
+        link(&view.anchor("tables"), &format!("Tables{suffix}"));
+        for (i, phase) in view.group.phases().iter().enumerate() {
+            link(&view.anchor(&format!("p{i}")), phase);
+        }
+        link(&view.anchor("cost"), &format!("Cost and space{suffix}"));
+    }
+    link("marks", "Marks");
+    link("facts", "Configuration");
+    link("metrics", "Metrics");
+    out + "</nav>\n"
+}
+
+/// Engines of which no trial may be compared, with the reason.
+fn without_numbers(suite: &SuiteResult, engines: &[String]) -> String {
+    let mut out = String::new();
+    for engine in engines {
+        let mut trials = suite.trials.iter().filter(|trial| trial.name() == *engine);
+        if trials
+            .clone()
+            .all(|trial| trial.has_mark("wrong-answer") || trial.durability_facts.is_none())
+        {
+            let reason = trials
+                .find_map(|trial| trial.marks.first())
+                .map_or("it never started", String::as_str);
+            out += &format!(
+                "<p class=\"warning\"><b>{}</b> has no numbers: {}</p>\n",
+                escape(engine),
+                escape(reason)
+            );
+        }
+    }
+    out
+}
+
+fn first_screen(view: &View<'_>) -> String {
+    let id = if view.number == 0 {
+        "verdict".to_string()
+    } else {
+        view.anchor("verdict")
+    };
+    let failures = view
+        .group
+        .trials
+        .iter()
+        .filter(|trial| super::marks::failed(trial))
+        .count();
+    let mut out = String::from("<section class=\"first\">");
+    let several = view.group.trials.len() < view.suite.trials.len();
+    let title = match several {
+        true => format!("Verdict {}", view.number + 1),
+        false => "Verdict".to_string(),
+    };
+    out += &heading(2, &id, &title);
+    out += &element("p", " class=\"note pre\"", &view.group.title);
+    if failures > 0 {
+        out += &format!(
+            "<p class=\"warning\">{failures} of {} trials failed: see <a href=\"#marks\">marks</a>.</p>\n",
+            view.group.trials.len()
+        );
+    }
+    out += &verdict::sentences(view);
+    out += &verdict::relative_bars(view);
+    out + "</section>\n"
+}
+
+fn numbers(view: &View<'_>, options: &ReportOptions) -> String {
+    let promise = view
+        .group
+        .trials
+        .first()
+        .filter(|_| !view.group.mixed)
+        .map(|trial| format!(", {}", durability(trial)));
+    let mut out = format!(
+        "<section>{}",
+        heading(
+            2,
+            &view.anchor("tables"),
+            &format!("Throughput{}", promise.unwrap_or_default())
+        )
+    );
+    for table in summary_tables(view.suite, view.group, options) {
+        out += &tables::html(&table);
+    }
+    out += "</section>\n";
+    for (i, phase) in view.group.phases().iter().enumerate() {
+        out += &format!(
+            "<section>{}",
+            heading(2, &view.anchor(&format!("p{i}")), phase)
+        );
+        out += &meaning(&view.suite.workload, phase);
+        out += &cost::bars(view, phase);
+        out += &over_time::charts(view, phase);
+        out += &percentiles::charts(view, phase);
+        out += &timelines(view, phase);
+        for table in phase_tables(view.suite, view.group, phase) {
+            out += &tables::html(&table);
+        }
+        out += "</section>\n";
+    }
+    out += &format!(
+        "<section>{}",
+        heading(2, &view.anchor("cost"), "Cost and space")
+    );
+    out += &cost::overview(view);
+    for table in throughput::settles(view.group) {
+        out += &tables::html(&table);
+    }
+    out + "</section>\n"
+}
+
+fn timelines(view: &View<'_>, phase: &str) -> String {
+    let lines = timeline::all(view, phase);
+    if lines.contains("class=\"h") {
+        format!("{}{lines}", heat::key())
+    } else {
+        lines
+    }
+}
+
+/// What a phase does, from the list that `rumbench list phases` prints.
+fn meaning(workload: &str, phase: &str) -> String {
+    let entry = WORKLOADS.iter().find(|entry| entry.name == workload);
+    let phases = entry.map(|entry| (entry.phases)()).unwrap_or_default();
+    let found = phases.iter().find(|(name, _)| *name == base_name(phase));
+    found.map_or(String::new(), |(_, meaning)| {
+        element("p", " class=\"note\"", meaning)
+    })
+}

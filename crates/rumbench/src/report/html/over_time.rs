@@ -1,0 +1,184 @@
+//! What a phase did over time, all engines in one chart: throughput with its band, and the worst response of each second.
+
+use super::page::View;
+use super::plot::{Curve, Plot, in_words};
+use super::scale::{Axis, Unit};
+use super::series::{Seconds, buckets, width};
+use crate::store::result::{Interval, PhaseResult};
+
+/// Fewest whole seconds that make a chart.
+pub const SECONDS_MIN: usize = 3;
+
+/// Values of the whole seconds of a phase. The last second, in which the phase ended, is shorter and would look slow.
+pub fn seconds(phase: &PhaseResult, value: impl Fn(&Interval) -> Option<f64>) -> Seconds {
+    // What a file claims is no reason to take memory: a second is only believed up to the number of intervals.
+    let whole = (phase.seconds.max(0.0) as usize).min(phase.intervals.len());
+    let mut found = vec![None; whole];
+    for interval in &phase.intervals {
+        if let Some(place) = usize::try_from(interval.second)
+            .ok()
+            .and_then(|second| found.get_mut(second))
+        {
+            *place = value(interval);
+        }
+    }
+    found
+}
+
+/// The most whole seconds that any engine took for a phase.
+pub fn longest(view: &View<'_>, phase: &str) -> usize {
+    let engines = view.group.engines_of(phase);
+    let lengths = engines
+        .iter()
+        .flat_map(|engine| view.group.of(engine, phase))
+        .map(|phase| seconds(phase, |_| None).len());
+    lengths.max().unwrap_or(0)
+}
+
+/// Both charts, or a sentence on why there are none.
+pub fn charts(view: &View<'_>, phase: &str) -> String {
+    let longest = longest(view, phase);
+    if longest < SECONDS_MIN {
+        return format!(
+            "<p class=\"note\">No charts over time: no engine took {SECONDS_MIN} seconds.</p>\n"
+        );
+    }
+    let width = width(longest, view.detail.points);
+    let each = match width {
+        1 => String::new(),
+        n => format!("; a point is {n} s, its band their lowest and highest second"),
+    };
+    let throughput = curves(view, phase, width, |interval| Some(interval.ops as f64));
+    let worst = curves(view, phase, width, |interval| {
+        Some(interval.max_us).filter(|us| *us > 0.0)
+    });
+    let highest = |curves: &[Curve]| extremes(curves).1;
+    let mut out = chart(
+        &format!("Operations each second (op/s{each})"),
+        Axis::linear(highest(&throughput), Unit::Number),
+        longest,
+        throughput,
+    );
+    let worst: Vec<Curve> = worst.into_iter().map(worst_first).collect();
+    let (low, high) = extremes(&worst);
+    let title = match width {
+        1 => "Longest response of each second (logarithmic)".to_string(),
+        n => format!("Longest response of each {n} s (logarithmic)"),
+    };
+    out += &chart(
+        &title,
+        Axis::log(low, high, Unit::Microseconds),
+        longest,
+        worst,
+    );
+    out
+}
+
+fn curves(
+    view: &View<'_>,
+    phase: &str,
+    width: usize,
+    value: impl Fn(&Interval) -> Option<f64> + Copy,
+) -> Vec<Curve> {
+    let engines = view.group.engines_of(phase);
+    let curve = |engine: &String| {
+        let repetitions: Vec<Seconds> = view
+            .group
+            .of(engine, phase)
+            .map(|phase| seconds(phase, value))
+            .collect();
+        let several = width > 1 || repetitions.len() > 1;
+        Curve::of_buckets(
+            view.style(engine),
+            &view.group.label(engine),
+            &buckets(&repetitions, width),
+            several,
+        )
+    };
+    engines.iter().map(curve).collect()
+}
+
+/// Of response times the highest of a bucket is what counts, not the mean.
+fn worst_first(curve: Curve) -> Curve {
+    if curve.band.is_empty() {
+        return curve;
+    }
+    let points = curve
+        .band
+        .iter()
+        .map(|band| band.map(|(x, _, high)| (x, high)));
+    Curve {
+        points: points.collect(),
+        band: Vec::new(),
+        ..curve
+    }
+}
+
+/// Lowest and highest value of all curves.
+pub fn extremes(curves: &[Curve]) -> (f64, f64) {
+    let points = curves
+        .iter()
+        .flat_map(|curve| curve.points.iter().flatten())
+        .map(|(_, y)| *y);
+    let bands = curves
+        .iter()
+        .flat_map(|curve| curve.band.iter().flatten())
+        .flat_map(|(_, low, high)| [*low, *high]);
+    points
+        .chain(bands)
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), y| {
+            (low.min(y), high.max(y))
+        })
+}
+
+fn chart(title: &str, y: Axis, seconds: usize, curves: Vec<Curve>) -> String {
+    let words: Vec<String> = curves
+        .iter()
+        .map(|curve| format!("{}: {}", curve.name, in_words(curve, y.unit)))
+        .collect();
+    Plot {
+        title: title.to_string(),
+        alternative: format!("{title}. {}", words.join("; ")),
+        x: Axis::time(seconds as f64),
+        y,
+        curves,
+        under: String::new(),
+        strip: false,
+        x_labels: true,
+        legend: true,
+    }
+    .html()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_in_which_a_phase_ended_is_left_out() {
+        let interval = |second, ops| Interval {
+            second,
+            ops,
+            ..Interval::default()
+        };
+        let phase = PhaseResult {
+            seconds: 2.4,
+            intervals: vec![
+                interval(0, 10),
+                interval(1, 12),
+                interval(2, 3),
+                interval(u64::MAX, 1),
+            ],
+            ..PhaseResult::default()
+        };
+        assert_eq!(
+            seconds(&phase, |i| Some(i.ops as f64)),
+            [Some(10.0), Some(12.0)]
+        );
+        let endless = PhaseResult {
+            seconds: 1e18,
+            ..phase
+        };
+        assert_eq!(seconds(&endless, |_| None).len(), 4);
+    }
+}

@@ -1,0 +1,224 @@
+//! One engine's phase on one time axis: throughput, heat map, CPU, writes, size and the engine's own counters above each other.
+//!
+//! What is drawn is one repetition, the one in the middle, because events of different repetitions do not belong together.
+
+use super::heat;
+use super::markup::details;
+use super::over_time::{SECONDS_MIN, extremes, seconds};
+use super::page::View;
+use super::plot::{Curve, Plot, in_words};
+use super::scale::{Axis, Unit};
+use super::series::{Seconds, buckets, rates, width};
+use crate::store::result::{Interval, PhaseResult};
+
+/// What tells of work that can slow clients down; counters with such a word are drawn first.
+const TELLING: &[&str] = &[
+    "stall",
+    "delay",
+    "wait",
+    "compact",
+    "merge",
+    "flush",
+    "checkpoint",
+    "debt",
+    "level",
+    "runs",
+    "memtable",
+    "sealed",
+    "wal",
+    "journal",
+    "sync",
+    "cache",
+];
+
+/// Time lines of all engines of a phase, folded.
+pub fn all(view: &View<'_>, phase: &str) -> String {
+    let mut out = String::new();
+    for engine in view.group.engines_of(phase) {
+        let Some((trial, found)) = view.typical(&engine, phase) else {
+            continue;
+        };
+        let longest = seconds(found, |_| None).len();
+        if longest < SECONDS_MIN {
+            continue;
+        }
+        let strips = strips(view, &engine, found, longest);
+        let strips = format!("<div class=\"stack\" data-x=\"0 {longest}\">\n{strips}</div>\n");
+        let title = format!(
+            "{phase}: {} over time, with its own counters (repetition {})",
+            view.group.label(&engine),
+            trial.repetition
+        );
+        out += &details(&title, &strips);
+    }
+    out
+}
+
+/// A strip: title and values by second.
+struct Strip {
+    title: String,
+    values: Seconds,
+}
+
+fn strips(view: &View<'_>, engine: &str, phase: &PhaseResult, longest: usize) -> String {
+    let width = width(longest, view.detail.points);
+    let sampled = |title: &str, value: fn(&Interval) -> Option<f64>| Strip {
+        title: title.to_string(),
+        values: seconds(phase, value),
+    };
+    let mut out = draw(
+        view,
+        engine,
+        &sampled("throughput (op/s)", |i| Some(i.ops as f64)),
+        width,
+        longest,
+        false,
+    );
+    if let Some(heat) = heat::map(phase, width, longest) {
+        out += &heat_strip(heat, longest);
+    }
+    let mut strips = vec![
+        sampled("CPU of the process (CPUs busy)", |i| i.cpu_seconds),
+        sampled("written (MiB/s)", |i| i.kb_written.map(|kb| kb / 1024.0)),
+    ];
+    if view.detail.all_strips {
+        let mib = |bytes| bytes as f64 / f64::from(1 << 20);
+        strips.push(sampled("read (MiB/s)", |i| i.kb_read.map(|kb| kb / 1024.0)));
+        strips.push(Strip {
+            title: "data directory (MiB)".to_string(),
+            values: seconds(phase, |i| i.directory_bytes.map(mib)),
+        });
+    }
+    strips.retain(|strip| strip.values.iter().flatten().any(|&value| value > 0.0));
+    strips.extend(counters(phase, view.detail.counters));
+    let last = strips.len().saturating_sub(1);
+    for (i, strip) in strips.iter().enumerate() {
+        out += &draw(view, engine, strip, width, longest, i == last);
+    }
+    out
+}
+
+fn draw(
+    view: &View<'_>,
+    engine: &str,
+    strip: &Strip,
+    width: usize,
+    longest: usize,
+    x_labels: bool,
+) -> String {
+    let buckets = buckets(std::slice::from_ref(&strip.values), width);
+    let curve = Curve::of_buckets(view.style(engine), "", &buckets, width > 1);
+    let (_, high) = extremes(std::slice::from_ref(&curve));
+    let alternative = in_words(&curve, Unit::Number);
+    plot(
+        &strip.title,
+        alternative,
+        Axis::linear(high, Unit::Number),
+        longest,
+        vec![curve],
+        String::new(),
+        x_labels,
+    )
+}
+
+fn heat_strip(heat: heat::Heat, longest: usize) -> String {
+    let title = "response time (logarithmic; darker: more operations)";
+    let alternative = format!("Heat map of response times: {}", heat.alternative);
+    plot(
+        title,
+        alternative,
+        heat.y,
+        longest,
+        Vec::new(),
+        heat.svg,
+        false,
+    )
+}
+
+fn plot(
+    title: &str,
+    alternative: String,
+    y: Axis,
+    longest: usize,
+    curves: Vec<Curve>,
+    under: String,
+    x_labels: bool,
+) -> String {
+    let plot = Plot {
+        title: title.to_string(),
+        alternative,
+        x: Axis::time(longest as f64),
+        y,
+        curves,
+        under,
+        strip: true,
+        x_labels,
+        legend: false,
+    };
+    plot.html()
+}
+
+/// The engine's counters that moved during the phase, telling ones first. Those that only grow are shown per second.
+fn counters(phase: &PhaseResult, most: usize) -> Vec<Strip> {
+    let mut names: Vec<&String> = Vec::new();
+    for name in phase
+        .intervals
+        .iter()
+        .flat_map(|interval| interval.engine_counters.keys())
+    {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let telling = |name: &str| {
+        TELLING
+            .iter()
+            .position(|word| name.contains(word))
+            .unwrap_or(TELLING.len())
+    };
+    names.sort_by_key(|name| telling(name));
+    let strip = |name: &String| {
+        let values = seconds(phase, |interval| {
+            interval.engine_counters.get(name).copied()
+        });
+        let known: Vec<f64> = values.iter().flatten().copied().collect();
+        let moved = known.windows(2).any(|pair| pair[0] != pair[1]);
+        moved.then(|| match rates(&values) {
+            Some(values) => Strip {
+                title: format!("{name} (1/s)"),
+                values,
+            },
+            None => Strip {
+                title: name.clone(),
+                values,
+            },
+        })
+    };
+    names.into_iter().filter_map(strip).take(most).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_counters_that_moved_are_drawn_and_telling_ones_come_first() {
+        let interval = |second: u64| Interval {
+            second,
+            engine_counters: [("a_gauge", second % 2), ("still", 7), ("stall_us", second)]
+                .map(|(name, value)| (name.to_string(), value as f64))
+                .into(),
+            ..Interval::default()
+        };
+        let phase = PhaseResult {
+            seconds: 4.0,
+            intervals: (0..4).map(interval).collect(),
+            ..PhaseResult::default()
+        };
+        let found: Vec<String> = counters(&phase, 9)
+            .into_iter()
+            .map(|strip| strip.title)
+            .collect();
+        assert_eq!(found, ["stall_us (1/s)", "a_gauge"]);
+    }
+}

@@ -1,0 +1,320 @@
+//! The first screen's sentences: for each engine where it stands against the base, and what it costs.
+
+use super::bars::{self, Bar, BarTable};
+use super::markup::{and, element, escape};
+use super::page::View;
+use super::plot::swatch;
+use crate::measure::statistics::PAIRS_FOR_VERDICT;
+use crate::report::spread;
+use crate::report::table::{gib, number};
+use crate::report::throughput::{rate, unit};
+use crate::store::result::{Comparison, PhaseResult};
+
+/// Without a verdict, ratios within this share of one are called equal, as in published reports.
+const EQUAL: f64 = 0.05;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Above,
+    Below,
+    Even,
+}
+
+/// By the verdict where there is one, else by the ratio.
+fn standing(found: &Comparison) -> Standing {
+    match found.verdict.as_str() {
+        "higher" => Standing::Above,
+        "lower" => Standing::Below,
+        "no verdict" => Standing::Even,
+        _ if found.ratio > 1.0 + EQUAL => Standing::Above,
+        _ if found.ratio < 1.0 - EQUAL => Standing::Below,
+        _ => Standing::Even,
+    }
+}
+
+/// One sentence for each engine, and how far they can be trusted.
+pub fn sentences(view: &View<'_>) -> String {
+    let comparisons = spread::compare_group(view.group, &view.base);
+    let mut out = String::from("<ul class=\"verdict\">\n");
+    for engine in view.group.engines() {
+        let text = if engine == view.base {
+            of_base(view)
+        } else {
+            of_other(view, &engine, &comparisons)
+        };
+        let label = view.group.label(&engine);
+        out += &format!(
+            "<li data-k=\"{}\">{}<b>{}</b> {}</li>\n",
+            view.style(&engine),
+            swatch(view.style(&engine)),
+            escape(&label),
+            escape(&text)
+        );
+    }
+    out += "</ul>\n";
+    // An interrupted suite can have more repetitions than pairs.
+    let alone = comparisons
+        .iter()
+        .all(|found| found.verdict.starts_with("n=1"));
+    let pairs = if alone { 1 } else { view.repetitions() };
+    out + &element("p", " class=\"note\"", &trust(pairs))
+}
+
+fn trust(repetitions: usize) -> String {
+    match repetitions {
+        0 | 1 => "One repetition: no spread is known; ratios from 0.95 to 1.05 are called equal."
+            .to_string(),
+        n if n < PAIRS_FOR_VERDICT => format!(
+            "{n} repetitions: a range and no verdict, which needs {PAIRS_FOR_VERDICT}; ratios from 0.95 to 1.05 are called equal."
+        ),
+        n => format!(
+            "{n} repetitions: faster and slower are verdicts, by 98 % t intervals of paired log ratios."
+        ),
+    }
+}
+
+fn of_base(view: &View<'_>) -> String {
+    let Some(phase) = view.main_phase() else {
+        return "is the base of all ratios; no phase with operations has ended.".to_string();
+    };
+    let of =
+        |value: &dyn Fn(&PhaseResult) -> Option<f64>| view.group.median(&view.base, &phase, value);
+    let mut facts = Vec::new();
+    facts.extend(of(&rate).map(|rate| format!("{} {}", number(Some(rate)), unit(&phase))));
+    facts.extend(
+        of(&|p| p.cpu_us_per_op.map(|cpu| cpu.total))
+            .map(|us| format!("{} us of CPU/op", number(Some(us)))),
+    );
+    facts.extend(of(&written).map(|kb| format!("{} KiB written/op", number(Some(kb)))));
+    let mut text = format!("is the base of all ratios: in {phase} {}", and(&facts));
+    if let Some(size) = settled_size(view) {
+        text += &format!("; {} GiB of data at the end", number(Some(size)));
+    }
+    text + "."
+}
+
+/// KiB written for an operation, with the debt where it was paid.
+pub fn written(phase: &PhaseResult) -> Option<f64> {
+    phase.kb_written_per_op_settled.or(phase.kb_written_per_op)
+}
+
+fn settled_size(view: &View<'_>) -> Option<f64> {
+    let settle = view.group.settles().pop()?;
+    view.group.median(&view.base, &settle, |p| {
+        p.size_bytes.map(|size| gib(size.data))
+    })
+}
+
+fn of_other(view: &View<'_>, engine: &str, comparisons: &[Comparison]) -> String {
+    let phases = view.phases();
+    let rates: Vec<&Comparison> = comparisons
+        .iter()
+        .filter(|c| {
+            c.engine == engine
+                && phases.contains(&c.phase)
+                && matches!(c.metric.as_str(), "ops_per_s" | "rows_per_s")
+        })
+        .collect();
+    if rates.is_empty() {
+        return format!("has no phase that {} ended too.", view.base);
+    }
+    let mut text = throughput(view, &rates);
+    let costs = costs(view, engine, comparisons);
+    if !costs.is_empty() {
+        text += &format!("; it takes {}", and(&costs));
+    }
+    text + "."
+}
+
+fn throughput(view: &View<'_>, rates: &[&Comparison]) -> String {
+    let count = |wanted| rates.iter().filter(|c| standing(c) == wanted).count();
+    let named = [
+        (count(Standing::Above), "faster"),
+        (count(Standing::Below), "slower"),
+        (count(Standing::Even), "equal"),
+    ];
+    let parts: Vec<String> = match named.iter().filter(|(n, _)| *n > 0).collect::<Vec<_>>()[..] {
+        [(_, word)] if rates.len() > 1 => vec![format!("{word} in all {} phases", rates.len())],
+        ref found => found
+            .iter()
+            .map(|(n, word)| format!("{word} in {n}"))
+            .collect(),
+    };
+    let all = if parts.len() > 1 {
+        format!(" of {} phases", rates.len())
+    } else {
+        String::new()
+    };
+    let lowest = rates.iter().map(|c| c.ratio).fold(f64::INFINITY, f64::min);
+    let highest = rates.iter().map(|c| c.ratio).fold(0.0, f64::max);
+    let range = if rates.len() > 1 {
+        format!("{lowest:.2} to {highest:.2}")
+    } else {
+        format!("{lowest:.2}")
+    };
+    format!(
+        "is {}{all} ({range} times the throughput of {})",
+        and(&parts),
+        view.base
+    )
+}
+
+fn costs(view: &View<'_>, engine: &str, comparisons: &[Comparison]) -> Vec<String> {
+    let Some(phase) = view.main_phase() else {
+        return Vec::new();
+    };
+    let ratio = |phase: &str, metric: &str| {
+        let found = comparisons
+            .iter()
+            .find(|c| c.engine == engine && c.phase == phase && c.metric == metric)?;
+        Some(format!("{:.2} times", found.ratio))
+    };
+    let written =
+        ratio(&phase, "kb_written_per_op_settled").or_else(|| ratio(&phase, "kb_written_per_op"));
+    let mut costs = Vec::new();
+    costs
+        .extend(ratio(&phase, "cpu_us_per_op.total").map(|r| format!("{r} the CPU per operation")));
+    costs.extend(written.map(|r| format!("{r} the KiB written")));
+    if let Some(last) = costs.last_mut() {
+        *last += &format!(" in {phase}");
+    }
+    let settle = view.group.settles().pop();
+    costs.extend(
+        settle
+            .and_then(|settle| ratio(&settle, "size_bytes.data"))
+            .map(|r| format!("{r} the space")),
+    );
+    costs
+}
+
+/// For each phase the throughput of all engines relative to the base.
+pub fn relative_bars(view: &View<'_>) -> String {
+    let comparisons = spread::compare_group(view.group, &view.base);
+    let mut out = element(
+        "p",
+        " class=\"note\"",
+        &format!(
+            "Throughput relative to {}. Right of the middle is faster; each line is a factor of two. Whiskers: interval or range over repetitions.",
+            view.base
+        ),
+    );
+    let phases = view.phases();
+    let mut widest = 1.0f64;
+    for found in comparisons
+        .iter()
+        .filter(|c| matches!(c.metric.as_str(), "ops_per_s" | "rows_per_s"))
+    {
+        for ratio in [found.ratio, found.ratio_low, found.ratio_high] {
+            widest = widest.max(ratio.log2().abs().min(10.0));
+        }
+    }
+    out += "<div class=\"cards\">\n";
+    for phase in &phases {
+        let rows = view.group.engines_of(phase);
+        let mut table = BarTable::new(
+            phase.clone(),
+            ["ratio".to_string(), unit(phase).to_string()].into(),
+        );
+        for engine in &rows {
+            let found = comparisons.iter().find(|c| {
+                c.engine == *engine
+                    && c.phase == *phase
+                    && matches!(c.metric.as_str(), "ops_per_s" | "rows_per_s")
+            });
+            let (bar, ratio) = relative(view, engine, found, widest);
+            let rate = number(view.group.median(engine, phase, rate));
+            table
+                .rows
+                .push((view.group.label(engine), bar, vec![ratio, rate]));
+        }
+        out += &table.html();
+    }
+    out + "</div>\n"
+}
+
+fn relative(
+    view: &View<'_>,
+    engine: &str,
+    found: Option<&Comparison>,
+    widest: f64,
+) -> (Bar, String) {
+    let place = |ratio: f64| (ratio.log2() / widest).clamp(-1.0, 1.0) / 2.0 + 0.5;
+    let lines = (-(widest as i64)..=widest as i64).map(|i| i as f64 / widest / 2.0 + 0.5);
+    let mut bar = Bar {
+        lines: lines.collect(),
+        strong: Some(0.5),
+        ..Bar::default()
+    };
+    if engine == view.base {
+        return (bar, "1".to_string());
+    }
+    let Some(found) = found else {
+        return (bar, "-".to_string());
+    };
+    let (from, to) = (place(found.ratio.min(1.0)), place(found.ratio.max(1.0)));
+    bar.segments
+        .push((bars::engine_class(view.style(engine)), from, to));
+    if !found.verdict.starts_with("n=1") {
+        bar.whisker = Some((place(found.ratio_low), place(found.ratio_high)));
+    }
+    (bar, format!("{:.2}", found.ratio))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+    use crate::report::selection::groups;
+
+    #[test]
+    fn each_engine_gets_one_sentence_with_its_ratios() {
+        let suite = sample::suite();
+        let found = groups(&suite, false);
+        let styles = found[0].engines();
+        let view = View {
+            suite: &suite,
+            group: &found[0],
+            number: 0,
+            base: "alluvium".to_string(),
+            styles: &styles,
+            detail: crate::report::html::page::DETAILS[0],
+        };
+        let text = of_other(
+            &view,
+            "sqlite",
+            &spread::compare_group(&found[0], "alluvium"),
+        );
+        assert_eq!(
+            text,
+            "is slower in 1 and equal in 1 of 2 phases (0.50 to 1.00 times the throughput of alluvium); it takes \
+             1.00 times the CPU per operation, 1.00 times the KiB written in request and 1.00 times the space."
+        );
+        let base = of_base(&view);
+        assert_eq!(
+            base,
+            "is the base of all ratios: in request 2,000 op/s, 30.0 us of CPU/op and 2.50 KiB written/op; 1.00 GiB of data at the end."
+        );
+        assert_eq!(sentences(&view).matches("<li ").count(), 2);
+    }
+
+    #[test]
+    fn a_verdict_counts_more_than_the_ratio() {
+        let comparison = |ratio: f64, verdict: &str| Comparison {
+            base: String::new(),
+            engine: String::new(),
+            phase: String::new(),
+            metric: String::new(),
+            ratio,
+            ratio_low: ratio,
+            ratio_high: ratio,
+            verdict: verdict.to_string(),
+        };
+        assert_eq!(standing(&comparison(1.5, "no verdict")), Standing::Even);
+        assert_eq!(standing(&comparison(1.01, "higher")), Standing::Above);
+        assert_eq!(standing(&comparison(1.04, "range only")), Standing::Even);
+        assert_eq!(
+            standing(&comparison(0.9, "n=1, no spread")),
+            Standing::Below
+        );
+    }
+}

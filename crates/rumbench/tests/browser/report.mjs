@@ -1,0 +1,176 @@
+// Opens report pages in a real Chromium and uses them as a reader would: three widths, dark, printed, without scripts, hovering,
+// sorting, switching engines off, by pointer and by keyboard. Any message on the console, any request but the page's own and any
+// text that leaves its box is a failure. Screenshots and PDFs are left in OUT for people to look at.
+//
+//   node report.mjs CHROMIUM PAGES OUT      PAGES is a folder of pages, for example written by `cargo test -p rumbench html`
+//                                           with RUMBENCH_TEST_PAGES set; playwright-core is taken from PLAYWRIGHT_FOLDER
+import { mkdirSync, readdirSync } from "node:fs";
+import { createRequire } from "node:module";
+import { basename, join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const [chromium, pages, out] = process.argv.slice(2);
+if (!out) {
+  console.error("usage: node report.mjs CHROMIUM PAGES OUT");
+  process.exit(2);
+}
+const require = createRequire(join(resolve(process.env.PLAYWRIGHT_FOLDER ?? "."), "x.js"));
+const playwright = require("playwright-core");
+
+const WIDTHS = [360, 900, 1600];
+let checks = 0;
+const failures = [];
+const check = (page, what, found) => {
+  checks += 1;
+  if (!found) failures.push(`${page}: ${what}`);
+};
+
+const browser = await playwright.chromium.launch({
+  executablePath: chromium,
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+
+// Opens a page and collects what must not happen.
+const open = async (file, options) => {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  const own = pathToFileURL(resolve(file)).href;
+  const wrong = [];
+  page.on("console", (message) => wrong.push(`console: ${message.text()}`));
+  page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
+  page.on("request", (request) => { if (request.url() !== own) wrong.push(`request: ${request.url()}`); });
+  page.on("dialog", (dialog) => { wrong.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
+  await page.goto(own);
+  return { page, wrong, close: () => context.close() };
+};
+
+// The page may not be wider than the window, and labels of a chart may not lie on each other.
+const layout = () => {
+  const wrong = [];
+  const root = document.documentElement;
+  if (root.scrollWidth > root.clientWidth + 1) wrong.push(`page is ${root.scrollWidth} wide in a window of ${root.clientWidth}`);
+  for (const labels of document.querySelectorAll(".x, .y")) {
+    const boxes = [...labels.children].map((label) => label.getBoundingClientRect()).filter((box) => box.width > 0);
+    for (let i = 1; i < boxes.length; i += 1) {
+      const [a, b] = [boxes[i - 1], boxes[i]];
+      const apart = labels.className === "x" ? a.right <= b.left + 1 : b.bottom <= a.top + 1;
+      if (!apart) wrong.push(`labels overlap: ${labels.textContent}`);
+    }
+  }
+  return wrong;
+};
+
+const looks = async (file, name) => {
+  for (const width of WIDTHS) {
+    for (const scheme of ["light", "dark"]) {
+      const { page, wrong, close } = await open(file, { viewport: { width, height: 900 }, colorScheme: scheme });
+      await page.screenshot({ path: join(out, `${name}-${width}-${scheme}.png`) });
+      for (const details of await page.locator("details").all()) await details.evaluate((node) => { node.open = true; });
+      for (const problem of await page.evaluate(layout)) check(name, `${width} ${scheme}: ${problem}`, false);
+      const background = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+      const dark = background.match(/\d+/g).map(Number).reduce((sum, part) => sum + part) < 200;
+      check(name, `${scheme} has the background ${background}`, dark === (scheme === "dark"));
+      check(name, `${width} ${scheme}: ${wrong.join("; ")}`, wrong.length === 0);
+      await close();
+    }
+  }
+};
+
+const withoutScripts = async (file, name) => {
+  const { page, wrong, close } = await open(file, { viewport: { width: 900, height: 900 }, javaScriptEnabled: false });
+  await page.screenshot({ path: join(out, `${name}-noscript.png`) });
+  check(name, "without scripts the verdict is there", (await page.locator("ul.verdict li").count()) > 0);
+  check(name, "without scripts tables are there", (await page.locator("table.sortable tbody tr").count()) > 0);
+  check(name, "without scripts there is nothing to press", (await page.locator("button").count()) === 0);
+  check(name, `without scripts: ${wrong.join("; ")}`, wrong.length === 0);
+  await close();
+};
+
+const printed = async (file, name) => {
+  const { page, wrong, close } = await open(file, { viewport: { width: 900, height: 900 } });
+  const pdf = await page.pdf({ path: join(out, `${name}.pdf`), format: "A4", margin: { top: "12mm", bottom: "12mm", left: "12mm", right: "12mm" } });
+  check(name, "the print has pages", pdf.length > 10_000);
+  check(name, `printing: ${wrong.join("; ")}`, wrong.length === 0);
+  await close();
+};
+
+const numbers = (cells) => cells.map((text) => Number(text.replace(/[,!\s]/g, "")));
+
+const used = async (file, name) => {
+  const { page, wrong, close } = await open(file, { viewport: { width: 1200, height: 900 } });
+  // Sorting, both ways.
+  const table = page.locator("table.sortable").first();
+  const column = async () => numbers(await table.locator("tbody tr td:nth-child(2)").allTextContents());
+  const button = table.locator("thead th:nth-child(2) button");
+  await button.click();
+  const up = await column();
+  check(name, `sorted up: ${up}`, up.every((value, i) => i === 0 || up[i - 1] <= value));
+  await button.press("Enter");
+  const down = await column();
+  check(name, `sorted down by keyboard: ${down}`, down.every((value, i) => i === 0 || down[i - 1] >= value));
+  // The definition of a metric, by pointer and by keyboard.
+  const term = page.locator('thead a[href^="#m-"]').first();
+  const tip = page.locator("#tip");
+  await term.hover();
+  check(name, "a header explains itself", (await tip.isVisible()) && (await tip.textContent()).length > 30);
+  await page.mouse.move(0, 0);
+  check(name, "the explanation goes away", await tip.isHidden());
+  await term.focus();
+  check(name, "a focused header explains itself", await tip.isVisible());
+  await page.keyboard.press("Escape");
+  check(name, "Escape closes it", await tip.isHidden());
+  // Values under the pointer and the arrow keys.
+  const chart = page.locator("svg[data-y]").first();
+  if (await chart.count()) {
+    await chart.scrollIntoViewIfNeeded();
+    const box = await chart.boundingBox();
+    await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+    check(name, "a chart tells its values", (await tip.isVisible()) && /\d/.test(await tip.textContent()));
+    await page.screenshot({ path: join(out, `${name}-hover.png`) });
+    await page.mouse.move(0, 0);
+    await chart.focus();
+    await page.keyboard.press("ArrowRight");
+    check(name, "arrow keys tell values", await tip.isVisible());
+    await page.keyboard.press("Escape");
+  }
+  // An engine is switched off in all charts.
+  const entry = page.locator('.legend li[class^="k"] button').first();
+  if (await entry.count()) {
+    const engine = (await entry.locator("..").getAttribute("class")).slice(1);
+    const curves = page.locator(`.frame path.s${engine}`);
+    const visible = () => curves.evaluateAll((all) => all.filter((path) => getComputedStyle(path).display !== "none").length);
+    const before = await visible();
+    await entry.click();
+    check(name, "its curves are gone", before > 0 && (await visible()) === 0);
+    check(name, "its button is not pressed", (await entry.getAttribute("aria-pressed")) === "false");
+    await entry.click();
+    check(name, "its curves are back", (await visible()) === before);
+  }
+  // Time lines unfold by keyboard.
+  const folded = page.locator("summary").first();
+  if (await folded.count()) {
+    await folded.focus();
+    await page.keyboard.press("Enter");
+    check(name, "a time line unfolds", await folded.evaluate((node) => node.parentElement.open));
+    await folded.scrollIntoViewIfNeeded();
+    await page.screenshot({ path: join(out, `${name}-unfolded.png`) });
+  }
+  check(name, `while using it: ${wrong.join("; ")}`, wrong.length === 0);
+  await page.screenshot({ path: join(out, `${name}-full.png`), fullPage: true });
+  await close();
+};
+
+mkdirSync(out, { recursive: true });
+const files = readdirSync(pages).filter((file) => file.endsWith(".html"));
+for (const file of files) {
+  const [path, name] = [join(pages, file), basename(file, ".html")];
+  await looks(path, name);
+  await withoutScripts(path, name);
+  await printed(path, name);
+  await used(path, name);
+}
+await browser.close();
+check("all", "there are pages", files.length > 0);
+for (const failure of failures) console.error(`failed: ${failure}`);
+console.log(`${checks - failures.length} passed, ${failures.length} failed`);
+process.exit(failures.length > 0 ? 1 : 0);
