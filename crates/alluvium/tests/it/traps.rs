@@ -36,6 +36,7 @@ fn existing(db: &Database, name: &str) -> Keyspace {
 fn files(vfs: &MemVfs, suffix: &str) -> Vec<String> {
     let mut names = vfs.list(dir()).expect("list");
     names.retain(|name| name.ends_with(suffix));
+    names.sort();
     names
 }
 
@@ -130,13 +131,16 @@ fn a_keyspace_that_is_seldom_written_does_not_hold_the_log() {
         .keyspace("seldom", KeyspaceOptions::default())
         .expect("keyspace");
     seldom.put(b"row", b"1").expect("put");
+    let first = files(&vfs, ".wal");
     for round in 0..6 {
         for n in 0..200 {
             busy.put(&key(n), &[round; 60]).expect("put");
         }
         db.flush().expect("flush");
-        assert!(files(&vfs, ".wal").len() <= 3, "{:?}", files(&vfs, ".wal"));
     }
+    let left = files(&vfs, ".wal");
+    // The newest of the first ones may have been a segment made ahead.
+    assert!(!left.contains(&first[0]), "{first:?}, then {left:?}");
     assert_eq!(text(&seldom, "row").as_deref(), Some("1"));
 }
 

@@ -5,7 +5,6 @@
 #   run.sh           all of them
 #   run.sh NAME...   these
 #
-# PLANTED=early-value-removal has no line: only some runs of the random histories find it.
 # Fails if one is not found. Those that need several clients in one unlucky order are the simulator's: see
 # crates/alluvium-sim/planted.
 set -euo pipefail
@@ -39,7 +38,7 @@ mistakes=(
     "torn-record-as-data lib any_flipped_bit_in_synced_records_is_reported_or_cuts_the_last_one_only a record's checksum is not looked at"
     "ghost-records lib a_valid_record_with_another_predecessor_does_not_continue_the_log a record's predecessor is not looked at"
     "damage-cut-as-tail lib after_a_mark_no_flipped_bit_in_any_synced_record_goes_unreported damage below a mark is cut as a torn tail"
-    "unsynced-roll it a_synced_commit_behind_a_roll_of_the_log_keeps_the_unsynced_end a full segment is left without a sync"
+    "unsynced-roll it a_synced_commit_behind_a_roll_of_the_log_keeps_the_unsynced_end a sync passes over the segments before the newest"
     "unsynced-edit lib after_power_loss_every_acknowledged_edit_is_there an edit of the manifest is not synced"
     "unsynced-table it power_loss_behind_any_change_keeps_what_was_promised a table is named before it is synced"
     "overtaking-drop it dropping_a_keyspace_does_not_overtake_the_copy_of_its_rows a drop reaches the manifest before the log below it is durable"
