@@ -116,6 +116,7 @@ impl InsertBenchmark {
                 judges: store.keeps_rows(),
                 since_lowest: None,
                 rows: 0,
+                reads_lowest: false,
             }));
         }
         Ok(clients)

@@ -17,7 +17,7 @@ pub(super) const LOAD_OPERATIONS: &[&str] = &["INSERT"];
 /// Operations of the index step.
 pub(super) const INDEX_OPERATIONS: &[&str] = &["INSERT", "BUILD_INDEX"];
 /// Operations of steps that insert and delete.
-pub(super) const WRITE_OPERATIONS: &[&str] = &["INSERT", "DELETE", "MIN_KEY"];
+pub(super) const WRITE_OPERATIONS: &[&str] = &["INSERT", "DELETE", "MIN_AND_DELETE"];
 
 /// Inserts the rows of its share at the high end of a table.
 pub(super) struct Inserter {
@@ -99,8 +99,10 @@ pub(super) struct Deleter {
     pub(super) judges: bool,
     /// Statements since the lowest key was read; `None`: it was not yet.
     pub(super) since_lowest: Option<u64>,
-    /// Rows of the next statement; 0: it reads the lowest key.
+    /// Rows of the next statement.
     pub(super) rows: u64,
+    /// Whether it reads the lowest key first.
+    pub(super) reads_lowest: bool,
 }
 
 impl Deleter {
@@ -125,8 +127,8 @@ impl Deleter {
         })
     }
 
-    /// Reads the lowest key, which is where the next delete starts.
-    fn read_lowest(&mut self) -> Result<Done, EngineError> {
+    /// Reads the lowest key, which is where the next delete starts. How often it was run again.
+    fn read_lowest(&mut self) -> Result<u64, EngineError> {
         let queue = &self.shared.queues[self.queue];
         let one = Range {
             limit: 1,
@@ -151,38 +153,36 @@ impl Deleter {
                 )));
             }
         }
-        Ok(Done {
-            retries,
-            ..Done::default()
-        })
+        Ok(retries)
     }
 }
 
 impl PhaseClient for Deleter {
     fn prepare(&mut self) -> Option<OpIndex> {
-        if self.statements.left() == 0 {
+        if self.statements.left() == 0 || !self.side.wait() {
             return None;
         }
-        let resync = self.shared.config.resync;
-        let due = |since: u64| resync > 0 && since >= resync;
-        if self.since_lowest.is_none_or(due) {
-            self.since_lowest = Some(0);
-            self.rows = 0;
-            return Some(2);
-        }
-        if !self.side.wait() {
-            return None;
-        }
-        self.since_lowest = self.since_lowest.map(|since| since + 1);
         self.rows = self.statements.next()?;
-        Some(1)
+        let resync = self.shared.config.resync;
+        let since = self.since_lowest.map(|since| since + 1);
+        self.reads_lowest = since.is_none_or(|since| resync > 0 && since >= resync);
+        self.since_lowest = if self.reads_lowest { Some(0) } else { since };
+        Some(if self.reads_lowest { 2 } else { 1 })
     }
 
     fn execute(&mut self) -> Result<Done, EngineError> {
-        if self.rows == 0 {
-            return self.read_lowest();
-        }
-        let done = self.delete();
+        // One operation with the delete that needs it: at a rate, no start is spent on it.
+        let lowest = match self.reads_lowest {
+            true => self.read_lowest(),
+            false => Ok(0),
+        };
+        let done = lowest.and_then(|retries| {
+            let done = self.delete()?;
+            Ok(Done {
+                retries: done.retries + retries,
+                ..done
+            })
+        });
         if done.is_err() {
             self.shared.queues[self.queue].note_failure();
         }

@@ -39,7 +39,8 @@ fn ten_steps_on_null_are_measured_by_rows_and_queries_and_reported_in_three_summ
     let writes = phase(trial, "l.i1");
     assert_eq!(writes["rows"], 1600, "only inserts count");
     assert_eq!(writes["latency_us"]["INSERT"]["count"], 32);
-    assert_eq!(writes["latency_us"]["DELETE"]["count"], 32);
+    // The first one reads the lowest key before.
+    assert_eq!(writes["latency_us"]["DELETE"]["count"], 31);
     let ranges = phase(trial, "qr100");
     assert_eq!(ranges["operations"], 300);
     assert_eq!(ranges["background"]["rows_rate"], 100.0);
@@ -75,7 +76,7 @@ fn a_step_by_seconds_does_the_same_writes_for_every_engine_and_checks_every_row(
     for trial in result["trials"].as_array().unwrap() {
         let latency = &phase(trial, "qr1000")["background"]["latency_us"];
         assert_eq!(latency["INSERT"]["count"], 20);
-        assert_eq!(latency["DELETE"]["count"], 20);
+        assert_eq!(latency["DELETE"]["count"], 19);
     }
     let verified = result["trials"][0]["verified"].as_str().unwrap();
     assert!(verified.starts_with("2100 rows in 1 tables"), "{verified}");
