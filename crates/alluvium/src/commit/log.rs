@@ -21,7 +21,7 @@ use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::{Tree, prefix_hash};
-use crate::wal::{RecordKind, SegmentPlan, WalPosition, WalSync, WalWriter};
+use crate::wal::{LateSync, RecordKind, SegmentPlan, WalPosition, WalSync, WalWriter};
 
 /// Memtables sealed together, all keyspaces at one sequence number: what one flush consumes.
 pub(crate) struct SealedGeneration {
@@ -39,7 +39,7 @@ pub(crate) struct SealedLog {
     /// Segments before this one are not needed once the generation is flushed.
     pub oldest_needed: SegmentId,
     /// Makes everything up to the seal durable; `None` where it was read from the device.
-    pub syncer: Option<WalSync>,
+    pub syncer: Option<LateSync>,
 }
 
 /// See the module.
@@ -235,7 +235,10 @@ impl Log {
     }
 
     /// What the sync thread is to prepare for the next roll, if it is time.
-    pub fn plan_segment(&mut self, shared: &Shared) -> Option<SegmentPlan> {
+    pub fn plan_segment(&mut self, shared: &Shared, ample_space: bool) -> Option<SegmentPlan> {
+        if let Some(wal) = &mut self.wal {
+            wal.set_ample_space(ample_space);
+        }
         match self.wants_segment(shared) {
             true => self.wal.as_mut()?.plan_next(),
             false => None,
@@ -419,7 +422,7 @@ impl Log {
         self.carry_prepared(shared)?;
         let log = self.wal.as_ref().map(|wal| SealedLog {
             oldest_needed: wal.position().segment,
-            syncer: Some(wal.syncer()),
+            syncer: Some(wal.late_syncer()),
         });
         shared.queue_flush(self.sealed_generation(log));
         // Sealed memtables are a debt too, and the flusher may be in the middle of a long flush.

@@ -38,6 +38,9 @@ use crate::txn::lock_table::{LockHash, LockMode, LockTable, LockWait, TxnId};
 use crate::txn::write_set::WriteSet;
 use crate::vfs::{LockGuard, Vfs};
 
+/// With room for so many more segments of the log, several of them may lie ready.
+const AMPLE_SEGMENTS: u64 = 256;
+
 /// See the module.
 pub(crate) struct Shared {
     pub dir: PathBuf,
@@ -455,9 +458,12 @@ impl Shared {
 
     /// Makes files of segments to come as far as the log wants them, without its lock.
     fn prepare_segments(&self) -> Result<()> {
+        let free = self.vfs.free_bytes(&self.dir);
+        let segments = |free: u64| free / self.plan().segment_bytes();
+        let ample = free.is_ok_and(|free| segments(free) >= AMPLE_SEGMENTS);
         // Ends: the log wants a few, and none after one that could not be made.
         loop {
-            let plan = self.log.lock().plan_segment(self);
+            let plan = self.log.lock().plan_segment(self, ample);
             let Some(plan) = plan else { return Ok(()) };
             let prepared = plan.create()?;
             let mut log = self.log.lock();

@@ -25,7 +25,7 @@ use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
 use crate::table::ValueFiles;
-use crate::wal::{WalSync, hard_io};
+use crate::wal::{LateSync, hard_io};
 
 /// The flusher thread: ends when the database closes or is poisoned.
 pub(crate) fn run(shared: &Shared) {
@@ -114,7 +114,7 @@ fn flush(shared: &Shared, generations: &[SealedGeneration]) -> Result<()> {
     if let Some(last) = generations.last() {
         // Before the tables are named: what they hold must not survive a power loss that takes commits before it.
         let syncer = last.log.as_ref().and_then(|log| log.syncer.as_ref());
-        syncer.map_or(Ok(()), WalSync::sync)?;
+        syncer.map_or(Ok(()), LateSync::sync)?;
         shared.install_flush(flushed, last)?;
     }
     shared.metrics.flushes.add(1);

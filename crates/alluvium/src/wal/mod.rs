@@ -58,7 +58,7 @@ pub use replay::{ReplayEnd, replay};
 pub(crate) use salvage::salvage;
 pub(crate) use scrub::{ScrubLog, scrub};
 pub use segment::parse_segment_name;
-pub use writer::{PAYLOAD_BYTES_MAX, SHORT_SEGMENT_BYTES, WalSync, WalWriter};
+pub use writer::{LateSync, PAYLOAD_BYTES_MAX, SHORT_SEGMENT_BYTES, WalSync, WalWriter};
 
 use std::path::Path;
 use std::sync::Arc;

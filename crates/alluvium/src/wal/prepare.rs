@@ -75,8 +75,9 @@ impl PreparedSegment {
 #[derive(Debug)]
 pub(super) struct Stock {
     ready: VecDeque<PreparedSegment>,
-    /// How many to have ready.
+    /// How many to have ready where there is ample space; otherwise it is one.
     wanted: usize,
+    ample: bool,
     /// A plan was handed out.
     planned: bool,
     /// One could not be made, or the log is closing; not tried again before the next roll.
@@ -91,6 +92,7 @@ impl Default for Stock {
         Stock {
             ready: VecDeque::new(),
             wanted: 1,
+            ample: false,
             planned: false,
             refused: false,
         }
@@ -100,7 +102,13 @@ impl Default for Stock {
 impl Stock {
     /// Whether another file is to be planned.
     pub(super) fn wants_more(&self) -> bool {
-        !self.planned && !self.refused && self.ready.len() < self.wanted
+        let wanted = if self.ample { self.wanted } else { 1 };
+        !self.planned && !self.refused && self.ready.len() < wanted
+    }
+
+    /// Says whether more than one file may lie ready: where space is short, tables need it more.
+    pub(super) fn set_ample(&mut self, ample: bool) {
+        self.ample = ample;
     }
 
     pub(super) fn is_empty(&self) -> bool {

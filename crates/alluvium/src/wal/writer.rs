@@ -8,7 +8,7 @@
 //! Frames are sealed at the write, not at the append, because their checksums depend on the place they get.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, frame_bytes, seal};
 use super::prepare::{PreparedSegment, SegmentPlan, Stock};
@@ -247,6 +247,19 @@ impl WalWriter {
         }
     }
 
+    /// As [`WalWriter::syncer`], for somebody who may keep it for long: it keeps no file that the writer has let go of, and
+    /// so no room of a segment that was removed.
+    pub fn late_syncer(&self) -> LateSync {
+        let files = self.unsynced.iter().map(|(_, file)| file);
+        LateSync {
+            files: files
+                .chain([&self.segment.file])
+                .map(Arc::downgrade)
+                .collect(),
+            failure: Arc::clone(&self.failure),
+        }
+    }
+
     /// Notes that everything before `position` is on the device, as later records will say.
     pub fn note_durable(&mut self, position: WalPosition) {
         // Of its own segment it says only how far: records may have followed before the roll.
@@ -325,6 +338,11 @@ impl WalWriter {
     /// Otherwise they are short only where a whole one finds no room.
     pub fn use_short_segments(&mut self, short: bool) {
         self.short = short;
+    }
+
+    /// Says whether the device has so much room that files of several segments may lie ready.
+    pub fn set_ample_space(&mut self, ample: bool) {
+        self.stock.set_ample(ample);
     }
 
     /// Whether a segment is to be prepared: the last one is about to be needed, or rolls come faster than one at a time
@@ -453,11 +471,32 @@ impl WalSync {
             return Err(error.clone());
         }
         let mut files = self.older.iter().chain([&self.file]);
-        files.try_for_each(|file| {
-            file.sync().map_err(|error| {
-                let error = hard_io("sync", file.path(), error);
-                self.failure.get_or_init(|| error).clone()
-            })
-        })
+        files.try_for_each(|file| sync_file(&**file, &self.failure))
     }
+}
+
+/// See [`WalWriter::late_syncer`].
+#[derive(Debug, Clone)]
+pub struct LateSync {
+    /// Oldest first. One that is gone was durable when the writer let go of it.
+    files: Vec<Weak<dyn VfsFile>>,
+    failure: Arc<OnceLock<Error>>,
+}
+
+impl LateSync {
+    /// As [`WalSync::sync`].
+    pub fn sync(&self) -> Result<()> {
+        if let Some(error) = self.failure.get() {
+            return Err(error.clone());
+        }
+        let mut files = self.files.iter().filter_map(Weak::upgrade);
+        files.try_for_each(|file| sync_file(&*file, &self.failure))
+    }
+}
+
+fn sync_file(file: &dyn VfsFile, failure: &OnceLock<Error>) -> Result<()> {
+    file.sync().map_err(|error| {
+        let error = hard_io("sync", file.path(), error);
+        failure.get_or_init(|| error).clone()
+    })
 }
