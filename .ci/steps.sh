@@ -163,7 +163,7 @@ lab_smoke() {
         rumbench run kv-sequence "${engines[@]}" --set keys=2000 --set load_rows=100 --set clients=2 --set operations=200 \
             --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/sequence" &&
         written "$1/sequence/result.json" &&
-        rumbench run insert-benchmark "${engines[@]}" --set rows=2000 --set clients=2 --set operations=200 \
+        rumbench run insert-benchmark "${engines[@]}" --set rows=2000 --set clients=2 --set steps=l.i0,l.x,l.i1,l.i2 \
             --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/inserts" &&
         written "$1/inserts/result.json"
 }
