@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all_steps=(system fmt tidy formats header clippy test sim docs licences fuzz browser lab-smoke kill more-engines)
+all_steps=(system fmt tidy formats header clippy test sim docs licences fuzz lab-smoke kill more-engines)
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 
