@@ -122,7 +122,8 @@ step_fuzz() {
     ALLUVIUM_FUZZ_SECONDS=$seconds cargo test --quiet --locked --workspace --lib --bins --tests -- fuzz_
 }
 
-chromium() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+# `type -P` looks for files only, so that it does not find this function.
+chromium() { type -P chromium || type -P chromium-browser || type -P google-chrome; }
 
 # The script of the test is in the repository; what drives the browser is fetched here and is no dependency of any crate.
 step_browser() {

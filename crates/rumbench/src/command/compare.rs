@@ -23,9 +23,9 @@ const DIFFERENCES: usize = 20;
 /// Flags of `rumbench compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Result folder, or its trials of one engine: DIR#ENGINE[:VARIANT]
+    /// Result folder, or its trials of one engine: DIR#ENGINE or DIR#ENGINE:VARIANT
     base: String,
-    /// Result folder, or its trials of one engine: DIR#ENGINE[:VARIANT]
+    /// Result folder, or its trials of one engine: DIR#ENGINE or DIR#ENGINE:VARIANT
     new: String,
     /// Exit with 3 when this holds, for example 'response_us_p99 > +10%' or 'request:ops_per_s < -5%'; may be repeated
     #[arg(long, value_name = "[PHASE:]METRIC > +N%")]

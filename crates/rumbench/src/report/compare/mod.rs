@@ -1,6 +1,6 @@
 //! Two results against each other: ratios of trials of the same repetition, a verdict for each number and one for each engine.
 //!
-//! [`values`] is what can be compared, [`differences`] what else differs between the two, [`threshold`] what a script may fail on.
+//! [`mod@values`] is what can be compared, [`differences`] what else differs between the two, [`threshold`] what a script may fail on.
 //! What has no five pairs gets no verdict, however large the ratio.
 
 pub mod differences;
