@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all_steps=(system fmt tidy formats header clippy test sim docs licences fuzz lab-smoke kill more-engines)
+all_steps=(system fmt tidy formats header clippy test sim docs licences fuzz browser lab-smoke kill more-engines)
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 
@@ -164,7 +164,7 @@ lab_smoke() {
         rumbench run kv-sequence "${engines[@]}" --set keys=2000 --set load_rows=100 --set clients=2 --set operations=200 \
             --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/sequence" &&
         written "$1/sequence/result.json" &&
-        rumbench run insert-benchmark "${engines[@]}" --set rows=2000 --set clients=2 --set steps=l.i0,l.x,l.i1,l.i2 \
+        rumbench run insert-benchmark "${engines[@]}" --set rows=2000 --set clients=2 --set operations=200 \
             --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/inserts" &&
         written "$1/inserts/result.json"
 }

@@ -59,6 +59,13 @@ impl Queue {
         self.next.fetch_add(rows, Ordering::Relaxed)
     }
 
+    /// Takes ids back that no statement has used. Another client of the table may have taken later ones: then they remain
+    /// a gap, which only a table with a single inserter must not have.
+    pub(super) fn return_ids(&self, first: u64, rows: u64) {
+        let (taken, relaxed) = (first + rows, Ordering::Relaxed);
+        let _ = self.next.compare_exchange(taken, first, relaxed, relaxed);
+    }
+
     /// Rows from `first` on were inserted.
     pub(super) fn note_inserted(&self, first: u64, rows: u64) {
         self.inserted.fetch_add(rows, Ordering::Relaxed);

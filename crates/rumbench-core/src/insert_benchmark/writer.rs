@@ -28,6 +28,8 @@ pub(super) struct Inserter {
     pub(super) side: Option<Side>,
     batch: RowBatch,
     first: u64,
+    /// The rows of the batch are still to be inserted.
+    prepared: bool,
 }
 
 impl Inserter {
@@ -46,6 +48,7 @@ impl Inserter {
             side,
             batch: RowBatch::new(COLUMNS),
             first: 0,
+            prepared: false,
         }
     }
 }
@@ -68,10 +71,12 @@ impl PhaseClient for Inserter {
         let rows = self.statements.next()?;
         let queue = &self.shared.queues[self.queue];
         self.first = fill(&self.shared, queue, rows, &mut self.batch);
+        self.prepared = true;
         Some(0)
     }
 
     fn execute(&mut self) -> Result<Done, EngineError> {
+        self.prepared = false;
         let queue = &self.shared.queues[self.queue];
         let rows = self.batch.len() as u64;
         let done = retried(self.shared.backoff, rows, || {
@@ -85,6 +90,16 @@ impl PhaseClient for Inserter {
             side.step();
         }
         done
+    }
+}
+
+impl Drop for Inserter {
+    /// A phase may end between the two halves of an operation.
+    fn drop(&mut self) {
+        if self.prepared {
+            let queue = &self.shared.queues[self.queue];
+            queue.return_ids(self.first, self.batch.len() as u64);
+        }
     }
 }
 

@@ -264,6 +264,29 @@ fn queries_end_after_their_operations_where_that_is_asked_for() {
 }
 
 #[test]
+fn an_insert_that_a_phase_ends_before_leaves_no_gap() {
+    let engine = ModelEngine::new(0);
+    let mut workload = trial(&[("steps", "l.i0,l.x,qp100,qp100"), ("clients", "2")]);
+    while let Some(step) = workload.next_step(&engine).unwrap() {
+        let Step::Phase(mut phase) = step else {
+            continue;
+        };
+        if let Some(background) = &mut phase.background {
+            // The first of each pair inserts.
+            for client in background.clients.iter_mut().step_by(2) {
+                assert!(client.prepare().is_some());
+                client.execute().unwrap();
+                assert!(client.prepare().is_some());
+            }
+            background.clients.clear();
+            phase.end = PhaseEnd::Operations(200);
+        }
+        perform(phase).unwrap();
+    }
+    workload.verify(&engine).unwrap();
+}
+
+#[test]
 fn a_table_with_rows_of_another_run_is_refused() {
     let engine = ModelEngine::new(0);
     run(&mut trial(&[("steps", "l.i0")]), &engine).unwrap();
