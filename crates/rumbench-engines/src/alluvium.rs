@@ -14,12 +14,10 @@ use rumbench_core::engine::{
     Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
 };
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
-use rumbench_core::kv_sequence::{KvRowStore, RowStore};
-use rumbench_core::linkbench::{KvLinkStore, LinkStore};
-use rumbench_core::tables::{TableSchema, TableStore, kv_table_store};
 
 use crate::error::{no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, SOME_PREFIX, crate_version, survives};
+use crate::kv_stores::kv_stores;
 use crate::registry::Adapter;
 use crate::settings::Settings;
 
@@ -157,17 +155,7 @@ impl Engine for Alluvium {
         self.0.facts.clone()
     }
 
-    fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
-        Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
-    }
-
-    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
-        Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
-    }
-
-    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
-        kv_table_store(self.clone(), schema)
-    }
+    kv_stores!();
 
     fn counters(&self) -> Vec<Counter> {
         let Ok(stats) = self.0.db.stats() else {

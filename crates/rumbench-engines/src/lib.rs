@@ -27,11 +27,19 @@ pub mod conformance;
 mod error;
 #[cfg_attr(
     not(all(feature = "fjall", feature = "lmdb", feature = "sqlite")),
-    allow(dead_code, reason = "a build with few engines does not use all of it")
+    allow(unused, reason = "a build with few engines does not use all of it")
 )]
 mod facts;
 #[cfg(feature = "fjall")]
 pub mod fjall;
+#[cfg_attr(
+    not(all(feature = "fjall", feature = "lmdb")),
+    allow(
+        unused,
+        reason = "a build with few engines may have none of ordered maps"
+    )
+)]
+mod kv_stores;
 #[cfg(feature = "leveldb")]
 pub mod leveldb;
 #[cfg(feature = "lmdb")]
@@ -53,6 +61,10 @@ pub mod redb;
 pub mod registry;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
+#[cfg_attr(
+    not(all(feature = "fjall", feature = "lmdb", feature = "sqlite")),
+    allow(unused, reason = "a build with few engines does not use all of it")
+)]
 mod settings;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

@@ -18,12 +18,10 @@ use rumbench_core::engine::{
     Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
 };
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
-use rumbench_core::kv_sequence::{KvRowStore, RowStore};
-use rumbench_core::linkbench::{KvLinkStore, LinkStore};
-use rumbench_core::tables::{TableSchema, TableStore, kv_table_store};
 
 use crate::error::{failed, no_map, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, crate_version, survives};
+use crate::kv_stores::kv_stores;
 use crate::periodic::{Periodic, SYNC_INTERVAL};
 use crate::registry::Adapter;
 use crate::settings::Settings;
@@ -244,17 +242,7 @@ impl Engine for Lmdb {
         self.0.facts.clone()
     }
 
-    fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
-        Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
-    }
-
-    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
-        Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
-    }
-
-    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
-        kv_table_store(self.clone(), schema)
-    }
+    kv_stores!();
 
     fn counters(&self) -> Vec<Counter> {
         let info = self.0.env.info();
