@@ -46,7 +46,6 @@ pub mod leveldb;
 pub mod lmdb;
 pub mod null;
 #[cfg(any(
-    feature = "alluvium",
     feature = "fjall",
     feature = "leveldb",
     feature = "lmdb",
