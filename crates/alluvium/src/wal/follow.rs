@@ -225,7 +225,7 @@ impl LogPlace {
     /// A segment as it is now; `None` where it was removed meanwhile.
     fn open(&self, id: SegmentId) -> Result<Option<OpenSegment>> {
         match OpenSegment::open_live(&*self.vfs, &self.dir, id, self.database_uid) {
-            Ok(segment) => Ok(Some(segment)),
+            Ok(segment) => segment.check_length().map(|()| Some(segment)),
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 Ok(None)
             }

@@ -150,6 +150,12 @@ pub(crate) fn hard_io(action: &'static str, path: &Path, source: std::io::Error)
     }
 }
 
+/// Makes the names in a directory durable.
+fn sync_dir(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    vfs.sync_dir(dir)
+        .map_err(|error| hard_io("sync directory", dir, error))
+}
+
 /// Opens a file that holds durable state, and returns it with its length.
 ///
 /// What the system still holds in memory is put on the device first, then dropped: what is read is what a later crash

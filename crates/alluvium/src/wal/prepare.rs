@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use super::hard_io;
 use super::segment::create_room;
+use super::{hard_io, sync_dir};
 use crate::base::SegmentId;
 use crate::error::{Error, Result};
 use crate::vfs::{Vfs, VfsFile};
@@ -50,10 +50,7 @@ impl SegmentPlan {
         let synced = file
             .sync()
             .map_err(|error| hard_io("sync", file.path(), error))
-            .and_then(|()| {
-                let synced = self.vfs.sync_dir(&self.dir);
-                synced.map_err(|error| hard_io("sync directory", &self.dir, error))
-            });
+            .and_then(|()| sync_dir(vfs, &self.dir));
         synced.map_err(|error| self.failure.get_or_init(|| error).clone())?;
         Ok(Some(PreparedSegment {
             file,

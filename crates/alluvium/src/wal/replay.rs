@@ -19,7 +19,7 @@ use super::frame::{Frame, FrameReader};
 use super::segment::{
     OpenSegment, SEGMENT_HEADER_BYTES, SegmentHeader, parse_segment_name, segment_path, segment_uid,
 };
-use super::{RecordKind, SegmentEnd, hard_io};
+use super::{RecordKind, SegmentEnd, sync_dir};
 use crate::base::{SegmentId, SeqNo};
 use crate::error::{Error, Result};
 use crate::vfs::Vfs;
@@ -60,8 +60,7 @@ impl ReplayEnd {
             let path = segment_path(dir, segment);
             vfs.remove(&path)
                 .map_err(|error| Error::io("remove", &path, error))?;
-            vfs.sync_dir(dir)
-                .map_err(|error| hard_io("sync directory", dir, error))?;
+            sync_dir(vfs, dir)?;
         }
         Ok(())
     }
@@ -155,7 +154,9 @@ fn go_on<'a>(
         let Some((header, sum)) = segment.header else {
             continue;
         };
-        if header.previous.is_none() || header.previous != end.end {
+        // The length of one that was made at a roll is as little durable as its records.
+        let joins = header.previous.is_some() && header.previous == end.end;
+        if !joins || segment.check_length().is_err() {
             break;
         }
         SegmentReplay::new((segment, header, sum), database_uid)?.visit_open(visit, end)?;
@@ -193,6 +194,7 @@ fn link<'a>(
         match segment.header {
             None => check_unfinished(segment, database_uid)?,
             Some((header, sum)) if wanted.is_none_or(|wanted| wanted == id) => {
+                segment.check_length()?;
                 wanted = header.previous.map(|end| end.segment);
                 chain.push((segment, header, sum));
                 if id == oldest_needed || wanted.is_none() {

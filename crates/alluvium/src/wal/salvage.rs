@@ -42,13 +42,17 @@ pub(crate) fn salvage(
             continue;
         };
         let path = segment_path(dir, id);
+        let whole = segment.check_length();
         let joined = match before {
             None => oldest_needed.0 == 0 || id == oldest_needed,
             Some(end) => header.previous == Some(end),
         };
-        if !joined && unproven {
+        if unproven && (!joined || whole.is_err()) {
             // A power loss cut the log here, as at an open.
             break;
+        }
+        if let Err(error) = whole {
+            return Ok(Some(error));
         }
         if !joined {
             let what = "place of a log segment in the chain";

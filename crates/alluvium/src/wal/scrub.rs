@@ -91,6 +91,7 @@ fn scrub_segment(
     done: &mut Scrubbed,
 ) -> Result<Previous> {
     let segment = OpenSegment::open(vfs, dir, id, database_uid)?;
+    segment.check_length()?;
     let path = segment_path(dir, id);
     let Some((header, sum)) = segment.header else {
         let what = "header of a log segment";

@@ -172,6 +172,8 @@ pub(super) struct OpenSegment {
     pub(super) file: Arc<dyn VfsFile>,
     /// With its checksum.
     pub(super) header: Option<(SegmentHeader, u64)>,
+    /// How much shorter the file is than its header says.
+    lost_bytes: u64,
 }
 
 impl OpenSegment {
@@ -221,6 +223,7 @@ impl OpenSegment {
             id,
             file,
             header: None,
+            lost_bytes: 0,
         };
         if len < SEGMENT_HEADER_BYTES {
             // Creation stopped between the name and the allocation, or has not come further yet.
@@ -233,13 +236,28 @@ impl OpenSegment {
             .map_err(|error| Error::io("read", &path, error))?;
         segment.header = SegmentHeader::decode(&bytes, id, &path)?;
         if let Some((header, _)) = segment.header {
-            check_identity(&header, database_uid, len, &path)?;
+            check_identity(&header, database_uid, &path)?;
+            segment.lost_bytes = header.allocated_bytes.saturating_sub(len);
         }
         Ok(segment)
     }
+
+    /// Checks that the file is as long as it was made.
+    pub(super) fn check_length(&self) -> Result<()> {
+        match self.header {
+            Some((header, _)) if self.lost_bytes > 0 => {
+                let allocated = header.allocated_bytes;
+                let found = allocated - self.lost_bytes;
+                let what = "length of a log segment";
+                let path = self.file.path();
+                Err(Error::corruption(path, found, what, allocated, found))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
-fn check_identity(header: &SegmentHeader, database_uid: u64, len: u64, path: &Path) -> Result<()> {
+fn check_identity(header: &SegmentHeader, database_uid: u64, path: &Path) -> Result<()> {
     if header.database_uid != database_uid {
         return Err(Error::corruption(
             path,
@@ -249,21 +267,11 @@ fn check_identity(header: &SegmentHeader, database_uid: u64, len: u64, path: &Pa
             format!("{:016x}", header.database_uid),
         ));
     }
-    if len < header.allocated_bytes {
-        let what = "length of a log segment";
-        return Err(Error::corruption(
-            path,
-            len,
-            what,
-            header.allocated_bytes,
-            len,
-        ));
-    }
     Ok(())
 }
 
-/// Creates a segment whose name, room and header are durable on return. Returns the file and its header's checksum. On a
-/// full device it is a short one, with `least` bytes of room or more, as the header says then.
+/// Creates a segment, of which nothing is durable on return. Returns the file and its header's checksum. On a full device
+/// it is a short one, with `least` bytes of room or more, as the header says then.
 ///
 /// # Errors
 ///
@@ -279,10 +287,6 @@ pub(super) fn create_segment(
     let (file, allocated) = create_room(vfs, dir, header.segment, wanted, least)?;
     header.allocated_bytes = allocated;
     let sum = begin_segment(&*file, header)?;
-    file.sync()
-        .map_err(|error| hard_io("sync", file.path(), error))?;
-    vfs.sync_dir(dir)
-        .map_err(|error| hard_io("sync directory", dir, error))?;
     Ok((file, sum))
 }
 

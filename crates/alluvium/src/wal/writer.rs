@@ -15,7 +15,7 @@ use super::prepare::{PreparedSegment, SegmentPlan, Stock};
 use super::segment::{
     SEGMENT_HEADER_BYTES, SegmentHeader, begin_segment, create_segment, segment_uid,
 };
-use super::{RecordKind, SegmentEnd, WalPosition, hard_io};
+use super::{RecordKind, SegmentEnd, WalPosition, hard_io, sync_dir};
 use crate::base::{SEQNO_MAX, SegmentId, SeqNo};
 use crate::error::{Error, Result};
 use crate::vfs::{Vfs, VfsFile};
@@ -52,6 +52,8 @@ pub struct WalWriter {
     segment: Segment,
     /// Segments before it that are not known to be durable to their end, oldest first.
     unsynced: Vec<(SegmentId, Arc<dyn VfsFile>)>,
+    /// The newest segment whose name is not known to be durable.
+    unnamed: Option<SegmentId>,
     stock: Stock,
     /// New segments are short: see [`WalWriter::use_short_segments`].
     short: bool,
@@ -121,6 +123,9 @@ impl WalWriter {
         };
         let least = allocation(segment_bytes.min(FIRST_SEGMENT_BYTES_MIN), 0);
         let (file, chain) = create_segment(&*vfs, dir, &mut header, least)?;
+        file.sync()
+            .map_err(|error| hard_io("sync", file.path(), error))?;
+        sync_dir(&*vfs, dir)?;
         let segment = Segment {
             durable: SEGMENT_HEADER_BYTES,
             marked: SEGMENT_HEADER_BYTES,
@@ -134,6 +139,7 @@ impl WalWriter {
             next_segment: first.0 + 1,
             segment,
             unsynced: Vec::new(),
+            unnamed: None,
             stock: Stock::default(),
             short: false,
             buffer: Vec::new(),
@@ -243,8 +249,17 @@ impl WalWriter {
         WalSync {
             older: older.map(|(_, file)| Arc::clone(file)).collect(),
             file: Arc::clone(&self.segment.file),
+            names: self.names(),
             failure: Arc::clone(&self.failure),
         }
+    }
+
+    /// The directory, if a segment's name is not known to be durable.
+    fn names(&self) -> Option<Names> {
+        self.unnamed.map(|_| Names {
+            vfs: Arc::clone(&self.vfs),
+            dir: self.dir.clone(),
+        })
     }
 
     /// As [`WalWriter::syncer`], for somebody who may keep it for long: it keeps no file that the writer has let go of, and
@@ -256,6 +271,7 @@ impl WalWriter {
                 .chain([&self.segment.file])
                 .map(Arc::downgrade)
                 .collect(),
+            names: self.names(),
             failure: Arc::clone(&self.failure),
         }
     }
@@ -264,6 +280,7 @@ impl WalWriter {
     pub fn note_durable(&mut self, position: WalPosition) {
         // Of its own segment it says only how far: records may have followed before the roll.
         self.unsynced.retain(|(id, _)| *id >= position.segment);
+        self.unnamed = self.unnamed.filter(|id| *id > position.segment);
         if position.segment == self.segment.id {
             assert!(position.offset <= self.segment.end);
             self.segment.durable = self.segment.durable.max(position.offset);
@@ -394,6 +411,7 @@ impl WalWriter {
             prepared: self.prepared,
             unsynced,
         };
+        let created = prepared.is_none();
         let begun = match prepared {
             Some(prepared) => {
                 (header.segment, header.allocated_bytes) = (prepared.segment, prepared.bytes);
@@ -406,6 +424,9 @@ impl WalWriter {
         };
         match begun {
             Ok((file, chain)) => {
+                if created {
+                    self.unnamed = Some(header.segment);
+                }
                 let next = Segment::new(&header, file, chain);
                 let old = std::mem::replace(&mut self.segment, next);
                 if unsynced {
@@ -456,11 +477,13 @@ pub struct WalSync {
     /// Segments before the newest that were not known to be durable, oldest first.
     older: Vec<Arc<dyn VfsFile>>,
     file: Arc<dyn VfsFile>,
+    names: Option<Names>,
     failure: Arc<OnceLock<Error>>,
 }
 
 impl WalSync {
-    /// Makes everything written so far durable, older segments first. Costs one `fdatasync` for each of them.
+    /// Makes everything written so far durable, older segments first. Costs one `fdatasync` for each of them, and one of
+    /// the directory where a roll had to make a file.
     ///
     /// # Errors
     ///
@@ -471,8 +494,16 @@ impl WalSync {
             return Err(error.clone());
         }
         let mut files = self.older.iter().chain([&self.file]);
-        files.try_for_each(|file| sync_file(&**file, &self.failure))
+        files.try_for_each(|file| sync_file(&**file, &self.failure))?;
+        sync_names(self.names.as_ref(), &self.failure)
     }
+}
+
+/// Where names of segments are not durable yet.
+#[derive(Debug, Clone)]
+struct Names {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
 }
 
 /// See [`WalWriter::late_syncer`].
@@ -480,6 +511,7 @@ impl WalSync {
 pub struct LateSync {
     /// Oldest first. One that is gone was durable when the writer let go of it.
     files: Vec<Weak<dyn VfsFile>>,
+    names: Option<Names>,
     failure: Arc<OnceLock<Error>>,
 }
 
@@ -490,7 +522,8 @@ impl LateSync {
             return Err(error.clone());
         }
         let mut files = self.files.iter().filter_map(Weak::upgrade);
-        files.try_for_each(|file| sync_file(&*file, &self.failure))
+        files.try_for_each(|file| sync_file(&*file, &self.failure))?;
+        sync_names(self.names.as_ref(), &self.failure)
     }
 }
 
@@ -499,4 +532,9 @@ fn sync_file(file: &dyn VfsFile, failure: &OnceLock<Error>) -> Result<()> {
         let error = hard_io("sync", file.path(), error);
         failure.get_or_init(|| error).clone()
     })
+}
+
+fn sync_names(names: Option<&Names>, failure: &OnceLock<Error>) -> Result<()> {
+    let synced = names.map_or(Ok(()), |names| sync_dir(&*names.vfs, &names.dir));
+    synced.map_err(|error| failure.get_or_init(|| error).clone())
 }

@@ -281,6 +281,36 @@ fn a_roll_into_a_prepared_segment_creates_nothing_and_syncs_no_directory() {
 }
 
 #[test]
+fn a_roll_that_makes_its_file_syncs_nothing_and_the_next_sync_makes_its_name_durable() {
+    for late in [false, true] {
+        let (base, faulty, mut wal) = prepared_log();
+        wal.rotate().unwrap();
+        commit(&mut wal, &record(4, 50));
+        faulty.arm(Fault {
+            calls: vec![IoCall::Sync, IoCall::SyncDir],
+            nth: 1,
+            sticky: false,
+            effect: FaultEffect::Error,
+        });
+        assert_eq!(wal.rotate().unwrap(), SegmentId(3), "none was prepared");
+        append(&mut wal, &record(5, 50));
+        wal.write().unwrap();
+        assert!(!faulty.tripped());
+        faulty.disarm();
+        let records = || {
+            let lost = base.crash(1, CrashOptions::LOSE_UNSYNCED);
+            start(&lost, dir(), 1).unwrap().0.len()
+        };
+        assert_eq!(records(), 4);
+        match late {
+            true => wal.late_syncer().sync().unwrap(),
+            false => wal.syncer().sync().unwrap(),
+        }
+        assert_eq!(records(), 5);
+    }
+}
+
+#[test]
 fn a_prepared_segment_that_was_never_used_is_passed_over_and_its_number_not_used_again() {
     let (base, _faulty, _wal) = prepared_log();
     for options in [CrashOptions::PROCESS_KILLED, CrashOptions::LOSE_UNSYNCED] {

@@ -343,6 +343,19 @@ fn a_bit_of_an_older_segment_that_nobody_says_was_durable_cuts_the_log_there() {
 }
 
 #[test]
+fn a_segment_that_lost_its_length_is_cut_off_unless_something_says_that_it_was_durable() {
+    let (vfs, records) = overlapping(false);
+    let path = segment_path(dir(), SegmentId(2));
+    vfs.open(&path).unwrap().truncate(512).unwrap();
+    let (found, end) = start(&vfs, dir(), 1).unwrap();
+    assert_eq!(found, records[..2]);
+    assert_eq!(end.cut, [SegmentId(2)]);
+    let (vfs, _) = overlapping(true);
+    vfs.open(&path).unwrap().truncate(512).unwrap();
+    assert!(is_corruption(&start(&vfs, dir(), 1)));
+}
+
+#[test]
 fn any_flipped_bit_below_what_a_later_segment_says_was_durable_is_damage() {
     let (vfs, records) = overlapping(true);
     assert_eq!(start(&vfs, dir(), 1).unwrap().0, records);
