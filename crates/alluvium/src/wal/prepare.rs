@@ -81,8 +81,9 @@ pub(super) struct Stock {
     refused: bool,
 }
 
-/// The most files that are kept ready, for writers that fill segments faster than a busy device creates one.
-const READY_MAX: usize = 4;
+/// The most files that are kept ready, for writers that fill segments faster than a busy device creates one: as many as
+/// may wait to be synced.
+const READY_MAX: usize = 8;
 
 impl Default for Stock {
     fn default() -> Stock {
@@ -142,7 +143,7 @@ impl Stock {
     pub(super) fn take(&mut self, needed: u64) -> Option<PreparedSegment> {
         self.refused = false;
         if self.ready.is_empty() {
-            self.wanted = (self.wanted + 1).min(READY_MAX);
+            self.wanted = (2 * self.wanted).min(READY_MAX);
         }
         let first = self.ready.pop_front()?;
         if first.bytes >= needed {
