@@ -81,9 +81,9 @@ pub(super) struct Stock {
     refused: bool,
 }
 
-/// The most files that are kept ready, for writers that fill segments faster than a busy device creates one: as many as
-/// may wait to be synced.
-const READY_MAX: usize = 8;
+/// The most files that are kept ready, for writers that fill segments faster than a busy device creates one. They take room
+/// of the device: more of them would last longer and cost more space than is promised under saturating writers.
+const READY_MAX: usize = 6;
 
 impl Default for Stock {
     fn default() -> Stock {
@@ -143,7 +143,7 @@ impl Stock {
     pub(super) fn take(&mut self, needed: u64) -> Option<PreparedSegment> {
         self.refused = false;
         if self.ready.is_empty() {
-            self.wanted = (2 * self.wanted).min(READY_MAX);
+            self.wanted = (self.wanted * 2).min(READY_MAX);
         }
         let first = self.ready.pop_front()?;
         if first.bytes >= needed {
