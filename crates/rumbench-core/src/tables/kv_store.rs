@@ -64,13 +64,13 @@ pub(super) fn index_map(schema: &TableSchema, table: TableId, index: usize) -> M
 pub(super) const LOWEST: &[u8] = &[0];
 
 /// One client's connection, with the indexes that it keeps.
-struct KvTables<C> {
-    connection: C,
-    schema: &'static TableSchema,
+pub(super) struct KvTables<C> {
+    pub(super) connection: C,
+    pub(super) schema: &'static TableSchema,
     /// Places of the built indexes of each table.
-    built: Vec<Vec<usize>>,
-    entries: Entries,
-    start: Vec<u8>,
+    pub(super) built: Vec<Vec<usize>>,
+    pub(super) entries: Entries,
+    pub(super) start: Vec<u8>,
     end: Vec<u8>,
 }
 
@@ -83,14 +83,14 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
     /// Appends one whose value is empty.
     #[inline]
-    fn push_key(
+    pub(super) fn push_key(
         &mut self,
         map: MapId,
         append: impl FnOnce(&mut Vec<u8>) -> Result<()>,
@@ -103,7 +103,10 @@ impl Entries {
 
     /// Appends the value of the last one.
     #[inline]
-    fn push_value(&mut self, append: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
+    pub(super) fn push_value(
+        &mut self,
+        append: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
         append(&mut self.bytes)?;
         if let Some((_, _, end)) = self.ends.last_mut() {
             *end = self.bytes.len();
@@ -111,7 +114,7 @@ impl Entries {
         Ok(())
     }
 
-    fn iter(&self) -> impl ExactSizeIterator<Item = BulkRow<'_>> {
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = BulkRow<'_>> {
         let mut start = 0;
         self.ends.iter().map(move |&(map, key_end, end)| {
             let row = BulkRow {
@@ -160,7 +163,7 @@ pub(super) fn append_entry<'a>(
 
 impl<C: KvConnection> KvTables<C> {
     /// Writes the key of a row into `start`.
-    fn set_key(&mut self, table: TableId, key: &[Value<'_>]) -> Result<MapId> {
+    pub(super) fn set_key(&mut self, table: TableId, key: &[Value<'_>]) -> Result<MapId> {
         let of = self.schema.table(table);
         if key.len() != of.key_columns {
             return Err(EngineError::Unsupported(format!(
@@ -335,6 +338,10 @@ impl<C: KvConnection> TableConnection for KvTables<C> {
         }
         txn.commit()?;
         Ok(true)
+    }
+
+    fn replace(&mut self, table: TableId, row: &RowBatch) -> Result<bool> {
+        self.replace_row(table, row)
     }
 
     fn get(

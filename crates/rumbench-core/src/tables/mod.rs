@@ -7,6 +7,7 @@
 pub mod encoding;
 mod kv_build;
 mod kv_check;
+mod kv_replace;
 pub mod kv_store;
 pub mod rows;
 pub mod schema;

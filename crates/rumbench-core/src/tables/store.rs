@@ -85,6 +85,10 @@ pub trait TableConnection: Send {
         change: Change<'_>,
     ) -> Result<bool>;
 
+    /// Writes all columns of one row that is there, given as a batch of this row alone; answers whether it was there.
+    /// The row is protected from lost updates of its index entries.
+    fn replace(&mut self, table: TableId, row: &RowBatch) -> Result<bool>;
+
     /// Reads rows by their keys; `read` gets each row, or `None`, with its place among `keys`. A key may be there twice.
     fn get(
         &mut self,

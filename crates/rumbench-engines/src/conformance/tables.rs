@@ -76,6 +76,7 @@ pub fn table_store(store: &dyn TableStore) {
     reads_by_key(connection.as_mut());
     ranges(connection.as_mut());
     updates(connection.as_mut());
+    replacements(connection.as_mut());
     deletes(connection.as_mut());
     pairs(store);
 }
@@ -232,6 +233,34 @@ fn updates(connection: &mut dyn TableConnection) {
         vec![5],
     );
     expect("indexes", ok(connection.check(PLAIN), "check"), 2);
+}
+
+/// Whole rows: one with new index entries, one with the same, one that is not there.
+fn replacements(connection: &mut dyn TableConnection) {
+    let mut replace = |row: Row| ok(connection.replace(PLAIN, &batch(&[row])), "replace");
+    assert!(replace((10, 1, 7, b"another text")));
+    let (id, k, a, _) = row(11);
+    assert!(replace((id, k, a, b"")), "the same index entries");
+    assert!(!replace((50, 1, 1, b"nobody")), "no such row");
+    let found = read(connection, &[10, 11, 50]);
+    let expected = [
+        Some((1, 7, b"another text".to_vec())),
+        Some((u64::from(k), a, Vec::new())),
+        None,
+    ];
+    expect("rows after replacements", found, expected.to_vec());
+    let low = Range {
+        to: &[Unsigned(2)],
+        ..Range::ALL
+    };
+    expect(
+        "entries below 2",
+        ids(connection, PLAIN, BY_K, low),
+        vec![7, 10],
+    );
+    expect("indexes", ok(connection.check(PLAIN), "check"), 2);
+    let back = [row(10), row(11)].map(|row| connection.replace(PLAIN, &batch(&[row])));
+    assert!(back.into_iter().all(|replaced| ok(replaced, "replace")));
 }
 
 fn deletes(connection: &mut dyn TableConnection) {

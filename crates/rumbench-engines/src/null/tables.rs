@@ -125,6 +125,12 @@ impl TableConnection for NullTableConnection {
         Ok(true)
     }
 
+    fn replace(&mut self, table: TableId, row: &RowBatch) -> Result<bool> {
+        self.shared.start();
+        black_box((table, row));
+        Ok(true)
+    }
+
     fn get(
         &mut self,
         table: TableId,

@@ -75,6 +75,21 @@ pub(super) fn insert(table: &Table) -> String {
     )
 }
 
+/// All columns of a row that is there, given in their order.
+pub(super) fn replace(table: &Table) -> String {
+    let columns = table.columns.iter().enumerate().skip(table.key_columns);
+    let columns: Vec<String> = columns
+        .map(|(place, column)| format!("{} = ?{}", column.name, place + 1))
+        .collect();
+    format!(
+        "UPDATE {} SET {} WHERE ({}) = ({})",
+        table.name,
+        columns.join(", "),
+        key(table),
+        parameters(1, table.key_columns)
+    )
+}
+
 pub(super) fn delete(table: &Table) -> String {
     format!(
         "DELETE FROM {} WHERE ({}) = ({})",

@@ -56,6 +56,7 @@ struct TablesConnection {
 /// The texts of one table's statements, each written once.
 struct Statements {
     insert: String,
+    replace: String,
     delete: String,
     delete_first: String,
     delete_all_first: String,
@@ -70,6 +71,7 @@ impl Statements {
     fn of(table: &rumbench_core::tables::Table) -> Statements {
         Statements {
             insert: table_sql::insert(table),
+            replace: table_sql::replace(table),
             delete: table_sql::delete(table),
             delete_first: table_sql::delete_first(table, table.key_columns),
             delete_all_first: table_sql::delete_first(table, 0),
@@ -226,6 +228,16 @@ impl TableConnection for TablesConnection {
             let mut statement = tables.prepare(text)?;
             let next = bind(&mut statement, 1, [value])?;
             bind(&mut statement, next, key.iter().copied())?;
+            Ok(execute(&mut statement)? > 0)
+        })
+    }
+
+    fn replace(&mut self, table: TableId, row: &RowBatch) -> Result<bool> {
+        let text = &self.statements[table.0].replace;
+        as_only_writer(&self.shared, &self.connection, |tables| {
+            let mut statement = tables.prepare(text)?;
+            let values = row.rows().next().into_iter().flat_map(|row| row.values());
+            bind(&mut statement, 1, values)?;
             Ok(execute(&mut statement)? > 0)
         })
     }

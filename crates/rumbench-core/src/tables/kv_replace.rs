@@ -1,0 +1,63 @@
+//! Writing a whole row that is there, on any ordered key-value engine: the row, and those index entries that change with it.
+
+use super::encoding::{NO_VALUES, append_row, read_row};
+use super::kv_store::{KvTables, append_entry, index_map};
+use super::rows::{RowBatch, Value};
+use super::schema::TableId;
+use crate::engine::{EngineError, Result};
+use crate::kv::{KvConnection, KvTxn};
+
+impl<C: KvConnection> KvTables<C> {
+    /// See [`super::store::TableConnection::replace`].
+    pub(super) fn replace_row(&mut self, table: TableId, row: &RowBatch) -> Result<bool> {
+        let (schema, of) = (self.schema, self.schema.table(table));
+        let Some(new) = row.rows().next() else {
+            return Err(EngineError::Unsupported(format!(
+                "a row of table {} is to be replaced by none",
+                of.name
+            )));
+        };
+        let mut key = NO_VALUES;
+        for (place, value) in key.iter_mut().enumerate().take(of.key_columns) {
+            *value = new.value(place);
+        }
+        let map = self.set_key(table, &key[..of.key_columns])?;
+        let (entries, key) = (&mut self.entries, &self.start);
+        let built = &self.built[table.0];
+        entries.clear();
+        let mut txn = self.connection.begin()?;
+        // First the new row, then of each index the old entry and the new one.
+        txn.get_for_update(map, key, |value| {
+            let Some(value) = value else { return Ok(()) };
+            entries.push_key(map, |out| {
+                out.extend_from_slice(key);
+                Ok(())
+            })?;
+            entries.push_value(|out| append_row(of, |place| new.value(place), out))?;
+            let mut old = NO_VALUES;
+            let old: &[Value<'_>] = match built.is_empty() {
+                true => &old,
+                false => read_row(of, key, value, &mut old)?,
+            };
+            for &index in built {
+                let map = index_map(schema, table, index);
+                entries.push_key(map, |out| append_entry(of, index, |p| old[p], out))?;
+                entries.push_key(map, |out| append_entry(of, index, |p| new.value(p), out))?;
+            }
+            Ok(())
+        })??;
+        let mut entries = entries.iter();
+        let Some(row) = entries.next() else {
+            return Ok(false);
+        };
+        txn.put(row.map, row.key, row.value)?;
+        while let (Some(old), Some(new)) = (entries.next(), entries.next()) {
+            if old.key != new.key {
+                txn.delete(old.map, old.key)?;
+                txn.insert(new.map, new.key, new.value)?;
+            }
+        }
+        txn.commit()?;
+        Ok(true)
+    }
+}
