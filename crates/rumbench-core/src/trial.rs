@@ -41,6 +41,42 @@ pub enum PhaseEnd {
     Operations(u64),
 }
 
+/// How intended starts are spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrivals {
+    /// Equal gaps.
+    Even,
+    /// Exponential gaps.
+    Poisson,
+    /// A second's operations all at its start, as the reference Insert Benchmark does it.
+    Burst,
+}
+
+impl std::str::FromStr for Arrivals {
+    type Err = EngineError;
+
+    fn from_str(text: &str) -> Result<Arrivals, EngineError> {
+        match text {
+            "even" => Ok(Arrivals::Even),
+            "poisson" => Ok(Arrivals::Poisson),
+            "burst" => Ok(Arrivals::Burst),
+            _ => Err(EngineError::Unsupported(format!(
+                "arrivals must be even, poisson or burst, not '{text}'"
+            ))),
+        }
+    }
+}
+
+/// The total rate of a phase.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Pace {
+    /// Operations per second over all clients; positive.
+    pub per_second: f64,
+    /// How they are spread.
+    pub arrivals: Arrivals,
+}
+
 /// Clients that work beside those of a phase, at a rate of their own.
 ///
 /// What they do is measured apart: their operations, response times and CPU are in no number of the phase.
@@ -92,6 +128,17 @@ pub trait Workload: Send {
 
     /// The tables that the engine must be opened with.
     fn schema(&self) -> Schema;
+
+    /// Clients and clients beside them that connect at once, where the setting `clients` does not tell.
+    fn connections(&self) -> Option<usize> {
+        None
+    }
+
+    /// A phase's own rate; a rate that is given for the suite takes its place.
+    fn pace(&self, phase: &str) -> Option<Pace> {
+        let _ = phase;
+        None
+    }
 
     /// Names of the phases that will come, in order, for plans and progress.
     fn phase_names(&self) -> Vec<String>;

@@ -1,5 +1,7 @@
 //! The workload against published numbers, and against engines in memory.
 
+mod custom;
+mod custom_errors;
 mod golden;
 mod insert_benchmark;
 mod kv_sequence;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rumbench_core::custom;
 use rumbench_core::engine::{Durability, Engine, EngineError, OpenConfig, Result, Schema};
 use rumbench_core::insert_benchmark;
 use rumbench_core::kv_sequence;
@@ -224,6 +225,41 @@ fn every_engine_answers_every_step_of_the_insert_benchmark() {
         }
         let sentence = workload.verify(&*engine).unwrap();
         assert!(sentence.starts_with("2100 rows in 1 tables"), "{sentence}");
+        engine.settle(&mut |_| {}).unwrap();
+        engine.close().unwrap();
+        let engine = with_tables();
+        workload.verify(&*engine).unwrap();
+        engine.close().unwrap();
+    }
+}
+
+/// Every operation of own workloads, clients in turns; every answer is checked by the workload, and so are tables and indexes.
+#[test]
+fn every_engine_answers_every_operation_of_own_workloads() {
+    let text = include_str!("../../../rumbench-core/tests/every_operation.toml");
+    let pairs = [("scale", "0.02"), ("requests", "1000")];
+    for entry in real_engines() {
+        let settings = custom::Config::read("every_operation.toml", text).unwrap();
+        let settings = settings.with_settings(pairs).unwrap();
+        let mut workload = custom::Custom::new(settings, |_| {}).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let schema = workload.schema();
+        let with_tables = || {
+            let config = OpenConfig {
+                schema,
+                ..config(dir.path(), Durability::None)
+            };
+            open(entry, &config).unwrap_or_else(|error| panic!("{}: {error}", entry.name))
+        };
+        let engine = with_tables();
+        while let Some(step) = workload.next_step(&*engine).unwrap() {
+            match step {
+                Step::Settle => engine.settle(&mut |_| {}).unwrap(),
+                Step::Phase(phase) => perform(entry.name, phase),
+            }
+        }
+        let sentence = workload.verify(&*engine).unwrap();
+        assert!(sentence.contains("rows in 2 tables"), "{sentence}");
         engine.settle(&mut |_| {}).unwrap();
         engine.close().unwrap();
         let engine = with_tables();

@@ -1,0 +1,214 @@
+//! What all clients of a trial share, and the checks: of each row that is read, of tables after the load and at the end.
+
+use super::definition::Definition;
+use super::population::{Population, State};
+use super::rows::{Known, Rows};
+use super::versions::Versions;
+use crate::engine::{EngineError, Result};
+use crate::random::Random;
+use crate::tables::{Path, Range, RowBatch, TableConnection, TableId, TableSchema, Value};
+
+/// Rows that are read back after a load.
+const SAMPLE_ROWS: u64 = 1000;
+/// What the generator of the sample is keyed with.
+const SAMPLE_KEY: u64 = 0x7361_6d70;
+/// Versions that a number is compared with; where more are possible it only has to be of its range.
+const VERSIONS_TRIED: u32 = 64;
+
+/// What all clients of a trial share.
+pub(super) struct Shared {
+    pub(super) definition: Definition,
+    pub(super) schema: &'static TableSchema,
+    pub(super) rows: Rows,
+    pub(super) populations: Vec<Population>,
+    pub(super) versions: Vec<Versions>,
+    pub(super) seed: u64,
+    pub(super) backoff: fn(u32),
+}
+
+pub(super) fn wrong(message: String) -> EngineError {
+    EngineError::Wrong(message)
+}
+
+impl Shared {
+    pub(super) fn name(&self, table: usize) -> &str {
+        &self.definition.tables[table].name
+    }
+
+    pub(super) fn missing(&self, table: usize, row: u64) -> EngineError {
+        wrong(format!("row {row} of {} is missing", self.name(table)))
+    }
+
+    /// Checks the value of one column (its place behind the key) of a row. `oldest` is the oldest version that may be there.
+    #[inline]
+    pub(super) fn check_value(
+        &self,
+        (table, row): (usize, u64),
+        column: usize,
+        oldest: u32,
+        value: Value<'_>,
+    ) -> Result<()> {
+        let versions = &self.versions[table];
+        let known = self.rows.know((table, row), column, value);
+        let newest = versions.newest(row, column);
+        let good = match known {
+            Known::Foreign => false,
+            Known::Version(found) => (oldest..=newest).contains(&found),
+            Known::Number if newest - oldest.min(newest) >= VERSIONS_TRIED => true,
+            Known::Number => {
+                let mut possible = oldest..=newest;
+                possible.any(|one| self.rows.number((table, row), column, one) == Some(value))
+            }
+        };
+        if good {
+            return Ok(());
+        }
+        let place = format!(
+            "row {row} of {}, column {}",
+            self.name(table),
+            self.definition.tables[table].columns[column].name
+        );
+        Err(wrong(match known {
+            Known::Version(found) => {
+                format!("{place}, has version {found}; only {oldest} to {newest} can be there")
+            }
+            Known::Number | Known::Foreign => {
+                format!("{place}, has a value that nobody wrote there")
+            }
+        }))
+    }
+
+    /// Checks a whole row. `oldest` tells of each column the oldest version that may be there.
+    #[inline]
+    pub(super) fn check_row(
+        &self,
+        (table, row): (usize, u64),
+        oldest: impl Fn(usize) -> u32,
+        values: &[Value<'_>],
+    ) -> Result<()> {
+        let columns = self.rows.columns(table);
+        let name = || self.name(table);
+        let Some((key, values)) = values
+            .split_first()
+            .filter(|(_, rest)| rest.len() == columns)
+        else {
+            return Err(wrong(format!("row {row} of {} lacks columns", name())));
+        };
+        if *key != self.rows.key(table, row) {
+            return Err(wrong(format!(
+                "the read of row {row} of {} found another",
+                name()
+            )));
+        }
+        let mut values = values.iter().enumerate();
+        values.try_for_each(|(column, value)| {
+            self.check_value((table, row), column, oldest(column), *value)
+        })
+    }
+
+    /// The table must be empty before the load.
+    pub(super) fn check_empty(
+        &self,
+        connection: &mut dyn TableConnection,
+        table: usize,
+    ) -> Result<()> {
+        let mut found = false;
+        let one = Range {
+            limit: 1,
+            ..Range::ALL
+        };
+        connection.scan(TableId(table), Path::Primary, one, &mut |_| {
+            found = true;
+            false
+        })?;
+        match found {
+            false => Ok(()),
+            true => Err(EngineError::Unsupported(format!(
+                "table {} holds rows of another run; give an empty directory",
+                self.name(table)
+            ))),
+        }
+    }
+
+    /// After the load: counts the rows, and reads the first, the last and random ones back.
+    pub(super) fn check_load(
+        &self,
+        connection: &mut dyn TableConnection,
+        table: usize,
+    ) -> Result<()> {
+        let wanted = self.definition.tables[table].rows;
+        let found = connection.count(TableId(table))?;
+        if found != wanted {
+            let name = self.name(table);
+            return Err(wrong(format!(
+                "table {name} holds {found} rows after the load of {wanted}"
+            )));
+        }
+        let mut random = Random::keyed(self.seed, &[SAMPLE_KEY, table as u64]);
+        let some = (0..SAMPLE_ROWS).map(|_| random.below(wanted));
+        let rows: Vec<u64> = [0, wanted - 1].into_iter().chain(some).collect();
+        let mut keys = RowBatch::new(1);
+        rows.iter()
+            .for_each(|row| keys.push(self.rows.key(table, *row)));
+        let mut bad = Ok(());
+        connection.get(TableId(table), &keys, &mut |place, values| {
+            let row = rows[place];
+            let checked = match values {
+                Some(values) => self.check_row((table, row), |_| 0, values),
+                None => Err(self.missing(table, row)),
+            };
+            if bad.is_ok() {
+                bad = checked;
+            }
+        })?;
+        bad
+    }
+
+    /// At the end: walks the whole table. Every row that must be there is, once, in order, and in a version that may be there.
+    /// Answers how many rows there are.
+    pub(super) fn check_all(
+        &self,
+        connection: &mut dyn TableConnection,
+        table: usize,
+    ) -> Result<u64> {
+        let (population, versions) = (&self.populations[table], &self.versions[table]);
+        let (mut present, mut unsure, mut last) = (0, 0, None);
+        let mut bad = Ok(());
+        connection.scan(TableId(table), Path::Primary, Range::ALL, &mut |values| {
+            let key = values.first().and_then(|key| key.unsigned());
+            let row = self.row_of(table, values);
+            let open = row < population.bounds().1 && !population.is_exact();
+            match population.state(row) {
+                State::Present if key > last => present += 1,
+                State::Absent | State::Leaving if key > last && open => unsure += 1,
+                _ => {
+                    bad = Err(wrong(format!(
+                        "table {} holds a row with the key {key:?} out of order, or that is not to be there",
+                        self.name(table)
+                    )));
+                }
+            }
+            if bad.is_ok() {
+                bad = self.check_row((table, row), |column| versions.oldest(row, column), values);
+            }
+            last = key;
+            bad.is_ok()
+        })?;
+        bad?;
+        let wanted = population.count();
+        match present == wanted {
+            true => Ok(present + unsure),
+            false => Err(wrong(format!(
+                "table {} holds {present} of the {wanted} rows that must be there",
+                self.name(table)
+            ))),
+        }
+    }
+
+    /// The row whose key comes first among these values.
+    #[inline]
+    pub(super) fn row_of(&self, table: usize, values: &[Value<'_>]) -> u64 {
+        let key = values.first().copied().unwrap_or(Value::Bytes(b""));
+        self.rows.number_of(table, key)
+    }
+}

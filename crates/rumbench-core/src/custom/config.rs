@@ -1,0 +1,169 @@
+//! The configuration of one trial of an own workload: its definition, and what the command line overrides of it.
+
+use super::definition::{Definition, DefinitionError, PhaseKind};
+use super::read;
+use super::settings::SETTINGS;
+use crate::settings::{ConfigError, apply, effective, owned, refuse_both};
+use crate::trial::PhaseEnd;
+
+/// How messages about settings name it.
+pub const WORKLOAD: &str = "own workload";
+
+/// A definition and what overrides it. See `docs/guide/own-workloads.md` for each key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// What the file says.
+    pub definition: Definition,
+    /// Rows of the one table.
+    pub rows: Option<u64>,
+    /// Factor on the rows of all tables.
+    pub scale: f64,
+    /// Rows of each table at most.
+    pub max_rows: Option<u64>,
+    /// Clients of every phase of kind load or run.
+    pub clients: Option<u32>,
+    /// End of every phase of kind run.
+    pub end: Option<PhaseEnd>,
+    /// Rows of one transaction of the load.
+    pub batch: Option<u64>,
+    /// Whether rates in the file count.
+    pub rates: bool,
+    /// Decides all rows and all operations.
+    pub seed: u64,
+}
+
+impl Config {
+    /// Reads a definition. `file` is how messages name it.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line and what is allowed.
+    pub fn read(file: &str, text: &str) -> Result<Config, DefinitionError> {
+        Ok(Config {
+            definition: read::definition(file, text)?,
+            rows: None,
+            scale: 1.0,
+            max_rows: None,
+            clients: None,
+            end: None,
+            batch: None,
+            rates: true,
+            seed: 1,
+        })
+    }
+
+    /// Reads settings; the last of a repeated key counts.
+    ///
+    /// # Errors
+    /// An unknown key, a value that is not allowed (with what is), or values that exclude each other.
+    pub fn with_settings<K, V>(
+        mut self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Config, ConfigError>
+    where
+        K: AsRef<str>,
+        V: AsRef<str>,
+    {
+        let pairs = owned(pairs);
+        for (key, value) in &pairs {
+            apply(WORKLOAD, SETTINGS, &mut self, key, value)?;
+        }
+        refuse_both(
+            WORKLOAD,
+            &pairs,
+            &[("seconds", "requests"), ("rows", "scale")],
+        )?;
+        if self.rows.is_some() && self.definition.tables.len() > 1 {
+            return Err(ConfigError::Combination {
+                workload: WORKLOAD,
+                reason: "rows is for a file of one table; give scale".to_owned(),
+            });
+        }
+        Ok(self)
+    }
+
+    /// Every effective setting as text.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let mut settings = effective(SETTINGS, self);
+        let effective = self.effective();
+        for table in &effective.tables {
+            settings.push((format!("rows.{}", table.name), table.rows.to_string()));
+        }
+        settings
+    }
+
+    /// The definition with everything that overrides it.
+    pub fn effective(&self) -> Definition {
+        let mut definition = self.definition.clone();
+        for table in &mut definition.tables {
+            let scaled = (table.rows as f64 * self.scale).round() as u64;
+            let rows = self.rows.unwrap_or(if self.scale == 1.0 {
+                table.rows
+            } else {
+                scaled
+            });
+            table.rows = rows.min(self.max_rows.unwrap_or(u64::MAX)).max(1);
+        }
+        for phase in &mut definition.phases {
+            match &mut phase.kind {
+                PhaseKind::Load { batch, clients } => {
+                    *batch = self.batch.unwrap_or(*batch);
+                    *clients = self.clients.unwrap_or(*clients);
+                }
+                PhaseKind::Run(run) => {
+                    run.clients = self.clients.unwrap_or(run.clients);
+                    run.end = self.end.unwrap_or(run.end);
+                    run.pace = run.pace.filter(|_| self.rates);
+                }
+                PhaseKind::Index | PhaseKind::Settle => {}
+            }
+        }
+        definition
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::custom::presets;
+
+    fn config(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let text = presets::find("ycsb-a").unwrap().text;
+        let config = Config::read("ycsb-a", text).unwrap();
+        config.with_settings(pairs.iter().copied())
+    }
+
+    #[test]
+    fn settings_override_what_the_file_says() {
+        let pairs = [
+            ("rows", "5000"),
+            ("clients", "3"),
+            ("requests", "70"),
+            ("batch", "10"),
+        ];
+        let definition = config(&pairs).unwrap().effective();
+        assert_eq!(definition.tables[0].rows, 5000);
+        let PhaseKind::Load { batch, clients } = definition.phases[0].kind else {
+            panic!("no load");
+        };
+        assert_eq!((batch, clients), (10, 3));
+        let runs = definition
+            .phases
+            .iter()
+            .filter_map(|phase| match &phase.kind {
+                PhaseKind::Run(run) => Some((run.clients, run.end)),
+                _ => None,
+            });
+        assert_eq!(runs.collect::<Vec<_>>(), [(3, PhaseEnd::Operations(70))]);
+        let scaled = config(&[("scale", "0.5"), ("max_rows", "400")]).unwrap();
+        assert_eq!(scaled.effective().tables[0].rows, 400);
+    }
+
+    #[test]
+    fn settings_that_cannot_be_are_refused_in_words() {
+        let refusal = |pairs: &[(&str, &str)]| config(pairs).unwrap_err().to_string();
+        assert!(refusal(&[("rows", "0")]).contains("from 1 to"));
+        assert!(refusal(&[("rows", "5"), ("scale", "2")]).contains("not both"));
+        assert!(refusal(&[("seconds", "5"), ("requests", "2")]).contains("not both"));
+        assert_eq!(refusal(&[("row", "5")]), "unknown own workload setting row");
+    }
+}

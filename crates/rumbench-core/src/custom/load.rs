@@ -1,0 +1,136 @@
+//! The clients of the load and of the phase that builds indexes.
+
+use std::sync::Arc;
+
+use super::checks::Shared;
+use crate::engine::Result;
+use crate::retry::retried;
+use crate::tables::{RowBatch, TableConnection, TableId, TableStore};
+use crate::trial::{Done, OpIndex, PhaseClient};
+
+/// The operation of a load.
+pub(super) const LOAD_OPERATIONS: &[&str] = &["LOAD"];
+/// The operation of a build.
+pub(super) const INDEX_OPERATIONS: &[&str] = &["BUILD_INDEX"];
+
+/// Loads its share of each table, in the order of insertion.
+pub(super) struct Loader {
+    shared: Arc<Shared>,
+    connection: Box<dyn TableConnection>,
+    /// Its number and how many there are.
+    client: (u64, u64),
+    batch_rows: u64,
+    table: usize,
+    /// The next row and the end of its share.
+    rows: (u64, u64),
+    batch: RowBatch,
+    first: u64,
+}
+
+impl Loader {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        connection: Box<dyn TableConnection>,
+        client: (u64, u64),
+        batch_rows: u64,
+    ) -> Loader {
+        let mut loader = Loader {
+            shared,
+            connection,
+            client,
+            batch_rows,
+            table: 0,
+            rows: (0, 0),
+            batch: RowBatch::default(),
+            first: 0,
+        };
+        loader.enter(0);
+        loader
+    }
+
+    /// Goes to its share of a table.
+    fn enter(&mut self, table: usize) {
+        let of = &self.shared.definition.tables[table];
+        let (client, clients) = self.client;
+        let bound =
+            |place: u64| (u128::from(of.rows) * u128::from(place) / u128::from(clients)) as u64;
+        self.rows = (bound(client), bound(client + 1));
+        self.batch = RowBatch::new(1 + of.columns.len());
+        self.table = table;
+    }
+}
+
+impl PhaseClient for Loader {
+    fn prepare(&mut self) -> Option<OpIndex> {
+        while self.rows.0 == self.rows.1 {
+            if self.table + 1 == self.shared.definition.tables.len() {
+                return None;
+            }
+            self.enter(self.table + 1);
+        }
+        self.first = self.rows.0;
+        let end = (self.first + self.batch_rows).min(self.rows.1);
+        self.rows.0 = end;
+        self.batch.clear();
+        for row in self.first..end {
+            let place = (self.table, row);
+            self.shared.rows.push_row(place, |_| 0, &mut self.batch);
+        }
+        Some(0)
+    }
+
+    fn execute(&mut self) -> Result<Done> {
+        let rows = self.batch.len() as u64;
+        let done = retried(self.shared.backoff, rows, || {
+            self.connection.insert(TableId(self.table), &self.batch)
+        })?;
+        let population = &self.shared.populations[self.table];
+        for row in self.first..self.first + rows {
+            population.note_inserted(row);
+        }
+        Ok(done)
+    }
+}
+
+/// Builds one index after the other.
+pub(super) struct Builder {
+    shared: Arc<Shared>,
+    store: Arc<dyn TableStore>,
+    /// Table and index of each that is left, the next one last.
+    left: Vec<(usize, usize)>,
+}
+
+impl Builder {
+    pub(super) fn new(shared: Arc<Shared>, store: Arc<dyn TableStore>) -> Builder {
+        let mut left = indexes(&shared).collect::<Vec<_>>();
+        left.reverse();
+        Builder {
+            shared,
+            store,
+            left,
+        }
+    }
+}
+
+/// Table and index of all indexes.
+pub(super) fn indexes(shared: &Shared) -> impl Iterator<Item = (usize, usize)> + '_ {
+    let tables = shared.definition.tables.iter().enumerate();
+    tables.flat_map(|(table, of)| (0..of.indexes.len()).map(move |index| (table, index)))
+}
+
+impl PhaseClient for Builder {
+    fn prepare(&mut self) -> Option<OpIndex> {
+        (!self.left.is_empty()).then_some(0)
+    }
+
+    fn execute(&mut self) -> Result<Done> {
+        let Some((table, index)) = self.left.pop() else {
+            return Ok(Done::default());
+        };
+        self.store.build_index(TableId(table), index)?;
+        Ok(Done {
+            rows: self.shared.populations[table].count(),
+            ..Done::default()
+        })
+    }
+}

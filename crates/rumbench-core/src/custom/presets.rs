@@ -1,0 +1,63 @@
+//! The files that are shipped in the binary: YCSB's workloads A to F, and a mix with missing keys.
+//!
+//! Mixes, distributions and the size of rows are those of YCSB's `workloads/` and `CoreWorkload`. Its tables have a thousand
+//! rows unless it is told otherwise; here a million.
+
+/// A shipped file.
+#[derive(Debug, Clone, Copy)]
+pub struct Preset {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// The same sentence as in the file.
+    pub description: &'static str,
+    /// The file.
+    pub text: &'static str,
+}
+
+macro_rules! preset {
+    ($name:literal, $description:literal) => {
+        Preset {
+            name: $name,
+            description: $description,
+            text: include_str!(concat!("../../presets/", $name, ".toml")),
+        }
+    };
+}
+
+/// All of them.
+#[rustfmt::skip] // One preset a line.
+pub const PRESETS: &[Preset] = &[
+    preset!("missing-keys", "reads of which half look for keys that no row has"),
+    preset!("ycsb-a", "YCSB A, update heavy: half reads, half updates of one field, zipfian"),
+    preset!("ycsb-b", "YCSB B, read mostly: 95 % reads, 5 % updates of one field, zipfian"),
+    preset!("ycsb-c", "YCSB C, read only, zipfian"),
+    preset!("ycsb-d", "YCSB D, read latest: 95 % reads of new rows, 5 % inserts"),
+    preset!("ycsb-e", "YCSB E, short ranges: 95 % scans of 1 to 100 rows, 5 % inserts, zipfian"),
+    preset!("ycsb-f", "YCSB F, read-modify-write: half reads, half reads that are followed by an update of one field, zipfian"),
+];
+
+/// The preset of a name.
+pub fn find(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::custom::Config;
+
+    #[test]
+    fn every_preset_can_be_read_and_is_described_by_its_own_words() {
+        for preset in PRESETS {
+            let config = Config::read(preset.name, preset.text).unwrap();
+            assert_eq!(config.definition.description, preset.description);
+            let row_bytes: Vec<u64> = config
+                .definition
+                .tables
+                .iter()
+                .map(|t| t.row_bytes())
+                .collect();
+            assert_eq!(row_bytes, [1008], "a key and ten fields of 100 bytes");
+        }
+    }
+}
