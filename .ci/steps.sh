@@ -166,7 +166,13 @@ lab_smoke() {
         written "$1/sequence/result.json" &&
         rumbench run insert-benchmark "${engines[@]}" --set rows=2000 --set clients=2 --set operations=200 \
             --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/inserts" &&
-        written "$1/inserts/result.json"
+        written "$1/inserts/result.json" &&
+        rumbench run ycsb-a "${engines[@]}" --set rows=1000 --set requests=1000 --set clients=2 \
+            --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/preset" &&
+        written "$1/preset/result.json" &&
+        rumbench run crates/rumbench-core/tests/every_operation.toml "${engines[@]}" --set scale=0.02 --set requests=1000 \
+            --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/own" &&
+        written "$1/own/result.json"
 }
 
 step_lab-smoke() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rumbench_core::custom::{self, Custom};
 use rumbench_core::names::unknown;
 use rumbench_core::settings::{ConfigError, Setting};
 use rumbench_core::trial::Workload;
@@ -120,6 +121,33 @@ fn kv_sequence_config(settings: &Settings) -> anyhow::Result<kv_sequence::Config
         .map_err(|error| refused(error, kv_sequence::SETTINGS))
 }
 
+/// The setting that holds the text of an own workload's file, so that a trial and a result need nothing else.
+pub const DEFINITION: &str = "definition";
+
+/// The file of an own workload or of a preset, if that is what is meant.
+fn definition<'a>(name: &str, settings: &'a Settings) -> Option<&'a str> {
+    let given = settings.get(DEFINITION).map(String::as_str);
+    given.or_else(|| custom::presets::find(name).map(|preset| preset.text))
+}
+
+fn create_custom(name: &str, text: &str, settings: &Settings) -> anyhow::Result<Custom> {
+    let config = custom::Config::read(name, text).map_err(|error| usage(error.to_string()))?;
+    let own = settings.iter().filter(|(key, _)| *key != DEFINITION);
+    let config = config
+        .with_settings(own)
+        .map_err(|error| refused(error, custom::SETTINGS))?;
+    Ok(Custom::new(config, backoff)?)
+}
+
+/// Checks the file of an own workload. `file` is how messages name it.
+///
+/// # Errors
+/// [`Usage`] with file, line and what is allowed.
+pub fn check_definition(file: &str, text: &str) -> anyhow::Result<()> {
+    let read = custom::Config::read(file, text);
+    read.map_or_else(|error| Err(usage(error.to_string())), |_| Ok(()))
+}
+
 /// Unknown keys are answered with the nearest of the workload's or the runner's.
 fn refused<C>(error: ConfigError, table: &[Setting<C>]) -> anyhow::Error {
     match error {
@@ -167,6 +195,15 @@ fn shorten_linkbench(settings: &Settings) -> (&'static [&'static str], Settings)
     let mut overrides = at_most(settings, "nodes", MOST_NODES);
     overrides.insert("seconds".to_string(), "2".to_string());
     (removed, overrides)
+}
+
+/// Few rows when there are many, and each mix for half a second as fast as it can be.
+fn shorten_custom() -> (&'static [&'static str], Settings) {
+    const MOST_ROWS: u64 = 100_000;
+    let most = MOST_ROWS.to_string();
+    let overrides = [("max_rows", &*most), ("seconds", "0.5"), ("rates", "no")];
+    let overrides = overrides.map(|(key, value)| (key.to_string(), value.to_string()));
+    (&["requests", "seconds"], overrides.into())
 }
 
 /// Few rows when there are many, and queries for half a second in each step.
@@ -220,8 +257,13 @@ fn find(name: &str) -> anyhow::Result<&'static WorkloadEntry> {
         .iter()
         .find(|entry| entry.name == name)
         .ok_or_else(|| {
-            let names: Vec<&str> = WORKLOADS.iter().map(|entry| entry.name).collect();
-            usage(unknown("workload", name, &names))
+            let presets = custom::PRESETS.iter().map(|preset| preset.name);
+            let names = WORKLOADS.iter().map(|entry| entry.name);
+            let names: Vec<&str> = names.chain(presets).collect();
+            let unknown = unknown("workload", name, &names);
+            usage(format!(
+                "{unknown} (an own one is named by its file: ./{name}.toml)"
+            ))
         })
 }
 
@@ -234,6 +276,9 @@ pub fn workload(name: &str, settings: &Settings, seed: u64) -> anyhow::Result<Bo
     settings
         .entry("seed".to_string())
         .or_insert_with(|| seed.to_string());
+    if let Some(text) = definition(name, &settings) {
+        return Ok(Box::new(create_custom(name, text, &settings)?));
+    }
     (find(name)?.create)(&settings)
 }
 
@@ -242,7 +287,10 @@ pub fn workload(name: &str, settings: &Settings, seed: u64) -> anyhow::Result<Bo
 /// # Errors
 /// As [`workload`].
 pub fn expand(name: &str, settings: &mut Settings) -> anyhow::Result<()> {
-    (find(name)?.expand)(settings)
+    match definition(name, settings) {
+        Some(_) => Ok(()),
+        None => (find(name)?.expand)(settings),
+    }
 }
 
 /// Settings of a short trial that measures the client's own cost, and those of them that differ.
@@ -250,7 +298,10 @@ pub fn expand(name: &str, settings: &mut Settings) -> anyhow::Result<()> {
 /// # Errors
 /// As [`workload`].
 pub fn shortened(name: &str, settings: &Settings) -> anyhow::Result<(Settings, Settings)> {
-    let (removed, overrides) = (find(name)?.shorten)(settings);
+    let (removed, overrides) = match definition(name, settings) {
+        Some(_) => shorten_custom(),
+        None => (find(name)?.shorten)(settings),
+    };
     let mut short = settings.clone();
     short.retain(|key, _| !removed.contains(&key.as_str()));
     short.extend(overrides.clone());

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use rumbench_core::custom::{self, PRESETS};
 use rumbench_core::names::unknown;
 
 use super::{Exit, print};
@@ -29,7 +30,7 @@ enum What {
 /// Flags of `rumbench explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Metric or phase, see `rumbench list metrics` and `rumbench list phases`
+    /// Metric, phase or preset, see `rumbench list metrics`, `phases` and `workloads`
     name: String,
 }
 
@@ -85,6 +86,15 @@ fn workloads() -> Table {
             .rows
             .push(vec![entry.name.to_string(), entry.description.to_string()]);
     }
+    for preset in PRESETS {
+        let row = [preset.name, preset.description];
+        table.rows.push(row.map(str::to_string).into());
+    }
+    table.rows.push(vec![
+        "./FILE.toml".to_string(),
+        "an own one that the file describes; `rumbench explain ycsb-a` prints one to start from"
+            .to_string(),
+    ]);
     table
 }
 
@@ -95,6 +105,10 @@ fn phases() -> Table {
             let row = [entry.name, name, meaning];
             table.rows.push(row.map(str::to_string).into());
         }
+    }
+    for (name, meaning) in custom::KINDS {
+        let row = ["presets, own", *name, *meaning];
+        table.rows.push(row.map(str::to_string).into());
     }
     table
 }
@@ -141,12 +155,16 @@ fn results() -> Result<Table> {
     Ok(table)
 }
 
-/// Prints everything about one metric, or what a phase does in each workload that has it.
+/// Prints everything about one metric, what a phase does in each workload that has it, or the file of a preset.
 ///
 /// # Errors
-/// A usage error with the nearest name when there is no such metric and no such phase.
+/// A usage error with the nearest name when there is no such metric, phase or preset.
 pub fn explain(arguments: &ExplainArgs) -> Result<Exit> {
     let name = arguments.name.as_str();
+    if let Some(preset) = custom::presets::find(name) {
+        print(preset.text);
+        return Ok(Exit::Done);
+    }
     let phases = phases();
     let explained: String = phases
         .rows
@@ -167,8 +185,9 @@ pub fn explain(arguments: &ExplainArgs) -> Result<Exit> {
         let names = METRICS.iter().map(|metric| metric.name);
         let names: Vec<&str> = names
             .chain(phases.rows.iter().map(|row| row[1].as_str()))
+            .chain(PRESETS.iter().map(|preset| preset.name))
             .collect();
-        return Err(usage(unknown("metric or phase", name, &names)));
+        return Err(usage(unknown("metric, phase or preset", name, &names)));
     };
     print(&format!(
         "{}\n  unit        {}\n  better      {}\n  definition  {}\n  formula     {}\n",

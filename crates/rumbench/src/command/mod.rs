@@ -58,7 +58,7 @@ enum Command {
     Compare(compare::CompareArgs),
     /// List engines, workloads, phases, metrics or stored results
     List(list::ListArgs),
-    /// Say what a metric means (unit, definition, formula) or what a phase does
+    /// Say what a metric means (unit, definition, formula) or what a phase does; print the file of a preset
     Explain(list::ExplainArgs),
     /// Kill a writing process again and again and check what survived
     Durability(durability::DurabilityArgs),

@@ -125,7 +125,7 @@ fn check_base(base: &str, engines: &[String]) -> Result<()> {
 /// Flags of `rumbench run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Workload, see `rumbench list workloads`
+    /// Workload, see `rumbench list workloads`, or the file of an own one
     workload: String,
     /// Engine, see `rumbench list engines`; repeat it to compare
     #[arg(long = "engine", value_name = "NAME[:VARIANT]", required = true)]
@@ -179,8 +179,13 @@ pub struct RunArgs {
 /// Usage errors, and whatever prevents a result.
 pub fn run(arguments: &RunArgs) -> Result<Exit> {
     refuse_unavailable(arguments)?;
-    let (mut engines, sorted) =
-        settings::sort(&arguments.workload, &arguments.engines, &arguments.sets)?;
+    let (workload, definition) = named(&arguments.workload)?;
+    let mut sets = arguments.sets.clone();
+    sets.extend(definition.map(|text| format!("{}={text}", catalog::DEFINITION)));
+    let (mut engines, mut sorted) = settings::sort(&workload, &arguments.engines, &sets)?;
+    let checked = catalog::workload(&workload, &sorted.workload, arguments.seed)?;
+    sorted.clients = checked.connections().unwrap_or(sorted.clients);
+    drop(checked);
     settings::give_files(&mut engines, &arguments.options_files)?;
     settings::check(&engines, &sorted, arguments.durability.into())?;
     if let Some(base) = &arguments.print.base {
@@ -188,7 +193,7 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
         check_base(base, &names)?;
     }
     let suite = Suite {
-        workload: arguments.workload.clone(),
+        workload,
         settings: sorted.workload,
         engines,
         base: arguments.print.base.clone(),
@@ -203,6 +208,20 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
         command: command_line(),
     };
     run_suite(&suite, &arguments.print, arguments.no_store)
+}
+
+/// Name of a workload, and the text of its file where it is an own one: the name is then that of the file.
+fn named(workload: &str) -> Result<(String, Option<String>)> {
+    let path = Path::new(workload);
+    let is_file = path.extension().is_some_and(|of| of == "toml") || path.components().count() > 1;
+    if !is_file {
+        return Ok((workload.to_string(), None));
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| usage(format!("cannot read the workload {workload}: {error}")))?;
+    catalog::check_definition(workload, &text)?;
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    Ok((name.to_string_lossy().into_owned(), Some(text)))
 }
 
 /// Runs, stores, prints. Shared with `quick`.

@@ -3,46 +3,9 @@
 //! A rate is the total over all clients. Even and burst arrivals are dealt out to the clients in turn; Poisson arrivals are one
 //! independent process for each client, whose sum is a Poisson process of the total rate.
 
-use rumbench_core::engine::EngineError;
-use serde::{Deserialize, Serialize};
+pub use rumbench_core::trial::{Arrivals, Pace as Rate};
 
 const SECOND_NS: f64 = 1e9;
-
-/// How intended starts are spread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arrivals {
-    /// Equal gaps.
-    Even,
-    /// Exponential gaps.
-    Poisson,
-    /// A second's operations all at its start, as the reference Insert Benchmark does it.
-    Burst,
-}
-
-impl std::str::FromStr for Arrivals {
-    type Err = EngineError;
-
-    fn from_str(text: &str) -> Result<Arrivals, EngineError> {
-        match text {
-            "even" => Ok(Arrivals::Even),
-            "poisson" => Ok(Arrivals::Poisson),
-            "burst" => Ok(Arrivals::Burst),
-            _ => Err(EngineError::Unsupported(format!(
-                "arrivals must be even, poisson or burst, not '{text}'"
-            ))),
-        }
-    }
-}
-
-/// The total rate of a phase.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Rate {
-    /// Operations per second over all clients; positive.
-    pub per_second: f64,
-    /// How they are spread.
-    pub arrivals: Arrivals,
-}
 
 /// The intended starts of one client.
 #[derive(Debug, Clone)]

@@ -115,7 +115,14 @@ fn run_phases(workload: &mut dyn Workload, context: &PhaseContext<'_>) -> Result
     while let Some(step) = workload.next_step(engine)? {
         settled = matches!(step, Step::Settle);
         let goes_on = match step {
-            Step::Phase(phase) => run_phase(context, phase)?,
+            Step::Phase(phase) => {
+                let own = workload.pace(&phase.name);
+                let paced = PhaseContext {
+                    rate: context.rate.or(own),
+                    ..*context
+                };
+                run_phase(&paced, phase)?
+            }
             Step::Settle => {
                 settles += 1;
                 let name = settle(context, settles)?;

@@ -1,6 +1,7 @@
 //! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, comparisons, kill tests.
 
 mod compare;
+mod custom;
 mod durability;
 mod insert_benchmark;
 mod suite;

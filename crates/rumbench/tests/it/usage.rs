@@ -148,7 +148,9 @@ fn lists_and_explanations_are_printed() {
     for (arguments, expected) in [
         (["list", "engines"], "null"),
         (["list", "workloads"], "linkbench"),
+        (["list", "workloads"], "./FILE.toml"),
         (["list", "phases"], "overwriteandwait"),
+        (["explain", "ycsb-e"], "do = \"scan\""),
         (["list", "metrics"], "cpu_us_per_op.engine_foreground"),
         (["list", "results"], "newest first"),
         (["explain", "longest_stall_ms"], "formula"),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::markup::{details, element, escape};
 use super::tables;
+use crate::catalog::DEFINITION;
 use crate::report::selection::durability;
 use crate::report::table::{Table, number};
 use crate::store::result::{SuiteResult, TrialResult};
@@ -24,7 +25,12 @@ pub fn html(suite: &SuiteResult, engines: &[String]) -> String {
         out += &details(&same.title.clone(), &tables::html(&same));
     }
     out += &tables::html(&pairs("Machine and build", &suite.environment));
-    out += &tables::html(&pairs("Settings given", &suite.settings));
+    let mut given = suite.settings.clone();
+    let definition = given.remove(DEFINITION);
+    out += &tables::html(&pairs("Settings given", &given));
+    if let Some(text) = definition {
+        out += &details("File of the workload", &element("pre", "", &text));
+    }
     out + &counters(suite, engines)
 }
 

@@ -29,6 +29,8 @@ use self::markup::{element, escape, heading};
 use self::page::{DETAILS, Detail, View};
 use super::selection::{durability, groups};
 use super::{ReportOptions, phase_tables, summary_tables, throughput};
+use rumbench_core::custom::KINDS;
+
 use crate::catalog::WORKLOADS;
 use crate::store::result::{SuiteResult, base_name};
 
@@ -320,7 +322,8 @@ fn timelines(view: &View<'_>, phase: &str) -> String {
 /// What a phase does, from the list that `rumbench list phases` prints.
 fn meaning(workload: &str, phase: &str) -> String {
     let entry = WORKLOADS.iter().find(|entry| entry.name == workload);
-    let phases = entry.map(|entry| (entry.phases)()).unwrap_or_default();
+    // All others are files, the presets among them.
+    let phases = entry.map_or_else(|| KINDS.to_vec(), |entry| (entry.phases)());
     let found = phases.iter().find(|(name, _)| *name == base_name(phase));
     found.map_or(String::new(), |(_, meaning)| {
         element("p", " class=\"note\"", meaning)
