@@ -166,7 +166,10 @@ lab_smoke() {
         written "$1/sequence/result.json" &&
         rumbench run insert-benchmark "${engines[@]}" --set rows=2000 --set clients=2 --set operations=200 \
             --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/inserts" &&
-        written "$1/inserts/result.json"
+        written "$1/inserts/result.json" &&
+        rumbench run large-values "${engines[@]}" --set rows=500 --set value_max=20000 --set clients=2 --set operations=200 \
+            --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/large" &&
+        written "$1/large/result.json"
 }
 
 step_lab-smoke() {

@@ -2,13 +2,14 @@
 //!
 //! Reading order: [`trial`] (phases, clients, operations), [`engine`] (what an engine under test
 //! must offer), [`kv`] (what an ordered key-value engine must offer), [`tables`] (tables with indexes on it), then the
-//! workloads, [`linkbench`], [`kv_sequence`] and [`insert_benchmark`]. [`undo`] is apart: what a simulated power loss takes back.
+//! workloads, [`linkbench`], [`kv_sequence`], [`insert_benchmark`] and [`large_values`]. [`undo`] is apart: what a simulated power loss takes back.
 #![forbid(unsafe_code)]
 
 pub mod engine;
 pub mod insert_benchmark;
 pub mod kv;
 pub mod kv_sequence;
+pub mod large_values;
 pub mod linkbench;
 pub mod model;
 pub mod names;

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rumbench_core::names::unknown;
 use rumbench_core::settings::{ConfigError, Setting};
 use rumbench_core::trial::Workload;
-use rumbench_core::{insert_benchmark, kv_sequence, linkbench};
+use rumbench_core::{insert_benchmark, kv_sequence, large_values, linkbench};
 
 use crate::measure::environment;
 
@@ -73,6 +73,20 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         shorten: shorten_kv_sequence,
     },
     WorkloadEntry {
+        name: "large-values",
+        description: "values of 100 bytes to 512 KiB in key order, then queries beside inserts; size against the compressed rows",
+        phases: || large_values::PHASES.to_vec(),
+        create: create_large_values,
+        expand: |settings| {
+            // The runner's `rate` is of the measured clients; here it is that of the inserts beside them.
+            if let Some(rate) = settings.remove("rate") {
+                settings.insert("insert_rate".to_string(), rate);
+            }
+            Ok(())
+        },
+        shorten: shorten_large_values,
+    },
+    WorkloadEntry {
         name: "linkbench",
         description: "a social graph's nodes, links and counts: load, then ten operations on them",
         phases: || LINKBENCH_PHASES.to_vec(),
@@ -108,6 +122,12 @@ fn create_insert_benchmark(settings: &Settings) -> anyhow::Result<Box<dyn Worklo
         .map_err(|error| refused(error, insert_benchmark::SETTINGS))?;
     let workload = insert_benchmark::InsertBenchmark::new(config, backoff)?;
     Ok(Box::new(workload))
+}
+
+fn create_large_values(settings: &Settings) -> anyhow::Result<Box<dyn Workload>> {
+    let config = large_values::Config::from_pairs(settings.iter())
+        .map_err(|error| refused(error, large_values::SETTINGS))?;
+    Ok(Box::new(large_values::LargeValues::new(config, backoff)?))
 }
 
 fn create_kv_sequence(settings: &Settings) -> anyhow::Result<Box<dyn Workload>> {
@@ -179,6 +199,14 @@ fn shorten_insert_benchmark(settings: &Settings) -> (&'static [&'static str], Se
         }
     }
     overrides.insert("seconds".to_string(), "0.5".to_string());
+    (&["operations", "seconds"], overrides)
+}
+
+/// Few rows when there are many: values decide what they take, and a load goes at memory's speed. Two seconds of queries.
+fn shorten_large_values(settings: &Settings) -> (&'static [&'static str], Settings) {
+    const MOST_ROWS: u64 = 20_000;
+    let mut overrides = at_most(settings, "rows", MOST_ROWS);
+    overrides.insert("seconds".to_string(), "2".to_string());
     (&["operations", "seconds"], overrides)
 }
 

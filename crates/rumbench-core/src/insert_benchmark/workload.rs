@@ -136,7 +136,7 @@ impl InsertBenchmark {
             let statements = Statements::new(self.share(rows, client), batch);
             self.inserter(store, client, statements, None)
         });
-        Ok(phase(LOAD_OPERATIONS, clients.collect::<Clients>()?))
+        Ok(Phase::of_work("", LOAD_OPERATIONS, clients.collect::<Clients>()?))
     }
 
     fn index_phase(&self, store: &Arc<dyn TableStore>) -> Phase {
@@ -148,14 +148,14 @@ impl InsertBenchmark {
                 next: None,
             }) as Box<dyn PhaseClient>
         });
-        phase(INDEX_OPERATIONS, clients.collect())
+        Phase::of_work("", INDEX_OPERATIONS, clients.collect())
     }
 
     fn write_phase(&self, store: &dyn TableStore, writes: Writes) -> Result<Phase, EngineError> {
         let rows = self.config().rows_of(writes);
         let batch = self.config().batch_of(writes);
         let clients = self.writers(store, batch, |client| self.share(rows, client))?;
-        Ok(phase(WRITE_OPERATIONS, clients))
+        Ok(Phase::of_work("", WRITE_OPERATIONS, clients))
     }
 
     /// Queries of all clients, inserts and deletes beside them. By time the phase ends with its inserts: the same work for
@@ -188,7 +188,7 @@ impl InsertBenchmark {
                 leads,
                 clients: self.writers(store, batch, |_| rows)?,
             }),
-            ..phase(operations, readers)
+            ..Phase::of_work("", operations, readers)
         })
     }
 
@@ -268,19 +268,6 @@ impl InsertBenchmark {
             }
         }
         Ok(())
-    }
-}
-
-/// A phase that ends with its work; its name is filled in later.
-fn phase(operations: &'static [&'static str], clients: Vec<Box<dyn PhaseClient>>) -> Phase {
-    Phase {
-        name: String::new(),
-        operations,
-        end: PhaseEnd::Work,
-        recorded: true,
-        paced: false,
-        clients,
-        background: None,
     }
 }
 

@@ -15,4 +15,4 @@ pub mod store;
 pub use kv_store::kv_table_store;
 pub use rows::{RowBatch, Value};
 pub use schema::{Column, ColumnType, Index, Table, TableId, TableSchema};
-pub use store::{Change, Path, Range, TableConnection, TableStore};
+pub use store::{Change, Path, Range, TableConnection, TableStore, refuse_rows};

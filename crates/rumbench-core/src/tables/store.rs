@@ -1,8 +1,8 @@
 //! The operations on tables that workloads are made of.
 
 use super::rows::{RowBatch, Value};
-use super::schema::TableId;
-use crate::engine::Result;
+use super::schema::{TableId, TableSchema};
+use crate::engine::{EngineError, Result};
 use crate::kv::Direction;
 
 /// Which order a range is read in, and what it answers with.
@@ -108,4 +108,31 @@ pub trait TableConnection: Send {
     /// Compares every built index with the rows; a wrong answer where they differ. Answers how many indexes there are.
     /// Nobody writes meanwhile.
     fn check(&mut self, table: TableId) -> Result<usize>;
+}
+
+/// Refuses a table that is not empty before a load.
+///
+/// # Errors
+/// [`EngineError::Unsupported`] if it holds rows.
+pub fn refuse_rows(
+    connection: &mut dyn TableConnection,
+    schema: &TableSchema,
+    table: TableId,
+) -> Result<()> {
+    let mut found = false;
+    let one = Range {
+        limit: 1,
+        ..Range::ALL
+    };
+    connection.scan(table, Path::Primary, one, &mut |_| {
+        found = true;
+        false
+    })?;
+    match found {
+        false => Ok(()),
+        true => Err(EngineError::Unsupported(format!(
+            "table {} holds rows of another run; give an empty directory",
+            schema.table(table).name
+        ))),
+    }
 }

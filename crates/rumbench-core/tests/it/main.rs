@@ -3,7 +3,9 @@
 mod golden;
 mod insert_benchmark;
 mod kv_sequence;
+mod large_values;
 mod requests;
 mod stationary;
 mod tables;
+mod turns;
 mod workload;

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod html;
 pub mod insert_benchmark;
 pub mod kv_sequence;
+pub mod large_values;
 pub mod latency;
 pub mod linkbench;
 pub mod marks;
@@ -95,6 +96,7 @@ fn summary_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOption
             throughput::relative(group, &base),
         ];
     }
+    tables.extend(large_values::summaries(suite, group));
     tables.extend(spread::table(group, &base));
     tables
 }
@@ -153,6 +155,14 @@ mod tests {
         assert_snapshot(
             "insert_benchmark.txt",
             &render(&sample::insert_benchmark(), &ReportOptions::default()),
+        );
+    }
+
+    #[test]
+    fn text_report_of_fixed_large_values_is_unchanged() {
+        assert_snapshot(
+            "large_values.txt",
+            &render(&sample::large_values(), &ReportOptions::default()),
         );
     }
 

@@ -250,3 +250,60 @@ pub fn insert_benchmark() -> SuiteResult {
     }
     suite
 }
+
+/// A result of large values: a load, its settle, queries beside inserts, another settle.
+pub fn large_values() -> SuiteResult {
+    let mut suite = suite();
+    suite.workload = "large-values".to_string();
+    suite.command = "rumbench run large-values --engine alluvium --engine sqlite".to_string();
+    for trial in &mut suite.trials {
+        let settings = [
+            ("workload.value_min", "10000"),
+            ("workload.value_max", "20000"),
+            ("workload.random_percent", "45"),
+        ];
+        trial.configuration = settings.map(|(k, v)| (k.to_string(), v.to_string())).into();
+        let [load, request, settle] = &trial.phases[..] else {
+            continue;
+        };
+        let one = |name: &str, us: f64| [(name.to_string(), latency(us))].into();
+        let inserts = PhaseResult {
+            written_bytes: Some(1_200_000_000),
+            kb_written_per_op_settled: Some(1500.0),
+            amplification: Some(Amplification {
+                write_settled: Some(0.55),
+                ..Amplification::default()
+            }),
+            ..load.clone()
+        };
+        let settled = PhaseResult {
+            stored_bytes: Some(StoredBytes {
+                raw: 1_200_000_000,
+                compressed: 540_000_000,
+            }),
+            amplification: Some(Amplification {
+                space: Some(0.5),
+                space_compressed: Some(1.1),
+                ..Amplification::default()
+            }),
+            ..settle.clone()
+        };
+        let queries = PhaseResult {
+            name: "query".to_string(),
+            latency_us: one("GET", 60.0),
+            background: Some(BackgroundResult {
+                rows_rate: Some(100.0),
+                rows_per_s: Some(100.0),
+                latency_us: one("INSERT", 300.0),
+                ..BackgroundResult::default()
+            }),
+            ..request.clone()
+        };
+        let again = PhaseResult {
+            name: "settle#2".to_string(),
+            ..settled.clone()
+        };
+        trial.phases = vec![inserts, settled, queries, again];
+    }
+    suite
+}

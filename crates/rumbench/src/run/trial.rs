@@ -11,8 +11,10 @@ use rumbench_core::trial::{Phase, PhaseEnd, Step, Workload};
 use super::phase::{self, PhaseContext};
 use super::protocol::{Emitter, Event, TrialSpec};
 use crate::catalog;
+use crate::measure::compressed;
 use crate::measure::device::Device;
 use crate::run::client::error_chain;
+use crate::store::result::{PhaseResult, StoredBytes};
 
 /// The child's main function: reads the specification from stdin and reports on stdout.
 ///
@@ -110,6 +112,7 @@ fn mark_if_wrong(error: anyhow::Error, emitter: &Emitter) -> Result<()> {
 
 fn run_phases(workload: &mut dyn Workload, context: &PhaseContext<'_>) -> Result<()> {
     let (engine, emitter) = (context.engine, context.emitter);
+    let ratio = compressed::ratio(&workload.sample(compressed::SAMPLE_BYTES))?;
     let mut settles = 0;
     let mut settled = false;
     while let Some(step) = workload.next_step(engine)? {
@@ -118,7 +121,7 @@ fn run_phases(workload: &mut dyn Workload, context: &PhaseContext<'_>) -> Result
             Step::Phase(phase) => run_phase(context, phase)?,
             Step::Settle => {
                 settles += 1;
-                let name = settle(context, settles)?;
+                let name = settle(context, settles, stored(workload, ratio))?;
                 !interrupted(context, &name)
             }
         };
@@ -127,7 +130,7 @@ fn run_phases(workload: &mut dyn Workload, context: &PhaseContext<'_>) -> Result
         }
     }
     if !settled {
-        settle(context, settles + 1)?;
+        settle(context, settles + 1, stored(workload, ratio))?;
     }
     let sentence = workload.verify(engine)?;
     emitter.emit(&Event::Verified { sentence });
@@ -163,8 +166,21 @@ fn run_phase(context: &PhaseContext<'_>, phase: Phase) -> Result<bool> {
     Ok(!interrupted(context, &name))
 }
 
+/// What the rows come to that the database holds, where the workload counts them and a sample says how they compress.
+fn stored(workload: &dyn Workload, ratio: Option<f64>) -> Option<StoredBytes> {
+    let raw = workload.stored_bytes()?;
+    Some(StoredBytes {
+        raw,
+        compressed: (raw as f64 * ratio?).round() as u64,
+    })
+}
+
 /// Settles for the `number`-th time. The name of that phase.
-fn settle(context: &PhaseContext<'_>, number: u32) -> Result<String> {
+fn settle(
+    context: &PhaseContext<'_>,
+    number: u32,
+    stored_bytes: Option<StoredBytes>,
+) -> Result<String> {
     let name = match number {
         1 => "settle".to_string(),
         n => format!("settle#{n}"),
@@ -176,7 +192,10 @@ fn settle(context: &PhaseContext<'_>, number: u32) -> Result<String> {
     });
     let result = phase::settle(context, name.clone()).context("cannot settle")?;
     context.emitter.emit(&Event::Phase {
-        result: Box::new(result),
+        result: Box::new(PhaseResult {
+            stored_bytes,
+            ..result
+        }),
     });
     Ok(name)
 }

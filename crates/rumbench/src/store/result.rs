@@ -248,6 +248,15 @@ pub struct SizeBytes {
     pub peak: u64,
 }
 
+/// Keys and values of the rows of a database.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoredBytes {
+    /// As clients wrote them.
+    pub raw: u64,
+    /// As a dense codec would store them, from a sample of the load.
+    pub compressed: u64,
+}
+
 /// Resident memory of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct RssBytes {
@@ -283,6 +292,9 @@ pub struct Amplification {
     /// Data bytes per byte that the client loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<f64>,
+    /// Data bytes per byte of the compressed rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space_compressed: Option<f64>,
 }
 
 /// One step of a trial.
@@ -354,6 +366,9 @@ pub struct PhaseResult {
     /// Bytes of keys and values that the clients wrote, the background client included, where the workload counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
+    /// What the rows come to that the database holds after a settle, where the workload counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_bytes: Option<StoredBytes>,
     /// The client that worked beside those of the phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<BackgroundResult>,
