@@ -95,8 +95,6 @@ pub(super) struct Inserter {
     first: u64,
     /// Bytes of keys and values of the batch.
     bytes: u64,
-    /// The batch was prepared and not executed yet.
-    pending: bool,
 }
 
 impl Inserter {
@@ -117,7 +115,6 @@ impl Inserter {
             batch: RowBatch::new(COLUMNS),
             first: 0,
             bytes: 0,
-            pending: false,
         }
     }
 
@@ -125,7 +122,8 @@ impl Inserter {
         self.batch.len() as u64
     }
 
-    /// Takes the ids of the next batch; `None`: there are no more.
+    /// Takes the ids of the next batch; `None`: there are no more. Those of a batch that the end of the queries leaves
+    /// without execution were the last: nobody inserts above them.
     fn take_ids(&self) -> Option<(u64, u64)> {
         let (end, most) = (self.end, self.batch_rows);
         let rows = |next: u64| end.saturating_sub(next).min(most);
@@ -148,12 +146,10 @@ impl PhaseClient for Inserter {
             self.shared.rows.push(id, &mut self.batch);
         }
         self.bytes = rows * 8 + self.batch.value_bytes() as u64;
-        self.pending = true;
         Some(0)
     }
 
     fn execute(&mut self) -> Result<Done, EngineError> {
-        self.pending = false;
         let (shared, rows) = (&*self.shared, self.rows());
         let inserted = retried(shared.backoff, rows, || {
             self.connection.insert(TABLE, &self.batch)
@@ -172,23 +168,6 @@ impl PhaseClient for Inserter {
             written_bytes: self.bytes,
             ..done
         })
-    }
-}
-
-impl Drop for Inserter {
-    /// A phase may end between `prepare` and `execute`: the ids go back to whoever inserts next.
-    fn drop(&mut self) {
-        if !self.pending {
-            return;
-        }
-        let (first, after) = (self.first, self.first + self.rows());
-        let next = &self.shared.next;
-        let given_back =
-            next.compare_exchange(after, first, Ordering::Relaxed, Ordering::Relaxed);
-        // Others have taken later ones, which happens only in a load that is given up.
-        if given_back.is_err() {
-            self.shared.exact.store(false, Ordering::Relaxed);
-        }
     }
 }
 

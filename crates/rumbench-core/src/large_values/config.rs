@@ -1,8 +1,8 @@
 //! The configuration of one trial of large values, and the one table of its keys.
 
 use crate::settings::{
-    ConfigError, Setting, apply, decimal, effective, number, operations_of, owned, refuse_both,
-    seconds_of, setting, whole,
+    ConfigError, Setting, decimal, effective, number, operations_of, read, seconds_of, setting,
+    whole,
 };
 use crate::trial::PhaseEnd;
 
@@ -89,19 +89,7 @@ impl Config {
         K: AsRef<str>,
         V: AsRef<str>,
     {
-        let pairs = owned(pairs);
-        let mut config = Config::default();
-        for (key, value) in &pairs {
-            apply(WORKLOAD, SETTINGS, &mut config, key, value)?;
-        }
-        refuse_both(WORKLOAD, &pairs, &[("seconds", "operations")])?;
-        match config.refusal() {
-            None => Ok(config),
-            Some(reason) => Err(ConfigError::Combination {
-                workload: WORKLOAD,
-                reason,
-            }),
-        }
+        read(WORKLOAD, SETTINGS, pairs, Config::refusal)
     }
 
     /// Why these settings cannot be together.

@@ -180,8 +180,13 @@ fn damage_is_found_by_queries_and_at_the_end() {
     let missing = wrong_after(2, |engine| engine.tamper(ROWS, |rows| rows.clear()));
     assert!(missing.contains("is missing"), "{missing}");
     let at_the_end = wrong_after(3, flip);
-    assert!(at_the_end.contains("row 1 of large must be"), "{at_the_end}");
-    let gone = wrong_after(3, |engine| engine.tamper(ROWS, |rows| drop(rows.pop_last())));
+    assert!(
+        at_the_end.contains("row 1 of large must be"),
+        "{at_the_end}"
+    );
+    let gone = wrong_after(3, |engine| {
+        engine.tamper(ROWS, |rows| drop(rows.pop_last()))
+    });
     assert!(gone.contains("302 rows; 303 were inserted"), "{gone}");
     let moved = wrong_after(3, |engine| {
         engine.tamper(ROWS, |rows| drop(rows.pop_first()));
