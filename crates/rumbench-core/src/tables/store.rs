@@ -85,6 +85,15 @@ pub trait TableConnection: Send {
         change: Change<'_>,
     ) -> Result<bool>;
 
+    /// Runs several statements as one transaction: all that they write happens, or nothing. A statement sees what those
+    /// before it wrote, and what it has changed or looked for nobody else can change before the end. An error of
+    /// `statements` rolls back and is answered. A conflict may be met by any statement and by the commit; nothing has
+    /// happened then, and the caller runs it again. `statements` is called once.
+    fn write(
+        &mut self,
+        statements: &mut dyn FnMut(&mut dyn TableWrites) -> Result<()>,
+    ) -> Result<()>;
+
     /// Reads rows by their keys; `read` gets each row, or `None`, with its place among `keys`. A key may be there twice.
     fn get(
         &mut self,
@@ -108,6 +117,24 @@ pub trait TableConnection: Send {
     /// Compares every built index with the rows; a wrong answer where they differ. Answers how many indexes there are.
     /// Nobody writes meanwhile.
     fn check(&mut self, table: TableId) -> Result<usize>;
+}
+
+/// Statements of one transaction; they mean what those of [`TableConnection`] mean.
+pub trait TableWrites {
+    /// Inserts rows whose keys are new, or were deleted by a statement before.
+    fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()>;
+
+    /// Deletes one row; answers whether it was there.
+    fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool>;
+
+    /// Changes one column of one row; answers whether the row was there.
+    fn update(
+        &mut self,
+        table: TableId,
+        key: &[Value<'_>],
+        column: usize,
+        change: Change<'_>,
+    ) -> Result<bool>;
 }
 
 /// Refuses a table that is not empty before a load.
