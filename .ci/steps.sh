@@ -169,7 +169,10 @@ lab_smoke() {
         written "$1/inserts/result.json" &&
         rumbench run large-values "${engines[@]}" --set rows=500 --set value_max=20000 --set clients=2 --set operations=200 \
             --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/large" &&
-        written "$1/large/result.json"
+        written "$1/large/result.json" &&
+        rumbench run oltp-range "${engines[@]}" --set rows=500 --set tables=2 --set clients=2 --set operations=20 \
+            --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/oltp" &&
+        written "$1/oltp/result.json"
 }
 
 step_lab-smoke() {

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`trial`] (phases, clients, operations), [`engine`] (what an engine under test
 //! must offer), [`kv`] (what an ordered key-value engine must offer), [`tables`] (tables with indexes on it), then the
-//! workloads, [`linkbench`], [`kv_sequence`], [`insert_benchmark`] and [`large_values`]. [`undo`] is apart: what a simulated power loss takes back.
+//! workloads, [`linkbench`], [`kv_sequence`], [`insert_benchmark`], [`large_values`] and [`oltp_range`]. [`undo`] is apart: what a simulated power loss takes back.
 #![forbid(unsafe_code)]
 
 pub mod engine;
@@ -13,6 +13,7 @@ pub mod large_values;
 pub mod linkbench;
 pub mod model;
 pub mod names;
+pub mod oltp_range;
 pub mod random;
 pub mod retry;
 pub mod settings;

@@ -104,6 +104,21 @@ impl Phase {
     }
 }
 
+/// Steps with their names; the second of a name is `#2`.
+pub(crate) fn numbered<T: Clone + PartialEq + ToString>(steps: &[T]) -> Vec<(T, String)> {
+    let name = |place: usize| {
+        let step = &steps[place];
+        let earlier = steps[..place].iter().filter(|other| *other == step).count();
+        match earlier {
+            0 => step.to_string(),
+            n => format!("{}#{}", step.to_string(), n + 1),
+        }
+    };
+    let all = steps.iter().enumerate();
+    all.map(|(place, step)| (step.clone(), name(place)))
+        .collect()
+}
+
 /// A workload, configured. The runner opens the engine, then asks for one step after the other.
 pub trait Workload: Send {
     /// Name and version, for example `linkbench` and 1: the version changes when the golden operations change.

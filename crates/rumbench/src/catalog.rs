@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rumbench_core::names::unknown;
 use rumbench_core::settings::{ConfigError, Setting};
 use rumbench_core::trial::Workload;
-use rumbench_core::{insert_benchmark, kv_sequence, large_values, linkbench};
+use rumbench_core::{insert_benchmark, kv_sequence, large_values, linkbench, oltp_range};
 
 use crate::measure::environment;
 
@@ -94,6 +94,14 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         expand: |_| Ok(()),
         shorten: shorten_linkbench,
     },
+    WorkloadEntry {
+        name: "oltp-range",
+        description: "the tests of sysbench: points, ranges by key and by index, transactions that read and write, scans",
+        phases: oltp_range::phases,
+        create: create_oltp_range,
+        expand: |_| Ok(()),
+        shorten: shorten_oltp_range,
+    },
 ];
 
 const LINKBENCH_PHASES: &[(&str, &str)] = &[
@@ -128,6 +136,12 @@ fn create_large_values(settings: &Settings) -> anyhow::Result<Box<dyn Workload>>
     let config = large_values::Config::from_pairs(settings.iter())
         .map_err(|error| refused(error, large_values::SETTINGS))?;
     Ok(Box::new(large_values::LargeValues::new(config, backoff)?))
+}
+
+fn create_oltp_range(settings: &Settings) -> anyhow::Result<Box<dyn Workload>> {
+    let config = oltp_range::Config::from_pairs(settings.iter())
+        .map_err(|error| refused(error, oltp_range::SETTINGS))?;
+    Ok(Box::new(oltp_range::OltpRange::new(config, backoff)?))
 }
 
 fn create_kv_sequence(settings: &Settings) -> anyhow::Result<Box<dyn Workload>> {
@@ -207,6 +221,13 @@ fn shorten_large_values(settings: &Settings) -> (&'static [&'static str], Settin
     const MOST_ROWS: u64 = 20_000;
     let mut overrides = at_most(settings, "rows", MOST_ROWS);
     overrides.insert("seconds".to_string(), "2".to_string());
+    (&["operations", "seconds"], overrides)
+}
+
+/// Few rows when there are many, but not fewer than the longest range, and a third of a second for each test.
+fn shorten_oltp_range(settings: &Settings) -> (&'static [&'static str], Settings) {
+    let mut overrides = at_most(settings, "rows", oltp_range::tests::RANGE_MAX);
+    overrides.insert("seconds".to_string(), "0.3".to_string());
     (&["operations", "seconds"], overrides)
 }
 

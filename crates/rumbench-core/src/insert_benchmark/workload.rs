@@ -14,7 +14,7 @@ use super::writer::{
 };
 use crate::engine::{Engine, EngineError, Schema};
 use crate::tables::{RowBatch, TableStore};
-use crate::trial::{Background, Phase, PhaseClient, PhaseEnd, Step, Workload};
+use crate::trial::{Background, Phase, PhaseClient, PhaseEnd, Step, Workload, numbered};
 
 /// Changes whenever the golden operations or the loaded rows change.
 pub const VERSION: u32 = 1;
@@ -42,7 +42,7 @@ impl InsertBenchmark {
         let queues = (0..config.tables()).map(|table| Queue::new(table as usize, alone));
         let schema = schema(&config).map_err(EngineError::Unsupported)?;
         Ok(InsertBenchmark {
-            plan: plan(&config.steps()),
+            plan: numbered(&config.steps()),
             shared: Arc::new(Shared {
                 schema,
                 rows: Rows::new(&config),
@@ -136,7 +136,11 @@ impl InsertBenchmark {
             let statements = Statements::new(self.share(rows, client), batch);
             self.inserter(store, client, statements, None)
         });
-        Ok(Phase::of_work("", LOAD_OPERATIONS, clients.collect::<Clients>()?))
+        Ok(Phase::of_work(
+            "",
+            LOAD_OPERATIONS,
+            clients.collect::<Clients>()?,
+        ))
     }
 
     fn index_phase(&self, store: &Arc<dyn TableStore>) -> Phase {
@@ -269,20 +273,6 @@ impl InsertBenchmark {
         }
         Ok(())
     }
-}
-
-/// The steps with their names; the second of a name is `#2`.
-fn plan(steps: &[StepDef]) -> Vec<(StepDef, String)> {
-    let mut plan: Vec<(StepDef, String)> = Vec::new();
-    for step in steps {
-        let earlier = plan.iter().filter(|(other, _)| other == step).count();
-        let name = match earlier {
-            0 => step.to_string(),
-            n => format!("{step}#{}", n + 1),
-        };
-        plan.push((*step, name));
-    }
-    plan
 }
 
 impl Workload for InsertBenchmark {

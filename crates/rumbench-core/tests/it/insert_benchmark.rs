@@ -7,7 +7,7 @@ use rumbench_core::insert_benchmark::{Config, InsertBenchmark};
 use rumbench_core::kv::MapId;
 use rumbench_core::model::ModelEngine;
 use rumbench_core::tables::{RowBatch, TableId, Value};
-use rumbench_core::trial::{Step, Workload};
+use rumbench_core::trial::{PhaseEnd, Step, Workload};
 
 use crate::turns::{self, Totals, assert_golden, describe, perform};
 
@@ -206,7 +206,7 @@ fn an_insert_that_a_phase_ends_before_leaves_no_gap() {
             background.clients.clear();
             phase.end = PhaseEnd::Operations(200);
         }
-        perform(phase).unwrap();
+        perform(phase, NO_TURNS).unwrap();
     }
     workload.verify(&engine).unwrap();
 }

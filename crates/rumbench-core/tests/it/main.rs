@@ -4,6 +4,7 @@ mod golden;
 mod insert_benchmark;
 mod kv_sequence;
 mod large_values;
+mod oltp_range;
 mod requests;
 mod stationary;
 mod tables;

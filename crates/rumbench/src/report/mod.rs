@@ -11,6 +11,7 @@ pub mod large_values;
 pub mod latency;
 pub mod linkbench;
 pub mod marks;
+pub mod oltp_range;
 #[cfg(test)]
 pub mod sample;
 pub mod selection;
@@ -90,6 +91,7 @@ fn group_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions)
 fn summary_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions) -> Vec<Table> {
     let base = group.base(options.base.as_deref());
     let mut tables = insert_benchmark::summaries(suite, group, &base);
+    tables.extend(oltp_range::summaries(suite, group, &base));
     if tables.is_empty() {
         tables = vec![
             throughput::absolute(group),
@@ -107,6 +109,7 @@ fn phase_tables(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Vec<Tabl
     tables.extend(linkbench::columns(suite, group, phase));
     tables.extend(kv_sequence::columns(suite, group, phase));
     tables.extend(insert_benchmark::step(suite, group, phase));
+    tables.extend(oltp_range::columns(suite, group, phase));
     tables.push(throughput::cpu(group, phase));
     tables.extend(latency::short(group, phase));
     tables.extend(latency::full(group, phase));
@@ -163,6 +166,14 @@ mod tests {
         assert_snapshot(
             "large_values.txt",
             &render(&sample::large_values(), &ReportOptions::default()),
+        );
+    }
+
+    #[test]
+    fn text_report_of_fixed_oltp_ranges_is_unchanged() {
+        assert_snapshot(
+            "oltp_range.txt",
+            &render(&sample::oltp_range(), &ReportOptions::default()),
         );
     }
 

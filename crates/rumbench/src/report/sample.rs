@@ -307,3 +307,42 @@ pub fn large_values() -> SuiteResult {
     }
     suite
 }
+
+/// A result of OLTP ranges: a load with its index, tests of several groups, a scan and a warm-up.
+pub fn oltp_range() -> SuiteResult {
+    let mut suite = suite();
+    suite.workload = "oltp-range".to_string();
+    suite.command = "rumbench run oltp-range --engine alluvium --engine sqlite".to_string();
+    for trial in &mut suite.trials {
+        let [load, request, settle] = &trial.phases[..] else {
+            continue;
+        };
+        let named = |name: &str| PhaseResult {
+            name: name.to_string(),
+            latency_us: [("EVENT".to_string(), latency(2000.0))].into(),
+            ..request.clone()
+        };
+        let index = PhaseResult {
+            name: "index".to_string(),
+            seconds: 1.0,
+            operations: 1,
+            ..load.clone()
+        };
+        let warmup = PhaseResult {
+            latency_us: BTreeMap::new(),
+            ..named("warmup-scan")
+        };
+        let scan = PhaseResult {
+            operations: 10,
+            rows: 800_000,
+            latency_us: [("EVENT".to_string(), latency(1_000_000.0))].into(),
+            ..named("scan")
+        };
+        let mut phases = vec![load.clone(), index, warmup, scan];
+        phases.extend(["read-only:100", "read-only:10", "read-write:10"].map(named));
+        phases.extend(["point-query", "random-points:10", "point-query#2"].map(named));
+        phases.push(settle.clone());
+        trial.phases = phases;
+    }
+    suite
+}

@@ -3,6 +3,8 @@
 mod compare;
 mod durability;
 mod insert_benchmark;
+mod large_values;
+mod oltp_range;
 mod suite;
 mod usage;
 
