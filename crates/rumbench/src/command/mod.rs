@@ -9,6 +9,7 @@ mod quick;
 mod report;
 mod run;
 mod settings;
+mod sweep;
 
 use std::io::Write;
 use std::process::ExitCode;

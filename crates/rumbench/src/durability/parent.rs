@@ -216,6 +216,7 @@ impl<'a> Killer<'a> {
                 clients: test.clients,
                 cache_bytes: test.cache_bytes,
                 rate: None,
+                turnover: None,
                 directory: directory.to_path_buf(),
             },
             script_seed: test.seed,

@@ -1,5 +1,5 @@
 //! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`progress`]), the child's side ([`trial`], [`phase`], [`threads`], [`client`],
-//! [`pacing`], [`sampler`]) and what they say to each other ([`protocol`], [`split`]).
+//! [`pacing`], [`sampler`], [`turnover`]) and what they say to each other ([`protocol`], [`split`]).
 
 pub mod client;
 pub mod follow;
@@ -16,3 +16,4 @@ pub mod split;
 pub mod suite;
 pub mod threads;
 pub mod trial;
+pub mod turnover;

@@ -12,6 +12,7 @@ use rumbench_core::engine::{Durability, EngineFacts};
 use serde::{Deserialize, Serialize};
 
 use super::pacing::Rate;
+use super::plan::Turnover;
 use crate::store::result::{Interval, PhaseResult};
 
 /// One trial, complete: the child needs nothing else.
@@ -37,6 +38,9 @@ pub struct TrialSpec {
     pub cache_bytes: u64,
     /// Rate of paced phases.
     pub rate: Option<Rate>,
+    /// When to end, where the trial ages a database.
+    #[serde(default)]
+    pub turnover: Option<Turnover>,
     /// Existing, empty data directory.
     pub directory: PathBuf,
 }

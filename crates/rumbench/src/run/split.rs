@@ -65,12 +65,20 @@ pub fn calibration(phases: &[PhaseResult], overrides: BTreeMap<String, String>) 
 /// Applies the suite's calibration to every phase measured so far. On `null` itself everything is the client's.
 pub fn apply_to_suite(suite: &mut SuiteResult) {
     for trial in &mut suite.trials {
+        let value = trial
+            .point
+            .as_deref()
+            .and_then(|point| point.split_once('='));
+        let own = suite.sweep.as_ref().zip(value);
+        let measured = own
+            .and_then(|(sweep, (_, value))| sweep.calibrations.get(value))
+            .or(suite.calibration.as_ref());
         for phase in &mut trial.phases {
             if trial.engine == "null" {
                 let own = calibration(std::slice::from_ref(phase), BTreeMap::new());
                 apply(phase, Some(&own));
             } else {
-                apply(phase, suite.calibration.as_ref());
+                apply(phase, measured);
             }
         }
     }

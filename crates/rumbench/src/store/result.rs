@@ -8,10 +8,14 @@ use std::collections::BTreeMap;
 use rumbench_core::engine::{Durability, DurabilityFacts};
 use serde::{Deserialize, Serialize};
 
+use super::sweep::Sweep;
 use crate::measure::latency::Buckets;
 
-/// Version of this schema, raised when a reader of the old one would misunderstand the new one.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Version of this schema, raised when a reader of the old one would misunderstand the new one. A result without what is new in
+/// it is written as version 1: see [`SuiteResult::version`].
+pub const SCHEMA_VERSION: u32 = 2;
+/// The version before sweeps.
+const SCHEMA_PLAIN: u32 = 1;
 
 /// Longest text of a mark.
 const MARK_CHARS: usize = 300;
@@ -41,6 +45,9 @@ pub struct SuiteResult {
     /// What the laboratory itself costs for each phase, measured on the `null` engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
+    /// What was varied, and what follows from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Sweep>,
     /// One entry for each trial, in the order in which they ran.
     pub trials: Vec<TrialResult>,
     /// Ratios against the base engine.
@@ -48,6 +55,16 @@ pub struct SuiteResult {
     /// Whether the suite was stopped before its end.
     #[serde(default)]
     pub interrupted: bool,
+}
+
+impl SuiteResult {
+    /// The oldest schema version whose readers understand this: older ones would take the points of a sweep for repetitions.
+    pub fn version(&self) -> u32 {
+        match self.sweep {
+            Some(_) => SCHEMA_VERSION,
+            None => SCHEMA_PLAIN,
+        }
+    }
 }
 
 /// Client CPU of the same operation stream on `null`, by phase name without its `#n`.
@@ -71,6 +88,9 @@ pub struct TrialResult {
     pub variant: Option<String>,
     /// The engine's own version text; empty when it never opened.
     pub engine_version: String,
+    /// What a sweep set for this trial, `KEY=VALUE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point: Option<String>,
     /// Counted from 1.
     pub repetition: u32,
     /// Seed of this trial.
@@ -101,6 +121,14 @@ impl TrialResult {
         match &self.variant {
             Some(variant) => format!("{}:{variant}", self.engine),
             None => self.engine.clone(),
+        }
+    }
+
+    /// The name, and in a sweep what was set: trials of equal ones are repetitions.
+    pub fn contestant(&self) -> String {
+        match &self.point {
+            Some(point) => format!("{} {point}", self.name()),
+            None => self.name(),
         }
     }
 
@@ -296,6 +324,9 @@ pub struct PhaseResult {
     pub operations: u64,
     /// Rows that they read or wrote.
     pub rows: u64,
+    /// Threads of clients, without those beside the phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<usize>,
     /// `operations / seconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ops_per_s: Option<f64>,
@@ -442,6 +473,9 @@ pub struct Interval {
 /// One engine against the base in one metric of one phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
+    /// What a sweep set for both, `KEY=VALUE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point: Option<String>,
     /// Base engine.
     pub base: String,
     /// Compared engine.

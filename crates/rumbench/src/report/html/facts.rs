@@ -159,7 +159,7 @@ pub fn marks(suite: &SuiteResult) -> String {
     let mut out = String::new();
     for trial in &suite.trials {
         for mark in &trial.marks {
-            let name = format!("{} #{}", trial.name(), trial.repetition);
+            let name = format!("{} #{}", trial.contestant(), trial.repetition);
             out += &format!("<li>{} {}</li>\n", element("b", "", &name), escape(mark));
         }
     }
