@@ -52,6 +52,7 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         .map(|name| EngineChoice {
             engine: (*name).to_string(),
             variant: None,
+            host: None,
             settings: BTreeMap::new(),
         })
         .collect();

@@ -9,13 +9,15 @@ use rumbench_core::names::unknown;
 use time::OffsetDateTime;
 
 use super::sweep::{self, Asked};
-use super::{Exit, command_line, print};
+use super::{Exit, command_line, print, settings};
 use crate::catalog::{self, usage};
 use crate::report::table::Format;
 use crate::report::{ReportOptions, html, marks, render};
+use crate::run::host;
 use crate::run::interrupt::Interrupts;
-use crate::run::plan::{EngineChoice, Suite};
+use crate::run::plan::{EngineChoice, Point, Suite, Turnover};
 use crate::run::progress::say;
+use crate::run::protocol::TrialSpec;
 use crate::run::suite;
 use crate::store::result::SuiteResult;
 use crate::store::{file, history};
@@ -133,7 +135,7 @@ pub struct RunArgs {
     /// Workload, see `rumbench list workloads`
     workload: String,
     /// Engine, see `rumbench list engines`; repeat it to compare
-    #[arg(long = "engine", value_name = "NAME[:VARIANT]", required = true)]
+    #[arg(long = "engine", value_name = "NAME[:VARIANT][@HOST]", required = true)]
     engines: Vec<String>,
     /// Setting of the workload or of one engine
     #[arg(long = "set", value_name = "[ENGINE.]KEY=VALUE")]
@@ -160,9 +162,9 @@ pub struct RunArgs {
     /// Emulate a slower device
     #[arg(long, value_name = "PROFILE")]
     storage: Option<String>,
-    /// Another build of rumbench as the process of the trials
-    #[arg(long, value_name = "BINARY")]
-    host: Option<PathBuf>,
+    /// Another build of rumbench as the process of trials: of those with --engine ENGINE@NAME, or without a NAME of all others
+    #[arg(long = "host", value_name = "[NAME=]BINARY")]
+    hosts: Vec<String>,
     /// An engine's own options file instead of its configuration here; RocksDB takes one
     #[arg(long = "options-file", value_name = "ENGINE=FILE")]
     options_files: Vec<String>,
@@ -185,7 +187,9 @@ pub struct RunArgs {
 /// Usage errors, and whatever prevents a result.
 pub fn run(arguments: &RunArgs) -> Result<Exit> {
     refuse_unavailable(arguments)?;
+    let hosts = settings::hosts(&arguments.hosts)?;
     let common = sweep::Common {
+        hosts: &hosts,
         workload: &arguments.workload,
         engines: &arguments.engines,
         sets: &arguments.sets,
@@ -203,6 +207,8 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
             }
             None => (sweep::points(common, None)?, None, None),
         };
+    let mut points = points;
+    ask_hosts(arguments, &mut points, turnover.as_ref())?;
     if let (Some(base), Some(point)) = (&arguments.print.base, points.first()) {
         let names: Vec<String> = point.engines.iter().map(EngineChoice::name).collect();
         check_base(base, &names)?;
@@ -221,6 +227,35 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
         command: command_line(),
     };
     run_suite(&suite, &arguments.print, arguments.no_store)
+}
+
+/// Asks every other build whether it can run its trials at every point, before anything runs.
+fn ask_hosts(arguments: &RunArgs, points: &mut [Point], turnover: Option<&Turnover>) -> Result<()> {
+    for point in points {
+        let at = point.clone();
+        for choice in &mut point.engines {
+            let engine = choice.clone();
+            let Some(host) = &mut choice.host else {
+                continue;
+            };
+            let spec = TrialSpec {
+                engine: engine.engine,
+                variant: engine.variant,
+                workload: arguments.workload.clone(),
+                settings: at.settings.clone(),
+                engine_settings: engine.settings,
+                seed: arguments.seed,
+                durability: arguments.durability.into(),
+                clients: at.clients,
+                cache_bytes: at.cache_bytes,
+                rate: at.rate,
+                turnover: turnover.cloned(),
+                directory: PathBuf::new(),
+            };
+            host::ask(host, &spec)?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs, stores, prints. Shared with `quick`.
@@ -288,7 +323,6 @@ fn refuse_unavailable(arguments: &RunArgs) -> Result<()> {
             arguments.placement != Placement::Free,
         ),
         ("--storage", arguments.storage.is_some()),
-        ("--host", arguments.host.is_some()),
     ];
     match given.iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(usage(format!("{flag} is not available in this version"))),

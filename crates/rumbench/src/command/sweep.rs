@@ -9,6 +9,7 @@ use rumbench_core::engine::Durability;
 use super::settings;
 use crate::catalog::{self, usage};
 use crate::run::plan::{Point, Turnover, Varied};
+use crate::store::result::Host;
 use crate::store::sweep::TURNOVER;
 
 /// Most values of a sweep.
@@ -106,6 +107,8 @@ pub struct Common<'a> {
     pub engines: &'a [String],
     /// `--set`.
     pub sets: &'a [String],
+    /// `--host`.
+    pub hosts: &'a [Host],
     /// `--options-file`.
     pub files: &'a [String],
     /// `--durability`.
@@ -140,7 +143,8 @@ pub fn points(common: Common<'_>, varied: Option<&Varied>) -> Result<Vec<Point>>
 fn point(common: Common<'_>, label: Option<String>) -> Result<Point> {
     let mut sets = common.sets.to_vec();
     sets.extend(label.clone());
-    let (mut engines, sorted) = settings::sort(common.workload, common.engines, &sets)?;
+    let (mut engines, sorted) =
+        settings::sort(common.workload, common.engines, common.hosts, &sets)?;
     settings::give_files(&mut engines, common.files)?;
     settings::check(&engines, &sorted, common.durability)?;
     Ok(Point {
@@ -211,6 +215,7 @@ mod tests {
         let common = Common {
             workload: "linkbench",
             engines: &engines,
+            hosts: &[],
             sets: &["nodes=100".to_string()],
             files: &[],
             durability: Durability::Buffered,

@@ -21,7 +21,7 @@ pub mod throughput;
 use selection::{Group, groups};
 use table::{Format, Table};
 
-use crate::store::result::SuiteResult;
+use crate::store::result::{Host, SuiteResult};
 
 /// How to print a result.
 #[derive(Debug, Clone, Default)]
@@ -73,7 +73,7 @@ fn sweep_tables(suite: &SuiteResult, options: &ReportOptions) -> Vec<(String, Ve
     };
     let wholes = sweep::whole(suite, options.mix_durability);
     let tables = |whole: &sweep::Whole<'_>| match sweep::has_points(suite) {
-        true => sweep::tables::of_points(found, whole),
+        true => sweep::tables::of_points(suite, found, whole),
         false => {
             let groups = whole.points.iter();
             let aged = |group: &Group<'_>| {
@@ -109,10 +109,30 @@ fn heading(suite: &SuiteResult) -> String {
         fact("file_system"),
         fact("device"),
     );
+    for (name, host) in hosts(suite) {
+        let build = [&host.rumbench_version, &host.commit];
+        let [version, commit] = build;
+        out += &format!(
+            "{name} ran in {}: rumbench {version}, commit {commit}\n",
+            host.path
+        );
+    }
     if suite.interrupted {
         out += "The suite was interrupted: only what was measured until then is shown.\n";
     }
     out
+}
+
+/// Contestants that ran in other builds, in order, with their builds.
+fn hosts(suite: &SuiteResult) -> Vec<(String, &Host)> {
+    let mut found: Vec<(String, &Host)> = Vec::new();
+    for trial in &suite.trials {
+        let known = |(name, _): &(String, &Host)| *name == trial.name();
+        if let Some(host) = trial.host.as_ref().filter(|_| !found.iter().any(known)) {
+            found.push((trial.name(), host));
+        }
+    }
+    found
 }
 
 fn group_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions) -> Vec<Table> {

@@ -102,6 +102,7 @@ fn trial(engine: &str, ops_per_s: f64) -> TrialResult {
         engine: engine.to_string(),
         variant: None,
         engine_version: "1.0".to_string(),
+        host: None,
         point: None,
         repetition: 1,
         seed: 1,
@@ -141,6 +142,7 @@ pub fn suite() -> SuiteResult {
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .into(),
         calibration: None,
+        calibrations: BTreeMap::new(),
         sweep: None,
         trials: vec![trial("alluvium", 2000.0), trial("sqlite", 1000.0)],
         comparisons: Vec::new(),

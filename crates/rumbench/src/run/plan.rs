@@ -7,6 +7,7 @@ use rumbench_core::engine::Durability;
 use serde::{Deserialize, Serialize};
 
 use super::pacing::Rate;
+use crate::store::result::{Host, engine_name};
 
 /// One engine of a suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,17 +16,21 @@ pub struct EngineChoice {
     pub engine: String,
     /// Variant.
     pub variant: Option<String>,
+    /// The other build that runs its trials.
+    pub host: Option<Host>,
     /// Its own settings.
     pub settings: BTreeMap<String, String>,
 }
 
 impl EngineChoice {
-    /// `engine` or `engine:variant`.
+    /// `engine`, `engine:variant` or either with `@host`.
     pub fn name(&self) -> String {
-        match &self.variant {
-            Some(variant) => format!("{}:{variant}", self.engine),
-            None => self.engine.clone(),
-        }
+        let host = self.host.as_ref().map(|host| host.name.as_str());
+        engine_name(
+            &self.engine,
+            self.variant.as_deref(),
+            host.filter(|name| !name.is_empty()),
+        )
     }
 }
 

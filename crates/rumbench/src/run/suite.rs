@@ -20,7 +20,7 @@ use crate::catalog;
 use crate::measure::{environment, size};
 use crate::report::{marks, spread, sweep};
 use crate::store::file;
-use crate::store::result::{Calibration, SuiteResult, TrialResult};
+use crate::store::result::{Host, SuiteResult, TrialResult};
 use crate::store::sweep::{Sweep, TURNOVER};
 
 /// The result is written at least this often while a phase runs.
@@ -51,7 +51,8 @@ pub fn timestamp() -> String {
 pub fn run(suite: &Suite, interrupts: &Interrupts) -> Result<SuiteResult> {
     file::prepare_directory(&suite.out)?;
     check_disk(suite)?;
-    let mut result = SuiteResult {
+    let result = SuiteResult {
+        // Known when the result is saved.
         schema_version: 0,
         rumbench_version: env!("CARGO_PKG_VERSION").to_string(),
         command: suite.command.clone(),
@@ -62,12 +63,12 @@ pub fn run(suite: &Suite, interrupts: &Interrupts) -> Result<SuiteResult> {
         settings: suite.common_settings(),
         environment: environment::describe(&suite.out),
         calibration: None,
+        calibrations: BTreeMap::new(),
         sweep: sweep_of(suite),
         trials: Vec::new(),
         comparisons: Vec::new(),
         interrupted: false,
     };
-    result.schema_version = result.version();
     let mut runner = Runner {
         suite,
         interrupts,
@@ -147,6 +148,7 @@ impl Runner<'_> {
         let base = self.suite.base.clone().or_else(first).unwrap_or_default();
         self.result.comparisons = spread::compare(&self.result.trials, &base);
         sweep::conclude(&mut self.result);
+        self.result.schema_version = self.result.version();
         self.saved = Instant::now();
         file::save(&self.suite.out, &self.result)
     }
@@ -157,31 +159,38 @@ impl Runner<'_> {
         if choices.iter().all(|choice| choice.engine == "null") {
             return Ok(());
         }
-        let varied = self.suite.varied.as_ref();
+        let mut builds: Vec<Option<Host>> = Vec::new();
+        for choice in choices.iter().filter(|choice| choice.engine != "null") {
+            if !builds.contains(&choice.host) {
+                builds.push(choice.host.clone());
+            }
+        }
         // The settings of an engine are nothing to `null`.
-        let Some(varied) = varied.filter(|varied| !varied.is_of_an_engine()) else {
-            if let Some(point) = self.suite.points.first() {
-                self.result.calibration = self.calibration(point, trials)?;
-            }
-            return Ok(());
-        };
-        for (point, value) in self.suite.points.iter().zip(&varied.values) {
-            if self.interrupts.count() > 0 {
-                break;
-            }
-            let found = self.calibration(point, trials)?;
-            if let (Some(found), Some(sweep)) = (found, &mut self.result.sweep) {
-                sweep.calibrations.insert(value.clone(), found);
+        let varied = self.suite.varied.as_ref();
+        let each = varied.is_some_and(|varied| !varied.is_of_an_engine());
+        let points = if each { self.suite.points.len() } else { 1 };
+        for host in builds {
+            for point in self.suite.points.iter().take(points) {
+                if self.interrupts.count() > 0 {
+                    return Ok(());
+                }
+                let point = Point {
+                    label: point.label.clone().filter(|_| each),
+                    ..point.clone()
+                };
+                self.calibration(host.clone(), &point, trials)?;
             }
         }
         Ok(())
     }
 
-    fn calibration(&mut self, point: &Point, trials: usize) -> Result<Option<Calibration>> {
+    /// One of these trials, into the result.
+    fn calibration(&mut self, host: Option<Host>, point: &Point, trials: usize) -> Result<()> {
         let (settings, overrides) = catalog::shortened(&self.suite.workload, &point.settings)?;
         let choice = EngineChoice {
             engine: "null".to_string(),
             variant: None,
+            host,
             settings: BTreeMap::new(),
         };
         let mut trial = self.new_trial(&choice, point, 1, String::new());
@@ -192,21 +201,26 @@ impl Runner<'_> {
         spec.turnover = None;
         let standing = Standing {
             trials,
-            label: trial.point.clone().map_or_else(
-                || "calibration on null".to_string(),
-                |point| format!("calibration on null {point}"),
-            ),
+            label: format!("calibration on {}", trial.contestant()),
             ..Standing::default()
         };
         self.drive(&spec, &mut trial, standing)?;
         remove(&directory);
-        if trial.marks.is_empty() {
-            return Ok(Some(split::calibration(&trial.phases, overrides)));
+        if !trial.marks.is_empty() {
+            self.progress.clear();
+            let marks = trial.marks.join("; ");
+            say(&format!(
+                "warning: no calibration on {}: {marks}",
+                trial.contestant()
+            ));
+            return Ok(());
         }
-        self.progress.clear();
-        let marks = trial.marks.join("; ");
-        say(&format!("warning: no calibration on null: {marks}"));
-        Ok(None)
+        let found = split::calibration(&trial.phases, overrides);
+        match trial.build_and_point() {
+            key if key.is_empty() => self.result.calibration = Some(found),
+            key => drop(self.result.calibrations.insert(key, found)),
+        }
+        Ok(())
     }
 
     fn new_trial(
@@ -219,6 +233,7 @@ impl Runner<'_> {
         TrialResult {
             engine: choice.engine.clone(),
             variant: choice.variant.clone(),
+            host: choice.host.clone(),
             engine_version: String::new(),
             point: point.label.clone(),
             repetition,
@@ -261,7 +276,11 @@ impl Runner<'_> {
     fn run_trial(&mut self, index: usize, trials: usize, planned: Planned) -> Result<()> {
         let point = &self.suite.points[planned.point];
         let choice = &point.engines[planned.engine];
-        let name = format!("{:03}-{}", index + 1, choice.name().replace(':', "-"));
+        let name = format!(
+            "{:03}-{}",
+            index + 1,
+            choice.name().replace([':', '@'], "-")
+        );
         let directory = self.data_directory(&name)?;
         let mut trial = self.new_trial(
             choice,
@@ -310,7 +329,16 @@ impl Runner<'_> {
         trial: &mut TrialResult,
         mut standing: Standing,
     ) -> Result<()> {
-        let mut process = TrialProcess::start("trial-child", spec)?;
+        let host = trial.host.as_ref().map(|host| PathBuf::from(&host.path));
+        let mut process = match TrialProcess::start(host.as_deref(), "trial-child", spec) {
+            Ok(process) => process,
+            // A build that is gone costs its own trials, not those of the others.
+            Err(error) if host.is_some() => {
+                trial.mark(format!("failed ({error:#})"));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         let mut follower = Follower::default();
         let mut asked = 0;
         loop {

@@ -2,11 +2,7 @@
 //!
 //! As in [`super::result`], names are a contract with scripts, units are in the names, and an absent field means "not known".
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
-
-use super::result::Calibration;
 
 /// The key of a sweep whose steps age one database.
 pub const TURNOVER: &str = "turnover";
@@ -18,9 +14,6 @@ pub struct Sweep {
     pub key: String,
     /// Its values, in the order of the command line.
     pub values: Vec<String>,
-    /// What the laboratory itself costs at each value, where that can differ; else the suite's calibration holds for all.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub calibrations: BTreeMap<String, Calibration>,
     /// Fits of the Universal Scalability Law, one for each engine and phase; only of a sweep over `clients`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scalability: Vec<Scalability>,

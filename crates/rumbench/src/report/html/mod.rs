@@ -137,14 +137,19 @@ fn render_with(suite: &SuiteResult, options: &ReportOptions, detail: Option<Deta
         tables::definitions()
     );
     out += "</main>\n";
+    out + &end(suite)
+}
+
+/// What wrote the page, and its script.
+fn end(suite: &SuiteResult) -> String {
     let written_by = format!(
         "rumbench {}, schema version {}. result.json beside this page holds every number.",
         suite.rumbench_version, suite.schema_version
     );
-    out += &element("footer", "", &written_by);
-    out + &format!(
-        "\n<div id=\"tip\" role=\"status\" hidden></div>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
-    )
+    element("footer", "", &written_by)
+        + &format!(
+            "\n<div id=\"tip\" role=\"status\" hidden></div>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
+        )
 }
 
 fn head(title: &str, engines: usize) -> String {

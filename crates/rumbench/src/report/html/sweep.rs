@@ -22,6 +22,7 @@ const FIT_POINTS: usize = 60;
 
 /// What the parts of this section share.
 struct Section<'a> {
+    suite: &'a SuiteResult,
     sweep: &'a Sweep,
     /// Names of all engines; a place is a colour.
     styles: &'a [String],
@@ -37,7 +38,11 @@ pub fn html(
     let Some(sweep) = &suite.sweep else {
         return String::new();
     };
-    let section = Section { sweep, styles };
+    let section = Section {
+        suite,
+        sweep,
+        styles,
+    };
     let wholes = whole(suite, options.mix_durability);
     let mut out = String::new();
     for (i, whole) in wholes.iter().enumerate() {
@@ -81,7 +86,7 @@ impl Section<'_> {
             let table = rows::by_value(self.sweep, whole, &phase);
             out += &table.iter().map(tables::html).collect::<String>();
         }
-        let fits = rows::fits(self.sweep, whole);
+        let fits = rows::fits(self.suite, self.sweep, whole);
         out + &fits.iter().map(tables::html).collect::<String>()
     }
 

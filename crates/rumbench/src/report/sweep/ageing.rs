@@ -8,12 +8,12 @@ use crate::store::result::{PhaseResult, TrialResult};
 use crate::store::sweep::{Ageing, AgeingStep, Estimate};
 
 /// Fewest steps that have a trend.
-const STEPS_MIN: usize = 3;
+pub const STEPS_MIN: usize = 3;
 
 /// The ageing of one trial: its steps are the last phases with operations that share a name. `None` where it has none.
 pub fn of(trial: &TrialResult) -> Option<Ageing> {
     let worked = |phase: &&PhaseResult| phase.operations > 0;
-    let name = trial.phases.iter().filter(worked).next_back()?.base_name();
+    let name = trial.phases.iter().rfind(worked)?.base_name();
     let start = trial
         .phases
         .iter()

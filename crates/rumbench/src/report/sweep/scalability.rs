@@ -128,6 +128,10 @@ fn judgement(found: &Scalability, fit: &Fit, trials: &[(f64, f64)]) -> String {
 fn peak(fit: &Fit, most: f64, unit: &str) -> String {
     let Some((clients, per_s)) = fit.peak_whole() else {
         return match fit.limit() {
+            Some(limit) if fit.sigma.value > 1.0 => format!(
+                "one client is fastest: with more throughput falls towards {} {unit}",
+                number(Some(limit))
+            ),
             Some(limit) => format!(
                 "no peak: throughput approaches {} {unit}",
                 number(Some(limit))
@@ -236,11 +240,22 @@ mod tests {
     }
 
     #[test]
-    fn a_fit_without_an_interval_says_so() {
-        // Exactly as many points as a fit needs, and one parameter on its bound.
-        let points = points_of(&[1, 2, 4, 8], |n| throughput(500.0, 0.3, 0.0, n));
-        let found = of_points("a", "load", &points);
-        assert_eq!((found.metric.as_str(), found.points), ("rows_per_s", 4));
-        assert!(found.sigma.is_some(), "{found:?}");
+    fn a_limit_is_approached_from_below_or_from_above() {
+        let of =
+            |sigma: f64| points_of(&[1, 2, 4, 8, 16], |n| 500.0 * n / (1.0 + sigma * (n - 1.0)));
+        let rises = of_points("a", "load", &of(0.3));
+        assert_eq!((rises.metric.as_str(), rises.points), ("rows_per_s", 5));
+        let said = |sigma: f64| {
+            // Noise that keeps kappa from a rounding error above 0.
+            let mut points = of(sigma);
+            points[4].rates[0].1 *= 1.01;
+            of_points("a", "load", &points).judgement
+        };
+        assert!(
+            said(0.3).contains("no peak: throughput approaches"),
+            "{}",
+            said(0.3)
+        );
+        assert!(said(1.2).contains("falls towards"), "{}", said(1.2));
     }
 }

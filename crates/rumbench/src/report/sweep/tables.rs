@@ -1,26 +1,27 @@
 //! The tables of a sweep: each phase by value, the fits, the steps of ageing databases.
 
 use super::Whole;
+use super::ageing::STEPS_MIN;
 use super::curve::{Point, against_first, frequent_operation, points};
 use crate::measure::scalability::throughput;
 use crate::report::selection::Group;
 use crate::report::spread;
 use crate::report::table::{Table, gib, number};
 use crate::report::throughput::{counts_rows, rate, unit};
-use crate::store::result::PhaseResult;
+use crate::store::result::{PhaseResult, SuiteResult};
 use crate::store::sweep::{Ageing, Estimate, Scalability, Sweep};
 
 /// Most steps of an ageing table; of more only some are shown.
 const STEPS_SHOWN: usize = 60;
 
 /// All tables of a sweep over a setting.
-pub fn of_points(sweep: &Sweep, whole: &Whole<'_>) -> Vec<Table> {
+pub fn of_points(suite: &SuiteResult, sweep: &Sweep, whole: &Whole<'_>) -> Vec<Table> {
     let phases = whole.phases();
     let mut tables: Vec<Table> = Vec::new();
     for phase in &phases {
         tables.extend(by_value(sweep, whole, phase));
     }
-    tables.extend(fits(sweep, whole));
+    tables.extend(fits(suite, sweep, whole));
     tables
 }
 
@@ -101,7 +102,7 @@ fn row(engine: &str, first: &Point, point: &Point) -> Vec<String> {
 }
 
 /// The fits of these engines as numbers, and below them in words.
-pub fn fits(sweep: &Sweep, whole: &Whole<'_>) -> Option<Table> {
+pub fn fits(suite: &SuiteResult, sweep: &Sweep, whole: &Whole<'_>) -> Option<Table> {
     let engines = whole.engines();
     let own = sweep
         .scalability
@@ -129,7 +130,18 @@ pub fn fits(sweep: &Sweep, whole: &Whole<'_>) -> Option<Table> {
         let judgement = format!("{}, {}: {}", fit.engine, fit.phase, fit.judgement);
         table.notes.push(judgement);
     }
-    (!table.notes.is_empty()).then_some(table)
+    table.notes.extend(few_cpus(suite, sweep));
+    (!sweep.scalability.is_empty()).then_some(table)
+}
+
+/// A remark where clients had to share CPUs, which a fit cannot tell from contention in the engine.
+fn few_cpus(suite: &SuiteResult, sweep: &Sweep) -> Option<String> {
+    let cpus: f64 = suite.environment.get("cpus")?.parse().ok()?;
+    let values = sweep.values.iter().filter_map(|value| value.parse().ok());
+    let most = values.fold(0.0, f64::max);
+    (most > cpus).then(|| {
+        format!("{cpus} CPUs for up to {most} clients: where clients wait for a CPU, sigma and kappa are as much the machine's as the engine's")
+    })
 }
 
 fn fit_row(fit: &Scalability) -> Vec<String> {
@@ -306,6 +318,11 @@ fn trends(sweep: &Sweep, all: &[&Ageing]) -> Table {
         "turnover: KiB written by the steps so far over the data at the end of the step"
             .to_string(),
     );
+    if all.iter().any(|ageing| ageing.steps.len() < STEPS_MIN) {
+        table.notes.push(format!(
+            "fewer than {STEPS_MIN} steps have no trend; shorter ones (`seconds`, `operations`) are more of them"
+        ));
+    }
     if all.iter().any(|ageing| !ageing.reached) {
         table.notes.push(format!(
             "! below the turnover of {asked} that was asked for"
