@@ -73,14 +73,18 @@ pub fn parse(text: &str) -> Result<Asked> {
 
 /// The values of one part, one more than allowed at most; `None` for a range that is none. Other text is itself.
 fn expand(part: &str) -> Option<Vec<String>> {
-    let Some((from, rest)) = part.split_once("..") else {
+    // Only what begins with a number is meant as a range: a path may hold two dots too.
+    let range = part
+        .split_once("..")
+        .map(|(from, rest)| (from.parse(), rest));
+    let Some((Ok(from), rest)) = range else {
         return Some(vec![part.to_string()]);
     };
     let (to, step) = match rest.split_once(['+', '*']) {
         Some((to, step)) => (to, step.parse::<u64>().ok()?),
         None => (rest, 1),
     };
-    let (from, to): (u64, u64) = (from.parse().ok()?, to.parse().ok()?);
+    let (from, to): (u64, u64) = (from, to.parse().ok()?);
     let times = rest.contains('*');
     if from > to || step < 1 + u64::from(times) || (times && from == 0) {
         return None;
@@ -191,6 +195,7 @@ mod tests {
         assert_eq!(values("clients=1..10*3,12"), ["1", "3", "9", "12"]);
         assert_eq!(values("x=10..30+10"), ["10", "20", "30"]);
         assert_eq!(values("rocksdb.compression=none,lz4"), ["none", "lz4"]);
+        assert_eq!(values("x=../a,../b"), ["../a", "../b"]);
         assert_eq!(parse("turnover=5").unwrap(), Asked::Turnover(5.0));
     }
 
