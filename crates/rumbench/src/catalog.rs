@@ -47,6 +47,9 @@ pub struct WorkloadEntry {
     create: fn(&Settings) -> anyhow::Result<Box<dyn Workload>>,
     /// Adds settings that follow from given ones and from the machine, those of the runner included.
     expand: fn(&mut Settings) -> anyhow::Result<()>,
+    /// Settings that repeat one writing step for as long as a trial lasts, and the name of this step; `None` where the
+    /// workload has no steps to repeat.
+    endless: fn(&mut Settings) -> Option<String>,
     /// What replaces the settings where a trial only has to measure the client's own cost: removed keys, and new values.
     shorten: fn(&Settings) -> (&'static [&'static str], Settings),
 }
@@ -59,6 +62,7 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         phases: || insert_benchmark::STEPS.to_vec(),
         create: create_insert_benchmark,
         expand: |_| Ok(()),
+        endless: |settings| repeat_last(settings, "l.i0,l.x,l.i1"),
         shorten: shorten_insert_benchmark,
     },
     WorkloadEntry {
@@ -70,6 +74,7 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         },
         create: create_kv_sequence,
         expand: expand_kv_sequence,
+        endless: |settings| repeat_last(settings, "load,overwrite"),
         shorten: shorten_kv_sequence,
     },
     WorkloadEntry {
@@ -84,6 +89,7 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
             }
             Ok(())
         },
+        endless: |_| None,
         shorten: shorten_large_values,
     },
     WorkloadEntry {
@@ -92,6 +98,10 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         phases: || LINKBENCH_PHASES.to_vec(),
         create: create_linkbench,
         expand: |_| Ok(()),
+        endless: |settings| {
+            settings.insert("steps".to_string(), STEPS_MAX.to_string());
+            Some("request".to_string())
+        },
         shorten: shorten_linkbench,
     },
     WorkloadEntry {
@@ -100,6 +110,7 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         phases: oltp_range::phases,
         create: create_oltp_range,
         expand: |_| Ok(()),
+        endless: |settings| repeat_last(settings, "load,index,update-index"),
         shorten: shorten_oltp_range,
     },
 ];
@@ -186,6 +197,18 @@ fn expand_kv_sequence(settings: &mut Settings) -> anyhow::Result<()> {
         choose("memory_bytes", memory);
     }
     Ok(())
+}
+
+/// Most steps of a trial that ages its database: as many as LinkBench takes.
+pub const STEPS_MAX: usize = 1000;
+
+/// Repeats the last step of the list, or of `default` where none is given.
+fn repeat_last(settings: &mut Settings, default: &str) -> Option<String> {
+    let list = settings.entry("steps".to_string());
+    let list = list.or_insert_with(|| default.to_string());
+    let last = list.rsplit(',').next().unwrap_or(list).trim().to_string();
+    *list += &format!(",{last}").repeat(STEPS_MAX - 1);
+    Some(last)
 }
 
 /// Few nodes when there are many, two seconds of requests, no warm-up, one step.
@@ -294,6 +317,25 @@ pub fn expand(name: &str, settings: &mut Settings) -> anyhow::Result<()> {
     (find(name)?.expand)(settings)
 }
 
+/// Makes a workload repeat one writing step up to [`STEPS_MAX`] times: the last of `steps`, of LinkBench its requests. The name of
+/// the step.
+///
+/// # Errors
+/// A usage error for an unknown workload or one without steps, or when the last step is a settle.
+pub fn endless(name: &str, settings: &mut Settings) -> anyhow::Result<String> {
+    let phase = (find(name)?.endless)(settings).ok_or_else(|| {
+        usage(format!(
+            "{name} has no list of steps of which one could be repeated"
+        ))
+    })?;
+    if phase == "settle" {
+        return Err(usage(
+            "steps end with settle, which writes nothing: the last step is the one that is repeated",
+        ));
+    }
+    Ok(phase)
+}
+
 /// Settings of a short trial that measures the client's own cost, and those of them that differ.
 ///
 /// # Errors
@@ -309,6 +351,7 @@ pub fn shortened(name: &str, settings: &Settings) -> anyhow::Result<(Settings, S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::result::base_name;
 
     fn settings(pairs: &[(&str, &str)]) -> Settings {
         let pairs = pairs.iter();
@@ -347,6 +390,23 @@ mod tests {
         let given = settings(&[("nodes", "10"), ("steps", "3"), ("operations", "9")]);
         let (short, _) = shortened("linkbench", &given).unwrap();
         assert_eq!(short, settings(&[("nodes", "10"), ("seconds", "2")]));
+    }
+
+    #[test]
+    fn an_endless_workload_repeats_its_last_step() {
+        let mut own = settings(&[("steps", "fillseq,get,put")]);
+        assert_eq!(endless("kv-sequence", &mut own).unwrap(), "put");
+        assert!(own["steps"].starts_with("fillseq,get,put,put,"));
+        for name in ["insert-benchmark", "kv-sequence", "linkbench", "oltp-range"] {
+            let mut none = Settings::new();
+            let phase = endless(name, &mut none).unwrap();
+            let phases = workload(name, &none, 1).unwrap().phase_names();
+            let repeated = phases.iter().filter(|name| base_name(name) == phase);
+            assert!(repeated.count() >= STEPS_MAX, "{name}");
+        }
+        let mut settle = settings(&[("steps", "load,put,settle")]);
+        assert!(endless("kv-sequence", &mut settle).is_err());
+        assert!(endless("large-values", &mut Settings::new()).is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rumbench_core::engine::{Durability, DurabilityFacts};
 
 use crate::store::result::*;
+use crate::store::sweep::{Sweep, TURNOVER};
 
 fn latency(us: f64) -> Latency {
     Latency {
@@ -101,6 +102,8 @@ fn trial(engine: &str, ops_per_s: f64) -> TrialResult {
         engine: engine.to_string(),
         variant: None,
         engine_version: "1.0".to_string(),
+        host: None,
+        point: None,
         repetition: 1,
         seed: 1,
         durability: Durability::Buffered,
@@ -127,7 +130,7 @@ pub fn suite() -> SuiteResult {
         ("device", "vda"),
     ];
     SuiteResult {
-        schema_version: SCHEMA_VERSION,
+        schema_version: 1,
         rumbench_version: "0.1.0".to_string(),
         command: "rumbench run linkbench --engine alluvium --engine sqlite".to_string(),
         started_at: "2026-01-01T00:00:00Z".to_string(),
@@ -139,6 +142,8 @@ pub fn suite() -> SuiteResult {
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .into(),
         calibration: None,
+        calibrations: BTreeMap::new(),
+        sweep: None,
         trials: vec![trial("alluvium", 2000.0), trial("sqlite", 1000.0)],
         comparisons: Vec::new(),
         interrupted: false,
@@ -344,5 +349,69 @@ pub fn oltp_range() -> SuiteResult {
         phases.push(settle.clone());
         trial.phases = phases;
     }
+    suite
+}
+
+/// A sweep over clients: one, two, four and eight, two repetitions of both engines.
+pub fn clients() -> SuiteResult {
+    let mut suite = suite();
+    suite.command += " --sweep clients=1..8*2 --repeat 2";
+    let trials = std::mem::take(&mut suite.trials);
+    let values = ["1", "2", "4", "8"];
+    for repetition in 1..=2 {
+        for value in values {
+            for trial in &trials {
+                let mut trial = trial.clone();
+                let n: f64 = value.parse().expect("a number");
+                let lambda = trial.phases[1].ops_per_s.expect("it has a rate");
+                let noise = if repetition == 1 { 1.02 } else { 0.98 };
+                let per_s = lambda * n / (1.0 + 0.1 * (n - 1.0) + 0.02 * n * (n - 1.0)) * noise;
+                trial.point = Some(format!("clients={value}"));
+                trial.repetition = repetition;
+                trial.phases[1].ops_per_s = Some(per_s.round());
+                trial.phases[1].clients = Some(n as usize);
+                trial.phases[0].clients = Some(1);
+                suite.trials.push(trial);
+            }
+        }
+    }
+    suite.sweep = Some(Sweep {
+        key: "clients".to_string(),
+        values: values.map(str::to_string).into(),
+        ..Sweep::default()
+    });
+    super::sweep::conclude(&mut suite);
+    suite
+}
+
+/// A database of 1 GiB that ages in three steps, each slower than the one before.
+pub fn ageing() -> SuiteResult {
+    let mut suite = suite();
+    suite.command += " --sweep turnover=1.25";
+    for trial in &mut suite.trials {
+        let (request, settle) = (trial.phases[1].clone(), trial.phases[2].clone());
+        trial.phases.truncate(1);
+        trial.phases.push(settle.clone());
+        for (i, mib) in [512.0, 512.0, 512.0].into_iter().enumerate() {
+            let mut step = request.clone();
+            if i > 0 {
+                step.name = format!("request#{}", i + 1);
+            }
+            step.ops_per_s = step.ops_per_s.map(|rate| rate * (1.0 - 0.1 * i as f64));
+            step.kb_written = Some(mib * 1024.0);
+            if let (2, Some(size)) = (i, &mut step.size_bytes) {
+                size.data = size.data / 5 * 6;
+            }
+            trial.phases.push(step);
+        }
+        let name = "settle#2".to_string();
+        trial.phases.push(PhaseResult { name, ..settle });
+    }
+    suite.sweep = Some(Sweep {
+        key: TURNOVER.to_string(),
+        values: vec!["1.25".to_string()],
+        ..Sweep::default()
+    });
+    super::sweep::conclude(&mut suite);
     suite
 }
