@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`trial`] (phases, clients, operations), [`engine`] (what an engine under test
 //! must offer), [`kv`] (what an ordered key-value engine must offer), [`tables`] (tables with indexes on it), then the
-//! workloads, [`linkbench`], [`kv_sequence`], [`insert_benchmark`] and the users' own, [`custom`]. [`undo`] is apart: what a simulated power loss takes back.
+//! workloads, [`linkbench`], [`kv_sequence`], [`insert_benchmark`], [`large_values`], [`oltp_range`] and the users' own,
+//! [`custom`]. [`undo`] is apart: what a simulated power loss takes back.
 #![forbid(unsafe_code)]
 
 pub mod custom;
@@ -10,9 +11,11 @@ pub mod engine;
 pub mod insert_benchmark;
 pub mod kv;
 pub mod kv_sequence;
+pub mod large_values;
 pub mod linkbench;
 pub mod model;
 pub mod names;
+pub mod oltp_range;
 pub mod random;
 pub mod retry;
 pub mod settings;

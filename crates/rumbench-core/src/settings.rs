@@ -92,6 +92,25 @@ pub enum ConfigError {
     },
 }
 
+/// Reads settings; the last of a repeated key counts. `refusal` says why the values cannot be together.
+pub(crate) fn read<C: Default, K: AsRef<str>, V: AsRef<str>>(
+    workload: &'static str,
+    table: &[Setting<C>],
+    pairs: impl IntoIterator<Item = (K, V)>,
+    refusal: impl FnOnce(&C) -> Option<String>,
+) -> Result<C, ConfigError> {
+    let pairs = owned(pairs);
+    let mut config = C::default();
+    for (key, value) in &pairs {
+        apply(workload, table, &mut config, key, value)?;
+    }
+    refuse_both(workload, &pairs, &[("seconds", "operations")])?;
+    match refusal(&config) {
+        None => Ok(config),
+        Some(reason) => Err(ConfigError::Combination { workload, reason }),
+    }
+}
+
 /// Sets one key of a workload's configuration.
 pub(crate) fn apply<C>(
     workload: &'static str,

@@ -121,6 +121,40 @@ pub struct Phase {
     pub background: Option<Background>,
 }
 
+impl Phase {
+    /// A recorded phase that ends with the work of its clients.
+    pub fn of_work(
+        name: impl Into<String>,
+        operations: &'static [&'static str],
+        clients: Vec<Box<dyn PhaseClient>>,
+    ) -> Phase {
+        Phase {
+            name: name.into(),
+            operations,
+            end: PhaseEnd::Work,
+            recorded: true,
+            paced: false,
+            clients,
+            background: None,
+        }
+    }
+}
+
+/// Steps with their names; the second of a name is `#2`.
+pub(crate) fn numbered<T: Clone + PartialEq + ToString>(steps: &[T]) -> Vec<(T, String)> {
+    let name = |place: usize| {
+        let step = &steps[place];
+        let earlier = steps[..place].iter().filter(|other| *other == step).count();
+        match earlier {
+            0 => step.to_string(),
+            n => format!("{}#{}", step.to_string(), n + 1),
+        }
+    };
+    let all = steps.iter().enumerate();
+    all.map(|(place, step)| (step.clone(), name(place)))
+        .collect()
+}
+
 /// A workload, configured. The runner opens the engine, then asks for one step after the other.
 pub trait Workload: Send {
     /// Name and version, for example `linkbench` and 1: the version changes when the golden operations change.
@@ -148,6 +182,18 @@ pub trait Workload: Send {
 
     /// Rows that the load will write, for progress and disk estimates: (rows, bytes).
     fn load_estimate(&self) -> (u64, u64);
+
+    /// Bytes of keys and values that the database holds at the moment; `None` where the workload does not count them.
+    fn stored_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Keys and values of rows of the load, chosen from all of it, about so many bytes of them: what a codec can make of
+    /// the data is measured on it. Empty where the workload offers none.
+    fn sample(&self, bytes: usize) -> Vec<u8> {
+        let _ = bytes;
+        Vec::new()
+    }
 
     /// The next step on this engine; `None` when all are done. The clients of the step before have been dropped. The
     /// runner settles at the end, unless that was the last step.

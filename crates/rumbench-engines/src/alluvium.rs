@@ -192,7 +192,8 @@ impl Engine for Alluvium {
     }
 
     fn is_data_file(&self, file_name: &str) -> bool {
-        file_name.ends_with(".sst")
+        // Tables, and values in files of their own.
+        file_name.ends_with(".sst") || file_name.ends_with(".val")
     }
 
     fn close(self: Box<Self>) -> Result<()> {

@@ -8,7 +8,7 @@ use rumbench_core::custom::{self, Custom};
 use rumbench_core::names::unknown;
 use rumbench_core::settings::{ConfigError, Setting};
 use rumbench_core::trial::Workload;
-use rumbench_core::{insert_benchmark, kv_sequence, linkbench};
+use rumbench_core::{insert_benchmark, kv_sequence, large_values, linkbench, oltp_range};
 
 use crate::measure::environment;
 
@@ -48,6 +48,9 @@ pub struct WorkloadEntry {
     create: fn(&Settings) -> anyhow::Result<Box<dyn Workload>>,
     /// Adds settings that follow from given ones and from the machine, those of the runner included.
     expand: fn(&mut Settings) -> anyhow::Result<()>,
+    /// Settings that repeat one writing step for as long as a trial lasts, and the name of this step; `None` where the
+    /// workload has no steps to repeat.
+    endless: fn(&mut Settings) -> Option<String>,
     /// What replaces the settings where a trial only has to measure the client's own cost: removed keys, and new values.
     shorten: fn(&Settings) -> (&'static [&'static str], Settings),
 }
@@ -60,6 +63,7 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         phases: || insert_benchmark::STEPS.to_vec(),
         create: create_insert_benchmark,
         expand: |_| Ok(()),
+        endless: |settings| repeat_last(settings, "l.i0,l.x,l.i1"),
         shorten: shorten_insert_benchmark,
     },
     WorkloadEntry {
@@ -71,7 +75,23 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         },
         create: create_kv_sequence,
         expand: expand_kv_sequence,
+        endless: |settings| repeat_last(settings, "load,overwrite"),
         shorten: shorten_kv_sequence,
+    },
+    WorkloadEntry {
+        name: "large-values",
+        description: "values of 100 bytes to 512 KiB in key order, then queries beside inserts; size against the compressed rows",
+        phases: || large_values::PHASES.to_vec(),
+        create: create_large_values,
+        expand: |settings| {
+            // The runner's `rate` is of the measured clients; here it is that of the inserts beside them.
+            if let Some(rate) = settings.remove("rate") {
+                settings.insert("insert_rate".to_string(), rate);
+            }
+            Ok(())
+        },
+        endless: |_| None,
+        shorten: shorten_large_values,
     },
     WorkloadEntry {
         name: "linkbench",
@@ -79,7 +99,20 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         phases: || LINKBENCH_PHASES.to_vec(),
         create: create_linkbench,
         expand: |_| Ok(()),
+        endless: |settings| {
+            settings.insert("steps".to_string(), STEPS_MAX.to_string());
+            Some("request".to_string())
+        },
         shorten: shorten_linkbench,
+    },
+    WorkloadEntry {
+        name: "oltp-range",
+        description: "the tests of sysbench: points, ranges by key and by index, transactions that read and write, scans",
+        phases: oltp_range::phases,
+        create: create_oltp_range,
+        expand: |_| Ok(()),
+        endless: |settings| repeat_last(settings, "load,index,update-index"),
+        shorten: shorten_oltp_range,
     },
 ];
 
@@ -109,6 +142,18 @@ fn create_insert_benchmark(settings: &Settings) -> anyhow::Result<Box<dyn Worklo
         .map_err(|error| refused(error, insert_benchmark::SETTINGS))?;
     let workload = insert_benchmark::InsertBenchmark::new(config, backoff)?;
     Ok(Box::new(workload))
+}
+
+fn create_large_values(settings: &Settings) -> anyhow::Result<Box<dyn Workload>> {
+    let config = large_values::Config::from_pairs(settings.iter())
+        .map_err(|error| refused(error, large_values::SETTINGS))?;
+    Ok(Box::new(large_values::LargeValues::new(config, backoff)?))
+}
+
+fn create_oltp_range(settings: &Settings) -> anyhow::Result<Box<dyn Workload>> {
+    let config = oltp_range::Config::from_pairs(settings.iter())
+        .map_err(|error| refused(error, oltp_range::SETTINGS))?;
+    Ok(Box::new(oltp_range::OltpRange::new(config, backoff)?))
 }
 
 fn create_kv_sequence(settings: &Settings) -> anyhow::Result<Box<dyn Workload>> {
@@ -182,6 +227,18 @@ fn expand_kv_sequence(settings: &mut Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Most steps of a trial that ages its database: as many as LinkBench takes.
+pub const STEPS_MAX: usize = 1000;
+
+/// Repeats the last step of the list, or of `default` where none is given.
+fn repeat_last(settings: &mut Settings, default: &str) -> Option<String> {
+    let list = settings.entry("steps".to_string());
+    let list = list.or_insert_with(|| default.to_string());
+    let last = list.rsplit(',').next().unwrap_or(list).trim().to_string();
+    *list += &format!(",{last}").repeat(STEPS_MAX - 1);
+    Some(last)
+}
+
 /// Few nodes when there are many, two seconds of requests, no warm-up, one step.
 fn shorten_linkbench(settings: &Settings) -> (&'static [&'static str], Settings) {
     const MOST_NODES: u64 = 100_000;
@@ -216,6 +273,21 @@ fn shorten_insert_benchmark(settings: &Settings) -> (&'static [&'static str], Se
         }
     }
     overrides.insert("seconds".to_string(), "0.5".to_string());
+    (&["operations", "seconds"], overrides)
+}
+
+/// Few rows when there are many: values decide what they take, and a load goes at memory's speed. Two seconds of queries.
+fn shorten_large_values(settings: &Settings) -> (&'static [&'static str], Settings) {
+    const MOST_ROWS: u64 = 20_000;
+    let mut overrides = at_most(settings, "rows", MOST_ROWS);
+    overrides.insert("seconds".to_string(), "2".to_string());
+    (&["operations", "seconds"], overrides)
+}
+
+/// Few rows when there are many, but not fewer than the longest range, and a third of a second for each test.
+fn shorten_oltp_range(settings: &Settings) -> (&'static [&'static str], Settings) {
+    let mut overrides = at_most(settings, "rows", oltp_range::tests::RANGE_MAX);
+    overrides.insert("seconds".to_string(), "0.3".to_string());
     (&["operations", "seconds"], overrides)
 }
 
@@ -293,6 +365,29 @@ pub fn expand(name: &str, settings: &mut Settings) -> anyhow::Result<()> {
     }
 }
 
+/// Makes a workload repeat one writing step up to [`STEPS_MAX`] times: the last of `steps`, of LinkBench its requests. The name of
+/// the step.
+///
+/// # Errors
+/// A usage error for an unknown workload or one without steps, or when the last step is a settle.
+pub fn endless(name: &str, settings: &mut Settings) -> anyhow::Result<String> {
+    let repeated = match definition(name, settings) {
+        Some(_) => None,
+        None => (find(name)?.endless)(settings),
+    };
+    let phase = repeated.ok_or_else(|| {
+        usage(format!(
+            "{name} has no list of steps of which one could be repeated"
+        ))
+    })?;
+    if phase == "settle" {
+        return Err(usage(
+            "steps end with settle, which writes nothing: the last step is the one that is repeated",
+        ));
+    }
+    Ok(phase)
+}
+
 /// Settings of a short trial that measures the client's own cost, and those of them that differ.
 ///
 /// # Errors
@@ -311,6 +406,7 @@ pub fn shortened(name: &str, settings: &Settings) -> anyhow::Result<(Settings, S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::result::base_name;
 
     fn settings(pairs: &[(&str, &str)]) -> Settings {
         let pairs = pairs.iter();
@@ -349,6 +445,23 @@ mod tests {
         let given = settings(&[("nodes", "10"), ("steps", "3"), ("operations", "9")]);
         let (short, _) = shortened("linkbench", &given).unwrap();
         assert_eq!(short, settings(&[("nodes", "10"), ("seconds", "2")]));
+    }
+
+    #[test]
+    fn an_endless_workload_repeats_its_last_step() {
+        let mut own = settings(&[("steps", "fillseq,get,put")]);
+        assert_eq!(endless("kv-sequence", &mut own).unwrap(), "put");
+        assert!(own["steps"].starts_with("fillseq,get,put,put,"));
+        for name in ["insert-benchmark", "kv-sequence", "linkbench", "oltp-range"] {
+            let mut none = Settings::new();
+            let phase = endless(name, &mut none).unwrap();
+            let phases = workload(name, &none, 1).unwrap().phase_names();
+            let repeated = phases.iter().filter(|name| base_name(name) == phase);
+            assert!(repeated.count() >= STEPS_MAX, "{name}");
+        }
+        let mut settle = settings(&[("steps", "load,put,settle")]);
+        assert!(endless("kv-sequence", &mut settle).is_err());
+        assert!(endless("large-values", &mut Settings::new()).is_err());
     }
 
     #[test]

@@ -39,6 +39,7 @@ mistakes=(
     "ghost-records lib a_valid_record_with_another_predecessor_does_not_continue_the_log a record's predecessor is not looked at"
     "damage-cut-as-tail lib after_a_mark_no_flipped_bit_in_any_synced_record_goes_unreported damage below a mark is cut as a torn tail"
     "unsynced-roll it a_synced_commit_behind_a_roll_of_the_log_keeps_the_unsynced_end a sync passes over the segments before the newest"
+    "unsynced-name lib a_roll_that_makes_its_file_syncs_nothing_and_the_next_sync_makes_its_name_durable a sync leaves the name of a new segment out"
     "unsynced-edit lib after_power_loss_every_acknowledged_edit_is_there an edit of the manifest is not synced"
     "unsynced-table it power_loss_behind_any_change_keeps_what_was_promised a table is named before it is synced"
     "overtaking-drop it dropping_a_keyspace_does_not_overtake_the_copy_of_its_rows a drop reaches the manifest before the log below it is durable"

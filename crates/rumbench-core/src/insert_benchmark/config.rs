@@ -3,7 +3,7 @@
 use super::rows::IndexSet;
 use super::settings::SETTINGS;
 use super::steps::{Action, Step, Writes};
-use crate::settings::{ConfigError, apply, effective, owned, refuse_both};
+use crate::settings::{ConfigError, effective, read};
 use crate::trial::PhaseEnd;
 
 /// The workload's name in messages and results.
@@ -140,19 +140,7 @@ impl Config {
         K: AsRef<str>,
         V: AsRef<str>,
     {
-        let pairs = owned(pairs);
-        let mut config = Config::default();
-        for (key, value) in &pairs {
-            apply(WORKLOAD, SETTINGS, &mut config, key, value)?;
-        }
-        refuse_both(WORKLOAD, &pairs, &[("seconds", "operations")])?;
-        match config.refusal() {
-            None => Ok(config),
-            Some(reason) => Err(ConfigError::Combination {
-                workload: WORKLOAD,
-                reason,
-            }),
-        }
+        read(WORKLOAD, SETTINGS, pairs, Config::refusal)
     }
 
     /// Why these settings cannot be together.

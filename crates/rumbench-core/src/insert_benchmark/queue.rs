@@ -6,7 +6,9 @@ use super::config::Config;
 use super::rows::{Rows, id_of};
 use crate::engine::EngineError;
 use crate::random::Random;
-use crate::tables::{Path, Range, RowBatch, TableConnection, TableId, TableSchema, Value};
+use crate::tables::{
+    Path, Range, RowBatch, TableConnection, TableId, TableSchema, Value, refuse_rows,
+};
 
 /// Rows that are read back after a load.
 const SAMPLE_ROWS: u64 = 1000;
@@ -140,22 +142,7 @@ impl Shared {
         connection: &mut dyn TableConnection,
         queue: &Queue,
     ) -> Result<(), EngineError> {
-        let mut found = false;
-        let one = Range {
-            limit: 1,
-            ..Range::ALL
-        };
-        connection.scan(queue.table, Path::Primary, one, &mut |_| {
-            found = true;
-            false
-        })?;
-        match found {
-            false => Ok(()),
-            true => Err(EngineError::Unsupported(format!(
-                "table {} holds rows of another run; give an empty directory",
-                self.name(queue)
-            ))),
-        }
+        refuse_rows(connection, self.schema, queue.table)
     }
 
     /// Counts the rows, and reads the first, the last and random ones back.

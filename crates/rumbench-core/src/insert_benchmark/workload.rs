@@ -14,7 +14,7 @@ use super::writer::{
 };
 use crate::engine::{Engine, EngineError, Schema};
 use crate::tables::{RowBatch, TableStore};
-use crate::trial::{Background, Phase, PhaseClient, PhaseEnd, Step, Workload};
+use crate::trial::{Background, Phase, PhaseClient, PhaseEnd, Step, Workload, numbered};
 
 /// Changes whenever the golden operations or the loaded rows change.
 pub const VERSION: u32 = 1;
@@ -42,7 +42,7 @@ impl InsertBenchmark {
         let queues = (0..config.tables()).map(|table| Queue::new(table as usize, alone));
         let schema = schema(&config).map_err(EngineError::Unsupported)?;
         Ok(InsertBenchmark {
-            plan: plan(&config.steps()),
+            plan: numbered(&config.steps()),
             shared: Arc::new(Shared {
                 schema,
                 rows: Rows::new(&config),
@@ -136,7 +136,11 @@ impl InsertBenchmark {
             let statements = Statements::new(self.share(rows, client), batch);
             self.inserter(store, client, statements, None)
         });
-        Ok(phase(LOAD_OPERATIONS, clients.collect::<Clients>()?))
+        Ok(Phase::of_work(
+            "",
+            LOAD_OPERATIONS,
+            clients.collect::<Clients>()?,
+        ))
     }
 
     fn index_phase(&self, store: &Arc<dyn TableStore>) -> Phase {
@@ -148,14 +152,14 @@ impl InsertBenchmark {
                 next: None,
             }) as Box<dyn PhaseClient>
         });
-        phase(INDEX_OPERATIONS, clients.collect())
+        Phase::of_work("", INDEX_OPERATIONS, clients.collect())
     }
 
     fn write_phase(&self, store: &dyn TableStore, writes: Writes) -> Result<Phase, EngineError> {
         let rows = self.config().rows_of(writes);
         let batch = self.config().batch_of(writes);
         let clients = self.writers(store, batch, |client| self.share(rows, client))?;
-        Ok(phase(WRITE_OPERATIONS, clients))
+        Ok(Phase::of_work("", WRITE_OPERATIONS, clients))
     }
 
     /// Queries of all clients, inserts and deletes beside them. By time the phase ends with its inserts: the same work for
@@ -188,7 +192,7 @@ impl InsertBenchmark {
                 leads,
                 clients: self.writers(store, batch, |_| rows)?,
             }),
-            ..phase(operations, readers)
+            ..Phase::of_work("", operations, readers)
         })
     }
 
@@ -269,33 +273,6 @@ impl InsertBenchmark {
         }
         Ok(())
     }
-}
-
-/// A phase that ends with its work; its name is filled in later.
-fn phase(operations: &'static [&'static str], clients: Vec<Box<dyn PhaseClient>>) -> Phase {
-    Phase {
-        name: String::new(),
-        operations,
-        end: PhaseEnd::Work,
-        recorded: true,
-        paced: false,
-        clients,
-        background: None,
-    }
-}
-
-/// The steps with their names; the second of a name is `#2`.
-fn plan(steps: &[StepDef]) -> Vec<(StepDef, String)> {
-    let mut plan: Vec<(StepDef, String)> = Vec::new();
-    for step in steps {
-        let earlier = plan.iter().filter(|(other, _)| other == step).count();
-        let name = match earlier {
-            0 => step.to_string(),
-            n => format!("{step}#{}", n + 1),
-        };
-        plan.push((*step, name));
-    }
-    plan
 }
 
 impl Workload for InsertBenchmark {

@@ -2,7 +2,7 @@
 
 use super::settings::SETTINGS;
 use super::steps::{self, Action, End, StepDef};
-use crate::settings::{ConfigError, apply, effective, owned, refuse_both};
+use crate::settings::{ConfigError, effective, read};
 use crate::trial::PhaseEnd;
 
 /// The workload's name in messages and results.
@@ -93,27 +93,17 @@ impl Config {
         K: AsRef<str>,
         V: AsRef<str>,
     {
-        let pairs = owned(pairs);
-        let mut config = Config::default();
-        for (key, value) in &pairs {
-            apply(WORKLOAD, SETTINGS, &mut config, key, value)?;
-        }
-        refuse_both(WORKLOAD, &pairs, &[("seconds", "operations")])?;
-        config.check()?;
-        Ok(config)
+        read(WORKLOAD, SETTINGS, pairs, Config::refusal)
     }
 
     /// The database is empty at the start, and rows are new only once.
-    fn check(&self) -> Result<(), ConfigError> {
+    fn refusal(&self) -> Option<String> {
         let loads = |step: &&StepDef| step.action == Action::Load;
         let steps = self.steps();
         if steps.first().is_some_and(loads) && !steps.iter().skip(1).any(loads) {
-            return Ok(());
+            return None;
         }
-        Err(ConfigError::Combination {
-            workload: WORKLOAD,
-            reason: "steps must begin with fillseq or load and hold no other of them".to_owned(),
-        })
+        Some("steps must begin with fillseq or load and hold no other of them".to_owned())
     }
 
     /// Every effective setting as text, in the guide's order.

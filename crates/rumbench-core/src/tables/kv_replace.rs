@@ -1,15 +1,16 @@
 //! Writing a whole row that is there, on any ordered key-value engine: the row, and those index entries that change with it.
 
 use super::encoding::{NO_VALUES, append_row, read_row};
-use super::kv_store::{KvTables, append_entry, index_map};
+use super::kv_store::{append_entry, index_map};
+use super::kv_writes::KvWrites;
 use super::rows::{RowBatch, Value};
 use super::schema::TableId;
 use crate::engine::{EngineError, Result};
-use crate::kv::{KvConnection, KvTxn};
+use crate::kv::KvTxn;
 
-impl<C: KvConnection> KvTables<C> {
+impl<T: KvTxn> KvWrites<'_, T> {
     /// See [`super::store::TableConnection::replace`].
-    pub(super) fn replace_row(&mut self, table: TableId, row: &RowBatch) -> Result<bool> {
+    pub(super) fn replace(&mut self, table: TableId, row: &RowBatch) -> Result<bool> {
         let (schema, of) = (self.schema, self.schema.table(table));
         let Some(new) = row.rows().next() else {
             return Err(EngineError::Unsupported(format!(
@@ -22,12 +23,11 @@ impl<C: KvConnection> KvTables<C> {
             *value = new.value(place);
         }
         let map = self.set_key(table, &key[..of.key_columns])?;
-        let (entries, key) = (&mut self.entries, &self.start);
+        let (entries, key) = (&mut *self.entries, &*self.key);
         let built = &self.built[table.0];
         entries.clear();
-        let mut txn = self.connection.begin()?;
         // First the new row, then of each index the old entry and the new one.
-        txn.get_for_update(map, key, |value| {
+        self.txn.get_for_update(map, key, |value| {
             let Some(value) = value else { return Ok(()) };
             entries.push_key(map, |out| {
                 out.extend_from_slice(key);
@@ -50,14 +50,13 @@ impl<C: KvConnection> KvTables<C> {
         let Some(row) = entries.next() else {
             return Ok(false);
         };
-        txn.put(row.map, row.key, row.value)?;
+        self.txn.put(row.map, row.key, row.value)?;
         while let (Some(old), Some(new)) = (entries.next(), entries.next()) {
             if old.key != new.key {
-                txn.delete(old.map, old.key)?;
-                txn.insert(new.map, new.key, new.value)?;
+                self.txn.delete(old.map, old.key)?;
+                self.txn.insert(new.map, new.key, new.value)?;
             }
         }
-        txn.commit()?;
         Ok(true)
     }
 }

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use super::encoding::{self, NO_VALUES, Values, append_key, append_row, read_entry, read_row};
 use super::kv_build::{build_index, built_indexes, open_catalog};
 use super::kv_check;
+use super::kv_writes::KvWrites;
 use super::rows::{RowBatch, Value};
-use super::schema::{ColumnType, Table, TableId, TableSchema};
-use super::store::{Change, Path, Range, TableConnection, TableStore};
-use crate::engine::{EngineError, Result};
+use super::schema::{Table, TableId, TableSchema};
+use super::store::{Change, Path, Range, TableConnection, TableStore, TableWrites};
+use crate::engine::Result;
 use crate::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapId, Scan};
 
 /// The tables of `schema` on an open engine that was opened with them.
@@ -83,6 +84,10 @@ pub(super) struct Entries {
 }
 
 impl Entries {
+    pub(super) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -127,8 +132,34 @@ impl Entries {
         })
     }
 
+    /// Becomes the entries of new rows: the rows, then the entries of each index.
+    pub(super) fn fill_rows(
+        &mut self,
+        (schema, table): (&TableSchema, TableId),
+        built: &[usize],
+        rows: &RowBatch,
+    ) -> Result<()> {
+        self.clear();
+        let (of, map) = (schema.table(table), rows_map(schema, table));
+        for row in rows.rows() {
+            self.push_key(map, |out| {
+                append_key(of, 0..of.key_columns, row.values(), out)
+            })?;
+            self.push_value(|out| append_row(of, |place| row.value(place), out))?;
+        }
+        for &index in built {
+            let map = index_map(schema, table, index);
+            for row in rows.rows() {
+                self.push_key(map, |out| {
+                    append_entry(of, index, |place| row.value(place), out)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     /// Appends the key of a row that was read, and those of its index entries.
-    fn push_keys_of(
+    pub(super) fn push_keys_of(
         &mut self,
         (schema, table): (&TableSchema, TableId),
         built: &[usize],
@@ -162,20 +193,15 @@ pub(super) fn append_entry<'a>(
 }
 
 impl<C: KvConnection> KvTables<C> {
-    /// Writes the key of a row into `start`.
-    pub(super) fn set_key(&mut self, table: TableId, key: &[Value<'_>]) -> Result<MapId> {
-        let of = self.schema.table(table);
-        if key.len() != of.key_columns {
-            return Err(EngineError::Unsupported(format!(
-                "a key of table {} has {} values, not {}",
-                of.name,
-                of.key_columns,
-                key.len()
-            )));
-        }
-        self.start.clear();
-        append_key(of, 0..of.key_columns, key.iter().copied(), &mut self.start)?;
-        Ok(rows_map(self.schema, table))
+    /// Begins a transaction of statements.
+    fn begin(&mut self) -> Result<KvWrites<'_, C::Txn<'_>>> {
+        Ok(KvWrites {
+            txn: self.connection.begin()?,
+            schema: self.schema,
+            built: &self.built,
+            entries: &mut self.entries,
+            key: &mut self.start,
+        })
     }
 
     /// Writes the bounds of a range into `start` and `end`. The map of the order.
@@ -209,24 +235,8 @@ impl<C: KvConnection> KvTables<C> {
 
 impl<C: KvConnection> TableConnection for KvTables<C> {
     fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
-        let of = self.schema.table(table);
-        let entries = &mut self.entries;
-        entries.clear();
-        let map = rows_map(self.schema, table);
-        for row in rows.rows() {
-            entries.push_key(map, |out| {
-                append_key(of, 0..of.key_columns, row.values(), out)
-            })?;
-            entries.push_value(|out| append_row(of, |place| row.value(place), out))?;
-        }
-        for &index in &self.built[table.0] {
-            let map = index_map(self.schema, table, index);
-            for row in rows.rows() {
-                entries.push_key(map, |out| {
-                    append_entry(of, index, |place| row.value(place), out)
-                })?;
-            }
-        }
+        let built = &self.built[table.0];
+        self.entries.fill_rows((self.schema, table), built, rows)?;
         let entries: Vec<BulkRow<'_>> = self.entries.iter().collect();
         self.connection.bulk_insert(&entries)
     }
@@ -268,25 +278,13 @@ impl<C: KvConnection> TableConnection for KvTables<C> {
     }
 
     fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool> {
-        let map = self.set_key(table, key)?;
-        let (schema, of) = (self.schema, self.schema.table(table));
-        let (entries, built, key) = (&mut self.entries, &self.built[table.0], &self.start);
-        entries.clear();
-        let mut txn = self.connection.begin()?;
-        txn.get_for_update(map, key, |value| {
-            let Some(value) = value else { return Ok(()) };
-            let mut values = NO_VALUES;
-            let values = read_row(of, key, value, &mut values)?;
-            entries.push_keys_of((schema, table), built, key, values)
-        })??;
-        if entries.ends.is_empty() {
-            return Ok(false);
+        let mut writes = self.begin()?;
+        let there = writes.delete(table, key)?;
+        // Without a commit nothing is logged for a row that is not there.
+        if there {
+            writes.txn.commit()?;
         }
-        for entry in entries.iter() {
-            txn.delete(entry.map, entry.key)?;
-        }
-        txn.commit()?;
-        Ok(true)
+        Ok(there)
     }
 
     fn update(
@@ -296,52 +294,31 @@ impl<C: KvConnection> TableConnection for KvTables<C> {
         column: usize,
         change: Change<'_>,
     ) -> Result<bool> {
-        let map = self.set_key(table, key)?;
-        let (schema, of) = (self.schema, self.schema.table(table));
-        let (entries, key) = (&mut self.entries, &self.start);
-        let built = self.built[table.0].iter().copied();
-        let moved = || {
-            let with_column = |index: &usize| of.indexes[*index].columns.contains(&column);
-            built.clone().filter(with_column)
-        };
-        entries.clear();
-        let mut txn = self.connection.begin()?;
-        // First the new row, then of each index the old entry and the new one.
-        txn.get_for_update(map, key, |value| {
-            let Some(value) = value else { return Ok(()) };
-            let mut values = NO_VALUES;
-            read_row(of, key, value, &mut values)?;
-            let new = changed(of, column, values[column], change)?;
-            let new_of = |place: usize| if place == column { new } else { values[place] };
-            entries.push_key(map, |out| {
-                out.extend_from_slice(key);
-                Ok(())
-            })?;
-            entries.push_value(|out| append_row(of, new_of, out))?;
-            for index in moved() {
-                let map = index_map(schema, table, index);
-                entries.push_key(map, |out| append_entry(of, index, |p| values[p], out))?;
-                entries.push_key(map, |out| append_entry(of, index, new_of, out))?;
-            }
-            Ok(())
-        })??;
-        let mut entries = entries.iter();
-        let Some(row) = entries.next() else {
-            return Ok(false);
-        };
-        txn.put(row.map, row.key, row.value)?;
-        while let (Some(old), Some(new)) = (entries.next(), entries.next()) {
-            if old.key != new.key {
-                txn.delete(old.map, old.key)?;
-                txn.insert(new.map, new.key, new.value)?;
-            }
+        let mut writes = self.begin()?;
+        let there = writes.update(table, key, column, change)?;
+        if there {
+            writes.txn.commit()?;
         }
-        txn.commit()?;
-        Ok(true)
+        Ok(there)
+    }
+
+    fn write(
+        &mut self,
+        statements: &mut dyn FnMut(&mut dyn TableWrites) -> Result<()>,
+    ) -> Result<()> {
+        let mut writes = self.begin()?;
+        // An error drops the transaction, which rolls it back.
+        statements(&mut writes)?;
+        writes.txn.commit()
     }
 
     fn replace(&mut self, table: TableId, row: &RowBatch) -> Result<bool> {
-        self.replace_row(table, row)
+        let mut writes = self.begin()?;
+        let there = writes.replace(table, row)?;
+        if there {
+            writes.txn.commit()?;
+        }
+        Ok(there)
     }
 
     fn get(
@@ -417,29 +394,5 @@ impl<C: KvConnection> TableConnection for KvTables<C> {
         let built = &self.built[table.0];
         kv_check::check(&mut self.connection, self.schema, table, built)?;
         Ok(built.len())
-    }
-}
-
-/// The new value of a column.
-fn changed<'a>(
-    table: &Table,
-    column: usize,
-    old: Value<'a>,
-    change: Change<'a>,
-) -> Result<Value<'a>> {
-    match (change, old) {
-        (Change::Set(value), _) => Ok(value),
-        (Change::Add(more), Value::Signed(old)) => Ok(Value::Signed(old.wrapping_add(more))),
-        (Change::Add(more), Value::Unsigned(old)) => {
-            let sum = old.wrapping_add_signed(more);
-            Ok(Value::Unsigned(match table.columns[column].of {
-                ColumnType::U32 => u64::from(sum as u32),
-                _ => sum,
-            }))
-        }
-        (Change::Add(_), Value::Bytes(_)) => Err(EngineError::Unsupported(format!(
-            "column {} is no number that can be added to",
-            table.columns[column].name
-        ))),
     }
 }

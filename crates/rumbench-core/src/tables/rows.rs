@@ -86,6 +86,11 @@ impl RowBatch {
         self.cells.len().checked_div(self.columns).unwrap_or(0)
     }
 
+    /// Bytes of all values of bytes.
+    pub fn value_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,8 +1,8 @@
 //! The operations on tables that workloads are made of.
 
 use super::rows::{RowBatch, Value};
-use super::schema::TableId;
-use crate::engine::Result;
+use super::schema::{TableId, TableSchema};
+use crate::engine::{EngineError, Result};
 use crate::kv::Direction;
 
 /// Which order a range is read in, and what it answers with.
@@ -89,6 +89,15 @@ pub trait TableConnection: Send {
     /// The row is protected from lost updates of its index entries.
     fn replace(&mut self, table: TableId, row: &RowBatch) -> Result<bool>;
 
+    /// Runs several statements as one transaction: all that they write happens, or nothing. A statement sees what those
+    /// before it wrote, and what it has changed or looked for nobody else can change before the end. An error of
+    /// `statements` rolls back and is answered. A conflict may be met by any statement and by the commit; nothing has
+    /// happened then, and the caller runs it again. `statements` is called once.
+    fn write(
+        &mut self,
+        statements: &mut dyn FnMut(&mut dyn TableWrites) -> Result<()>,
+    ) -> Result<()>;
+
     /// Reads rows by their keys; `read` gets each row, or `None`, with its place among `keys`. A key may be there twice.
     fn get(
         &mut self,
@@ -112,4 +121,49 @@ pub trait TableConnection: Send {
     /// Compares every built index with the rows; a wrong answer where they differ. Answers how many indexes there are.
     /// Nobody writes meanwhile.
     fn check(&mut self, table: TableId) -> Result<usize>;
+}
+
+/// Statements of one transaction; they mean what those of [`TableConnection`] mean.
+pub trait TableWrites {
+    /// Inserts rows whose keys are new, or were deleted by a statement before.
+    fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()>;
+
+    /// Deletes one row; answers whether it was there.
+    fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool>;
+
+    /// Changes one column of one row; answers whether the row was there.
+    fn update(
+        &mut self,
+        table: TableId,
+        key: &[Value<'_>],
+        column: usize,
+        change: Change<'_>,
+    ) -> Result<bool>;
+}
+
+/// Refuses a table that is not empty before a load.
+///
+/// # Errors
+/// [`EngineError::Unsupported`] if it holds rows.
+pub fn refuse_rows(
+    connection: &mut dyn TableConnection,
+    schema: &TableSchema,
+    table: TableId,
+) -> Result<()> {
+    let mut found = false;
+    let one = Range {
+        limit: 1,
+        ..Range::ALL
+    };
+    connection.scan(table, Path::Primary, one, &mut |_| {
+        found = true;
+        false
+    })?;
+    match found {
+        false => Ok(()),
+        true => Err(EngineError::Unsupported(format!(
+            "table {} holds rows of another run; give an empty directory",
+            schema.table(table).name
+        ))),
+    }
 }

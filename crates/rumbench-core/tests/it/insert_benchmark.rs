@@ -1,17 +1,15 @@
 //! The Insert Benchmark: what its clients ask, and whole trials on an engine in memory.
 
-use std::fmt::Write as _;
-use std::path::Path;
-
 use rumbench_core::engine::{Engine, EngineError, Result};
 use rumbench_core::insert_benchmark::rows::{COLUMNS, Rows, schema};
 use rumbench_core::insert_benchmark::stream::{Queries, Statements};
 use rumbench_core::insert_benchmark::{Config, InsertBenchmark};
 use rumbench_core::kv::MapId;
 use rumbench_core::model::ModelEngine;
-use rumbench_core::random::mix;
 use rumbench_core::tables::{RowBatch, TableId, Value};
-use rumbench_core::trial::{Phase, PhaseClient, PhaseEnd, Step, Workload};
+use rumbench_core::trial::{PhaseEnd, Step, Workload};
+
+use crate::turns::{self, Totals, assert_golden, describe, perform};
 
 /// The catalog comes first, then the rows of the first table, then its indexes.
 const ROWS: MapId = MapId(1);
@@ -19,22 +17,6 @@ const MARKET: MapId = MapId(2);
 
 fn config(pairs: &[(&str, &str)]) -> Config {
     Config::from_pairs(pairs.iter().copied()).unwrap()
-}
-
-/// The first operations in clear, then a hash of the first thousand.
-fn describe(found: &mut String, name: &str, mut next: impl FnMut(u64) -> String) {
-    writeln!(found, "{name}").unwrap();
-    let mut hash = 0;
-    for place in 0..1000 {
-        let operation = next(place);
-        if place < 3 {
-            writeln!(found, "  {operation}").unwrap();
-        }
-        hash = operation
-            .bytes()
-            .fold(hash, |hash, byte| mix(hash, u64::from(byte)));
-    }
-    writeln!(found, "  {hash:016x}").unwrap();
 }
 
 /// A change here changes the workload's version.
@@ -71,11 +53,7 @@ fn first_thousand_operations_of_each_generator_and_first_rows_are_golden() {
     describe(&mut found, "statements", |_| {
         format!("{:?}", statements.next())
     });
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/insert_benchmark.txt");
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, &found).unwrap();
-    }
-    assert_eq!(found, std::fs::read_to_string(&path).unwrap_or_default());
+    assert_golden("insert_benchmark.txt", &found);
 }
 
 #[test]
@@ -134,64 +112,11 @@ fn trial(more: &[(&str, &str)]) -> InsertBenchmark {
     InsertBenchmark::new(config(&pairs), |_| {}).unwrap()
 }
 
-/// What a phase did: rows of its clients and of those beside them, and retries.
-#[derive(Debug, Default, Clone, Copy, PartialEq)]
-struct Totals {
-    rows: u64,
-    background: u64,
-    retries: u64,
-}
-
-/// Clients take turns, and so do those beside them, which may lead.
-fn perform(mut phase: Phase) -> Result<Totals> {
-    let mut total = Totals::default();
-    let mut call = |client: &mut Box<dyn PhaseClient>, beside: bool| -> Result<bool> {
-        if client.prepare().is_none() {
-            return Ok(false);
-        }
-        let done = client.execute()?;
-        total.retries += done.retries;
-        *(if beside {
-            &mut total.background
-        } else {
-            &mut total.rows
-        }) += done.rows;
-        Ok(true)
-    };
-    let mut left = match phase.end {
-        PhaseEnd::Operations(operations) => operations,
-        _ => u64::MAX,
-    };
-    loop {
-        let mut active = false;
-        for client in &mut phase.clients {
-            active |= left > 0 && call(client, false)?;
-            left = left.saturating_sub(1);
-        }
-        if let Some(background) = &mut phase.background {
-            let mut beside = false;
-            for client in &mut background.clients {
-                beside |= call(client, true)?;
-            }
-            if background.leads.is_some() {
-                active = beside;
-            }
-        }
-        if !active || left == 0 {
-            return Ok(total);
-        }
-    }
-}
+/// No step of the Insert Benchmark ends by time: inserts lead.
+const NO_TURNS: u64 = 0;
 
 fn run(workload: &mut InsertBenchmark, engine: &ModelEngine) -> Result<Vec<(String, Totals)>> {
-    let mut done = Vec::new();
-    while let Some(step) = workload.next_step(engine)? {
-        match step {
-            Step::Phase(phase) => done.push((phase.name.clone(), perform(phase)?)),
-            Step::Settle => done.push(("settle".to_owned(), Totals::default())),
-        }
-    }
-    Ok(done)
+    turns::run(workload, engine, NO_TURNS)
 }
 
 #[test]
@@ -281,7 +206,7 @@ fn an_insert_that_a_phase_ends_before_leaves_no_gap() {
             background.clients.clear();
             phase.end = PhaseEnd::Operations(200);
         }
-        perform(phase).unwrap();
+        perform(phase, NO_TURNS).unwrap();
     }
     workload.verify(&engine).unwrap();
 }
@@ -304,7 +229,7 @@ fn wrong_after(steps: &str, step: usize, damage: impl FnOnce(&ModelEngine)) -> S
     let mut workload = trial(&[("steps", steps)]);
     for _ in 0..step {
         if let Some(Step::Phase(phase)) = workload.next_step(&engine).unwrap() {
-            perform(phase).unwrap();
+            perform(phase, NO_TURNS).unwrap();
         }
     }
     let phase = match step == steps.split(',').count() {
@@ -313,7 +238,7 @@ fn wrong_after(steps: &str, step: usize, damage: impl FnOnce(&ModelEngine)) -> S
     };
     damage(&engine);
     let outcome = match phase {
-        Some(Step::Phase(phase)) => perform(phase).map(|_| ()),
+        Some(Step::Phase(phase)) => perform(phase, NO_TURNS).map(|_| ()),
         _ => workload.next_step(&engine).map(|_| ()),
     };
     let outcome = outcome.and_then(|()| workload.verify(&engine).map(|_| ()));

@@ -127,3 +127,48 @@ fn conflicts_leave_rows_and_entries_as_they_were() {
     }
     assert_eq!(refused, 3);
 }
+
+/// All of a transaction happens or nothing, whether its commit is refused or a statement fails.
+#[test]
+fn transactions_of_several_statements_happen_as_a_whole() {
+    let engine = ModelEngine::new(2);
+    let mut connection = filled(&engine).connect().unwrap();
+    let mut same = RowBatch::new(3);
+    for value in [
+        Value::Unsigned(5),
+        Value::Unsigned(95),
+        Value::Bytes(b"new"),
+    ] {
+        same.push(value);
+    }
+    let key = |id| [Value::Unsigned(id)];
+    let mut refused = 0;
+    for round in 0..8 {
+        let before = (engine.rows(ROWS), engine.rows(ENTRIES));
+        let fails = round % 4 == 3;
+        let done = connection.write(&mut |writes| {
+            assert!(writes.update(ITEMS, &key(1), 1, Change::Add(1))?);
+            assert!(writes.delete(ITEMS, &key(5))?);
+            assert!(!writes.delete(ITEMS, &key(5))?, "its own delete is seen");
+            // The entry of the index is the one that was deleted.
+            writes.insert(ITEMS, &same)?;
+            assert!(writes.update(ITEMS, &key(5), 1, Change::Add(0))?);
+            match fails {
+                true => Err(EngineError::Unsupported("stop".to_owned())),
+                false => Ok(()),
+            }
+        });
+        let after = (engine.rows(ROWS), engine.rows(ENTRIES));
+        let stopped = matches!(done, Err(EngineError::Unsupported(_)));
+        assert_eq!(stopped, fails, "{done:?}");
+        match done {
+            Ok(()) => assert_ne!(before, after),
+            Err(error) => {
+                assert_eq!(before, after, "{error}");
+                refused += u32::from(matches!(error, EngineError::Retry(_)));
+            }
+        }
+        assert_eq!(connection.check(ITEMS).unwrap(), 1);
+    }
+    assert!(refused > 1, "{refused}");
+}

@@ -8,6 +8,7 @@ mod loading;
 mod ranges;
 mod rows;
 mod tables;
+mod transactions;
 mod visibility;
 
 pub use rows::row_store;

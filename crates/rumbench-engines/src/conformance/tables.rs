@@ -6,11 +6,12 @@ use rumbench_core::tables::{
     TableSchema, TableStore, Value,
 };
 
+use super::transactions::transactions;
 use super::{expect, ok};
 use Direction::{Forward, Reverse};
 use Value::{Signed, Unsigned};
 
-const PLAIN: TableId = TableId(0);
+pub(super) const PLAIN: TableId = TableId(0);
 /// Its key has two columns.
 const PAIRS: TableId = TableId(1);
 /// The indexes of [`PLAIN`].
@@ -43,9 +44,9 @@ pub fn table_schema() -> &'static TableSchema {
 }
 
 /// A row of both tables: id, k, a, c.
-type Row = (u64, u32, i64, &'static [u8]);
+pub(super) type Row = (u64, u32, i64, &'static [u8]);
 
-fn batch(rows: &[Row]) -> RowBatch {
+pub(super) fn batch(rows: &[Row]) -> RowBatch {
     let mut batch = RowBatch::new(4);
     for (id, k, a, c) in rows {
         batch.push(Unsigned(*id));
@@ -78,6 +79,7 @@ pub fn table_store(store: &dyn TableStore) {
     updates(connection.as_mut());
     replacements(connection.as_mut());
     deletes(connection.as_mut());
+    transactions(store);
     pairs(store);
 }
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use rumbench_core::engine::Result;
 use rumbench_core::tables::{
-    Change, Path, Range, RowBatch, TableConnection, TableId, TableSchema, TableStore, Value,
+    Change, Path, Range, RowBatch, TableConnection, TableId, TableSchema, TableStore, TableWrites,
+    Value,
 };
 
 use super::Shared;
@@ -131,6 +132,14 @@ impl TableConnection for NullTableConnection {
         Ok(true)
     }
 
+    fn write(
+        &mut self,
+        statements: &mut dyn FnMut(&mut dyn TableWrites) -> Result<()>,
+    ) -> Result<()> {
+        self.shared.start();
+        statements(&mut NullWrites(&*self))
+    }
+
     fn get(
         &mut self,
         table: TableId,
@@ -159,13 +168,7 @@ impl TableConnection for NullTableConnection {
         let Some(row) = self.row(table, path, &mut values) else {
             return Ok(());
         };
-        // A scan without a limit is a check, which finds nothing here.
-        let rows = if range.limit < usize::MAX {
-            range.limit
-        } else {
-            0
-        };
-        for _ in 0..rows {
+        for _ in 0..answered(&range) {
             if !visit(row) {
                 break;
             }
@@ -179,5 +182,47 @@ impl TableConnection for NullTableConnection {
 
     fn check(&mut self, _table: TableId) -> Result<usize> {
         Ok(0)
+    }
+}
+
+/// Rows that a range answers: as many as its limit, or as there are numbers between its bounds. A range with neither is a
+/// check, which finds nothing here.
+fn answered(range: &Range<'_>) -> u64 {
+    let number = |bound: &[Value<'_>]| bound.first().and_then(|value| value.unsigned());
+    let span = number(range.from).zip(number(range.to));
+    let span = span.map(|(from, to)| to.saturating_sub(from));
+    match (range.limit, span) {
+        (usize::MAX, span) => span.unwrap_or(0),
+        (limit, span) => span.map_or(limit as u64, |span| span.min(limit as u64)),
+    }
+}
+
+/// Statements of a transaction on nothing: what they would write is counted at once.
+struct NullWrites<'a>(&'a NullTableConnection);
+
+impl TableWrites for NullWrites<'_> {
+    fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
+        let rows = black_box(rows).len() as u64;
+        let counted = &self.0.table(table).rows;
+        counted.fetch_add(rows, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool> {
+        black_box(key);
+        let counted = &self.0.table(table).rows;
+        counted.fetch_sub(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    fn update(
+        &mut self,
+        table: TableId,
+        key: &[Value<'_>],
+        column: usize,
+        change: Change<'_>,
+    ) -> Result<bool> {
+        black_box((table, key, column, change));
+        Ok(true)
     }
 }

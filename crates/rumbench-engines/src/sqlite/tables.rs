@@ -10,8 +10,8 @@ use std::sync::{Arc, PoisonError};
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::kv::Direction;
 use rumbench_core::tables::{
-    Change, ColumnType, Path, Range, RowBatch, TableConnection, TableId, TableSchema, TableStore,
-    Value, schema::COLUMNS_MAX,
+    Change, ColumnType, Path, Range, RowBatch, Table, TableConnection, TableId, TableSchema,
+    TableStore, TableWrites, Value, schema::COLUMNS_MAX,
 };
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, Row};
@@ -68,7 +68,7 @@ struct Statements {
 }
 
 impl Statements {
-    fn of(table: &rumbench_core::tables::Table) -> Statements {
+    fn of(table: &Table) -> Statements {
         Statements {
             insert: table_sql::insert(table),
             replace: table_sql::replace(table),
@@ -82,6 +82,72 @@ impl Statements {
             scans: HashMap::new(),
         }
     }
+}
+
+impl Statements {
+    /// The text of an update.
+    fn update(&mut self, of: &Table, column: usize, change: Change<'_>) -> &str {
+        let adds = matches!(change, Change::Add(_));
+        let text = self.updates.entry((column, adds));
+        text.or_insert_with(|| table_sql::update(of, column, adds))
+    }
+}
+
+/// Statements inside of a transaction.
+struct Writes<'a, 'c> {
+    tables: &'a Tables<'c>,
+    schema: &'static TableSchema,
+    statements: &'a mut [Statements],
+}
+
+impl TableWrites for Writes<'_, '_> {
+    fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
+        insert_rows(self.tables, &self.statements[table.0].insert, rows)
+    }
+
+    fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool> {
+        let mut statement = self.tables.prepare(&self.statements[table.0].delete)?;
+        bind(&mut statement, 1, key.iter().copied())?;
+        Ok(execute(&mut statement)? > 0)
+    }
+
+    fn update(
+        &mut self,
+        table: TableId,
+        key: &[Value<'_>],
+        column: usize,
+        change: Change<'_>,
+    ) -> Result<bool> {
+        let of = self.schema.table(table);
+        let text = self.statements[table.0].update(of, column, change);
+        update_row(self.tables, text, key, change)
+    }
+}
+
+fn insert_rows(tables: &Tables<'_>, text: &str, rows: &RowBatch) -> Result<()> {
+    let mut statement = tables.prepare(text)?;
+    for row in rows.rows() {
+        bind(&mut statement, 1, row.values())?;
+        execute(&mut statement)?;
+    }
+    Ok(())
+}
+
+/// Whether the row was there.
+fn update_row(
+    tables: &Tables<'_>,
+    text: &str,
+    key: &[Value<'_>],
+    change: Change<'_>,
+) -> Result<bool> {
+    let value = match change {
+        Change::Set(value) => value,
+        Change::Add(more) => Value::Signed(more),
+    };
+    let mut statement = tables.prepare(text)?;
+    let next = bind(&mut statement, 1, [value])?;
+    bind(&mut statement, next, key.iter().copied())?;
+    Ok(execute(&mut statement)? > 0)
 }
 
 /// Binds values from parameter `first` on; answers the next parameter.
@@ -178,12 +244,7 @@ impl TableConnection for TablesConnection {
         let text = &self.statements[table.0].insert;
         as_only_writer(&self.shared, &self.connection, |tables| {
             tables.run(sql::BEGIN_WRITE)?;
-            let mut statement = tables.prepare(text)?;
-            for row in rows.rows() {
-                bind(&mut statement, 1, row.values())?;
-                execute(&mut statement)?;
-            }
-            drop(statement);
+            insert_rows(tables, text, rows)?;
             tables.run(sql::COMMIT)
         })
     }
@@ -214,21 +275,26 @@ impl TableConnection for TablesConnection {
         column: usize,
         change: Change<'_>,
     ) -> Result<bool> {
-        let (adds, value) = match change {
-            Change::Set(value) => (false, value),
-            Change::Add(more) => (true, Value::Signed(more)),
-        };
+        let statements = &mut self.statements[table.0];
         let of = self.schema.table(table);
-        let texts = &mut self.statements[table.0].updates;
-        texts
-            .entry((column, adds))
-            .or_insert_with(|| table_sql::update(of, column, adds));
-        let text = &self.statements[table.0].updates[&(column, adds)];
         as_only_writer(&self.shared, &self.connection, |tables| {
-            let mut statement = tables.prepare(text)?;
-            let next = bind(&mut statement, 1, [value])?;
-            bind(&mut statement, next, key.iter().copied())?;
-            Ok(execute(&mut statement)? > 0)
+            update_row(tables, statements.update(of, column, change), key, change)
+        })
+    }
+
+    fn write(
+        &mut self,
+        statements: &mut dyn FnMut(&mut dyn TableWrites) -> Result<()>,
+    ) -> Result<()> {
+        let (schema, texts) = (self.schema, &mut self.statements);
+        as_only_writer(&self.shared, &self.connection, |tables| {
+            tables.run(sql::BEGIN_WRITE)?;
+            statements(&mut Writes {
+                tables,
+                schema,
+                statements: texts,
+            })?;
+            tables.run(sql::COMMIT)
         })
     }
 

@@ -9,8 +9,10 @@ use rumbench_core::custom;
 use rumbench_core::engine::{Durability, Engine, EngineError, OpenConfig, Result, Schema};
 use rumbench_core::insert_benchmark;
 use rumbench_core::kv_sequence;
+use rumbench_core::large_values;
 use rumbench_core::linkbench::conformance;
 use rumbench_core::linkbench::{Count, Link, LinkKey, LinkStore, Node};
+use rumbench_core::oltp_range;
 use rumbench_core::trial::{Phase, PhaseClient, PhaseEnd, Step, Workload};
 use rumbench_engines::{EngineEntry, engines};
 
@@ -200,13 +202,14 @@ fn perform(engine: &str, mut phase: Phase) {
     }
 }
 
-/// Every step of the Insert Benchmark, one client; every answer is checked by the workload, and so are tables and indexes.
-#[test]
-fn every_engine_answers_every_step_of_the_insert_benchmark() {
-    let pairs = [("rows", "2000"), ("seconds", "1"), ("resync", "10")];
+/// Runs all steps of workloads on tables on every engine, the clients taking turns, and checks each database after them and
+/// again when it was opened anew. `at_rest` looks at the settled engine and its directory.
+fn answer_every_step(
+    make: impl Fn() -> Box<dyn Workload>,
+    at_rest: impl Fn(&str, &dyn Engine, &Path, &dyn Workload),
+) {
     for entry in real_engines() {
-        let settings = insert_benchmark::Config::from_pairs(pairs).unwrap();
-        let mut workload = insert_benchmark::InsertBenchmark::new(settings, |_| {}).unwrap();
+        let mut workload = make();
         let dir = tempfile::tempdir().unwrap();
         let schema = workload.schema();
         let with_tables = || {
@@ -223,14 +226,79 @@ fn every_engine_answers_every_step_of_the_insert_benchmark() {
                 Step::Phase(phase) => perform(entry.name, phase),
             }
         }
-        let sentence = workload.verify(&*engine).unwrap();
-        assert!(sentence.starts_with("2100 rows in 1 tables"), "{sentence}");
+        workload.verify(&*engine).unwrap();
         engine.settle(&mut |_| {}).unwrap();
+        at_rest(entry.name, &*engine, dir.path(), &*workload);
         engine.close().unwrap();
         let engine = with_tables();
         workload.verify(&*engine).unwrap();
         engine.close().unwrap();
     }
+}
+
+/// Every step of the Insert Benchmark, one client; every answer is checked by the workload, and so are tables and indexes.
+#[test]
+fn every_engine_answers_every_step_of_the_insert_benchmark() {
+    let pairs = [("rows", "2000"), ("seconds", "1"), ("resync", "10")];
+    let make = || -> Box<dyn Workload> {
+        let settings = insert_benchmark::Config::from_pairs(pairs).unwrap();
+        Box::new(insert_benchmark::InsertBenchmark::new(settings, |_| {}).unwrap())
+    };
+    answer_every_step(make, |_, engine, _, workload| {
+        let sentence = workload.verify(engine).unwrap();
+        assert!(sentence.starts_with("2100 rows in 1 tables"), "{sentence}");
+    });
+}
+
+/// Random values cannot be stored in fewer bytes than they have, so an engine that counts less forgets a kind of file.
+#[test]
+fn every_engine_answers_large_values_and_counts_the_files_that_hold_them() {
+    let pairs = [
+        ("rows", "100"),
+        ("value_min", "10000"),
+        ("value_max", "100000"),
+        ("random_percent", "100"),
+        ("insert_rate", "20"),
+        ("operations", "60"),
+    ];
+    let make = || -> Box<dyn Workload> {
+        let settings = large_values::Config::from_pairs(pairs).unwrap();
+        Box::new(large_values::LargeValues::new(settings, |_| {}).unwrap())
+    };
+    answer_every_step(make, |name, engine, dir, workload| {
+        let data = data_bytes(engine, dir);
+        let rows = workload.stored_bytes().unwrap();
+        assert!(data >= rows, "{name}: {data} bytes of data, {rows} of rows");
+    });
+}
+
+/// Every test of OLTP ranges, two clients taking turns; every row is checked by the workload, and so are tables and indexes.
+#[test]
+fn every_engine_answers_every_test_of_oltp_range() {
+    let pairs = [("rows", "300"), ("operations", "30"), ("clients", "2")];
+    let make = || -> Box<dyn Workload> {
+        let settings = oltp_range::Config::from_pairs(pairs).unwrap();
+        Box::new(oltp_range::OltpRange::new(settings, |_| {}).unwrap())
+    };
+    answer_every_step(make, |_, engine, _, workload| {
+        let sentence = workload.verify(engine).unwrap();
+        assert!(sentence.contains("1 indexes a table"), "{sentence}");
+    });
+}
+
+/// Lengths of the files that hold data, in all folders.
+fn data_bytes(engine: &dyn Engine, dir: &Path) -> u64 {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let metadata = entry.metadata().unwrap();
+        if metadata.is_dir() {
+            bytes += data_bytes(engine, &entry.path());
+        } else if engine.is_data_file(&entry.file_name().to_string_lossy()) {
+            bytes += metadata.len();
+        }
+    }
+    bytes
 }
 
 /// Every operation of own workloads, clients in turns; every answer is checked by the workload, and so are tables and indexes.

@@ -23,9 +23,9 @@ const DIFFERENCES: usize = 20;
 /// Flags of `rumbench compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Result folder, or its trials of one engine: DIR#ENGINE or DIR#ENGINE:VARIANT
+    /// Result folder, or its trials of one engine: DIR#ENGINE or DIR#ENGINE:VARIANT; of a sweep 'DIR#ENGINE KEY=VALUE'
     base: String,
-    /// Result folder, or its trials of one engine: DIR#ENGINE or DIR#ENGINE:VARIANT
+    /// Result folder, or its trials of one engine: DIR#ENGINE or DIR#ENGINE:VARIANT; of a sweep 'DIR#ENGINE KEY=VALUE'
     new: String,
     /// Exit with 3 when this holds, for example 'response_us_p99 > +10%' or 'request:ops_per_s < -5%'; may be repeated
     #[arg(long, value_name = "[PHASE:]METRIC > +N%")]
@@ -80,7 +80,7 @@ impl Side {
 
     fn engines(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for name in self.suite.trials.iter().map(TrialResult::name) {
+        for name in self.suite.trials.iter().map(TrialResult::contestant) {
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -91,7 +91,7 @@ impl Side {
     /// Trials of an engine that answered right.
     fn trials(&self, engine: &str) -> Vec<&TrialResult> {
         let usable = |trial: &&TrialResult| {
-            trial.name() == engine
+            trial.contestant() == engine
                 && !trial.has_mark("wrong-answer")
                 && trial.durability_facts.is_some()
         };
@@ -109,7 +109,7 @@ impl Side {
             .map(|trial| {
                 format!(
                     "{what} {} #{} is marked: {}",
-                    trial.name(),
+                    trial.contestant(),
                     trial.repetition,
                     trial.marks.join("; ")
                 )

@@ -63,6 +63,7 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
     let (mut engines, sorted) = settings::sort(
         "linkbench",
         std::slice::from_ref(&arguments.engine),
+        &[],
         &arguments.sets,
     )?;
     if let Some(key) = sorted.workload.keys().next() {

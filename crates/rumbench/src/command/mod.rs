@@ -9,6 +9,7 @@ mod quick;
 mod report;
 mod run;
 mod settings;
+mod sweep;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -65,6 +66,9 @@ enum Command {
     /// The process of one trial
     #[command(hide = true)]
     TrialChild,
+    /// Whether this build can run a trial for another one
+    #[command(hide = true)]
+    TrialCheck,
     /// The process that durability tests kill
     #[command(hide = true)]
     DurabilityChild,
@@ -115,6 +119,10 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
         Some(Command::Explain(arguments)) => list::explain(&arguments),
         Some(Command::Durability(arguments)) => durability::run(&arguments),
         Some(Command::TrialChild) => crate::run::trial::child_main().map(|()| Exit::Done),
+        Some(Command::TrialCheck) => {
+            print(&format!("{}\n", crate::run::host::answer()?));
+            Ok(Exit::Done)
+        }
         Some(Command::DurabilityChild) => {
             crate::durability::child::child_main().map(|()| Exit::Done)
         }

@@ -10,7 +10,7 @@ use rumbench_core::engine::Durability;
 use super::run::{PrintArgs, default_out, run_suite};
 use super::{Exit, command_line};
 use crate::catalog::usage;
-use crate::run::plan::{EngineChoice, Suite};
+use crate::run::plan::{EngineChoice, Point, Suite};
 use crate::run::progress::say;
 
 /// Candidates in the order of the tables; those that the build lacks are left out.
@@ -52,6 +52,7 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         .map(|name| EngineChoice {
             engine: (*name).to_string(),
             variant: None,
+            host: None,
             settings: BTreeMap::new(),
         })
         .collect();
@@ -68,15 +69,20 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
     say(&format!("about three minutes; the same as\n  {equivalent}"));
     let suite = Suite {
         workload: "linkbench".to_string(),
-        clients: 2,
-        settings,
-        engines,
+        points: vec![Point {
+            label: None,
+            settings,
+            engines,
+            clients: 2,
+            cache_bytes: CACHE_BYTES,
+            rate: None,
+        }],
+        varied: None,
+        turnover: None,
         base: arguments.print.base.clone(),
         repeat: 1,
         seed: 1,
         durability: Durability::Buffered,
-        cache_bytes: CACHE_BYTES,
-        rate: None,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: false,
         command: command_line(),

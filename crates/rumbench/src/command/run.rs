@@ -8,13 +8,16 @@ use rumbench_core::engine::Durability;
 use rumbench_core::names::unknown;
 use time::OffsetDateTime;
 
+use super::sweep::{self, Asked};
 use super::{Exit, command_line, print, settings};
 use crate::catalog::{self, usage};
 use crate::report::table::Format;
 use crate::report::{ReportOptions, html, marks, render};
+use crate::run::host;
 use crate::run::interrupt::Interrupts;
-use crate::run::plan::Suite;
+use crate::run::plan::{EngineChoice, Point, Suite, Turnover};
 use crate::run::progress::say;
+use crate::run::protocol::TrialSpec;
 use crate::run::suite;
 use crate::store::result::SuiteResult;
 use crate::store::{file, history};
@@ -62,6 +65,9 @@ pub struct PrintArgs {
     /// Put engines with different durability into one table; each row names its own
     #[arg(long)]
     pub mix_durability: bool,
+    /// Print all tables of each point or step of a sweep, not only those over all of them
+    #[arg(long)]
+    pub all_tables: bool,
 }
 
 impl PrintArgs {
@@ -74,6 +80,7 @@ impl PrintArgs {
                 Format::Text
             },
             mix_durability: self.mix_durability,
+            all_tables: self.all_tables,
         }
     }
 
@@ -128,13 +135,14 @@ pub struct RunArgs {
     /// Workload, see `rumbench list workloads`, or the file of an own one
     workload: String,
     /// Engine, see `rumbench list engines`; repeat it to compare
-    #[arg(long = "engine", value_name = "NAME[:VARIANT]", required = true)]
+    #[arg(long = "engine", value_name = "NAME[:VARIANT][@HOST]", required = true)]
     engines: Vec<String>,
     /// Setting of the workload or of one engine
     #[arg(long = "set", value_name = "[ENGINE.]KEY=VALUE")]
     sets: Vec<String>,
-    /// Repeat everything for several values of one setting
-    #[arg(long, value_name = "KEY=V1,V2,...")]
+    /// Run everything at several values of one setting (KEY=A..B, A..B+S and A..B*F are ranges), or with turnover=M age each
+    /// database in equal steps until M times its size was written
+    #[arg(long, value_name = "[ENGINE.]KEY=V1,V2,...")]
     sweep: Option<String>,
     /// Repetitions, interleaved among the engines
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -154,9 +162,9 @@ pub struct RunArgs {
     /// Emulate a slower device
     #[arg(long, value_name = "PROFILE")]
     storage: Option<String>,
-    /// Another build of rumbench as the process of the trials
-    #[arg(long, value_name = "BINARY")]
-    host: Option<PathBuf>,
+    /// Another build of rumbench as the process of trials: of those with --engine ENGINE@NAME, or without a NAME of all others
+    #[arg(long = "host", value_name = "[NAME=]BINARY")]
+    hosts: Vec<String>,
     /// An engine's own options file instead of its configuration here; RocksDB takes one
     #[arg(long = "options-file", value_name = "ENGINE=FILE")]
     options_files: Vec<String>,
@@ -182,27 +190,41 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
     let (workload, definition) = named(&arguments.workload)?;
     let mut sets = arguments.sets.clone();
     sets.extend(definition.map(|text| format!("{}={text}", catalog::DEFINITION)));
-    let (mut engines, mut sorted) = settings::sort(&workload, &arguments.engines, &sets)?;
-    let checked = catalog::workload(&workload, &sorted.workload, arguments.seed)?;
-    sorted.clients = checked.connections().unwrap_or(sorted.clients);
-    drop(checked);
-    settings::give_files(&mut engines, &arguments.options_files)?;
-    settings::check(&engines, &sorted, arguments.durability.into())?;
-    if let Some(base) = &arguments.print.base {
-        let names: Vec<String> = engines.iter().map(|choice| choice.name()).collect();
+    let hosts = settings::hosts(&arguments.hosts)?;
+    let common = sweep::Common {
+        hosts: &hosts,
+        workload: &workload,
+        engines: &arguments.engines,
+        sets: &sets,
+        files: &arguments.options_files,
+        durability: arguments.durability.into(),
+    };
+    let (points, varied, turnover) =
+        match arguments.sweep.as_deref().map(sweep::parse).transpose()? {
+            Some(Asked::Turnover(multiple)) => {
+                let (points, turnover) = sweep::ageing(common, multiple)?;
+                (points, None, Some(turnover))
+            }
+            Some(Asked::Values(varied)) => {
+                (sweep::points(common, Some(&varied))?, Some(varied), None)
+            }
+            None => (sweep::points(common, None)?, None, None),
+        };
+    let mut points = points;
+    ask_hosts(arguments, &workload, &mut points, turnover.as_ref())?;
+    if let (Some(base), Some(point)) = (&arguments.print.base, points.first()) {
+        let names: Vec<String> = point.engines.iter().map(EngineChoice::name).collect();
         check_base(base, &names)?;
     }
     let suite = Suite {
         workload,
-        settings: sorted.workload,
-        engines,
+        points,
+        varied,
+        turnover,
         base: arguments.print.base.clone(),
         repeat: arguments.repeat,
         seed: arguments.seed,
         durability: arguments.durability.into(),
-        clients: sorted.clients,
-        cache_bytes: sorted.cache_bytes,
-        rate: sorted.rate,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: arguments.keep_data,
         command: command_line(),
@@ -224,13 +246,49 @@ fn named(workload: &str) -> Result<(String, Option<String>)> {
     Ok((name.to_string_lossy().into_owned(), Some(text)))
 }
 
+/// Asks every other build whether it can run its trials at every point, before anything runs.
+fn ask_hosts(
+    arguments: &RunArgs,
+    workload: &str,
+    points: &mut [Point],
+    turnover: Option<&Turnover>,
+) -> Result<()> {
+    for point in points {
+        let at = point.clone();
+        for choice in &mut point.engines {
+            let engine = choice.clone();
+            let Some(host) = &mut choice.host else {
+                continue;
+            };
+            let spec = TrialSpec {
+                engine: engine.engine,
+                variant: engine.variant,
+                workload: workload.to_string(),
+                settings: at.settings.clone(),
+                engine_settings: engine.settings,
+                seed: arguments.seed,
+                durability: arguments.durability.into(),
+                clients: at.clients,
+                cache_bytes: at.cache_bytes,
+                rate: at.rate,
+                turnover: turnover.cloned(),
+                directory: PathBuf::new(),
+            };
+            host::ask(host, &spec)?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs, stores, prints. Shared with `quick`.
 ///
 /// # Errors
 /// As [`run`].
 pub fn run_suite(suite: &Suite, print: &PrintArgs, no_store: bool) -> Result<Exit> {
     // Settings are checked before anything is created.
-    catalog::workload(&suite.workload, &suite.settings, suite.seed)?;
+    for point in &suite.points {
+        catalog::workload(&suite.workload, &point.settings, suite.seed)?;
+    }
     let interrupts = Interrupts::watch()?;
     let result = suite::run(suite, &interrupts)?;
     if !no_store {
@@ -281,14 +339,12 @@ pub fn default_out() -> PathBuf {
 
 fn refuse_unavailable(arguments: &RunArgs) -> Result<()> {
     let given = [
-        ("--sweep", arguments.sweep.is_some()),
         ("--memory", arguments.memory.is_some()),
         (
             "--placement shared|split",
             arguments.placement != Placement::Free,
         ),
         ("--storage", arguments.storage.is_some()),
-        ("--host", arguments.host.is_some()),
     ];
     match given.iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(usage(format!("{flag} is not available in this version"))),

@@ -11,6 +11,7 @@ use rumbench_core::names::unknown;
 use crate::catalog::{self, usage};
 use crate::run::pacing::{Arrivals, Rate};
 use crate::run::plan::EngineChoice;
+use crate::store::result::{Host, engine_name};
 
 /// Settings after sorting.
 #[derive(Debug)]
@@ -35,12 +36,32 @@ const CACHE_BYTES: u64 = 1 << 30;
 pub fn sort(
     workload: &str,
     engines: &[String],
+    hosts: &[Host],
     sets: &[String],
 ) -> Result<(Vec<EngineChoice>, Sorted)> {
     let mut choices = engines
         .iter()
-        .map(|name| choose(name))
+        .map(|name| choose(name, hosts))
         .collect::<Result<Vec<_>>>()?;
+    for (i, choice) in choices.iter().enumerate() {
+        if choices[..i]
+            .iter()
+            .any(|other| other.name() == choice.name())
+        {
+            return Err(usage(format!("--engine {} is given twice", choice.name())));
+        }
+    }
+    let uses = |host: &Host| {
+        let mut own = choices.iter().filter_map(|choice| choice.host.as_ref());
+        own.any(|own| own.name == host.name)
+    };
+    if let Some(host) = hosts.iter().find(|host| !uses(host)) {
+        let name = &host.name;
+        return Err(usage(format!(
+            "--host {name}={}: no engine runs in it; --engine ENGINE@{name} does",
+            host.path
+        )));
+    }
     let mut common = BTreeMap::new();
     for set in sets {
         let Some((key, value)) = set.split_once('=') else {
@@ -52,7 +73,7 @@ pub fn sort(
             common.insert(key.to_string(), value.to_string());
             continue;
         };
-        let names: Vec<String> = choices.iter().map(|choice| choice.engine.clone()).collect();
+        let names: Vec<String> = choices.iter().flat_map(named).collect();
         if !names.iter().any(|name| name == engine) {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             return Err(usage(format!(
@@ -60,12 +81,51 @@ pub fn sort(
                 unknown("engine of this suite", engine, &names)
             )));
         }
-        for choice in choices.iter_mut().filter(|choice| choice.engine == engine) {
+        let meant = |choice: &&mut EngineChoice| named(choice).contains(&engine.to_string());
+        for choice in choices.iter_mut().filter(meant) {
             choice.settings.insert(key.to_string(), value.to_string());
         }
     }
     catalog::expand(workload, &mut common)?;
     Ok((choices, sort_common(common)?))
+}
+
+/// How a setting can name an engine: in all builds, or in one.
+fn named(choice: &EngineChoice) -> Vec<String> {
+    let host = choice.host.iter().filter(|host| !host.name.is_empty());
+    let one = host.map(|host| engine_name(&choice.engine, None, Some(&host.name)));
+    std::iter::once(choice.engine.clone()).chain(one).collect()
+}
+
+/// `--host NAME=BINARY`, or `--host BINARY` for all trials whose engine names no other.
+///
+/// # Errors
+/// Usage errors: a name that is none, or occurs twice.
+pub fn hosts(given: &[String]) -> Result<Vec<Host>> {
+    let mut found: Vec<Host> = Vec::new();
+    for text in given {
+        let (name, path) = match text.split_once('=') {
+            Some((name, path)) if !name.contains('/') => (name, path),
+            _ => ("", text.as_str()),
+        };
+        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if text.contains('=') && path != text && (name.is_empty() || !name.chars().all(allowed)) {
+            return Err(usage(format!(
+                "--host {text}: must be BINARY or NAME=BINARY with a NAME of letters, digits, - and _"
+            )));
+        }
+        if found.iter().any(|host| host.name == name) {
+            return Err(usage(format!(
+                "--host {text}: there is another one of this name"
+            )));
+        }
+        found.push(Host {
+            name: name.to_string(),
+            path: std::path::absolute(path)?.display().to_string(),
+            ..Host::default()
+        });
+    }
+    Ok(found)
 }
 
 /// `--options-file NAME[:VARIANT]=FILE`: gives each file to the engine that is named just so.
@@ -108,12 +168,12 @@ pub fn give_files(choices: &mut [EngineChoice], files: &[String]) -> Result<()> 
 /// The setting of an engine that names its options file.
 const OPTIONS_FILE: &str = "options_file";
 
-/// Refuses what an engine would refuse when it is opened: an unknown setting of its own, or a value out of range.
+/// Refuses what an engine of this build would refuse when it is opened: an unknown setting of its own, or a value out of range.
 ///
 /// # Errors
 /// Usage errors.
 pub fn check(choices: &[EngineChoice], sorted: &Sorted, durability: Durability) -> Result<()> {
-    for choice in choices {
+    for choice in choices.iter().filter(|choice| choice.host.is_none()) {
         let found =
             rumbench_engines::find(&choice.engine).map_err(|error| usage(error.to_string()))?;
         let config = OpenConfig {
@@ -132,8 +192,33 @@ pub fn check(choices: &[EngineChoice], sorted: &Sorted, durability: Durability) 
     Ok(())
 }
 
-fn choose(name: &str) -> Result<EngineChoice> {
-    let found = rumbench_engines::find(name).map_err(|error| usage(error.to_string()))?;
+fn choose(name: &str, hosts: &[Host]) -> Result<EngineChoice> {
+    let (engine, wanted) = match name.split_once('@') {
+        Some((engine, host)) => (engine, host),
+        None => (name, ""),
+    };
+    let host = hosts.iter().find(|host| host.name == wanted).cloned();
+    if host.is_none() && !wanted.is_empty() {
+        let known: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+        let unknown = unknown("--host of this name", wanted, &known);
+        return Err(usage(format!(
+            "--engine {name}: {unknown}; --host {wanted}=BINARY names one"
+        )));
+    }
+    if host.is_some() {
+        // Another build may have engines and variants that this one does not know: it is asked.
+        let (engine, variant) = match engine.split_once(':') {
+            Some((engine, variant)) => (engine, Some(variant.to_string())),
+            None => (engine, None),
+        };
+        return Ok(EngineChoice {
+            engine: engine.to_string(),
+            variant,
+            host,
+            settings: BTreeMap::new(),
+        });
+    }
+    let found = rumbench_engines::find(engine).map_err(|error| usage(error.to_string()))?;
     if !found.entry.is_available() {
         return Err(usage(format!(
             "this build has no {}: {}",
@@ -143,6 +228,7 @@ fn choose(name: &str) -> Result<EngineChoice> {
     Ok(EngineChoice {
         engine: found.entry.name.to_string(),
         variant: found.variant.map(|variant| variant.name.to_string()),
+        host: None,
         settings: BTreeMap::new(),
     })
 }
@@ -214,7 +300,7 @@ mod tests {
             "rate=500",
             "arrivals=poisson",
         ]);
-        let (choices, sorted) = sort("linkbench", &words(&["null"]), &sets).unwrap();
+        let (choices, sorted) = sort("linkbench", &words(&["null"]), &[], &sets).unwrap();
         assert_eq!(choices[0].settings["stall_ms"], "3");
         assert_eq!(sorted.workload.len(), 1);
         assert_eq!(sorted.cache_bytes, 64);
@@ -225,7 +311,7 @@ mod tests {
     fn an_options_file_goes_to_the_engine_that_is_named_just_so() {
         let engines = words(&["null"]);
         let give = |given: &[&str]| {
-            let (mut choices, _) = sort("linkbench", &engines, &[]).unwrap();
+            let (mut choices, _) = sort("linkbench", &engines, &[], &[]).unwrap();
             give_files(&mut choices, &words(given)).map(|()| choices)
         };
         let choices = give(&["null=Cargo.toml"]).unwrap();
@@ -238,9 +324,35 @@ mod tests {
     }
 
     #[test]
+    fn builds_are_named_and_their_settings_go_to_one_or_to_all_of_them() {
+        let found = hosts(&words(&["old=a/b=c", "./x=y", "new-2=z"])).unwrap();
+        assert_eq!(found[0].name, "old");
+        assert!(found[0].path.ends_with("a/b=c") && found[1].name.is_empty());
+        let refuse = |given: &[&str]| hosts(&words(given)).unwrap_err().to_string();
+        assert!(refuse(&["v1.2=x"]).contains("letters, digits"));
+        assert!(refuse(&["=x"]).contains("letters, digits"));
+        assert!(refuse(&["a=x", "a=y"]).contains("another one"));
+        let engines = words(&["null", "null@old", "null:x@new-2"]);
+        let sets = words(&["null.a=1", "null@old.a=2"]);
+        let (choices, _) = sort("linkbench", &engines, &found, &sets).unwrap();
+        let of = |i: usize| (choices[i].name(), choices[i].settings["a"].clone());
+        assert_eq!(of(1), ("null@old".to_string(), "2".to_string()));
+        assert_eq!(of(2), ("null:x@new-2".to_string(), "1".to_string()));
+        let refuse = |engines: &[&str]| {
+            let engines = words(engines);
+            sort("linkbench", &engines, &found[..1], &[])
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(refuse(&["null@odl"]).contains("--host odl=BINARY names one"));
+        assert!(refuse(&["null"]).contains("no engine runs in it"));
+        assert!(refuse(&["null", "null"]).contains("twice"));
+    }
+
+    #[test]
     fn malformed_settings_are_refused_with_what_is_allowed() {
         let refuse = |set: &str| {
-            sort("linkbench", &words(&["null"]), &words(&[set]))
+            sort("linkbench", &words(&["null"]), &[], &words(&[set]))
                 .unwrap_err()
                 .to_string()
         };

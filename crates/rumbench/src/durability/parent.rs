@@ -21,7 +21,7 @@ use crate::run::progress::say;
 use crate::run::protocol::TrialSpec;
 use crate::run::suite::timestamp;
 use crate::store::file;
-use crate::store::result::SCHEMA_VERSION;
+use crate::store::result::SCHEMA_PLAIN;
 
 /// Details of at most this many violations are kept.
 const MOST_DETAILS: usize = 1000;
@@ -216,6 +216,7 @@ impl<'a> Killer<'a> {
                 clients: test.clients,
                 cache_bytes: test.cache_bytes,
                 rate: None,
+                turnover: None,
                 directory: directory.to_path_buf(),
             },
             script_seed: test.seed,
@@ -228,7 +229,7 @@ impl<'a> Killer<'a> {
             })
             .collect();
         let result = DurabilityResult {
-            schema_version: SCHEMA_VERSION,
+            schema_version: SCHEMA_PLAIN,
             rumbench_version: env!("CARGO_PKG_VERSION").to_string(),
             command: test.command.clone(),
             started_at: timestamp(),

@@ -1,10 +1,14 @@
 //! What is measured and how: kernel counters ([`process`], [`device`], [`size`]), the machine ([`environment`]),
-//! latency ([`latency`]), arithmetic on results ([`statistics`]) and the table that defines every metric ([`metrics`]).
+//! latency ([`latency`]), arithmetic on results ([`statistics`], [`least_squares`], [`scalability`]) and the table that defines every
+//! metric ([`metrics`]).
 
+pub mod compressed;
 pub mod device;
 pub mod environment;
 pub mod latency;
+pub mod least_squares;
 pub mod metrics;
 pub mod process;
+pub mod scalability;
 pub mod size;
 pub mod statistics;

@@ -62,7 +62,7 @@ pub fn paired_ratio(pairs: &[(f64, f64)]) -> Option<Ratio> {
         )
     } else {
         let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
-        let t = T_98.get(n - 2).copied().unwrap_or(NORMAL_98);
+        let t = t_98(n - 1);
         let half = t * (variance / n as f64).sqrt();
         (mean - half, mean + half)
     };
@@ -72,6 +72,14 @@ pub fn paired_ratio(pairs: &[(f64, f64)]) -> Option<Ratio> {
         high: high.exp(),
         pairs: n,
     })
+}
+
+/// The quantile of Student's t for a two-sided 98 % interval; without a degree of freedom there is none.
+pub fn t_98(freedom: usize) -> f64 {
+    match freedom.checked_sub(1) {
+        Some(i) => T_98.get(i).copied().unwrap_or(NORMAL_98),
+        None => f64::INFINITY,
+    }
 }
 
 /// Median of some numbers; `None` of none.

@@ -104,7 +104,7 @@ pub fn render(suite: &SuiteResult) -> String {
     let mut out = String::new();
     for trial in &suite.trials {
         for mark in &trial.marks {
-            out += &format!("  {} #{}: {mark}\n", trial.name(), trial.repetition);
+            out += &format!("  {} #{}: {mark}\n", trial.contestant(), trial.repetition);
         }
     }
     if out.is_empty() {

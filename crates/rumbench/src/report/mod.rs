@@ -7,20 +7,23 @@ pub mod compare;
 pub mod html;
 pub mod insert_benchmark;
 pub mod kv_sequence;
+pub mod large_values;
 pub mod latency;
 pub mod linkbench;
 pub mod marks;
+pub mod oltp_range;
 #[cfg(test)]
 pub mod sample;
 pub mod selection;
 pub mod spread;
+pub mod sweep;
 pub mod table;
 pub mod throughput;
 
 use selection::{Group, groups};
 use table::{Format, Table};
 
-use crate::store::result::SuiteResult;
+use crate::store::result::{Host, SuiteResult};
 
 /// How to print a result.
 #[derive(Debug, Clone, Default)]
@@ -31,24 +34,62 @@ pub struct ReportOptions {
     pub format: Format,
     /// Whether engines with different durability share tables.
     pub mix_durability: bool,
+    /// Whether every point and step of a sweep has all its tables.
+    pub all_tables: bool,
 }
 
 /// The whole report as text.
 pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
     let mut out = heading(suite);
     let found = groups(suite, options.mix_durability);
-    for group in &found {
-        out += &format!("\n{}\n", group.title);
-        for table in group_tables(suite, group, options) {
+    for (title, tables) in sweep_tables(suite, options) {
+        out += &format!("\n{title}\n");
+        for table in tables {
             out += "\n";
             out += &table.render(options.format);
         }
     }
-    if found.len() > 1 {
+    if suite.sweep.is_some() && !options.all_tables {
+        out += "\nAll tables of each point or step: `rumbench report DIR --all-tables`, and report.html.\n";
+    } else {
+        for group in &found {
+            out += &format!("\n{}\n", group.heading());
+            for table in group_tables(suite, group, options) {
+                out += "\n";
+                out += &table.render(options.format);
+            }
+        }
+    }
+    let promises = sweep::whole(suite, options.mix_durability).len();
+    if promises > 1 {
         out += "\nEngines whose durability differs stand in tables of their own; `--mix-durability` puts them together.\n";
     }
     out += &marks::render(suite);
     out
+}
+
+/// The tables over all points and steps of a sweep, for each promise.
+fn sweep_tables(suite: &SuiteResult, options: &ReportOptions) -> Vec<(String, Vec<Table>)> {
+    let Some(found) = &suite.sweep else {
+        return Vec::new();
+    };
+    let wholes = sweep::whole(suite, options.mix_durability);
+    let tables = |whole: &sweep::Whole<'_>| match sweep::has_points(suite) {
+        true => sweep::tables::of_points(suite, found, whole),
+        false => {
+            let groups = whole.points.iter();
+            let aged = |group: &Group<'_>| {
+                let mut tables = sweep::tables::of_ageing(found, group);
+                tables.extend(throughput::settles(group));
+                tables
+            };
+            groups.flat_map(aged).collect()
+        }
+    };
+    let named = wholes
+        .iter()
+        .map(|whole| (whole.title.clone(), tables(whole)));
+    named.collect()
 }
 
 fn heading(suite: &SuiteResult) -> String {
@@ -70,10 +111,30 @@ fn heading(suite: &SuiteResult) -> String {
         fact("file_system"),
         fact("device"),
     );
+    for (name, host) in hosts(suite) {
+        let build = [&host.rumbench_version, &host.commit];
+        let [version, commit] = build;
+        out += &format!(
+            "{name} ran in {}: rumbench {version}, commit {commit}\n",
+            host.path
+        );
+    }
     if suite.interrupted {
         out += "The suite was interrupted: only what was measured until then is shown.\n";
     }
     out
+}
+
+/// Contestants that ran in other builds, in order, with their builds.
+fn hosts(suite: &SuiteResult) -> Vec<(String, &Host)> {
+    let mut found: Vec<(String, &Host)> = Vec::new();
+    for trial in &suite.trials {
+        let known = |(name, _): &(String, &Host)| *name == trial.name();
+        if let Some(host) = trial.host.as_ref().filter(|_| !found.iter().any(known)) {
+            found.push((trial.name(), host));
+        }
+    }
+    found
 }
 
 fn group_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions) -> Vec<Table> {
@@ -89,12 +150,14 @@ fn group_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions)
 fn summary_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions) -> Vec<Table> {
     let base = group.base(options.base.as_deref());
     let mut tables = insert_benchmark::summaries(suite, group, &base);
+    tables.extend(oltp_range::summaries(suite, group, &base));
     if tables.is_empty() {
         tables = vec![
             throughput::absolute(group),
             throughput::relative(group, &base),
         ];
     }
+    tables.extend(large_values::summaries(suite, group));
     tables.extend(spread::table(group, &base));
     tables
 }
@@ -105,6 +168,7 @@ fn phase_tables(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Vec<Tabl
     tables.extend(linkbench::columns(suite, group, phase));
     tables.extend(kv_sequence::columns(suite, group, phase));
     tables.extend(insert_benchmark::step(suite, group, phase));
+    tables.extend(oltp_range::columns(suite, group, phase));
     tables.push(throughput::cpu(group, phase));
     tables.extend(latency::short(group, phase));
     tables.extend(latency::full(group, phase));
@@ -157,12 +221,61 @@ mod tests {
     }
 
     #[test]
+    fn text_report_of_fixed_large_values_is_unchanged() {
+        assert_snapshot(
+            "large_values.txt",
+            &render(&sample::large_values(), &ReportOptions::default()),
+        );
+    }
+
+    #[test]
+    fn text_report_of_fixed_oltp_ranges_is_unchanged() {
+        assert_snapshot(
+            "oltp_range.txt",
+            &render(&sample::oltp_range(), &ReportOptions::default()),
+        );
+    }
+
+    #[test]
     fn markdown_report_of_a_fixed_result_is_unchanged() {
         let options = ReportOptions {
             format: Format::Markdown,
             ..ReportOptions::default()
         };
         assert_snapshot("report.md", &render(&sample::suite(), &options));
+    }
+
+    #[test]
+    fn text_report_of_a_fixed_sweep_is_unchanged() {
+        let clients = render(&sample::clients(), &ReportOptions::default());
+        assert_snapshot("sweep_clients.txt", &clients);
+        let ageing = render(&sample::ageing(), &ReportOptions::default());
+        assert_snapshot("sweep_ageing.txt", &ageing);
+    }
+
+    #[test]
+    fn points_of_a_sweep_are_never_repetitions_of_each_other() {
+        let suite = sample::clients();
+        let options = ReportOptions {
+            all_tables: true,
+            ..ReportOptions::default()
+        };
+        let all = render(&suite, &options);
+        for point in ["clients=1", "clients=8"] {
+            assert!(
+                all.contains(&format!("\n{point}: durability buffered")),
+                "{all}"
+            );
+        }
+        assert_eq!(all.matches("Absolute: throughput by phase").count(), 4);
+        let found = spread::compare(&suite.trials, "alluvium");
+        let request = found
+            .iter()
+            .filter(|c| c.phase == "request" && c.metric == "ops_per_s");
+        let points: Vec<Option<&str>> = request.map(|c| c.point.as_deref()).collect();
+        assert_eq!(points.len(), 4);
+        assert_eq!(points[3], Some("clients=8"));
+        assert_eq!(suite.version(), 2);
     }
 
     #[test]

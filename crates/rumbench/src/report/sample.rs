@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rumbench_core::engine::{Durability, DurabilityFacts};
 
 use crate::store::result::*;
+use crate::store::sweep::{Sweep, TURNOVER};
 
 fn latency(us: f64) -> Latency {
     Latency {
@@ -101,6 +102,8 @@ fn trial(engine: &str, ops_per_s: f64) -> TrialResult {
         engine: engine.to_string(),
         variant: None,
         engine_version: "1.0".to_string(),
+        host: None,
+        point: None,
         repetition: 1,
         seed: 1,
         durability: Durability::Buffered,
@@ -127,7 +130,7 @@ pub fn suite() -> SuiteResult {
         ("device", "vda"),
     ];
     SuiteResult {
-        schema_version: SCHEMA_VERSION,
+        schema_version: 1,
         rumbench_version: "0.1.0".to_string(),
         command: "rumbench run linkbench --engine alluvium --engine sqlite".to_string(),
         started_at: "2026-01-01T00:00:00Z".to_string(),
@@ -139,6 +142,8 @@ pub fn suite() -> SuiteResult {
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .into(),
         calibration: None,
+        calibrations: BTreeMap::new(),
+        sweep: None,
         trials: vec![trial("alluvium", 2000.0), trial("sqlite", 1000.0)],
         comparisons: Vec::new(),
         interrupted: false,
@@ -248,5 +253,165 @@ pub fn insert_benchmark() -> SuiteResult {
         };
         trial.phases = vec![inserts, settle.clone(), ranges];
     }
+    suite
+}
+
+/// A result of large values: a load, its settle, queries beside inserts, another settle.
+pub fn large_values() -> SuiteResult {
+    let mut suite = suite();
+    suite.workload = "large-values".to_string();
+    suite.command = "rumbench run large-values --engine alluvium --engine sqlite".to_string();
+    for trial in &mut suite.trials {
+        let settings = [
+            ("workload.value_min", "10000"),
+            ("workload.value_max", "20000"),
+            ("workload.random_percent", "45"),
+        ];
+        trial.configuration = settings.map(|(k, v)| (k.to_string(), v.to_string())).into();
+        let [load, request, settle] = &trial.phases[..] else {
+            continue;
+        };
+        let one = |name: &str, us: f64| [(name.to_string(), latency(us))].into();
+        let inserts = PhaseResult {
+            written_bytes: Some(1_200_000_000),
+            kb_written_per_op_settled: Some(1500.0),
+            amplification: Some(Amplification {
+                write_settled: Some(0.55),
+                ..Amplification::default()
+            }),
+            ..load.clone()
+        };
+        let settled = PhaseResult {
+            stored_bytes: Some(StoredBytes {
+                raw: 1_200_000_000,
+                compressed: 540_000_000,
+            }),
+            amplification: Some(Amplification {
+                space: Some(0.5),
+                space_compressed: Some(1.1),
+                ..Amplification::default()
+            }),
+            ..settle.clone()
+        };
+        let queries = PhaseResult {
+            name: "query".to_string(),
+            latency_us: one("GET", 60.0),
+            background: Some(BackgroundResult {
+                rows_rate: Some(100.0),
+                rows_per_s: Some(100.0),
+                latency_us: one("INSERT", 300.0),
+                ..BackgroundResult::default()
+            }),
+            ..request.clone()
+        };
+        let again = PhaseResult {
+            name: "settle#2".to_string(),
+            ..settled.clone()
+        };
+        trial.phases = vec![inserts, settled, queries, again];
+    }
+    suite
+}
+
+/// A result of OLTP ranges: a load with its index, tests of several groups, a scan and a warm-up.
+pub fn oltp_range() -> SuiteResult {
+    let mut suite = suite();
+    suite.workload = "oltp-range".to_string();
+    suite.command = "rumbench run oltp-range --engine alluvium --engine sqlite".to_string();
+    for trial in &mut suite.trials {
+        let [load, request, settle] = &trial.phases[..] else {
+            continue;
+        };
+        let named = |name: &str| PhaseResult {
+            name: name.to_string(),
+            latency_us: [("EVENT".to_string(), latency(2000.0))].into(),
+            ..request.clone()
+        };
+        let index = PhaseResult {
+            name: "index".to_string(),
+            seconds: 1.0,
+            operations: 1,
+            ..load.clone()
+        };
+        let warmup = PhaseResult {
+            latency_us: BTreeMap::new(),
+            ..named("warmup-scan")
+        };
+        let scan = PhaseResult {
+            operations: 10,
+            rows: 800_000,
+            latency_us: [("EVENT".to_string(), latency(1_000_000.0))].into(),
+            ..named("scan")
+        };
+        let mut phases = vec![load.clone(), index, warmup, scan];
+        phases.extend(["read-only:100", "read-only:10", "read-write:10"].map(named));
+        phases.extend(["point-query", "random-points:10", "point-query#2"].map(named));
+        phases.push(settle.clone());
+        trial.phases = phases;
+    }
+    suite
+}
+
+/// A sweep over clients: one, two, four and eight, two repetitions of both engines.
+pub fn clients() -> SuiteResult {
+    let mut suite = suite();
+    suite.command += " --sweep clients=1..8*2 --repeat 2";
+    let trials = std::mem::take(&mut suite.trials);
+    let values = ["1", "2", "4", "8"];
+    for repetition in 1..=2 {
+        for value in values {
+            for trial in &trials {
+                let mut trial = trial.clone();
+                let n: f64 = value.parse().expect("a number");
+                let lambda = trial.phases[1].ops_per_s.expect("it has a rate");
+                let noise = if repetition == 1 { 1.02 } else { 0.98 };
+                let per_s = lambda * n / (1.0 + 0.1 * (n - 1.0) + 0.02 * n * (n - 1.0)) * noise;
+                trial.point = Some(format!("clients={value}"));
+                trial.repetition = repetition;
+                trial.phases[1].ops_per_s = Some(per_s.round());
+                trial.phases[1].clients = Some(n as usize);
+                trial.phases[0].clients = Some(1);
+                suite.trials.push(trial);
+            }
+        }
+    }
+    suite.sweep = Some(Sweep {
+        key: "clients".to_string(),
+        values: values.map(str::to_string).into(),
+        ..Sweep::default()
+    });
+    super::sweep::conclude(&mut suite);
+    suite
+}
+
+/// A database of 1 GiB that ages in three steps, each slower than the one before.
+pub fn ageing() -> SuiteResult {
+    let mut suite = suite();
+    suite.command += " --sweep turnover=1.25";
+    for trial in &mut suite.trials {
+        let (request, settle) = (trial.phases[1].clone(), trial.phases[2].clone());
+        trial.phases.truncate(1);
+        trial.phases.push(settle.clone());
+        for (i, mib) in [512.0, 512.0, 512.0].into_iter().enumerate() {
+            let mut step = request.clone();
+            if i > 0 {
+                step.name = format!("request#{}", i + 1);
+            }
+            step.ops_per_s = step.ops_per_s.map(|rate| rate * (1.0 - 0.1 * i as f64));
+            step.kb_written = Some(mib * 1024.0);
+            if let (2, Some(size)) = (i, &mut step.size_bytes) {
+                size.data = size.data / 5 * 6;
+            }
+            trial.phases.push(step);
+        }
+        let name = "settle#2".to_string();
+        trial.phases.push(PhaseResult { name, ..settle });
+    }
+    suite.sweep = Some(Sweep {
+        key: TURNOVER.to_string(),
+        values: vec!["1.25".to_string()],
+        ..Sweep::default()
+    });
+    super::sweep::conclude(&mut suite);
     suite
 }

@@ -8,6 +8,8 @@ use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
 pub struct Group<'a> {
     /// The durability that they share, in words.
     pub title: String,
+    /// What a sweep set for all of them, `KEY=VALUE`.
+    pub point: Option<String>,
     /// Trials without wrong answers.
     pub trials: Vec<&'a TrialResult>,
     /// Whether rows must name their durability.
@@ -38,7 +40,7 @@ pub fn groups(suite: &SuiteResult, mix: bool) -> Vec<Group<'_>> {
     group_trials(usable, mix)
 }
 
-/// The same for any trials.
+/// The same for any trials. Points of a sweep are groups of their own: engines compare at the same point.
 pub fn group_trials<'a>(
     trials: impl Iterator<Item = &'a TrialResult>,
     mix: bool,
@@ -46,13 +48,16 @@ pub fn group_trials<'a>(
     let mut found: Vec<Group<'_>> = Vec::new();
     for trial in trials {
         let title = durability(trial);
-        match found.iter_mut().find(|group| mix || group.title == title) {
+        let same =
+            |group: &&mut Group<'_>| group.point == trial.point && (mix || group.title == title);
+        match found.iter_mut().find(same) {
             Some(group) => {
                 group.mixed |= group.title != title;
                 group.trials.push(trial);
             }
             None => found.push(Group {
                 title,
+                point: trial.point.clone(),
                 trials: vec![trial],
                 mixed: false,
             }),
@@ -69,6 +74,14 @@ pub fn group_trials<'a>(
 }
 
 impl<'a> Group<'a> {
+    /// What its engines share, in words.
+    pub fn heading(&self) -> String {
+        match &self.point {
+            Some(point) => format!("{point}: {}", self.title),
+            None => self.title.clone(),
+        }
+    }
+
     /// Engine names in order.
     pub fn engines(&self) -> Vec<String> {
         let mut names = Vec::new();

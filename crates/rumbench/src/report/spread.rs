@@ -42,7 +42,13 @@ pub fn compare(trials: &[TrialResult], base: &str) -> Vec<Comparison> {
         .filter(|trial| !trial.has_mark("wrong-answer") && trial.durability_facts.is_some());
     group_trials(usable, false)
         .iter()
-        .flat_map(|group| compare_group(group, &group.base(Some(base))))
+        .flat_map(|group| {
+            let mut found = compare_group(group, &group.base(Some(base)));
+            for comparison in &mut found {
+                comparison.point.clone_from(&group.point);
+            }
+            found
+        })
         .collect()
 }
 
@@ -97,6 +103,7 @@ fn pairs(
 
 fn comparison(base: &str, engine: &str, phase: &str, metric: &str, ratio: &Ratio) -> Comparison {
     Comparison {
+        point: None,
         base: base.to_string(),
         engine: engine.to_string(),
         phase: phase.to_string(),

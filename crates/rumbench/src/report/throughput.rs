@@ -161,10 +161,18 @@ fn settle(group: &Group<'_>, name: &str) -> Option<Table> {
             "space amplification (ratio)",
         ],
     );
-    for engine in group.engines_of(name) {
+    let compressed = |phase: &PhaseResult| phase.amplification?.space_compressed;
+    let engines = group.engines_of(name);
+    let has = |engine: &String| group.median(engine, name, compressed).is_some();
+    let against_compressed = engines.iter().any(has);
+    if against_compressed {
+        let header = "data / compressed rows (ratio)".to_string();
+        table.headers.push(header);
+    }
+    for engine in engines {
         let of =
             |value: fn(&PhaseResult) -> Option<f64>| number(group.median(&engine, name, value));
-        table.rows.push(vec![
+        let mut row = vec![
             group.label(&engine),
             of(|phase| Some(phase.seconds)),
             of(|phase| phase.cpu_seconds.map(|cpu| cpu.process)),
@@ -176,7 +184,11 @@ fn settle(group: &Group<'_>, name: &str) -> Option<Table> {
                     .amplification
                     .and_then(|amplification| amplification.space)
             }),
-        ]);
+        ];
+        if against_compressed {
+            row.push(of(compressed));
+        }
+        table.rows.push(row);
     }
     (!table.rows.is_empty()).then_some(table)
 }

@@ -109,11 +109,13 @@ fn finish_phase(phases: &mut [PhaseResult], load_bytes: u64) {
         return;
     }
     let data = last.size_bytes.map(|size| size.data as f64);
-    let space = data
-        .filter(|_| load_bytes > 0)
-        .map(|data| data / load_bytes as f64);
+    let against = |bytes: u64| Some(data? / bytes as f64).filter(|_| bytes > 0);
+    // What the rows come to now is better than what the load was to come to.
+    let space = against(last.stored_bytes.map_or(load_bytes, |stored| stored.raw));
+    let stored = last.stored_bytes.map_or(0, |stored| stored.compressed);
     last.amplification = space.map(|space| Amplification {
         space: Some(space),
+        space_compressed: against(stored),
         ..Amplification::default()
     });
     if let Some((before, settle_kb)) = indebted(earlier).zip(last.kb_written) {
@@ -195,6 +197,34 @@ mod tests {
         assert_eq!(per_op, [Some(30.0), None, None, Some(5.0), None, None]);
         let settled = phases[3].amplification.and_then(|amp| amp.write_settled);
         assert_eq!(settled, Some(5.0));
+    }
+
+    #[test]
+    fn the_database_is_compared_with_the_rows_that_it_holds_where_they_are_counted() {
+        let mut phases = vec![PhaseResult {
+            name: "settle".to_string(),
+            size_bytes: Some(crate::store::result::SizeBytes {
+                data: 600,
+                ..Default::default()
+            }),
+            ..PhaseResult::default()
+        }];
+        finish_phase(&mut phases, 100);
+        let amplification = phases[0].amplification.unwrap();
+        assert_eq!(
+            (amplification.space, amplification.space_compressed),
+            (Some(6.0), None)
+        );
+        phases[0].stored_bytes = Some(crate::store::result::StoredBytes {
+            raw: 300,
+            compressed: 150,
+        });
+        finish_phase(&mut phases, 100);
+        let amplification = phases[0].amplification.unwrap();
+        assert_eq!(
+            (amplification.space, amplification.space_compressed),
+            (Some(2.0), Some(4.0))
+        );
     }
 
     #[test]

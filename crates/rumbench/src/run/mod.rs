@@ -1,8 +1,9 @@
-//! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`progress`]), the child's side ([`trial`], [`phase`], [`threads`], [`client`],
-//! [`pacing`], [`sampler`]) and what they say to each other ([`protocol`], [`split`]).
+//! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`host`], [`progress`]), the child's side ([`trial`], [`phase`], [`threads`], [`client`],
+//! [`pacing`], [`sampler`], [`turnover`]) and what they say to each other ([`protocol`], [`split`]).
 
 pub mod client;
 pub mod follow;
+pub mod host;
 pub mod interrupt;
 pub mod intervals;
 pub mod pacing;
@@ -16,3 +17,4 @@ pub mod split;
 pub mod suite;
 pub mod threads;
 pub mod trial;
+pub mod turnover;

@@ -82,6 +82,7 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
     let after = Snapshot::take(context.device);
     let mut result = PhaseResult {
         name: phase.name,
+        clients: Some(ends.clients.len()),
         rate: rate.map(|rate| rate.per_second),
         ..PhaseResult::default()
     };

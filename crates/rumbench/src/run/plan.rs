@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use rumbench_core::engine::Durability;
+use serde::{Deserialize, Serialize};
 
 use super::pacing::Rate;
+use crate::store::result::{Host, engine_name};
 
 /// One engine of a suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,17 +16,63 @@ pub struct EngineChoice {
     pub engine: String,
     /// Variant.
     pub variant: Option<String>,
+    /// The other build that runs its trials.
+    pub host: Option<Host>,
     /// Its own settings.
     pub settings: BTreeMap<String, String>,
 }
 
 impl EngineChoice {
-    /// `engine` or `engine:variant`.
+    /// `engine`, `engine:variant` or either with `@host`.
     pub fn name(&self) -> String {
-        match &self.variant {
-            Some(variant) => format!("{}:{variant}", self.engine),
-            None => self.engine.clone(),
-        }
+        let host = self.host.as_ref().map(|host| host.name.as_str());
+        engine_name(
+            &self.engine,
+            self.variant.as_deref(),
+            host.filter(|name| !name.is_empty()),
+        )
+    }
+}
+
+/// All settings of a trial. A suite has one set of them, a sweep one for each value.
+#[derive(Debug, Clone)]
+pub struct Point {
+    /// What a sweep sets, `KEY=VALUE`.
+    pub label: Option<String>,
+    /// Settings of the workload.
+    pub settings: BTreeMap<String, String>,
+    /// Engines in the order given; the same at every point but for their settings.
+    pub engines: Vec<EngineChoice>,
+    /// Clients that connect.
+    pub clients: usize,
+    /// Every engine's own cache.
+    pub cache_bytes: u64,
+    /// Rate of paced phases.
+    pub rate: Option<Rate>,
+}
+
+/// Equal steps until a database has been rewritten so often.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Turnover {
+    /// KiB written by the steps, as a multiple of the data.
+    pub multiple: f64,
+    /// Name of the steps without their `#n`.
+    pub phase: String,
+}
+
+/// What a sweep varies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Varied {
+    /// The setting, `ENGINE.KEY` for one of an engine.
+    pub key: String,
+    /// Its values.
+    pub values: Vec<String>,
+}
+
+impl Varied {
+    /// Whether it is a setting of one engine and not of the workload or the runner.
+    pub fn is_of_an_engine(&self) -> bool {
+        self.key.contains('.')
     }
 }
 
@@ -33,10 +81,12 @@ impl EngineChoice {
 pub struct Suite {
     /// Workload name.
     pub workload: String,
-    /// Settings of the workload.
-    pub settings: BTreeMap<String, String>,
-    /// Engines in the order given.
-    pub engines: Vec<EngineChoice>,
+    /// Settings; one set without a sweep, never none.
+    pub points: Vec<Point>,
+    /// What differs among the points.
+    pub varied: Option<Varied>,
+    /// When trials end, where they age a database.
+    pub turnover: Option<Turnover>,
     /// Base of the ratios when it is not the first engine.
     pub base: Option<String>,
     /// Repetitions.
@@ -45,12 +95,6 @@ pub struct Suite {
     pub seed: u64,
     /// Class of every commit.
     pub durability: Durability,
-    /// Clients that connect.
-    pub clients: usize,
-    /// Every engine's own cache.
-    pub cache_bytes: u64,
-    /// Rate of paced phases.
-    pub rate: Option<Rate>,
     /// Result folder.
     pub out: PathBuf,
     /// Whether data directories stay.
@@ -59,9 +103,28 @@ pub struct Suite {
     pub command: String,
 }
 
+impl Suite {
+    /// The engines, with the settings of the first point.
+    pub fn engines(&self) -> &[EngineChoice] {
+        self.points.first().map_or(&[], |point| &point.engines)
+    }
+
+    /// Settings that are the same at every point.
+    pub fn common_settings(&self) -> BTreeMap<String, String> {
+        let mut points = self.points.iter().map(|point| &point.settings);
+        let mut common = points.next().cloned().unwrap_or_default();
+        for other in points {
+            common.retain(|key, value| other.get(key) == Some(value));
+        }
+        common
+    }
+}
+
 /// One trial of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Planned {
+    /// Index of the point in the suite.
+    pub point: usize,
     /// Index of the engine in the suite.
     pub engine: usize,
     /// Counted from 1.
@@ -69,17 +132,21 @@ pub struct Planned {
 }
 
 /// Interleaved trials: every second repetition goes backwards (A B, B A, A B, ...), so that a drift of the machine meets all
-/// engines alike.
-pub fn order(engines: usize, repeat: u32) -> Vec<Planned> {
+/// engines and all points of a sweep alike. Engines at the same point stand next to each other.
+pub fn order(points: usize, engines: usize, repeat: u32) -> Vec<Planned> {
+    let contestants = points * engines;
     (1..=repeat)
         .flat_map(|repetition| {
-            (0..engines).map(move |place| Planned {
-                engine: if repetition % 2 == 1 {
-                    place
-                } else {
-                    engines - 1 - place
-                },
-                repetition,
+            (0..contestants).map(move |place| {
+                let place = match repetition % 2 {
+                    1 => place,
+                    _ => contestants - 1 - place,
+                };
+                Planned {
+                    point: place / engines,
+                    engine: place % engines,
+                    repetition,
+                }
             })
         })
         .collect()
@@ -101,11 +168,22 @@ mod tests {
 
     #[test]
     fn even_repetitions_are_reversed() {
-        let order: Vec<_> = order(2, 3)
+        let order: Vec<_> = order(1, 2, 3)
             .iter()
             .map(|p| (p.engine, p.repetition))
             .collect();
         assert_eq!(order, [(0, 1), (1, 1), (1, 2), (0, 2), (0, 3), (1, 3)]);
+    }
+
+    #[test]
+    fn points_of_a_sweep_are_interleaved_with_engines_side_by_side() {
+        let order: Vec<_> = order(2, 2, 2)
+            .iter()
+            .map(|p| (p.point, p.engine, p.repetition))
+            .collect();
+        let first = [(0, 0, 1), (0, 1, 1), (1, 0, 1), (1, 1, 1)];
+        let second = [(1, 1, 2), (1, 0, 2), (0, 1, 2), (0, 0, 2)];
+        assert_eq!(order, [first, second].concat());
     }
 
     #[test]

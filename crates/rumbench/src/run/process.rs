@@ -1,8 +1,9 @@
-//! A child process of this same binary: starting it with its specification, reading its lines, ending it.
+//! A child process of this same binary, or of another build of it: starting it with its specification, reading its lines, ending it.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
@@ -17,15 +18,22 @@ pub struct TrialProcess {
 }
 
 impl TrialProcess {
-    /// Starts this binary with a hidden command and gives it its specification.
+    /// Starts this binary, or the build at `host`, with a hidden command and gives it its specification.
     ///
     /// # Errors
     /// When the process cannot be started.
-    pub fn start(command: &str, spec: &impl serde::Serialize) -> Result<TrialProcess> {
-        TrialProcess::start_in(command, spec, [])
+    pub fn start(
+        host: Option<&Path>,
+        command: &str,
+        spec: &impl serde::Serialize,
+    ) -> Result<TrialProcess> {
+        match host {
+            Some(binary) => TrialProcess::start_binary(binary, command, spec, []),
+            None => TrialProcess::start_in(command, spec, []),
+        }
     }
 
-    /// The same with these variables in its environment.
+    /// Starts this binary with these variables in its environment.
     ///
     /// # Errors
     /// When the process cannot be started.
@@ -35,7 +43,16 @@ impl TrialProcess {
         environment: impl IntoIterator<Item = (&'static str, OsString)>,
     ) -> Result<TrialProcess> {
         let binary = std::env::current_exe().context("cannot find the own binary")?;
-        let mut child = Command::new(&binary)
+        TrialProcess::start_binary(&binary, command, spec, environment)
+    }
+
+    fn start_binary(
+        binary: &Path,
+        command: &str,
+        spec: &impl serde::Serialize,
+        environment: impl IntoIterator<Item = (&'static str, OsString)>,
+    ) -> Result<TrialProcess> {
+        let mut child = Command::new(binary)
             .arg(command)
             .envs(environment)
             .stdin(Stdio::piped())

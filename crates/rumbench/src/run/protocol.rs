@@ -12,7 +12,12 @@ use rumbench_core::engine::{Durability, EngineFacts};
 use serde::{Deserialize, Serialize};
 
 use super::pacing::Rate;
-use crate::store::result::{Interval, PhaseResult};
+use super::plan::Turnover;
+use crate::store::result::{Interval, PhaseResult, engine_name};
+
+/// Version of what laboratory and trial say to each other, for trials in other builds: raised when [`TrialSpec`] or [`Event`] change
+/// so that one side would misunderstand the other.
+pub const PROTOCOL: u32 = 1;
 
 /// One trial, complete: the child needs nothing else.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -37,8 +42,18 @@ pub struct TrialSpec {
     pub cache_bytes: u64,
     /// Rate of paced phases.
     pub rate: Option<Rate>,
+    /// When to end, where the trial ages a database.
+    #[serde(default)]
+    pub turnover: Option<Turnover>,
     /// Existing, empty data directory.
     pub directory: PathBuf,
+}
+
+impl TrialSpec {
+    /// `engine` or `engine:variant`.
+    pub fn engine_name(&self) -> String {
+        engine_name(&self.engine, self.variant.as_deref(), None)
+    }
 }
 
 /// What a trial's child process reports.

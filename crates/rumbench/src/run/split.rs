@@ -65,12 +65,17 @@ pub fn calibration(phases: &[PhaseResult], overrides: BTreeMap<String, String>) 
 /// Applies the suite's calibration to every phase measured so far. On `null` itself everything is the client's.
 pub fn apply_to_suite(suite: &mut SuiteResult) {
     for trial in &mut suite.trials {
+        let key = trial.build_and_point();
+        let build = key.split(' ').next().unwrap_or_default();
+        let own = [&key, build].map(|key| suite.calibrations.get(key));
+        let [exact, build] = own;
+        let measured = exact.or(build).or(suite.calibration.as_ref());
         for phase in &mut trial.phases {
             if trial.engine == "null" {
                 let own = calibration(std::slice::from_ref(phase), BTreeMap::new());
                 apply(phase, Some(&own));
             } else {
-                apply(phase, suite.calibration.as_ref());
+                apply(phase, measured);
             }
         }
     }

@@ -11,16 +11,17 @@ use time::format_description::well_known::Rfc3339;
 
 use super::follow::Follower;
 use super::interrupt::Interrupts;
-use super::plan::{self, EngineChoice, Planned, Suite};
+use super::plan::{self, EngineChoice, Planned, Point, Suite};
 use super::process::TrialProcess;
 use super::progress::{Progress, Standing, say};
 use super::protocol::{Event, TrialSpec};
 use super::split;
 use crate::catalog;
 use crate::measure::{environment, size};
-use crate::report::{marks, spread};
+use crate::report::{marks, spread, sweep};
 use crate::store::file;
-use crate::store::result::{SCHEMA_VERSION, SuiteResult, TrialResult};
+use crate::store::result::{Host, SuiteResult, TrialResult};
+use crate::store::sweep::{Sweep, TURNOVER};
 
 /// The result is written at least this often while a phase runs.
 const SAVE_EVERY: Duration = Duration::from_secs(8);
@@ -51,16 +52,19 @@ pub fn run(suite: &Suite, interrupts: &Interrupts) -> Result<SuiteResult> {
     file::prepare_directory(&suite.out)?;
     check_disk(suite)?;
     let result = SuiteResult {
-        schema_version: SCHEMA_VERSION,
+        // Known when the result is saved.
+        schema_version: 0,
         rumbench_version: env!("CARGO_PKG_VERSION").to_string(),
         command: suite.command.clone(),
         started_at: timestamp(),
         seed: suite.seed,
         workload: suite.workload.clone(),
         workload_version: None,
-        settings: suite.settings.clone(),
+        settings: suite.common_settings(),
         environment: environment::describe(&suite.out),
         calibration: None,
+        calibrations: BTreeMap::new(),
+        sweep: sweep_of(suite),
         trials: Vec::new(),
         comparisons: Vec::new(),
         interrupted: false,
@@ -76,18 +80,33 @@ pub fn run(suite: &Suite, interrupts: &Interrupts) -> Result<SuiteResult> {
     Ok(runner.result)
 }
 
-fn check_disk(suite: &Suite) -> Result<()> {
-    let workload = catalog::workload(&suite.workload, &suite.settings, suite.seed)?;
-    let (_, bytes) = workload.load_estimate();
-    let kept = if suite.keep_data {
-        suite.engines.len() as u64 * u64::from(suite.repeat)
-    } else {
-        1
+/// What the result says about the sweep before anything was measured.
+fn sweep_of(suite: &Suite) -> Option<Sweep> {
+    let (key, values) = match (&suite.varied, &suite.turnover) {
+        (Some(varied), _) => (varied.key.clone(), varied.values.clone()),
+        (None, Some(turnover)) => (TURNOVER.to_string(), vec![turnover.multiple.to_string()]),
+        (None, None) => return None,
     };
-    let (needed, free) = (
-        plan::disk_estimate(bytes, kept),
-        size::free_bytes(&suite.out)?,
-    );
+    Some(Sweep {
+        key,
+        values,
+        ..Sweep::default()
+    })
+}
+
+/// The largest point decides; kept data is that of all.
+fn check_disk(suite: &Suite) -> Result<()> {
+    let mut needed = 0;
+    for point in &suite.points {
+        let workload = catalog::workload(&suite.workload, &point.settings, suite.seed)?;
+        let (_, bytes) = workload.load_estimate();
+        let trials = point.engines.len() as u64 * u64::from(suite.repeat);
+        needed = match suite.keep_data {
+            true => plan::disk_estimate(bytes, trials).saturating_add(needed),
+            false => plan::disk_estimate(bytes, 1).max(needed),
+        };
+    }
+    let free = size::free_bytes(&suite.out)?;
     if free < needed {
         bail!(
             "{} has {} MB free, the suite needs about {} MB; choose another --out DIR or a smaller workload",
@@ -101,7 +120,8 @@ fn check_disk(suite: &Suite) -> Result<()> {
 
 impl Runner<'_> {
     fn run_all(&mut self) -> Result<()> {
-        let order = plan::order(self.suite.engines.len(), self.suite.repeat);
+        let (points, engines) = (self.suite.points.len(), self.suite.engines().len());
+        let order = plan::order(points, engines, self.suite.repeat);
         let trials = order.len();
         self.save()?;
         self.calibrate(trials)?;
@@ -124,49 +144,81 @@ impl Runner<'_> {
         for trial in &mut self.result.trials {
             marks::judge(trial);
         }
-        let first = || self.suite.engines.first().map(EngineChoice::name);
+        let first = || self.suite.engines().first().map(EngineChoice::name);
         let base = self.suite.base.clone().or_else(first).unwrap_or_default();
         self.result.comparisons = spread::compare(&self.result.trials, &base);
+        sweep::conclude(&mut self.result);
+        self.result.schema_version = self.result.version();
         self.saved = Instant::now();
         file::save(&self.suite.out, &self.result)
     }
 
-    /// Measures the client's own cost with a short trial on `null`.
+    /// Measures the client's own cost with short trials on `null`: one, or one for each value that changes what the client does.
     fn calibrate(&mut self, trials: usize) -> Result<()> {
-        if self
-            .suite
-            .engines
-            .iter()
-            .all(|choice| choice.engine == "null")
-        {
+        let choices = self.suite.engines();
+        if choices.iter().all(|choice| choice.engine == "null") {
             return Ok(());
         }
-        let (settings, overrides) = catalog::shortened(&self.suite.workload, &self.suite.settings)?;
+        let mut builds: Vec<Option<Host>> = Vec::new();
+        for choice in choices.iter().filter(|choice| choice.engine != "null") {
+            if !builds.contains(&choice.host) {
+                builds.push(choice.host.clone());
+            }
+        }
+        // The settings of an engine are nothing to `null`.
+        let varied = self.suite.varied.as_ref();
+        let each = varied.is_some_and(|varied| !varied.is_of_an_engine());
+        let points = if each { self.suite.points.len() } else { 1 };
+        for host in builds {
+            for point in self.suite.points.iter().take(points) {
+                if self.interrupts.count() > 0 {
+                    return Ok(());
+                }
+                let point = Point {
+                    label: point.label.clone().filter(|_| each),
+                    ..point.clone()
+                };
+                self.calibration(host.clone(), &point, trials)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One of these trials, into the result.
+    fn calibration(&mut self, host: Option<Host>, point: &Point, trials: usize) -> Result<()> {
+        let (settings, overrides) = catalog::shortened(&self.suite.workload, &point.settings)?;
         let choice = EngineChoice {
             engine: "null".to_string(),
             variant: None,
+            host,
             settings: BTreeMap::new(),
         };
-        let mut trial = self.new_trial(&choice, 1, String::new());
+        let mut trial = self.new_trial(&choice, point, 1, String::new());
         let directory = self.data_directory("calibration")?;
-        let mut spec = self.spec(&choice, self.suite.seed, &directory);
+        let mut spec = self.spec(&choice, point, self.suite.seed, &directory);
         spec.settings = settings;
         spec.rate = None;
+        spec.turnover = None;
         let standing = Standing {
             trials,
-            label: "calibration on null".to_string(),
+            label: format!("calibration on {}", trial.contestant()),
             ..Standing::default()
         };
         self.drive(&spec, &mut trial, standing)?;
         remove(&directory);
-        if trial.marks.is_empty() {
-            self.result.calibration = Some(split::calibration(&trial.phases, overrides));
-        } else {
+        if !trial.marks.is_empty() {
             self.progress.clear();
+            let marks = trial.marks.join("; ");
             say(&format!(
-                "warning: no calibration on null: {}",
-                trial.marks.join("; ")
+                "warning: no calibration on {}: {marks}",
+                trial.contestant()
             ));
+            return Ok(());
+        }
+        let found = split::calibration(&trial.phases, overrides);
+        match trial.build_and_point() {
+            key if key.is_empty() => self.result.calibration = Some(found),
+            key => drop(self.result.calibrations.insert(key, found)),
         }
         Ok(())
     }
@@ -174,13 +226,16 @@ impl Runner<'_> {
     fn new_trial(
         &self,
         choice: &EngineChoice,
+        point: &Point,
         repetition: u32,
         cache_state: String,
     ) -> TrialResult {
         TrialResult {
             engine: choice.engine.clone(),
             variant: choice.variant.clone(),
+            host: choice.host.clone(),
             engine_version: String::new(),
+            point: point.label.clone(),
             repetition,
             seed: self.suite.seed + u64::from(repetition) - 1,
             durability: self.suite.durability,
@@ -194,18 +249,19 @@ impl Runner<'_> {
         }
     }
 
-    fn spec(&self, choice: &EngineChoice, seed: u64, directory: &Path) -> TrialSpec {
+    fn spec(&self, choice: &EngineChoice, point: &Point, seed: u64, directory: &Path) -> TrialSpec {
         TrialSpec {
             engine: choice.engine.clone(),
             variant: choice.variant.clone(),
             workload: self.suite.workload.clone(),
-            settings: self.suite.settings.clone(),
+            settings: point.settings.clone(),
             engine_settings: choice.settings.clone(),
             seed,
             durability: self.suite.durability,
-            clients: self.suite.clients,
-            cache_bytes: self.suite.cache_bytes,
-            rate: self.suite.rate,
+            clients: point.clients,
+            cache_bytes: point.cache_bytes,
+            rate: point.rate,
+            turnover: self.suite.turnover.clone(),
             directory: directory.to_path_buf(),
         }
     }
@@ -218,15 +274,25 @@ impl Runner<'_> {
     }
 
     fn run_trial(&mut self, index: usize, trials: usize, planned: Planned) -> Result<()> {
-        let choice = &self.suite.engines[planned.engine];
-        let name = format!("{:03}-{}", index + 1, choice.name().replace(':', "-"));
+        let point = &self.suite.points[planned.point];
+        let choice = &point.engines[planned.engine];
+        let name = format!(
+            "{:03}-{}",
+            index + 1,
+            choice.name().replace([':', '@'], "-")
+        );
         let directory = self.data_directory(&name)?;
-        let mut trial = self.new_trial(choice, planned.repetition, environment::drop_page_cache());
-        let spec = self.spec(choice, trial.seed, &directory);
+        let mut trial = self.new_trial(
+            choice,
+            point,
+            planned.repetition,
+            environment::drop_page_cache(),
+        );
+        let spec = self.spec(choice, point, trial.seed, &directory);
         let standing = Standing {
             trial: index + 1,
             trials,
-            label: format!("{} #{}", choice.name(), planned.repetition),
+            label: format!("{} #{}", trial.contestant(), planned.repetition),
             ..Standing::default()
         };
         self.result.trials.push(trial.clone());
@@ -263,7 +329,16 @@ impl Runner<'_> {
         trial: &mut TrialResult,
         mut standing: Standing,
     ) -> Result<()> {
-        let mut process = TrialProcess::start("trial-child", spec)?;
+        let host = trial.host.as_ref().map(|host| PathBuf::from(&host.path));
+        let mut process = match TrialProcess::start(host.as_deref(), "trial-child", spec) {
+            Ok(process) => process,
+            // A build that is gone costs its own trials, not those of the others.
+            Err(error) if host.is_some() => {
+                trial.mark(format!("failed ({error:#})"));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         let mut follower = Follower::default();
         let mut asked = 0;
         loop {

@@ -1,5 +1,6 @@
 //! The child process of a trial: open the engine, run the phases, settle, verify, close.
 
+use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +10,14 @@ use rumbench_core::engine::{Engine, EngineError, OpenConfig, Schema};
 use rumbench_core::trial::{Phase, PhaseEnd, Step, Workload};
 
 use super::phase::{self, PhaseContext};
+use super::plan::Turnover;
 use super::protocol::{Emitter, Event, TrialSpec};
+use super::turnover::{Counter, Next};
 use crate::catalog;
+use crate::measure::compressed;
 use crate::measure::device::Device;
 use crate::run::client::error_chain;
+use crate::store::result::{PhaseResult, StoredBytes};
 
 /// The child's main function: reads the specification from stdin and reports on stdout.
 ///
@@ -75,9 +80,13 @@ pub fn open_engine(spec: &TrialSpec, schema: Schema) -> Result<Box<dyn Engine>> 
 /// # Errors
 /// When the engine cannot be opened, a phase cannot begin, or the engine cannot settle.
 pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Result<()> {
-    let mut workload = catalog::workload(&spec.workload, &spec.settings, spec.seed)?;
+    let mut settings = spec.settings.clone();
+    if spec.turnover.is_some() {
+        catalog::endless(&spec.workload, &mut settings)?;
+    }
+    let mut workload = catalog::workload(&spec.workload, &settings, spec.seed)?;
     let engine = open_engine(spec, workload.schema())?;
-    announce(workload.as_ref(), engine.as_ref(), emitter);
+    announce(spec, workload.as_ref(), engine.as_ref(), emitter);
     let device = Device::of(&spec.directory);
     let context = PhaseContext {
         engine: engine.as_ref(),
@@ -88,7 +97,8 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
         interrupted,
         emitter,
     };
-    if let Err(error) = run_phases(workload.as_mut(), &context) {
+    let turnover = spec.turnover.as_ref();
+    if let Err(error) = run_phases(workload.as_mut(), &context, turnover) {
         mark_if_wrong(error, emitter)?;
     }
     drop(workload);
@@ -108,13 +118,33 @@ fn mark_if_wrong(error: anyhow::Error, emitter: &Emitter) -> Result<()> {
     }
 }
 
-fn run_phases(workload: &mut dyn Workload, context: &PhaseContext<'_>) -> Result<()> {
+fn run_phases(
+    workload: &mut dyn Workload,
+    context: &PhaseContext<'_>,
+    turnover: Option<&Turnover>,
+) -> Result<()> {
     let (engine, emitter) = (context.engine, context.emitter);
-    let mut settles = 0;
+    let mut settles = Settles {
+        done: 0,
+        ratio: compressed::ratio(&workload.sample(compressed::SAMPLE_BYTES))?,
+    };
     let mut settled = false;
+    let mut counter = None;
     while let Some(step) = workload.next_step(engine)? {
+        let ages = |asked: &&Turnover| match &step {
+            Step::Phase(phase) => Counter::counts(asked, &phase.name),
+            Step::Settle => false,
+        };
+        // Before the first step that ages the database its size has to be known.
+        if let Some(asked) = turnover.filter(ages).filter(|_| counter.is_none()) {
+            let Some(start) = settles.settle(context, workload)? else {
+                return Ok(());
+            };
+            counter = Some(Counter::new(asked, data_bytes(&start)));
+        }
+        let counted = turnover.is_some_and(|asked| ages(&asked));
         settled = matches!(step, Step::Settle);
-        let goes_on = match step {
+        let result = match step {
             Step::Phase(phase) => {
                 let own = workload.pace(&phase.name);
                 let paced = PhaseContext {
@@ -123,69 +153,115 @@ fn run_phases(workload: &mut dyn Workload, context: &PhaseContext<'_>) -> Result
                 };
                 run_phase(&paced, phase)?
             }
-            Step::Settle => {
-                settles += 1;
-                let name = settle(context, settles)?;
-                !interrupted(context, &name)
-            }
+            Step::Settle => settles.settle(context, workload)?,
         };
-        if !goes_on {
+        let Some(result) = result else {
             return Ok(());
+        };
+        if let Some(counter) = counter.as_mut().filter(|_| counted)
+            && is_old(counter, &result, emitter)
+        {
+            break;
         }
     }
     if !settled {
-        settle(context, settles + 1)?;
+        settles.settle(context, workload)?;
     }
     let sentence = workload.verify(engine)?;
     emitter.emit(&Event::Verified { sentence });
     Ok(())
 }
 
-/// Runs one phase. Whether the trial goes on.
-fn run_phase(context: &PhaseContext<'_>, phase: Phase) -> Result<bool> {
+fn data_bytes(phase: &PhaseResult) -> u64 {
+    phase.size_bytes.map_or(0, |size| size.data)
+}
+
+/// Whether the steps that age the database end with this one.
+fn is_old(counter: &mut Counter<'_>, step: &PhaseResult, emitter: &Emitter) -> bool {
+    match counter.add(step) {
+        Next::Step => false,
+        Next::Enough => true,
+        Next::GiveUp(why) => {
+            emitter.emit(&Event::Mark {
+                mark: format!("turnover-unmet ({why})"),
+            });
+            true
+        }
+    }
+}
+
+/// Runs one phase. Its result if the trial goes on.
+fn run_phase(context: &PhaseContext<'_>, phase: Phase) -> Result<Option<PhaseResult>> {
     let emitter = context.emitter;
     announce_phase(&phase, emitter);
     let must_be_whole = matches!(phase.end, PhaseEnd::Work);
     let outcome = phase::run(context, phase);
-    let errors = outcome.result.errors;
+    let result = outcome.result;
     // What follows a load with gaps would only blame the engine for the rows that are missing.
-    let failed = errors > 0 && (must_be_whole || outcome.result.operations == 0);
-    let name = outcome.result.name.clone();
-    let sample = outcome.result.error_samples.first().cloned();
+    let failed = result.errors > 0 && (must_be_whole || result.operations == 0);
     emitter.emit(&Event::Phase {
-        result: Box::new(outcome.result),
+        result: Box::new(result.clone()),
     });
     if let Some(wrong) = outcome.wrong {
         emitter.emit(&Event::Mark {
             mark: format!("wrong-answer ({wrong})"),
         });
-        return Ok(false);
+        return Ok(None);
     }
     if failed {
         bail!(
-            "{errors} operations of phase {name} failed, the first with: {}",
-            sample.unwrap_or_default()
+            "{} operations of phase {} failed, the first with: {}",
+            result.errors,
+            result.name,
+            result.error_samples.first().cloned().unwrap_or_default()
         );
     }
-    Ok(!interrupted(context, &name))
+    Ok(Some(result).filter(|result| !interrupted(context, &result.name)))
 }
 
-/// Settles for the `number`-th time. The name of that phase.
-fn settle(context: &PhaseContext<'_>, number: u32) -> Result<String> {
-    let name = match number {
-        1 => "settle".to_string(),
-        n => format!("settle#{n}"),
-    };
-    context.emitter.emit(&Event::PhaseStarted {
-        name: name.clone(),
-        seconds: None,
-        operations: None,
-    });
-    let result = phase::settle(context, name.clone()).context("cannot settle")?;
-    context.emitter.emit(&Event::Phase {
-        result: Box::new(result),
-    });
-    Ok(name)
+/// The settles of a trial.
+struct Settles {
+    done: u32,
+    /// How the rows of the workload compress, where it offers a sample.
+    ratio: Option<f64>,
+}
+
+impl Settles {
+    /// Settles once more. The result of that phase if the trial goes on.
+    fn settle(
+        &mut self,
+        context: &PhaseContext<'_>,
+        workload: &dyn Workload,
+    ) -> Result<Option<PhaseResult>> {
+        self.done += 1;
+        let name = match self.done {
+            1 => "settle".to_string(),
+            n => format!("settle#{n}"),
+        };
+        context.emitter.emit(&Event::PhaseStarted {
+            name: name.clone(),
+            seconds: None,
+            operations: None,
+        });
+        let result = phase::settle(context, name).context("cannot settle")?;
+        let result = PhaseResult {
+            stored_bytes: self.stored(workload),
+            ..result
+        };
+        context.emitter.emit(&Event::Phase {
+            result: Box::new(result.clone()),
+        });
+        Ok(Some(result).filter(|result| !interrupted(context, &result.name)))
+    }
+
+    /// What the rows come to that the database holds, where the workload counts them and a sample says how they compress.
+    fn stored(&self, workload: &dyn Workload) -> Option<StoredBytes> {
+        let raw = workload.stored_bytes()?;
+        Some(StoredBytes {
+            raw,
+            compressed: (raw as f64 * self.ratio?).round() as u64,
+        })
+    }
 }
 
 /// Whether the user wants the trial to end, which then is marked.
@@ -199,11 +275,19 @@ fn interrupted(context: &PhaseContext<'_>, phase: &str) -> bool {
     interrupted
 }
 
-fn announce(workload: &dyn Workload, engine: &dyn Engine, emitter: &Emitter) {
+fn announce(spec: &TrialSpec, workload: &dyn Workload, engine: &dyn Engine, emitter: &Emitter) {
     let (rows, bytes) = workload.load_estimate();
+    let mut settings: BTreeMap<String, String> = workload.settings().into_iter().collect();
+    if let Some(turnover) = &spec.turnover {
+        let steps = format!(
+            "{} until {} times the data",
+            turnover.phase, turnover.multiple
+        );
+        settings.insert("steps".to_string(), steps);
+    }
     emitter.emit(&Event::Opened {
         facts: engine.facts(),
-        workload: workload.settings().into_iter().collect(),
+        workload: settings,
         workload_version: workload.identity().1,
         load_bytes: bytes,
         load_rows: rows,

@@ -72,7 +72,7 @@ pub fn add(path: &Path, directory: &Path, suite: &SuiteResult) -> Result<()> {
                 "INSERT INTO phases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
                 params![
                     id,
-                    trial.name(),
+                    trial.contestant(),
                     trial.repetition,
                     phase.name,
                     i64::try_from(phase.operations).unwrap_or(i64::MAX),

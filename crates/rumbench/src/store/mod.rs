@@ -1,5 +1,6 @@
-//! Results on disk: the JSON of one suite ([`result`], [`mod@file`]) and the SQLite file of all suites ([`history`]).
+//! Results on disk: the JSON of one suite ([`result`], [`sweep`], [`mod@file`]) and the SQLite file of all suites ([`history`]).
 
 pub mod file;
 pub mod history;
 pub mod result;
+pub mod sweep;

@@ -8,10 +8,14 @@ use std::collections::BTreeMap;
 use rumbench_core::engine::{Durability, DurabilityFacts};
 use serde::{Deserialize, Serialize};
 
+use super::sweep::Sweep;
 use crate::measure::latency::Buckets;
 
-/// Version of this schema, raised when a reader of the old one would misunderstand the new one.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Version of this schema, raised when a reader of the old one would misunderstand the new one. A result without what is new in
+/// it is written as version 1: see [`SuiteResult::version`].
+pub const SCHEMA_VERSION: u32 = 2;
+/// The version before sweeps and hosts.
+pub const SCHEMA_PLAIN: u32 = 1;
 
 /// Longest text of a mark.
 const MARK_CHARS: usize = 300;
@@ -41,6 +45,12 @@ pub struct SuiteResult {
     /// What the laboratory itself costs for each phase, measured on the `null` engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
+    /// The same where it differs among trials, by [`TrialResult::build_and_point`]; the one above holds for all others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub calibrations: BTreeMap<String, Calibration>,
+    /// What was varied, and what follows from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Sweep>,
     /// One entry for each trial, in the order in which they ran.
     pub trials: Vec<TrialResult>,
     /// Ratios against the base engine.
@@ -48,6 +58,17 @@ pub struct SuiteResult {
     /// Whether the suite was stopped before its end.
     #[serde(default)]
     pub interrupted: bool,
+}
+
+impl SuiteResult {
+    /// The oldest schema version whose readers understand this: older ones would take points of a
+    /// sweep, or builds of an engine, for repetitions.
+    pub fn version(&self) -> u32 {
+        match self.sweep.is_some() || self.trials.iter().any(|trial| trial.host.is_some()) {
+            true => SCHEMA_VERSION,
+            false => SCHEMA_PLAIN,
+        }
+    }
 }
 
 /// Client CPU of the same operation stream on `null`, by phase name without its `#n`.
@@ -71,6 +92,12 @@ pub struct TrialResult {
     pub variant: Option<String>,
     /// The engine's own version text; empty when it never opened.
     pub engine_version: String,
+    /// The other build that ran it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
+    /// What a sweep set for this trial, `KEY=VALUE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point: Option<String>,
     /// Counted from 1.
     pub repetition: u32,
     /// Seed of this trial.
@@ -96,12 +123,29 @@ pub struct TrialResult {
 }
 
 impl TrialResult {
-    /// `engine` or `engine:variant`, as on the command line.
+    /// `engine`, `engine:variant` or either with `@host`, as on the command line.
     pub fn name(&self) -> String {
-        match &self.variant {
-            Some(variant) => format!("{}:{variant}", self.engine),
-            None => self.engine.clone(),
+        let host = self.host.as_ref().map(|host| host.name.as_str());
+        engine_name(
+            &self.engine,
+            self.variant.as_deref(),
+            host.filter(|name| !name.is_empty()),
+        )
+    }
+
+    /// The name, and in a sweep what was set: trials of equal ones are repetitions.
+    pub fn contestant(&self) -> String {
+        match &self.point {
+            Some(point) => format!("{} {point}", self.name()),
+            None => self.name(),
         }
+    }
+
+    /// What decides the laboratory's own cost: the build that ran the trial, as `@HOST`, and what a sweep set.
+    pub fn build_and_point(&self) -> String {
+        let host = self.host.as_ref().map(|host| format!("@{}", host.name));
+        let parts: Vec<String> = host.into_iter().chain(self.point.clone()).collect();
+        parts.join(" ")
     }
 
     /// Whether a mark with this name (before any parenthesis) is present.
@@ -122,6 +166,31 @@ impl TrialResult {
             self.marks.push(mark);
         }
     }
+}
+
+/// An engine as the command line names it.
+pub fn engine_name(engine: &str, variant: Option<&str>, host: Option<&str>) -> String {
+    let variant = variant.map(|variant| format!(":{variant}"));
+    let host = host.map(|host| format!("@{host}"));
+    let parts = [variant, host].into_iter().flatten();
+    std::iter::once(engine.to_string()).chain(parts).collect()
+}
+
+/// Another build of the laboratory that ran a trial.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name on the command line; empty where one build ran all trials.
+    pub name: String,
+    /// Its binary.
+    pub path: String,
+    /// Its version.
+    pub rumbench_version: String,
+    /// Its commit, with a remark where files had changed.
+    pub commit: String,
+    /// Its compiler.
+    pub compiler: String,
+    /// Profile, optimisation, target, flags.
+    pub compiler_flags: String,
 }
 
 /// Latency of one operation type in microseconds.
@@ -248,6 +317,15 @@ pub struct SizeBytes {
     pub peak: u64,
 }
 
+/// Keys and values of the rows of a database.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoredBytes {
+    /// As clients wrote them.
+    pub raw: u64,
+    /// As a dense codec would store them, from a sample of the load.
+    pub compressed: u64,
+}
+
 /// Resident memory of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct RssBytes {
@@ -283,6 +361,9 @@ pub struct Amplification {
     /// Data bytes per byte that the client loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<f64>,
+    /// Data bytes per byte of the compressed rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space_compressed: Option<f64>,
 }
 
 /// One step of a trial.
@@ -296,6 +377,9 @@ pub struct PhaseResult {
     pub operations: u64,
     /// Rows that they read or wrote.
     pub rows: u64,
+    /// Threads of clients, without those beside the phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<usize>,
     /// `operations / seconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ops_per_s: Option<f64>,
@@ -354,6 +438,9 @@ pub struct PhaseResult {
     /// Bytes of keys and values that the clients wrote, the background client included, where the workload counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
+    /// What the rows come to that the database holds after a settle, where the workload counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_bytes: Option<StoredBytes>,
     /// The client that worked beside those of the phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<BackgroundResult>,
@@ -442,6 +529,9 @@ pub struct Interval {
 /// One engine against the base in one metric of one phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
+    /// What a sweep set for both, `KEY=VALUE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point: Option<String>,
     /// Base engine.
     pub base: String,
     /// Compared engine.

@@ -1,10 +1,14 @@
-//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, comparisons, kill tests.
+//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, other builds, comparisons, kill tests.
 
 mod compare;
 mod custom;
 mod durability;
+mod host;
 mod insert_benchmark;
+mod large_values;
+mod oltp_range;
 mod suite;
+mod sweep;
 mod usage;
 
 use std::path::Path;

@@ -105,11 +105,9 @@ fn an_options_file_for_an_engine_without_one_is_refused() {
 #[test]
 fn flags_of_later_versions_are_refused_and_not_ignored() {
     for flag in [
-        ["--sweep", "clients=1,2"],
         ["--memory", "1000000"],
         ["--placement", "split"],
         ["--storage", "slow-ssd"],
-        ["--host", "/bin/true"],
     ] {
         let arguments = ["run", "linkbench", "--engine", "null", flag[0], flag[1]];
         assert_usage(&arguments, "not available in this version");

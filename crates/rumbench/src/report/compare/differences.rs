@@ -63,6 +63,7 @@ pub fn of_trials(base: &TrialResult, new: &TrialResult) -> Vec<String> {
             base.engine_version.clone(),
             new.engine_version.clone(),
         ),
+        ("build", build(base), build(new)),
         ("promise", durability(base), durability(new)),
         (
             "cache state",
@@ -81,6 +82,14 @@ pub fn of_trials(base: &TrialResult, new: &TrialResult) -> Vec<String> {
         &[],
     ));
     lines
+}
+
+/// The other build that ran a trial, if one did; the environment tells of this one.
+fn build(trial: &TrialResult) -> String {
+    match &trial.host {
+        Some(host) => format!("{} (commit {})", host.path, host.commit),
+        None => "the laboratory's own".to_string(),
+    }
 }
 
 /// Whether commits of both survive the same.

@@ -5,15 +5,20 @@ use std::collections::BTreeMap;
 use super::markup::{details, element, escape};
 use super::tables;
 use crate::catalog::DEFINITION;
+use crate::report::hosts;
 use crate::report::selection::durability;
 use crate::report::table::{Table, number};
-use crate::store::result::{SuiteResult, TrialResult};
+use crate::store::result::{Host, SuiteResult, TrialResult};
 
 /// Everything below the numbers.
 pub fn html(suite: &SuiteResult, engines: &[String]) -> String {
     let of = |engine: &String| suite.trials.iter().find(|trial| trial.name() == *engine);
     let trials: Vec<&TrialResult> = engines.iter().filter_map(of).collect();
     let mut out = tables::html(&promises(&trials));
+    let builds = builds(suite);
+    if !builds.rows.is_empty() {
+        out += &tables::html(&builds);
+    }
     let (different, own, same) = settings(&trials);
     if !different.rows.is_empty() {
         out += &tables::html(&different);
@@ -46,6 +51,28 @@ fn pairs(title: &str, map: &BTreeMap<String, String>) -> Table {
         .iter()
         .map(|(key, value)| vec![key.clone(), value.clone()])
         .collect();
+    table
+}
+
+fn builds(suite: &SuiteResult) -> Table {
+    let headers = [
+        "engine", "binary", "rumbench", "commit", "compiler", "flags",
+    ];
+    let mut table = text_table("Other builds of the laboratory", &headers);
+    for (name, host) in hosts(suite) {
+        let Host {
+            path,
+            rumbench_version,
+            commit,
+            compiler,
+            compiler_flags,
+            ..
+        } = host;
+        let facts = [path, rumbench_version, commit, compiler, compiler_flags];
+        let mut row = vec![name];
+        row.extend(facts.map(String::clone));
+        table.rows.push(row);
+    }
     table
 }
 
@@ -165,7 +192,7 @@ pub fn marks(suite: &SuiteResult) -> String {
     let mut out = String::new();
     for trial in &suite.trials {
         for mark in &trial.marks {
-            let name = format!("{} #{}", trial.name(), trial.repetition);
+            let name = format!("{} #{}", trial.contestant(), trial.repetition);
             out += &format!("<li>{} {}</li>\n", element("b", "", &name), escape(mark));
         }
     }

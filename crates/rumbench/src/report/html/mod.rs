@@ -2,7 +2,7 @@
 //!
 //! It holds no link to the outside, is readable with scripts off and stays below [`LIMIT_BYTES`]: charts get coarser, never
 //! wrong, until it does. [`page`] is what the parts share, [`verdict`] the first screen, [`over_time`], [`percentiles`], [`timeline`] and [`heat`]
-//! are charts over [`plot`], [`scale`] and [`series`], [`cost`] bars over [`bars`], [`tables`] the text report's tables and [`facts`] what was run.
+//! are charts over [`plot`], [`scale`] and [`series`], [`mod@sweep`] shows what points have together, [`cost`] bars over [`bars`], [`tables`] the text report's tables and [`facts`] what was run.
 
 mod bars;
 mod cost;
@@ -15,6 +15,7 @@ mod percentiles;
 mod plot;
 mod scale;
 mod series;
+mod sweep;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -25,9 +26,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use self::markup::{element, escape, heading};
+use self::markup::{details, element, escape, heading};
 use self::page::{DETAILS, Detail, View};
 use super::selection::{durability, groups};
+use super::sweep::has_points;
 use super::{ReportOptions, phase_tables, summary_tables, throughput};
 use rumbench_core::custom::KINDS;
 
@@ -56,9 +58,14 @@ pub fn write(dir: &Path, suite: &SuiteResult, options: &ReportOptions) -> Result
 
 /// The page.
 pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
+    let of = |detail| render_with(suite, options, detail);
+    let coarsest = DETAILS.last().copied();
+    if suite.sweep.is_some() && of(coarsest).len() >= LIMIT_BYTES {
+        return of(None);
+    }
     let mut page = String::new();
     for detail in DETAILS {
-        page = render_with(suite, options, detail);
+        page = of(Some(detail));
         if page.len() < LIMIT_BYTES {
             break;
         }
@@ -66,7 +73,8 @@ pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
     page
 }
 
-fn render_with(suite: &SuiteResult, options: &ReportOptions, detail: Detail) -> String {
+/// Without a detail only what is said of a sweep as a whole.
+fn render_with(suite: &SuiteResult, options: &ReportOptions, detail: Option<Detail>) -> String {
     let mut engines: Vec<String> = Vec::new();
     for trial in &suite.trials {
         if !engines.contains(&trial.name()) {
@@ -76,7 +84,10 @@ fn render_with(suite: &SuiteResult, options: &ReportOptions, detail: Detail) -> 
     let title = format!("{}: {}", suite.workload, engines.join(", "));
     let mut out = head(&title, engines.len());
     out += &header(suite, &title);
-    let found = groups(suite, options.mix_durability);
+    let mut found = groups(suite, options.mix_durability);
+    if detail.is_none() {
+        found.clear();
+    }
     let views: Vec<View<'_>> = found
         .iter()
         .enumerate()
@@ -86,20 +97,31 @@ fn render_with(suite: &SuiteResult, options: &ReportOptions, detail: Detail) -> 
             number,
             base: group.base(options.base.as_deref()),
             styles: &engines,
-            detail,
+            detail: detail.unwrap_or(DETAILS[0]),
         })
         .collect();
-    out += &navigation(&views);
+    let points = has_points(suite);
+    let leads = points || detail.is_none();
+    let sweep = sweep::html(suite, &engines, options, leads);
+    out += &navigation(&views, (!sweep.is_empty()).then_some(leads));
     out += "<main>\n";
     out += &without_numbers(suite, &engines);
-    if views.is_empty() {
+    out += &sweep;
+    if detail.is_none() {
+        out += "<p class=\"warning\">The parts of each point or step would make this page too large: <code>rumbench report DIR --all-tables</code> prints their tables.</p>\n";
+    } else if views.is_empty() {
         out += "<h2 id=\"verdict\">Verdict</h2>\n<p>No trial has numbers yet.</p>\n";
     }
-    for view in &views {
-        out += &first_screen(view);
-    }
-    for view in &views {
-        out += &numbers(view, options);
+    if points {
+        for view in &views {
+            let content = first_screen(view) + &numbers(view, options);
+            out += &details(&view.group.heading(), &content);
+        }
+    } else {
+        out += &views.iter().map(first_screen).collect::<String>();
+        for view in &views {
+            out += &numbers(view, options);
+        }
     }
     out += &format!(
         "<section>{}{}</section>\n",
@@ -117,14 +139,19 @@ fn render_with(suite: &SuiteResult, options: &ReportOptions, detail: Detail) -> 
         tables::definitions()
     );
     out += "</main>\n";
+    out + &end(suite)
+}
+
+/// What wrote the page, and its script.
+fn end(suite: &SuiteResult) -> String {
     let written_by = format!(
         "rumbench {}, schema version {}. result.json beside this page holds every number.",
         suite.rumbench_version, suite.schema_version
     );
-    out += &element("footer", "", &written_by);
-    out + &format!(
-        "\n<div id=\"tip\" role=\"status\" hidden></div>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
-    )
+    element("footer", "", &written_by)
+        + &format!(
+            "\n<div id=\"tip\" role=\"status\" hidden></div>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
+        )
 }
 
 fn head(title: &str, engines: usize) -> String {
@@ -147,7 +174,7 @@ fn engine_styles(engines: usize) -> String {
             let (colour, dashes) = (i % COLOURS, DASHES[(i + i / (COLOURS * DASHES.len())) % DASHES.len()]);
             format!(
                 ".s{i}{{stroke:var(--c{colour});stroke-dasharray:{dashes}}}.b{i},.f{i}{{fill:var(--c{colour})}}\
-                 .off{i} .frame .s{i},.off{i} .b{i}{{display:none}}.off{i} .legend .k{i}{{opacity:.4}}\n"
+                 .off{i} .frame .s{i},.off{i} .b{i},.off{i} .u{i},.off{i} .d{i}{{display:none}}.u{i},.d{i}{{stroke:var(--c{colour})}}.off{i} .legend .k{i}{{opacity:.4}}\n"
             )
         })
         .chain(std::iter::once(format!(
@@ -189,12 +216,24 @@ fn header(suite: &SuiteResult, title: &str) -> String {
     out + "\n</header>\n"
 }
 
-fn navigation(views: &[View<'_>]) -> String {
+/// Links to the parts; `sweep` says of a suite with a sweep whether it comes first.
+fn navigation(views: &[View<'_>], sweep: Option<bool>) -> String {
     let mut out = String::from("<nav aria-label=\"Parts of this page\">");
     let mut link =
         |anchor: &str, text: &str| out += &format!("<a href=\"#{anchor}\">{}</a> ", escape(text));
-    link("verdict", "Verdict");
+    match sweep {
+        Some(true) => link("verdict", "Sweep"),
+        Some(false) => {
+            link("sweep", "Ageing");
+            link("verdict", "Verdict");
+        }
+        None => link("verdict", "Verdict"),
+    }
     for view in views {
+        if let Some(point) = &view.group.point {
+            link(&view.anchor("verdict"), point);
+            continue;
+        }
         let suffix = if views.len() > 1 {
             format!(" {}", view.number + 1)
         } else {
@@ -235,7 +274,7 @@ fn without_numbers(suite: &SuiteResult, engines: &[String]) -> String {
 }
 
 fn first_screen(view: &View<'_>) -> String {
-    let id = if view.number == 0 {
+    let id = if view.number == 0 && view.group.point.is_none() {
         "verdict".to_string()
     } else {
         view.anchor("verdict")
@@ -248,9 +287,10 @@ fn first_screen(view: &View<'_>) -> String {
         .count();
     let mut out = String::from("<section class=\"first\">");
     let several = view.group.trials.len() < view.suite.trials.len();
-    let title = match several {
-        true => format!("Verdict {}", view.number + 1),
-        false => "Verdict".to_string(),
+    let title = match (&view.group.point, several) {
+        (Some(point), _) => format!("Verdict at {point}"),
+        (None, true) => format!("Verdict {}", view.number + 1),
+        (None, false) => "Verdict".to_string(),
     };
     out += &heading(2, &id, &title);
     out += &element("p", " class=\"note pre\"", &view.group.title);

@@ -106,6 +106,11 @@ impl Plot {
         }
     }
 
+    /// A line through points in the coordinates of the drawing.
+    pub fn path(&self, points: &[(f64, f64)]) -> String {
+        polyline('M', points.iter().map(|(x, y)| self.at(*x, *y)))
+    }
+
     fn at(&self, x: f64, y: f64) -> (i64, i64) {
         let across = (self.x.place(x) * SIDE).round() as i64;
         (across, ((1.0 - self.y.place(y)) * SIDE).round() as i64)
@@ -134,9 +139,14 @@ impl Plot {
         data
     }
 
-    /// The two ends of the horizontal axis.
+    /// The two ends of the horizontal axis, and its unit where that is no time.
     fn time(&self) -> String {
-        format!(" data-x=\"{} {}\"", self.x.low, self.x.high)
+        let unit = if self.x.unit == Unit::Number {
+            " n"
+        } else {
+            ""
+        };
+        format!(" data-x=\"{} {}{unit}\"", self.x.low, self.x.high)
     }
 
     fn grid(&self) -> String {
@@ -168,7 +178,11 @@ impl Plot {
         if !self.x_labels {
             return String::new();
         }
-        let labels = self.x.ticks.iter().map(|(value, label)| {
+        let every = match self.x.unit {
+            Unit::Names => crowding(&self.x),
+            _ => 1,
+        };
+        let labels = self.x.ticks.iter().step_by(every).map(|(value, label)| {
             let place = self.x.place(*value);
             let class = match place {
                 0.0 => " class=\"first\"",
@@ -220,6 +234,19 @@ impl Plot {
         }
         format!("<path class=\"b{}\" d=\"{path}\"/>", curve.style)
     }
+}
+
+/// Every how manieth name has room below a chart on a telephone.
+fn crowding(axis: &Axis) -> usize {
+    /// Characters with their distance, measured at 360 pixels.
+    const ROOM: usize = 30;
+    let names = axis.ticks.iter();
+    let longest = names
+        .map(|(_, name)| name.chars().count())
+        .max()
+        .unwrap_or(0)
+        + 1;
+    axis.ticks.len().div_ceil((ROOM / longest).max(1))
 }
 
 /// A path through points, relative after the first, which keeps it short.

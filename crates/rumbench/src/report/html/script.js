@@ -111,7 +111,7 @@
       const part = 1 - y / 1000;
       return kind === "log" ? low * Math.pow(high / low, part) : Number(low) + part * (high - low);
     };
-    const [from, to] = svg.closest("[data-x]").dataset.x.split(" ").map(Number);
+    const [from, to, plain] = svg.closest("[data-x]").dataset.x.split(" ").map((part) => (part === "n" ? true : Number(part)));
     const names = svg.dataset.names ? svg.dataset.names.split("|") : null;
     const lines = [];
     const title = svg.closest(".stack") ? svg.closest(".frame").querySelector("p").textContent : "";
@@ -132,7 +132,7 @@
     line.setAttribute("class", "cursor");
     line.setAttribute("d", "M" + place + " 0V1000");
     svg.append(line);
-    show((names ? names[Math.round(x)] : clock(x)) + "\n" + lines.join("\n"), clientX, clientY);
+    show((names ? names[Math.round(x)] : plain ? three(x) : clock(x)) + "\n" + lines.join("\n"), clientX, clientY);
   };
   const leave = (svg) => {
     if (svg.cursor) svg.cursor.remove();

@@ -7,6 +7,7 @@ use markup5ever_rcdom::{Handle, NodeData, RcDom};
 use super::*;
 use crate::report::sample;
 use crate::store::result::{Interval, PhaseResult, TrialResult};
+use crate::store::sweep::Sweep;
 
 const HOSTILE: &str =
     "</script><img src=x onerror=alert(1)>\"'--></style><svg/onload=a>&\0\u{202e}";
@@ -268,6 +269,77 @@ fn every_kind_of_result_gives_a_well_formed_page() {
     );
     suite.trials.clear();
     checked(&suite, &ReportOptions::default());
+}
+
+#[test]
+fn a_sweep_comes_first_as_curves_with_their_fits_and_its_points_are_folded() {
+    let page = checked(&sample::clients(), &ReportOptions::default());
+    assert!(page.contains("<h2 id=\"verdict\">Sweep over clients"));
+    assert!(page.contains(
+        "is fastest in request at clients=8 with 5,674 op/s, 2.84 times that of clients=1"
+    ));
+    assert!(
+        page.contains("class=\"u0\"") && page.contains("class=\"u1\""),
+        "both fits"
+    );
+    assert_eq!(page.matches("<details><summary>clients=").count(), 4);
+    assert!(page.contains("Verdict at clients=8"));
+    keep("sweep", &page);
+
+    let mut named = sample::clients();
+    let sweep = named.sweep.as_mut().unwrap();
+    sweep.key = "alluvium.cache_block_bytes".to_string();
+    sweep.values = ["4096", "16384", "65536", "1048576"]
+        .map(str::to_string)
+        .into();
+    let renamed = sweep.values.clone();
+    for trial in &mut named.trials {
+        let place = ["1", "2", "4", "8"]
+            .iter()
+            .position(|n| trial.point == Some(format!("clients={n}")));
+        trial.point = Some(format!(
+            "alluvium.cache_block_bytes={}",
+            renamed[place.unwrap()]
+        ));
+    }
+    crate::report::sweep::conclude(&mut named);
+    let page = checked(&named, &ReportOptions::default());
+    assert!(
+        page.contains("data-names=\"4096|16384|65536|1048576\"") && !page.contains("class=\"u0\"")
+    );
+    keep("sweep-of-a-setting", &page);
+}
+
+#[test]
+fn ageing_databases_are_drawn_by_turnover_before_their_steps() {
+    let page = checked(&sample::ageing(), &ReportOptions::default());
+    assert!(page.contains("<h2 id=\"sweep\">Ageing") && page.contains("<h2 id=\"verdict\">"));
+    assert!(page.contains("Throughput (op/s) by turnover"));
+    keep("ageing", &page);
+}
+
+#[test]
+fn a_sweep_that_is_too_large_keeps_what_is_said_of_it_as_a_whole() {
+    let mut suite = sample::suite();
+    let trial = suite.trials.remove(0);
+    suite.trials.clear();
+    let values: Vec<String> = (1..=100).map(|n| n.to_string()).collect();
+    for value in &values {
+        for engine in 0..5 {
+            let mut trial = trial.clone();
+            trial.engine = format!("engine-{engine}");
+            trial.point = Some(format!("clients={value}"));
+            suite.trials.push(trial);
+        }
+    }
+    suite.sweep = Some(Sweep {
+        key: "clients".to_string(),
+        values,
+        ..Sweep::default()
+    });
+    let page = checked(&suite, &ReportOptions::default());
+    assert!(page.len() < LIMIT_BYTES, "{}", page.len());
+    assert!(page.contains("would make this page too large") && page.contains("Sweep over clients"));
 }
 
 #[test]

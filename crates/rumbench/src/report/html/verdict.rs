@@ -300,6 +300,7 @@ mod tests {
     #[test]
     fn a_verdict_counts_more_than_the_ratio() {
         let comparison = |ratio: f64, verdict: &str| Comparison {
+            point: None,
             base: String::new(),
             engine: String::new(),
             phase: String::new(),

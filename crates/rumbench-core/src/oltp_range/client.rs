@@ -1,0 +1,299 @@
+//! The client of a test: performs the statements of its events, and checks every row that comes back.
+//!
+//! Statements that read are single reads of what is committed; those that write are one transaction, run again as a whole
+//! when it meets a conflict. An event with one statement that writes uses the engine's call for it.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::events::{Event, Events, Statement, What};
+use super::reads::Reads;
+use super::rows::{C, C_BYTES, COLUMNS, Draws, K, ROW_BYTES};
+use super::state::{Shared, wrong};
+use crate::engine::{EngineError, Result};
+use crate::retry::retried_with;
+use crate::tables::{Change, RowBatch, TableConnection, TableId, TableWrites, Value};
+use crate::trial::{Done, OpIndex, PhaseClient};
+
+/// Operations of all tests.
+pub(super) const OPERATIONS: &[&str] = &["EVENT"];
+
+/// One client of one test.
+pub(super) struct OltpClient {
+    shared: Arc<Shared>,
+    connection: Box<dyn TableConnection>,
+    events: Events,
+    event: Event,
+    client: usize,
+    /// Whether answers can be judged.
+    judges: bool,
+    reads: Reads,
+    /// The new c of each row that the event changes, one after the other.
+    texts: Vec<u8>,
+    /// The row that the event inserts.
+    row: RowBatch,
+    /// Whether each row that the event writes must be there.
+    expected: Vec<bool>,
+    /// Whether it was, as the engine answers.
+    there: Vec<bool>,
+}
+
+impl OltpClient {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        connection: Box<dyn TableConnection>,
+        events: Events,
+        client: usize,
+        judges: bool,
+        writes: bool,
+    ) -> OltpClient {
+        OltpClient {
+            shared,
+            connection,
+            events,
+            event: Event::default(),
+            client,
+            judges,
+            reads: Reads::new(judges, writes),
+            texts: Vec::new(),
+            row: RowBatch::new(COLUMNS),
+            expected: Vec::new(),
+            there: Vec::new(),
+        }
+    }
+
+    /// Makes the texts and the row of the event.
+    fn make(&mut self, statement: Statement) {
+        let (rows, table) = (&self.shared.rows, statement.table);
+        match (statement.what, self.event.numbers(&statement)) {
+            (What::SetC, numbers) => {
+                for pair in numbers.chunks_exact(2) {
+                    rows.append_c(table, pair[0], pair[1], &mut self.texts);
+                }
+            }
+            (What::Replace, &[id, c, pad]) => {
+                rows.push(table, id, Draws { c, pad }, &mut self.row);
+            }
+            (What::Insert, &[c, pad]) => {
+                let id = self.shared.tables[table].next_insert(self.client);
+                rows.push(table, id, Draws { c, pad }, &mut self.row);
+            }
+            _ => {}
+        }
+    }
+
+    /// Performs the statements that write. Rows and retries.
+    fn write(&mut self, first: usize) -> Result<(u64, u64)> {
+        let shared = &*self.shared;
+        let (event, there) = (&self.event, &mut self.there);
+        let connection = &mut *self.connection;
+        let statements = &event.statements[first..];
+        let made = (&self.texts[..], &self.row);
+        announce(shared, event, statements, &mut self.expected);
+        let ((), retries) = retried_with(shared.backoff, || {
+            there.clear();
+            if is_single(event, statements) {
+                let writes = &mut Direct(connection);
+                return perform(writes, event, statements, made, there);
+            }
+            connection.write(&mut |writes| perform(writes, event, statements, made, there))
+        })?;
+        self.note(first)?;
+        let changed = self.there.iter().filter(|there| **there).count();
+        Ok((changed as u64, retries))
+    }
+
+    /// Keys and new values of the statements that write.
+    fn written_bytes(&self, first: usize) -> u64 {
+        const KEY_BYTES: u64 = 8;
+        let of = |statement: &Statement| match statement.what {
+            What::SetC => {
+                let rows = self.event.numbers(statement).len() as u64 / 2;
+                rows * (KEY_BYTES + C_BYTES as u64)
+            }
+            What::AddK => KEY_BYTES + 4,
+            What::Replace => KEY_BYTES + ROW_BYTES,
+            What::Delete => KEY_BYTES,
+            _ => ROW_BYTES,
+        };
+        self.event.statements[first..].iter().map(of).sum()
+    }
+
+    /// Notes what happened, and judges the answers: only a row that was deleted may be missing.
+    fn note(&self, first: usize) -> Result<()> {
+        let shared = &*self.shared;
+        let mut answers = self.expected.iter().zip(&self.there);
+        for statement in &self.event.statements[first..] {
+            let table = &shared.tables[statement.table];
+            let numbers = self.event.numbers(statement);
+            let stride = if statement.what == What::SetC {
+                2
+            } else {
+                numbers.len()
+            };
+            for numbers in numbers.chunks(stride.max(1)) {
+                let Some((&expected, &there)) = answers.next() else {
+                    continue;
+                };
+                match statement.what {
+                    What::AddK => table.note_added(there),
+                    What::Replace => table.note_back(numbers[0]),
+                    What::Insert => table.note_inserted(self.client),
+                    _ => {}
+                }
+                // Several clients may delete a row at once: only one finds it.
+                let alone = statement.what != What::Delete || shared.config.clients == 1;
+                let impossible = match statement.what {
+                    What::Delete => there != expected,
+                    What::Insert => false,
+                    _ => expected && !there,
+                };
+                if self.judges && alone && impossible && shared.is_exact() {
+                    return Err(wrong(format!(
+                        "row {} of {} was there: {expected}, but {:?} says: {there}",
+                        numbers[0],
+                        shared.name(statement.table),
+                        statement.what
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Notes what is going to happen, and whether each row that is written must be there.
+fn announce(shared: &Shared, event: &Event, statements: &[Statement], expected: &mut Vec<bool>) {
+    expected.clear();
+    for statement in statements {
+        let table = &shared.tables[statement.table];
+        let numbers = event.numbers(statement);
+        match statement.what {
+            What::SetC => {
+                let ids = numbers.chunks_exact(2);
+                expected.extend(ids.map(|pair| !table.is_gone(pair[0])));
+                continue;
+            }
+            What::AddK => table.note_add_begun(),
+            What::Replace | What::Delete => table.adds_lost.store(true, Ordering::Relaxed),
+            _ => {}
+        }
+        expected.push(match statement.what {
+            What::Insert => false,
+            What::Delete => !table.note_gone(numbers[0]),
+            _ => !table.is_gone(numbers[0]),
+        });
+    }
+}
+
+/// Whether the engine has a call that is the whole transaction.
+fn is_single(event: &Event, statements: &[Statement]) -> bool {
+    match statements {
+        [only] if only.what == What::SetC => event.numbers(only).len() == 2,
+        [only] => only.what != What::Replace,
+        _ => false,
+    }
+}
+
+/// A connection whose calls are transactions of their own.
+struct Direct<'a>(&'a mut dyn TableConnection);
+
+impl TableWrites for Direct<'_> {
+    fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
+        self.0.insert(table, rows)
+    }
+
+    fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool> {
+        self.0.delete(table, key)
+    }
+
+    fn update(
+        &mut self,
+        table: TableId,
+        key: &[Value<'_>],
+        column: usize,
+        change: Change<'_>,
+    ) -> Result<bool> {
+        self.0.update(table, key, column, change)
+    }
+}
+
+/// Performs statements that write; answers whether each of their rows was there. `texts` are the new c of all of them, one
+/// after the other, `row` is the one that is inserted.
+fn perform(
+    writes: &mut dyn TableWrites,
+    event: &Event,
+    statements: &[Statement],
+    (texts, row): (&[u8], &RowBatch),
+    there: &mut Vec<bool>,
+) -> Result<()> {
+    let mut texts = texts.chunks_exact(C_BYTES);
+    for statement in statements {
+        let (table, numbers) = (TableId(statement.table), event.numbers(statement));
+        let key = |id| [Value::Unsigned(id)];
+        let found = match statement.what {
+            What::SetC => {
+                for (pair, text) in numbers.chunks_exact(2).zip(&mut texts) {
+                    let set = Change::Set(Value::Bytes(text));
+                    there.push(writes.update(table, &key(pair[0]), C, set)?);
+                }
+                continue;
+            }
+            What::AddK => writes.update(table, &key(numbers[0]), K, Change::Add(1))?,
+            What::Replace => {
+                let there = writes.delete(table, &key(numbers[0]))?;
+                writes.insert(table, row)?;
+                there
+            }
+            What::Delete => writes.delete(table, &key(numbers[0]))?,
+            _ => {
+                writes.insert(table, row)?;
+                true
+            }
+        };
+        there.push(found);
+    }
+    Ok(())
+}
+
+impl PhaseClient for OltpClient {
+    fn prepare(&mut self) -> Option<OpIndex> {
+        self.events.next(&mut self.event);
+        self.texts.clear();
+        self.row.clear();
+        for place in 0..self.event.statements.len() {
+            self.make(self.event.statements[place]);
+        }
+        Some(0)
+    }
+
+    fn execute(&mut self) -> Result<Done, EngineError> {
+        let statements = self.event.statements.iter();
+        let first = statements.take_while(|one| !one.what.writes()).count();
+        let (mut rows, mut retries, mut written_bytes) = (0, 0, 0);
+        for statement in &self.event.statements[..first] {
+            let numbers = self.event.numbers(statement);
+            let shared = &*self.shared;
+            let connection = &mut *self.connection;
+            let (read, again) = self.reads.perform(shared, connection, statement, numbers)?;
+            rows += read;
+            retries += again;
+        }
+        if first < self.event.statements.len() {
+            let written = self.write(first);
+            if written.is_err() {
+                self.shared.note_failure();
+            }
+            let (written, again) = written?;
+            rows += written;
+            retries += again;
+            written_bytes = self.written_bytes(first);
+        }
+        Ok(Done {
+            rows: black_box(rows),
+            retries,
+            written_bytes,
+        })
+    }
+}

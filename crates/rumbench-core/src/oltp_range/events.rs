@@ -1,0 +1,274 @@
+//! What the events of a test ask, as far as it follows from seed, step and client alone.
+
+use std::fmt;
+
+use super::config::Config;
+use super::rows::DRAWS;
+use super::tests::{Fold, Kind};
+use crate::linkbench::distribution::Zipf;
+use crate::random::Random;
+
+/// What generators of events are keyed with.
+const EVENT_KEY: u64 = 0x6576_656e;
+/// Points of a transaction.
+const POINTS: u64 = 10;
+
+/// What one statement does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Reads rows; numbers: ids.
+    Points,
+    /// Reads entries, and their rows or not; numbers: values of k in order.
+    PointsByK {
+        /// Whether the rows are read too.
+        rows: bool,
+    },
+    /// Reads rows; numbers: the first id and the end, which is not in it.
+    Range(Fold),
+    /// Reads entries, and their rows or not; numbers: the first k and the end.
+    RangeByK {
+        /// Whether the rows are read too.
+        rows: bool,
+    },
+    /// Reads a whole table; no numbers.
+    Scan,
+    /// Changes c; numbers: an id and a draw for each row, in the order of the ids.
+    SetC,
+    /// Adds one to k; number: the id.
+    AddK,
+    /// Deletes and inserts a row; numbers: the id and two draws.
+    Replace,
+    /// Deletes a row; number: the id.
+    Delete,
+    /// Inserts a row; numbers: two draws.
+    Insert,
+}
+
+impl What {
+    /// Whether it writes.
+    pub fn writes(self) -> bool {
+        matches!(
+            self,
+            What::SetC | What::AddK | What::Replace | What::Delete | What::Insert
+        )
+    }
+}
+
+/// One statement of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statement {
+    /// What it does.
+    pub what: What,
+    /// On which table.
+    pub table: usize,
+    /// Places of its numbers in [`Event::numbers`].
+    numbers: (usize, usize),
+}
+
+/// One event: its statements, those that write last. Filled again and again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Event {
+    /// In the order of their execution.
+    pub statements: Vec<Statement>,
+    numbers: Vec<u64>,
+}
+
+impl Event {
+    /// The numbers of a statement.
+    pub fn numbers(&self, statement: &Statement) -> &[u64] {
+        let (from, to) = statement.numbers;
+        &self.numbers[from..to]
+    }
+
+    fn clear(&mut self) {
+        self.statements.clear();
+        self.numbers.clear();
+    }
+
+    fn push(&mut self, what: What, table: usize, numbers: impl IntoIterator<Item = u64>) {
+        let from = self.numbers.len();
+        self.numbers.extend(numbers);
+        self.statements.push(Statement {
+            what,
+            table,
+            numbers: (from, self.numbers.len()),
+        });
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for statement in &self.statements {
+            let numbers = self.numbers(statement);
+            let table = statement.table + 1;
+            write!(f, "{:?} sbtest{table} {numbers:?}; ", statement.what)?;
+        }
+        Ok(())
+    }
+}
+
+/// The events of one client in one step.
+#[derive(Debug, Clone)]
+pub struct Events {
+    random: Random,
+    kind: Kind,
+    range: u64,
+    rows: u64,
+    tables: u64,
+    client: u64,
+    /// Of updates that choose low ids more often.
+    zipf: Option<Zipf>,
+}
+
+impl Events {
+    /// `step` is the place of the step in the trial's list.
+    pub fn new(config: &Config, kind: Kind, range: u64, step: u64, client: u64) -> Events {
+        Events {
+            random: Random::keyed(config.seed, &[EVENT_KEY, step, client]),
+            kind,
+            range,
+            rows: config.rows,
+            tables: u64::from(config.tables),
+            client,
+            zipf: (kind == Kind::UpdateZipf).then(|| Zipf::new(config.rows, config.zipf_exponent)),
+        }
+    }
+
+    fn table(&mut self) -> usize {
+        self.random.below(self.tables) as usize
+    }
+
+    /// An id of the load, or a value of k: both are from 1 to the number of rows.
+    fn id(&mut self) -> u64 {
+        1 + self.random.below(self.rows)
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.random.below(DRAWS)
+    }
+
+    /// Replaces an event by the next one.
+    pub fn next(&mut self, event: &mut Event) {
+        event.clear();
+        match self.kind {
+            Kind::PointQuery => self.points(event, 1),
+            Kind::RandomPoints => {
+                let table = self.table();
+                let range = self.range;
+                event.push(What::Points, table, (0..range).map(|_| self.id()));
+            }
+            Kind::HotPoints => {
+                let first = 1 + (self.rows / 2).min(self.rows - self.range);
+                let table = self.table();
+                event.push(What::Points, table, first..first + self.range);
+            }
+            Kind::PointsByK { rows } => self.points_by_k(event, rows),
+            // Both ends are in it.
+            Kind::Range => self.range(event, What::Range(Fold::Rows), self.range + 1),
+            Kind::RangeByK { rows } => {
+                self.range(event, What::RangeByK { rows }, self.range + 1);
+            }
+            Kind::Count => self.range(event, What::Range(Fold::Count), self.range),
+            Kind::PointsAndRange(fold) => {
+                self.points(event, POINTS);
+                self.range(event, What::Range(fold), self.range);
+            }
+            Kind::ReadOnly => self.reads(event),
+            Kind::Scan => event.push(What::Scan, (self.client % self.tables) as usize, []),
+            Kind::ReadWrite => {
+                self.reads(event);
+                self.writes(event);
+            }
+            Kind::WriteOnly => self.writes(event),
+            Kind::UpdateInList => self.update_in_list(event),
+            Kind::UpdateIndex => self.add(event),
+            Kind::UpdateNonIndex => {
+                let id = self.id();
+                self.set(event, id);
+            }
+            Kind::UpdateOne => self.set(event, 1),
+            Kind::UpdateZipf => {
+                let p = self.random.unit();
+                let id = 1 + self.zipf.map_or(0, |zipf| zipf.quantile(p));
+                self.set(event, id);
+            }
+            Kind::Delete => {
+                let (table, id) = (self.table(), self.id());
+                event.push(What::Delete, table, [id]);
+            }
+            Kind::Insert => {
+                let table = self.table();
+                let draws = [self.draw(), self.draw()];
+                event.push(What::Insert, table, draws);
+            }
+        }
+    }
+
+    /// So many statements of one row each, all on one table.
+    fn points(&mut self, event: &mut Event, count: u64) {
+        let table = self.table();
+        for _ in 0..count {
+            let id = self.id();
+            event.push(What::Points, table, [id]);
+        }
+    }
+
+    /// Values in order and each once, as a list of them is looked up.
+    fn points_by_k(&mut self, event: &mut Event, rows: bool) {
+        let table = self.table();
+        let from = event.numbers.len();
+        let range = self.range;
+        event.push(
+            What::PointsByK { rows },
+            table,
+            (0..range).map(|_| self.id()),
+        );
+        event.numbers[from..].sort_unstable();
+        event.numbers.dedup();
+        if let Some(statement) = event.statements.last_mut() {
+            statement.numbers.1 = event.numbers.len();
+        }
+    }
+
+    fn range(&mut self, event: &mut Event, what: What, numbers: u64) {
+        let (table, first) = (self.table(), self.id());
+        event.push(what, table, [first, first + numbers]);
+    }
+
+    fn reads(&mut self, event: &mut Event) {
+        self.points(event, POINTS);
+        for fold in [Fold::Rows, Fold::Sum, Fold::Order, Fold::Distinct] {
+            self.range(event, What::Range(fold), self.range);
+        }
+    }
+
+    fn writes(&mut self, event: &mut Event) {
+        self.add(event);
+        let id = self.id();
+        self.set(event, id);
+        let (table, id) = (self.table(), self.id());
+        let draws = [self.draw(), self.draw()];
+        event.push(What::Replace, table, [id, draws[0], draws[1]]);
+    }
+
+    fn add(&mut self, event: &mut Event) {
+        let (table, id) = (self.table(), self.id());
+        event.push(What::AddK, table, [id]);
+    }
+
+    fn set(&mut self, event: &mut Event, id: u64) {
+        let (table, draw) = (self.table(), self.draw());
+        event.push(What::SetC, table, [id, draw]);
+    }
+
+    /// Ids in order and each once: a list of ids changes a row once, and locks taken in order never wait for each other in
+    /// a circle.
+    fn update_in_list(&mut self, event: &mut Event) {
+        let table = self.table();
+        let mut ids: Vec<u64> = (0..self.range).map(|_| self.id()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let numbers = ids.into_iter().flat_map(|id| [id, self.draw()]);
+        event.push(What::SetC, table, numbers);
+    }
+}

@@ -1,0 +1,265 @@
+//! The tables and their rows, which say by themselves whether they are whole.
+//!
+//! ```text
+//! c    10 groups of 11 digits, joined by `-`: the first is a draw, the others follow from it, the table and the id
+//! pad   5 such groups; its draw also decides the k that the row was inserted with
+//! ```
+//!
+//! So a row can be checked whatever updates it went through: `c` is one that was written for this id, and `k` is what the row
+//! was inserted with and as much more as there were updates of it. The digits that follow a draw are cut from a pool.
+
+use super::config::Config;
+use crate::random::{Random, mix};
+use crate::tables::{Column, ColumnType, Index, RowBatch, Table, TableSchema, Value};
+
+/// Columns of a table: id, k, c, pad.
+pub const COLUMNS: usize = 4;
+/// Place of k.
+pub const K: usize = 1;
+/// Place of c.
+pub const C: usize = 2;
+/// Digits of a group, and the dash.
+const GROUP_BYTES: usize = 12;
+const C_GROUPS: usize = 10;
+const PAD_GROUPS: usize = 5;
+/// Bytes of c.
+pub const C_BYTES: usize = C_GROUPS * GROUP_BYTES - 1;
+/// Bytes of a row: its key, k, and the two texts.
+pub const ROW_BYTES: u64 = 8 + 4 + (C_BYTES + PAD_GROUPS * GROUP_BYTES - 1) as u64;
+/// Draws are below this: they have eleven digits.
+pub const DRAWS: u64 = 100_000_000_000;
+/// Groups of digits that texts are cut from: 768 KiB, which a processor's second cache holds.
+const POOL_GROUPS: usize = 1 << 16;
+/// What generators and hashes are keyed with.
+const POOL_KEY: u64 = 0x6469_6769;
+const ROW_KEY: u64 = 0x6f6c_7470;
+const C_KEY: u64 = 0x63;
+const PAD_KEY: u64 = 0x7061_6420;
+
+/// The tables `sbtest1`, `sbtest2`, ... of a configuration.
+pub fn schema(config: &Config) -> Result<&'static TableSchema, String> {
+    let table = |number| Table {
+        name: format!("sbtest{number}"),
+        columns: vec![
+            Column::new("id", ColumnType::U64),
+            Column::new("k", ColumnType::U32),
+            Column::new("c", ColumnType::Bytes),
+            Column::new("pad", ColumnType::Bytes),
+        ],
+        key_columns: 1,
+        indexes: vec![Index {
+            name: "k".to_owned(),
+            columns: vec![K],
+        }],
+        reads_hit: true,
+    };
+    TableSchema::new((1..=config.tables).map(table).collect())
+}
+
+/// Draws of the two texts of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Draws {
+    /// Decides c.
+    pub c: u64,
+    /// Decides pad, and the k of the insert.
+    pub pad: u64,
+}
+
+/// The numbers of a row that is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Its id.
+    pub id: u64,
+    /// Its k.
+    pub k: u64,
+    /// The k that it was inserted with.
+    pub inserted_k: u64,
+}
+
+/// Makes rows and knows them again.
+pub struct Rows {
+    seed: u64,
+    rows: u64,
+    pool: Vec<u8>,
+}
+
+impl Rows {
+    /// Draws the pool of digits.
+    pub fn new(config: &Config) -> Rows {
+        let mut random = Random::keyed(config.seed, &[POOL_KEY]);
+        let mut pool = Vec::with_capacity((POOL_GROUPS + C_GROUPS) * GROUP_BYTES);
+        for _ in 0..POOL_GROUPS + C_GROUPS {
+            append_digits(random.below(DRAWS), &mut pool);
+            pool.push(b'-');
+        }
+        Rows {
+            seed: config.seed,
+            rows: config.rows,
+            pool,
+        }
+    }
+
+    /// The draws that a row is loaded with.
+    pub fn loaded(&self, table: usize, id: u64) -> Draws {
+        let mut random = Random::keyed(self.seed, &[ROW_KEY, table as u64, id]);
+        Draws {
+            c: random.below(DRAWS),
+            pad: random.below(DRAWS),
+        }
+    }
+
+    fn hash(&self, what: u64, table: usize, id: u64, draw: u64) -> u64 {
+        mix(mix(mix(self.seed ^ what, table as u64), id), draw)
+    }
+
+    /// The groups behind the first, without their last dash.
+    fn tail(&self, groups: usize, hash: u64) -> &[u8] {
+        let place = ((u128::from(hash) * POOL_GROUPS as u128) >> 64) as usize * GROUP_BYTES;
+        &self.pool[place..place + (groups - 1) * GROUP_BYTES - 1]
+    }
+
+    fn append_text(&self, groups: usize, draw: u64, hash: u64, out: &mut Vec<u8>) {
+        append_digits(draw, out);
+        out.push(b'-');
+        out.extend_from_slice(self.tail(groups, hash));
+    }
+
+    /// The k of an insert, from 1 to the number of loaded rows.
+    fn inserted_k(&self, pad_hash: u64) -> u64 {
+        let scattered = mix(pad_hash, ROW_KEY);
+        1 + ((u128::from(scattered) * u128::from(self.rows)) >> 64) as u64
+    }
+
+    /// Appends the c of a draw.
+    pub fn append_c(&self, table: usize, id: u64, draw: u64, out: &mut Vec<u8>) {
+        self.append_text(C_GROUPS, draw, self.hash(C_KEY, table, id, draw), out);
+    }
+
+    /// Appends a row to a batch.
+    pub fn push(&self, table: usize, id: u64, draws: Draws, batch: &mut RowBatch) {
+        let pad = self.hash(PAD_KEY, table, id, draws.pad);
+        batch.push(Value::Unsigned(id));
+        batch.push(Value::Unsigned(self.inserted_k(pad)));
+        batch.push_bytes(|out| self.append_c(table, id, draws.c, out));
+        batch.push_bytes(|out| self.append_text(PAD_GROUPS, draws.pad, pad, out));
+    }
+
+    /// The numbers of a row whose texts were written for its id; `None` of any other.
+    #[inline]
+    pub fn look_at(&self, table: usize, row: &[Value<'_>]) -> Option<Found> {
+        let [
+            Value::Unsigned(id),
+            Value::Unsigned(k),
+            Value::Bytes(c),
+            Value::Bytes(pad),
+        ] = *row
+        else {
+            return None;
+        };
+        let text = |groups, what, text: &[u8]| {
+            let draw = draw_of(text)?;
+            let hash = self.hash(what, table, id, draw);
+            (*text.get(GROUP_BYTES..)? == *self.tail(groups, hash)).then_some(hash)
+        };
+        text(C_GROUPS, C_KEY, c)?;
+        let inserted_k = self.inserted_k(text(PAD_GROUPS, PAD_KEY, pad)?);
+        (k >= inserted_k).then_some(Found { id, k, inserted_k })
+    }
+}
+
+fn append_digits(draw: u64, out: &mut Vec<u8>) {
+    let mut digits = [b'0'; GROUP_BYTES - 1];
+    let mut rest = draw;
+    for digit in digits.iter_mut().rev() {
+        *digit += (rest % 10) as u8;
+        rest /= 10;
+    }
+    out.extend_from_slice(&digits);
+}
+
+/// The number that a text begins with.
+fn draw_of(text: &[u8]) -> Option<u64> {
+    let (digits, rest) = text.split_at_checked(GROUP_BYTES - 1)?;
+    let mut draw = 0;
+    for digit in digits {
+        let value = digit.checked_sub(b'0').filter(|value| *value < 10)?;
+        draw = draw * 10 + u64::from(value);
+    }
+    (rest.first() == Some(&b'-')).then_some(draw)
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    fn batch(rows: &Rows, id: u64) -> RowBatch {
+        let mut batch = RowBatch::new(COLUMNS);
+        rows.push(0, id, rows.loaded(0, id), &mut batch);
+        batch
+    }
+
+    #[test]
+    fn rows_have_the_form_of_the_reference_and_are_known_again() {
+        let rows = Rows::new(&Config::default());
+        let mut sum = 0;
+        for id in 1..=1000 {
+            let batch = batch(&rows, id);
+            let row: Vec<Value<'_>> = batch.rows().next().unwrap().values().collect();
+            let found = rows.look_at(0, &row).unwrap();
+            assert_eq!((found.id, found.k), (id, found.inserted_k));
+            assert!((1..=1_000_000).contains(&found.k));
+            sum += found.k;
+            let (Value::Bytes(c), Value::Bytes(pad)) = (row[2], row[3]) else {
+                panic!("not texts");
+            };
+            assert_eq!((c.len(), pad.len()), (119, 59));
+            for text in [c, pad] {
+                let groups = text.split(|byte| *byte == b'-');
+                assert!(
+                    groups
+                        .into_iter()
+                        .all(|group| group.len() == 11 && group.iter().all(u8::is_ascii_digit))
+                );
+            }
+        }
+        assert!((450_000_000..550_000_000).contains(&sum), "{sum}");
+    }
+
+    #[test]
+    fn a_row_of_another_table_or_id_or_with_a_changed_byte_is_not_one() {
+        let rows = Rows::new(&Config::default());
+        let batch = batch(&rows, 7);
+        let row: Vec<Value<'_>> = batch.rows().next().unwrap().values().collect();
+        assert_eq!(rows.look_at(1, &row), None, "another table");
+        let other = [Value::Unsigned(8), row[1], row[2], row[3]];
+        assert_eq!(rows.look_at(0, &other), None, "another id");
+        let less = [row[0], Value::Unsigned(0), row[2], row[3]];
+        assert_eq!(rows.look_at(0, &less), None, "a smaller k");
+        for column in [2, 3] {
+            let Value::Bytes(text) = row[column] else {
+                panic!("not a text");
+            };
+            for place in 0..text.len() {
+                let mut text = text.to_vec();
+                text[place] ^= 1;
+                let mut row = row.clone();
+                row[column] = Value::Bytes(&text);
+                assert_eq!(rows.look_at(0, &row), None, "{column} {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_c_of_the_same_row_is_one_of_it() {
+        let rows = Rows::new(&Config::default());
+        let batch = batch(&rows, 7);
+        let mut row: Vec<Value<'_>> = batch.rows().next().unwrap().values().collect();
+        let mut c = Vec::new();
+        rows.append_c(0, 7, 5, &mut c);
+        assert_ne!(row[2], Value::Bytes(&c));
+        row[2] = Value::Bytes(&c);
+        row[1] = Value::Unsigned(row[1].unsigned().unwrap() + 3);
+        let found = rows.look_at(0, &row).unwrap();
+        assert_eq!(found.k - found.inserted_k, 3);
+    }
+}

@@ -1,0 +1,177 @@
+//! Which rows must be there: what all clients of a trial know of its tables.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::config::Config;
+use super::rows::{Found, Rows};
+use crate::engine::EngineError;
+use crate::tables::{TableId, TableSchema};
+
+/// What all clients of a trial share.
+pub(super) struct Shared {
+    pub(super) config: Config,
+    pub(super) schema: &'static TableSchema,
+    pub(super) rows: Rows,
+    pub(super) tables: Vec<TableState>,
+    /// No statement that writes has failed: what was done is known.
+    exact: AtomicBool,
+    pub(super) backoff: fn(u32),
+}
+
+impl Shared {
+    pub(super) fn new(config: Config, schema: &'static TableSchema, backoff: fn(u32)) -> Shared {
+        let tables = (0..config.tables).map(|_| TableState::new(&config));
+        Shared {
+            rows: Rows::new(&config),
+            schema,
+            tables: tables.collect(),
+            config,
+            exact: AtomicBool::new(true),
+            backoff,
+        }
+    }
+
+    pub(super) fn name(&self, table: usize) -> &str {
+        &self.schema.table(TableId(table)).name
+    }
+
+    pub(super) fn is_exact(&self) -> bool {
+        // Relaxed, as all below that only counts: clients of a step are joined before the next one looks.
+        self.exact.load(Ordering::Relaxed)
+    }
+
+    /// A statement failed: it may have happened or not.
+    pub(super) fn note_failure(&self) {
+        self.exact.store(false, Ordering::Relaxed);
+    }
+}
+
+/// One table.
+pub(super) struct TableState {
+    rows: u64,
+    /// A bit for each row of the load that was deleted, set before the delete.
+    gone: Vec<AtomicU64>,
+    /// Rows that each client has inserted. Client c inserts every so-manieth id above the load, so that no id that was
+    /// prepared and not executed is missing.
+    inserted: Vec<AtomicU64>,
+    /// Updates of k that began, and that happened.
+    adds_begun: AtomicU64,
+    pub(super) adds: AtomicU64,
+    /// Rows were deleted, and what was added to them is lost.
+    pub(super) adds_lost: AtomicBool,
+}
+
+impl TableState {
+    fn new(config: &Config) -> TableState {
+        let zeros = |count: u64| (0..count).map(|_| AtomicU64::new(0)).collect();
+        TableState {
+            rows: config.rows,
+            gone: zeros(config.rows / 64 + 1),
+            inserted: zeros(u64::from(config.clients)),
+            adds_begun: AtomicU64::new(0),
+            adds: AtomicU64::new(0),
+            adds_lost: AtomicBool::new(false),
+        }
+    }
+
+    fn bit(&self, id: u64) -> (&AtomicU64, u64) {
+        (&self.gone[(id / 64) as usize], 1 << (id % 64))
+    }
+
+    /// Whether a row of the load was deleted.
+    pub(super) fn is_gone(&self, id: u64) -> bool {
+        let (word, bit) = self.bit(id);
+        word.load(Ordering::Acquire) & bit != 0
+    }
+
+    /// A row of the load is going to be deleted. Whether it was gone already.
+    pub(super) fn note_gone(&self, id: u64) -> bool {
+        let (word, bit) = self.bit(id);
+        word.fetch_or(bit, Ordering::AcqRel) & bit != 0
+    }
+
+    /// A row of the load was inserted again.
+    pub(super) fn note_back(&self, id: u64) {
+        let (word, bit) = self.bit(id);
+        word.fetch_and(!bit, Ordering::AcqRel);
+    }
+
+    /// The id of a client's next insert.
+    pub(super) fn next_insert(&self, client: usize) -> u64 {
+        let count = self.inserted[client].load(Ordering::Relaxed);
+        self.rows + 1 + count * self.inserted.len() as u64 + client as u64
+    }
+
+    pub(super) fn note_inserted(&self, client: usize) {
+        self.inserted[client].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_add_begun(&self) {
+        self.adds_begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_added(&self, there: bool) {
+        self.adds.fetch_add(u64::from(there), Ordering::Relaxed);
+    }
+
+    /// Whether a row is there.
+    pub(super) fn has(&self, id: u64) -> bool {
+        if (1..=self.rows).contains(&id) {
+            return !self.is_gone(id);
+        }
+        let Some(above) = id.checked_sub(self.rows + 1) else {
+            return false;
+        };
+        let clients = self.inserted.len() as u64;
+        let inserted = &self.inserted[(above % clients) as usize];
+        above / clients < inserted.load(Ordering::Relaxed)
+    }
+
+    /// Rows that are there from one id up to (not including) another.
+    pub(super) fn count(&self, from: u64, to: u64) -> u64 {
+        (from..to).filter(|id| self.has(*id)).count() as u64
+    }
+
+    /// All rows that are there.
+    pub(super) fn count_all(&self) -> u64 {
+        let gone: u64 = self
+            .gone
+            .iter()
+            .map(|word| u64::from(word.load(Ordering::Relaxed).count_ones()))
+            .sum();
+        let inserted = self.inserted.iter();
+        let inserted: u64 = inserted.map(|count| count.load(Ordering::Relaxed)).sum();
+        self.rows + inserted - gone
+    }
+
+    /// Whether k can have become what it is.
+    pub(super) fn could_be(&self, found: Found) -> bool {
+        found.k - found.inserted_k <= self.adds_begun.load(Ordering::Relaxed)
+    }
+}
+
+pub(super) fn wrong(message: String) -> EngineError {
+    EngineError::Wrong(message)
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn rows_are_known_by_what_clients_did() {
+        let pairs = [("rows", "100"), ("clients", "3")];
+        let table = TableState::new(&Config::from_pairs(pairs).unwrap());
+        assert_eq!((table.count_all(), table.count(95, 110)), (100, 6));
+        assert!(!table.note_gone(97) && table.note_gone(97));
+        assert_eq!((table.count_all(), table.count(95, 110)), (99, 5));
+        table.note_back(97);
+        assert_eq!((table.next_insert(0), table.next_insert(2)), (101, 103));
+        table.note_inserted(2);
+        assert_eq!(table.next_insert(2), 106);
+        let there: Vec<u64> = (98..120).filter(|id| table.has(*id)).collect();
+        assert_eq!(there, [98, 99, 100, 103]);
+        assert!(!table.has(0));
+        assert_eq!(table.count_all(), 101);
+    }
+}

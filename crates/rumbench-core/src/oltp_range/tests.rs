@@ -1,0 +1,319 @@
+//! The tests, with the names, range lengths and statement counts of the published reports, and the list of steps.
+
+use std::fmt;
+
+use crate::names::unknown;
+
+/// What reports show together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// Reads of single rows.
+    Points,
+    /// Ranges whose rows are only read.
+    Ranges,
+    /// Ranges that are added up or sorted.
+    Aggregates,
+    /// Everything that writes.
+    Writes,
+}
+
+/// What an event of a test asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// One row by its id.
+    PointQuery,
+    /// Rows by random ids.
+    RandomPoints,
+    /// Rows by the ids after the middle, always the same.
+    HotPoints,
+    /// Entries of random `k`, with their rows or without.
+    PointsByK {
+        /// Whether the rows are read too.
+        rows: bool,
+    },
+    /// A range of ids, both ends in it.
+    Range,
+    /// A range of `k`, with its rows or without.
+    RangeByK {
+        /// Whether the rows are read too.
+        rows: bool,
+    },
+    /// Ten points and four ranges, each used in another way.
+    ReadOnly,
+    /// Ten points and one range.
+    PointsAndRange(Fold),
+    /// One range that is counted.
+    Count,
+    /// One whole table.
+    Scan,
+    /// Another `c` for some rows in one statement.
+    UpdateInList,
+    /// `k` + 1 for one row.
+    UpdateIndex,
+    /// Another `c` for one row.
+    UpdateNonIndex,
+    /// The same for the row with id 1.
+    UpdateOne,
+    /// The same for rows that are chosen more often the lower their ids are.
+    UpdateZipf,
+    /// Both updates, a delete and an insert of the same id.
+    WriteOnly,
+    /// The reads of `ReadOnly` and the writes of `WriteOnly`.
+    ReadWrite,
+    /// Deletes one row, which may be gone.
+    Delete,
+    /// Inserts one row above all ids.
+    Insert,
+}
+
+/// What is made of the rows of a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fold {
+    /// They are read.
+    Rows,
+    /// `k` is added up.
+    Sum,
+    /// `c` is sorted.
+    Order,
+    /// Different `c` are sorted.
+    Distinct,
+    /// They are counted.
+    Count,
+}
+
+/// One test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TestDef {
+    /// Name as published.
+    pub name: &'static str,
+    /// What an event asks.
+    pub kind: Kind,
+    /// Rows of a range, or ids of a list, where none are given; 0: it has none.
+    pub range: u64,
+    /// Statements of an event as the reference counts them, BEGIN and COMMIT of transactions included.
+    pub queries: u64,
+    /// What reports show it with.
+    pub group: Group,
+    /// One line for `rumbench list phases`.
+    pub meaning: &'static str,
+}
+
+const fn test(
+    name: &'static str,
+    kind: Kind,
+    range: u64,
+    queries: u64,
+    group: Group,
+    meaning: &'static str,
+) -> TestDef {
+    TestDef {
+        name,
+        kind,
+        range,
+        queries,
+        group,
+        meaning,
+    }
+}
+
+/// All tests.
+#[rustfmt::skip] // One test a line.
+pub const TESTS: &[TestDef] = &[
+    test("point-query", Kind::PointQuery, 0, 1, Group::Points, "one row by its id"),
+    test("random-points", Kind::RandomPoints, 100, 1, Group::Points, "R rows by random ids, in one call"),
+    test("hot-points", Kind::HotPoints, 100, 1, Group::Points, "R rows by the ids after the middle, always the same"),
+    test("points-covered-pk", Kind::RandomPoints, 100, 1, Group::Points, "the ids of R random rows"),
+    test("points-notcovered-pk", Kind::RandomPoints, 100, 1, Group::Points, "R random rows by id"),
+    test("points-covered-si", Kind::PointsByK { rows: false }, 100, 1, Group::Points, "entries of the index for R random values"),
+    test("points-notcovered-si", Kind::PointsByK { rows: true }, 100, 1, Group::Points, "rows by the index for R random values"),
+    test("range-covered-pk", Kind::Range, 100, 1, Group::Ranges, "the ids of R + 1 rows in order"),
+    test("range-notcovered-pk", Kind::Range, 100, 1, Group::Ranges, "R + 1 rows in order"),
+    test("range-covered-si", Kind::RangeByK { rows: false }, 100, 1, Group::Ranges, "entries of the index for R + 1 values in order"),
+    test("range-notcovered-si", Kind::RangeByK { rows: true }, 100, 1, Group::Ranges, "rows by the index for R + 1 values in order"),
+    test("scan", Kind::Scan, 0, 1, Group::Ranges, "one whole table for each event; client n scans table n"),
+    test("read-only", Kind::ReadOnly, 100, 16, Group::Aggregates, "transaction: 10 points, and ranges of R rows read, added up, sorted, made distinct"),
+    test("read-only-simple", Kind::PointsAndRange(Fold::Rows), 1000, 13, Group::Aggregates, "transaction: 10 points and a range of R rows"),
+    test("read-only-sum", Kind::PointsAndRange(Fold::Sum), 1000, 13, Group::Aggregates, "transaction: 10 points and a range whose k are added up"),
+    test("read-only-order", Kind::PointsAndRange(Fold::Order), 1000, 13, Group::Aggregates, "transaction: 10 points and a range sorted by c"),
+    test("read-only-distinct", Kind::PointsAndRange(Fold::Distinct), 1000, 13, Group::Aggregates, "transaction: 10 points and the different c of a range, sorted"),
+    test("read-only-count", Kind::Count, 1000, 1, Group::Aggregates, "a range of R rows, counted"),
+    test("update-inlist", Kind::UpdateInList, 10, 1, Group::Writes, "another c for R random rows, in one statement"),
+    test("update-index", Kind::UpdateIndex, 0, 1, Group::Writes, "k + 1 for a random row"),
+    test("update-nonindex", Kind::UpdateNonIndex, 0, 1, Group::Writes, "another c for a random row"),
+    test("update-one", Kind::UpdateOne, 0, 1, Group::Writes, "another c for the row with id 1"),
+    test("update-zipf", Kind::UpdateZipf, 0, 1, Group::Writes, "another c for a row, low ids more often"),
+    test("write-only", Kind::WriteOnly, 0, 6, Group::Writes, "transaction: both updates, delete and insert of the same id"),
+    test("read-write", Kind::ReadWrite, 100, 20, Group::Writes, "transaction: read-only and write-only together"),
+    test("delete", Kind::Delete, 0, 1, Group::Writes, "deletes a random row, which may be gone"),
+    test("insert", Kind::Insert, 0, 1, Group::Writes, "inserts a row above all ids"),
+];
+
+/// Names of the phases with their meaning.
+pub fn phases() -> Vec<(&'static str, &'static str)> {
+    let mut phases = PHASES.to_vec();
+    phases.extend(TESTS.iter().map(|test| (test.name, test.meaning)));
+    phases
+}
+
+/// Phases that are no tests.
+pub const PHASES: &[(&str, &str)] = &[
+    (
+        "load",
+        "inserts the rows of all tables in the order of their ids",
+    ),
+    ("index", "builds the index of k of each table"),
+    ("settle", "the engine pays its debt"),
+];
+
+/// One step of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Loads the tables.
+    Load,
+    /// Builds the indexes.
+    Index,
+    /// The engine pays its debt.
+    Settle,
+    /// A test.
+    Test {
+        /// Which.
+        test: &'static TestDef,
+        /// The range that was given with the step.
+        range: Option<u64>,
+        /// Run without being recorded, to fill caches.
+        warmup: bool,
+    },
+}
+
+/// Before the name of a test that is not recorded.
+const WARMUP: &str = "warmup-";
+/// Longest range.
+pub const RANGE_MAX: u64 = 1_000_000;
+
+impl Step {
+    /// The step of a name: a test may have a range behind a colon, and `warmup-` before it.
+    ///
+    /// # Errors
+    /// What is allowed.
+    pub fn named(name: &str) -> Result<Step, String> {
+        match name {
+            "load" => return Ok(Step::Load),
+            "index" => return Ok(Step::Index),
+            "settle" => return Ok(Step::Settle),
+            _ => {}
+        }
+        let (warmup, rest) = match name.strip_prefix(WARMUP) {
+            Some(rest) => (true, rest),
+            None => (false, name),
+        };
+        let (own, range) = match rest.split_once(':') {
+            Some((own, range)) => (own, Some(range)),
+            None => (rest, None),
+        };
+        let Some(test) = find(own) else {
+            let names: Vec<&str> = phases().iter().map(|(name, _)| *name).collect();
+            return Err(unknown("step", own, &names));
+        };
+        let range = match range {
+            None => None,
+            Some(_) if test.range == 0 => return Err(format!("{own} has no range")),
+            Some(text) => Some(range_of(text)?),
+        };
+        Ok(Step::Test {
+            test,
+            range,
+            warmup,
+        })
+    }
+}
+
+/// A range from 1 to [`RANGE_MAX`].
+fn range_of(text: &str) -> Result<u64, String> {
+    let range = text.parse().ok();
+    let allowed = range.filter(|range| (1..=RANGE_MAX).contains(range));
+    allowed.ok_or_else(|| format!("a range from 1 to {RANGE_MAX} is allowed behind the colon"))
+}
+
+/// The test of a name.
+pub fn find(name: &str) -> Option<&'static TestDef> {
+    TESTS.iter().find(|test| test.name == name)
+}
+
+/// The test of a phase, whatever stands before and behind its name.
+pub fn of_phase(phase: &str) -> Option<&'static TestDef> {
+    let name = phase.split(['#', ':']).next()?;
+    find(name.strip_prefix(WARMUP).unwrap_or(name))
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Load => f.write_str("load"),
+            Step::Index => f.write_str("index"),
+            Step::Settle => f.write_str("settle"),
+            Step::Test {
+                test,
+                range,
+                warmup,
+            } => {
+                f.write_str(if *warmup { WARMUP } else { "" })?;
+                f.write_str(test.name)?;
+                match range {
+                    Some(range) => write!(f, ":{range}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// The order of a published run, after the load: reads of fresh tables, writes, then everything that reads.
+#[rustfmt::skip]
+pub const ORDER: &[&str] = &[
+    "load", "index", "warmup-point-query", "settle", "warmup-scan", "point-query", "range-notcovered-si",
+    "update-inlist", "update-index", "update-nonindex", "update-one", "update-zipf", "write-only",
+    "read-write:10", "read-write:100", "settle", "warmup-scan", "scan",
+    "read-only:10", "read-only:100", "read-only:10000", "read-only-simple", "read-only-sum", "read-only-order",
+    "read-only-distinct", "read-only-count",
+    "point-query", "random-points:10", "random-points:100", "random-points:1000", "hot-points",
+    "points-covered-pk", "points-notcovered-pk", "range-covered-pk", "range-notcovered-pk",
+    "warmup-points-covered-si", "points-covered-si", "points-notcovered-si", "range-covered-si", "range-notcovered-si",
+    "delete", "insert",
+];
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn every_step_of_the_published_order_has_its_name() {
+        for name in ORDER {
+            assert_eq!(Step::named(name).unwrap().to_string(), *name);
+        }
+        assert_eq!(of_phase("warmup-scan#2").unwrap().name, "scan");
+        assert_eq!(of_phase("read-write:10").unwrap().queries, 20);
+        assert!(of_phase("settle").is_none());
+    }
+
+    #[test]
+    fn steps_that_cannot_be_are_refused_in_words() {
+        let refusal = |name| Step::named(name).unwrap_err();
+        assert!(refusal("read-onyl").contains("did you mean `read-only`?"));
+        assert!(refusal("scan:5").contains("scan has no range"));
+        assert!(refusal("read-only:0").contains("from 1 to"));
+        assert!(refusal("warmup-load").contains("no step is named"));
+    }
+
+    #[test]
+    fn groups_have_the_sizes_of_the_published_ones() {
+        // Of the published nine, five, eight and ten: those with several ranges are counted once here.
+        let count = |group| TESTS.iter().filter(|test| test.group == group).count();
+        let groups = [
+            Group::Points,
+            Group::Ranges,
+            Group::Aggregates,
+            Group::Writes,
+        ];
+        assert_eq!(groups.map(count), [7, 5, 6, 9]);
+    }
+}

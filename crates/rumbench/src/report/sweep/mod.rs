@@ -1,0 +1,103 @@
+//! What all points of a sweep say together: how throughput, cost and space follow the setting, how an engine scales with clients,
+//! how a database ages.
+//!
+//! [`curve`] collects the points of one engine and phase, [`scalability`] fits them, [`ageing`] follows the steps of one trial. Text,
+//! Markdown and the page show the same tables; [`conclude`] keeps what was computed in the result.
+
+pub mod ageing;
+pub mod curve;
+pub mod scalability;
+pub mod tables;
+
+use super::selection::{Group, group_trials};
+use crate::store::result::{SuiteResult, TrialResult};
+use crate::store::sweep::{Sweep, TURNOVER};
+
+/// The setting whose sweep is fitted.
+pub const CLIENTS: &str = "clients";
+
+/// Whether a suite varied a setting, so that each point has tables of its own.
+pub fn has_points(suite: &SuiteResult) -> bool {
+    suite
+        .sweep
+        .as_ref()
+        .is_some_and(|sweep| sweep.key != TURNOVER)
+}
+
+/// Fills in what follows from all trials so far.
+pub fn conclude(suite: &mut SuiteResult) {
+    let Some(mut sweep) = suite.sweep.take() else {
+        return;
+    };
+    let groups = whole(suite, false);
+    sweep.scalability = groups
+        .iter()
+        .flat_map(|group| scalability::fits(&sweep, group))
+        .collect();
+    sweep.ageing = match sweep.key == TURNOVER {
+        true => suite.trials.iter().filter_map(ageing::of).collect(),
+        false => Vec::new(),
+    };
+    for ageing in &mut sweep.ageing {
+        let asked = sweep.values.first().and_then(|value| value.parse().ok());
+        ageing.judge(asked.unwrap_or(0.0));
+    }
+    suite.sweep = Some(sweep);
+}
+
+/// Trials of equal durability over all points together.
+pub fn whole(suite: &SuiteResult, mix: bool) -> Vec<Whole<'_>> {
+    let mut found: Vec<Whole<'_>> = Vec::new();
+    let usable =
+        |trial: &&TrialResult| !trial.has_mark("wrong-answer") && trial.durability_facts.is_some();
+    for group in group_trials(suite.trials.iter().filter(usable), mix) {
+        let same = |whole: &&mut Whole<'_>| mix || whole.title == group.title;
+        match found.iter_mut().find(same) {
+            Some(whole) => whole.points.push(group),
+            None => found.push(Whole {
+                title: group.title.clone(),
+                points: vec![group],
+            }),
+        }
+    }
+    found
+}
+
+/// The groups of one durability, one for each point that has trials.
+pub struct Whole<'a> {
+    /// What they share.
+    pub title: String,
+    /// In the order of their first trials.
+    pub points: Vec<Group<'a>>,
+}
+
+impl Whole<'_> {
+    /// Engines in order.
+    pub fn engines(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for name in self.points.iter().flat_map(Group::engines) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// Phases in order, without those that only warm up.
+    pub fn phases(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for name in self.points.iter().flat_map(Group::phases) {
+            if !names.contains(&name) && name != "warmup" {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The group of a value of the sweep.
+    pub fn point(&self, sweep: &Sweep, value: &str) -> Option<&Group<'_>> {
+        let label = format!("{}={value}", sweep.key);
+        let mut points = self.points.iter();
+        points.find(|group| group.point.as_deref() == Some(&label))
+    }
+}

@@ -1,0 +1,345 @@
+//! The tables of a sweep: each phase by value, the fits, the steps of ageing databases.
+
+use super::Whole;
+use super::ageing::STEPS_MIN;
+use super::curve::{Point, against_first, frequent_operation, points};
+use crate::measure::scalability::throughput;
+use crate::report::selection::Group;
+use crate::report::spread;
+use crate::report::table::{Table, gib, number};
+use crate::report::throughput::{counts_rows, rate, unit};
+use crate::store::result::{PhaseResult, SuiteResult};
+use crate::store::sweep::{Ageing, Estimate, Scalability, Sweep};
+
+/// Most steps of an ageing table; of more only some are shown.
+const STEPS_SHOWN: usize = 60;
+
+/// All tables of a sweep over a setting.
+pub fn of_points(suite: &SuiteResult, sweep: &Sweep, whole: &Whole<'_>) -> Vec<Table> {
+    let phases = whole.phases();
+    let mut tables: Vec<Table> = Vec::new();
+    for phase in &phases {
+        tables.extend(by_value(sweep, whole, phase));
+    }
+    tables.extend(fits(suite, sweep, whole));
+    tables
+}
+
+/// One phase: a row for each engine and value.
+pub fn by_value(sweep: &Sweep, whole: &Whole<'_>, phase: &str) -> Option<Table> {
+    let item = if counts_rows(phase) { "row" } else { "op" };
+    let first = format!("to {}={} (ratio)", sweep.key, sweep.values.first()?);
+    let p99 = match frequent_operation(whole, phase) {
+        Some(operation) => format!("p99 of {operation} (us)"),
+        None => "p99 (us)".to_string(),
+    };
+    let (throughput, cpu) = (unit(phase), format!("CPU (us/{item})"));
+    let title = format!("{phase}: throughput and cost by {}", sweep.key);
+    let mut table = Table::new(
+        title,
+        &[
+            "engine",
+            &sweep.key,
+            &format!("median ({throughput})"),
+            &format!("lowest ({throughput})"),
+            &format!("highest ({throughput})"),
+            &first,
+            "low",
+            "high",
+            "verdict",
+            &p99,
+            &cpu,
+            &format!("written (KiB/{item})"),
+            "data at the end (GiB)",
+            "peak memory (MiB)",
+            "repetitions",
+        ],
+    );
+    for engine in whole.engines() {
+        let found = points(sweep, whole, &engine, phase);
+        for point in &found {
+            table.rows.push(row(&engine, &found[0], point));
+        }
+    }
+    let several = table.rows.iter().any(|row| row[14] != "1");
+    if several {
+        table.notes.push(spread::NOTE.to_string());
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn row(engine: &str, first: &Point, point: &Point) -> Vec<String> {
+    let range = point.range().filter(|_| point.rates.len() > 1);
+    let ratio = against_first(first, point).filter(|_| point.value != first.value);
+    let end = |pick: fn(&crate::measure::statistics::Ratio) -> f64| {
+        let known = ratio.as_ref().filter(|ratio| ratio.pairs > 1);
+        known.map_or("-".to_string(), |ratio| format!("{:.2}", pick(ratio)))
+    };
+    vec![
+        engine.to_string(),
+        point.value.clone(),
+        number(point.rate()),
+        number(range.map(|(low, _)| low)),
+        number(range.map(|(_, high)| high)),
+        match (&ratio, point.value == first.value) {
+            (_, true) => "1".to_string(),
+            (Some(ratio), _) => format!("{:.2}", ratio.ratio),
+            (None, _) => "-".to_string(),
+        },
+        end(|ratio| ratio.low),
+        end(|ratio| ratio.high),
+        ratio
+            .as_ref()
+            .map_or("-", |ratio| ratio.verdict())
+            .to_string(),
+        number(point.p99_us),
+        number(point.cpu_us),
+        number(point.written_kb),
+        number(point.data_gib),
+        number(point.rss_mib),
+        point.rates.len().to_string(),
+    ]
+}
+
+/// The fits of these engines as numbers, and below them in words.
+pub fn fits(suite: &SuiteResult, sweep: &Sweep, whole: &Whole<'_>) -> Option<Table> {
+    let engines = whole.engines();
+    let own = sweep
+        .scalability
+        .iter()
+        .filter(|fit| engines.contains(&fit.engine));
+    let mut table = Table::new(
+        "Universal Scalability Law: X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1)), in brackets 98 % intervals",
+        &[
+            "engine",
+            "phase",
+            "lambda (1/s)",
+            "sigma, contention",
+            "kappa, coherency",
+            "peak (clients)",
+            "peak (1/s)",
+            "error (%)",
+            "largest error (%)",
+        ],
+    );
+    table.text_columns = 2;
+    for fit in own {
+        if fit.lambda.is_some() {
+            table.rows.push(fit_row(fit));
+        }
+        let judgement = format!("{}, {}: {}", fit.engine, fit.phase, fit.judgement);
+        table.notes.push(judgement);
+    }
+    table.notes.extend(few_cpus(suite, sweep));
+    (!sweep.scalability.is_empty()).then_some(table)
+}
+
+/// A remark where clients had to share CPUs, which a fit cannot tell from contention in the engine.
+fn few_cpus(suite: &SuiteResult, sweep: &Sweep) -> Option<String> {
+    let cpus: f64 = suite.environment.get("cpus")?.parse().ok()?;
+    let values = sweep.values.iter().filter_map(|value| value.parse().ok());
+    let most = values.fold(0.0, f64::max);
+    (most > cpus).then(|| {
+        format!("{cpus} CPUs for up to {most} clients: where clients wait for a CPU, sigma and kappa are as much the machine's as the engine's")
+    })
+}
+
+fn fit_row(fit: &Scalability) -> Vec<String> {
+    let percent = |share: Option<f64>| number(share.map(|share| share * 100.0));
+    let estimate = |found: Option<Estimate>| found.map_or("-".to_string(), with_interval);
+    vec![
+        fit.engine.clone(),
+        fit.phase.clone(),
+        estimate(fit.lambda),
+        estimate(fit.sigma),
+        estimate(fit.kappa),
+        fit.peak_clients.map_or("none".to_string(), with_interval),
+        number(fit.peak_per_s),
+        percent(fit.error_rms),
+        percent(fit.error_max),
+    ]
+}
+
+/// `0.12 [0.05, 0.20]`; an end that is not there is open.
+fn with_interval(found: Estimate) -> String {
+    let short = |value: f64| match value.abs() {
+        // Coherency is small and still decides where the peak is.
+        size if size > 0.0 && size < 0.001 => format!("{value:.2e}"),
+        _ => number(Some(value)),
+    };
+    let value = short(found.value);
+    match (found.low, found.high) {
+        (None, None) => value,
+        (low, high) => {
+            let end = |end: Option<f64>| end.map_or("..".to_string(), short);
+            format!("{value} [{}, {}]", end(low), end(high))
+        }
+    }
+}
+
+/// What the fit of an engine and phase says at so many clients.
+pub fn fitted(sweep: &Sweep, engine: &str, phase: &str, clients: f64) -> Option<f64> {
+    let mut fits = sweep.scalability.iter();
+    let fit = fits.find(|fit| fit.engine == engine && fit.phase == phase)?;
+    let value = |found: Option<Estimate>| found.map(|found| found.value);
+    Some(throughput(
+        value(fit.lambda)?,
+        value(fit.sigma)?,
+        value(fit.kappa)?,
+        clients,
+    ))
+}
+
+/// Steps and trends of the databases that aged.
+pub fn of_ageing(sweep: &Sweep, group: &Group<'_>) -> Vec<Table> {
+    let engines = group.engines();
+    let own: Vec<&Ageing> = sweep
+        .ageing
+        .iter()
+        .filter(|ageing| engines.contains(&ageing.engine))
+        .collect();
+    if own.is_empty() {
+        return Vec::new();
+    }
+    let mut tables: Vec<Table> = engines
+        .iter()
+        .filter_map(|engine| steps(group, &own, engine))
+        .collect();
+    tables.push(trends(sweep, &own));
+    tables
+}
+
+/// The steps of one engine, medians of the repetitions that came so far.
+fn steps(group: &Group<'_>, all: &[&Ageing], engine: &str) -> Option<Table> {
+    let own: Vec<&&Ageing> = all
+        .iter()
+        .filter(|ageing| ageing.engine == engine)
+        .collect();
+    let longest = own.iter().max_by_key(|ageing| ageing.steps.len())?;
+    let first = &longest.steps.first()?.phase;
+    let item = if counts_rows(first) { "rows/s" } else { "op/s" };
+    let mut table = Table::new(
+        format!("{engine}: ageing in equal steps"),
+        &[
+            "step",
+            "turnover",
+            &format!("throughput ({item})"),
+            "to the first (ratio)",
+            "written (KiB/op)",
+            "to the first (ratio)",
+            "data (GiB)",
+            "to the first (ratio)",
+            "repetitions",
+        ],
+    );
+    let every = longest.steps.len().div_ceil(STEPS_SHOWN);
+    let last = longest.steps.len() - 1;
+    for (i, step) in longest.steps.iter().enumerate() {
+        if i % every != 0 && i != last {
+            continue;
+        }
+        let turnovers: Vec<f64> = own
+            .iter()
+            .filter_map(|ageing| ageing.steps.get(i)?.turnover)
+            .collect();
+        let pair = |value: &dyn Fn(&PhaseResult) -> Option<f64>| {
+            let of = |phase: &str| group.median(engine, phase, value);
+            let (now, before) = (of(&step.phase), of(first));
+            let ratio = now.zip(before).filter(|(_, before)| *before > 0.0);
+            let ratio = ratio.map_or("-".to_string(), |(now, before)| {
+                format!("{:.3}", now / before)
+            });
+            [number(now), ratio]
+        };
+        let mut row = vec![
+            (i + 1).to_string(),
+            number(crate::measure::statistics::median(&turnovers)),
+        ];
+        row.extend(pair(&rate));
+        row.extend(pair(&|phase| phase.kb_written_per_op));
+        row.extend(pair(&|phase| phase.size_bytes.map(|size| gib(size.data))));
+        row.push(group.of(engine, &step.phase).count().to_string());
+        table.rows.push(row);
+    }
+    if every > 1 {
+        let note = format!(
+            "every {every}th step of {}; result.json has all",
+            longest.steps.len()
+        );
+        table.notes.push(note);
+    }
+    Some(table)
+}
+
+fn trends(sweep: &Sweep, all: &[&Ageing]) -> Table {
+    let asked = sweep.values.first().map_or("", String::as_str);
+    let mut table = Table::new(
+        "Change from one step to the next: slope of logarithms, in brackets 98 % intervals (%)",
+        &[
+            "engine",
+            "repetition",
+            "steps",
+            "turnover",
+            "throughput (%)",
+            "data (%)",
+            "written per operation (%)",
+        ],
+    );
+    for ageing in all {
+        let change = |found: Option<Estimate>| {
+            // Zero has no sign: what rounds to it is no loss.
+            let percent = |factor: f64| ((factor - 1.0) * 1e4).round() / 100.0 + 0.0;
+            let signed = |factor: f64| format!("{:+.2}", percent(factor));
+            match found {
+                None => "-".to_string(),
+                Some(Estimate {
+                    value,
+                    low: Some(low),
+                    high: Some(high),
+                }) => {
+                    format!("{} [{}, {}]", signed(value), signed(low), signed(high))
+                }
+                Some(found) => signed(found.value),
+            }
+        };
+        let last = ageing.steps.last().and_then(|step| step.turnover);
+        let short = if ageing.reached { "" } else { " !" };
+        table.rows.push(vec![
+            ageing.engine.clone(),
+            ageing.repetition.to_string(),
+            ageing.steps.len().to_string(),
+            format!("{}{short}", number(last)),
+            change(ageing.rate_change),
+            change(ageing.data_change),
+            change(ageing.written_change),
+        ]);
+    }
+    table.notes.push(
+        "turnover: KiB written by the steps so far over the data at the end of the step"
+            .to_string(),
+    );
+    if all.iter().any(|ageing| ageing.steps.len() < STEPS_MIN) {
+        table.notes.push(format!(
+            "fewer than {STEPS_MIN} steps have no trend; shorter ones (`seconds`, `operations`) are more of them"
+        ));
+    }
+    if all.iter().any(|ageing| !ageing.reached) {
+        table.notes.push(format!(
+            "! below the turnover of {asked} that was asked for"
+        ));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_coefficients_keep_their_digits_and_open_ends_are_seen() {
+        let estimate = |value, low, high| with_interval(Estimate { value, low, high });
+        assert_eq!(estimate(0.00012, Some(0.0), None), "1.20e-4 [0, ..]");
+        assert_eq!(estimate(0.25, Some(0.2), Some(0.3)), "0.250 [0.200, 0.300]");
+        assert_eq!(estimate(4000.0, None, None), "4,000");
+    }
+}
