@@ -106,30 +106,6 @@ impl Shared {
         })
     }
 
-    /// The table must be empty before the load.
-    pub(super) fn check_empty(
-        &self,
-        connection: &mut dyn TableConnection,
-        table: usize,
-    ) -> Result<()> {
-        let mut found = false;
-        let one = Range {
-            limit: 1,
-            ..Range::ALL
-        };
-        connection.scan(TableId(table), Path::Primary, one, &mut |_| {
-            found = true;
-            false
-        })?;
-        match found {
-            false => Ok(()),
-            true => Err(EngineError::Unsupported(format!(
-                "table {} holds rows of another run; give an empty directory",
-                self.name(table)
-            ))),
-        }
-    }
-
     /// After the load: counts the rows, and reads the first, the last and random ones back.
     pub(super) fn check_load(
         &self,

@@ -13,7 +13,7 @@ use super::stream::Stream;
 use super::versions::Versions;
 use crate::engine::{Engine, EngineError, Schema};
 use crate::random::Random;
-use crate::tables::{TableId, TableStore};
+use crate::tables::{TableId, TableStore, refuse_rows};
 use crate::trial::{Pace, Phase, PhaseClient, PhaseEnd, Step, Workload};
 
 /// Changes whenever the golden operations or the loaded rows change.
@@ -88,7 +88,7 @@ impl Custom {
         let shared = &self.shared;
         let mut connection = store.connect()?;
         for (table, of) in shared.definition.tables.iter().enumerate() {
-            shared.check_empty(&mut *connection, table)?;
+            refuse_rows(&mut *connection, shared.schema, TableId(table))?;
             shared.populations[table].reserve(of.rows);
         }
         drop(connection);

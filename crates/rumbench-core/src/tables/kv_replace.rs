@@ -46,17 +46,6 @@ impl<T: KvTxn> KvWrites<'_, T> {
             }
             Ok(())
         })??;
-        let mut entries = entries.iter();
-        let Some(row) = entries.next() else {
-            return Ok(false);
-        };
-        self.txn.put(row.map, row.key, row.value)?;
-        while let (Some(old), Some(new)) = (entries.next(), entries.next()) {
-            if old.key != new.key {
-                self.txn.delete(old.map, old.key)?;
-                self.txn.insert(new.map, new.key, new.value)?;
-            }
-        }
-        Ok(true)
+        self.put_moved()
     }
 }

@@ -39,6 +39,22 @@ impl<T: KvTxn> KvWrites<'_, T> {
         append_key(of, 0..of.key_columns, key.iter().copied(), self.key)?;
         Ok(rows_map(self.schema, table))
     }
+
+    /// Writes what is in the entries: first a row, then of each index an old entry and the new one. False: there is no row.
+    pub(super) fn put_moved(&mut self) -> Result<bool> {
+        let mut entries = self.entries.iter();
+        let Some(row) = entries.next() else {
+            return Ok(false);
+        };
+        self.txn.put(row.map, row.key, row.value)?;
+        while let (Some(old), Some(new)) = (entries.next(), entries.next()) {
+            if old.key != new.key {
+                self.txn.delete(old.map, old.key)?;
+                self.txn.insert(new.map, new.key, new.value)?;
+            }
+        }
+        Ok(true)
+    }
 }
 
 impl<T: KvTxn> TableWrites for KvWrites<'_, T> {
@@ -103,18 +119,7 @@ impl<T: KvTxn> TableWrites for KvWrites<'_, T> {
             }
             Ok(())
         })??;
-        let mut entries = entries.iter();
-        let Some(row) = entries.next() else {
-            return Ok(false);
-        };
-        self.txn.put(row.map, row.key, row.value)?;
-        while let (Some(old), Some(new)) = (entries.next(), entries.next()) {
-            if old.key != new.key {
-                self.txn.delete(old.map, old.key)?;
-                self.txn.insert(new.map, new.key, new.value)?;
-            }
-        }
-        Ok(true)
+        self.put_moved()
     }
 }
 

@@ -306,34 +306,15 @@ fn data_bytes(engine: &dyn Engine, dir: &Path) -> u64 {
 fn every_engine_answers_every_operation_of_own_workloads() {
     let text = include_str!("../../../rumbench-core/tests/every_operation.toml");
     let pairs = [("scale", "0.02"), ("requests", "1000")];
-    for entry in real_engines() {
+    let make = || -> Box<dyn Workload> {
         let settings = custom::Config::read("every_operation.toml", text).unwrap();
         let settings = settings.with_settings(pairs).unwrap();
-        let mut workload = custom::Custom::new(settings, |_| {}).unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let schema = workload.schema();
-        let with_tables = || {
-            let config = OpenConfig {
-                schema,
-                ..config(dir.path(), Durability::None)
-            };
-            open(entry, &config).unwrap_or_else(|error| panic!("{}: {error}", entry.name))
-        };
-        let engine = with_tables();
-        while let Some(step) = workload.next_step(&*engine).unwrap() {
-            match step {
-                Step::Settle => engine.settle(&mut |_| {}).unwrap(),
-                Step::Phase(phase) => perform(entry.name, phase),
-            }
-        }
-        let sentence = workload.verify(&*engine).unwrap();
+        Box::new(custom::Custom::new(settings, |_| {}).unwrap())
+    };
+    answer_every_step(make, |_, engine, _, workload| {
+        let sentence = workload.verify(engine).unwrap();
         assert!(sentence.contains("rows in 2 tables"), "{sentence}");
-        engine.settle(&mut |_| {}).unwrap();
-        engine.close().unwrap();
-        let engine = with_tables();
-        workload.verify(&*engine).unwrap();
-        engine.close().unwrap();
-    }
+    });
 }
 
 fn with_rows(entry: &EngineEntry, dir: &Path) -> Box<dyn Engine> {
