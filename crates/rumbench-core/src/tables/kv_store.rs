@@ -18,7 +18,7 @@ use crate::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapId, Scan};
 /// The tables of `schema` on an open engine that was opened with them.
 ///
 /// # Errors
-/// [`EngineError::Unsupported`] if the database holds other tables.
+/// [`crate::engine::EngineError::Unsupported`] if the database holds other tables.
 pub fn kv_table_store<E: KvEngine>(
     engine: E,
     schema: &'static TableSchema,
