@@ -83,6 +83,7 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         repeat: 1,
         seed: 1,
         durability: Durability::Buffered,
+        memory: None,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: false,
         command: command_line(),

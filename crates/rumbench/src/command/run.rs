@@ -129,6 +129,9 @@ fn check_base(base: &str, engines: &[String]) -> Result<()> {
     )))
 }
 
+/// What a trial needs beside the engine's cache: memtables, buffers, the client's rows and histograms.
+const MEMORY_BESIDE_CACHE: u64 = 64 << 20;
+
 /// Flags of `rumbench run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -153,7 +156,7 @@ pub struct RunArgs {
     /// What an acknowledged commit means
     #[arg(long, value_enum, default_value = "buffered")]
     durability: DurabilityArg,
-    /// Limit the memory of a whole trial
+    /// Limit the memory of a whole trial, page cache included, by a control group of the kernel
     #[arg(long, value_name = "BYTES")]
     memory: Option<u64>,
     /// Where client and engine threads run
@@ -216,6 +219,7 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
         let names: Vec<String> = point.engines.iter().map(EngineChoice::name).collect();
         check_base(base, &names)?;
     }
+    check_memory(arguments.memory, &points)?;
     let suite = Suite {
         workload,
         points,
@@ -225,6 +229,7 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
         repeat: arguments.repeat,
         seed: arguments.seed,
         durability: arguments.durability.into(),
+        memory: arguments.memory,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: arguments.keep_data,
         command: command_line(),
@@ -337,9 +342,23 @@ pub fn default_out() -> PathBuf {
     PathBuf::from("rumbench-out").join(name)
 }
 
+/// A cache that cannot fit into the limit would end every trial in the middle.
+fn check_memory(memory: Option<u64>, points: &[Point]) -> Result<()> {
+    let largest = points.iter().map(|point| point.cache_bytes).max();
+    match (memory, largest) {
+        (Some(memory), Some(cache)) if memory < cache.saturating_add(MEMORY_BESIDE_CACHE) => {
+            Err(usage(format!(
+                "--memory {memory} is too little for cache_bytes={cache} and {} MiB beside it for everything else; --set cache_bytes={} would do, or a larger --memory",
+                MEMORY_BESIDE_CACHE >> 20,
+                memory.saturating_sub(MEMORY_BESIDE_CACHE)
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn refuse_unavailable(arguments: &RunArgs) -> Result<()> {
     let given = [
-        ("--memory", arguments.memory.is_some()),
         (
             "--placement shared|split",
             arguments.placement != Placement::Free,

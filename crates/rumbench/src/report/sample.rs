@@ -115,6 +115,7 @@ fn trial(engine: &str, ops_per_s: f64) -> TrialResult {
         configuration: BTreeMap::new(),
         started_at: "2026-01-01T00:00:00Z".to_string(),
         cache_state: "page cache dropped before the trial".to_string(),
+        memory: None,
         verified: Some("counts match".to_string()),
         phases: vec![load(), request(ops_per_s), settle()],
     }

@@ -1,6 +1,7 @@
-//! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`host`], [`progress`]), the child's side ([`trial`], [`phase`], [`threads`], [`client`],
+//! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`host`], [`cgroup`], [`progress`]), the child's side ([`trial`], [`phase`], [`threads`], [`client`],
 //! [`pacing`], [`sampler`], [`turnover`]) and what they say to each other ([`protocol`], [`split`]).
 
+pub mod cgroup;
 pub mod client;
 pub mod follow;
 pub mod host;

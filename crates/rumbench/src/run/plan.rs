@@ -95,6 +95,8 @@ pub struct Suite {
     pub seed: u64,
     /// Class of every commit.
     pub durability: Durability,
+    /// What the memory of each trial is bounded by, in bytes.
+    pub memory: Option<u64>,
     /// Result folder.
     pub out: PathBuf,
     /// Whether data directories stay.

@@ -3,11 +3,13 @@
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
 use anyhow::{Context, Result};
+
+use super::cgroup::Group;
 
 /// A child process in its own process group, so that Ctrl-C reaches the laboratory alone.
 pub struct TrialProcess {
@@ -18,19 +20,22 @@ pub struct TrialProcess {
 }
 
 impl TrialProcess {
-    /// Starts this binary, or the build at `host`, with a hidden command and gives it its specification.
+    /// Starts this binary, or the build at `host`, with a hidden command, moves it into its group, and gives it its
+    /// specification, without which it does nothing.
     ///
     /// # Errors
-    /// When the process cannot be started.
+    /// When the process cannot be started or the group is refused.
     pub fn start(
         host: Option<&Path>,
         command: &str,
         spec: &impl serde::Serialize,
+        group: Option<&Group>,
     ) -> Result<TrialProcess> {
-        match host {
-            Some(binary) => TrialProcess::start_binary(binary, command, spec, []),
-            None => TrialProcess::start_in(command, spec, []),
-        }
+        let binary = match host {
+            Some(binary) => binary.to_path_buf(),
+            None => own_binary()?,
+        };
+        TrialProcess::start_binary(&binary, command, spec, [], group)
     }
 
     /// Starts this binary with these variables in its environment.
@@ -42,8 +47,7 @@ impl TrialProcess {
         spec: &impl serde::Serialize,
         environment: impl IntoIterator<Item = (&'static str, OsString)>,
     ) -> Result<TrialProcess> {
-        let binary = std::env::current_exe().context("cannot find the own binary")?;
-        TrialProcess::start_binary(&binary, command, spec, environment)
+        TrialProcess::start_binary(&own_binary()?, command, spec, environment, None)
     }
 
     fn start_binary(
@@ -51,6 +55,7 @@ impl TrialProcess {
         command: &str,
         spec: &impl serde::Serialize,
         environment: impl IntoIterator<Item = (&'static str, OsString)>,
+        group: Option<&Group>,
     ) -> Result<TrialProcess> {
         let mut child = Command::new(binary)
             .arg(command)
@@ -75,6 +80,11 @@ impl TrialProcess {
             stdin,
             lines,
         };
+        if let Some(refused) = group.and_then(|group| group.enter(process.child.id()).err()) {
+            process.kill();
+            process.wait()?;
+            return Err(refused);
+        }
         process.send(&serde_json::to_string(spec)?);
         Ok(process)
     }
@@ -120,4 +130,8 @@ impl TrialProcess {
             (None, code) => Some(format!("exit code {}", code.unwrap_or(-1))),
         })
     }
+}
+
+fn own_binary() -> Result<PathBuf> {
+    std::env::current_exe().context("cannot find the own binary")
 }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::cgroup::{Group, Hierarchy};
 use super::follow::Follower;
 use super::interrupt::Interrupts;
 use super::plan::{self, EngineChoice, Planned, Point, Suite};
@@ -31,6 +32,8 @@ pub struct Runner<'a> {
     suite: &'a Suite,
     interrupts: &'a Interrupts,
     progress: Progress,
+    /// Where groups of trials are made that may take so many bytes.
+    group: Option<(Hierarchy, u64)>,
     result: SuiteResult,
     saved: Instant,
 }
@@ -73,11 +76,20 @@ pub fn run(suite: &Suite, interrupts: &Interrupts) -> Result<SuiteResult> {
         suite,
         interrupts,
         progress: Progress::new(),
+        group: suite.memory.map(bounded).transpose()?,
         result,
         saved: Instant::now(),
     };
     runner.run_all()?;
     Ok(runner.result)
+}
+
+/// Tried once before anything runs, so that a kernel that refuses is told at once.
+fn bounded(bytes: u64) -> Result<(Hierarchy, u64)> {
+    let hierarchy = Hierarchy::of_this_process()?;
+    hierarchy.sweep();
+    Group::new(&hierarchy, bytes)?;
+    Ok((hierarchy, bytes))
 }
 
 /// What the result says about the sweep before anything was measured.
@@ -244,6 +256,7 @@ impl Runner<'_> {
             configuration: BTreeMap::new(),
             started_at: timestamp(),
             cache_state,
+            memory: None,
             verified: None,
             phases: Vec::new(),
         }
@@ -330,7 +343,13 @@ impl Runner<'_> {
         mut standing: Standing,
     ) -> Result<()> {
         let host = trial.host.as_ref().map(|host| PathBuf::from(&host.path));
-        let mut process = match TrialProcess::start(host.as_deref(), "trial-child", spec) {
+        // Calibration has a shorter load and no engine: it needs no bounds.
+        let group = self.group.as_ref().filter(|_| standing.trial > 0);
+        let group = group
+            .map(|(all, bytes)| Group::new(all, *bytes))
+            .transpose()?;
+        let started = TrialProcess::start(host.as_deref(), "trial-child", spec, group.as_ref());
+        let mut process = match started {
             Ok(process) => process,
             // A build that is gone costs its own trials, not those of the others.
             Err(error) if host.is_some() => {
@@ -371,15 +390,39 @@ impl Runner<'_> {
                 self.save_meanwhile();
             }
         }
-        match process.wait()? {
+        let death = process.wait()?;
+        self.conclude(trial, death, follower.finished, group.as_ref());
+        Ok(())
+    }
+
+    /// What the end of a trial's process says of it.
+    fn conclude(
+        &self,
+        trial: &mut TrialResult,
+        death: Option<String>,
+        finished: bool,
+        group: Option<&Group>,
+    ) {
+        let memory = group.map(Group::memory_use);
+        if let Some(memory) = &memory {
+            let limit = memory.limit_bytes.to_string();
+            trial
+                .configuration
+                .insert("memory_limit_bytes".to_string(), limit);
+        }
+        let too_little = memory.as_ref().is_some_and(|memory| memory.killed);
+        trial.memory = memory;
+        match death {
             Some(death) if self.interrupts.count() > 1 => {
                 trial.mark(format!("interrupted ({death})"))
             }
+            Some(death) if too_little => trial.mark(format!(
+                "child-died ({death}: it needs more memory than --memory gives it)"
+            )),
             Some(death) => trial.mark(format!("child-died ({death})")),
-            None if !follower.finished => trial.mark("child-died (no reason given)"),
+            None if !finished => trial.mark("child-died (no reason given)"),
             None => {}
         }
-        Ok(())
     }
 
     fn follow_interrupts(&mut self, process: &mut TrialProcess, asked: &mut usize) {

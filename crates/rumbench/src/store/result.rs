@@ -82,6 +82,19 @@ pub struct Calibration {
     pub client_user_us_per_op: BTreeMap<String, f64>,
 }
 
+/// Memory of a whole trial under `--memory`: its process, and the page cache of its files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// What it could take, in bytes.
+    pub limit_bytes: u64,
+    /// The most that it took at one time, where the kernel tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_bytes: Option<u64>,
+    /// Whether the kernel killed it for want of memory.
+    #[serde(default)]
+    pub killed: bool,
+}
+
 /// One engine, one workload, one repetition.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TrialResult {
@@ -115,6 +128,9 @@ pub struct TrialResult {
     pub started_at: String,
     /// Whether the page cache was dropped before, or why not.
     pub cache_state: String,
+    /// What bounded its memory, and how much it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryUse>,
     /// What the final check found, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<String>,

@@ -1,18 +1,10 @@
 //! Other builds as contestants: this binary under another name as a good one, scripts as bad ones.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::{result, rumbench, text};
+use crate::{result, rumbench, script, text};
 
 const THIS: &str = env!("CARGO_BIN_EXE_rumbench");
-
-fn script(dir: &Path, name: &str, body: &str) -> String {
-    let path = dir.join(name);
-    std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    path.to_str().unwrap().to_string()
-}
 
 fn run(dir: &Path, more: &[&str]) -> std::process::Output {
     let out = dir.join("out");

@@ -1,4 +1,4 @@
-//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, other builds, comparisons, kill tests.
+//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, bounded memory, other builds, comparisons, kill tests.
 
 mod compare;
 mod custom;
@@ -6,11 +6,13 @@ mod durability;
 mod host;
 mod insert_benchmark;
 mod large_values;
+mod memory;
 mod oltp_range;
 mod suite;
 mod sweep;
 mod usage;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -31,4 +33,12 @@ fn text(bytes: &[u8]) -> String {
 fn result(dir: &Path) -> serde_json::Value {
     let text = std::fs::read_to_string(dir.join("result.json")).expect("there is a result");
     serde_json::from_str(&text).expect("the result is JSON")
+}
+
+/// An executable that a shell runs.
+fn script(dir: &Path, name: &str, body: &str) -> String {
+    let path = dir.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).expect("the script is written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    path.to_str().expect("UTF-8").to_string()
 }

@@ -104,11 +104,7 @@ fn an_options_file_for_an_engine_without_one_is_refused() {
 
 #[test]
 fn flags_of_later_versions_are_refused_and_not_ignored() {
-    for flag in [
-        ["--memory", "1000000"],
-        ["--placement", "split"],
-        ["--storage", "slow-ssd"],
-    ] {
+    for flag in [["--placement", "split"], ["--storage", "slow-ssd"]] {
         let arguments = ["run", "linkbench", "--engine", "null", flag[0], flag[1]];
         assert_usage(&arguments, "not available in this version");
     }
