@@ -27,10 +27,10 @@ const ROUNDS: usize = 15;
 const UPDATES_PER_GET: f64 = 2.0;
 /// A step within a block updates nothing; the hit of the cache is shared by the rows of a block, at least 16 here.
 const UPDATES_PER_STEP: f64 = 1.0 / 16.0;
-/// Updates of a commit: bytes of the log, bytes of the user, its time.
+/// Updates of a commit: bytes of the log, bytes of the user, whether it is timed.
 const UPDATES_PER_PUT: f64 = 3.0;
-/// A commit is timed: the clock is asked at its beginning and at its end.
-const CLOCKS_PER_PUT: f64 = 2.0;
+/// One buffered commit in 16 is timed: the clock is asked at its beginning and at its end.
+const CLOCKS_PER_PUT: f64 = 2.0 / 16.0;
 
 /// As the engine's counters: a line, or some, for each shard.
 #[repr(align(128))]

@@ -6,7 +6,7 @@
 //!
 //! The cache has what other uses of the memory number leave at each moment, so it keeps their accounts as well: see
 //! [`crate::memory`]. A change there only sets a number: the next charges and [`Cache::trim`] make room, so that whoever
-//! fills a memtable does not pay for the cache.
+//! fills a memtable does not pay for the cache unless they are far behind.
 //!
 //! Lock order: the ring's mutex is a leaf. It is taken on misses only, never on a hit, and nothing is freed under it.
 
@@ -80,6 +80,9 @@ const EVICTIONS_PER_TRIM_STEP: usize = 64;
 /// The cache grows back by one byte for this many that were read into it.
 const REGROWTH: u64 = 64;
 
+/// Background threads may be behind by one byte for this many of what frames and others may take.
+const OVERDUE: u64 = 16;
+
 /// Without any cache every read decodes a block: the memory number is exceeded rather than that.
 pub const CACHE_BYTES_MIN: usize = 1 << 20;
 
@@ -120,6 +123,16 @@ impl Cache {
         self.taken[what as usize].fetch_add(bytes as u64, Ordering::Relaxed);
         self.taken_peak
             .fetch_max(self.all_taken(), Ordering::Relaxed);
+    }
+
+    /// As [`Cache::take`], for one who shall not pay for the cache unless those who should are far behind: then it gives
+    /// up twice as much as is taken, to catch up. That is a hundred blocks or two for a chunk of a memtable.
+    pub fn take_and_help(&self, what: Use, bytes: usize) {
+        self.take(what, bytes);
+        let late = self.total.load(Ordering::Relaxed) / OVERDUE;
+        if self.used_bytes() > self.capacity_bytes() + late {
+            self.trim_by(2 * bytes as u64);
+        }
     }
 
     fn all_taken(&self) -> u64 {
@@ -361,6 +374,21 @@ mod tests {
         assert_eq!(cache.capacity_bytes(), 5 << 20, "within the last peak");
         cache.forget_peak();
         assert_eq!(cache.capacity_bytes(), 8 << 20);
+    }
+
+    #[test]
+    fn whoever_takes_more_makes_room_where_nobody_else_came_to_it() {
+        const MIB: usize = 1 << 20;
+        let owner = owner(&[0; 20_000]);
+        let cache = Cache::new(16 * MIB as u64);
+        for frame in 0..14 {
+            cache.charge(MIB as u64, weak(&owner), frame);
+        }
+        cache.take_and_help(Use::Memtables, 3 * MIB);
+        assert_eq!(cache.used_bytes(), 14 * MIB as u64, "a sixteenth late");
+        let before = cache.used_bytes();
+        cache.take_and_help(Use::Memtables, MIB);
+        assert!(cache.used_bytes() < before);
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub(crate) struct Metrics {
     pub cursors_released: Counter,
     /// By powers of two: see [`Counts::note_log2`].
     pub commit_us: Counts,
+    pub commits_timed: Sampling,
     pub sync_us: Counts,
     pub flush_us: Counts,
     pub flush_bytes: Counts,
@@ -87,12 +88,21 @@ impl Default for Counts {
 impl Counts {
     /// Counts a read.
     pub fn note(&self, sources: usize) {
-        self.shards[thread_shard()][sources.min(NOTED_MAX)].fetch_add(1, Ordering::Relaxed);
+        self.add(sources, 1);
     }
 
     /// Counts a number among those that need as many bits: a histogram by powers of two.
     pub fn note_log2(&self, n: u64) {
-        self.note((u64::BITS - n.leading_zeros()) as usize);
+        self.add_log2(n, 1);
+    }
+
+    /// As [`Counts::note_log2`] for one that stands for `times` like it.
+    pub fn add_log2(&self, n: u64, times: u64) {
+        self.add((u64::BITS - n.leading_zeros()) as usize, times);
+    }
+
+    fn add(&self, n: usize, times: u64) {
+        self.shards[thread_shard()][n.min(NOTED_MAX)].fetch_add(times, Ordering::Relaxed);
     }
 
     /// How often each number was noted.
@@ -146,7 +156,50 @@ impl Drop for ReadCount<'_> {
     }
 }
 
+/// A commit without a sync is timed once in so many. Two looks at the clock are 2 % of it, which is more than metrics
+/// may cost.
+const COMMITS_PER_TIMING: u64 = 16;
+
+/// Which commits are timed.
+#[derive(Debug, Default)]
+pub(crate) struct Sampling {
+    /// Commits of each shard's threads. Hints: an update that is lost makes the next timing come later.
+    shards: [CachePadded<AtomicU64>; COUNTER_SHARDS],
+}
+
+/// For how many commits the time of this one stands; 0 where it is not taken.
+pub(crate) type Weight = u64;
+
+impl Sampling {
+    /// Whether to time a commit that waits for a sync, or does not.
+    pub fn next(&self, sync: bool) -> Weight {
+        if sync {
+            return 1;
+        }
+        let commits = &self.shards[thread_shard()];
+        let n = commits.load(Ordering::Relaxed);
+        commits.store(n.wrapping_add(1), Ordering::Relaxed);
+        match n.is_multiple_of(COMMITS_PER_TIMING) {
+            true => COMMITS_PER_TIMING,
+            false => 0,
+        }
+    }
+}
+
 impl Metrics {
+    /// Measures a commit, or leaves that out: see [`Sampling`].
+    pub fn timed_commit<T>(&self, sync: bool, commit: impl FnOnce() -> T) -> T {
+        let weight = self.commits_timed.next(sync);
+        if weight == 0 {
+            return commit();
+        }
+        let began = Instant::now();
+        let result = commit();
+        let took = began.elapsed().as_micros() as u64;
+        self.commit_us.add_log2(took, weight);
+        result
+    }
+
     /// Measures a sync of the log.
     pub fn timed_sync<T>(&self, sync: impl FnOnce() -> T) -> T {
         let began = Instant::now();
@@ -159,5 +212,27 @@ impl Metrics {
         self.shadowed.add(counts.shadowed);
         self.cancelled_pairs.add(counts.cancelled_pairs);
         self.tombstones_dropped.add(counts.tombstones);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_in_sixteen_is_timed_and_stands_for_all_but_every_sync() {
+        let metrics = Metrics::default();
+        for _ in 0..160 {
+            metrics.timed_commit(false, || ());
+        }
+        assert_eq!(metrics.commit_us.totals().0, 160);
+        let weights: Vec<Weight> = (0..160)
+            .map(|_| metrics.commits_timed.next(false))
+            .collect();
+        assert_eq!(weights.iter().filter(|weight| **weight > 0).count(), 10);
+        for _ in 0..5 {
+            metrics.timed_commit(true, || ());
+        }
+        assert_eq!(metrics.commit_us.totals().0, 165);
     }
 }

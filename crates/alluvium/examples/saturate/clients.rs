@@ -8,6 +8,7 @@ use alluvium::Keyspace;
 use crate::arguments::Arguments;
 use crate::latency::Latencies;
 use crate::process::RunDelay;
+use crate::watcher::InFlight;
 use crate::{Course, Failure, SLOW};
 
 /// A commit that took longer than [`ASK`].
@@ -68,6 +69,7 @@ pub fn write_rows(
     client: u64,
     arguments: &Arguments,
     course: &Course,
+    in_flight: &InFlight,
 ) -> Result<(Latencies, Vec<SlowCommit>), Failure> {
     let mut random = Random::new(client);
     let mut value = vec![b'v'; arguments.value_bytes];
@@ -82,8 +84,10 @@ pub fn write_rows(
             run_delay.since_last()?;
         }
         let at = Instant::now();
+        in_flight.begins(at - course.began);
         rows.put(&key, &value)?;
         let took = at.elapsed();
+        in_flight.ended();
         commits += 1;
         all.note(took);
         interval.note(took);

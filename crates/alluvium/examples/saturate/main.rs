@@ -13,6 +13,8 @@
 //! - **Memory**: anonymous memory of the process is at most 1.05 times the memory number and 32 MiB.
 //! - **Space**: see [`space`].
 //!
+//! For a commit that lasts over 60 ms the stacks of all threads in the kernel go to stderr (see [`watcher`]).
+//!
 //! `--readers` adds threads that read random rows, so that the cache fills its share of the memory number as well.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
@@ -22,6 +24,7 @@ mod clients;
 mod latency;
 mod process;
 mod space;
+mod watcher;
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -34,6 +37,7 @@ use arguments::Arguments;
 use clients::{SlowCommit, read_rows, write_rows};
 use latency::Latencies;
 use process::rss_anon_bytes;
+use watcher::InFlight;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -81,12 +85,16 @@ fn main() -> Result<ExitCode, Failure> {
     };
     let began = course.began;
     let mut peaks = Peaks::default();
+    let in_flight: Vec<InFlight> = (0..arguments.clients)
+        .map(|_| InFlight::default())
+        .collect();
     let (latencies, slow) = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..arguments.clients)
             .map(|n| {
                 scope.spawn({
                     let (rows, course, arguments) = (&rows, &course, &arguments);
-                    move || write_rows(rows, n, arguments, course)
+                    let in_flight = &in_flight[n as usize];
+                    move || write_rows(rows, n, arguments, course, in_flight)
                 })
             })
             .collect();
@@ -94,6 +102,7 @@ fn main() -> Result<ExitCode, Failure> {
             let (rows, course, arguments) = (&rows, &course, &arguments);
             scope.spawn(move || read_rows(rows, n, arguments, course));
         }
+        scope.spawn(|| watcher::watch(&in_flight, &course));
         let watched = watch(&db, &arguments, &course, began, &mut peaks);
         course.stop.store(true, Ordering::Relaxed);
         let mut all = (Latencies::default(), Vec::new());

@@ -243,13 +243,18 @@ impl Shared {
         // What the log writes is a copy of it.
         let copies = 2 * request.record().1.len();
         let _charge = Charge::of(&self.cache, Use::Commits, copies);
-        let (request, began) = (Arc::new(request), Instant::now());
+        let sync = request.durability == Durability::Sync;
+        let request = Arc::new(request);
+        self.metrics.timed_commit(sync, || self.queue(&request))
+    }
+
+    fn queue(&self, request: &Arc<Request>) -> Result<SeqNo> {
         // Ends: the leader sends a validation back a bounded number of times.
         loop {
             if let Some(validation) = &request.validation {
                 validation.look(self)?;
             }
-            let done = self.committer.commit(&request, |group| {
+            let done = self.committer.commit(request, |group| {
                 // A leader that unwinds would leave its group and everybody behind it waiting for ever.
                 let processed = AssertUnwindSafe(|| self.log.lock().process(self, group));
                 catch_unwind(processed).unwrap_or_else(|_| {
@@ -258,8 +263,6 @@ impl Shared {
                 })
             });
             if let Done::At(seqno) = done? {
-                let took = began.elapsed().as_micros() as u64;
-                self.metrics.commit_us.note_log2(took);
                 return Ok(seqno);
             }
         }

@@ -46,7 +46,8 @@ pub struct Stats {
     pub change_log_bytes: u64,
     /// Rows that transactions and prepared transactions have locked now.
     pub row_locks: u64,
-    /// How long commits took, waiting in the queue and their sync included, delays not; in microseconds.
+    /// How long commits took, waiting in the queue and their sync included, delays not; in microseconds. Of commits that
+    /// wait for no sync one in 16 is timed and counted 16 times.
     pub commit_us: Histogram,
     /// How long syncs of the log took, those at a change of segments not included; in microseconds.
     pub sync_us: Histogram,

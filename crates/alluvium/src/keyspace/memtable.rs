@@ -47,7 +47,7 @@ impl TreeMemtable {
         let before = self.charged.load(Ordering::Relaxed);
         if bytes != before {
             self.charged.store(bytes, Ordering::Relaxed);
-            self.cache.take(Use::Memtables, bytes - before);
+            self.cache.take_and_help(Use::Memtables, bytes - before);
         }
     }
 

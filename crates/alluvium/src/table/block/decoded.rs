@@ -9,9 +9,8 @@ use std::ops::Range;
 const EXCESS_ALLOWED: usize = 16;
 
 /// One byte is charged for so many that a block asked for: holes that other blocks have left and this one did not fill.
-/// With the allocator of glibc they were 18 to 25 % under saturating writers (see `docs/results/stalls.md`), of which part
-/// is the room of blocks that will come back.
-const ALLOCATOR_SHARE: usize = 8;
+/// With the allocator of glibc they are 18 to 25 % under saturating writers (see `docs/results/stalls.md`).
+const ALLOCATOR_SHARE: usize = 4;
 
 /// A block in memory, with cheap lookups.
 ///

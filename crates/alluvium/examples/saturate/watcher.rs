@@ -1,0 +1,79 @@
+//! Where the threads stood while a commit took long: the functions of the kernel they waited in, where it tells (to root).
+
+#![expect(
+    clippy::print_stderr,
+    reason = "its output is what it is for, and not part of the table"
+)]
+
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::Course;
+
+/// A commit that has lasted this long is looked at, once.
+const LONG: Duration = Duration::from_millis(60);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Functions of a stack, innermost first: what a thread waits for shows in the first few.
+const FUNCTIONS: usize = 7;
+
+/// The commit that a client has begun: microseconds since the beginning and 1, or 0 between two commits. Relaxed: the
+/// watcher may see it late.
+#[derive(Default)]
+pub struct InFlight(AtomicU64);
+
+impl InFlight {
+    pub fn begins(&self, at: Duration) {
+        self.0.store(at.as_micros() as u64 + 1, Ordering::Relaxed);
+    }
+
+    pub fn ended(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Prints the stacks of all threads for each long commit until told to stop.
+pub fn watch(clients: &[InFlight], course: &Course) {
+    let mut told = vec![0; clients.len()];
+    while !course.stop.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK_EVERY);
+        let now = course.began.elapsed().as_micros() as u64;
+        for (client, (in_flight, told)) in clients.iter().zip(&mut told).enumerate() {
+            let began = in_flight.0.load(Ordering::Relaxed);
+            if began != 0 && began != *told && now.saturating_sub(began) > LONG.as_micros() as u64 {
+                *told = began;
+                eprintln!(
+                    "client {client} is in a commit for {} ms:",
+                    (now - began) / 1000
+                );
+                print_stacks();
+            }
+        }
+    }
+}
+
+fn print_stacks() {
+    let Ok(tasks) = fs::read_dir("/proc/self/task") else {
+        return;
+    };
+    for task in tasks.flatten() {
+        let read = |file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default();
+        let stack = read("stack");
+        let functions = stack.lines().filter_map(|line| {
+            let name = line.split_whitespace().nth(1)?;
+            name.split('+').next()
+        });
+        let functions: Vec<&str> = functions.take(FUNCTIONS).collect();
+        let stat = read("stat");
+        let state = stat
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.split_whitespace().next());
+        eprintln!(
+            "  {} {}: {}",
+            read("comm").trim(),
+            state.unwrap_or("?"),
+            functions.join(" < ")
+        );
+    }
+}
