@@ -91,9 +91,48 @@ unsafe fn unmap(start: NonNull<u8>, layout: Layout) {
     unsafe { std::alloc::dealloc(start.as_ptr(), layout) }
 }
 
+/// Gives the whole pages under `bytes` back to the system, for memory that is about to be freed and that the allocator
+/// would keep. The bytes may be anything afterwards, mostly zeros. Where the system refuses, nothing happens.
+///
+/// An allocator keeps what is freed for the next who asks for as much. That is a loss where many pieces are freed and
+/// nobody comes: the hole of a piece then costs its address, not its memory, but for the pages that it shares with its
+/// neighbours.
+pub fn release(bytes: &mut [u8]) {
+    #[cfg(not(miri))]
+    {
+        let page = rustix::param::page_size();
+        let start = bytes.as_ptr().align_offset(page);
+        let whole = bytes.len().saturating_sub(start) / page * page;
+        if whole > 0 {
+            let pages = &mut bytes[start..start + whole];
+            let advice = rustix::mm::Advice::LinuxDontNeed;
+            // SAFETY: the pages lie within bytes that nobody else refers to, and any byte is a valid `u8`.
+            let _ = unsafe { rustix::mm::madvise(pages.as_mut_ptr().cast(), whole, advice) };
+        }
+    }
+    #[cfg(miri)]
+    bytes.fill(0);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn released_pages_are_empty_and_their_neighbours_untouched() {
+        // Two pages of the largest size that systems use are in the middle.
+        let (edge, middle) = (500, 2 << 16);
+        let mut bytes = vec![7u8; edge + middle + edge];
+        release(&mut bytes[edge..edge + middle]);
+        assert!(bytes[..edge].iter().all(|byte| *byte == 7));
+        assert!(bytes[edge + middle..].iter().all(|byte| *byte == 7));
+        let zeros = bytes.iter().filter(|byte| **byte == 0).count();
+        assert!(zeros >= middle / 2, "{zeros}");
+        bytes.fill(9);
+        assert!(bytes.iter().all(|byte| *byte == 9));
+        release(&mut bytes[..10]);
+        release(&mut []);
+    }
 
     #[test]
     fn pages_are_zeroed_writable_and_rounded_up() {

@@ -36,8 +36,14 @@ pub enum Eviction {
     Evicted(u64, Option<Evicted>),
 }
 
+/// The memory of a frame.
+pub trait FrameMemory: Any + Send + Sync {
+    /// Frees it, to the system as far as that can be, if nobody else holds it: nothing comes in its place.
+    fn give_back(self: Arc<Self>);
+}
+
 /// The memory of a frame that was given up.
-pub type Evicted = Arc<dyn Any + Send + Sync>;
+pub type Evicted = Arc<dyn FrameMemory>;
 
 /// Bounds the memory of decoded blocks over all tables of a database. Shared by `Arc`.
 pub struct Cache {
@@ -81,7 +87,7 @@ const EVICTIONS_PER_TRIM_STEP: usize = 64;
 const REGROWTH: u64 = 64;
 
 /// Background threads may be behind by one byte for this many of what frames and others may take.
-const OVERDUE: u64 = 16;
+const OVERDUE: u64 = 64;
 
 /// Without any cache every read decodes a block: the memory number is exceeded rather than that.
 pub const CACHE_BYTES_MIN: usize = 1 << 20;
@@ -179,6 +185,7 @@ impl Cache {
             if evicted.is_empty() {
                 return;
             }
+            evicted.into_iter().for_each(FrameMemory::give_back);
         }
     }
 
@@ -302,6 +309,10 @@ mod tests {
         uses: Mutex<Vec<u32>>,
     }
 
+    impl FrameMemory for u32 {
+        fn give_back(self: Arc<u32>) {}
+    }
+
     impl FrameOwner for Owner {
         fn try_evict(&self, frame: u32) -> Eviction {
             let mut uses = self.uses.lock();
@@ -384,8 +395,8 @@ mod tests {
         for frame in 0..14 {
             cache.charge(MIB as u64, weak(&owner), frame);
         }
-        cache.take_and_help(Use::Memtables, 3 * MIB);
-        assert_eq!(cache.used_bytes(), 14 * MIB as u64, "a sixteenth late");
+        cache.take_and_help(Use::Memtables, 2 * MIB + MIB / 4);
+        assert_eq!(cache.used_bytes(), 14 * MIB as u64, "a sixty-fourth late");
         let before = cache.used_bytes();
         cache.take_and_help(Use::Memtables, MIB);
         assert!(cache.used_bytes() < before);

@@ -3,10 +3,11 @@
 //! Settled, the live rows take `S` bytes: everything is in the last level then, each row once. While writers run, upper
 //! tables may hold `upper_fraction` of that. Writers are slowed from one and a half times as much on, so that it settles
 //! below two and a half times. Beside that there are the outputs of merges that are not installed yet, at most a group
-//! each, and the log of what is in memtables, which at their ceiling take half of the memory number. So at any time
+//! each, the log of what is in memtables, which at their ceiling take half of the memory number, and the log's segments
+//! at both ends of that and those that lie ready. So at any time
 //!
 //! ```text
-//! stored <= S (1 + 2.5 upper_fraction) + threads (largest group) + memory / 2 + two log segments
+//! stored <= S (1 + 2.5 upper_fraction) + threads (largest group) + memory / 2 + 14 log segments
 //! ```
 //!
 //! The largest group is taken to be four times the mean one.
@@ -20,7 +21,10 @@ use crate::{Failure, MIB, verdict};
 
 const DEBT_MAX: f64 = 2.5;
 const GROUP_FACTOR: u64 = 4;
-const SEGMENT_BYTES: u64 = 64 << 20;
+/// Twice a memtable's share of the memory number: see `docs/guide/keyspaces.md`.
+const SEGMENTS_PER_MEMORY: u64 = 16;
+/// Two that are written or removed, and up to 12 that are ready to be written.
+const SEGMENTS: u64 = 14;
 
 /// What the files of the directory take.
 pub fn disk_bytes(dir: &Path) -> Result<u64, Failure> {
@@ -51,7 +55,7 @@ pub fn report(
     let budget = settled as f64 * (1.0 + DEBT_MAX * options.upper_fraction);
     let beside = group.min(settled) * options.compaction_threads as u64
         + options.memory_bytes as u64 / 2
-        + 2 * SEGMENT_BYTES;
+        + SEGMENTS * options.memory_bytes as u64 / SEGMENTS_PER_MEMORY;
     let limit = budget + beside as f64;
     let met = peak_bytes as f64 <= limit;
     let mib = |bytes: u64| bytes as f64 / MIB;

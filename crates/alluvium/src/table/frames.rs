@@ -4,11 +4,12 @@
 //! so of two threads that read the same block one wins and charges the cache. A table that is dropped detaches its
 //! frames by dropping this structure; ring entries of the cache hold it weakly and find it gone.
 
-use crate::cache::{Cache, Eviction, FrameOwner};
+use crate::cache::{Cache, Eviction, FrameMemory, FrameOwner};
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{SwapGuard, SwapOption};
 use crate::table::block::DecodedBlock;
 use crate::table::pool::Pool;
+use std::any::Any;
 use std::sync::{Arc, Weak};
 
 /// The frames of a table.
@@ -75,7 +76,9 @@ impl Frames {
         slot.uses.store(0, Ordering::Relaxed);
         let weak: Weak<Frames> = Arc::downgrade(self);
         let mut evicted = self.cache.charge(bytes, weak, block as u32);
-        let spare = evicted.pop().and_then(|memory| memory.downcast().ok());
+        let spare: Option<Arc<dyn Any + Send + Sync>> = evicted.pop().map(|memory| memory as _);
+        let spare = spare.and_then(|memory| memory.downcast().ok());
+        evicted.into_iter().for_each(FrameMemory::give_back);
         (read, spare)
     }
 
@@ -104,6 +107,14 @@ pub(in crate::table) fn keep_spare(block: Arc<DecodedBlock>) {
     };
     if block.resident_bytes() <= SPARE_BYTES_MAX {
         SPARES.keep(block);
+    }
+}
+
+impl FrameMemory for DecodedBlock {
+    fn give_back(self: Arc<DecodedBlock>) {
+        if let Some(mut block) = Arc::into_inner(self) {
+            block.release_pages();
+        }
     }
 }
 

@@ -7,11 +7,13 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::segment::create_room;
 use super::{hard_io, sync_dir};
 use crate::base::SegmentId;
 use crate::error::{Error, Result};
+use crate::sync::time::Instant;
 use crate::vfs::{Vfs, VfsFile};
 
 /// What is to be prepared: see [`super::WalWriter::plan_next`].
@@ -74,6 +76,8 @@ pub(super) struct Stock {
     ready: VecDeque<PreparedSegment>,
     /// How many to have ready where there is ample space; otherwise it is one.
     wanted: usize,
+    /// When the last one was asked for.
+    taken: Option<Instant>,
     ample: bool,
     /// A plan was handed out.
     planned: bool,
@@ -81,15 +85,19 @@ pub(super) struct Stock {
     refused: bool,
 }
 
-/// The most files that are kept ready, for writers that fill segments faster than a busy device creates one. They take room
-/// of the device: more of them would last longer and cost more space than is promised under saturating writers.
-const READY_MAX: usize = 6;
+/// The files that are kept ready last for this long at the rate of the moment: devices have been seen to stand still for a
+/// second, and a roll that has to find room by itself then waits with them.
+const READY_FOR: Duration = Duration::from_secs(3);
+
+/// The most files that are kept ready: they take room of the device.
+const READY_MAX: usize = 12;
 
 impl Default for Stock {
     fn default() -> Stock {
         Stock {
             ready: VecDeque::new(),
             wanted: 1,
+            taken: None,
             ample: false,
             planned: false,
             refused: false,
@@ -109,8 +117,9 @@ impl Stock {
         self.ample = ample;
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.ready.is_empty()
+    /// Whether more than one file is to lie ready.
+    pub(super) fn wants_several(&self) -> bool {
+        self.ample && self.wanted > 1
     }
 
     /// A plan is handed out.
@@ -139,11 +148,15 @@ impl Stock {
         }
     }
 
-    /// The file for a roll that needs this many bytes. Where none is ready, more will be from now on.
-    pub(super) fn take(&mut self, needed: u64) -> Option<PreparedSegment> {
+    /// The file for a roll at this moment that needs this many bytes.
+    pub(super) fn take(&mut self, needed: u64, now: Instant) -> Option<PreparedSegment> {
         self.refused = false;
-        if self.ready.is_empty() {
-            self.wanted = (self.wanted * 2).min(READY_MAX);
+        let last = self.taken.replace(now);
+        if let Some(last) = last {
+            let between = now.saturating_duration_since(last).as_secs_f64();
+            // A single fast or slow roll says little: up at once, down by one at a time.
+            let lasting = (READY_FOR.as_secs_f64() / between.max(1e-3)).ceil() as usize;
+            self.wanted = lasting.max(self.wanted - 1).clamp(1, READY_MAX);
         }
         let first = self.ready.pop_front()?;
         if first.bytes >= needed {
@@ -159,5 +172,32 @@ impl Stock {
     pub(super) fn close(&mut self) -> Vec<PreparedSegment> {
         self.refused = true;
         self.ready.drain(..).collect()
+    }
+}
+
+#[cfg(all(test, not(loom), not(feature = "simulation")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fast_rolls_want_more_files_ready_and_slow_ones_few() {
+        let (mut stock, mut now) = (Stock::default(), Instant::now());
+        stock.set_ample(true);
+        let mut roll = |stock: &mut Stock, after_ms| {
+            now += Duration::from_millis(after_ms);
+            assert!(stock.take(1 << 20, now).is_none());
+            stock.wanted
+        };
+        assert_eq!(roll(&mut stock, 0), 1);
+        assert_eq!(roll(&mut stock, 60_000), 1);
+        assert!(!stock.wants_several());
+        assert_eq!(roll(&mut stock, 1_100), 3, "three seconds' worth");
+        assert!(stock.wants_several() && stock.wants_more());
+        assert_eq!(roll(&mut stock, 10), READY_MAX);
+        let slower: Vec<usize> = (0..6).map(|_| roll(&mut stock, 60_000)).collect();
+        assert_eq!(slower, [11, 10, 9, 8, 7, 6]);
+        stock.set_ample(false);
+        roll(&mut stock, 10);
+        assert!(!stock.wants_several());
     }
 }

@@ -18,6 +18,7 @@ use super::segment::{
 use super::{RecordKind, SegmentEnd, WalPosition, hard_io, sync_dir};
 use crate::base::{SEQNO_MAX, SegmentId, SeqNo};
 use crate::error::{Error, Result};
+use crate::sync::time::Instant;
 use crate::vfs::{Vfs, VfsFile};
 
 /// The largest payload of a record. The caller refuses larger commits.
@@ -362,10 +363,10 @@ impl WalWriter {
         self.stock.set_ample(ample);
     }
 
-    /// Whether a segment is to be prepared: the last one is about to be needed, or rolls come faster than one at a time
-    /// is made.
+    /// Whether a segment is to be prepared: the only one is about to be needed, or rolls come so fast that several are to
+    /// lie ready.
     pub fn wants_plan(&self, soon: bool) -> bool {
-        self.stock.wants_more() && (soon || self.is_half_full() || !self.stock.is_empty())
+        self.stock.wants_more() && (soon || self.is_half_full() || self.stock.wants_several())
     }
 
     /// Whether half of the segment is filled.
@@ -398,7 +399,7 @@ impl WalWriter {
             true => least,
             false => allocation(self.segment_bytes, self.buffer.len()),
         };
-        let prepared = self.stock.take(needed);
+        let prepared = self.stock.take(needed, Instant::now());
         let mut header = SegmentHeader {
             database_uid: self.database_uid,
             segment: SegmentId(self.next_segment),

@@ -10,7 +10,7 @@ const EXCESS_ALLOWED: usize = 16;
 
 /// One byte is charged for so many that a block asked for: holes that other blocks have left and this one did not fill.
 /// With the allocator of glibc they are 18 to 25 % under saturating writers (see `docs/results/stalls.md`).
-const ALLOCATOR_SHARE: usize = 4;
+const ALLOCATOR_SHARE: usize = 8;
 
 /// A block in memory, with cheap lookups.
 ///
@@ -100,6 +100,11 @@ impl DecodedBlock {
         fit(&mut self.data);
         fit(&mut self.heads);
         fit(&mut self.seqnos);
+    }
+
+    /// Gives its memory back to the system, as far as it has whole pages, before it is freed. Its bytes are lost.
+    pub(in crate::table) fn release_pages(&mut self) {
+        alluvium_mem::pages::release(&mut self.data);
     }
 
     /// How many slots there are; at least 1 in a block that came from a table.
