@@ -37,6 +37,7 @@ use crate::read_points::ReadPoints;
 use crate::txn::lock_table::{LockHash, LockMode, LockTable, LockWait, TxnId};
 use crate::txn::write_set::WriteSet;
 use crate::vfs::{LockGuard, Vfs};
+use crate::wal::{PreparedSegment, WalWriter};
 
 /// With room for so many more segments of the log, several of them may lie ready.
 const AMPLE_SEGMENTS: u64 = 256;
@@ -435,6 +436,7 @@ impl Shared {
             let synced = match due.is_some_and(|due| Instant::now() >= due) {
                 true => {
                     due = next_round();
+                    self.remove_surplus();
                     self.sync_log()
                 }
                 false => Ok(()),
@@ -480,6 +482,15 @@ impl Shared {
                 unneeded.remove();
             }
         }
+    }
+
+    /// Removes files of segments that were made for faster writers than those of the moment.
+    fn remove_surplus(&self) {
+        let surplus = self.log.lock().wal.as_mut().map(WalWriter::take_surplus);
+        surplus
+            .into_iter()
+            .flatten()
+            .for_each(PreparedSegment::remove);
     }
 
     /// Lets the sync thread look for a segment to prepare. Without its mutex, for it is called under the log's: where

@@ -108,8 +108,11 @@ impl Default for Stock {
 impl Stock {
     /// Whether another file is to be planned.
     pub(super) fn wants_more(&self) -> bool {
-        let wanted = if self.ample { self.wanted } else { 1 };
-        !self.planned && !self.refused && self.ready.len() < wanted
+        !self.planned && !self.refused && self.ready.len() < self.wanted_now()
+    }
+
+    fn wanted_now(&self) -> usize {
+        if self.ample { self.wanted } else { 1 }
     }
 
     /// Says whether more than one file may lie ready: where space is short, tables need it more.
@@ -119,7 +122,7 @@ impl Stock {
 
     /// Whether more than one file is to lie ready.
     pub(super) fn wants_several(&self) -> bool {
-        self.ample && self.wanted > 1
+        self.wanted_now() > 1
     }
 
     /// A plan is handed out.
@@ -153,10 +156,8 @@ impl Stock {
         self.refused = false;
         let last = self.taken.replace(now);
         if let Some(last) = last {
-            let between = now.saturating_duration_since(last).as_secs_f64();
-            // A single fast or slow roll says little: up at once, down by one at a time.
-            let lasting = (READY_FOR.as_secs_f64() / between.max(1e-3)).ceil() as usize;
-            self.wanted = lasting.max(self.wanted - 1).clamp(1, READY_MAX);
+            // A single roll that is late says little: up at once, down by one at a time.
+            self.wanted = lasting(last, now).max(self.wanted - 1).max(1);
         }
         let first = self.ready.pop_front()?;
         if first.bytes >= needed {
@@ -168,6 +169,15 @@ impl Stock {
         None
     }
 
+    /// Gives up the files that are not needed any more: the last roll is long ago, or space became short.
+    pub(super) fn surplus(&mut self, now: Instant) -> Vec<PreparedSegment> {
+        if let Some(last) = self.taken {
+            self.wanted = self.wanted.min(lasting(last, now));
+        }
+        let kept = self.wanted_now().min(self.ready.len());
+        self.ready.drain(kept..).collect()
+    }
+
     /// Gives up all files, those that are on their way too.
     pub(super) fn close(&mut self) -> Vec<PreparedSegment> {
         self.refused = true;
@@ -175,9 +185,18 @@ impl Stock {
     }
 }
 
+/// How many files last for [`READY_FOR`] at one for the time between these two moments.
+fn lasting(last: Instant, now: Instant) -> usize {
+    let between = now.saturating_duration_since(last).as_secs_f64();
+    let files = (READY_FOR.as_secs_f64() / between.max(1e-3)).ceil() as usize;
+    files.clamp(1, READY_MAX)
+}
+
 #[cfg(all(test, not(loom), not(feature = "simulation")))]
 mod tests {
     use super::*;
+    use crate::vfs::MemVfs;
+    use std::path::Path;
 
     #[test]
     fn fast_rolls_want_more_files_ready_and_slow_ones_few() {
@@ -199,5 +218,41 @@ mod tests {
         stock.set_ample(false);
         roll(&mut stock, 10);
         assert!(!stock.wants_several());
+    }
+
+    #[test]
+    fn files_that_nobody_needs_any_more_are_given_up() {
+        let (vfs, dir): (Arc<dyn Vfs>, _) = (Arc::new(MemVfs::new()), Path::new("/log"));
+        vfs.create_dir_all(dir).expect("a directory");
+        let (mut stock, began) = (Stock::default(), Instant::now());
+        let ready = |stock: &mut Stock, from: u64| {
+            for segment in from..from + 4 {
+                let (file, bytes) =
+                    create_room(&*vfs, dir, SegmentId(segment), 4096, 4096).expect("room");
+                stock.plan();
+                let segment = SegmentId(segment);
+                let vfs = Arc::clone(&vfs);
+                let offered = PreparedSegment {
+                    file,
+                    segment,
+                    bytes,
+                    vfs,
+                };
+                assert!(stock.offer(Some(offered), SegmentId(1)).is_none());
+            }
+        };
+        stock.set_ample(true);
+        stock.take(4096, began);
+        stock.take(4096, began + Duration::from_millis(500));
+        ready(&mut stock, 2);
+        let after = |ms: u64| began + Duration::from_millis(500 + ms);
+        assert!(stock.surplus(after(700)).is_empty(), "four a three seconds");
+        let two = stock.surplus(after(1_900));
+        assert_eq!(two.iter().map(|p| p.segment.0).collect::<Vec<_>>(), [4, 5]);
+        assert_eq!(stock.surplus(after(60_000)).len(), 1);
+        assert_eq!(stock.ready.len(), 1, "one is always ready");
+        ready(&mut stock, 6);
+        stock.set_ample(false);
+        assert_eq!(stock.surplus(after(60_000)).len(), 4);
     }
 }

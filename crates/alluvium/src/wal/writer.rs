@@ -379,6 +379,11 @@ impl WalWriter {
         self.stock.offer(prepared, self.segment.id)
     }
 
+    /// Gives up the prepared files that writers of the moment do not need, to be removed.
+    pub fn take_surplus(&mut self) -> Vec<PreparedSegment> {
+        self.stock.surplus(Instant::now())
+    }
+
     /// Gives up the prepared files, to be removed: nothing will be written any more.
     pub fn take_prepared(&mut self) -> Vec<PreparedSegment> {
         self.stock.close()
