@@ -128,6 +128,7 @@ const used = async (file, name) => {
     await page.keyboard.press("Enter");
     const target = page.locator(new URL(page.url()).hash);
     check(name, "a sentence leads to its figures", (await target.count()) === 1 && (await target.isVisible()));
+    await why.evaluate((node) => { const folded = node.closest("details"); if (folded) folded.open = false; });
   }
   // Values under the pointer and the arrow keys.
   const chart = page.locator("svg[data-y]").first();
