@@ -1,13 +1,12 @@
-//! `rumbench list` and `rumbench explain`.
+//! `rumbench list`.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use rumbench_core::custom::{self, PRESETS};
-use rumbench_core::names::unknown;
 
 use super::{Exit, print};
-use crate::catalog::{WORKLOADS, usage};
-use crate::measure::metrics::{self, METRICS, Metric};
+use crate::catalog::WORKLOADS;
+use crate::measure::metrics::{METRICS, Metric};
 use crate::report::table::{Format, Table};
 use crate::store::history;
 
@@ -25,13 +24,6 @@ enum What {
     Phases,
     Metrics,
     Results,
-}
-
-/// Flags of `rumbench explain`.
-#[derive(Debug, Args)]
-pub struct ExplainArgs {
-    /// Metric, phase or preset, see `rumbench list metrics`, `phases` and `workloads`
-    name: String,
 }
 
 /// Prints a list.
@@ -98,7 +90,8 @@ fn workloads() -> Table {
     table
 }
 
-fn phases() -> Table {
+/// What every phase of every workload does: workload, name, description.
+pub fn phases() -> Table {
     let mut table = text_table("Phases", &["workload", "name", "description"]);
     for entry in WORKLOADS {
         for (name, meaning) in (entry.phases)() {
@@ -129,7 +122,8 @@ fn all_metrics() -> Table {
     table
 }
 
-fn better(metric: &Metric) -> &'static str {
+/// Which direction of a metric is better, in a word.
+pub fn better(metric: &Metric) -> &'static str {
     match metric.higher_is_better {
         Some(true) => "higher",
         Some(false) => "lower",
@@ -153,49 +147,4 @@ fn results() -> Result<Table> {
         }
     }
     Ok(table)
-}
-
-/// Prints everything about one metric, what a phase does in each workload that has it, or the file of a preset.
-///
-/// # Errors
-/// A usage error with the nearest name when there is no such metric, phase or preset.
-pub fn explain(arguments: &ExplainArgs) -> Result<Exit> {
-    let name = arguments.name.as_str();
-    if let Some(preset) = custom::presets::find(name) {
-        print(preset.text);
-        return Ok(Exit::Done);
-    }
-    let phases = phases();
-    let explained: String = phases
-        .rows
-        .iter()
-        .filter(|row| row[1] == name)
-        .map(|row| {
-            format!(
-                "{name}\n  phase of    {}\n  description {}\n",
-                row[0], row[2]
-            )
-        })
-        .collect();
-    if !explained.is_empty() {
-        print(&explained);
-        return Ok(Exit::Done);
-    }
-    let Some(metric) = metrics::find(name) else {
-        let names = METRICS.iter().map(|metric| metric.name);
-        let names: Vec<&str> = names
-            .chain(phases.rows.iter().map(|row| row[1].as_str()))
-            .chain(PRESETS.iter().map(|preset| preset.name))
-            .collect();
-        return Err(usage(unknown("metric, phase or preset", name, &names)));
-    };
-    print(&format!(
-        "{}\n  unit        {}\n  better      {}\n  definition  {}\n  formula     {}\n",
-        metric.name,
-        metric.unit,
-        better(metric),
-        metric.definition,
-        metric.formula
-    ));
-    Ok(Exit::Done)
 }

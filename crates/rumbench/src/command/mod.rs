@@ -4,9 +4,11 @@
 
 mod compare;
 mod durability;
+mod explain;
 mod list;
 mod quick;
 mod report;
+mod resume;
 mod run;
 mod settings;
 mod sweep;
@@ -40,7 +42,7 @@ pub enum Exit {
     version,
     about = "A benchmark laboratory for databases of small data: performance, quality of service and efficiency together.",
     color = clap::ColorChoice::Never,
-    after_help = "First steps:\n  rumbench quick                 compare the embedded engines of this build, about three minutes\n  rumbench list engines          what can be measured\n  rumbench explain ops_per_s     what a number means"
+    after_help = "First steps:\n  rumbench quick                 compare the embedded engines of this build, about three minutes\n  rumbench list engines          what can be measured\n  rumbench explain DIR           what decided a result, in words\n  rumbench explain ops_per_s     what a number means"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -53,14 +55,16 @@ enum Command {
     Run(run::RunArgs),
     /// Run a small LinkBench on every embedded engine of this build, about three minutes
     Quick(quick::QuickArgs),
+    /// Continue a suite that was killed or interrupted: trials that ended are kept, the one that was running is repeated
+    Resume(resume::ResumeArgs),
     /// Print the tables of a stored result again and write DIR/report.html
     Report(report::ReportArgs),
     /// Compare two results, number by number; exit code 3 when a --fail-if holds
     Compare(compare::CompareArgs),
     /// List engines, workloads, phases, metrics or stored results
     List(list::ListArgs),
-    /// Say what a metric means (unit, definition, formula) or what a phase does; print the file of a preset
-    Explain(list::ExplainArgs),
+    /// Say in words what decided a result; or what a metric means, what a phase does; print the file of a preset
+    Explain(explain::ExplainArgs),
     /// Kill a writing process again and again and check what survived
     Durability(durability::DurabilityArgs),
     /// The process of one trial
@@ -113,10 +117,11 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
         }
         Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Quick(arguments)) => quick::run(&arguments),
+        Some(Command::Resume(arguments)) => resume::run(&arguments),
         Some(Command::Report(arguments)) => report::run(&arguments),
         Some(Command::Compare(arguments)) => compare::run(&arguments),
         Some(Command::List(arguments)) => list::list(&arguments),
-        Some(Command::Explain(arguments)) => list::explain(&arguments),
+        Some(Command::Explain(arguments)) => explain::run(&arguments),
         Some(Command::Durability(arguments)) => durability::run(&arguments),
         Some(Command::TrialChild) => crate::run::trial::child_main().map(|()| Exit::Done),
         Some(Command::TrialCheck) => {

@@ -86,6 +86,8 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         memory: None,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: false,
+        mix_durability: true,
+        no_store: arguments.no_store,
         command: command_line(),
     };
     // The engines' promises differ in the small print; a first look wants them side by side, each row naming its own.
@@ -93,7 +95,7 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         mix_durability: true,
         ..arguments.print.clone()
     };
-    let exit = run_suite(&suite, &print, arguments.no_store)?;
+    let exit = run_suite(&suite, &print)?;
     if rumbench_engines::find("rocksdb").is_ok_and(|found| !found.entry.is_available()) {
         say("with RocksDB beside them: make bench-rocksdb");
     }

@@ -15,7 +15,7 @@ use crate::report::table::Format;
 use crate::report::{ReportOptions, html, marks, render};
 use crate::run::host;
 use crate::run::interrupt::Interrupts;
-use crate::run::plan::{EngineChoice, Point, Suite, Turnover};
+use crate::run::plan::{EngineChoice, Point, Suite};
 use crate::run::progress::say;
 use crate::run::protocol::TrialSpec;
 use crate::run::suite;
@@ -118,7 +118,10 @@ impl PrintArgs {
 }
 
 /// The base must be one of the engines.
-fn check_base(base: &str, engines: &[String]) -> Result<()> {
+///
+/// # Errors
+/// A usage error with the nearest name.
+pub fn check_base(base: &str, engines: &[String]) -> Result<()> {
     if engines.iter().any(|name| name == base) {
         return Ok(());
     }
@@ -213,14 +216,7 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
             }
             None => (sweep::points(common, None)?, None, None),
         };
-    let mut points = points;
-    ask_hosts(arguments, &workload, &mut points, turnover.as_ref())?;
-    if let (Some(base), Some(point)) = (&arguments.print.base, points.first()) {
-        let names: Vec<String> = point.engines.iter().map(EngineChoice::name).collect();
-        check_base(base, &names)?;
-    }
-    check_memory(arguments.memory, &points)?;
-    let suite = Suite {
+    let mut suite = Suite {
         workload,
         points,
         varied,
@@ -232,9 +228,17 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
         memory: arguments.memory,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: arguments.keep_data,
+        mix_durability: arguments.print.mix_durability,
+        no_store: arguments.no_store,
         command: command_line(),
     };
-    run_suite(&suite, &arguments.print, arguments.no_store)
+    ask_hosts(&mut suite)?;
+    if let Some(base) = &arguments.print.base {
+        let names: Vec<String> = suite.engines().iter().map(EngineChoice::name).collect();
+        check_base(base, &names)?;
+    }
+    check_memory(suite.memory, &suite.points)?;
+    run_suite(&suite, &arguments.print)
 }
 
 /// Name of a workload, and the text of its file where it is an own one: the name is then that of the file.
@@ -252,13 +256,11 @@ fn named(workload: &str) -> Result<(String, Option<String>)> {
 }
 
 /// Asks every other build whether it can run its trials at every point, before anything runs.
-fn ask_hosts(
-    arguments: &RunArgs,
-    workload: &str,
-    points: &mut [Point],
-    turnover: Option<&Turnover>,
-) -> Result<()> {
-    for point in points {
+///
+/// # Errors
+/// As [`host::ask`].
+pub fn ask_hosts(suite: &mut Suite) -> Result<()> {
+    for point in &mut suite.points {
         let at = point.clone();
         for choice in &mut point.engines {
             let engine = choice.clone();
@@ -268,15 +270,15 @@ fn ask_hosts(
             let spec = TrialSpec {
                 engine: engine.engine,
                 variant: engine.variant,
-                workload: workload.to_string(),
+                workload: suite.workload.clone(),
                 settings: at.settings.clone(),
                 engine_settings: engine.settings,
-                seed: arguments.seed,
-                durability: arguments.durability.into(),
+                seed: suite.seed,
+                durability: suite.durability,
                 clients: at.clients,
                 cache_bytes: at.cache_bytes,
                 rate: at.rate,
-                turnover: turnover.cloned(),
+                turnover: suite.turnover.clone(),
                 directory: PathBuf::new(),
             };
             host::ask(host, &spec)?;
@@ -289,18 +291,37 @@ fn ask_hosts(
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_suite(suite: &Suite, print: &PrintArgs, no_store: bool) -> Result<Exit> {
+pub fn run_suite(suite: &Suite, print: &PrintArgs) -> Result<Exit> {
     // Settings are checked before anything is created.
     for point in &suite.points {
         catalog::workload(&suite.workload, &point.settings, suite.seed)?;
     }
     let interrupts = Interrupts::watch()?;
     let result = suite::run(suite, &interrupts)?;
+    conclude(suite, &result, print, suite.no_store)
+}
+
+/// Stores and prints a result, and writes its page. Shared with `resume`.
+///
+/// # Errors
+/// When the base engine took no part.
+pub fn conclude(
+    suite: &Suite,
+    result: &SuiteResult,
+    print: &PrintArgs,
+    no_store: bool,
+) -> Result<Exit> {
     if !no_store {
-        store(suite, &result);
+        store(suite, result);
     }
-    print.print(&result)?;
-    print.write_html(&suite.out, &result);
+    print.print(result)?;
+    print.write_html(&suite.out, result);
+    if result.interrupted {
+        say(&format!(
+            "interrupted; rumbench resume {} continues it",
+            suite.out.display()
+        ));
+    }
     say(&format!(
         "results: {}",
         file::result_path(&suite.out).display()

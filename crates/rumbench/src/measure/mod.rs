@@ -1,6 +1,6 @@
 //! What is measured and how: kernel counters ([`process`], [`device`], [`size`]), the machine ([`environment`]),
-//! latency ([`latency`]), arithmetic on results ([`statistics`], [`least_squares`], [`scalability`]) and the table that defines every
-//! metric ([`metrics`]).
+//! latency ([`latency`]), arithmetic on results ([`statistics`], [`least_squares`], [`scalability`]), what layouts of data should cost
+//! ([`theory`]) and the table that defines every metric ([`metrics`]).
 
 pub mod compressed;
 pub mod device;
@@ -12,3 +12,4 @@ pub mod process;
 pub mod scalability;
 pub mod size;
 pub mod statistics;
+pub mod theory;

@@ -94,14 +94,19 @@ pub fn median(numbers: &[f64]) -> Option<f64> {
     }
 }
 
-/// Intervals with less than a tenth of the median's operations. Needs three intervals to know what is usual.
-pub fn stalled_intervals(ops: &[u64]) -> Option<u64> {
+/// Operations below which an interval counts as stalled: a tenth of the median's. Needs three intervals to know what is usual.
+pub fn stalled_limit(ops: &[u64]) -> Option<f64> {
     if ops.len() < 3 {
         return None;
     }
     let numbers: Vec<f64> = ops.iter().map(|&n| n as f64).collect();
-    let limit = median(&numbers)? / 10.0;
-    Some(numbers.iter().filter(|&&n| n < limit).count() as u64)
+    Some(median(&numbers)? / 10.0)
+}
+
+/// Intervals below [`stalled_limit`].
+pub fn stalled_intervals(ops: &[u64]) -> Option<u64> {
+    let limit = stalled_limit(ops)?;
+    Some(ops.iter().filter(|&&n| (n as f64) < limit).count() as u64)
 }
 
 #[cfg(test)]

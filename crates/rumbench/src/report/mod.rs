@@ -4,6 +4,7 @@
 //! share a table unless asked for, and then each row says its promise.
 
 pub mod compare;
+pub mod explain;
 pub mod html;
 pub mod insert_benchmark;
 pub mod kv_sequence;
@@ -18,6 +19,7 @@ pub mod selection;
 pub mod spread;
 pub mod sweep;
 pub mod table;
+pub mod theory;
 pub mod throughput;
 
 use selection::{Group, groups};
@@ -143,6 +145,7 @@ fn group_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions)
         tables.extend(phase_tables(suite, group, &phase));
     }
     tables.extend(throughput::settles(group));
+    tables.extend(theory::table(suite, group));
     tables
 }
 
@@ -173,6 +176,15 @@ fn phase_tables(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Vec<Tabl
     tables.extend(latency::short(group, phase));
     tables.extend(latency::full(group, phase));
     tables
+}
+
+/// Words as a list in a sentence: `a`, `a and b`, `a, b and c`.
+pub fn and(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
 }
 
 /// Compares a report with its snapshot file; `UPDATE=1` writes the file instead.
@@ -314,6 +326,20 @@ mod tests {
         assert!(
             report.contains("wrong-answer (count 3, links 2)"),
             "{report}"
+        );
+    }
+
+    #[test]
+    fn lists_read_as_sentences() {
+        let words = |n: usize| {
+            and(&["a", "b", "c"][..n]
+                .iter()
+                .map(|w| (*w).to_string())
+                .collect::<Vec<_>>())
+        };
+        assert_eq!(
+            [words(0), words(1), words(2), words(3)],
+            ["", "a", "a and b", "a, b and c"]
         );
     }
 }

@@ -26,6 +26,7 @@ fn request(ops_per_s: f64) -> PhaseResult {
         seconds: 10.0,
         operations: (ops_per_s * 10.0) as u64,
         rows: (ops_per_s * 70.0) as u64,
+        clients: Some(2),
         ops_per_s: Some(ops_per_s),
         rows_per_s: Some(ops_per_s * 7.0),
         latency_us: [("GET_NODE", 10.0), ("ADD_LINK", 40.0)]
@@ -114,6 +115,7 @@ fn trial(engine: &str, ops_per_s: f64) -> TrialResult {
         marks: Vec::new(),
         configuration: BTreeMap::new(),
         started_at: "2026-01-01T00:00:00Z".to_string(),
+        ended_at: None,
         cache_state: "page cache dropped before the trial".to_string(),
         memory: None,
         verified: Some("counts match".to_string()),
@@ -135,6 +137,7 @@ pub fn suite() -> SuiteResult {
         rumbench_version: "0.1.0".to_string(),
         command: "rumbench run linkbench --engine alluvium --engine sqlite".to_string(),
         started_at: "2026-01-01T00:00:00Z".to_string(),
+        resumed_at: Vec::new(),
         seed: 1,
         workload: "linkbench".to_string(),
         workload_version: Some(1),

@@ -1,4 +1,5 @@
-//! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`host`], [`cgroup`], [`progress`]), the child's side ([`trial`], [`phase`], [`threads`], [`client`],
+//! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`host`], [`cgroup`], [`progress`],
+//! [`specification`] and [`remainder`] for suites that are resumed), the child's side ([`trial`], [`phase`], [`threads`], [`client`],
 //! [`pacing`], [`sampler`], [`turnover`]) and what they say to each other ([`protocol`], [`split`]).
 
 pub mod cgroup;
@@ -13,7 +14,9 @@ pub mod plan;
 pub mod process;
 pub mod progress;
 pub mod protocol;
+pub mod remainder;
 pub mod sampler;
+pub mod specification;
 pub mod split;
 pub mod suite;
 pub mod threads;

@@ -10,7 +10,7 @@ use super::pacing::Rate;
 use crate::store::result::{Host, engine_name};
 
 /// One engine of a suite.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineChoice {
     /// Name without the variant.
     pub engine: String,
@@ -35,7 +35,7 @@ impl EngineChoice {
 }
 
 /// All settings of a trial. A suite has one set of them, a sweep one for each value.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Point {
     /// What a sweep sets, `KEY=VALUE`.
     pub label: Option<String>,
@@ -61,7 +61,7 @@ pub struct Turnover {
 }
 
 /// What a sweep varies.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Varied {
     /// The setting, `ENGINE.KEY` for one of an engine.
     pub key: String,
@@ -77,7 +77,7 @@ impl Varied {
 }
 
 /// A suite as the command line gives it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Suite {
     /// Workload name.
     pub workload: String,
@@ -97,10 +97,15 @@ pub struct Suite {
     pub durability: Durability,
     /// What the memory of each trial is bounded by, in bytes.
     pub memory: Option<u64>,
-    /// Result folder.
+    /// Result folder; where it lies is no part of what a suite is.
+    #[serde(skip)]
     pub out: PathBuf,
     /// Whether data directories stay.
     pub keep_data: bool,
+    /// Whether its tables put engines with different durability together.
+    pub mix_durability: bool,
+    /// Whether it stays out of the results store.
+    pub no_store: bool,
     /// The command line.
     pub command: String,
 }
@@ -154,6 +159,15 @@ pub fn order(points: usize, engines: usize, repeat: u32) -> Vec<Planned> {
         .collect()
 }
 
+/// Folder of the short trials on `null`.
+pub const CALIBRATION_FOLDER: &str = "calibration";
+
+/// Name of a trial's folder; `index` is its place in the order.
+pub fn folder(index: usize, choice: &EngineChoice) -> String {
+    let name = choice.name().replace([':', '@'], "-");
+    format!("{:03}-{name}", index + 1)
+}
+
 /// Free bytes that a suite needs: space for logs and for the old copy during a compaction or checkpoint, three times the data.
 pub fn disk_estimate(load_bytes: u64, trials_kept: u64) -> u64 {
     const SPACE_FACTOR: u64 = 3;
@@ -165,8 +179,41 @@ pub fn disk_estimate(load_bytes: u64, trials_kept: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// Two engines, two repetitions.
+    pub fn suite(out: &std::path::Path) -> Suite {
+        let choice = |engine: &str| EngineChoice {
+            engine: engine.to_string(),
+            variant: None,
+            host: None,
+            settings: BTreeMap::new(),
+        };
+        Suite {
+            workload: "linkbench".to_string(),
+            points: vec![Point {
+                label: None,
+                settings: BTreeMap::new(),
+                engines: vec![choice("null"), choice("sqlite")],
+                clients: 2,
+                cache_bytes: 1 << 20,
+                rate: None,
+            }],
+            varied: None,
+            turnover: None,
+            base: None,
+            repeat: 2,
+            seed: 1,
+            durability: Durability::Buffered,
+            memory: None,
+            out: out.to_path_buf(),
+            keep_data: false,
+            mix_durability: false,
+            no_store: false,
+            command: "rumbench run linkbench --engine null --engine sqlite --repeat 2".to_string(),
+        }
+    }
 
     #[test]
     fn even_repetitions_are_reversed() {

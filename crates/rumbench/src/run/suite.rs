@@ -16,6 +16,7 @@ use super::plan::{self, EngineChoice, Planned, Point, Suite};
 use super::process::TrialProcess;
 use super::progress::{Progress, Standing, say};
 use super::protocol::{Event, TrialSpec};
+use super::specification;
 use super::split;
 use crate::catalog;
 use crate::measure::{environment, size};
@@ -54,12 +55,70 @@ pub fn timestamp() -> String {
 pub fn run(suite: &Suite, interrupts: &Interrupts) -> Result<SuiteResult> {
     file::prepare_directory(&suite.out)?;
     check_disk(suite)?;
-    let result = SuiteResult {
+    let group = suite.memory.map(bounded).transpose()?;
+    let _claim = specification::begin(suite)?;
+    drive(suite, interrupts, group, fresh(suite))
+}
+
+/// Runs the trials of a stopped suite that have not ended. `kept` are those that have; the caller has claimed the folder.
+///
+/// # Errors
+/// As [`run`].
+pub fn resume(
+    suite: &Suite,
+    interrupts: &Interrupts,
+    stopped: Option<SuiteResult>,
+    kept: Vec<TrialResult>,
+) -> Result<SuiteResult> {
+    let group = suite.memory.map(bounded).transpose()?;
+    let Some(stopped) = stopped else {
+        check_disk(suite)?;
+        return drive(suite, interrupts, group, fresh(suite));
+    };
+    let mut result = SuiteResult {
+        trials: kept,
+        interrupted: false,
+        ..stopped
+    };
+    if result.trials.len() < planned(suite).len() {
+        check_disk(suite)?;
+        result.resumed_at.push(timestamp());
+    }
+    drive(suite, interrupts, group, result)
+}
+
+/// All trials in order.
+fn planned(suite: &Suite) -> Vec<Planned> {
+    plan::order(suite.points.len(), suite.engines().len(), suite.repeat)
+}
+
+fn drive(
+    suite: &Suite,
+    interrupts: &Interrupts,
+    group: Option<(Hierarchy, u64)>,
+    result: SuiteResult,
+) -> Result<SuiteResult> {
+    let mut runner = Runner {
+        suite,
+        interrupts,
+        progress: Progress::new(),
+        group,
+        result,
+        saved: Instant::now(),
+    };
+    runner.run_all()?;
+    Ok(runner.result)
+}
+
+/// A result before the first trial.
+fn fresh(suite: &Suite) -> SuiteResult {
+    SuiteResult {
         // Known when the result is saved.
         schema_version: 0,
         rumbench_version: env!("CARGO_PKG_VERSION").to_string(),
         command: suite.command.clone(),
         started_at: timestamp(),
+        resumed_at: Vec::new(),
         seed: suite.seed,
         workload: suite.workload.clone(),
         workload_version: None,
@@ -71,17 +130,7 @@ pub fn run(suite: &Suite, interrupts: &Interrupts) -> Result<SuiteResult> {
         trials: Vec::new(),
         comparisons: Vec::new(),
         interrupted: false,
-    };
-    let mut runner = Runner {
-        suite,
-        interrupts,
-        progress: Progress::new(),
-        group: suite.memory.map(bounded).transpose()?,
-        result,
-        saved: Instant::now(),
-    };
-    runner.run_all()?;
-    Ok(runner.result)
+    }
 }
 
 /// Tried once before anything runs, so that a kernel that refuses is told at once.
@@ -132,12 +181,15 @@ fn check_disk(suite: &Suite) -> Result<()> {
 
 impl Runner<'_> {
     fn run_all(&mut self) -> Result<()> {
-        let (points, engines) = (self.suite.points.len(), self.suite.engines().len());
-        let order = plan::order(points, engines, self.suite.repeat);
+        let order = planned(self.suite);
         let trials = order.len();
+        // Of a suite that is resumed these have ended.
+        let kept = self.result.trials.len();
         self.save()?;
-        self.calibrate(trials)?;
-        for (i, planned) in order.into_iter().enumerate() {
+        if kept < trials {
+            self.calibrate(trials)?;
+        }
+        for (i, planned) in order.into_iter().enumerate().skip(kept) {
             if self.interrupts.count() > 0 {
                 break;
             }
@@ -206,7 +258,15 @@ impl Runner<'_> {
             settings: BTreeMap::new(),
         };
         let mut trial = self.new_trial(&choice, point, 1, String::new());
-        let directory = self.data_directory("calibration")?;
+        let key = trial.build_and_point();
+        let known = match key.is_empty() {
+            true => self.result.calibration.is_some(),
+            false => self.result.calibrations.contains_key(&key),
+        };
+        if known {
+            return Ok(());
+        }
+        let directory = self.data_directory(plan::CALIBRATION_FOLDER)?;
         let mut spec = self.spec(&choice, point, self.suite.seed, &directory);
         spec.settings = settings;
         spec.rate = None;
@@ -228,9 +288,9 @@ impl Runner<'_> {
             return Ok(());
         }
         let found = split::calibration(&trial.phases, overrides);
-        match trial.build_and_point() {
-            key if key.is_empty() => self.result.calibration = Some(found),
-            key => drop(self.result.calibrations.insert(key, found)),
+        match key.is_empty() {
+            true => self.result.calibration = Some(found),
+            false => drop(self.result.calibrations.insert(key, found)),
         }
         Ok(())
     }
@@ -255,6 +315,7 @@ impl Runner<'_> {
             marks: Vec::new(),
             configuration: BTreeMap::new(),
             started_at: timestamp(),
+            ended_at: None,
             cache_state,
             memory: None,
             verified: None,
@@ -289,12 +350,7 @@ impl Runner<'_> {
     fn run_trial(&mut self, index: usize, trials: usize, planned: Planned) -> Result<()> {
         let point = &self.suite.points[planned.point];
         let choice = &point.engines[planned.engine];
-        let name = format!(
-            "{:03}-{}",
-            index + 1,
-            choice.name().replace([':', '@'], "-")
-        );
-        let directory = self.data_directory(&name)?;
+        let directory = self.data_directory(&plan::folder(index, choice))?;
         let mut trial = self.new_trial(
             choice,
             point,
@@ -310,6 +366,10 @@ impl Runner<'_> {
         };
         self.result.trials.push(trial.clone());
         self.drive(&spec, &mut trial, standing)?;
+        // Otherwise `resume` runs it again.
+        if !trial.has_mark("interrupted") {
+            trial.ended_at = Some(timestamp());
+        }
         self.put(trial);
         // The data may be what fills the device: with it gone the result is tried once more.
         let saved = self.save();

@@ -74,7 +74,13 @@ pub fn prepare_directory(dir: &Path) -> Result<()> {
         .with_context(|| format!("cannot create {}; choose another --out DIR", dir.display()))?;
     if result_path(dir).exists() {
         bail!(
-            "{} already holds the result of another suite; choose another --out DIR or remove it",
+            "{0} already holds the result of another suite; choose another --out DIR or remove it, or continue that one: rumbench resume {0}",
+            dir.display()
+        );
+    }
+    if dir.join("suite.json").exists() {
+        bail!(
+            "{0} already holds another suite that has no result yet; choose another --out DIR or continue that one: rumbench resume {0}",
             dir.display()
         );
     }

@@ -130,6 +130,31 @@ pub fn list(path: &Path) -> Result<Vec<StoredSuite>> {
         .context("cannot read the results store")
 }
 
+/// The newest stored suite with this name: its folder as `list` prints it, or the last part of it.
+///
+/// # Errors
+/// When the store cannot be read. No store, or no such suite in it, is `None`.
+pub fn find(path: &Path, name: &str) -> Result<Option<SuiteResult>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let connection = open(path)?;
+    let mut statement =
+        connection.prepare("SELECT directory, json FROM suites ORDER BY id DESC")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next().context("cannot read the results store")? {
+        let directory: String = row.get(0)?;
+        let last = Path::new(&directory).file_name();
+        if directory == name || last.is_some_and(|last| last == name) {
+            let json: String = row.get(1)?;
+            let suite = serde_json::from_str(&json)
+                .with_context(|| format!("the stored result {directory} cannot be read"))?;
+            return Ok(Some(suite));
+        }
+    }
+    Ok(None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,5 +171,11 @@ mod tests {
         let listed = list(&path).unwrap();
         assert_eq!(listed.len(), 1);
         assert_eq!(listed[0].engines, "alluvium sqlite");
+        let name = dir.path().file_name().unwrap().to_str().unwrap();
+        for name in [name, &listed[0].directory] {
+            let found = find(&path, name).unwrap().unwrap();
+            assert_eq!(found.command, suite.command);
+        }
+        assert!(find(&path, "other").unwrap().is_none());
     }
 }

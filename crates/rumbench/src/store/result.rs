@@ -31,6 +31,9 @@ pub struct SuiteResult {
     pub command: String,
     /// RFC 3339 time of the first trial.
     pub started_at: String,
+    /// RFC 3339 times at which it was continued after it had been stopped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumed_at: Vec<String>,
     /// Seed of the first repetition; repetition n uses seed + n - 1.
     pub seed: u64,
     /// Workload name.
@@ -126,6 +129,9 @@ pub struct TrialResult {
     pub configuration: BTreeMap<String, String>,
     /// RFC 3339 time of its start.
     pub started_at: String,
+    /// RFC 3339 time of its end; absent while it runs, and of one that was interrupted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
     /// Whether the page cache was dropped before, or why not.
     pub cache_state: String,
     /// What bounded its memory, and how much it took.

@@ -81,6 +81,7 @@ const withoutScripts = async (file, name) => {
   await page.screenshot({ path: join(out, `${name}-noscript.png`) });
   check(name, "without scripts the verdict is there", (await page.locator("ul.verdict li").count()) > 0);
   check(name, "without scripts tables are there", (await page.locator("table.sortable tbody tr").count()) > 0);
+  check(name, "without scripts the explanation is there", (await page.locator(`h2[id$="-why"], h2#warnings`).count()) > 0);
   check(name, "without scripts there is nothing to press", (await page.locator("button").count()) === 0);
   check(name, `without scripts: ${wrong.join("; ")}`, wrong.length === 0);
   await close();
@@ -119,6 +120,16 @@ const used = async (file, name) => {
   check(name, "a focused header explains itself", await tip.isVisible());
   await page.keyboard.press("Escape");
   check(name, "Escape closes it", await tip.isHidden());
+  // A sentence leads to the figures that it rests on.
+  const why = page.locator('li[class^="why-"] a').first();
+  if (await why.count()) {
+    await why.evaluate((node) => { const folded = node.closest("details"); if (folded) folded.open = true; });
+    await why.focus();
+    await page.keyboard.press("Enter");
+    const target = page.locator(new URL(page.url()).hash);
+    check(name, "a sentence leads to its figures", (await target.count()) === 1 && (await target.isVisible()));
+    await why.evaluate((node) => { const folded = node.closest("details"); if (folded) folded.open = false; });
+  }
   // Values under the pointer and the arrow keys.
   const chart = page.locator("svg[data-y]").first();
   if (await chart.count()) {

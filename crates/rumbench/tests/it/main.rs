@@ -1,13 +1,16 @@
-//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, bounded memory, other builds, comparisons, kill tests.
+//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, bounded memory, other builds,
+//! comparisons, explanations, resumed suites, kill tests.
 
 mod compare;
 mod custom;
 mod durability;
+mod explain;
 mod host;
 mod insert_benchmark;
 mod large_values;
 mod memory;
 mod oltp_range;
+mod resume;
 mod suite;
 mod sweep;
 mod usage;

@@ -46,15 +46,6 @@ pub fn details(summary: &str, content: &str) -> String {
     )
 }
 
-/// Words as a list in a sentence: `a`, `a and b`, `a, b and c`.
-pub fn and(words: &[String]) -> String {
-    match words {
-        [] => String::new(),
-        [one] => one.clone(),
-        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,20 +59,6 @@ mod tests {
         assert_eq!(
             escape("a\0b\u{202e}c\u{ffff}d\ne"),
             "a\u{fffd}b\u{fffd}c\u{fffd}d\ne"
-        );
-    }
-
-    #[test]
-    fn lists_read_as_sentences() {
-        let words = |n: usize| {
-            and(&["a", "b", "c"][..n]
-                .iter()
-                .map(|w| (*w).to_string())
-                .collect::<Vec<_>>())
-        };
-        assert_eq!(
-            [words(0), words(1), words(2), words(3)],
-            ["", "a", "a and b", "a, b and c"]
         );
     }
 }

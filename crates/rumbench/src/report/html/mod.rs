@@ -2,10 +2,11 @@
 //!
 //! It holds no link to the outside, is readable with scripts off and stays below [`LIMIT_BYTES`]: charts get coarser, never
 //! wrong, until it does. [`page`] is what the parts share, [`verdict`] the first screen, [`over_time`], [`percentiles`], [`timeline`] and [`heat`]
-//! are charts over [`plot`], [`scale`] and [`series`], [`mod@sweep`] shows what points have together, [`cost`] bars over [`bars`], [`tables`] the text report's tables and [`facts`] what was run.
+//! are charts over [`plot`], [`scale`] and [`series`], [`mod@sweep`] shows what points have together, [`cost`] bars over [`bars`], [`mod@explain`] the words, [`tables`] the text report's tables and [`facts`] what was run.
 
 mod bars;
 mod cost;
+mod explain;
 mod facts;
 mod heat;
 mod markup;
@@ -28,9 +29,10 @@ use anyhow::{Context, Result};
 
 use self::markup::{details, element, escape, heading};
 use self::page::{DETAILS, Detail, View};
+use super::explain::{self as words, Finding};
 use super::selection::{durability, groups};
 use super::sweep::has_points;
-use super::{ReportOptions, phase_tables, summary_tables, throughput};
+use super::{ReportOptions, phase_tables, summary_tables, theory, throughput};
 use rumbench_core::custom::KINDS;
 
 use crate::catalog::WORKLOADS;
@@ -58,7 +60,8 @@ pub fn write(dir: &Path, suite: &SuiteResult, options: &ReportOptions) -> Result
 
 /// The page.
 pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
-    let of = |detail| render_with(suite, options, detail);
+    let findings = words::explain(suite, options);
+    let of = |detail| render_with(suite, options, &findings, detail);
     let coarsest = DETAILS.last().copied();
     if suite.sweep.is_some() && of(coarsest).len() >= LIMIT_BYTES {
         return of(None);
@@ -74,7 +77,12 @@ pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
 }
 
 /// Without a detail only what is said of a sweep as a whole.
-fn render_with(suite: &SuiteResult, options: &ReportOptions, detail: Option<Detail>) -> String {
+fn render_with(
+    suite: &SuiteResult,
+    options: &ReportOptions,
+    findings: &[Finding],
+    detail: Option<Detail>,
+) -> String {
     let mut engines: Vec<String> = Vec::new();
     for trial in &suite.trials {
         if !engines.contains(&trial.name()) {
@@ -114,15 +122,19 @@ fn render_with(suite: &SuiteResult, options: &ReportOptions, detail: Option<Deta
     }
     if points {
         for view in &views {
-            let content = first_screen(view) + &numbers(view, options);
+            let content = first_screen(view, findings) + &numbers(view, findings, options);
             out += &details(&view.group.heading(), &content);
         }
     } else {
-        out += &views.iter().map(first_screen).collect::<String>();
         for view in &views {
-            out += &numbers(view, options);
+            out += &first_screen(view, findings);
+        }
+        for view in &views {
+            out += &numbers(view, findings, options);
         }
     }
+    let tables = views.first().map(|view| view.anchor("tables"));
+    out += &explain::warnings(findings, tables.as_deref());
     out += &format!(
         "<section>{}{}</section>\n",
         heading(2, "marks", "Marks"),
@@ -239,12 +251,14 @@ fn navigation(views: &[View<'_>], sweep: Option<bool>) -> String {
         } else {
             String::new()
         };
+        link(&view.anchor("why"), &format!("Why{suffix}"));
         link(&view.anchor("tables"), &format!("Tables{suffix}"));
         for (i, phase) in view.group.phases().iter().enumerate() {
             link(&view.anchor(&format!("p{i}")), phase);
         }
         link(&view.anchor("cost"), &format!("Cost and space{suffix}"));
     }
+    link(explain::WARNINGS, "Warnings");
     link("marks", "Marks");
     link("facts", "Configuration");
     link("metrics", "Metrics");
@@ -273,7 +287,7 @@ fn without_numbers(suite: &SuiteResult, engines: &[String]) -> String {
     out
 }
 
-fn first_screen(view: &View<'_>) -> String {
+fn first_screen(view: &View<'_>, findings: &[Finding]) -> String {
     let id = if view.number == 0 && view.group.point.is_none() {
         "verdict".to_string()
     } else {
@@ -301,18 +315,20 @@ fn first_screen(view: &View<'_>) -> String {
         );
     }
     out += &verdict::sentences(view);
+    out += &explain::first_screen(view, findings);
     out += &verdict::relative_bars(view);
     out + "</section>\n"
 }
 
-fn numbers(view: &View<'_>, options: &ReportOptions) -> String {
+fn numbers(view: &View<'_>, findings: &[Finding], options: &ReportOptions) -> String {
     let promise = view
         .group
         .trials
         .first()
         .filter(|_| !view.group.mixed)
         .map(|trial| format!(", {}", durability(trial)));
-    let mut out = format!(
+    let mut out = explain::section(view, findings);
+    out += &format!(
         "<section>{}",
         heading(
             2,
@@ -345,6 +361,9 @@ fn numbers(view: &View<'_>, options: &ReportOptions) -> String {
     );
     out += &cost::overview(view);
     for table in throughput::settles(view.group) {
+        out += &tables::html(&table);
+    }
+    if let Some(table) = theory::table(view.suite, view.group) {
         out += &tables::html(&table);
     }
     out + "</section>\n"

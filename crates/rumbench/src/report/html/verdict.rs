@@ -1,10 +1,11 @@
 //! The first screen's sentences: for each engine where it stands against the base, and what it costs.
 
 use super::bars::{self, Bar, BarTable};
-use super::markup::{and, element, escape};
+use super::markup::{element, escape};
 use super::page::View;
 use super::plot::swatch;
 use crate::measure::statistics::PAIRS_FOR_VERDICT;
+use crate::report::and;
 use crate::report::spread;
 use crate::report::table::{gib, number};
 use crate::report::throughput::{rate, unit};

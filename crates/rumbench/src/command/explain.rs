@@ -1,0 +1,134 @@
+//! `rumbench explain`: of a result what decided it, in words; of a metric, phase or preset what it is.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use rumbench_core::custom::{self, PRESETS};
+use rumbench_core::names::unknown;
+use serde_json::json;
+
+use super::list::{better, phases};
+use super::run::check_base;
+use super::{Exit, print};
+use crate::catalog::usage;
+use crate::measure::metrics::{self, METRICS};
+use crate::report::{ReportOptions, explain};
+use crate::store::result::{SuiteResult, TrialResult};
+use crate::store::{file, history};
+
+/// Flags of `rumbench explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// Result folder, or the name of a stored one (`rumbench list results`); or a metric, phase or preset
+    /// (`rumbench list metrics`, `phases`, `workloads`). A folder that is named like one of them: ./NAME
+    name: String,
+    /// Base of the comparisons [default: the first engine]
+    #[arg(long, value_name = "NAME[:VARIANT]")]
+    base: Option<String>,
+    /// Compare engines although their commits survive different things
+    #[arg(long)]
+    mix_durability: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Explains what is named.
+///
+/// # Errors
+/// A usage error with the nearest name when there is nothing of this name; when a result cannot be read.
+pub fn run(arguments: &ExplainArgs) -> Result<Exit> {
+    let name = arguments.name.as_str();
+    if let Some(text) = word(arguments) {
+        print(&text);
+        return Ok(Exit::Done);
+    }
+    let path = Path::new(name);
+    if path.exists() || path.components().count() > 1 {
+        return of_result(arguments, &file::load(path)?);
+    }
+    let stored = history::default_path().map(|store| history::find(&store, name));
+    if let Some(suite) = stored.transpose()?.flatten() {
+        return of_result(arguments, &suite);
+    }
+    let names = METRICS.iter().map(|metric| metric.name.to_string());
+    let phases = phases().rows.into_iter().map(|row| row[1].clone());
+    let presets = PRESETS.iter().map(|preset| preset.name.to_string());
+    let names: Vec<String> = names.chain(phases).chain(presets).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let unknown = unknown("metric, phase or preset", name, &names);
+    Err(usage(format!(
+        "{unknown}; nor is there a result folder or a stored result of this name"
+    )))
+}
+
+/// Prints what decided a result.
+fn of_result(arguments: &ExplainArgs, suite: &SuiteResult) -> Result<Exit> {
+    let engines: Vec<String> = suite.trials.iter().map(TrialResult::name).collect();
+    if let Some(base) = &arguments.base {
+        check_base(base, &engines)?;
+    }
+    let options = ReportOptions {
+        base: arguments.base.clone(),
+        mix_durability: arguments.mix_durability,
+        ..ReportOptions::default()
+    };
+    if suite.trials.is_empty() {
+        bail!(
+            "{}: no trial has begun yet, there is nothing to explain",
+            arguments.name
+        );
+    }
+    if arguments.json {
+        let findings = explain::explain(suite, &options);
+        let all = json!({"workload": suite.workload, "command": suite.command, "started_at": suite.started_at, "findings": findings});
+        let text = serde_json::to_string_pretty(&all).context("cannot encode the findings")?;
+        print(&format!("{text}\n"));
+    } else {
+        print(&explain::render(suite, &options));
+    }
+    Ok(Exit::Done)
+}
+
+/// Everything about one metric, what a phase does in each workload that has it, or the file of a preset. `None` if it is none of them.
+fn word(arguments: &ExplainArgs) -> Option<String> {
+    let (name, as_json) = (arguments.name.as_str(), arguments.json);
+    if let Some(preset) = custom::presets::find(name) {
+        return Some(match as_json {
+            true => encoded(&json!({"preset": name, "file": preset.text})),
+            false => preset.text.to_string(),
+        });
+    }
+    let phases = phases();
+    let found: Vec<_> = phases.rows.iter().filter(|row| row[1] == name).collect();
+    if !found.is_empty() {
+        let each =
+            |row: &&Vec<String>| json!({"phase": name, "workload": row[0], "description": row[2]});
+        let text = |row: &&Vec<String>| {
+            format!(
+                "{name}\n  phase of    {}\n  description {}\n",
+                row[0], row[2]
+            )
+        };
+        return Some(match as_json {
+            true => encoded(&found.iter().map(each).collect()),
+            false => found.iter().map(text).collect(),
+        });
+    }
+    let metric = metrics::find(name)?;
+    let (unit, definition, formula) = (metric.unit, metric.definition, metric.formula);
+    Some(match as_json {
+        true => encoded(
+            &json!({"metric": name, "unit": unit, "better": better(metric), "definition": definition, "formula": formula}),
+        ),
+        false => format!(
+            "{name}\n  unit        {unit}\n  better      {}\n  definition  {definition}\n  formula     {formula}\n",
+            better(metric)
+        ),
+    })
+}
+
+fn encoded(value: &serde_json::Value) -> String {
+    format!("{value:#}\n")
+}

@@ -1,0 +1,95 @@
+//! `rumbench resume DIR`: continues a suite that was killed or interrupted at its first trial that has not ended.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::Exit;
+use super::run::{PrintArgs, ask_hosts, conclude};
+use crate::catalog::usage;
+use crate::run::interrupt::Interrupts;
+use crate::run::plan::{EngineChoice, Suite};
+use crate::run::progress::say;
+use crate::run::remainder;
+use crate::run::specification::{self, Specification};
+use crate::run::suite;
+use crate::store::file;
+
+/// Flags of `rumbench resume`.
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// Result folder of the suite
+    dir: PathBuf,
+    /// Do not add the result to the results store
+    #[arg(long)]
+    no_store: bool,
+    #[command(flatten)]
+    print: PrintArgs,
+}
+
+/// Continues a suite. One whose trials have all ended is only concluded: stored, printed, its page written.
+///
+/// # Errors
+/// A usage error when the folder holds no suite, when the suite is still running, or when another build, another machine or other
+/// files began it; and whatever prevents a result.
+pub fn run(arguments: &ResumeArgs) -> Result<Exit> {
+    let specification = Specification::load(&arguments.dir)?;
+    specification.check()?;
+    let suite = &specification.suite;
+    check_hosts(suite)?;
+    let claim = specification::claim(&arguments.dir)?;
+    let result = match file::result_path(&arguments.dir).exists() {
+        true => Some(file::load(&arguments.dir)?),
+        false => None,
+    };
+    let kept = result.as_ref().map(|found| remainder::kept(suite, found));
+    let kept = kept.transpose()?.unwrap_or_default();
+    remainder::remove_leftovers(suite, kept.len())?;
+    let all = suite.points.len() * suite.engines().len() * suite.repeat as usize;
+    say(&match all - kept.len() {
+        0 => format!("all {all} trials have ended; concluding"),
+        left => format!("{} of {all} trials have ended, {left} to run", kept.len()),
+    });
+    let interrupts = Interrupts::watch()?;
+    let result = suite::resume(suite, &interrupts, result, kept)?;
+    drop(claim);
+    let print = PrintArgs {
+        base: arguments.print.base.clone().or_else(|| suite.base.clone()),
+        mix_durability: arguments.print.mix_durability || suite.mix_durability,
+        ..arguments.print.clone()
+    };
+    conclude(suite, &result, &print, arguments.no_store || suite.no_store)
+}
+
+/// Hosts must still be what they were.
+fn check_hosts(suite: &Suite) -> Result<()> {
+    let mut now = suite.clone();
+    ask_hosts(&mut now)?;
+    let hosts = |suite: &Suite| -> Vec<EngineChoice> {
+        let choices = suite.engines().iter();
+        choices
+            .filter(|choice| choice.host.is_some())
+            .cloned()
+            .collect()
+    };
+    for (then, now) in hosts(suite).iter().zip(hosts(&now)) {
+        if let Some((then, now)) = then
+            .host
+            .as_ref()
+            .zip(now.host)
+            .filter(|(then, now)| *then != now)
+        {
+            return Err(usage(format!(
+                "cannot continue {}: the host {} was commit {} ({}), is commit {} ({}): trials before and after would not compare",
+                suite.out.display(),
+                then.path,
+                then.commit,
+                then.compiler_flags,
+                now.commit,
+                now.compiler_flags
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,352 @@
+//! Where the time of the clients' threads went: processor, device, the engine's own brakes, other waiting.
+//!
+//! In a closed loop `clients / throughput` is the time that one operation takes on the thread of its client, to the last nanosecond.
+//! For embedded engines the processor's part of it is measured; the rest is waiting. How much of the waiting is the device's is
+//! not measured: it is estimated from requests and bytes with the two constants below, and sentences say "about".
+//! Of a server only the processor time of all its processes is known, which may be more than the clients waited for.
+
+use rumbench_core::engine::Durability;
+
+use crate::report::throughput::{counts_rows, per_item, rate};
+use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
+
+/// One small request to a flash device in microseconds. NVMe and cloud disks answer a random read in 60 to 200 us.
+pub const REQUEST_US: f64 = 100.0;
+/// One KiB to or from a flash device in microseconds: 500 MB/s.
+pub const KIB_US: f64 = 2.0;
+/// From this share on all processors of the machine count as busy.
+pub const MACHINE_BUSY: f64 = 0.85;
+/// A cost below this share of an operation's time explains nothing.
+pub const MATERIAL: f64 = 0.1;
+
+/// What an operation's time is spent on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// Waiting for the next intended start: the rate was met.
+    Rate,
+    /// Seconds in which almost nothing was done.
+    Stalls,
+    /// The laboratory's own work on the clients' threads.
+    Client,
+    /// The engine's work in the clients' calls, or a server's.
+    Cpu,
+    /// Waiting for a processor: all were busy.
+    Machine,
+    /// Reads of the device.
+    Reads,
+    /// Writes to the device, and syncs.
+    Writes,
+    /// Delays by the engine, counted by itself.
+    Throttle,
+    /// Waiting that no counter explains: locks, other clients, timers.
+    Locks,
+}
+
+/// A resource and its share of an operation's time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Part {
+    /// On what.
+    pub resource: Resource,
+    /// From 0 to 1; of a server's processor time also more.
+    pub share: f64,
+}
+
+/// Where the time of one phase's clients went.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Usage {
+    /// Time of a client's thread for one operation, or row, in microseconds.
+    pub thread_us: f64,
+    /// Of it, measured on a processor.
+    pub cpu_us: Option<f64>,
+    /// Share of the processors of the machine that were busy.
+    pub machine_busy: Option<f64>,
+    /// The counter in which the engine counts its delays, where it delayed.
+    pub throttle: Option<String>,
+    /// The shares, largest first.
+    pub parts: Vec<Part>,
+}
+
+impl Usage {
+    /// What bounded the phase.
+    pub fn first(&self) -> Option<Part> {
+        self.parts.first().copied()
+    }
+
+    /// Of a phase of a trial. `None` where its rate or the number of its clients is not known.
+    pub fn of(suite: &SuiteResult, trial: &TrialResult, phase: &PhaseResult) -> Option<Usage> {
+        let per_s = rate(phase).filter(|per_s| *per_s > 0.0)?;
+        let thread_us = clients(trial, phase)? * 1e6 / per_s;
+        let cpu_us = own_cpu(phase);
+        let machine_busy = machine_busy(suite, phase, per_s);
+        let throttled = throttled(trial, phase);
+        let mut usage = Usage {
+            thread_us,
+            cpu_us,
+            machine_busy,
+            throttle: throttled.as_ref().map(|(name, _)| name.clone()),
+            parts: Vec::new(),
+        };
+        match cpu_us {
+            Some(cpu_us) => {
+                let throttled_us = throttled.map_or(0.0, |(_, us)| us);
+                usage.split(trial, phase, cpu_us, throttled_us);
+            }
+            None => usage.estimate(phase),
+        }
+        let met = phase.rate.is_some() && !crate::report::marks::rate_unmet(phase);
+        let lost = phase.stall_seconds.unwrap_or(0.0) / phase.seconds.max(f64::MIN_POSITIVE);
+        if met {
+            usage.parts.insert(0, part(Resource::Rate, 1.0));
+        } else if lost >= MATERIAL {
+            usage.parts.insert(0, part(Resource::Stalls, lost));
+        }
+        Some(usage)
+    }
+
+    /// Shares of a thread's time: the processor's is measured, waiting is the rest.
+    fn split(&mut self, trial: &TrialResult, phase: &PhaseResult, cpu_us: f64, throttled_us: f64) {
+        let whole = self.thread_us;
+        let mut left = (whole - cpu_us).max(0.0);
+        let mut take = |us: f64| {
+            let taken = us.clamp(0.0, left);
+            left -= taken;
+            taken / whole
+        };
+        let throttle = take(throttled_us);
+        let reads = take(read_us(phase));
+        // A commit that is synced waits for nothing but the device.
+        let writes = match trial.durability {
+            Durability::Sync => take(f64::MAX),
+            _ => take(write_us(phase)),
+        };
+        let rest = left / whole;
+        let busy = self.machine_busy.is_some_and(|busy| busy >= MACHINE_BUSY);
+        let own = match is_client_bound(phase) {
+            true => Resource::Client,
+            false => Resource::Cpu,
+        };
+        self.parts = vec![
+            part(own, (cpu_us / whole).min(1.0)),
+            part(Resource::Throttle, throttle),
+            part(Resource::Reads, reads),
+            part(Resource::Writes, writes),
+        ];
+        self.parts.push(match busy {
+            true => part(Resource::Machine, rest),
+            false => part(Resource::Locks, rest),
+        });
+        self.sort();
+    }
+
+    /// Shares where only the processor time of all is known: each by itself, so that their sum means nothing.
+    fn estimate(&mut self, phase: &PhaseResult) {
+        let whole = self.thread_us;
+        let cpu = all_cpu(phase).unwrap_or(0.0);
+        self.parts = vec![
+            part(Resource::Cpu, cpu / whole),
+            part(Resource::Reads, read_us(phase) / whole),
+            part(Resource::Writes, write_us(phase) / whole),
+        ];
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        self.parts.retain(|part| part.share > 0.0);
+        self.parts.sort_by(|a, b| b.share.total_cmp(&a.share));
+    }
+}
+
+fn part(resource: Resource, share: f64) -> Part {
+    Part { resource, share }
+}
+
+/// Threads of clients: of the phase, in results of older versions those of the workload, which a load may not have used.
+fn clients(trial: &TrialResult, phase: &PhaseResult) -> Option<f64> {
+    let setting = || {
+        let text = trial.configuration.get("workload.clients")?;
+        text.parse::<usize>().ok()
+    };
+    let setting = || setting().filter(|_| !counts_rows(&phase.name));
+    let clients = phase.clients.or_else(setting)?;
+    (clients > 0).then_some(clients as f64)
+}
+
+/// Processor time of the clients' threads for one item; unknown of servers.
+fn own_cpu(phase: &PhaseResult) -> Option<f64> {
+    let cpu = phase.cpu_us_per_op.filter(|cpu| cpu.server.is_none())?;
+    per_item(
+        phase,
+        Some(cpu.client.unwrap_or(0.0) + cpu.engine_foreground),
+    )
+}
+
+/// Processor time of all that took part, for one item.
+pub fn all_cpu(phase: &PhaseResult) -> Option<f64> {
+    per_item(phase, phase.cpu_us_per_op.map(|cpu| cpu.total))
+}
+
+/// Whether the laboratory has more than half of the processor time of the clients' threads.
+fn is_client_bound(phase: &PhaseResult) -> bool {
+    let cpu = phase.cpu_us_per_op.unwrap_or_default();
+    let client = cpu.client.unwrap_or(0.0);
+    client > cpu.engine_foreground
+}
+
+/// Estimated time of an item's reads: by requests or by bytes, whichever is more.
+pub fn read_us(phase: &PhaseResult) -> f64 {
+    device_us(phase, phase.reads_per_op, phase.kb_read_per_op)
+}
+
+/// The same of writes. Beside background clients nobody knows whose writes they are.
+pub fn write_us(phase: &PhaseResult) -> f64 {
+    match phase.background {
+        Some(_) => 0.0,
+        None => device_us(phase, phase.writes_per_op, phase.kb_written_per_op),
+    }
+}
+
+fn device_us(phase: &PhaseResult, requests: Option<f64>, kib: Option<f64>) -> f64 {
+    let requests = requests.unwrap_or(0.0) * REQUEST_US;
+    let bytes = kib.unwrap_or(0.0) * KIB_US;
+    per_item(phase, Some(requests.max(bytes))).unwrap_or(0.0)
+}
+
+/// Share of the machine's processors that were busy, whoever used them.
+pub fn machine_busy(suite: &SuiteResult, phase: &PhaseResult, per_s: f64) -> Option<f64> {
+    let cpus: f64 = suite.environment.get("cpus")?.parse().ok()?;
+    let machine = per_item(phase, phase.cpu_us_per_op?.machine)?;
+    (cpus > 0.0).then_some(machine * per_s / 1e6 / cpus)
+}
+
+/// Units of counters of time, in microseconds.
+const TIMES: &[(&str, f64)] = &[
+    ("_us", 1.0),
+    ("_micros", 1.0),
+    ("_ms", 1e3),
+    ("_seconds", 1e6),
+];
+/// Words of counters in which engines count how long they held clients up.
+const DELAYS: &[&str] = &["delay", "stall", "wait"];
+
+/// The counter of the engine's own delays that grew most in a phase, and its growth for one item in microseconds.
+fn throttled(trial: &TrialResult, phase: &PhaseResult) -> Option<(String, f64)> {
+    let place = trial.phases.iter().position(|p| p.name == phase.name)?;
+    let before = place.checked_sub(1).map(|before| &trial.phases[before]);
+    let items = phase.seconds * rate(phase)?;
+    let grown = |(name, value): (&String, &f64)| {
+        let unit = TIMES.iter().find(|(end, _)| name.ends_with(end))?.1;
+        if !DELAYS.iter().any(|word| name.contains(word)) {
+            return None;
+        }
+        let start = before.map_or(0.0, |p| p.engine_counters.get(name).copied().unwrap_or(0.0));
+        let us = (value - start) * unit / items;
+        (us > 0.0).then(|| (name.clone(), us))
+    };
+    let found = phase.engine_counters.iter().filter_map(grown);
+    found.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    /// The request phase of a trial with a thread time of 1000 us for each operation, and its processor time.
+    fn measured(change: impl Fn(&mut TrialResult)) -> Usage {
+        let mut suite = sample::suite();
+        let trial = &mut suite.trials[0];
+        let phase = &mut trial.phases[1];
+        (phase.clients, phase.ops_per_s) = (Some(2), Some(2000.0));
+        change(trial);
+        let trial = &suite.trials[0];
+        Usage::of(&suite, trial, &trial.phases[1]).unwrap()
+    }
+
+    fn cpu(trial: &mut TrialResult, client: f64, foreground: f64, machine: f64) {
+        let cpu = trial.phases[1].cpu_us_per_op.as_mut().unwrap();
+        (cpu.client, cpu.engine_foreground, cpu.machine) =
+            (Some(client), foreground, Some(machine));
+    }
+
+    fn share(usage: &Usage, resource: Resource) -> f64 {
+        let found = usage.parts.iter().find(|part| part.resource == resource);
+        found.map_or(0.0, |part| part.share)
+    }
+
+    fn first(usage: &Usage) -> Resource {
+        usage.first().unwrap().resource
+    }
+
+    #[test]
+    fn shares_of_a_threads_time_sum_to_one() {
+        let usage = measured(|trial| {
+            cpu(trial, 10.0, 290.0, 400.0);
+            trial.phases[1].reads_per_op = Some(2.0);
+        });
+        assert_eq!((usage.thread_us, usage.cpu_us), (1000.0, Some(300.0)));
+        let sum: f64 = usage.parts.iter().map(|part| part.share).sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{usage:?}");
+        assert!((share(&usage, Resource::Reads) - 0.2).abs() < 1e-9);
+        assert_eq!(first(&usage), Resource::Locks, "{usage:?}");
+    }
+
+    #[test]
+    fn what_takes_most_of_the_time_bounds_the_phase() {
+        let usage = measured(|trial| cpu(trial, 50.0, 900.0, 1000.0));
+        assert_eq!(first(&usage), Resource::Cpu);
+        let usage = measured(|trial| cpu(trial, 700.0, 200.0, 950.0));
+        assert_eq!(first(&usage), Resource::Client);
+        // The engine's own threads have the rest of two processors.
+        let usage = measured(|trial| cpu(trial, 10.0, 290.0, 950.0));
+        assert_eq!(first(&usage), Resource::Machine);
+        let usage = measured(|trial| {
+            cpu(trial, 10.0, 90.0, 110.0);
+            trial.phases[1].reads_per_op = Some(7.0);
+        });
+        assert_eq!(first(&usage), Resource::Reads);
+        let usage = measured(|trial| {
+            cpu(trial, 10.0, 90.0, 110.0);
+            trial.phases[1].kb_written_per_op = Some(400.0);
+        });
+        assert_eq!(first(&usage), Resource::Writes);
+    }
+
+    #[test]
+    fn synced_commits_wait_for_the_device() {
+        let usage = measured(|trial| {
+            cpu(trial, 10.0, 90.0, 110.0);
+            trial.durability = Durability::Sync;
+        });
+        assert_eq!(first(&usage), Resource::Writes);
+    }
+
+    #[test]
+    fn delays_that_the_engine_counts_are_its_own() {
+        let usage = measured(|trial| {
+            cpu(trial, 10.0, 90.0, 110.0);
+            let counter = |phase: &mut PhaseResult, us: f64| {
+                phase.engine_counters.insert("delay_us".to_string(), us);
+            };
+            counter(&mut trial.phases[0], 4e6);
+            let growth = 600.0 * trial.phases[1].seconds * 2000.0;
+            counter(&mut trial.phases[1], 4e6 + growth);
+        });
+        assert_eq!(first(&usage), Resource::Throttle);
+        assert!((share(&usage, Resource::Throttle) - 0.6).abs() < 1e-9);
+        assert_eq!(usage.throttle.as_deref(), Some("delay_us"));
+    }
+
+    #[test]
+    fn a_rate_that_is_met_and_lost_seconds_come_before_all_else() {
+        let usage = measured(|trial| trial.phases[1].rate = Some(2000.0));
+        assert_eq!(first(&usage), Resource::Rate);
+        let usage = measured(|trial| trial.phases[1].stall_seconds = Some(2.0));
+        assert_eq!(
+            usage.first(),
+            Some(Part {
+                resource: Resource::Stalls,
+                share: 0.2
+            })
+        );
+    }
+}

@@ -1,0 +1,187 @@
+//! What is left to do of a suite that was stopped: the trials that ended are kept, the one that was running and all later ones are to
+//! be run. Trials run in the order of the plan, so those that ended are its beginning.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::plan::{self, Planned, Suite};
+use crate::catalog::usage;
+use crate::store::result::{SuiteResult, TrialResult};
+
+/// The trials of a result that ended, checked against the plan.
+///
+/// # Errors
+/// A usage error when the result is not of this suite.
+pub fn kept(suite: &Suite, result: &SuiteResult) -> Result<Vec<TrialResult>> {
+    let refused = |why: String| {
+        usage(format!(
+            "{}: result.json and suite.json are not of the same suite: {why}; run it again into another folder: {}",
+            suite.out.display(),
+            suite.command
+        ))
+    };
+    if result.command != suite.command {
+        return Err(refused(format!("the result is of `{}`", result.command)));
+    }
+    if (&result.workload, result.seed) != (&suite.workload, suite.seed) {
+        return Err(refused(format!(
+            "the result is of {} with seed {}",
+            result.workload, result.seed
+        )));
+    }
+    let order = plan::order(suite.points.len(), suite.engines().len(), suite.repeat);
+    let ended = result
+        .trials
+        .iter()
+        .filter(|trial| trial.ended_at.is_some());
+    let ended: Vec<TrialResult> = ended.cloned().collect();
+    if ended.len() > order.len() {
+        return Err(refused(format!(
+            "it has {} trials of {}",
+            ended.len(),
+            order.len()
+        )));
+    }
+    for (number, (trial, planned)) in ended.iter().zip(&order).enumerate() {
+        let (name, repetition) = expected(suite, planned);
+        let seed = suite.seed + u64::from(repetition) - 1;
+        let same = trial.contestant() == name
+            && (trial.repetition, trial.seed) == (repetition, seed)
+            && trial.durability == suite.durability;
+        if !same {
+            return Err(refused(format!(
+                "trial {} is {} #{} with seed {}, it should be {name} #{repetition} with seed {seed}",
+                number + 1,
+                trial.contestant(),
+                trial.repetition,
+                trial.seed
+            )));
+        }
+    }
+    Ok(ended)
+}
+
+/// Contestant and repetition of a planned trial.
+fn expected(suite: &Suite, planned: &Planned) -> (String, u32) {
+    let point = &suite.points[planned.point];
+    let name = point.engines[planned.engine].name();
+    let name = match &point.label {
+        Some(label) => format!("{name} {label}"),
+        None => name,
+    };
+    (name, planned.repetition)
+}
+
+/// Removes the data that the stopped suite left behind: that of the trial that was running, and, where data is not to be kept,
+/// of the one before it as well. Only folders that the plan names are touched.
+///
+/// # Errors
+/// When a folder cannot be removed: a trial would run into the data of another.
+pub fn remove_leftovers(suite: &Suite, kept: usize) -> Result<()> {
+    let data = suite.out.join("data");
+    let order = plan::order(suite.points.len(), suite.engines().len(), suite.repeat);
+    let folders = order.iter().enumerate().filter_map(|(index, planned)| {
+        let stays = suite.keep_data && index < kept;
+        let choice = &suite.points[planned.point].engines[planned.engine];
+        (!stays).then(|| plan::folder(index, choice))
+    });
+    for folder in folders.chain([plan::CALIBRATION_FOLDER.to_string()]) {
+        remove(&data.join(folder))?;
+    }
+    Ok(())
+}
+
+fn remove(path: &Path) -> Result<()> {
+    if !path.exists() {
+        return Ok(());
+    }
+    std::fs::remove_dir_all(path).with_context(|| {
+        format!(
+            "cannot remove {}, which the stopped suite left behind; remove it and resume again",
+            path.display()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+    use crate::run::plan::tests::suite;
+
+    /// A result with the first trials of the plan, all but the last of them ended.
+    fn result(suite: &Suite, trials: usize) -> SuiteResult {
+        let mut result = sample::suite();
+        let like = result.trials[0].clone();
+        result.command.clone_from(&suite.command);
+        result.workload.clone_from(&suite.workload);
+        result.seed = suite.seed;
+        let order = plan::order(suite.points.len(), suite.engines().len(), suite.repeat);
+        let trial = |(number, planned): (usize, &Planned)| TrialResult {
+            engine: suite.engines()[planned.engine].engine.clone(),
+            repetition: planned.repetition,
+            seed: suite.seed + u64::from(planned.repetition) - 1,
+            ended_at: (number + 1 < trials).then(|| "2026-01-01T00:00:00Z".to_string()),
+            ..like.clone()
+        };
+        result.trials = order.iter().take(trials).enumerate().map(trial).collect();
+        result
+    }
+
+    #[test]
+    fn the_trial_that_was_running_is_not_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let suite = suite(dir.path());
+        let kept = kept(&suite, &result(&suite, 3)).unwrap();
+        let names: Vec<String> = kept.iter().map(TrialResult::name).collect();
+        assert_eq!(names, ["null", "sqlite"]);
+    }
+
+    #[test]
+    fn a_result_of_another_suite_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let suite = suite(dir.path());
+        type Change = fn(&mut SuiteResult);
+        let cases: [(Change, &str); 4] = [
+            (|r| r.command += " --seed 2", "the result is of `"),
+            (|r| r.seed = 7, "with seed 7"),
+            (
+                |r| r.trials[1].engine = "lmdb".to_string(),
+                "trial 2 is lmdb #1",
+            ),
+            (|r| r.trials[0].seed = 9, "trial 1 is null #1 with seed 9"),
+        ];
+        for (change, expected) in cases {
+            let mut other = result(&suite, 3);
+            change(&mut other);
+            let said = kept(&suite, &other).unwrap_err().to_string();
+            assert!(
+                said.contains(expected) && said.contains("not of the same suite"),
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn leftovers_go_and_kept_data_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut suite = suite(dir.path());
+        suite.keep_data = true;
+        let data = dir.path().join("data");
+        for name in ["001-null", "002-sqlite", "calibration", "mine"] {
+            std::fs::create_dir_all(data.join(name).join("deep")).unwrap();
+        }
+        remove_leftovers(&suite, 1).unwrap();
+        let left = || {
+            let entries = std::fs::read_dir(&data).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(left(), ["001-null", "mine"]);
+        suite.keep_data = false;
+        remove_leftovers(&suite, 1).unwrap();
+        assert_eq!(left(), ["mine"], "only what the plan names");
+    }
+}
