@@ -4,7 +4,7 @@
 CACHE ?= $(or $(ALLUVIUM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvium)
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-rocksdb test soak miri loom asan tsan planted sim clean-cache
+.PHONY: help bench bench-rocksdb peers test soak miri loom asan tsan planted sim clean-cache
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -66,6 +66,10 @@ bench-rocksdb: ## as bench, with RocksDB beside the others (builds it once, some
 	  cargo run --quiet --locked --release -p rumbench --features rocksdb -- \
 	    quick --out out/quick-$$(date -u +%Y%m%d-%H%M%S)
 
+peers: ## fetch the servers that the laboratory can drive: PostgreSQL, MariaDB with InnoDB and MyRocks (Debian, Ubuntu)
+	ALLUVIUM_CACHE='$(CACHE)' bash .ci/peers.sh
+
 clean-cache: ## delete the build results that are kept outside the checkout
 	rm -rf '$(CACHE)/target' '$(CACHE)/soak' '$(CACHE)/miri' '$(CACHE)/loom' '$(CACHE)/asan' '$(CACHE)/tsan' '$(CACHE)/planted' \
-	  '$(CACHE)'/rocksdb-* '$(CACHE)'/wiredtiger-*
+	  '$(CACHE)'/rocksdb-* '$(CACHE)'/wiredtiger-* '$(CACHE)'/peers
+	[ ! -w /var/cache/alluvium ] || rm -rf /var/cache/alluvium

@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all_steps=(system fmt tidy formats header clippy test sim docs licences fuzz browser lab-smoke kill more-engines)
+all_steps=(system fmt tidy formats header clippy test sim docs licences fuzz browser lab-smoke kill more-engines servers)
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 
@@ -20,6 +20,8 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 durable_engines=(alluvium fjall lmdb sqlite)
 # Those that it lacks, by their features.
 more_engines=(leveldb redb rocksdb wiredtiger)
+# Those that are servers.
+servers=(mariadb-innodb mariadb-rocksdb postgresql)
 # How long the random-input step lasts in all, in seconds.
 fuzz_seconds=60
 # What drives the browser.
@@ -82,6 +84,7 @@ step_system() {
     have_libclang || missing 'libclang with its headers (bindgen of the RocksDB crate), or LIBCLANG_PATH naming its folder'
     have_builders || missing 'cmake, ninja and python3 with pip (WiredTiger is built from source)'
     have_leveldb || missing 'the LevelDB library with its headers (Debian: libleveldb-dev)'
+    .ci/peers.sh
     printf 'target directory: %s\n' "$CARGO_TARGET_DIR"
 }
 
@@ -158,31 +161,28 @@ rumbench() { cargo run --quiet --locked -p rumbench "${features[@]}" -- "$@"; }
 
 written() { [ -s "$1" ] || missing "$1, which the laboratory should have written"; }
 
-lab_smoke() {
-    local engine engines=(--engine null)
+# A small run of WORKLOAD on all the engines of a step, with the settings behind it; in FOLDER.
+smoke() {
+    local workload=$1 out=$2 engine engines=(--engine null) setting settings=(--set "cache_bytes=$smoke_cache_bytes")
+    shift 2
     for engine in "${smoke_engines[@]}"; do engines+=(--engine "$engine"); done
-    rumbench run linkbench "${engines[@]}" --set nodes=1000 --set numbers=2011 --set clients=2 --set operations=1000 --set steps=1 \
-        --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/smoke" &&
+    for setting in "$@"; do settings+=(--set "$setting"); done
+    rumbench run "$workload" "${engines[@]}" "${settings[@]}" --no-store --out "$out" && written "$out/result.json"
+}
+
+# What servers answer too.
+smoke_tables() {
+    smoke linkbench "$1/smoke" nodes=1000 numbers=2011 clients=2 operations=1000 steps=1 &&
         rumbench report "$1/smoke" >/dev/null &&
-        written "$1/smoke/result.json" &&
-        rumbench run kv-sequence "${engines[@]}" --set keys=2000 --set load_rows=100 --set clients=2 --set operations=200 \
-            --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/sequence" &&
-        written "$1/sequence/result.json" &&
-        rumbench run insert-benchmark "${engines[@]}" --set rows=2000 --set clients=2 --set operations=200 \
-            --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/inserts" &&
-        written "$1/inserts/result.json" &&
-        rumbench run large-values "${engines[@]}" --set rows=500 --set value_max=20000 --set clients=2 --set operations=200 \
-            --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/large" &&
-        written "$1/large/result.json" &&
-        rumbench run oltp-range "${engines[@]}" --set rows=500 --set tables=2 --set clients=2 --set operations=20 \
-            --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/oltp" &&
-        written "$1/oltp/result.json" &&
-        rumbench run ycsb-a "${engines[@]}" --set rows=1000 --set requests=1000 --set clients=2 \
-            --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/preset" &&
-        written "$1/preset/result.json" &&
-        rumbench run crates/rumbench-core/tests/every_operation.toml "${engines[@]}" --set scale=0.02 --set requests=1000 \
-            --set cache_bytes="$smoke_cache_bytes" --no-store --out "$1/own" &&
-        written "$1/own/result.json"
+        smoke insert-benchmark "$1/inserts" rows=2000 clients=2 operations=200 &&
+        smoke large-values "$1/large" rows=500 value_max=20000 clients=2 operations=200 &&
+        smoke oltp-range "$1/oltp" rows=500 tables=2 clients=2 operations=20 &&
+        smoke ycsb-a "$1/preset" rows=1000 requests=1000 clients=2 &&
+        smoke crates/rumbench-core/tests/every_operation.toml "$1/own" scale=0.02 requests=1000
+}
+
+lab_smoke() {
+    smoke_tables "$1" && smoke kv-sequence "$1/sequence" keys=2000 load_rows=100 clients=2 operations=200
 }
 
 step_lab-smoke() {
@@ -229,6 +229,33 @@ step_more-engines() {
     smoke_cache_bytes=268435456
     in_scratch lab_smoke
     in_scratch kill_more_engines
+}
+
+servers_smoke() {
+    smoke_tables "$1" && {
+        grep -Eq '"server": ?[0-9]' "$1/smoke/result.json" ||
+            missing "the CPU of the servers' processes in the result"
+    }
+}
+
+# Nothing may be left of them: no process, no socket.
+step_servers() {
+    local folder laboratory
+    .ci/peers.sh
+    cargo clippy --locked -p rumbench-engines -p rumbench --features mariadb,postgresql --all-targets -- -D warnings
+    # Only servers: the other engines have steps of their own.
+    features=(--no-default-features --features mariadb,postgresql)
+    cargo test --locked -p rumbench-engines "${features[@]}"
+    smoke_engines=("${servers[@]}")
+    smoke_cache_bytes=67108864
+    in_scratch servers_smoke
+    for folder in "${TMPDIR:-/tmp}"/rumbench-*-*-*; do
+        laboratory=${folder##*/rumbench-}
+        laboratory=${laboratory%%-*}
+        # Another laboratory of this machine may be at work.
+        [ ! -e "$folder/server" ] || [ -d "/proc/$laboratory" ] ||
+            missing "an end of the server that is noted in $folder"
+    done
 }
 
 run_step() {

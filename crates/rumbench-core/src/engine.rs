@@ -164,6 +164,12 @@ pub trait Engine: Send + Sync {
     /// Whether a file of the data directory holds data, as opposed to logs that can go at any time.
     fn is_data_file(&self, file_name: &str) -> bool;
 
+    /// The first process of a server: it and those that it started are measured beside the laboratory. `None` for an
+    /// engine that runs in this process.
+    fn server_process(&self) -> Option<u32> {
+        None
+    }
+
     /// Ends background work and closes. All connections must be gone.
     fn close(self: Box<Self>) -> Result<()>;
 }

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`registry`] (names, variants, how to open one), then the engines by themselves. Ordered maps
 //! implement [`rumbench_core::kv::KvEngine`] and get every workload from it; SQLite implements each workload's
-//! own trait with SQL; `null` answers at once, so that the client's own cost can be measured. Each engine is opened in
+//! own trait with SQL, and `servers` starts those that are servers and does the same; `null` answers at once, so that the client's own cost can be measured. Each engine is opened in
 //! its best reviewed configuration, each tuned value with its reason, and says what its commits really survive.
 //! What they have in common is small: `settings` reads `--set`, `facts` collects what was decided,
 //! `periodic` syncs a log once a second.
@@ -15,6 +15,8 @@ pub mod conformance;
     feature = "fjall",
     feature = "leveldb",
     feature = "lmdb",
+    feature = "mariadb",
+    feature = "postgresql",
     feature = "redb",
     feature = "rocksdb",
     feature = "sqlite",
@@ -60,6 +62,12 @@ pub mod redb;
 pub mod registry;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+#[cfg_attr(
+    not(all(feature = "mariadb", feature = "postgresql")),
+    allow(dead_code, reason = "a build with one server does not use all of it")
+)]
+mod servers;
 #[cfg_attr(
     not(all(feature = "fjall", feature = "lmdb", feature = "sqlite")),
     allow(unused, reason = "a build with few engines does not use all of it")

@@ -18,12 +18,14 @@ pub struct Variant {
 /// One engine of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineEntry {
-    /// The name on the command line and the name of the cargo feature.
+    /// The name on the command line and, but for the two of `mariadb`, the name of the cargo feature.
     pub name: &'static str,
     /// The variants, besides the plain name.
     pub variants: &'static [Variant],
     /// What it is, in a line.
     pub description: &'static str,
+    /// Whether it is a server with processes of its own.
+    pub is_server: bool,
     /// What brings it where it is not available.
     pub how_to_get: &'static str,
     /// Its code, where this build contains it.
@@ -117,11 +119,12 @@ fn unknown(what: &str, wanted: &str, known: impl Iterator<Item = &'static str>) 
     EngineError::Unsupported(names::unknown(what, wanted, &known))
 }
 
-static ENGINES: [EngineEntry; 9] = [
+static ENGINES: [EngineEntry; 12] = [
     EngineEntry {
         name: "alluvium",
         variants: &[],
         description: "this workspace's engine: a transactional, write-optimised LSM tree",
+        is_server: false,
         how_to_get: "build with `--features alluvium`",
         adapter: ALLUVIUM,
     },
@@ -129,6 +132,7 @@ static ENGINES: [EngineEntry; 9] = [
         name: "fjall",
         variants: &[],
         description: "log-structured merge trees in Rust, single-writer transactions",
+        is_server: false,
         how_to_get: "build with `--features fjall`",
         adapter: FJALL,
     },
@@ -139,6 +143,7 @@ static ENGINES: [EngineEntry; 9] = [
             description: "the library's defaults, only the cache size set",
         }],
         description: "log-structured merge tree in C++; row locks and batches of this laboratory",
+        is_server: false,
         how_to_get: "`apt-get install libleveldb-dev` or its like, then build with `--features leveldb`",
         adapter: LEVELDB,
     },
@@ -149,20 +154,47 @@ static ENGINES: [EngineEntry; 9] = [
             description: "no sync at commit; a power cut may corrupt the database",
         }],
         description: "memory-mapped copy-on-write B+ tree, single writer",
+        is_server: false,
         how_to_get: "build with `--features lmdb`",
         adapter: LMDB,
+    },
+    EngineEntry {
+        name: "mariadb-innodb",
+        variants: &[],
+        description: "server: MariaDB with tables in InnoDB, B-trees with a doublewrite buffer",
+        is_server: true,
+        how_to_get: "build with `--features mariadb`; `make peers` fetches the server",
+        adapter: MARIADB_INNODB,
+    },
+    EngineEntry {
+        name: "mariadb-rocksdb",
+        variants: &[],
+        description: "server: MariaDB with tables in MyRocks, log-structured merge trees of RocksDB",
+        is_server: true,
+        how_to_get: "build with `--features mariadb`; `make peers` fetches the server",
+        adapter: MARIADB_ROCKSDB,
     },
     EngineEntry {
         name: "null",
         variants: &[],
         description: "answers at once: measures the client; can stall on command",
+        is_server: false,
         how_to_get: "always built",
         adapter: Some(crate::null::ADAPTER),
+    },
+    EngineEntry {
+        name: "postgresql",
+        variants: &[],
+        description: "server: heap tables and B-trees, vacuumed multi-version rows",
+        is_server: true,
+        how_to_get: "build with `--features postgresql`; `make peers` fetches the server",
+        adapter: POSTGRESQL,
     },
     EngineEntry {
         name: "redb",
         variants: &[],
         description: "copy-on-write B+ tree in Rust, single writer",
+        is_server: false,
         how_to_get: "build with `--features redb`",
         adapter: REDB,
     },
@@ -170,6 +202,7 @@ static ENGINES: [EngineEntry; 9] = [
         name: "rocksdb",
         variants: ROCKSDB_VARIANTS,
         description: "log-structured merge trees in C++, pessimistic transactions",
+        is_server: false,
         how_to_get: "`make bench-rocksdb` builds it in (needs a C++ compiler and libclang)",
         adapter: ROCKSDB,
     },
@@ -177,6 +210,7 @@ static ENGINES: [EngineEntry; 9] = [
         name: "sqlite",
         variants: &[],
         description: "SQL on a B-tree file with a write-ahead log, single writer",
+        is_server: false,
         how_to_get: "build with `--features sqlite`",
         adapter: SQLITE,
     },
@@ -187,6 +221,7 @@ static ENGINES: [EngineEntry; 9] = [
             description: "the library's defaults, only the cache size set",
         }],
         description: "MongoDB's engine as a library: B-trees, snapshot isolation",
+        is_server: false,
         how_to_get: "`eval \"$(cargo xtask wiredtiger)\"`, then build with `--features wiredtiger`",
         adapter: WIREDTIGER,
     },
@@ -238,6 +273,20 @@ const LEVELDB: Option<Adapter> = None;
 const LMDB: Option<Adapter> = Some(crate::lmdb::ADAPTER);
 #[cfg(not(feature = "lmdb"))]
 const LMDB: Option<Adapter> = None;
+
+#[cfg(feature = "mariadb")]
+const MARIADB_INNODB: Option<Adapter> = Some(crate::servers::mariadb::INNODB);
+#[cfg(feature = "mariadb")]
+const MARIADB_ROCKSDB: Option<Adapter> = Some(crate::servers::mariadb::ROCKSDB);
+#[cfg(not(feature = "mariadb"))]
+const MARIADB_INNODB: Option<Adapter> = None;
+#[cfg(not(feature = "mariadb"))]
+const MARIADB_ROCKSDB: Option<Adapter> = None;
+
+#[cfg(feature = "postgresql")]
+const POSTGRESQL: Option<Adapter> = Some(crate::servers::postgresql::ADAPTER);
+#[cfg(not(feature = "postgresql"))]
+const POSTGRESQL: Option<Adapter> = None;
 
 #[cfg(feature = "redb")]
 const REDB: Option<Adapter> = Some(crate::redb::ADAPTER);
@@ -292,7 +341,7 @@ mod tests {
             "no variant of null is named `fast`; there are none"
         );
         assert!(message("zzz").contains(
-            "there are: alluvium, fjall, leveldb, lmdb, null, redb, rocksdb, sqlite, wiredtiger"
+            "there are: alluvium, fjall, leveldb, lmdb, mariadb-innodb, mariadb-rocksdb, null, postgresql, redb, rocksdb, sqlite, wiredtiger"
         ));
     }
 

@@ -55,7 +55,7 @@ impl<'a> Settings<'a> {
     }
 
     /// The text of `key`, where the user gave one.
-    #[cfg(feature = "rocksdb")]
+    #[cfg(any(feature = "mariadb", feature = "postgresql", feature = "rocksdb"))]
     pub(crate) fn take_text(&mut self, key: &'static str) -> Option<String> {
         self.known.push(key);
         self.left.remove(key).map(str::to_string)

@@ -13,6 +13,8 @@ mod lmdb;
 mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+mod servers;
 mod setup;
 #[cfg(feature = "sqlite")]
 mod sqlite;

@@ -71,11 +71,16 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
             "--set {key}: not a setting of durability tests; an engine's are ENGINE.KEY=VALUE"
         )));
     }
-    settings::check(&engines, &sorted, arguments.durability.into())?;
+    settings::check(&engines, &sorted, arguments.durability.into(), "linkbench")?;
     let choice = engines.remove(0);
     if choice.engine == "null" {
         return Err(usage(
             "null keeps nothing; a durability test needs an engine that does",
+        ));
+    }
+    if rumbench_engines::find(&choice.engine).is_ok_and(|found| found.entry.is_server) {
+        return Err(usage(
+            "a durability test kills the process of an engine; a server has processes of its own",
         ));
     }
     let test = KillTest {

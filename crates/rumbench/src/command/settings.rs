@@ -172,14 +172,22 @@ const OPTIONS_FILE: &str = "options_file";
 ///
 /// # Errors
 /// Usage errors.
-pub fn check(choices: &[EngineChoice], sorted: &Sorted, durability: Durability) -> Result<()> {
+pub fn check(
+    choices: &[EngineChoice],
+    sorted: &Sorted,
+    durability: Durability,
+    workload: &str,
+) -> Result<()> {
     for choice in choices.iter().filter(|choice| choice.host.is_none()) {
         let found =
             rumbench_engines::find(&choice.engine).map_err(|error| usage(error.to_string()))?;
         let config = OpenConfig {
             dir: PathBuf::new(),
-            // Which tables they are changes no setting.
-            schema: Schema::LinkBench,
+            // Which tables they are changes no setting, but not every engine has a form of keys and values.
+            schema: match workload {
+                "kv-sequence" => Schema::KvSequence,
+                _ => Schema::LinkBench,
+            },
             variant: choice.variant.clone(),
             cache_bytes: sorted.cache_bytes,
             durability,

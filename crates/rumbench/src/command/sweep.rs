@@ -152,7 +152,7 @@ fn point(common: Common<'_>, label: Option<String>) -> Result<Point> {
     let checked = catalog::workload(common.workload, &sorted.workload, 1)?;
     sorted.clients = checked.connections().unwrap_or(sorted.clients);
     settings::give_files(&mut engines, common.files)?;
-    settings::check(&engines, &sorted, common.durability)?;
+    settings::check(&engines, &sorted, common.durability, common.workload)?;
     Ok(Point {
         label,
         settings: sorted.workload,

@@ -1,4 +1,4 @@
-//! What is measured and how: kernel counters ([`process`], [`device`], [`size`]), the machine ([`environment`]),
+//! What is measured and how: kernel counters ([`process`], [`server`], [`device`], [`size`]), the machine ([`environment`]),
 //! latency ([`latency`]), arithmetic on results ([`statistics`], [`least_squares`], [`scalability`]), what layouts of data should cost
 //! ([`theory`]) and the table that defines every metric ([`metrics`]).
 
@@ -10,6 +10,7 @@ pub mod least_squares;
 pub mod metrics;
 pub mod process;
 pub mod scalability;
+pub mod server;
 pub mod size;
 pub mod statistics;
 pub mod theory;

@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::store::result::ProcessIo;
 
 /// Kernel clock ticks per second in /proc: 100 on every Linux that Rust supports.
-const TICKS_PER_SECOND: f64 = 100.0;
+pub(super) const TICKS_PER_SECOND: f64 = 100.0;
 
 fn seconds(id: ClockId) -> f64 {
     let time = clock_gettime(id);
@@ -95,7 +95,7 @@ pub fn process_io() -> Option<ProcessIo> {
     parse_process_io(&fs::read_to_string("/proc/self/io").ok()?)
 }
 
-fn parse_process_io(text: &str) -> Option<ProcessIo> {
+pub(super) fn parse_process_io(text: &str) -> Option<ProcessIo> {
     Some(ProcessIo {
         read_bytes: field(text, "read_bytes:")?,
         write_bytes: field(text, "write_bytes:")?
@@ -106,7 +106,7 @@ fn parse_process_io(text: &str) -> Option<ProcessIo> {
 }
 
 /// The number after a name at the start of a line.
-fn field(text: &str, name: &str) -> Option<u64> {
+pub(super) fn field(text: &str, name: &str) -> Option<u64> {
     text.lines()
         .find_map(|line| line.strip_prefix(name))?
         .split_ascii_whitespace()

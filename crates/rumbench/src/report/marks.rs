@@ -4,7 +4,7 @@ use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
 
 /// A phase must keep this share of its rate.
 const RATE_KEPT: f64 = 0.95;
-/// Above this share of the client threads' CPU the laboratory, not the engine, limits a closed loop.
+/// Above this share of the CPU of client threads and server the laboratory, not the engine, limits a closed loop.
 const CLIENT_BOUND: f64 = 0.5;
 
 /// Whether a phase missed its rate.
@@ -39,7 +39,7 @@ fn client_bound(phase: &PhaseResult) -> bool {
     let Some(cpu) = phase.cpu_us_per_op.filter(|_| phase.rate.is_none()) else {
         return false;
     };
-    let threads = cpu.client.unwrap_or(0.0) + cpu.engine_foreground;
+    let threads = cpu.client.unwrap_or(0.0) + cpu.engine_foreground + cpu.server.unwrap_or(0.0);
     cpu.client
         .is_some_and(|client| client > threads * CLIENT_BOUND)
 }
@@ -65,8 +65,12 @@ pub fn judge(trial: &mut TrialResult) {
         }
         if trial.engine != "null" && client_bound(phase) {
             found.push(format!(
-                "client-bound ({}: more than half of the client threads' CPU is the laboratory's)",
-                phase.name
+                "client-bound ({}: more than half of the {} CPU is the laboratory's)",
+                phase.name,
+                match phase.cpu_us_per_op.and_then(|cpu| cpu.server) {
+                    Some(_) => "clients' and the server's",
+                    None => "client threads'",
+                }
             ));
         }
         if phase.errors > 0 {

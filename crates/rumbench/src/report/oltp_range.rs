@@ -77,7 +77,7 @@ fn load(group: &Group<'_>) -> Table {
         let rows = of(LOAD, |phase| Some(phase.rows as f64)).filter(|rows| *rows > 0.0);
         let seconds = both(|phase| Some(phase.seconds));
         let per_row = |all: Option<f64>| Some(all? / rows?);
-        let cpu = |phase: &PhaseResult| Some(phase.cpu_seconds?.process * 1e6);
+        let cpu = |phase: &PhaseResult| Some(phase.cpu_seconds?.all() * 1e6);
         table.rows.push(vec![
             group.label(&engine),
             number(of(LOAD, |phase| Some(phase.seconds))),

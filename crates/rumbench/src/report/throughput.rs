@@ -98,8 +98,10 @@ pub fn relative(group: &Group<'_>, base: &str) -> Table {
     table
 }
 
-/// Who used the CPU in one phase.
+/// Who used the CPU in one phase. Servers have a column where there are any.
 pub fn cpu(group: &Group<'_>, phase: &str) -> Table {
+    /// The place of the server's column.
+    const SERVER: usize = 5;
     let mut table = Table::new(
         format!("{phase}: CPU and quality of service"),
         &[
@@ -115,7 +117,14 @@ pub fn cpu(group: &Group<'_>, phase: &str) -> Table {
             "retries (txn)",
         ],
     );
-    for engine in group.engines_of(phase) {
+    let engines = group.engines_of(phase);
+    let server = |phase: &PhaseResult| phase.cpu_us_per_op?.server;
+    let is_server = |engine: &String| group.median(engine, phase, server).is_some();
+    let has_server = engines.iter().any(is_server);
+    if has_server {
+        table.headers.insert(SERVER, "server (us/op)".to_string());
+    }
+    for engine in engines {
         let cpu = |value: fn(&CpuPerOp) -> Option<f64>| {
             number(group.median(&engine, phase, |phase| {
                 phase.cpu_us_per_op.as_ref().and_then(value)
@@ -123,7 +132,7 @@ pub fn cpu(group: &Group<'_>, phase: &str) -> Table {
         };
         let other =
             |value: fn(&PhaseResult) -> Option<f64>| number(group.median(&engine, phase, value));
-        table.rows.push(vec![
+        let mut row = vec![
             group.label(&engine),
             cpu(|cpu| Some(cpu.total)),
             cpu(|cpu| cpu.client),
@@ -134,7 +143,11 @@ pub fn cpu(group: &Group<'_>, phase: &str) -> Table {
             other(|phase| phase.longest_stall_ms),
             count(group.median(&engine, phase, |phase| Some(phase.errors as f64))),
             count(group.median(&engine, phase, |phase| Some(phase.retries as f64))),
-        ]);
+        ];
+        if has_server {
+            row.insert(SERVER, cpu(|cpu| cpu.server));
+        }
+        table.rows.push(row);
     }
     table
 }
@@ -175,7 +188,7 @@ fn settle(group: &Group<'_>, name: &str) -> Option<Table> {
         let mut row = vec![
             group.label(&engine),
             of(|phase| Some(phase.seconds)),
-            of(|phase| phase.cpu_seconds.map(|cpu| cpu.process)),
+            of(|phase| phase.cpu_seconds.map(|cpu| cpu.all())),
             of(|phase| phase.kb_written.map(|kb| kb / 1024.0)),
             of(|phase| phase.size_bytes.map(|size| gib(size.data))),
             of(|phase| phase.size_bytes.map(|size| gib(size.directory))),

@@ -17,6 +17,7 @@ use super::sampler::{self, Samples, Snapshot, Watched};
 use super::threads::{self, ClientEnd, Ends, Threads};
 use crate::measure::device::Device;
 use crate::measure::latency::Latencies;
+use crate::measure::server::ServerProcesses;
 use crate::measure::{process, size, statistics};
 use crate::store::result::{
     BackgroundResult, CpuSeconds, Interval, PacingError, PhaseResult, ProcessIo, RssBytes,
@@ -31,6 +32,8 @@ pub struct PhaseContext<'a> {
     pub directory: &'a Path,
     /// Its device.
     pub device: Option<&'a Device>,
+    /// The processes of the engine, if it is a server.
+    pub server: Option<&'a ServerProcesses>,
     /// Rate of paced phases.
     pub rate: Option<Rate>,
     /// Seed of the arrivals.
@@ -54,12 +57,13 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
     let intervals = Intervals::new(phase.operations.len());
     let limit = Limit::of(phase.end);
     let rate = context.rate.filter(|_| phase.paced);
-    let before = Snapshot::take(context.device);
+    let before = Snapshot::take(context.device, context.server);
     let main_cpu = process::thread_cpu_ns();
     let watched = Watched {
         engine: context.engine,
         directory: context.directory,
         device: context.device,
+        server: context.server,
         operations: phase.operations,
         intervals: &intervals,
         interrupted: context.interrupted,
@@ -79,7 +83,7 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
         watched: &watched,
     });
     let main_cpu_seconds = process::thread_cpu_ns().saturating_sub(main_cpu) as f64 * 1e-9;
-    let after = Snapshot::take(context.device);
+    let after = Snapshot::take(context.device, context.server);
     let mut result = PhaseResult {
         name: phase.name,
         clients: Some(ends.clients.len()),
@@ -211,6 +215,10 @@ fn fill_cpu(
         waiting: ends.iter().map(|end| end.report.waiting_ns).sum::<u64>() as f64 * 1e-9,
         background_client: background,
         sampler: laboratory,
+        server: before
+            .server_cpu
+            .zip(after.server_cpu)
+            .map(|(b, a)| (a - b).max(0.0)),
         machine: before
             .machine_cpu
             .zip(after.machine_cpu)
@@ -218,7 +226,8 @@ fn fill_cpu(
     });
     let samples: u64 = ends.iter().map(|end| end.report.samples).sum();
     let sampled_ns: u64 = ends.iter().map(|end| end.report.sampled_ns).sum();
-    if samples > 0 {
+    // Around the calls to a server there is only the client.
+    if samples > 0 && before.server_cpu.is_none() {
         let us = sampled_ns as f64 / 1e3 / samples as f64;
         result.cpu_us_per_op = Some(crate::store::result::CpuPerOp {
             engine_foreground_sampled: Some(us),
@@ -285,7 +294,7 @@ fn fill_sizes(result: &mut PhaseResult, context: &PhaseContext<'_>, samples: &Sa
         directory: now.directory,
         peak: samples.directory_peak.max(now.directory),
     });
-    result.rss_bytes = process::resident_bytes().map(|(all, anonymous)| RssBytes {
+    result.rss_bytes = sampler::resident_bytes(context.server).map(|(all, anonymous)| RssBytes {
         peak: samples.rss_peak.max(all),
         anonymous,
     });
@@ -303,13 +312,14 @@ pub fn settle(context: &PhaseContext<'_>, name: String) -> Result<PhaseResult, E
         engine: context.engine,
         directory: context.directory,
         device: context.device,
+        server: context.server,
         operations: &[],
         intervals: &intervals,
         interrupted: context.interrupted,
         limit: &limit,
         emitter: context.emitter,
     };
-    let before = Snapshot::take(context.device);
+    let before = Snapshot::take(context.device, context.server);
     let start = Instant::now();
     let (settled, samples) = thread::scope(|scope| {
         let (done, finished) = mpsc::channel::<()>();
@@ -329,7 +339,7 @@ pub fn settle(context: &PhaseContext<'_>, name: String) -> Result<PhaseResult, E
         seconds: start.elapsed().as_secs_f64(),
         ..PhaseResult::default()
     };
-    let after = Snapshot::take(context.device);
+    let after = Snapshot::take(context.device, context.server);
     let laboratory = samples.cpu_seconds;
     let ends = Ends {
         clients: Vec::new(),

@@ -11,6 +11,7 @@ use super::client::Limit;
 use super::intervals::Intervals;
 use super::protocol::{Emitter, Event};
 use crate::measure::device::{Device, DeviceIo};
+use crate::measure::server::ServerProcesses;
 use crate::measure::{process, size};
 use crate::store::result::{Interval, ProcessIo};
 
@@ -22,6 +23,8 @@ const FILES_WALKED_EVERY_SECOND: u64 = 2000;
 pub struct Snapshot {
     /// CPU of the process.
     pub process_cpu: f64,
+    /// CPU of the processes of the server, if the engine is one.
+    pub server_cpu: Option<f64>,
     /// CPU of the machine.
     pub machine_cpu: Option<f64>,
     /// Context switches of live threads.
@@ -33,13 +36,19 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads all counters.
-    pub fn take(device: Option<&Device>) -> Snapshot {
+    /// Reads all counters; switches and I/O of a server's processes are added to those of this one.
+    pub fn take(device: Option<&Device>, server: Option<&ServerProcesses>) -> Snapshot {
+        let (mut switches, mut process_io) = (process::context_switches(), process::process_io());
+        if let Some(server) = server {
+            switches = sum(switches, server.context_switches(), |a, b| a + b);
+            process_io = sum(process_io, server.io(), ProcessIo::and);
+        }
         Snapshot {
             process_cpu: process::process_cpu_seconds(),
+            server_cpu: server.and_then(ServerProcesses::cpu_seconds),
             machine_cpu: process::machine_cpu_seconds(),
-            switches: process::context_switches(),
-            process_io: process::process_io(),
+            switches,
+            process_io,
             device_io: device.and_then(Device::read),
         }
     }
@@ -55,6 +64,23 @@ impl Snapshot {
     }
 }
 
+/// Known where both are.
+fn sum<T>(a: Option<T>, b: Option<T>, add: fn(T, T) -> T) -> Option<T> {
+    Some(add(a?, b?))
+}
+
+/// Resident memory of this process and of a server's, in bytes: (all, anonymous part).
+pub fn resident_bytes(server: Option<&ServerProcesses>) -> Option<(u64, u64)> {
+    let (all, anonymous) = process::resident_bytes()?;
+    match server {
+        None => Some((all, anonymous)),
+        Some(server) => {
+            let memory = server.memory()?;
+            Some((all + memory.all, anonymous + memory.anonymous))
+        }
+    }
+}
+
 /// What the sampler watches.
 pub struct Watched<'a> {
     /// For counters and file kinds.
@@ -63,6 +89,8 @@ pub struct Watched<'a> {
     pub directory: &'a Path,
     /// Its device.
     pub device: Option<&'a Device>,
+    /// The processes of the engine, if it is a server.
+    pub server: Option<&'a ServerProcesses>,
     /// Names of the operations.
     pub operations: &'a [&'a str],
     /// Completions, if the phase has clients.
@@ -91,7 +119,7 @@ pub struct Samples {
 /// Samples each second since `start` until `done` is disconnected. Runs on its own thread.
 pub fn sample(watched: &Watched<'_>, start: Instant, done: &Receiver<()>) -> Samples {
     let mut samples = Samples::default();
-    let mut previous = Snapshot::take(watched.device);
+    let mut previous = Snapshot::take(watched.device, watched.server);
     let mut files = 0;
     for second in 0u64.. {
         let next = Duration::from_secs(second + 1);
@@ -101,7 +129,7 @@ pub fn sample(watched: &Watched<'_>, start: Instant, done: &Receiver<()>) -> Sam
         ) {
             break;
         }
-        let now = Snapshot::take(watched.device);
+        let now = Snapshot::take(watched.device, watched.server);
         let walk = files <= FILES_WALKED_EVERY_SECOND || second % 10 == 0;
         let interval = observe(watched, second, &previous, &now, walk, &mut files);
         samples.directory_peak = samples
@@ -133,10 +161,12 @@ fn observe(
         allocated.directory
     });
     let kb = before.kb().zip(now.kb());
+    let server_cpu = before.server_cpu.zip(now.server_cpu);
+    let server_cpu = server_cpu.map_or(0.0, |(before, now)| now - before);
     Interval {
         second,
-        cpu_seconds: Some(now.process_cpu - before.process_cpu),
-        rss_bytes: process::resident_bytes().map(|(all, _)| all),
+        cpu_seconds: Some(now.process_cpu - before.process_cpu + server_cpu),
+        rss_bytes: resident_bytes(watched.server).map(|(all, _)| all),
         kb_read: kb.map(|(before, now)| now.0 - before.0),
         kb_written: kb.map(|(before, now)| now.1 - before.1),
         directory_bytes,

@@ -1,5 +1,8 @@
 //! Whose CPU was it: splits the CPU of a phase into client, engine foreground and engine background.
 //!
+//! The client threads of a server are all the client's: what they spend on its protocol is the price of asking a server. What
+//! else the laboratory's process spends is the engine's background, as for any engine.
+//!
 //! Client and engine share a thread in embedded engines. The client's share is what the same operation stream cost on `null`,
 //! plus waiting for intended starts; the rest of the client threads is the engine's foreground.
 
@@ -20,21 +23,28 @@ pub fn apply(phase: &mut PhaseResult, calibration: Option<&Calibration>) {
     let waiting = per_op(cpu.waiting);
     let measured = |values: &BTreeMap<String, f64>| values.get(phase.base_name()).copied();
     // The client cannot have used more than its threads did.
-    let client = calibration
-        .and_then(|found| measured(&found.client_us_per_op))
-        .map(|us| (us + waiting).min(threads));
-    let client_user = calibration
-        .and_then(|found| measured(&found.client_user_us_per_op))
-        .zip(client)
-        .map(|(us, client)| us.min(client));
+    let (client, client_user) = match cpu.server {
+        Some(_) => (Some(threads), Some(per_op(cpu.client_threads_user))),
+        None => {
+            let client = calibration
+                .and_then(|found| measured(&found.client_us_per_op))
+                .map(|us| (us + waiting).min(threads));
+            let client_user = calibration
+                .and_then(|found| measured(&found.client_user_us_per_op))
+                .zip(client)
+                .map(|(us, client)| us.min(client));
+            (client, client_user)
+        }
+    };
+    let server = cpu.server.map(per_op);
     let background = per_op((cpu.process - cpu.client_threads - cpu.background_client).max(0.0));
     phase.cpu_us_per_op = Some(CpuPerOp {
-        total: threads + background,
+        total: threads + background + server.unwrap_or(0.0),
         client,
         client_user,
         engine_foreground: threads - client.unwrap_or(0.0),
         engine_background: background,
-        server: None,
+        server,
         machine: cpu.machine.map(per_op),
         engine_foreground_sampled: phase
             .cpu_us_per_op
@@ -123,6 +133,21 @@ mod tests {
         let cpu = measured.cpu_us_per_op.unwrap();
         assert!((cpu.engine_background - 1.0).abs() < 1e-9, "{cpu:?}");
         assert!((cpu.total - 9.0).abs() < 1e-9, "{cpu:?}");
+    }
+
+    #[test]
+    fn the_threads_of_a_servers_clients_are_the_clients_alone() {
+        let calibration = calibration(&[phase("request", 1.0, 0.0, 1.0)], BTreeMap::new());
+        let mut measured = phase("request", 6.0, 0.0, 6.5);
+        if let Some(cpu) = &mut measured.cpu_seconds {
+            (cpu.client_threads_user, cpu.server) = (2.0, Some(20.0));
+        }
+        apply(&mut measured, Some(&calibration));
+        let cpu = measured.cpu_us_per_op.unwrap();
+        let parts = (cpu.client, cpu.client_user, cpu.server);
+        assert_eq!(parts, (Some(6.0), Some(2.0), Some(20.0)));
+        assert_eq!(cpu.engine_foreground, 0.0);
+        assert!((cpu.total - 26.5).abs() < 1e-9, "{cpu:?}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::turnover::{Counter, Next};
 use crate::catalog;
 use crate::measure::compressed;
 use crate::measure::device::Device;
+use crate::measure::server::ServerProcesses;
 use crate::run::client::error_chain;
 use crate::store::result::{PhaseResult, StoredBytes};
 
@@ -88,10 +89,12 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
     let engine = open_engine(spec, workload.schema())?;
     announce(spec, workload.as_ref(), engine.as_ref(), emitter);
     let device = Device::of(&spec.directory);
+    let server = engine.server_process().map(ServerProcesses::of);
     let context = PhaseContext {
         engine: engine.as_ref(),
         directory: &spec.directory,
         device: device.as_ref(),
+        server: server.as_ref(),
         rate: spec.rate,
         seed: spec.seed,
         interrupted,

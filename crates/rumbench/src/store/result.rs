@@ -278,9 +278,19 @@ pub struct CpuSeconds {
     pub background_client: f64,
     /// The laboratory's sampler.
     pub sampler: f64,
+    /// The processes of a server, in none of the others but `machine`; absent for embedded engines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<f64>,
     /// All CPUs of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<f64>,
+}
+
+impl CpuSeconds {
+    /// The laboratory with its engine, or with the processes of its server.
+    pub fn all(&self) -> f64 {
+        self.process + self.server.unwrap_or(0.0)
+    }
 }
 
 fn is_zero(number: &f64) -> bool {
@@ -326,6 +336,18 @@ pub struct ProcessIo {
     pub read_calls: u64,
     /// Write system calls.
     pub write_calls: u64,
+}
+
+impl ProcessIo {
+    /// Both together.
+    pub fn and(self, other: ProcessIo) -> ProcessIo {
+        ProcessIo {
+            read_bytes: self.read_bytes + other.read_bytes,
+            write_bytes: self.write_bytes + other.write_bytes,
+            read_calls: self.read_calls + other.read_calls,
+            write_calls: self.write_calls + other.write_calls,
+        }
+    }
 }
 
 /// Allocated bytes of the data directory.

@@ -135,23 +135,16 @@ fn render_with(
     }
     let tables = views.first().map(|view| view.anchor("tables"));
     out += &explain::warnings(findings, tables.as_deref());
-    out += &format!(
-        "<section>{}{}</section>\n",
-        heading(2, "marks", "Marks"),
-        facts::marks(suite)
-    );
-    out += &format!(
-        "<section>{}{}</section>\n",
-        heading(2, "facts", "Configuration and environment"),
-        facts::html(suite, &engines)
-    );
-    out += &format!(
-        "<section>{}{}</section>\n",
-        heading(2, "metrics", "What the numbers mean"),
-        tables::definitions()
-    );
+    out += &section("marks", "Marks", &facts::marks(suite));
+    let facts = facts::html(suite, &engines);
+    out += &section("facts", "Configuration and environment", &facts);
+    out += &section("metrics", "What the numbers mean", &tables::definitions());
     out += "</main>\n";
     out + &end(suite)
+}
+
+fn section(id: &str, title: &str, content: &str) -> String {
+    format!("<section>{}{content}</section>\n", heading(2, id, title))
 }
 
 /// What wrote the page, and its script.

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# The servers that the laboratory can drive: PostgreSQL, and MariaDB with InnoDB and MyRocks. `make peers` calls this.
+#
+# What is missing on the machine is taken from the packages of Debian or Ubuntu and unpacked into a folder of the cache,
+# where the laboratory looks for it. Nothing is installed: no maintainer script runs, no user is made, no service is set up
+# or started, and no root is needed.
+set -euo pipefail
+
+cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
+# Where root's servers are if its cache is closed to others: PostgreSQL refuses to run as root.
+shared=/var/cache/alluvium
+
+fail() {
+    printf 'missing: %s\n' "$1" >&2
+    exit 1
+}
+
+found() { compgen -G "$1" >/dev/null; }
+
+# The first of the folders that may hold a `usr` with these files in it.
+root_with() {
+    local root file all
+    for root in "$cache/peers" "$shared/peers" ''; do
+        all=yes
+        for file in "$@"; do found "$root/$file" || all=; done
+        if [ -n "$all" ]; then
+            printf '%s/\n' "$root"
+            return
+        fi
+    done
+    return 1
+}
+
+find_postgresql() { root_with 'usr/lib/postgresql/*/bin/postgres' 'usr/lib/postgresql/*/bin/initdb'; }
+
+find_mariadb() { root_with usr/sbin/mariadbd usr/lib/mysql/plugin/ha_rocksdb.so; }
+
+# Whether any user can walk to a folder, as far as it exists.
+is_open_to_all() {
+    local folder=$1
+    while [ "$folder" != / ]; do
+        [ ! -e "$folder" ] || [[ $(stat -c %A "$folder") == ?????????[xt] ]] || return 1
+        folder=$(dirname "$folder")
+    done
+}
+
+# The version that the distribution has chosen, such as postgresql-15.
+postgresql_package() {
+    apt-cache depends postgresql 2>/dev/null | sed -n 's/^ *Depends: \(postgresql-[0-9][0-9]*\)$/\1/p' | head -1
+}
+
+# Unpacks packages and those that they depend on, but for what the machine has and what a private server does not need:
+# the tools around a service, and the compiler of PostgreSQL's expressions (`jit` is off).
+unpack() {
+    local folder needed package
+    mkdir -p "$cache"
+    folder=$(mktemp -d "$cache/peers-unpacked.XXXXXX")
+    # apt's own user has to reach the folder that it downloads into.
+    chmod 755 "$folder"
+    mkdir "$folder/packages" "$folder/tree"
+    needed=$(LC_ALL=C apt-get install --simulate --no-install-recommends "$@" 2>/dev/null |
+        sed -n 's/^Inst \([^ ]*\) .*/\1/p' |
+        grep -Ev -e '-perl(-|$)' -e '^(perl|mariadb-(client|common|server$)|mysql-common|postgresql-c|libllvm|ssl-cert)' \
+            -e '^(galera|gawk|iproute|libmariadb|lsof|psmisc|rocksdb-tools|rsync|socat)' || true)
+    # shellcheck disable=SC2086
+    (cd "$folder/packages" && apt-get download -qq $(printf '%s\n' "$@" $needed | sort -u)) || {
+        rm -rf "$folder"
+        fail "packages of $* from the distribution's archive; \`apt-get update\` may help"
+    }
+    for package in "$folder"/packages/*.deb; do dpkg-deb --extract "$package" "$folder/tree"; done
+    mkdir -p "$cache/peers"
+    cp -a "$folder/tree/." "$cache/peers/"
+    rm -rf "$folder"
+}
+
+main() {
+    local package
+    if ! { find_postgresql && find_mariadb; } >/dev/null; then
+        command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
+            fail 'PostgreSQL 15 or newer, and MariaDB with its plugin ha_rocksdb: this machine has no apt-get to fetch them'
+        if [ "$(id -u)" -eq 0 ]; then
+            apt-get update -qq
+            is_open_to_all "$cache" || cache=$shared
+        fi
+    fi
+    if ! find_postgresql >/dev/null; then
+        package=$(postgresql_package)
+        [ -n "$package" ] || fail 'a package postgresql-NN in the lists of apt: apt-get update'
+        unpack "$package"
+    fi
+    find_mariadb >/dev/null || unpack mariadb-server-core mariadb-plugin-rocksdb
+    command -v setpriv >/dev/null || fail 'setpriv (Debian: util-linux)'
+    printf 'PostgreSQL under %s, MariaDB under %s\n' "$(find_postgresql)" "$(find_mariadb)"
+}
+
+main

@@ -1,0 +1,339 @@
+//! MariaDB, run privately, with the tables of a trial in one of two storage engines: InnoDB (B-trees) or MyRocks (RocksDB).
+//!
+//! - `cache_bytes` is the buffer pool of InnoDB or the block cache of MyRocks; both read and write data past the kernel's
+//!   page cache.
+//! - `buffered` hands each commit to the kernel and syncs the log once a second.
+//! - Isolation is READ COMMITTED in both: MyRocks answers conflicts at REPEATABLE READ where InnoDB waits.
+//! - There is no binary log and no performance schema: what is compared is storage engines.
+//! - It checks no passwords: its socket is in a folder that nobody else can enter.
+
+mod options;
+mod wire;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rumbench_core::engine::{Counter, Engine, EngineError, EngineFacts, OpenConfig, Result};
+use rumbench_core::kv_sequence::RowStore;
+use rumbench_core::linkbench::LinkStore;
+use rumbench_core::tables::{TableSchema, TableStore};
+use rustix::process::Signal;
+
+use super::links::ServerLinks;
+use super::process::{DeathSignal, Program, ServerProcess};
+use super::run_folder::RunFolder;
+use super::session::Session;
+use super::sql::Dialect;
+use super::tables::ServerTables;
+use super::{
+    LOG_FILE, Places, Server, check_schema, counters, create_tables, no_key_value, packages,
+};
+use crate::error::{failed, still_open};
+use crate::registry::Adapter;
+use options::{Storage, Tuning};
+use wire::{DATABASE, MariaSession, SERVER};
+
+/// How often a server that settles is asked.
+const SETTLE_EVERY: Duration = Duration::from_millis(500);
+/// Answers in a row that must say that nothing is left to do.
+const SETTLED_ANSWERS: u32 = 3;
+/// Pages that InnoDB's own housekeeping may keep dirty.
+const DIRTY_PAGES_LEFT: u64 = 16;
+
+/// How the registry reaches InnoDB.
+pub(crate) const INNODB: Adapter = Adapter {
+    check: |config| check(config, Storage::InnoDb),
+    open: |config| open(config, Storage::InnoDb),
+};
+
+/// How the registry reaches MyRocks.
+pub(crate) const ROCKSDB: Adapter = Adapter {
+    check: |config| check(config, Storage::MyRocks),
+    open: |config| open(config, Storage::MyRocks),
+};
+
+fn check(config: &OpenConfig, storage: Storage) -> Result<()> {
+    check_schema(config)?;
+    Tuning::of(config, storage)?;
+    packages::mariadb(storage.plugin()).map(drop)
+}
+
+fn open(config: &OpenConfig, storage: Storage) -> Result<Box<dyn Engine>> {
+    check_schema(config)?;
+    Ok(Box::new(MariaDb::open(config, storage)?))
+}
+
+/// A running MariaDB with the tables of one workload.
+struct MariaDb {
+    shared: Arc<Shared>,
+    highest_node: Arc<Mutex<u64>>,
+}
+
+struct Shared {
+    process: ServerProcess,
+    socket: PathBuf,
+    log: PathBuf,
+    storage: Storage,
+    facts: EngineFacts,
+    /// The laboratory's own connection, for counters.
+    own: Mutex<MariaSession>,
+}
+
+impl MariaDb {
+    fn open(config: &OpenConfig, storage: Storage) -> Result<MariaDb> {
+        let tuning = Tuning::of(config, storage)?;
+        let root = packages::mariadb(storage.plugin())?;
+        let (places, exists) = Places::prepare(&config.dir)?;
+        let folder = RunFolder::create()?;
+        let socket = folder.path().join("socket");
+        let binary = root.join("usr/sbin/mariadbd");
+        let program = Program {
+            server: SERVER,
+            path: &binary,
+            libraries: packages::libraries(&root),
+            user: None,
+            death_signal: DeathSignal::Kill,
+        };
+        let file = write_configuration(&tuning, config, &places, &root, folder.path())?;
+        if !exists {
+            initialise(&program, &file, &root, &places.log)?;
+        }
+        let command = command(&program, &file, &places.log)?;
+        let mut process = ServerProcess::start(
+            &program,
+            command,
+            &places.log,
+            &places.data,
+            Signal::TERM,
+            folder,
+        )?;
+        let connect = |database| MariaSession::connect(&socket, &places.log, database);
+        let mut first = process.wait_until_ready(|| connect("mysql"))?;
+        first.query(&format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"))?;
+        let mut own = connect(DATABASE)?;
+        create_tables(&mut own, Dialect::Maria(storage.name()), config.schema)?;
+        let facts = EngineFacts {
+            version: format!(
+                "MariaDB {}{}",
+                own.ask("SELECT version()")?,
+                storage.version(&mut own)?
+            ),
+            configuration: tuning.effective(&mut own)?.to_map(),
+            durability: tuning.durability_facts(),
+        };
+        Ok(MariaDb {
+            shared: Arc::new(Shared {
+                process,
+                socket,
+                log: places.log,
+                storage,
+                facts,
+                own: Mutex::new(own),
+            }),
+            highest_node: Arc::default(),
+        })
+    }
+}
+
+/// The server with its configuration; root must be asked for.
+fn command(program: &Program<'_>, file: &Path, log: &Path) -> Result<std::process::Command> {
+    let mut command = program.command(log)?;
+    let mut argument = std::ffi::OsString::from("--defaults-file=");
+    argument.push(file);
+    command.arg(argument);
+    if rustix::process::geteuid().is_root() {
+        command.arg("--user=root");
+    }
+    Ok(command)
+}
+
+/// Writes the configuration into the trial's folder; answers where.
+fn write_configuration(
+    tuning: &Tuning,
+    config: &OpenConfig,
+    places: &Places,
+    root: &Path,
+    run: &Path,
+) -> Result<PathBuf> {
+    let trial =
+        fs::canonicalize(&config.dir).map_err(failed("mariadb: find the trial's folder"))?;
+    // Where an index is sorted: on the device that is measured.
+    let temporary = trial.join("tmp");
+    fs::create_dir_all(&temporary).map_err(failed("mariadb: create the folder for sorting"))?;
+    let data = fs::canonicalize(&places.data).map_err(failed("mariadb: find the data folder"))?;
+    let path = trial.join("my.cnf");
+    fs::write(&path, tuning.file(&data, &temporary, root, run))
+        .map_err(failed("mariadb: write my.cnf"))?;
+    Ok(path)
+}
+
+/// Makes the server's own tables with the scripts that come with it.
+fn initialise(program: &Program<'_>, file: &Path, root: &Path, log: &Path) -> Result<()> {
+    let mut script = "CREATE DATABASE mysql;\nUSE mysql;\n".to_string();
+    for name in ["mysql_system_tables.sql", "mysql_system_tables_data.sql"] {
+        let path = root.join("usr/share/mysql").join(name);
+        script += &fs::read_to_string(&path).map_err(|error| {
+            EngineError::failed(format!("cannot read {}", path.display()), error)
+        })?;
+    }
+    let mut command = command(program, file, log)?;
+    command.arg("--bootstrap");
+    program.run(command, &script, log)
+}
+
+impl Server for Shared {
+    type Session = MariaSession;
+
+    fn connect(&self) -> Result<MariaSession> {
+        MariaSession::connect(&self.socket, &self.log, DATABASE)
+    }
+
+    fn dialect(&self) -> Dialect {
+        Dialect::Maria(self.storage.name())
+    }
+
+    fn analyze(&self, session: &mut MariaSession, table: &str) -> Result<()> {
+        session.query(&format!("ANALYZE TABLE `{table}`")).map(drop)
+    }
+}
+
+impl Shared {
+    /// Asks until several answers in a row say that nothing is left; `ask` also says what is, in words.
+    fn wait_until_settled(
+        &self,
+        session: &mut MariaSession,
+        progress: &mut dyn FnMut(&str),
+        ask: fn(&mut MariaSession) -> Result<(bool, String)>,
+    ) -> Result<()> {
+        let mut settled = 0;
+        // Ends when the server has paid its debt, which it does while nobody writes.
+        while settled < SETTLED_ANSWERS {
+            let (done, left) = ask(session)?;
+            settled = if done { settled + 1 } else { 0 };
+            progress(&left);
+            thread::sleep(SETTLE_EVERY);
+        }
+        Ok(())
+    }
+
+    /// Has InnoDB purge what was deleted and write all changed pages back.
+    fn settle_innodb(
+        &self,
+        session: &mut MariaSession,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        const LIMITS: [&str; 2] = [
+            "innodb_max_dirty_pages_pct_lwm",
+            "innodb_max_dirty_pages_pct",
+        ];
+        let mut old = Vec::new();
+        for name in LIMITS {
+            old.push(session.ask(&format!("SELECT @@GLOBAL.{name}"))?);
+            session.query(&format!("SET GLOBAL {name} = 0"))?;
+        }
+        self.wait_until_settled(session, progress, |session| {
+            let dirty = status(session, "Innodb_buffer_pool_pages_dirty")?;
+            let history = status(session, "Innodb_history_list_length")?;
+            let left = format!("{dirty} dirty pages, {history} transactions to purge");
+            Ok((dirty <= DIRTY_PAGES_LEFT && history == 0, left))
+        })?;
+        // The upper limit first: the lower must not exceed it.
+        for (name, old) in LIMITS.iter().zip(&old).rev() {
+            session.query(&format!("SET GLOBAL {name} = {old}"))?;
+        }
+        Ok(())
+    }
+
+    /// Has MyRocks write its memtables and compact what is due.
+    fn settle_myrocks(
+        &self,
+        session: &mut MariaSession,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        progress("flushing memtables");
+        session.query("SET GLOBAL rocksdb_force_flush_memtable_now = 1")?;
+        self.wait_until_settled(session, progress, |session| {
+            let pending = session.ask(
+                "SELECT CAST(COALESCE(SUM(value), 0) AS UNSIGNED) FROM information_schema.rocksdb_cfstats \
+                 WHERE stat_type IN ('COMPACTION_PENDING', 'MEM_TABLE_FLUSH_PENDING')",
+            )?;
+            let running = session.query("SELECT * FROM information_schema.rocksdb_active_compaction_stats");
+            // A table that older servers do not have.
+            let running = running.map_or(0, |rows| rows.len());
+            let left = format!("{pending} column families to compact, {running} compactions");
+            Ok((pending == "0" && running == 0, left))
+        })
+    }
+}
+
+/// One number of SHOW GLOBAL STATUS.
+fn status(session: &mut MariaSession, name: &str) -> Result<u64> {
+    let rows = session.query(&format!("SHOW GLOBAL STATUS LIKE '{name}'"))?;
+    let value = rows.first().and_then(|row| row.get(1)?.parse().ok());
+    value.ok_or_else(|| EngineError::Wrong(format!("mariadb has no status `{name}`")))
+}
+
+impl Engine for MariaDb {
+    fn facts(&self) -> EngineFacts {
+        self.shared.facts.clone()
+    }
+
+    fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
+        Ok(Arc::new(ServerLinks {
+            server: Arc::clone(&self.shared),
+            highest_node: Arc::clone(&self.highest_node),
+        }))
+    }
+
+    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
+        Err(no_key_value())
+    }
+
+    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
+        let server = Arc::clone(&self.shared);
+        Ok(Arc::new(ServerTables { server, schema }))
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let own = self.shared.own.lock();
+        let mut own = own.unwrap_or_else(PoisonError::into_inner);
+        // A server that is gone has no counters; the clients say so.
+        let rows = own.query("SHOW GLOBAL STATUS").unwrap_or_default();
+        counters(&rows, self.shared.storage.counters())
+    }
+
+    fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        let mut session = self.shared.connect()?;
+        for row in session.query("SHOW TABLES")? {
+            progress("analyzing tables");
+            let table = row.into_iter().next().unwrap_or_default();
+            self.shared.analyze(&mut session, &table)?;
+        }
+        match self.shared.storage {
+            Storage::InnoDb => self.shared.settle_innodb(&mut session, progress),
+            Storage::MyRocks => self.shared.settle_myrocks(&mut session, progress),
+        }
+    }
+
+    fn is_data_file(&self, file_name: &str) -> bool {
+        // Logs of InnoDB, Aria and MyRocks, what is made anew at each start, and what is not the server's.
+        let is_log = file_name.starts_with("ib_logfile")
+            || file_name.starts_with("aria_log")
+            || file_name.ends_with(".log")
+            || file_name.starts_with("LOG");
+        !is_log && !["LOCK", "ibtmp1", "my.cnf", LOG_FILE].contains(&file_name)
+    }
+
+    fn server_process(&self) -> Option<u32> {
+        Some(self.shared.process.pid())
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let shared = Arc::into_inner(self.shared).ok_or_else(|| still_open(SERVER))?;
+        drop(shared.own);
+        shared.process.stop()
+    }
+}

@@ -1,0 +1,395 @@
+//! The configuration of MariaDB for each storage engine, and what the server says of it.
+
+use std::path::Path;
+
+use rumbench_core::engine::{Durability, DurabilityFacts, EngineError, OpenConfig, Result};
+
+use super::wire::MariaSession;
+use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, SOME_PREFIX, survives};
+use crate::servers::session::Session;
+use crate::settings::Settings;
+
+/// Connections besides those of clients.
+const OTHER_CONNECTIONS: usize = 24;
+/// Cache of the storage engine that holds only the server's own tables.
+const IDLE_CACHE_BYTES: u64 = 8 << 20;
+
+/// Whose tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Storage {
+    InnoDb,
+    MyRocks,
+}
+
+impl Storage {
+    /// As in `ENGINE=`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Storage::InnoDb => "InnoDB",
+            Storage::MyRocks => "ROCKSDB",
+        }
+    }
+
+    fn engine(self) -> &'static str {
+        match self {
+            Storage::InnoDb => "mariadb-innodb",
+            Storage::MyRocks => "mariadb-rocksdb",
+        }
+    }
+
+    /// What the server must load.
+    pub(super) fn plugin(self) -> Option<&'static str> {
+        (self == Storage::MyRocks).then_some("ha_rocksdb")
+    }
+
+    /// The version of the engine where it is another than the server's.
+    pub(super) fn version(self, session: &mut MariaSession) -> Result<String> {
+        if self == Storage::InnoDb {
+            return Ok(String::new());
+        }
+        let rows = session.query(
+            "SELECT plugin_version FROM information_schema.plugins WHERE plugin_name = 'ROCKSDB'",
+        )?;
+        let version = rows.first().and_then(|row| row.first());
+        version
+            .map(|version| format!(" (MyRocks {version})"))
+            .ok_or_else(|| {
+                EngineError::Unsupported("the server has not loaded MyRocks".to_string())
+            })
+    }
+
+    /// Names of SHOW GLOBAL STATUS in lower case, and ours.
+    pub(super) fn counters(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Storage::InnoDb => &[
+                ("innodb_data_read", "data_read_bytes"),
+                ("innodb_data_written", "data_written_bytes"),
+                ("innodb_os_log_written", "log_written_bytes"),
+                ("innodb_dblwr_pages_written", "doublewrite_pages"),
+                ("innodb_buffer_pool_pages_dirty", "dirty_pages"),
+                ("innodb_buffer_pool_pages_free", "free_pages"),
+                ("innodb_buffer_pool_read_requests", "page_requests"),
+                ("innodb_buffer_pool_reads", "page_reads"),
+                ("innodb_history_list_length", "history_transactions"),
+                ("innodb_checkpoint_age", "checkpoint_age_bytes"),
+                ("innodb_row_lock_waits", "row_lock_waits"),
+                ("innodb_deadlocks", "deadlocks"),
+            ],
+            Storage::MyRocks => &[
+                ("rocksdb_compact_read_bytes", "compaction_read_bytes"),
+                ("rocksdb_compact_write_bytes", "compaction_write_bytes"),
+                ("rocksdb_flush_write_bytes", "flush_write_bytes"),
+                ("rocksdb_wal_bytes", "wal_bytes"),
+                ("rocksdb_block_cache_hit", "block_cache_hits"),
+                ("rocksdb_block_cache_miss", "block_cache_misses"),
+                ("rocksdb_bloom_filter_useful", "filter_useful"),
+                ("rocksdb_stall_micros", "stall_us"),
+                ("rocksdb_stall_total_stops", "stall_stops"),
+                ("rocksdb_stall_total_slowdowns", "stall_slowdowns"),
+                ("rocksdb_number_deletes_filtered", "deletes_filtered"),
+                ("rocksdb_row_lock_deadlocks", "deadlocks"),
+            ],
+        }
+    }
+}
+
+/// A setting, its value, and the reason where it is not the default.
+type Setting = (&'static str, String, &'static str);
+
+/// What is written into `my.cnf`.
+pub(super) struct Tuning {
+    storage: Storage,
+    class: Durability,
+    settings: Vec<Setting>,
+    /// The user's own lines, which come later and so win.
+    own: String,
+}
+
+impl Tuning {
+    pub(super) fn of(config: &OpenConfig, storage: Storage) -> Result<Tuning> {
+        let mut asked = Settings::without_variants(storage.engine(), config)?;
+        let log_mib: u32 = asked.take_in("log_mib", 1024, 16..=1 << 20)?;
+        let file: Option<String> = asked.take_text("options_file");
+        asked.finish()?;
+        let own = match file {
+            Some(file) => std::fs::read_to_string(&file)
+                .map_err(|error| EngineError::failed(format!("cannot read {file}"), error))?,
+            None => String::new(),
+        };
+        let mut settings = common(config.clients);
+        let at_commit = match config.durability {
+            Durability::Sync => "1",
+            Durability::Buffered => "2",
+            Durability::None => "0",
+        };
+        match storage {
+            Storage::InnoDb => settings.extend(innodb(config.cache_bytes, log_mib, at_commit)),
+            Storage::MyRocks => settings.extend(myrocks(config.cache_bytes, log_mib, at_commit)),
+        }
+        Ok(Tuning {
+            storage,
+            class: config.durability,
+            settings,
+            own,
+        })
+    }
+
+    /// The whole file.
+    pub(super) fn file(&self, data: &Path, temporary: &Path, root: &Path, run: &Path) -> String {
+        let usr = root.join("usr");
+        let path = |name: &str, path: &Path| format!("{name}={}\n", path.display());
+        let mut file = "[mariadbd]\n".to_string();
+        file += &path("basedir", &usr);
+        file += &path("plugin-dir", &usr.join("lib/mysql/plugin"));
+        file += &path("lc-messages-dir", &usr.join("share/mysql"));
+        file += &path("character-sets-dir", &usr.join("share/mysql/charsets"));
+        if let Some(plugin) = self.storage.plugin() {
+            file += &format!("plugin-load-add={plugin}\n");
+        }
+        for (name, value, _) in &self.settings {
+            file += &format!("{name}={value}\n");
+        }
+        file += &self.own;
+        // Behind the user's lines, which must not open the server to others or move it.
+        file += "\n[mariadbd]\nskip-networking\nskip-grant-tables\nskip-log-bin\n";
+        file += &path("datadir", data);
+        file += &path("tmpdir", temporary);
+        file += &path("socket", &run.join("socket"));
+        file += &path("pid-file", &run.join("pid"));
+        file
+    }
+
+    /// What the server says it runs with, with the reasons of what was set here.
+    pub(super) fn effective(&self, session: &mut MariaSession) -> Result<Configuration> {
+        let mut configuration = Configuration::default();
+        for row in session.query("SHOW GLOBAL VARIABLES")? {
+            let [name, value] = &row[..] else { continue };
+            let ours = self.settings.iter().find(|(known, _, _)| known == name);
+            match ours {
+                Some((_, _, reason)) => configuration.tuned(name, value, reason),
+                None if ALSO_TOLD.contains(&name.as_str()) => configuration.given(name, value),
+                None => {}
+            }
+        }
+        Ok(configuration)
+    }
+
+    pub(super) fn durability_facts(&self) -> DurabilityFacts {
+        match (self.class, self.storage) {
+            (Durability::Sync, _) => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
+            (Durability::Buffered, _) => survives(ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND),
+            (Durability::None, Storage::InnoDb) => survives(PREFIX_ONE_SECOND, PREFIX_ONE_SECOND),
+            (Durability::None, Storage::MyRocks) => survives(ALL_ACKNOWLEDGED, SOME_PREFIX),
+        }
+    }
+}
+
+/// Settings that are left at their defaults and decide performance all the same.
+const ALSO_TOLD: [&str; 8] = [
+    "log_bin",
+    "innodb_doublewrite",
+    "innodb_page_size",
+    "innodb_checksum_algorithm",
+    "innodb_use_native_aio",
+    "innodb_read_io_threads",
+    "innodb_write_io_threads",
+    "rocksdb_max_background_jobs",
+];
+
+fn common(clients: usize) -> Vec<Setting> {
+    let connections = (clients + OTHER_CONNECTIONS).to_string();
+    let set = |value: &str| value.to_string();
+    vec![
+        (
+            "transaction_isolation",
+            set("READ-COMMITTED"),
+            "the same for both storage engines",
+        ),
+        ("performance_schema", set("OFF"), "costs every statement"),
+        ("character_set_server", set("latin1"), "columns hold bytes"),
+        ("collation_server", set("latin1_bin"), "columns hold bytes"),
+        (
+            "query_cache_type",
+            set("OFF"),
+            "would answer instead of the storage engine",
+        ),
+        ("max_connections", connections.clone(), "clients"),
+        ("thread_cache_size", connections, "clients"),
+        (
+            "max_prepared_stmt_count",
+            set("1048576"),
+            "statements stay prepared",
+        ),
+        ("max_allowed_packet", set("1073741824"), "large values"),
+    ]
+}
+
+fn innodb(cache_bytes: u64, log_mib: u32, at_commit: &str) -> Vec<Setting> {
+    let set = |value: &str| value.to_string();
+    vec![
+        (
+            "innodb_buffer_pool_size",
+            cache_bytes.max(IDLE_CACHE_BYTES).to_string(),
+            "cache_bytes",
+        ),
+        (
+            "innodb_flush_log_at_trx_commit",
+            set(at_commit),
+            "durability class",
+        ),
+        (
+            "innodb_log_file_size",
+            (u64::from(log_mib) << 20).to_string(),
+            "small logs make storms of checkpoints",
+        ),
+        (
+            "innodb_flush_method",
+            set("O_DIRECT"),
+            "cache_bytes is all the cache there is",
+        ),
+        ("innodb_flush_neighbors", set("0"), "for disks that seek"),
+        (
+            "innodb_io_capacity",
+            set("4000"),
+            "the default is that of a slow disk",
+        ),
+        (
+            "innodb_io_capacity_max",
+            set("8000"),
+            "the default is that of a slow disk",
+        ),
+        (
+            "innodb_change_buffering",
+            set("none"),
+            "later servers have none",
+        ),
+        (
+            "innodb_adaptive_hash_index",
+            set("OFF"),
+            "latches under writes",
+        ),
+        ("innodb_purge_threads", set("4"), "keeps up with deletes"),
+    ]
+}
+
+fn myrocks(cache_bytes: u64, log_mib: u32, at_commit: &str) -> Vec<Setting> {
+    let set = |value: &str| value.to_string();
+    let idle = IDLE_CACHE_BYTES.to_string();
+    vec![
+        (
+            "rocksdb_block_cache_size",
+            cache_bytes.max(IDLE_CACHE_BYTES).to_string(),
+            "cache_bytes",
+        ),
+        (
+            "rocksdb_flush_log_at_trx_commit",
+            set(at_commit),
+            "durability class",
+        ),
+        (
+            "rocksdb_max_total_wal_size",
+            (u64::from(log_mib) << 20).to_string(),
+            "as InnoDB's log",
+        ),
+        (
+            "rocksdb_use_direct_reads",
+            set("ON"),
+            "cache_bytes is all the cache there is",
+        ),
+        (
+            "rocksdb_use_direct_io_for_flush_and_compaction",
+            set("ON"),
+            "cache_bytes is all the cache there is",
+        ),
+        (
+            "rocksdb_default_cf_options",
+            set(COLUMN_FAMILY),
+            "as in production: dynamic levels, LZ4, ZSTD at the bottom, filters",
+        ),
+        (
+            "innodb_buffer_pool_size",
+            idle,
+            "holds only the server's own tables",
+        ),
+        (
+            "innodb_log_file_size",
+            set("16777216"),
+            "holds only the server's own tables",
+        ),
+    ]
+}
+
+/// Options of all column families, on one line without blanks: an unknown one stops the start.
+const COLUMN_FAMILY: &str = "write_buffer_size=64m;target_file_size_base=32m;max_bytes_for_level_base=256m;\
+level0_file_num_compaction_trigger=4;level0_slowdown_writes_trigger=20;level0_stop_writes_trigger=30;\
+max_write_buffer_number=4;compression_per_level=kNoCompression:kNoCompression:kLZ4Compression:kLZ4Compression:\
+kLZ4Compression:kLZ4Compression:kLZ4Compression;bottommost_compression=kZSTD;compression_opts=-14:4:0;\
+level_compaction_dynamic_level_bytes=true;block_based_table_factory={cache_index_and_filter_blocks=1;\
+filter_policy=bloomfilter:10:false;whole_key_filtering=1;format_version=5;block_size=16384};\
+optimize_filters_for_hits=true;compaction_pri=kMinOverlappingRatio";
+
+#[cfg(test)]
+mod tests {
+    use rumbench_core::engine::Schema;
+
+    use super::*;
+
+    fn file(storage: Storage, durability: Durability, settings: &[(&str, &str)]) -> Result<String> {
+        let pairs = settings
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.to_string()));
+        let config = OpenConfig {
+            dir: std::path::PathBuf::new(),
+            schema: Schema::LinkBench,
+            variant: None,
+            cache_bytes: 64 << 20,
+            durability,
+            clients: 2,
+            settings: pairs.collect(),
+        };
+        let at = Path::new;
+        Ok(Tuning::of(&config, storage)?.file(at("/data"), at("/tmp"), at("/"), at("/run")))
+    }
+
+    #[test]
+    fn the_class_decides_when_the_log_is_written_and_synced() {
+        for (class, value) in [
+            (Durability::Sync, 1),
+            (Durability::Buffered, 2),
+            (Durability::None, 0),
+        ] {
+            let text = file(Storage::InnoDb, class, &[]).unwrap();
+            assert!(text.contains(&format!("innodb_flush_log_at_trx_commit={value}\n")));
+            let text = file(Storage::MyRocks, class, &[]).unwrap();
+            assert!(text.contains(&format!("rocksdb_flush_log_at_trx_commit={value}\n")));
+        }
+    }
+
+    #[test]
+    fn only_myrocks_loads_a_plugin_and_nobody_listens_on_the_network() {
+        let innodb = file(Storage::InnoDb, Durability::Buffered, &[]).unwrap();
+        let myrocks = file(Storage::MyRocks, Durability::Buffered, &[]).unwrap();
+        assert!(
+            !innodb.contains("plugin-load-add") && myrocks.contains("plugin-load-add=ha_rocksdb\n")
+        );
+        assert!(!innodb.contains("rocksdb_") && innodb.contains("\nskip-networking\n"));
+        assert!(!COLUMN_FAMILY.contains(' '));
+    }
+
+    #[test]
+    fn unknown_settings_and_files_that_are_not_there_are_refused() {
+        let refused = |settings| {
+            file(Storage::InnoDb, Durability::Buffered, settings)
+                .unwrap_err()
+                .to_string()
+        };
+        let error = refused(&[("log_mb", "1")]);
+        assert_eq!(
+            error,
+            "mariadb-innodb has no setting `log_mb`; did you mean `log_mib`?"
+        );
+        assert!(
+            refused(&[("options_file", "/no/such/file")]).contains("cannot read /no/such/file")
+        );
+    }
+}

@@ -1,0 +1,471 @@
+//! The protocol of MySQL and MariaDB, as far as prepared statements need it: values and rows in binary form.
+//!
+//! The server is private and checks no passwords: its socket is in a folder that nobody else can enter. Rows that an
+//! update has found count as changed, also where the new values are the old ones.
+
+use std::path::Path;
+
+use rumbench_core::engine::{EngineError, Result};
+use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
+
+use crate::servers::session::{Fields, Session, Statement, Visit, Wire, cannot_hold, unexpected};
+
+pub(super) const SERVER: &str = "mariadb";
+/// The database of all tables.
+pub(super) const DATABASE: &str = "rumbench";
+
+/// What the client can do: long passwords (old servers), found rows, a database at once, protocol 4.1, transactions, its
+/// authentication, several statements and answers, named authentication, answers that end with an OK packet.
+const CAPABILITIES: u32 =
+    1 | 2 | 4 | 8 | 0x200 | 0x2000 | 0x8000 | 0x10000 | 0x20000 | 0x40000 | 0x8_0000 | 0x100_0000;
+/// Bytes of one packet at most; longer messages are several.
+const PACKET_MAX: usize = 0xff_ffff;
+const MORE_RESULTS: u16 = 8;
+
+const COM_QUERY: u8 = 3;
+const COM_PREPARE: u8 = 0x16;
+const COM_EXECUTE: u8 = 0x17;
+
+/// Types of columns and parameters.
+mod types {
+    pub(super) const TINY: u8 = 1;
+    pub(super) const SHORT: u8 = 2;
+    pub(super) const LONG: u8 = 3;
+    pub(super) const LONGLONG: u8 = 8;
+    pub(super) const INT24: u8 = 9;
+    pub(super) const BLOB: u8 = 252;
+}
+/// The flag of a parameter without sign.
+const UNSIGNED: u8 = 0x80;
+
+/// How an answer begins.
+enum Answer {
+    /// Rows with so many columns follow.
+    Rows(usize),
+    /// There are none: how many rows were changed, and whether another answer follows.
+    Done(u64, bool),
+}
+
+/// One connection.
+pub(in crate::servers) struct MariaSession {
+    wire: Wire,
+    /// The message, behind room for the header of its first packet.
+    out: Vec<u8>,
+    /// Id and number of parameters of each prepared statement.
+    statements: Vec<(u32, usize)>,
+    /// Where the type of the next parameter goes.
+    next_type: usize,
+    /// Types of the columns of an answer.
+    columns: Vec<u8>,
+    duplicate: bool,
+}
+
+impl MariaSession {
+    pub(super) fn connect(socket: &Path, log: &Path, database: &str) -> Result<MariaSession> {
+        let mut session = MariaSession {
+            wire: Wire::connect(SERVER, socket, log)?,
+            out: Vec::new(),
+            statements: Vec::new(),
+            next_type: 0,
+            columns: Vec::new(),
+            duplicate: false,
+        };
+        if session.packet()?.0.first() == Some(&0xff) {
+            return Err(EngineError::failed(
+                SERVER,
+                "the server refuses connections",
+            ));
+        }
+        session.begin();
+        session.out.extend_from_slice(&CAPABILITIES.to_le_bytes());
+        session.out.extend_from_slice(&(1_u32 << 30).to_le_bytes());
+        // The character set `binary`, then what is reserved.
+        session.out.push(63);
+        session.out.extend_from_slice(&[0; 23]);
+        // User, no password, database, authentication.
+        session.out.extend_from_slice(b"root\0\0");
+        session.out.extend_from_slice(database.as_bytes());
+        session.out.extend_from_slice(b"\0mysql_native_password\0");
+        session.send(1)?;
+        session.ok()?;
+        Ok(session)
+    }
+
+    /// Begins a message.
+    fn begin(&mut self) {
+        self.out.clear();
+        self.out.extend_from_slice(&[0; 4]);
+    }
+
+    /// Sends the message; its first packet has this number.
+    fn send(&mut self, number: u8) -> Result<()> {
+        let length = self.out.len() - 4;
+        if length < PACKET_MAX {
+            self.out[..3].copy_from_slice(&(length as u32).to_le_bytes()[..3]);
+            self.out[3] = number;
+            return self.wire.send(&self.out);
+        }
+        // A message of full packets ends with one that is not full, if need be an empty one.
+        let mut number = number;
+        for part in self.out[4..].chunks(PACKET_MAX).chain([&[][..]]) {
+            if part.is_empty() && !length.is_multiple_of(PACKET_MAX) {
+                break;
+            }
+            let mut header = (part.len() as u32).to_le_bytes();
+            header[3] = number;
+            number = number.wrapping_add(1);
+            self.wire.send(&header)?;
+            self.wire.send(part)?;
+        }
+        Ok(())
+    }
+
+    /// The next packet.
+    #[inline]
+    fn packet(&mut self) -> Result<Fields<'_>> {
+        let header = self.wire.take(4)?;
+        let length = u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize;
+        if length == PACKET_MAX {
+            return Err(EngineError::Unsupported(
+                "mariadb: rows of 16 MiB and more are not read".to_string(),
+            ));
+        }
+        Ok(Fields(self.wire.take(length)?))
+    }
+
+    /// A packet that is no error.
+    #[inline]
+    fn answer(&mut self) -> Result<Fields<'_>> {
+        self.duplicate = false;
+        // Looked at twice, because an error must not keep the packet borrowed.
+        let header = self.wire.peek(4)?;
+        let length = u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize;
+        if length > 0 && self.wire.peek(5)?[4] == 0xff {
+            let (duplicate, error) = server_error(self.packet()?);
+            self.duplicate = duplicate;
+            return Err(error);
+        }
+        self.packet()
+    }
+
+    /// An answer to who asks to connect.
+    fn ok(&mut self) -> Result<()> {
+        match self.answer()?.array()? {
+            [0] => Ok(()),
+            [other] => Err(unexpected(SERVER, other)),
+        }
+    }
+
+    /// The beginning of an answer, with the types of its columns.
+    fn columns(&mut self) -> Result<Answer> {
+        let mut fields = self.answer()?;
+        if fields.0.first() == Some(&0) {
+            fields.array::<1>()?;
+            let (changed, more) = end_of(fields)?;
+            return Ok(Answer::Done(changed, more));
+        }
+        let count = lengthy(&mut fields)? as usize;
+        self.columns.clear();
+        for _ in 0..count {
+            let definition = self.packet()?.0;
+            // Of the fixed fields at its end the type is the seventh byte before the filler of two, decimals and flags.
+            let of = definition.len().checked_sub(6).map(|at| definition[at]);
+            let of = of.ok_or_else(|| EngineError::Wrong("mariadb: a short column".to_string()))?;
+            self.columns.push(of);
+        }
+        Ok(Answer::Rows(count))
+    }
+}
+
+/// Rows changed and whether another answer follows.
+fn end_of(mut fields: Fields<'_>) -> Result<(u64, bool)> {
+    let changed = lengthy(&mut fields)?;
+    lengthy(&mut fields)?;
+    let status = u16::from_le_bytes(fields.array()?);
+    Ok((changed, status & MORE_RESULTS != 0))
+}
+
+/// A number of variable length.
+#[inline]
+fn lengthy(fields: &mut Fields<'_>) -> Result<u64> {
+    Ok(match fields.array()? {
+        [0xfc] => u64::from(u16::from_le_bytes(fields.array()?)),
+        [0xfd] => {
+            let [a, b, c] = fields.array()?;
+            u64::from(u32::from_le_bytes([a, b, c, 0]))
+        }
+        [0xfe] => u64::from_le_bytes(fields.array()?),
+        [number] => u64::from(number),
+    })
+}
+
+/// Whether a key was there already, and the error.
+#[cold]
+fn server_error(mut fields: Fields<'_>) -> (bool, EngineError) {
+    let code = fields.bytes(1).and_then(|_| fields.array());
+    let code = code.map_or(0, u16::from_le_bytes);
+    let text = String::from_utf8_lossy(fields.0);
+    // `#` and the five characters of the SQL state.
+    let text = match text.strip_prefix('#') {
+        Some(rest) => rest.get(5..).unwrap_or_default(),
+        None => &text,
+    };
+    let message = format!("{text} [{code}]");
+    match code {
+        // Lock wait timeout, deadlock (or a conflict in MyRocks), a row that changed since it was read.
+        1205 | 1213 | 1020 => (false, EngineError::Retry(message)),
+        _ => (code == 1062, EngineError::failed(SERVER, message)),
+    }
+}
+
+/// A row of a prepared statement.
+#[inline]
+fn read_row(
+    mut fields: Fields<'_>,
+    types: &[u8],
+    columns: &[ColumnType],
+    visit: &mut Visit<'_>,
+) -> Result<()> {
+    let mut values = [Value::Unsigned(0); COLUMNS_MAX * 2];
+    // The packet's kind, then a bit for each column that is NULL, behind two reserved ones.
+    fields.array::<1>()?;
+    let nulls = fields.bytes((types.len() + 9) / 8)?;
+    if nulls.iter().any(|bits| *bits != 0) {
+        return Err(EngineError::Wrong("mariadb answered NULL".to_string()));
+    }
+    for ((out, of), wanted) in values.iter_mut().zip(types).zip(columns) {
+        let number = match *of {
+            types::TINY => i64::from(i8::from_le_bytes(fields.array()?)),
+            types::SHORT => i64::from(i16::from_le_bytes(fields.array()?)),
+            types::LONG | types::INT24 => i64::from(i32::from_le_bytes(fields.array()?)),
+            types::LONGLONG => i64::from_le_bytes(fields.array()?),
+            _ if *wanted == ColumnType::Bytes => {
+                let length = lengthy(&mut fields)? as usize;
+                let bytes = fields.bytes(length)?;
+                *out = Value::Bytes(bytes);
+                continue;
+            }
+            other => return Err(unexpected(SERVER, other)),
+        };
+        *out = match wanted {
+            ColumnType::I64 => Value::Signed(number),
+            ColumnType::U32 => Value::Unsigned(u64::from(number as u32)),
+            ColumnType::U64 => Value::Unsigned(number as u64),
+            ColumnType::Bytes => {
+                return Err(EngineError::Wrong(
+                    "mariadb: a number for bytes".to_string(),
+                ));
+            }
+        };
+    }
+    visit(&values[..columns.len()]);
+    Ok(())
+}
+
+impl Session for MariaSession {
+    fn prepare(&mut self, text: &str) -> Result<Statement> {
+        self.begin();
+        self.out.push(COM_PREPARE);
+        self.out.extend_from_slice(text.as_bytes());
+        self.send(0)?;
+        let mut fields = self.answer().map_err(|error| match error {
+            EngineError::Failed { source, .. } => {
+                EngineError::failed(format!("mariadb: cannot prepare `{text}`"), source)
+            }
+            other => other,
+        })?;
+        fields.array::<1>()?;
+        let id = u32::from_le_bytes(fields.array()?);
+        let columns = u16::from_le_bytes(fields.array()?) as usize;
+        let parameters = u16::from_le_bytes(fields.array()?) as usize;
+        for _ in 0..parameters + columns {
+            self.packet()?;
+        }
+        self.statements.push((id, parameters));
+        Ok(Statement(self.statements.len() - 1))
+    }
+
+    fn start(&mut self, statement: Statement) {
+        let (id, parameters) = self.statements[statement.0];
+        self.begin();
+        self.out.push(COM_EXECUTE);
+        self.out.extend_from_slice(&id.to_le_bytes());
+        // No cursor; once.
+        self.out.extend_from_slice(&[0, 1, 0, 0, 0]);
+        if parameters > 0 {
+            // None is NULL; types follow.
+            self.out.resize(self.out.len() + parameters.div_ceil(8), 0);
+            self.out.push(1);
+            self.next_type = self.out.len();
+            self.out.resize(self.out.len() + 2 * parameters, 0);
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, value: Value<'_>) -> Result<()> {
+        let (of, flag) = match value {
+            Value::Unsigned(_) => (types::LONGLONG, UNSIGNED),
+            Value::Signed(_) => (types::LONGLONG, 0),
+            Value::Bytes(_) => (types::BLOB, 0),
+        };
+        let Some(place) = self.out.get_mut(self.next_type..self.next_type + 2) else {
+            return Err(cannot_hold(SERVER, value));
+        };
+        place.copy_from_slice(&[of, flag]);
+        self.next_type += 2;
+        match value {
+            Value::Unsigned(number) => self.out.extend_from_slice(&number.to_le_bytes()),
+            Value::Signed(number) => self.out.extend_from_slice(&number.to_le_bytes()),
+            Value::Bytes(bytes) => {
+                append_length(bytes.len(), &mut self.out);
+                self.out.extend_from_slice(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn finish(&mut self, columns: &[ColumnType], visit: &mut Visit<'_>) -> Result<u64> {
+        self.send(0)?;
+        let count = match self.columns()? {
+            Answer::Done(changed, _) => return Ok(changed),
+            Answer::Rows(count) => count,
+        };
+        let types = std::mem::take(&mut self.columns);
+        let mut outcome = match count == columns.len() {
+            true => Ok(()),
+            false => Err(EngineError::Wrong(format!(
+                "mariadb answered {count} columns instead of {}",
+                columns.len()
+            ))),
+        };
+        let mut rows = 0;
+        // Ends with the packet that ends every answer, or with the connection.
+        loop {
+            let fields = self.answer()?;
+            if fields.0.first() == Some(&0xfe) {
+                break;
+            }
+            rows += 1;
+            if outcome.is_ok() {
+                outcome = read_row(fields, &types, columns, visit);
+            }
+        }
+        self.columns = types;
+        outcome.map(|()| rows)
+    }
+
+    fn query(&mut self, text: &str) -> Result<Vec<Vec<String>>> {
+        self.begin();
+        self.out.push(COM_QUERY);
+        self.out.extend_from_slice(text.as_bytes());
+        self.send(0)?;
+        let mut rows = Vec::new();
+        loop {
+            let more = match self.columns()? {
+                Answer::Done(_, more) => more,
+                Answer::Rows(count) => {
+                    rows.clear();
+                    loop {
+                        let mut fields = self.answer()?;
+                        if fields.0.first() == Some(&0xfe) {
+                            fields.array::<1>()?;
+                            break end_of(fields)?.1;
+                        }
+                        let row = (0..count).map(|_| text_value(&mut fields));
+                        rows.push(row.collect::<Result<Vec<String>>>()?);
+                    }
+                }
+            };
+            if !more {
+                return Ok(rows);
+            }
+        }
+    }
+
+    fn met_duplicate(&self) -> bool {
+        self.duplicate
+    }
+}
+
+/// A value of an answer in text form.
+fn text_value(fields: &mut Fields<'_>) -> Result<String> {
+    if fields.0.first() == Some(&0xfb) {
+        fields.array::<1>()?;
+        return Ok(String::new());
+    }
+    let length = lengthy(fields)? as usize;
+    let text = fields.bytes(length)?;
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+#[inline]
+fn append_length(length: usize, out: &mut Vec<u8>) {
+    match length {
+        0..=250 => out.push(length as u8),
+        251..=0xffff => {
+            out.push(0xfc);
+            out.extend_from_slice(&(length as u16).to_le_bytes());
+        }
+        0x1_0000..=0xff_ffff => {
+            out.push(0xfd);
+            out.extend_from_slice(&(length as u32).to_le_bytes()[..3]);
+        }
+        _ => {
+            out.push(0xfe);
+            out.extend_from_slice(&(length as u64).to_le_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_read_as_they_were_written() {
+        for length in [0, 250, 251, 0xffff, 0x1_0000, 0xff_ffff, 0x100_0000] {
+            let mut out = Vec::new();
+            append_length(length, &mut out);
+            let mut fields = Fields(&out);
+            assert_eq!(lengthy(&mut fields).unwrap(), length as u64);
+            assert!(fields.0.is_empty());
+        }
+    }
+
+    #[test]
+    fn conflicts_are_run_again_and_duplicates_are_known() {
+        let of = |code: u16| {
+            let mut packet = vec![0xff];
+            packet.extend_from_slice(&code.to_le_bytes());
+            packet.extend_from_slice(b"#40001text");
+            server_error(Fields(&packet))
+        };
+        assert!(matches!(of(1213), (false, EngineError::Retry(text)) if text == "text [1213]"));
+        assert!(matches!(of(1205), (false, EngineError::Retry(_))));
+        assert!(matches!(of(1062), (true, EngineError::Failed { .. })));
+    }
+
+    #[test]
+    fn rows_are_read_and_damaged_ones_are_errors() {
+        let row = b"\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02ab";
+        let types = [types::LONG, types::LONGLONG, types::BLOB];
+        let columns = [ColumnType::U32, ColumnType::I64, ColumnType::Bytes];
+        let mut seen = 0;
+        let mut visit = |values: &[Value<'_>]| {
+            let expected = [
+                Value::Unsigned(u64::from(u32::MAX)),
+                Value::Signed(-1),
+                Value::Bytes(b"ab"),
+            ];
+            assert_eq!(values, expected);
+            seen += 1;
+        };
+        read_row(Fields(row), &types, &columns, &mut visit).unwrap();
+        for end in 0..row.len() {
+            assert!(read_row(Fields(&row[..end]), &types, &columns, &mut visit).is_err());
+        }
+        assert!(read_row(Fields(b"\0\x04"), &types[..1], &columns[..1], &mut visit).is_err());
+        assert_eq!(seen, 1);
+    }
+}

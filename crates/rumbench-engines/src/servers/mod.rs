@@ -1,0 +1,210 @@
+//! Databases that are servers: found, initialised, started privately, stopped, and driven with SQL.
+//!
+//! Reading order: `packages` (where the binaries are), `run_folder` and `process` (a private child process that leaves
+//! nothing behind), `session` (a connection with prepared statements), `sql` and `tables` (the workloads of tables),
+//! `link_sql` and `links` (LinkBench), then the servers themselves: `postgresql`, `mariadb`. A server listens on a Unix
+//! socket only, in a folder that nobody else can enter; services of the system are never touched.
+
+mod link_sql;
+mod links;
+#[cfg(feature = "mariadb")]
+pub(crate) mod mariadb;
+mod packages;
+#[cfg(feature = "postgresql")]
+pub(crate) mod postgresql;
+mod process;
+mod run_folder;
+mod session;
+mod sql;
+mod tables;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rumbench_core::engine::{Counter, EngineError, OpenConfig, Result, Schema};
+
+use session::Session;
+use sql::Dialect;
+
+/// The folder of the server's own files in the trial's.
+const DATA_FOLDER: &str = "server";
+/// The file in the trial's folder that the server logs to.
+const LOG_FILE: &str = "server.log";
+
+/// A running server, as the stores of the workloads see it.
+trait Server: Send + Sync + 'static {
+    /// Its connections.
+    type Session: Session + 'static;
+
+    /// A new connection.
+    fn connect(&self) -> Result<Self::Session>;
+
+    /// Its SQL.
+    fn dialect(&self) -> Dialect;
+
+    /// Has the server look at a table, so that it knows how its values are distributed.
+    fn analyze(&self, session: &mut Self::Session, table: &str) -> Result<()>;
+}
+
+/// Data folder and log of a trial.
+struct Places {
+    data: PathBuf,
+    log: PathBuf,
+}
+
+impl Places {
+    /// Makes the data folder; also says whether it had been there already.
+    fn prepare(trial: &Path) -> Result<(Places, bool)> {
+        let places = Places {
+            data: trial.join(DATA_FOLDER),
+            log: trial.join(LOG_FILE),
+        };
+        let exists = places.data.exists();
+        if !exists {
+            std::fs::create_dir(&places.data).map_err(|error| {
+                EngineError::failed(format!("cannot create {}", places.data.display()), error)
+            })?;
+        }
+        Ok((places, exists))
+    }
+}
+
+/// Creates the tables of a workload where there are none.
+fn create_tables<S: Session>(session: &mut S, dialect: Dialect, schema: Schema) -> Result<()> {
+    let tables = match schema {
+        Schema::LinkBench => link_sql::create_tables(dialect),
+        Schema::Tables(schema) => {
+            session.query(sql::CREATE_CATALOG)?;
+            match session
+                .query(sql::READ_CATALOG)?
+                .first()
+                .and_then(|row| row.first())
+            {
+                Some(found) => schema.compare(found)?,
+                None => drop(session.query(&sql::write_catalog(&schema.describe()))?),
+            }
+            sql::create_tables(dialect, schema)
+        }
+        Schema::KvSequence => return Err(no_key_value()),
+    };
+    tables
+        .iter()
+        .try_for_each(|text| session.query(text).map(drop))
+}
+
+/// Refuses a workload that has no SQL form.
+fn check_schema(config: &OpenConfig) -> Result<()> {
+    match config.schema {
+        Schema::KvSequence => Err(no_key_value()),
+        Schema::LinkBench | Schema::Tables(_) => Ok(()),
+    }
+}
+
+fn no_key_value() -> EngineError {
+    EngineError::Unsupported(
+        "kv-sequence is not for servers: it asks for keys and values, which a server has no form of".to_string(),
+    )
+}
+
+/// Compares the indexes of a table with its rows, by the server's own means; answers how many indexes there are.
+fn check_table<S: Session>(session: &mut S, dialect: Dialect, table: &str) -> Result<usize> {
+    let indexes = match dialect {
+        Dialect::Postgres => {
+            session
+                .query("SET client_min_messages = error; CREATE EXTENSION IF NOT EXISTS amcheck")?;
+            let check = format!(
+                "SELECT bt_index_check(indexrelid, true) FROM pg_index WHERE indrelid = '\"{table}\"'::regclass"
+            );
+            session.query(&check).map_err(wrong)?;
+            format!(
+                "SELECT count(*) FROM pg_index WHERE NOT indisprimary AND indrelid = '\"{table}\"'::regclass"
+            )
+        }
+        Dialect::Maria(_) => {
+            let verdicts = session.query(&format!("CHECK TABLE `{table}` EXTENDED"))?;
+            let bad = |row: &&Vec<String>| {
+                row.get(2)
+                    .is_some_and(|kind| kind != "status" && kind != "note")
+            };
+            let last = verdicts.last().and_then(|row| row.get(3));
+            if let Some(bad) = verdicts.iter().find(bad) {
+                return Err(EngineError::Wrong(format!(
+                    "check of {table}: {}",
+                    bad.join(" ")
+                )));
+            }
+            if last.is_none_or(|text| text != "OK") {
+                return Err(EngineError::Wrong(format!("check of {table}: {last:?}")));
+            }
+            format!(
+                "SELECT count(DISTINCT index_name) FROM information_schema.statistics \
+                 WHERE table_schema = database() AND table_name = '{table}' AND index_name <> 'PRIMARY'"
+            )
+        }
+    };
+    let count = session.ask(&indexes)?;
+    count
+        .parse()
+        .map_err(|_| EngineError::Wrong(format!("{count} indexes")))
+}
+
+/// What a check reports is a wrong answer, not a failure.
+fn wrong(error: EngineError) -> EngineError {
+    match error {
+        EngineError::Failed { context, source } => {
+            EngineError::Wrong(format!("{context}: {source}"))
+        }
+        other => other,
+    }
+}
+
+/// Rows of a name and a number as counters, those with these names only.
+fn counters(rows: &[Vec<String>], wanted: &[(&str, &str)]) -> Vec<Counter> {
+    let found: BTreeMap<String, f64> = rows
+        .iter()
+        .filter_map(|row| {
+            let (name, value) = (row.first()?, row.get(1)?);
+            Some((name.to_ascii_lowercase(), value.parse().ok()?))
+        })
+        .collect();
+    let counter = |(theirs, ours): &(&str, &str)| {
+        let value = *found.get(*theirs)?;
+        Some(Counter {
+            name: (*ours).to_string(),
+            value,
+        })
+    };
+    wanted.iter().filter_map(counter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_those_that_were_asked_for_and_that_are_numbers() {
+        let rows = [["Reads", "5"], ["State", "good"], ["Other", "1"]];
+        let rows: Vec<Vec<String>> = rows
+            .iter()
+            .map(|row| row.map(str::to_string).to_vec())
+            .collect();
+        let found = counters(
+            &rows,
+            &[
+                ("reads", "page_reads"),
+                ("state", "state"),
+                ("none", "none"),
+            ],
+        );
+        let found: Vec<(String, f64)> = found.into_iter().map(|c| (c.name, c.value)).collect();
+        assert_eq!(found, [("page_reads".to_string(), 5.0)]);
+    }
+
+    #[test]
+    fn a_trial_folder_that_was_used_is_known() {
+        let trial = tempfile::tempdir().unwrap();
+        let (places, existed) = Places::prepare(trial.path()).unwrap();
+        assert!(!existed && places.data.is_dir());
+        assert!(Places::prepare(trial.path()).unwrap().1);
+    }
+}

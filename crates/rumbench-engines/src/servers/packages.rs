@@ -1,0 +1,115 @@
+//! Where the binaries of servers are: those of the machine, or the packages that `make peers` has unpacked into the cache.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use rumbench_core::engine::{EngineError, Result};
+
+/// The one command that brings what is missing.
+pub(super) const HOW_TO_GET: &str = "`make peers` fetches it (Debian and Ubuntu)";
+
+/// The folder of the unpacked packages, as `.ci/peers.sh` names it.
+fn cache() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = set("ALLUVIUM_CACHE").map(PathBuf::from).or_else(|| {
+        let caches = set("XDG_CACHE_HOME").map(PathBuf::from);
+        let caches = caches.or_else(|| Some(Path::new(&set("HOME")?).join(".cache")))?;
+        Some(caches.join("alluvium"))
+    })?;
+    Some(cache.join("peers"))
+}
+
+/// The cache of root, where its own is closed to the user that PostgreSQL runs as; also known to `.ci/peers.sh`.
+const SHARED: &str = "/var/cache/alluvium/peers";
+
+/// The roots under which a `usr` may hold a server: the caches first, since somebody asked for what is there.
+fn roots() -> Vec<PathBuf> {
+    let machine = [SHARED, "/"].map(PathBuf::from);
+    cache().into_iter().chain(machine).collect()
+}
+
+/// The path of the libraries that came with unpacked packages; `None` for those of the machine.
+pub(super) fn libraries(root: &Path) -> Option<OsString> {
+    if root == Path::new("/") {
+        return None;
+    }
+    let folders = ["usr/lib", "lib"].map(|folder| {
+        let entries = std::fs::read_dir(root.join(folder)).into_iter().flatten();
+        // The folder of the machine's architecture, such as `x86_64-linux-gnu`.
+        let named = entries.flatten().map(|entry| entry.path());
+        named.filter(|path| path.to_string_lossy().ends_with("-linux-gnu"))
+    });
+    std::env::join_paths(folders.into_iter().flatten()).ok()
+}
+
+/// The folder `bin` of the newest PostgreSQL of at least this major version, with the root that it was found under.
+pub(super) fn postgresql(oldest: u32) -> Result<(PathBuf, PathBuf)> {
+    let installed = roots().into_iter().flat_map(|root| {
+        let folder = root.join("usr/lib/postgresql");
+        let versions = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        versions.filter_map(move |entry| {
+            let version: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let bin = entry.path().join("bin");
+            let whole = ["postgres", "initdb"]
+                .iter()
+                .all(|name| bin.join(name).exists());
+            (whole && version >= oldest).then(|| (version, bin, root.clone()))
+        })
+    });
+    match installed.max_by_key(|(version, _, _)| *version) {
+        Some((_, bin, root)) => Ok((bin, root)),
+        None => Err(EngineError::Unsupported(format!(
+            "no PostgreSQL {oldest} or newer is here: {HOW_TO_GET}"
+        ))),
+    }
+}
+
+/// The root under which MariaDB's server lies with this plugin, if one is needed.
+pub(super) fn mariadb(plugin: Option<&str>) -> Result<PathBuf> {
+    let has = |root: &PathBuf| {
+        let plugins = root.join("usr/lib/mysql/plugin");
+        root.join("usr/sbin/mariadbd").exists()
+            && plugin.is_none_or(|name| plugins.join(format!("{name}.so")).exists())
+    };
+    roots().into_iter().find(has).ok_or_else(|| {
+        let with = plugin.map_or(String::new(), |plugin| format!(" with the plugin {plugin}"));
+        EngineError::Unsupported(format!("no MariaDB server{with} is here: {HOW_TO_GET}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machines_own_servers_need_no_path_of_libraries() {
+        assert_eq!(libraries(Path::new("/")), None);
+    }
+
+    #[test]
+    fn unpacked_libraries_are_in_the_folders_of_the_architecture() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in [
+            "usr/lib/x86_64-linux-gnu",
+            "usr/lib/mysql",
+            "lib/x86_64-linux-gnu",
+        ] {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let libraries = libraries(root.path()).unwrap();
+        let found: Vec<PathBuf> = std::env::split_paths(&libraries).collect();
+        let expected = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
+        assert_eq!(found, expected.map(|folder| root.path().join(folder)));
+    }
+
+    #[test]
+    fn a_version_that_does_not_exist_is_refused_with_the_command_that_brings_one() {
+        let error = postgresql(10_000).unwrap_err().to_string();
+        assert!(error.contains("make peers"), "{error}");
+        let error = mariadb(Some("ha_no_such_engine")).unwrap_err().to_string();
+        assert!(
+            error.contains("ha_no_such_engine is here: `make peers`"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,445 @@
+//! PostgreSQL, run privately: heap tables and B-trees, multi-version rows that a vacuum cleans up, a write-ahead log.
+//!
+//! - `cache_bytes` is `shared_buffers`. There is no direct I/O: the kernel's page cache stands behind it.
+//! - `buffered` is `synchronous_commit=off`. Such a commit waits in the server's memory until the log writer comes by, so
+//!   that a killed server loses what a power cut loses; nothing is torn.
+//! - Columns of 32 bits without a sign are of type `oid`, the only such type; an index holds the primary key as well, which
+//!   the other engines append to an index by themselves.
+//! - It refuses to run as root and then runs as the user `postgres` or `nobody`.
+
+mod wire;
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rumbench_core::engine::{
+    Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
+};
+use rumbench_core::kv_sequence::RowStore;
+use rumbench_core::linkbench::LinkStore;
+use rumbench_core::tables::{TableSchema, TableStore};
+use rustix::process::Signal;
+
+use super::links::ServerLinks;
+use super::process::{DataFolder, DeathSignal, Program, ServerProcess, User};
+use super::run_folder::RunFolder;
+use super::session::Session;
+use super::sql::Dialect;
+use super::tables::ServerTables;
+use super::{
+    LOG_FILE, Places, Server, check_schema, counters, create_tables, no_key_value, packages,
+};
+use crate::error::{failed, still_open};
+use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, survives};
+use crate::registry::Adapter;
+use crate::settings::Settings;
+use wire::{PostgresSession, SERVER};
+
+const OLDEST_VERSION: u32 = 15;
+/// The part of a socket's name that the server adds to its folder.
+const SOCKET: &str = ".s.PGSQL.5432";
+/// Connections besides those of clients: the laboratory's own, checks, index builds, reserved ones.
+const OTHER_CONNECTIONS: usize = 24;
+
+/// How the registry reaches this engine. No variants.
+pub(crate) const ADAPTER: Adapter = Adapter { check, open };
+
+fn check(config: &OpenConfig) -> Result<()> {
+    check_schema(config)?;
+    Tuning::of(config)?;
+    packages::postgresql(OLDEST_VERSION).map(drop)
+}
+
+fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
+    check_schema(config)?;
+    Ok(Box::new(PostgreSql::open(config)?))
+}
+
+/// A setting, its value, and the reason where it is not the default.
+type Setting = (&'static str, String, &'static str);
+
+/// What is written into `postgresql.conf`.
+struct Tuning {
+    settings: Vec<Setting>,
+    /// The user's own lines, which come last and so win.
+    own: String,
+    class: Durability,
+}
+
+impl Tuning {
+    fn of(config: &OpenConfig) -> Result<Tuning> {
+        let mut asked = Settings::without_variants(SERVER, config)?;
+        let wal_mib: u32 = asked.take_in("max_wal_mib", 4096, 32..=1 << 20)?;
+        let file: Option<String> = asked.take_text("options_file");
+        asked.finish()?;
+        let own = match file {
+            Some(file) => fs::read_to_string(&file)
+                .map_err(|error| EngineError::failed(format!("cannot read {file}"), error))?,
+            None => String::new(),
+        };
+        let class = config.durability;
+        let on = |is_on: bool| if is_on { "on" } else { "off" }.to_string();
+        let log = "long writes must not be a storm of checkpoints";
+        let vacuum = "keeps up with a queue of inserts and deletes";
+        let plan = "statements are small";
+        let settings = vec![
+            (
+                "shared_buffers",
+                format!("{}kB", (config.cache_bytes >> 10).max(128)),
+                "cache_bytes",
+            ),
+            ("fsync", on(class != Durability::None), "durability class"),
+            (
+                "synchronous_commit",
+                on(class == Durability::Sync),
+                "durability class",
+            ),
+            ("full_page_writes", on(true), "torn pages are repaired"),
+            ("max_wal_size", format!("{wal_mib}MB"), log),
+            ("checkpoint_timeout", "30min".to_string(), log),
+            ("autovacuum_naptime", "10s".to_string(), vacuum),
+            ("autovacuum_vacuum_cost_delay", "1ms".to_string(), vacuum),
+            ("autovacuum_vacuum_cost_limit", "4000".to_string(), vacuum),
+            ("autovacuum_vacuum_scale_factor", "0.05".to_string(), vacuum),
+            (
+                "autovacuum_vacuum_insert_scale_factor",
+                "0.05".to_string(),
+                vacuum,
+            ),
+            ("jit", on(false), plan),
+            ("max_parallel_workers_per_gather", "0".to_string(), plan),
+            (
+                "max_parallel_maintenance_workers",
+                "0".to_string(),
+                "an index is built by one process, as elsewhere",
+            ),
+            (
+                "max_connections",
+                (config.clients + OTHER_CONNECTIONS).to_string(),
+                "clients",
+            ),
+        ];
+        Ok(Tuning {
+            settings,
+            own,
+            class,
+        })
+    }
+
+    /// The whole file. Sockets are in `folder`, nothing listens on the network.
+    fn file(&self, folder: &Path) -> String {
+        let mut file = String::new();
+        for (name, value, _) in &self.settings {
+            file += &format!("{name} = '{value}'\n");
+        }
+        file += &self.own;
+        // Behind the user's lines, which must not open the server to others.
+        file += &format!(
+            "\nlisten_addresses = ''\nunix_socket_directories = '{}'\nunix_socket_permissions = 0700\nport = 5432\n",
+            folder.display()
+        );
+        file
+    }
+
+    /// What the server says it runs with, with the reasons of what was set here.
+    fn effective(&self, session: &mut PostgresSession) -> Result<Configuration> {
+        let rows = session.query(
+            "SELECT name, current_setting(name) FROM pg_settings WHERE (source = 'configuration file' \
+             AND name NOT LIKE 'unix_socket%' AND name NOT IN ('listen_addresses', 'port')) \
+             OR name IN ('wal_compression', 'autovacuum', 'data_checksums', 'wal_sync_method', 'wal_writer_delay', \
+             'effective_cache_size', 'random_page_cost', 'huge_pages', 'block_size')",
+        )?;
+        let mut configuration = Configuration::default();
+        for row in rows {
+            let [name, value] = &row[..] else { continue };
+            match self.settings.iter().find(|(known, _, _)| known == name) {
+                Some((_, _, reason)) => configuration.tuned(name, value, reason),
+                None => configuration.given(name, value),
+            }
+        }
+        Ok(configuration)
+    }
+}
+
+fn durability_facts(class: Durability) -> DurabilityFacts {
+    match class {
+        Durability::Sync => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
+        Durability::Buffered => survives(PREFIX_ONE_SECOND, PREFIX_ONE_SECOND),
+        Durability::None => survives(PREFIX_ONE_SECOND, "may corrupt"),
+    }
+}
+
+/// A running PostgreSQL with the tables of one workload.
+pub(crate) struct PostgreSql {
+    shared: Arc<Shared>,
+    highest_node: Arc<Mutex<u64>>,
+}
+
+struct Shared {
+    process: ServerProcess,
+    socket: std::path::PathBuf,
+    log: std::path::PathBuf,
+    facts: EngineFacts,
+    /// The laboratory's own connection, for counters.
+    own: Mutex<PostgresSession>,
+}
+
+impl PostgreSql {
+    fn open(config: &OpenConfig) -> Result<PostgreSql> {
+        let tuning = Tuning::of(config)?;
+        let (bin, root) = packages::postgresql(OLDEST_VERSION)?;
+        let user = User::instead_of_root(&["postgres", "nobody"])?;
+        if let Some(user) = &user {
+            check_reachable(&bin, user)?;
+        }
+        let (places, exists) = Places::prepare(&config.dir)?;
+        let data = DataFolder::new(&places.data, user.as_ref())?;
+        let initdb = bin.join("initdb");
+        let program = |path| Program {
+            server: SERVER,
+            path,
+            libraries: packages::libraries(&root),
+            user: user.as_ref(),
+            death_signal: DeathSignal::Quit,
+        };
+        if !exists {
+            initialise(&program(&initdb), &data, &places.log)?;
+        }
+        let folder = RunFolder::create()?;
+        if let Some(user) = &user {
+            std::os::unix::fs::chown(folder.path(), Some(user.uid), Some(user.gid))
+                .map_err(failed("postgresql: give away the folder of the socket"))?;
+        }
+        write_configuration(&places.data, &tuning.file(folder.path()))?;
+        let socket = folder.path().join(SOCKET);
+        let postgres = bin.join("postgres");
+        let program = program(&postgres);
+        let mut command = program.command(&places.log)?;
+        command.arg("-D").arg(&data.name);
+        let mut process = ServerProcess::start(
+            &program,
+            command,
+            &places.log,
+            &places.data,
+            Signal::INT,
+            folder,
+        )?;
+        let mut own =
+            process.wait_until_ready(|| PostgresSession::connect(&socket, &places.log))?;
+        create_tables(&mut own, Dialect::Postgres, config.schema)?;
+        let facts = EngineFacts {
+            version: format!("PostgreSQL {}", own.ask("SHOW server_version")?),
+            configuration: tuning.effective(&mut own)?.to_map(),
+            durability: durability_facts(tuning.class),
+        };
+        Ok(PostgreSql {
+            shared: Arc::new(Shared {
+                process,
+                socket,
+                log: places.log,
+                facts,
+                own: Mutex::new(own),
+            }),
+            highest_node: Arc::default(),
+        })
+    }
+}
+
+/// Another user must be able to start the binaries.
+fn check_reachable(bin: &Path, user: &User) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let closed = bin.ancestors().find(|folder| {
+        // Not even looked at where the laboratory itself cannot.
+        fs::metadata(folder).is_ok_and(|found| found.uid() != user.uid && found.mode() & 0o001 == 0)
+    });
+    match closed {
+        None => Ok(()),
+        Some(folder) => Err(EngineError::Unsupported(format!(
+            "PostgreSQL refuses to run as root, and the user {} cannot reach {} because of {}: make it open to \
+             all, or run the laboratory as an ordinary user",
+            user.name,
+            bin.display(),
+            folder.display()
+        ))),
+    }
+}
+
+/// Makes an empty database cluster.
+fn initialise(program: &Program<'_>, data: &DataFolder, log: &Path) -> Result<()> {
+    let mut command = program.command(log)?;
+    command.arg("-D").arg(&data.name).args([
+        "--username=rumbench",
+        "--auth=trust",
+        "--locale=C",
+        "--encoding=UTF8",
+        "--data-checksums",
+        "--no-sync",
+        "--no-instructions",
+    ]);
+    program.run(command, "", log)
+}
+
+/// Replaces the server's configuration, which its own user must be able to read.
+fn write_configuration(data: &Path, text: &str) -> Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let path = data.join("postgresql.conf");
+    let owner = fs::metadata(data).map_err(failed("postgresql: look at the data folder"))?;
+    let written = fs::write(&path, text)
+        .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o600)))
+        .and_then(|()| std::os::unix::fs::chown(&path, Some(owner.uid()), Some(owner.gid())));
+    written.map_err(failed("postgresql: write postgresql.conf"))
+}
+
+impl Server for Shared {
+    type Session = PostgresSession;
+
+    fn connect(&self) -> Result<PostgresSession> {
+        PostgresSession::connect(&self.socket, &self.log)
+    }
+
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
+
+    fn analyze(&self, session: &mut PostgresSession, table: &str) -> Result<()> {
+        session.query(&format!("ANALYZE \"{table}\"")).map(drop)
+    }
+}
+
+/// Names and values as text. The views of checkpoints changed their names with version 17 and are left out.
+const COUNTERS: &str =
+    "SELECT c.name, c.value::text FROM pg_stat_database d, pg_stat_wal w, LATERAL (VALUES
+    ('wal_bytes', w.wal_bytes), ('wal_records', w.wal_records), ('wal_full_pages', w.wal_fpi),
+    ('blocks_read', d.blks_read), ('blocks_hit', d.blks_hit), ('deadlocks', d.deadlocks),
+    ('temporary_bytes', d.temp_bytes)) AS c(name, value) WHERE d.datname = current_database()
+UNION ALL SELECT 'dead_rows', coalesce(sum(n_dead_tup), 0)::text FROM pg_stat_user_tables
+UNION ALL SELECT 'autovacuums', coalesce(sum(autovacuum_count), 0)::text FROM pg_stat_user_tables";
+const COUNTER_NAMES: [&str; 9] = [
+    "wal_bytes",
+    "wal_records",
+    "wal_full_pages",
+    "blocks_read",
+    "blocks_hit",
+    "deadlocks",
+    "temporary_bytes",
+    "dead_rows",
+    "autovacuums",
+];
+
+impl Engine for PostgreSql {
+    fn facts(&self) -> EngineFacts {
+        self.shared.facts.clone()
+    }
+
+    fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
+        Ok(Arc::new(ServerLinks {
+            server: Arc::clone(&self.shared),
+            highest_node: Arc::clone(&self.highest_node),
+        }))
+    }
+
+    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
+        Err(no_key_value())
+    }
+
+    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
+        let server = Arc::clone(&self.shared);
+        Ok(Arc::new(ServerTables { server, schema }))
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let own = self.shared.own.lock();
+        let mut own = own.unwrap_or_else(PoisonError::into_inner);
+        // A server that is gone has no counters; the clients say so.
+        let rows = own.query(COUNTERS).unwrap_or_default();
+        counters(&rows, &COUNTER_NAMES.map(|name| (name, name)))
+    }
+
+    /// Cleans up dead rows and writes all changed pages back. Both end when they are done.
+    fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        let mut session = self.shared.connect()?;
+        progress("vacuuming all tables");
+        session.query("VACUUM (ANALYZE)")?;
+        progress("writing a checkpoint");
+        session.query("CHECKPOINT").map(drop)
+    }
+
+    fn is_data_file(&self, file_name: &str) -> bool {
+        // Segments of the log have 24 digits.
+        let is_log =
+            file_name.len() == 24 && file_name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        !is_log && file_name != LOG_FILE
+    }
+
+    fn server_process(&self) -> Option<u32> {
+        Some(self.shared.process.pid())
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let shared = Arc::into_inner(self.shared).ok_or_else(|| still_open(SERVER))?;
+        drop(shared.own);
+        shared.process.stop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rumbench_core::engine::Schema;
+
+    use super::*;
+
+    fn config(durability: Durability) -> OpenConfig {
+        OpenConfig {
+            dir: std::path::PathBuf::new(),
+            schema: Schema::LinkBench,
+            variant: None,
+            cache_bytes: 64 << 20,
+            durability,
+            clients: 2,
+            settings: std::collections::BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn the_class_decides_what_a_commit_waits_for() {
+        let file = |class| Tuning::of(&config(class)).unwrap().file(Path::new("/run"));
+        assert!(file(Durability::Sync).contains("fsync = 'on'\nsynchronous_commit = 'on'\n"));
+        assert!(file(Durability::Buffered).contains("fsync = 'on'\nsynchronous_commit = 'off'\n"));
+        assert!(file(Durability::None).contains("fsync = 'off'\nsynchronous_commit = 'off'\n"));
+    }
+
+    #[test]
+    fn lines_of_the_user_win_but_do_not_open_the_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("own.conf");
+        fs::write(&own, "jit = on\nlisten_addresses = '*'").unwrap();
+        let mut config = config(Durability::Buffered);
+        let path = own.to_str().unwrap().to_string();
+        config.settings.insert("options_file".to_string(), path);
+        let file = Tuning::of(&config).unwrap().file(Path::new("/run"));
+        let place = |text: &str| file.rfind(text).unwrap();
+        assert!(place("jit = on") > place("jit = 'off'"));
+        assert!(place("listen_addresses = ''") > place("listen_addresses = '*'"));
+    }
+
+    #[test]
+    fn unknown_settings_and_workloads_of_keys_and_values_are_refused() {
+        let mut asked = config(Durability::Buffered);
+        asked
+            .settings
+            .insert("max_wal_mb".to_string(), "1".to_string());
+        let error = check(&asked).unwrap_err().to_string();
+        assert!(error.contains("did you mean `max_wal_mib`"), "{error}");
+        let asked = OpenConfig {
+            schema: Schema::KvSequence,
+            ..config(Durability::Buffered)
+        };
+        assert!(
+            check(&asked)
+                .unwrap_err()
+                .to_string()
+                .contains("kv-sequence")
+        );
+    }
+}

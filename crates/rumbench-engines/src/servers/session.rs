@@ -1,0 +1,234 @@
+//! A connection to a server as the adapters see it: prepared statements with values in, rows out, one round trip each.
+//!
+//! Both protocols are spoken by this laboratory itself (`postgresql::wire`, `mariadb::wire`): the client's cost is what a
+//! driver decides, so a value goes from the workload straight into the message, and a row is seen where it was received.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use rumbench_core::engine::{EngineError, Result};
+use rumbench_core::tables::{ColumnType, Value};
+
+use super::process::log_tail;
+
+/// A statement that a session has prepared.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Statement(pub(super) usize);
+
+/// What is done with each row of an answer.
+pub(super) type Visit<'a> = dyn FnMut(&[Value<'_>]) + 'a;
+
+/// One connection. A statement is run by [`Session::start`], a [`Session::push`] for each parameter and [`Session::finish`].
+pub(super) trait Session: Send {
+    /// Prepares a statement for as long as the connection lives.
+    fn prepare(&mut self, text: &str) -> Result<Statement>;
+
+    /// Begins the message that runs a statement. One that was begun before and not finished is forgotten.
+    fn start(&mut self, statement: Statement);
+
+    /// Adds the next parameter.
+    fn push(&mut self, value: Value<'_>) -> Result<()>;
+
+    /// Runs the statement. Its answer has columns of these types, and `visit` gets each row. Answers how many rows were
+    /// changed or returned.
+    fn finish(&mut self, columns: &[ColumnType], visit: &mut Visit<'_>) -> Result<u64>;
+
+    /// Runs statements without parameters; answers the rows of the last as text, nothing for NULL.
+    fn query(&mut self, text: &str) -> Result<Vec<Vec<String>>>;
+
+    /// Whether the last error was a key that is there already.
+    fn met_duplicate(&self) -> bool;
+
+    /// Runs a statement with these parameters.
+    fn run(
+        &mut self,
+        statement: Statement,
+        parameters: &[Value<'_>],
+        columns: &[ColumnType],
+        visit: &mut Visit<'_>,
+    ) -> Result<u64> {
+        self.start(statement);
+        for value in parameters {
+            self.push(*value)?;
+        }
+        self.finish(columns, visit)
+    }
+
+    /// Runs a statement that answers no rows; answers how many it changed.
+    fn change(&mut self, statement: Statement, parameters: &[Value<'_>]) -> Result<u64> {
+        self.run(statement, parameters, &[], &mut |_| ())
+    }
+
+    /// The one value of a query without parameters.
+    fn ask(&mut self, text: &str) -> Result<String> {
+        let rows = self.query(text)?;
+        let first = rows
+            .into_iter()
+            .next()
+            .and_then(|row| row.into_iter().next());
+        first.ok_or_else(|| EngineError::Wrong(format!("no answer to: {text}")))
+    }
+}
+
+/// Bytes to and from a server.
+pub(super) struct Wire {
+    server: &'static str,
+    stream: UnixStream,
+    log: PathBuf,
+    received: Vec<u8>,
+    /// What is received and not yet read.
+    unread: std::ops::Range<usize>,
+}
+
+impl Wire {
+    /// Received bytes that are kept room for; longer messages make more.
+    const ROOM: usize = 64 << 10;
+
+    pub(super) fn connect(server: &'static str, socket: &Path, log: &Path) -> Result<Wire> {
+        let stream = UnixStream::connect(socket).map_err(|error| {
+            EngineError::failed(
+                format!("{server}: cannot connect to {}", socket.display()),
+                error,
+            )
+        })?;
+        Ok(Wire {
+            server,
+            stream,
+            log: log.to_path_buf(),
+            received: vec![0; Wire::ROOM],
+            unread: 0..0,
+        })
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        let sent = self.stream.write_all(bytes);
+        sent.map_err(|error| self.broken(&error))
+    }
+
+    #[cold]
+    fn broken(&self, error: &std::io::Error) -> EngineError {
+        EngineError::failed(
+            format!("{}: the connection broke ({error})", self.server),
+            log_tail(&self.log),
+        )
+    }
+
+    /// At least so many unread bytes, without reading them.
+    #[inline]
+    pub(super) fn peek(&mut self, bytes: usize) -> Result<&[u8]> {
+        if self.unread.len() < bytes {
+            self.receive(bytes)?;
+        }
+        Ok(&self.received[self.unread.start..self.unread.start + bytes])
+    }
+
+    /// Reads so many bytes.
+    #[inline]
+    pub(super) fn take(&mut self, bytes: usize) -> Result<&[u8]> {
+        self.peek(bytes)?;
+        let start = self.unread.start;
+        self.unread.start += bytes;
+        Ok(&self.received[start..start + bytes])
+    }
+
+    fn receive(&mut self, bytes: usize) -> Result<()> {
+        self.received.copy_within(self.unread.clone(), 0);
+        self.unread = 0..self.unread.len();
+        if self.received.len() < bytes {
+            self.received.resize(bytes.next_power_of_two(), 0);
+        }
+        // Ends: each turn receives something, or is an error.
+        while self.unread.len() < bytes {
+            match self.stream.read(&mut self.received[self.unread.end..]) {
+                Ok(0) => return Err(self.broken(&std::io::ErrorKind::UnexpectedEof.into())),
+                Ok(more) => self.unread.end += more,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.broken(&error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fields of a message, one after the other.
+#[derive(Clone, Copy)]
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+
+impl<'a> Fields<'a> {
+    #[inline]
+    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8]> {
+        let (field, rest) = self.0.split_at_checked(count).ok_or_else(ends_early)?;
+        self.0 = rest;
+        Ok(field)
+    }
+
+    #[inline]
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (field, rest) = self.0.split_first_chunk::<N>().ok_or_else(ends_early)?;
+        self.0 = rest;
+        Ok(*field)
+    }
+
+    /// Text up to a zero byte.
+    pub(super) fn text(&mut self) -> Result<String> {
+        let end = self.0.iter().position(|byte| *byte == 0);
+        let text = self.bytes(end.ok_or_else(ends_early)?)?;
+        self.array::<1>()?;
+        Ok(String::from_utf8_lossy(text).into_owned())
+    }
+}
+
+#[cold]
+fn ends_early() -> EngineError {
+    EngineError::Wrong("a message of the server ends early".to_string())
+}
+
+#[cold]
+pub(super) fn unexpected(server: &str, what: u8) -> EngineError {
+    EngineError::Wrong(format!(
+        "{server} sent a message that nobody waits for: {what:#04x}"
+    ))
+}
+
+/// A value that the parameter's type cannot hold.
+#[cold]
+pub(super) fn cannot_hold(server: &str, value: Value<'_>) -> EngineError {
+    EngineError::Unsupported(format!("{server} cannot store {value:?} in this column"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn bytes_arrive_in_order_and_a_closed_connection_names_the_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let (socket, log) = (dir.path().join("socket"), dir.path().join("log"));
+        std::fs::write(&log, "out of memory\n").unwrap();
+        let listener = UnixListener::bind(&socket).unwrap();
+        let mut wire = Wire::connect("a server", &socket, &log).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        let sent: Vec<u8> = (0..200_000_u32).map(|byte| byte as u8).collect();
+        let expected = sent.clone();
+        let writer = std::thread::spawn(move || other.write_all(&sent).unwrap());
+        assert_eq!(wire.peek(3).unwrap(), &expected[..3]);
+        assert_eq!(wire.take(5).unwrap(), &expected[..5]);
+        assert_eq!(wire.take(199_995).unwrap(), &expected[5..]);
+        writer.join().unwrap();
+        let EngineError::Failed { source, .. } = wire.take(1).unwrap_err() else {
+            panic!("another error");
+        };
+        assert!(source.to_string().contains("out of memory"), "{source}");
+    }
+
+    #[test]
+    fn fields_that_are_not_there_are_errors() {
+        let mut fields = Fields(b"name\0\x01\x02");
+        assert_eq!(fields.text().unwrap(), "name");
+        assert_eq!(fields.array().unwrap(), [1, 2]);
+        assert!(fields.array::<1>().is_err() && fields.text().is_err() && fields.bytes(1).is_err());
+    }
+}

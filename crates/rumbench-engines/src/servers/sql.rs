@@ -1,0 +1,411 @@
+//! SQL of tables with columns and indexes, made from their schema, for both servers.
+//!
+//! Texts are written in MariaDB's way, names in backticks and a `?` for each parameter; [`Dialect::text`] makes
+//! PostgreSQL's of it. Numbers of rows are part of the text, so that a plan that was made once knows them. Parameters stand
+//! in the order in which they are given; a bound of several columns takes some of them twice in MariaDB ([`bound_values`]),
+//! which has no ranges over a comparison of rows.
+
+use rumbench_core::tables::{ColumnType, Path, Table, TableSchema, Value};
+
+/// Whose SQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Postgres,
+    /// With the storage engine of its tables.
+    Maria(&'static str),
+}
+
+impl Dialect {
+    /// The text as this server reads it.
+    pub(super) fn text(self, text: &str) -> String {
+        if self != Dialect::Postgres {
+            return text.to_string();
+        }
+        let mut out = String::with_capacity(text.len());
+        let mut parameters = 0;
+        for letter in text.chars() {
+            match letter {
+                '`' => out.push('"'),
+                '?' => {
+                    parameters += 1;
+                    out += &format!("${parameters}");
+                }
+                other => out.push(other),
+            }
+        }
+        out
+    }
+
+    fn column(self, of: ColumnType) -> &'static str {
+        match (self, of) {
+            // PostgreSQL's only number without a sign; 4 bytes as in the other server.
+            (Dialect::Postgres, ColumnType::U32) => "oid",
+            (Dialect::Postgres, ColumnType::U64 | ColumnType::I64) => "bigint",
+            (Dialect::Postgres, ColumnType::Bytes) => "bytea",
+            (Dialect::Maria(_), ColumnType::U32) => "INT UNSIGNED",
+            (Dialect::Maria(_), ColumnType::U64) => "BIGINT UNSIGNED",
+            (Dialect::Maria(_), ColumnType::I64) => "BIGINT",
+            (Dialect::Maria(_), ColumnType::Bytes) => "MEDIUMBLOB",
+        }
+    }
+
+    /// What stands behind the columns of a new table.
+    pub(super) fn table_options(self) -> String {
+        match self {
+            Dialect::Postgres => String::new(),
+            // Bytes in an index must compare as such in MyRocks.
+            Dialect::Maria(engine) => format!(" ENGINE={engine} DEFAULT COLLATE latin1_bin"),
+        }
+    }
+}
+
+/// What decides the text of a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct ScanShape {
+    pub(super) path: Path,
+    /// Values of the lower bound.
+    pub(super) from: usize,
+    /// Values of the upper bound.
+    pub(super) to: usize,
+    pub(super) reverse: bool,
+    /// Rows at most; `None` for all.
+    pub(super) limit: Option<usize>,
+}
+
+/// The schema in words, kept in the database.
+pub(super) const CREATE_CATALOG: &str =
+    "CREATE TABLE IF NOT EXISTS rumbench_catalog (tables_of TEXT NOT NULL)";
+pub(super) const READ_CATALOG: &str = "SELECT tables_of FROM rumbench_catalog";
+
+/// Names are letters, digits and a few signs, none of which ends a text.
+pub(super) fn write_catalog(description: &str) -> String {
+    format!("INSERT INTO rumbench_catalog (tables_of) VALUES ('{description}')")
+}
+
+pub(super) fn create_tables(dialect: Dialect, schema: &TableSchema) -> Vec<String> {
+    let create = |table: &Table| {
+        let columns: Vec<String> = table
+            .columns
+            .iter()
+            .map(|column| format!("`{}` {} NOT NULL", column.name, dialect.column(column.of)))
+            .collect();
+        dialect.text(&format!(
+            "CREATE TABLE IF NOT EXISTS `{}` ({}, PRIMARY KEY ({})){}",
+            table.name,
+            columns.join(", "),
+            key(table),
+            dialect.table_options()
+        ))
+    };
+    schema.tables().iter().map(create).collect()
+}
+
+/// An index whose entries answer with the primary key: InnoDB and MyRocks append it themselves.
+pub(super) fn create_index(dialect: Dialect, table: &Table, index: usize) -> String {
+    let mut columns = table.indexes[index].columns.clone();
+    if dialect == Dialect::Postgres {
+        for place in 0..table.key_columns {
+            if !columns.contains(&place) {
+                columns.push(place);
+            }
+        }
+    }
+    dialect.text(&format!(
+        "CREATE INDEX IF NOT EXISTS `{}` ON `{}` ({})",
+        table.index_name(index),
+        table.name,
+        names(table, columns)
+    ))
+}
+
+pub(super) fn insert(dialect: Dialect, table: &Table, rows: usize) -> String {
+    let columns = table.columns.len();
+    let row = format!("({})", parameters(columns));
+    dialect.text(&format!(
+        "INSERT INTO `{}` ({}) VALUES {}",
+        table.name,
+        names(table, 0..columns),
+        vec![row; rows].join(", ")
+    ))
+}
+
+/// All columns of a row that is there: first those that are not of its key, then the key.
+pub(super) fn replace(dialect: Dialect, table: &Table) -> String {
+    let columns = table.columns.iter().skip(table.key_columns);
+    let columns: Vec<String> = columns
+        .map(|column| format!("`{}` = ?", column.name))
+        .collect();
+    dialect.text(&format!(
+        "UPDATE `{}` SET {} WHERE {}",
+        table.name,
+        columns.join(", "),
+        key_is(table)
+    ))
+}
+
+pub(super) fn delete(dialect: Dialect, table: &Table) -> String {
+    dialect.text(&format!(
+        "DELETE FROM `{}` WHERE {}",
+        table.name,
+        key_is(table)
+    ))
+}
+
+/// The first rows from a key on. PostgreSQL has no limit in deletes.
+pub(super) fn delete_first(dialect: Dialect, table: &Table, from: usize, rows: usize) -> String {
+    let (name, key) = (&table.name, key(table));
+    let bound = match from {
+        0 => String::new(),
+        _ => format!(" WHERE {}", bound(dialect, table, 0..from, '>', true)),
+    };
+    let first = format!("{bound} ORDER BY {key} LIMIT {rows}");
+    dialect.text(&match dialect {
+        Dialect::Maria(_) => format!("DELETE FROM `{name}`{first}"),
+        Dialect::Postgres => {
+            format!("DELETE FROM `{name}` WHERE ({key}) IN (SELECT {key} FROM `{name}`{first})")
+        }
+    })
+}
+
+pub(super) fn update(dialect: Dialect, table: &Table, column: usize, adds: bool) -> String {
+    let column = &table.columns[column];
+    let name = &column.name;
+    let value = match (adds, column.of, dialect) {
+        (false, _, _) => "?".to_string(),
+        // Wraps around as the type does.
+        (true, ColumnType::U32, Dialect::Postgres) => {
+            format!("((`{name}`::bigint + ?) & 4294967295)::oid")
+        }
+        // A number without a sign would not take a negative one.
+        (true, ColumnType::U32, Dialect::Maria(_)) => {
+            format!("(CAST(`{name}` AS SIGNED) + ?) & 4294967295")
+        }
+        (true, ColumnType::U64, Dialect::Maria(_)) => format!("CAST(`{name}` AS SIGNED) + ?"),
+        (true, _, _) => format!("`{name}` + ?"),
+    };
+    dialect.text(&format!(
+        "UPDATE `{}` SET `{name}` = {value} WHERE {}",
+        table.name,
+        key_is(table)
+    ))
+}
+
+/// Rows with any of so many keys.
+pub(super) fn get(dialect: Dialect, table: &Table, keys: usize) -> String {
+    let any = match (keys, table.key_columns) {
+        (1, _) => key_is(table),
+        (_, 1) => format!("{} IN ({})", key(table), parameters(keys)),
+        _ => vec![format!("({})", key_is(table)); keys].join(" OR "),
+    };
+    dialect.text(&format!(
+        "SELECT {} FROM `{}` WHERE {any}",
+        names(table, 0..table.columns.len()),
+        table.name
+    ))
+}
+
+pub(super) fn scan(dialect: Dialect, table: &Table, shape: ScanShape) -> String {
+    let order: Vec<usize> = table.path_columns(shape.path).collect();
+    let (answer, index) = match shape.path {
+        Path::Primary => (names(table, 0..table.columns.len()), "PRIMARY".to_string()),
+        Path::Index(index) => (names(table, order.iter().copied()), table.index_name(index)),
+    };
+    // As the reference clients do: PostgreSQL has no way to name an index.
+    let forced = match dialect {
+        Dialect::Maria(_) => format!(" FORCE INDEX (`{index}`)"),
+        Dialect::Postgres => String::new(),
+    };
+    let mut bounds = Vec::new();
+    if shape.from > 0 {
+        let columns = order[..shape.from].iter().copied();
+        bounds.push(bound(dialect, table, columns, '>', true));
+    }
+    if shape.to > 0 {
+        let columns = order[..shape.to].iter().copied();
+        bounds.push(bound(dialect, table, columns, '<', false));
+    }
+    let bounds = match bounds.len() {
+        0 => String::new(),
+        _ => format!(" WHERE {}", bounds.join(" AND ")),
+    };
+    let direction = if shape.reverse { " DESC" } else { "" };
+    let order: Vec<String> = order
+        .iter()
+        .map(|place| format!("`{}`{direction}", table.columns[*place].name))
+        .collect();
+    let limit = shape
+        .limit
+        .map_or(String::new(), |limit| format!(" LIMIT {limit}"));
+    dialect.text(&format!(
+        "SELECT {answer} FROM `{}`{forced}{bounds} ORDER BY {}{limit}",
+        table.name,
+        order.join(", ")
+    ))
+}
+
+/// A comparison of the first columns of an order with as many values; `side` is `<` or `>`.
+fn bound(
+    dialect: Dialect,
+    table: &Table,
+    columns: impl IntoIterator<Item = usize>,
+    side: char,
+    inclusive: bool,
+) -> String {
+    let columns: Vec<String> = columns
+        .into_iter()
+        .map(|place| format!("`{}`", table.columns[place].name))
+        .collect();
+    let equal = if inclusive { "=" } else { "" };
+    let (Some(first), Some(last)) = (columns.first(), columns.last()) else {
+        return "TRUE".to_string();
+    };
+    if columns.len() == 1 {
+        return format!("{first} {side}{equal} ?");
+    }
+    if dialect == Dialect::Postgres {
+        let values = parameters(columns.len());
+        return format!("({}) {side}{equal} ({values})", columns.join(", "));
+    }
+    let mut nested = format!("{last} {side}{equal} ?");
+    for column in columns.iter().rev().skip(1) {
+        nested = format!("({column} {side} ? OR ({column} = ? AND {nested}))");
+    }
+    // The first condition alone is a range of the index.
+    format!("{first} {side}= ? AND {nested}")
+}
+
+/// The values of a bound in the order of its parameters.
+pub(super) fn bound_values<'v, 'a>(
+    dialect: Dialect,
+    values: &'v [Value<'a>],
+) -> impl Iterator<Item = Value<'a>> + use<'v, 'a> {
+    let expanded = dialect != Dialect::Postgres && values.len() > 1;
+    let last = values.len().saturating_sub(1);
+    let leading = values.first().copied().filter(|_| expanded);
+    let rest = values.iter().enumerate().flat_map(move |(place, value)| {
+        let times = if expanded && place < last { 2 } else { 1 };
+        std::iter::repeat_n(*value, times)
+    });
+    leading.into_iter().chain(rest)
+}
+
+fn key(table: &Table) -> String {
+    names(table, 0..table.key_columns)
+}
+
+fn key_is(table: &Table) -> String {
+    let columns: Vec<String> = table.columns[..table.key_columns]
+        .iter()
+        .map(|column| format!("`{}` = ?", column.name))
+        .collect();
+    columns.join(" AND ")
+}
+
+fn names(table: &Table, places: impl IntoIterator<Item = usize>) -> String {
+    let names: Vec<String> = places
+        .into_iter()
+        .map(|place| format!("`{}`", table.columns[place].name))
+        .collect();
+    names.join(", ")
+}
+
+fn parameters(count: usize) -> String {
+    vec!["?"; count].join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use rumbench_core::tables::{Column, Index};
+
+    use super::*;
+
+    const MARIA: Dialect = Dialect::Maria("InnoDB");
+
+    fn table() -> Table {
+        Table {
+            name: "t".to_string(),
+            columns: vec![
+                Column::new("a", ColumnType::U64),
+                Column::new("b", ColumnType::U32),
+                Column::new("c", ColumnType::Bytes),
+            ],
+            key_columns: 2,
+            indexes: vec![Index {
+                name: "b".to_string(),
+                columns: vec![1],
+            }],
+            reads_hit: true,
+        }
+    }
+
+    const SHAPE: ScanShape = ScanShape {
+        path: Path::Index(0),
+        from: 3,
+        to: 1,
+        reverse: true,
+        limit: Some(7),
+    };
+
+    #[test]
+    fn scans_name_their_index_and_bounds_of_several_columns_are_ranges() {
+        assert_eq!(
+            scan(MARIA, &table(), SHAPE),
+            "SELECT `b`, `a`, `b` FROM `t` FORCE INDEX (`t_b`) WHERE `b` >= ? AND (`b` > ? OR (`b` = ? AND \
+             (`a` > ? OR (`a` = ? AND `b` >= ?)))) AND `b` < ? ORDER BY `b` DESC, `a` DESC, `b` DESC LIMIT 7"
+        );
+        assert_eq!(
+            scan(Dialect::Postgres, &table(), SHAPE),
+            "SELECT \"b\", \"a\", \"b\" FROM \"t\" WHERE (\"b\", \"a\", \"b\") >= ($1, $2, $3) AND \"b\" < $4 \
+             ORDER BY \"b\" DESC, \"a\" DESC, \"b\" DESC LIMIT 7"
+        );
+    }
+
+    #[test]
+    fn there_are_as_many_values_as_parameters() {
+        let values = [1, 2, 3].map(Value::Unsigned);
+        for count in 0..=3 {
+            for dialect in [MARIA, Dialect::Postgres] {
+                let text = bound(dialect, &table(), 0..count, '>', true);
+                let given = bound_values(dialect, &values[..count]).count();
+                assert_eq!(text.matches('?').count(), given, "{text}");
+            }
+        }
+        let order: Vec<u64> = bound_values(MARIA, &values)
+            .filter_map(Value::unsigned)
+            .collect();
+        assert_eq!(order, [1, 1, 1, 2, 2, 3]);
+    }
+
+    #[test]
+    fn an_index_holds_the_primary_key_once() {
+        assert_eq!(
+            create_index(Dialect::Postgres, &table(), 0),
+            "CREATE INDEX IF NOT EXISTS \"t_b\" ON \"t\" (\"b\", \"a\")"
+        );
+        assert_eq!(
+            create_index(MARIA, &table(), 0),
+            "CREATE INDEX IF NOT EXISTS `t_b` ON `t` (`b`)"
+        );
+    }
+
+    #[test]
+    fn deletes_of_the_first_rows_and_reads_of_several_keys() {
+        assert_eq!(
+            delete_first(Dialect::Postgres, &table(), 1, 5),
+            "DELETE FROM \"t\" WHERE (\"a\", \"b\") IN (SELECT \"a\", \"b\" FROM \"t\" WHERE \"a\" >= $1 \
+             ORDER BY \"a\", \"b\" LIMIT 5)"
+        );
+        assert_eq!(
+            delete_first(MARIA, &table(), 0, 5),
+            "DELETE FROM `t` ORDER BY `a`, `b` LIMIT 5"
+        );
+        assert!(
+            get(MARIA, &table(), 2).ends_with("(`a` = ? AND `b` = ?) OR (`a` = ? AND `b` = ?)")
+        );
+        let one = Table {
+            key_columns: 1,
+            ..table()
+        };
+        assert!(get(Dialect::Postgres, &one, 3).ends_with("WHERE \"a\" IN ($1, $2, $3)"));
+    }
+}

@@ -1,0 +1,400 @@
+//! One client's connection to a server for tables with columns and indexes: statements made from the schema, prepared when
+//! they are first needed and kept.
+//!
+//! A batch of rows is one statement and, outside of a transaction, one round trip. Several keys are read by one statement.
+//! A key that a delete did not find and an insert then does belongs to another client that was faster: inside of a
+//! transaction that is a conflict, which is run again.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rumbench_core::engine::{EngineError, Result};
+use rumbench_core::kv::Direction;
+use rumbench_core::tables::{
+    Change, ColumnType, Path, Range, RowBatch, Table, TableConnection, TableId, TableSchema,
+    TableStore, TableWrites, Value, schema::COLUMNS_MAX,
+};
+
+use super::session::{Session, Statement};
+use super::sql::{self, Dialect, ScanShape};
+use super::{Server, check_table};
+
+/// Rows of one insert and keys of one read at most. A statement may have 65,535 parameters.
+const ROWS_MAX: usize = 1000;
+/// Limits up to this one have statements of their own; above, the next power of two is read and the rest left out.
+const LIMIT_EXACT: usize = 128;
+
+/// The tables of a schema on a server.
+pub(super) struct ServerTables<S> {
+    pub(super) server: Arc<S>,
+    pub(super) schema: &'static TableSchema,
+}
+
+impl<S: Server> TableStore for ServerTables<S> {
+    fn connect(&self) -> Result<Box<dyn TableConnection>> {
+        Ok(Box::new(TablesConnection {
+            session: self.server.connect()?,
+            dialect: self.server.dialect(),
+            schema: self.schema,
+            statements: HashMap::new(),
+        }))
+    }
+
+    fn build_index(&self, table: TableId, index: usize) -> Result<()> {
+        let of = self.schema.table(table);
+        let mut session = self.server.connect()?;
+        session.query(&sql::create_index(self.server.dialect(), of, index))?;
+        self.server.analyze(&mut session, &of.name)
+    }
+}
+
+/// What a statement does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Insert { rows: usize },
+    Replace,
+    Delete,
+    DeleteFirst { from: usize, rows: usize },
+    Update { column: usize, adds: bool },
+    Get { keys: usize },
+    Scan(ScanShape),
+}
+
+impl Kind {
+    fn text(self, dialect: Dialect, table: &Table) -> String {
+        match self {
+            Kind::Insert { rows } => sql::insert(dialect, table, rows),
+            Kind::Replace => sql::replace(dialect, table),
+            Kind::Delete => sql::delete(dialect, table),
+            Kind::DeleteFirst { from, rows } => sql::delete_first(dialect, table, from, rows),
+            Kind::Update { column, adds } => sql::update(dialect, table, column, adds),
+            Kind::Get { keys } => sql::get(dialect, table, keys),
+            Kind::Scan(shape) => sql::scan(dialect, table, shape),
+        }
+    }
+}
+
+struct TablesConnection<S> {
+    session: S,
+    dialect: Dialect,
+    schema: &'static TableSchema,
+    statements: HashMap<(usize, Kind), Statement>,
+}
+
+impl<S: Session> TablesConnection<S> {
+    /// Begins the message of a statement, which is prepared the first time.
+    fn start(&mut self, table: TableId, kind: Kind) -> Result<()> {
+        let statement = match self.statements.get(&(table.0, kind)) {
+            Some(statement) => *statement,
+            None => {
+                let text = kind.text(self.dialect, self.schema.table(table));
+                let statement = self.session.prepare(&text)?;
+                self.statements.insert((table.0, kind), statement);
+                statement
+            }
+        };
+        self.session.start(statement);
+        Ok(())
+    }
+
+    fn push_all<'a>(&mut self, values: impl IntoIterator<Item = Value<'a>>) -> Result<()> {
+        values
+            .into_iter()
+            .try_for_each(|value| self.session.push(value))
+    }
+
+    /// Sends the statement, which answers no rows; answers how many it changed.
+    fn change(&mut self) -> Result<u64> {
+        self.session.finish(&[], &mut |_| ())
+    }
+
+    fn insert_rows(&mut self, table: TableId, batch: &RowBatch) -> Result<()> {
+        let mut left = batch.len();
+        let mut rows = batch.rows();
+        // Ends: each turn takes at least one of the rows that are left.
+        while left > 0 {
+            let part = left.min(ROWS_MAX);
+            self.start(table, Kind::Insert { rows: part })?;
+            for row in rows.by_ref().take(part) {
+                self.push_all(row.values())?;
+            }
+            self.change()?;
+            left -= part;
+        }
+        Ok(())
+    }
+
+    fn delete_row(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool> {
+        self.start(table, Kind::Delete)?;
+        self.push_all(key.iter().copied())?;
+        self.change().map(|rows| rows > 0)
+    }
+
+    fn update_row(
+        &mut self,
+        table: TableId,
+        key: &[Value<'_>],
+        column: usize,
+        change: Change<'_>,
+    ) -> Result<bool> {
+        let (adds, value) = match change {
+            Change::Set(value) => (false, value),
+            Change::Add(more) => (true, Value::Signed(more)),
+        };
+        self.start(table, Kind::Update { column, adds })?;
+        self.session.push(value)?;
+        self.push_all(key.iter().copied())?;
+        self.change().map(|rows| rows > 0)
+    }
+
+    fn in_transaction(
+        &mut self,
+        body: impl FnOnce(&mut TablesConnection<S>) -> Result<()>,
+    ) -> Result<()> {
+        self.session.query("BEGIN")?;
+        let done = body(self).and_then(|()| self.session.query("COMMIT").map(drop));
+        if done.is_err() {
+            // The first error is the one to report; the connection must be usable for a retry.
+            let _ = self.session.query("ROLLBACK");
+        }
+        done
+    }
+
+    /// Types of the columns that a path answers with, and how many there are.
+    fn types(&self, table: TableId, path: Path) -> ([ColumnType; COLUMNS_MAX * 2], usize) {
+        let of = self.schema.table(table);
+        let mut types = [ColumnType::U64; COLUMNS_MAX * 2];
+        let mut columns = 0;
+        let mut push = |place: usize| {
+            types[columns] = of.columns[place].of;
+            columns += 1;
+        };
+        match path {
+            Path::Primary => (0..of.columns.len()).for_each(&mut push),
+            Path::Index(_) => of.path_columns(path).for_each(&mut push),
+        }
+        (types, columns)
+    }
+
+    /// Reads the rows of some keys, whose places are `first` and up.
+    fn get_part(
+        &mut self,
+        table: TableId,
+        keys: &[Vec<Value<'_>>],
+        first: usize,
+        read: &mut dyn FnMut(usize, Option<&[Value<'_>]>),
+    ) -> Result<()> {
+        let (types, columns) = self.types(table, Path::Primary);
+        self.start(table, Kind::Get { keys: keys.len() })?;
+        for key in keys {
+            self.push_all(key.iter().copied())?;
+        }
+        // Rows come in any order and once, also where a key is there twice.
+        let mut sorted: Vec<usize> = (0..keys.len()).collect();
+        sorted.sort_unstable_by(|a, b| compare(&keys[*a], &keys[*b]));
+        let mut found = vec![false; keys.len()];
+        let mut foreign = false;
+        self.session.finish(&types[..columns], &mut |row| {
+            let from = sorted.partition_point(|place| compare(&keys[*place], row).is_lt());
+            let same = sorted[from..]
+                .iter()
+                .take_while(|place| compare(&keys[**place], row).is_eq());
+            let mut wanted = false;
+            for place in same {
+                wanted = true;
+                found[*place] = true;
+                read(first + place, Some(row));
+            }
+            foreign |= !wanted;
+        })?;
+        if foreign {
+            return Err(EngineError::Wrong(
+                "a row whose key nobody asked for".to_string(),
+            ));
+        }
+        for place in (0..keys.len()).filter(|place| !found[*place]) {
+            read(first + place, None);
+        }
+        Ok(())
+    }
+}
+
+/// Orders a key and the first columns of a row, which are numbers of the same types.
+fn compare(key: &[Value<'_>], row: &[Value<'_>]) -> Ordering {
+    let number = |value: &Value<'_>| match value {
+        Value::Unsigned(number) => i128::from(*number),
+        Value::Signed(number) => i128::from(*number),
+        Value::Bytes(_) => 0,
+    };
+    key.iter()
+        .map(number)
+        .cmp(row[..key.len()].iter().map(number))
+}
+
+impl<S: Session> TableConnection for TablesConnection<S> {
+    fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
+        match rows.len() {
+            0..=ROWS_MAX => self.insert_rows(table, rows),
+            _ => self.in_transaction(|tables| tables.insert_rows(table, rows)),
+        }
+    }
+
+    fn delete_first(&mut self, table: TableId, from: &[Value<'_>], rows: usize) -> Result<usize> {
+        let dialect = self.dialect;
+        let kind = Kind::DeleteFirst {
+            from: from.len(),
+            rows,
+        };
+        self.start(table, kind)?;
+        self.push_all(sql::bound_values(dialect, from))?;
+        self.change().map(|rows| rows as usize)
+    }
+
+    fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool> {
+        self.delete_row(table, key)
+    }
+
+    fn update(
+        &mut self,
+        table: TableId,
+        key: &[Value<'_>],
+        column: usize,
+        change: Change<'_>,
+    ) -> Result<bool> {
+        self.update_row(table, key, column, change)
+    }
+
+    fn replace(&mut self, table: TableId, row: &RowBatch) -> Result<bool> {
+        let key_columns = self.schema.table(table).key_columns;
+        let Some(row) = row.rows().next() else {
+            return Ok(false);
+        };
+        self.start(table, Kind::Replace)?;
+        self.push_all(row.values().skip(key_columns))?;
+        self.push_all(row.values().take(key_columns))?;
+        self.change().map(|rows| rows > 0)
+    }
+
+    fn write(
+        &mut self,
+        statements: &mut dyn FnMut(&mut dyn TableWrites) -> Result<()>,
+    ) -> Result<()> {
+        self.in_transaction(|tables| statements(&mut Writes(tables)))
+    }
+
+    fn get(
+        &mut self,
+        table: TableId,
+        keys: &RowBatch,
+        read: &mut dyn FnMut(usize, Option<&[Value<'_>]>),
+    ) -> Result<()> {
+        let keys: Vec<Vec<Value<'_>>> = keys.rows().map(|key| key.values().collect()).collect();
+        for (part, keys) in keys.chunks(ROWS_MAX).enumerate() {
+            self.get_part(table, keys, part * ROWS_MAX, read)?;
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        table: TableId,
+        path: Path,
+        range: Range<'_>,
+        visit: &mut dyn FnMut(&[Value<'_>]) -> bool,
+    ) -> Result<()> {
+        let dialect = self.dialect;
+        let kind = Kind::Scan(ScanShape {
+            path,
+            from: range.from.len(),
+            to: range.to.len(),
+            reverse: range.direction == Direction::Reverse,
+            limit: limit_of_text(range.limit),
+        });
+        let (types, columns) = self.types(table, path);
+        self.start(table, kind)?;
+        self.push_all(sql::bound_values(dialect, range.from))?;
+        self.push_all(sql::bound_values(dialect, range.to))?;
+        let mut left = range.limit;
+        self.session.finish(&types[..columns], &mut |row| {
+            if left > 0 {
+                left -= 1;
+                if !visit(row) {
+                    left = 0;
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    fn count(&mut self, table: TableId) -> Result<u64> {
+        let name = &self.schema.table(table).name;
+        let text = self.dialect.text(&format!("SELECT count(*) FROM `{name}`"));
+        let count = self.session.ask(&text)?;
+        count
+            .parse()
+            .map_err(|_| EngineError::Wrong(format!("a count of `{count}` rows")))
+    }
+
+    fn check(&mut self, table: TableId) -> Result<usize> {
+        let name = &self.schema.table(table).name;
+        check_table(&mut self.session, self.dialect, name)
+    }
+}
+
+/// The limit that stands in the text.
+fn limit_of_text(limit: usize) -> Option<usize> {
+    match limit {
+        usize::MAX => None,
+        0..=LIMIT_EXACT => Some(limit),
+        _ => limit.checked_next_power_of_two(),
+    }
+}
+
+/// Statements inside of a transaction.
+struct Writes<'a, S>(&'a mut TablesConnection<S>);
+
+impl<S: Session> TableWrites for Writes<'_, S> {
+    fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
+        let inserted = self.0.insert_rows(table, rows);
+        inserted.map_err(|error| match self.0.session.met_duplicate() {
+            true => EngineError::Retry(format!("another client was faster: {error}")),
+            false => error,
+        })
+    }
+
+    fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool> {
+        self.0.delete_row(table, key)
+    }
+
+    fn update(
+        &mut self,
+        table: TableId,
+        key: &[Value<'_>],
+        column: usize,
+        change: Change<'_>,
+    ) -> Result<bool> {
+        self.0.update_row(table, key, column, change)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_have_few_texts() {
+        assert_eq!(limit_of_text(10), Some(10));
+        assert_eq!(limit_of_text(1000), Some(1024));
+        assert_eq!(limit_of_text(usize::MAX), None);
+        assert_eq!(limit_of_text(usize::MAX - 1), None);
+    }
+
+    #[test]
+    fn keys_are_found_among_the_first_columns_of_rows() {
+        let row = [Value::Unsigned(3), Value::Signed(-1), Value::Bytes(b"x")];
+        assert!(compare(&[Value::Unsigned(3)], &row).is_eq());
+        assert!(compare(&[Value::Unsigned(3), Value::Signed(-2)], &row).is_lt());
+        assert!(compare(&[Value::Unsigned(u64::MAX)], &row).is_gt());
+    }
+}
