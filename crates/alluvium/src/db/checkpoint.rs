@@ -286,13 +286,15 @@ mod tests {
     use super::*;
     use crate::db::{Database, Options};
     use crate::keyspace::KeyspaceOptions;
-    use crate::vfs::MemVfs;
+    use crate::vfs::{MemVfs, SplitMix};
 
     /// Copies are made by name: that a reader could go on in an open file is not enough.
     #[test]
     fn value_files_of_a_capture_keep_their_names_as_long_as_it_exists() {
         let vfs = Arc::new(MemVfs::new());
         let options = Options {
+            // Each flush is due for a merge.
+            memtable_bytes: Some(1),
             upper_fraction: 0.02,
             ..Options::default()
         };
@@ -304,7 +306,9 @@ mod tests {
         let keyspace = db.keyspace("k", separating).unwrap();
         let write_all = |round: u8| {
             for key in 0..20 {
-                let value: Vec<u8> = (0..900).map(|at| (at * 7) as u8 ^ round ^ key).collect();
+                // Nothing that compression shortens.
+                let mut random = SplitMix::new(u64::from(round) << 8 | u64::from(key));
+                let value: Vec<u8> = (0..900).map(|_| random.below(256) as u8).collect();
                 keyspace.put(&[key], &value).unwrap();
             }
             db.settle().unwrap();
