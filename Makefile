@@ -51,9 +51,14 @@ tsan: ## the same under the thread sanitizer (nightly with rust-src: the standar
 	$(call SANITIZED,t,thread) -Zbuild-std -p alluvium --lib --test it -- $(TESTS)
 
 SECONDS ?= 60
-sim: ## run fresh seeds of the simulator for SECONDS (60)
-	CARGO_TARGET_DIR='$(CACHE)/target' cargo run --quiet --locked -p alluvium-sim --features simulation -- \
-	  --seconds $(SECONDS) --long
+SIZE ?= small
+JOBS ?= $(shell nproc)
+FAILURES ?= sim-failures.txt
+sim: ## run seeds of the simulator on all cores: SEEDS of them or for SECONDS (60), SIZE small or long, FROM a seed on
+	@case '$(SIZE)' in small|long) ;; *) echo 'SIZE is small or long' >&2; exit 1;; esac
+	CARGO_TARGET_DIR='$(CACHE)/target' cargo run --quiet --locked --profile sim -p alluvium-sim --features simulation -- \
+	  --jobs $(JOBS) --failures '$(FAILURES)' $(if $(SEEDS),--seeds $(SEEDS),--seconds $(SECONDS)) \
+	  $(if $(FROM),--from $(FROM)) $(if $(filter long,$(SIZE)),--long)
 
 planted: ## are mistakes found that were planted? For the tests of the engine, then for the simulator
 	CARGO_TARGET_DIR='$(CACHE)' crates/alluvium/tests/planted/run.sh

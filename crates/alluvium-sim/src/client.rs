@@ -1,78 +1,17 @@
 //! A client of a simulated database: does the operations of a plan and compares what it gets with the history.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use alluvium::{
-    Database, Durability, Error, Keyspace, KeyspaceOptions, Options, Snapshot, WriteBatch,
-    WriteOptions,
+    Changes, Database, Durability, KeyspaceOptions, Snapshot, WriteBatch, WriteOptions,
 };
 
-use crate::disk::Disk;
-use crate::history::{History, Intent, Write, mark, set_unmarked};
-use crate::plan::{Change, Key, LASTING, Op, PASSING, Read, Where};
-use crate::reading::{Seen, Source, content, difference, expected, perform, shown};
-
-/// What all clients of one life share.
-pub struct World {
-    /// The database of this life.
-    pub db: Database,
-    /// Its disk.
-    pub disk: Disk,
-    /// The oracle.
-    pub records: Arc<Records>,
-    /// How the database was opened.
-    pub options: Options,
-    /// The keyspace of marks, and those that last.
-    pub keyspaces: Vec<Keyspace>,
-    /// Transactions that were prepared when it was opened.
-    pub inherited: Vec<u64>,
-    /// What was visible then.
-    pub opened_at: u64,
-    /// Another client has failed, or the life is over.
-    pub stop: AtomicBool,
-}
-
-/// What outlives a life. No lock of these is held over a step.
-#[derive(Default)]
-pub struct Records {
-    history: Mutex<History>,
-    outside: Mutex<Outside>,
-    counts: Mutex<BTreeMap<&'static str, u64>>,
-}
-
-/// What is known of a database beside its rows.
-#[derive(Debug, Default)]
-pub struct Outside {
-    /// Passing keyspaces by id.
-    pub passing: BTreeMap<u32, Passing>,
-    /// Transactions that were to be prepared, by their own number.
-    pub prepared: BTreeMap<u64, Prepared>,
-}
-
-/// What is known of a keyspace that was created.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Passing {
-    /// Somebody has tried to drop it.
-    pub drop_tried: bool,
-    /// Somebody has done so.
-    pub dropped: bool,
-}
-
-/// What is known of a transaction that was to be prepared.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Prepared {
-    /// The prepare was acknowledged.
-    pub done: bool,
-    /// Somebody has tried to roll it back.
-    pub rollback_tried: bool,
-}
-
-/// A failure of the engine, as a text.
-pub type Checked<T> = Result<T, String>;
+use crate::history::{Intent, Stored, Write, mark};
+use crate::plan::{Change, LASTING, Op, PASSING, Read, Where};
+use crate::reading::{Source, now_ms, perform};
+use crate::world::{Checked, Passing, World, is_exclusive, row};
 
 /// One client.
 pub struct Client {
@@ -80,158 +19,10 @@ pub struct Client {
     pub world: Arc<World>,
     /// Its number in the life.
     pub number: usize,
-    snapshot: Option<Snapshot>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Records {
-    /// The history.
-    pub fn history(&self) -> MutexGuard<'_, History> {
-        lock(&self.history)
-    }
-
-    /// Counts something that a good simulation makes happen now and then.
-    pub fn count(&self, what: &'static str, times: u64) {
-        *lock(&self.counts).entry(what).or_default() += times;
-    }
-
-    /// How often each of them has happened.
-    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
-        lock(&self.counts).clone()
-    }
-
-    /// The rest.
-    pub fn outside(&self) -> MutexGuard<'_, Outside> {
-        lock(&self.outside)
-    }
-}
-
-impl World {
-    /// The keyspace of a place, if it exists.
-    pub fn keyspace(&self, place: Where) -> Checked<Option<Keyspace>> {
-        if let Some(lasting) = self.keyspaces.get(1 + place.0) {
-            return Ok(Some(lasting.clone()));
-        }
-        let name = PASSING[place.0 - LASTING.len()];
-        self.known(self.db.existing_keyspace(name))
-            .map(Option::flatten)
-    }
-
-    /// The result of a call that may only fail for what the disk or a drop has done.
-    pub fn known<T>(&self, result: alluvium::Result<T>) -> Checked<Option<T>> {
-        match result {
-            Ok(value) => Ok(Some(value)),
-            Err(error) => self.tolerate(&error).map(|()| None),
-        }
-    }
-
-    /// Whether the plan explains an error.
-    pub fn tolerate(&self, error: &Error) -> Checked<()> {
-        let message = format!("{error} ({error:?})");
-        self.records.count(kind_of(error), 1);
-        let explained = match error {
-            Error::KeyspaceDropped(_) | Error::KeyspaceInUse { .. } => true,
-            Error::Conflict { .. } | Error::Deadlock { .. } | Error::LockTimeout { .. } => true,
-            Error::Io { .. } | Error::NoSpace { .. } => self.disk.has_failed(),
-            // A wrong bit in a version number looks like a newer version.
-            Error::Corruption { .. } | Error::NewerFormat { .. } => self.disk.has_flipped(),
-            Error::Poisoned { .. } => self.disk.has_failed() || self.disk.has_flipped(),
-            _ => false,
-        };
-        match explained && !message.contains("panicked") {
-            true => Ok(()),
-            false => Err(format!("unexpected error: {message}")),
-        }
-    }
-
-    /// The durability that a commit gets.
-    pub fn durability(&self, asked: Option<Durability>) -> Durability {
-        asked.unwrap_or(self.options.durability)
-    }
-
-    /// Notes the end of a commit. Its number, if it was acknowledged.
-    pub fn committed(
-        &self,
-        tag: u64,
-        result: alluvium::Result<()>,
-        durability: Durability,
-    ) -> Checked<Option<u64>> {
-        let dead = self.disk.is_dead();
-        match result {
-            Ok(()) if dead => Ok(None),
-            Ok(()) => {
-                self.records.count("commits", 1);
-                let durable = durability == Durability::Sync;
-                self.records.history().acknowledge(tag, durable).map(Some)
-            }
-            Err(error) => {
-                let uncertain = matches!(
-                    error,
-                    Error::Io { .. } | Error::Poisoned { .. } | Error::Corruption { .. }
-                );
-                if !dead && !uncertain {
-                    self.records.history().forget(tag);
-                }
-                self.tolerate(&error).map(|()| None)
-            }
-        }
-    }
-
-    /// Compares a read of the newest state, or of a fixed one, with the states of these commits.
-    pub fn compare(
-        &self,
-        read: &Read,
-        id: u32,
-        seen: &Seen,
-        between: RangeInclusive<u64>,
-    ) -> Checked<()> {
-        let history = self.records.history();
-        if history.is_uncertain(*between.end()) {
-            return Ok(());
-        }
-        self.records.count("reads compared", 1);
-        let same = |seqno: u64| expected(read, id, &history.at(seqno)) == *seen;
-        if between.clone().any(same) {
-            return Ok(());
-        }
-        let wanted = expected(read, id, &history.at(*between.end()));
-        let (seen, wanted) = (shown(seen), shown(&wanted));
-        Err(format!(
-            "keyspace {id}, {read:?}\n  saw {seen}\n  the state of commit {} has {wanted}, and no other of {between:?} has what was seen",
-            between.end()
-        ))
-    }
-}
-
-/// A name of an error's kind, to be counted.
-fn kind_of(error: &Error) -> &'static str {
-    match error {
-        Error::Io { .. } => "calls that met an I/O error",
-        Error::NoSpace { .. } => "calls that found no space",
-        Error::Corruption { .. } | Error::NewerFormat { .. } => "calls that met a wrong bit",
-        Error::Poisoned { .. } => "calls that met the poison",
-        Error::Conflict { .. } => "conflicts",
-        Error::Deadlock { .. } => "deadlocks",
-        Error::LockTimeout { .. } => "lock timeouts",
-        Error::KeyspaceDropped(_) | Error::KeyspaceInUse { .. } => "refusals of a keyspace",
-        _ => "other errors",
-    }
-}
-
-/// The value of the so-manieth write of a commit: unique, and sometimes long.
-pub fn value_of(tag: u64, at: usize) -> Vec<u8> {
-    let mut value = format!("v{tag}.{at}.").into_bytes();
-    let len = [8, 20, 90, 700][(tag as usize * 7 + at) % 4];
-    value.resize(value.len().max(len), b'0' + (tag % 10) as u8);
-    value
-}
-
-/// A row's change as the history says it.
-pub fn row(keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Write {
-    Write::Row((keyspace.id().0, key.to_vec()), value.map(Arc::from))
+    /// With the moments between which it was taken.
+    snapshot: Option<(Snapshot, RangeInclusive<u64>)>,
+    /// Its stream of changes.
+    pub(crate) stream: Option<Changes>,
 }
 
 impl Change {
@@ -253,6 +44,7 @@ impl Client {
             world,
             number,
             snapshot: None,
+            stream: None,
         }
     }
 
@@ -267,7 +59,9 @@ impl Client {
             Op::Transaction { .. } => self.transaction(op),
             Op::Read(read) => self.read_newest(read),
             Op::TakeSnapshot => {
-                self.snapshot = self.world.known(self.world.db.snapshot())?;
+                let began = now_ms();
+                let snapshot = self.world.known(self.world.db.snapshot())?;
+                self.snapshot = snapshot.map(|snapshot| (snapshot, began..=now_ms()));
                 Ok(())
             }
             Op::ReadSnapshot(read) => self.read_snapshot(read),
@@ -282,7 +76,21 @@ impl Client {
             Op::Create(place) => self.create(*place),
             Op::Drop(place) => self.drop_keyspace(*place),
             Op::Ingest(place, keys) => self.ingest(*place, keys),
-            Op::Checkpoint => self.checkpoint(),
+            Op::BulkLoad {
+                place,
+                keys,
+                large,
+                unique,
+            } => self.bulk_load(*place, keys, *large, *unique),
+            Op::Checkpoint(copy_use) => self.checkpoint(*copy_use),
+            Op::Backup => self.backup(),
+            Op::Restore(number) => self.restore(*number),
+            Op::DeleteBackup(number) => self.delete_backup(*number),
+            Op::Follow(most) => self.follow(*most),
+            Op::Unfollow => {
+                self.stream = None;
+                Ok(())
+            }
             Op::Verify => self.verify(),
         }
     }
@@ -299,15 +107,18 @@ impl Client {
             let Some(keyspace) = world.keyspace(change.place())? else {
                 continue;
             };
-            let value = value_of(tag, at);
+            let stored = world.stored(change.place(), tag, at);
             let (result, write) = match change {
                 Change::Put(_, key) | Change::Insert(_, key) if untracked && is_exclusive(key) => {
                     // Inserts rely on locks that this one does not take.
                     (batch.delete(&keyspace, key), row(&keyspace, key, None))
                 }
                 Change::Put(_, key) | Change::Insert(_, key) => (
-                    batch.put(&keyspace, key, &value),
-                    row(&keyspace, key, Some(&value)),
+                    match stored.until_ms {
+                        None => batch.put(&keyspace, key, &stored.value),
+                        Some(until) => batch.put_until(&keyspace, key, &stored.value, until),
+                    },
+                    row(&keyspace, key, Some(&stored)),
                 ),
                 Change::Delete(_, key) => (batch.delete(&keyspace, key), row(&keyspace, key, None)),
                 Change::DeleteRange(_, start, end) => (
@@ -322,7 +133,9 @@ impl Client {
         let (key, value) = mark(self.number, tag);
         let marks = &world.keyspaces[0];
         batch.put(marks, &key, &value).map_err(|e| e.to_string())?;
-        intent.writes.push(row(marks, &key, Some(&value)));
+        intent
+            .writes
+            .push(row(marks, &key, Some(&Stored::lasting(&value))));
         world.records.history().say(tag, intent);
         let options = WriteOptions {
             durability: asked,
@@ -338,9 +151,9 @@ impl Client {
         let Some(keyspace) = self.world.keyspace(read.place())? else {
             return Ok(());
         };
-        let before = self.world.db.visible_seqno();
+        let (before, began) = (self.world.db.visible_seqno(), now_ms());
         let result = perform(read, &keyspace, &Source::Newest);
-        let after = self.world.db.visible_seqno();
+        let (after, ended) = (self.world.db.visible_seqno(), now_ms());
         let Some((seen, at)) = self.world.known(result)? else {
             return Ok(());
         };
@@ -350,12 +163,13 @@ impl Client {
                 "a cursor shows {between:?}, opened between {before} and {after}"
             ));
         }
-        self.world.compare(read, keyspace.id().0, &seen, between)
+        let id = keyspace.id().0;
+        self.world.compare(read, id, &seen, between, began..=ended)
     }
 
     fn read_snapshot(&self, read: &Read) -> Checked<()> {
-        let (Some(keyspace), Some(snapshot)) = (self.world.keyspace(read.place())?, &self.snapshot)
-        else {
+        let keyspace = self.world.keyspace(read.place())?;
+        let (Some(keyspace), Some((snapshot, taken))) = (keyspace, &self.snapshot) else {
             return Ok(());
         };
         let result = perform(read, &keyspace, &Source::Snapshot(snapshot));
@@ -364,7 +178,7 @@ impl Client {
         };
         let at = snapshot.seqno();
         let id = keyspace.id().0;
-        self.world.compare(read, id, &seen, at..=at)
+        self.world.compare(read, id, &seen, at..=at, taken.clone())
     }
 
     /// A call after which everything before it is durable.
@@ -421,100 +235,20 @@ impl Client {
         Ok(())
     }
 
-    fn ingest(&self, place: Where, keys: &[Key]) -> Checked<()> {
-        let world = &self.world;
-        let Some(keyspace) = world.keyspace(place)? else {
-            return Ok(());
-        };
-        let Some(mut ingest) = world.known(world.db.ingest())? else {
-            return Ok(());
-        };
-        let tag = world.records.history().intend();
-        let mut intent = Intent::default();
-        for (at, key) in keys.iter().filter(|key| !is_exclusive(key)).enumerate() {
-            let value = value_of(tag, at);
-            if world.known(ingest.put(&keyspace, key, &value))?.is_none() {
-                return Ok(());
-            }
-            intent.writes.push(row(&keyspace, key, Some(&value)));
-        }
-        if intent.writes.is_empty() {
-            return Ok(());
-        }
-        world.records.history().say(tag, intent);
-        set_unmarked(Some(tag));
-        let result = ingest.finish();
-        set_unmarked(None);
-        world.records.count("ingests", u64::from(result.is_ok()));
-        let told = result.as_ref().ok().map(|ingested| ingested.seqno);
-        let seqno = world.committed(tag, result.map(drop), Durability::Sync)?;
-        match seqno == told || world.disk.is_dead() {
-            true => Ok(()),
-            false => Err(format!("an ingest says {told:?}, its number is {seqno:?}")),
-        }
-    }
-
-    fn checkpoint(&self) -> Checked<()> {
-        let world = &self.world;
-        let number = world.records.history().intend();
-        let target = PathBuf::from(format!("/copy-{number}"));
-        let before = world.db.visible_seqno();
-        let Some(info) = world.known(world.db.checkpoint(&target))? else {
-            return Ok(());
-        };
-        if info.seqno < before && !world.disk.is_dead() {
-            return Err(format!(
-                "a checkpoint holds {}, {before} was visible",
-                info.seqno
-            ));
-        }
-        let options = Options {
-            read_only: true,
-            ..world.options.clone()
-        };
-        let disk = Arc::new(world.disk.clone());
-        let Some(copy) = world.known(Database::open_on(disk, &target, options))? else {
-            return Ok(());
-        };
-        let Some(found) = world.known(content(&copy))? else {
-            return Ok(());
-        };
-        world.records.count("checkpoints compared", 1);
-        let history = world.records.history();
-        let same = history.find(info.seqno, &found.ids, &found.rows);
-        let exact = same.is_some_and(|at| at >= info.seqno);
-        if !exact && !history.is_uncertain(info.seqno) {
-            let difference = difference(&history.at(info.seqno), &found);
-            return Err(format!(
-                "a checkpoint of commit {} differs: {difference}",
-                info.seqno
-            ));
-        }
-        Ok(())
-    }
-
     fn verify(&self) -> Checked<()> {
         let world = &self.world;
         let Some(report) = world.known(world.db.verify())? else {
             return Ok(());
         };
-        let harmed = world.disk.has_failed() || world.disk.has_flipped();
         if report.wrong_insert_count > 0 {
             return Err(format!("wrong inserts: {:?}", report.wrong_inserts));
         }
-        match report.damages.is_empty() || harmed {
-            true => Ok(()),
-            false => Err(format!("damages: {:?}", report.damages)),
-        }
+        let mut damages = report.damages.iter();
+        damages.try_for_each(|damage| world.tolerate(damage))
     }
 
     /// Whether the client is to stop: the machine is gone, or something has failed.
     pub fn is_over(&self) -> bool {
         self.world.stop.load(Ordering::Relaxed) || self.world.disk.is_dead()
     }
-}
-
-/// Whether only who has a row's lock puts it: such rows may be inserted.
-pub fn is_exclusive(key: &[u8]) -> bool {
-    key.last().is_some_and(|last| last % 3 == 0)
 }

@@ -4,7 +4,7 @@
 //! what the machine left behind is kept for the next life.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use alluvium::simulation;
@@ -12,6 +12,8 @@ use alluvium::vfs::{CrashOptions, Keep, LockGuard, MemVfs, Vfs, VfsFile};
 use alluvium_testkit::Rng;
 
 use crate::plan::{Crash, Fault, FaultKind, Kept};
+use crate::run::DIR;
+use crate::world::{REPAIRED, STORE};
 
 /// The kinds of call that faults tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +44,8 @@ struct State {
     /// What the machine left behind; set by the crash.
     left: Option<MemVfs>,
     tripped: Vec<FaultKind>,
+    /// Files of which a read had a wrong bit.
+    flipped: Vec<PathBuf>,
     lies: bool,
 }
 
@@ -65,6 +69,7 @@ impl Disk {
             crash,
             left: None,
             tripped: Vec::new(),
+            flipped: Vec::new(),
             lies,
         })))
     }
@@ -85,9 +90,28 @@ impl Disk {
         state.left.is_some() || state.tripped.iter().any(failed)
     }
 
+    /// How many calls have failed or had a wrong bit.
+    pub fn failures(&self) -> u64 {
+        self.state().tripped.len() as u64
+    }
+
     /// Whether any read had a wrong bit.
     pub fn has_flipped(&self) -> bool {
         self.state().tripped.contains(&FaultKind::FlippedBit)
+    }
+
+    /// Whether a read of this file had a wrong bit. What is copied into a store of backups is read back there, and blamed
+    /// on the file that it was copied from; a repaired database gets its name in the end. A log segment whose header cannot
+    /// be read looks like one to come, and so the one before it as if it lacked its end.
+    pub fn has_flipped_in(&self, path: &Path) -> bool {
+        let state = self.state();
+        let is_copy = |flipped: &Path| {
+            flipped.starts_with(STORE) || flipped.to_string_lossy().starts_with(REPAIRED)
+        };
+        let is_log = |path: &Path| path.extension().is_some_and(|ending| ending == "wal");
+        let mut flipped = state.flipped.iter();
+        flipped
+            .any(|flipped| flipped == path || is_copy(flipped) || is_log(flipped) && is_log(path))
     }
 
     /// What is left if the machine stops at this moment, or what was left when it has stopped.
@@ -187,12 +211,17 @@ impl State {
             }
             FaultKind::ShortWrite => Fate::Short,
             FaultKind::Full(_) => Fate::Failed(io::ErrorKind::StorageFull.into()),
-            FaultKind::FlippedBit => Fate::Flipped(self.rng.next_u64()),
+            FaultKind::FlippedBit => {
+                self.flipped.push(path.to_path_buf());
+                Fate::Flipped(self.rng.next_u64())
+            }
         }
     }
 }
 
-/// Bits flip in tables and value files only: a wrong record at the very end of a log cannot be told from a torn tail.
+/// Bits flip where no wrong bit may be taken for anything else: in tables and value files, in the store of backups, and in
+/// the log of the database while it is open. At an opening a wrong record at the very end of a log cannot be told from a
+/// torn tail, and so for a manifest.
 fn applies(kind: FaultKind, call: Call, path: &Path) -> bool {
     match kind {
         FaultKind::Error => true,
@@ -200,8 +229,13 @@ fn applies(kind: FaultKind, call: Call, path: &Path) -> bool {
         FaultKind::SyncError => call == Call::Sync,
         FaultKind::Full(_) => call == Call::Grow,
         FaultKind::FlippedBit => {
-            let name = path.extension().and_then(|name| name.to_str());
-            call == Call::Read && name.is_some_and(|name| ["sst", "val"].contains(&name))
+            let ending = path.extension().and_then(|name| name.to_str());
+            let is_data = match ending {
+                Some("sst" | "val" | "table" | "state" | "backup") => true,
+                Some("wal") => path.starts_with(DIR),
+                _ => false,
+            };
+            call == Call::Read && is_data
         }
     }
 }

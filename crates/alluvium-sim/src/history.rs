@@ -3,10 +3,16 @@
 //! A client says what a commit will do before it asks for it, under a number of its own, and puts this number as a row
 //! into the commit. The engine tells the numbers of commits as it gives them, before the log has them; so the history
 //! knows the commits that were under way at a crash too, and no reader ever sees a commit that the history does not know.
+//!
+//! Rows that expire stand in a state with their time. A reader's time lies between two moments that its client knows, so
+//! what it sees is judged at each time between them at which a row goes.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+
+use crate::reading::Content;
 
 /// The bytes in front of a commit's own number.
 const MARK: [u8; 8] = *b"\xA5sim\x5A\xC3\x96\x0F";
@@ -14,14 +20,23 @@ const MARK: [u8; 8] = *b"\xA5sim\x5A\xC3\x96\x0F";
 /// The id of a keyspace and a key.
 pub type Row = (u32, Vec<u8>);
 
-/// All rows of all keyspaces that ever were.
-pub type State = BTreeMap<Row, Arc<[u8]>>;
+/// A row's value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// The bytes.
+    pub value: Arc<[u8]>,
+    /// From when on, in milliseconds, the row is gone; `None`: it stays.
+    pub until_ms: Option<u64>,
+}
+
+/// All rows of all keyspaces that ever were, expired or not.
+pub type State = BTreeMap<Row, Stored>;
 
 /// What a commit does to rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
     /// Writes or removes one row.
-    Row(Row, Option<Arc<[u8]>>),
+    Row(Row, Option<Stored>),
     /// Removes a range.
     Range(u32, Vec<u8>, Vec<u8>),
 }
@@ -46,6 +61,8 @@ struct Commit {
 thread_local! {
     /// The commit that the calling client makes without rows of its own in the log: an ingest.
     static UNMARKED: Cell<Option<u64>> = const { Cell::new(None) };
+    /// What the calling thread commits, it commits to another database.
+    static ASIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// See the module.
@@ -60,6 +77,8 @@ pub struct History {
     durable: u64,
     /// Ingests whose fate nobody knows yet.
     uncertain: Vec<u64>,
+    /// Each time at which some row goes.
+    deadlines: BTreeSet<u64>,
 }
 
 /// The row that marks a commit: key and value. One key for each client, so that it meets nobody.
@@ -79,12 +98,40 @@ pub fn set_unmarked(tag: Option<u64>) {
     UNMARKED.set(tag);
 }
 
+/// Does something with a copy, whose commits are no part of any history.
+pub fn aside<T>(body: impl FnOnce() -> T) -> T {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            ASIDE.set(self.0);
+        }
+    }
+    let _back = Back(ASIDE.replace(true));
+    body()
+}
+
+impl Stored {
+    /// A row that stays.
+    pub fn lasting(value: &[u8]) -> Stored {
+        let value = Arc::from(value);
+        Stored {
+            value,
+            until_ms: None,
+        }
+    }
+
+    /// Whether the row is there for a reader of this time.
+    pub fn is_there(&self, now_ms: u64) -> bool {
+        self.until_ms.is_none_or(|until| now_ms < until)
+    }
+}
+
 /// Does what a commit does.
 pub fn apply(state: &mut State, writes: &[Write]) {
     for write in writes {
         match write {
             Write::Row(row, Some(value)) => {
-                state.insert(row.clone(), Arc::clone(value));
+                state.insert(row.clone(), value.clone());
             }
             Write::Row(row, None) => {
                 state.remove(row);
@@ -109,8 +156,24 @@ impl History {
         self.intents.insert(tag, intent);
     }
 
+    /// Some row will go at this time.
+    pub fn expect_deadline(&mut self, until_ms: u64) {
+        self.deadlines.insert(until_ms);
+    }
+
+    /// Times of which one shows each reader of these moments what it must see.
+    pub fn times(&self, moments: RangeInclusive<u64>) -> Vec<u64> {
+        let (first, last) = moments.into_inner();
+        let later = self.deadlines.range(first + 1..=last.max(first + 1));
+        let later = later.copied().filter(|time| *time <= last);
+        std::iter::once(first).chain(later).collect()
+    }
+
     /// The engine gives a number to a commit.
     pub fn numbered(&mut self, seqno: u64, ops: &[u8]) {
+        if ASIDE.get() {
+            return;
+        }
         let tag = tag_of(ops).or_else(|| UNMARKED.take().inspect(|_| self.uncertain.push(seqno)));
         // Numbers that are given again belong to commits that failed.
         self.commits.split_off(&seqno);
@@ -205,16 +268,36 @@ impl History {
         }
     }
 
-    /// The newest number from `floor` on whose state has exactly the rows `found` of the keyspaces `of`.
-    pub fn find(&self, floor: u64, of: &[u32], found: &State) -> Option<u64> {
-        let same = |state: &State| {
-            let rows = state.iter().filter(|((id, _), _)| of.contains(id));
-            rows.eq(found.iter())
-        };
+    /// The newest number from `floor` on whose state shows exactly what was found.
+    pub fn find(&self, floor: u64, found: &Content) -> Option<u64> {
+        let times = self.times(found.read_at.clone());
+        let same = |state: &State| found.is_of(state, &times);
         let later = self.commits.range(floor..).rev();
         let later = later.map(|(seqno, commit)| (*seqno, Arc::clone(&commit.state)));
         let mut all = later.chain([(floor, self.at(floor))]);
         all.find(|(_, state)| same(state)).map(|(seqno, _)| seqno)
+    }
+
+    /// Whether some commit ever wrote this row so.
+    pub fn has_ever_written(&self, row: &Row, value: &[u8]) -> bool {
+        let wrote = |write: &Write| match write {
+            Write::Row(own, Some(stored)) => own == row && *stored.value == *value,
+            _ => false,
+        };
+        let mut intents = self.intents.values();
+        intents.any(|intent| intent.writes.iter().any(wrote))
+    }
+
+    /// The first commit of a client's from this number on, up to another one.
+    pub fn next_tagged(&self, from: u64, to: u64) -> Option<u64> {
+        let mut commits = self.commits.range(from..=to.max(from));
+        let found = commits.find(|(seqno, commit)| commit.tag.is_some() && **seqno <= to);
+        found.map(|(seqno, _)| *seqno)
+    }
+
+    /// Whose commit has this number: nobody's if no rows change.
+    pub fn tag_at(&self, seqno: u64) -> Option<u64> {
+        self.commits.get(&seqno).and_then(|commit| commit.tag)
     }
 
     /// A new life begins with this commit: later ones never were.

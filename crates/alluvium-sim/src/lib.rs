@@ -15,10 +15,16 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod copies;
 pub mod disk;
+mod follow;
 pub mod history;
+mod inquest;
+mod loads;
+mod maker;
 pub mod plan;
 pub mod reading;
 pub mod run;
 pub mod shrink;
 mod transaction;
+pub mod world;

@@ -1,9 +1,13 @@
-//! `alluvium-sim`: runs plans of many seeds, and shrinks and prints the first that fails.
+//! `alluvium-sim`: runs plans of many seeds, and shrinks and prints the first that fails; or goes on to the end in several
+//! processes, and collects those that fail.
 //!
 //! Exit codes: 0 all seeds passed, 1 one failed, 2 bad usage.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program talks")]
 
+mod fleet;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -14,12 +18,15 @@ use alluvium_sim::shrink::{numbers_of, shown, shrink};
 const USAGE: &str =
     "usage: alluvium-sim [--seeds N] [--from SEED] [--seconds S] [--long] [--check] [--shrink RUNS]
        alluvium-sim --seed SEED [--long] [--schedule K] [--keep NUMBERS] [--shrink RUNS]
+       alluvium-sim --jobs J --failures FILE [--seeds N] [--from SEED] [--seconds S] [--long]
 
 Runs the plans of N seeds from SEED on (a fresh one by default), or as many as S seconds allow.
 --long     longer plans
 --check    runs each seed twice and compares the traces
 --shrink   how many smaller plans are tried after a failure (400; 0: none)
---seed     runs one seed alone and says what it does; --schedule and --keep name a part of it";
+--seed     runs one seed alone and says what it does; --schedule and --keep name a part of it
+--jobs     so many processes, each on a core of its own, that go on behind a failure
+--failures where the commands go that repeat and shrink what has failed";
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -33,6 +40,27 @@ struct Args {
     shrink: Option<usize>,
     long: bool,
     check: bool,
+    jobs: Option<u64>,
+    failures: Option<PathBuf>,
+    /// The process is one of a fleet, on this core.
+    ship: Option<u64>,
+}
+
+impl Args {
+    /// The first seed. A fresh one is short enough to be typed.
+    fn first(&self) -> u64 {
+        let fresh = || alluvium::simulation::random_u64() >> 32;
+        self.from.unwrap_or_else(fresh)
+    }
+
+    fn count(&self) -> u64 {
+        let unsaid = if self.seconds.is_some() {
+            u64::MAX
+        } else {
+            100
+        };
+        self.seeds.unwrap_or(unsaid)
+    }
 }
 
 fn main() -> ExitCode {
@@ -41,10 +69,17 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     // The engine's own panics are caught and judged; only their message is wanted.
-    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
-    let passed = match args.seed {
-        Some(seed) => one(seed, &args),
-        None => many(&args),
+    let silent = args.ship.is_some();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !silent {
+            eprintln!("{panic}");
+        }
+    }));
+    let passed = match (args.seed, args.jobs, args.ship) {
+        (Some(seed), _, _) => one(seed, &args),
+        (None, Some(jobs), _) => fleet::lead(&args, jobs),
+        (None, None, Some(core)) => fleet::serve(&args, core),
+        (None, None, None) => many(&args),
     };
     ExitCode::from(u8::from(!passed))
 }
@@ -56,6 +91,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Args> {
             "--long" => args.long = true,
             "--check" => args.check = true,
             "--keep" => args.keep = Some(numbers_of(&words.next()?)?),
+            "--failures" => args.failures = Some(words.next()?.into()),
             _ => {
                 let number: u64 = words.next()?.parse().ok()?;
                 match word.as_str() {
@@ -64,6 +100,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Args> {
                     "--seconds" => args.seconds = Some(number),
                     "--seed" => args.seed = Some(number),
                     "--schedule" => args.schedule = number,
+                    "--jobs" => args.jobs = Some(number),
+                    "--ship" => args.ship = Some(number),
                     "--shrink" => args.shrink = Some(number as usize),
                     _ => return None,
                 }
@@ -104,14 +142,7 @@ fn one(seed: u64, args: &Args) -> bool {
 
 fn many(args: &Args) -> bool {
     let began = Instant::now();
-    // A fresh seed is short enough to be typed.
-    let fresh = || alluvium::simulation::random_u64() >> 32;
-    let first = args.from.unwrap_or_else(fresh);
-    let seeds = args.seeds.unwrap_or(if args.seconds.is_some() {
-        u64::MAX
-    } else {
-        100
-    });
+    let (first, seeds) = (args.first(), args.count());
     let most = args.seconds.map_or(Duration::MAX, Duration::from_secs);
     let (mut done, mut steps) = (0, 0);
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();

@@ -9,10 +9,14 @@ use std::ops::Deref;
 
 use alluvium::simulation::Policy;
 use alluvium::{Durability, Isolation};
-use alluvium_testkit::Rng;
 
-/// Keyspaces that live as long as the database. The second stores large values in files of their own.
-pub const LASTING: [&str; 2] = ["a", "b"];
+use crate::maker::Maker;
+
+/// Keyspaces that live as long as the database. The second stores large values in files of their own, rows of the third
+/// expire.
+pub const LASTING: [&str; 3] = ["a", "b", "e"];
+/// The place of the third.
+pub const EXPIRING: Where = Where(2);
 /// Keyspaces that clients create and drop.
 pub const PASSING: [&str; 2] = ["t", "u"];
 
@@ -46,6 +50,8 @@ pub struct DatabasePlan {
     pub compaction_threads: usize,
     /// Whether it tidies up when nobody writes.
     pub tidies: bool,
+    /// Whether it keeps all of its log for streams of changes.
+    pub keeps_changes: bool,
 }
 
 /// From one opening to the next.
@@ -59,6 +65,8 @@ pub struct Life {
     pub crash: Option<Numbered<Crash>>,
     /// A crash of the recovery after this life.
     pub crash_again: Option<Numbered<Crash>>,
+    /// What is tried with a copy of what it leaves.
+    pub inquest: Option<Numbered<Inquest>>,
 }
 
 /// A part of a plan that can be left out.
@@ -90,6 +98,15 @@ pub struct Crash {
     pub kept: Kept,
 }
 
+/// What is tried with a copy of the files that a life has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inquest {
+    /// It is repaired.
+    Repair,
+    /// One bit of one file flips for good; then it is opened, and then repaired. Where decides this number.
+    Rot(u64),
+}
+
 /// What a disk does wrong, from some call on.
 #[derive(Debug, Clone, Copy)]
 pub struct Fault {
@@ -110,17 +127,17 @@ pub enum FaultKind {
     SyncError,
     /// For so many calls there is no space.
     Full(u64),
-    /// The first read of a table or value file from there on has a wrong bit.
+    /// The first read of a file with data from there on has a wrong bit.
     FlippedBit,
 }
 
-/// One of the four keyspaces.
+/// One of the five keyspaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Where(pub usize);
 
 /// A key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key(Vec<u8>);
+pub struct Key(pub(crate) Vec<u8>);
 
 impl Deref for Key {
     type Target = Vec<u8>;
@@ -204,6 +221,17 @@ pub enum Ending {
     Prepare,
 }
 
+/// What is done with a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyUse {
+    /// It is opened without a right to write, and read.
+    Read,
+    /// It is opened, written to, and read again.
+    Write,
+    /// It is repaired, and the new one is read.
+    Repair,
+}
+
 /// What a client does.
 #[derive(Debug, Clone)]
 pub enum Op {
@@ -249,8 +277,29 @@ pub enum Op {
     Drop(Where),
     /// Loads sorted rows.
     Ingest(Where, Vec<Key>),
-    /// Makes a copy, and reads it.
-    Checkpoint,
+    /// Loads rows in any order.
+    BulkLoad {
+        /// Where.
+        place: Where,
+        /// Each row's key, in the order of the calls; a key may come again.
+        keys: Vec<Key>,
+        /// Values so large that not all rows fit into memory.
+        large: bool,
+        /// Whether a key that comes again is an error.
+        unique: bool,
+    },
+    /// Makes a copy, and does something with it.
+    Checkpoint(CopyUse),
+    /// Makes a backup.
+    Backup,
+    /// Restores one of the backups, and reads it.
+    Restore(u64),
+    /// Deletes one of the backups.
+    DeleteBackup(u64),
+    /// Reads up to so many changes in the client's stream.
+    Follow(usize),
+    /// Ends the client's stream: the next read begins where it stood.
+    Unfollow,
     /// Checks all files.
     Verify,
 }
@@ -258,13 +307,7 @@ pub enum Op {
 impl Plan {
     /// The whole plan of a seed; a long one has more of everything.
     pub fn new(seed: u64, long: bool) -> Plan {
-        let mut maker = Maker {
-            rng: Rng::new(seed),
-            next: 0,
-            has_log: true,
-            keys: 0,
-        };
-        maker.plan(seed, long)
+        Maker::new(seed).plan(seed, long)
     }
 
     /// The numbers of all parts.
@@ -275,6 +318,7 @@ impl Plan {
             numbers.extend(life.faults.iter().map(|fault| fault.number));
             let crashes = life.crash.iter().chain(&life.crash_again);
             numbers.extend(crashes.map(|crash| crash.number));
+            numbers.extend(life.inquest.iter().map(|inquest| inquest.number));
         }
         numbers.sort_unstable();
         numbers
@@ -291,6 +335,8 @@ impl Plan {
             let kept = |crash: &Numbered<Crash>| numbers.contains(&crash.number);
             life.crash = life.crash.take().filter(kept);
             life.crash_again = life.crash_again.take().filter(kept);
+            let kept = |inquest: &Numbered<Inquest>| numbers.contains(&inquest.number);
+            life.inquest = life.inquest.take().filter(kept);
         }
         while plan.lives.len() > 1 && plan.lives.last().is_some_and(Life::is_empty) {
             plan.lives.pop();
@@ -301,247 +347,7 @@ impl Plan {
 
 impl Life {
     fn is_empty(&self) -> bool {
-        self.clients.iter().all(Vec::is_empty) && self.crash.is_none() && self.faults.is_empty()
-    }
-}
-
-/// Makes plans.
-struct Maker {
-    rng: Rng,
-    next: usize,
-    has_log: bool,
-    /// How many keys there are: few, so that clients meet.
-    keys: usize,
-}
-
-impl Maker {
-    fn plan(&mut self, seed: u64, long: bool) -> Plan {
-        let durability = [Durability::Buffered, Durability::Sync, Durability::None];
-        let durability = durability[self.rng.weighted(&[5, 3, 1])];
-        self.has_log = durability != Durability::None;
-        self.keys = *self.rng.pick(&[3, 8, 24, 60]);
-        let policy = Policy {
-            switch_of_256: *self.rng.pick(&[4, 16, 64, 255]),
-            uneven: self.rng.percent(40),
-            jump_of_65536: *self.rng.pick(&[0, 2, 50]),
-            step_ns_max: *self.rng.pick(&[50, 2_000, 200_000]),
-            stall_of_65536: *self.rng.pick(&[0, 10, 100, 500]),
-        };
-        let database = DatabasePlan {
-            durability,
-            memtable_bytes: *self.rng.pick(&[600, 3_000, 20_000]),
-            partition_bytes: *self.rng.pick(&[4_096, 1 << 20]),
-            compaction_threads: 1 + self.rng.below(2),
-            tidies: self.rng.percent(50),
-        };
-        let lives = 1 + self.rng.below(if long { 6 } else { 3 });
-        let lives = (0..lives).map(|_| self.life(long)).collect();
-        Plan {
-            seed,
-            schedule: 0,
-            policy,
-            database,
-            lying_disk: false,
-            lives,
-        }
-    }
-
-    fn number<T>(&mut self, item: T) -> Numbered<T> {
-        self.next += 1;
-        Numbered {
-            number: self.next - 1,
-            item,
-        }
-    }
-
-    fn life(&mut self, long: bool) -> Life {
-        let clients = 2 + self.rng.below(3);
-        let most = if long { 120 } else { 30 };
-        let clients = (0..clients).map(|_| {
-            let ops = 4 + self.rng.below(most);
-            (0..ops)
-                .map(|_| {
-                    let op = self.op();
-                    self.number(op)
-                })
-                .collect()
-        });
-        let clients = clients.collect();
-        let faulty = self.rng.percent(45);
-        let faults = if faulty { 1 + self.rng.below(2) } else { 0 };
-        let faults = (0..faults).map(|_| self.fault()).collect();
-        let crash = self.rng.percent(65).then(|| self.crash(600));
-        let crash_again = self.rng.percent(35).then(|| self.crash(40));
-        Life {
-            clients,
-            faults,
-            crash,
-            crash_again,
-        }
-    }
-
-    fn fault(&mut self) -> Numbered<Fault> {
-        let kinds = [
-            FaultKind::Error,
-            FaultKind::ShortWrite,
-            FaultKind::SyncError,
-            FaultKind::Full(1 + self.rng.below(40) as u64),
-            FaultKind::FlippedBit,
-        ];
-        let kind = kinds[self.rng.weighted(&[2, 1, 1, 4, 3])];
-        let at = 20 + self.rng.below(400) as u64;
-        self.number(Fault { at, kind })
-    }
-
-    fn crash(&mut self, most: usize) -> Numbered<Crash> {
-        let kept = [Kept::Some, Kept::Synced, Kept::All][self.rng.weighted(&[5, 2, 2])];
-        let at = 1 + self.rng.below(most) as u64;
-        self.number(Crash { at, kept })
-    }
-
-    fn op(&mut self) -> Op {
-        match self
-            .rng
-            .weighted(&[22, 26, 14, 4, 8, 2, 4, 2, 1, 3, 3, 2, 3, 1, 1])
-        {
-            0 => self.batch(),
-            1 => self.transaction(),
-            2 => Op::Read(self.read()),
-            3 => Op::TakeSnapshot,
-            4 => Op::ReadSnapshot(self.read()),
-            5 => Op::DropSnapshot,
-            6 => Op::Flush,
-            7 => Op::Sync,
-            8 => Op::Settle,
-            9 => Op::CompactRange(self.place()),
-            10 => Op::Create(self.passing()),
-            11 => Op::Drop(self.passing()),
-            12 => self.ingest(),
-            13 => Op::Checkpoint,
-            _ => Op::Verify,
-        }
-    }
-
-    fn place(&mut self) -> Where {
-        Where(self.rng.weighted(&[6, 3, 1, 1]))
-    }
-
-    fn passing(&mut self) -> Where {
-        Where(LASTING.len() + self.rng.below(PASSING.len()))
-    }
-
-    /// Skewed: the first keys are hot.
-    fn key(&mut self) -> Key {
-        let within = match self.rng.percent(50) {
-            true => self.keys.min(3),
-            false => self.keys,
-        };
-        Key(format!("k{:02}", self.rng.below(within)).into_bytes())
-    }
-
-    fn range(&mut self) -> (Key, Key) {
-        let (one, two) = (self.key(), self.key());
-        let mut end = one.clone().max(two.clone());
-        end.0.push(b'~');
-        (one.min(two), end)
-    }
-
-    fn change(&mut self) -> Change {
-        let place = self.place();
-        match self.rng.weighted(&[10, 3, 5, 2]) {
-            0 => Change::Put(place, self.key()),
-            1 => Change::Insert(place, self.key()),
-            2 => Change::Delete(place, self.key()),
-            _ => {
-                let (start, end) = self.range();
-                Change::DeleteRange(place, start, end)
-            }
-        }
-    }
-
-    fn read(&mut self) -> Read {
-        let place = self.place();
-        if self.rng.percent(50) {
-            return Read::Get(place, self.key());
-        }
-        let first = match self.rng.below(4) {
-            0 => Move::First,
-            1 => Move::Last,
-            2 => Move::Seek(self.key()),
-            _ => Move::SeekBefore(self.key()),
-        };
-        let forward = self.rng.percent(50);
-        let count = self.rng.below(2 * self.keys.min(12));
-        let mut moves = vec![first];
-        moves.extend((0..count).map(|_| {
-            let turn = self.rng.percent(15);
-            if turn != forward {
-                Move::Next
-            } else {
-                Move::Prev
-            }
-        }));
-        Read::Walk(place, moves)
-    }
-
-    fn batch(&mut self) -> Op {
-        let count = 1 + self.rng.below(4);
-        let changes = (0..count).map(|_| self.change()).collect();
-        let own = [None, Some(Durability::Sync), Some(Durability::Buffered)];
-        let own = own[self.rng.weighted(&[5, 2, 1])];
-        Op::Batch {
-            changes,
-            durability: own.filter(|_| self.has_log),
-            untracked: self.rng.percent(15),
-        }
-    }
-
-    fn transaction(&mut self) -> Op {
-        let levels = [
-            Isolation::ReadCommitted,
-            Isolation::Snapshot,
-            Isolation::Serializable,
-        ];
-        let isolation = levels[self.rng.weighted(&[2, 3, 4])];
-        let optimistic = isolation != Isolation::ReadCommitted && self.rng.percent(30);
-        let count = 1 + self.rng.below(6);
-        let steps = (0..count).map(|_| self.step()).collect();
-        let may_prepare = self.has_log && !optimistic && isolation != Isolation::Serializable;
-        let endings = [
-            Ending::Commit,
-            Ending::Rollback,
-            Ending::PrepareCommit,
-            Ending::PrepareRollback,
-            Ending::Prepare,
-        ];
-        let weights = if may_prepare {
-            [10, 1, 3, 1, 1]
-        } else {
-            [10, 1, 0, 0, 0]
-        };
-        Op::Transaction {
-            isolation,
-            optimistic,
-            steps,
-            ending: endings[self.rng.weighted(&weights)],
-        }
-    }
-
-    fn step(&mut self) -> Step {
-        match self.rng.weighted(&[5, 3, 8, 1, 1]) {
-            0 => Step::Read(self.read()),
-            1 => Step::GetForUpdate(self.place(), self.key()),
-            2 => Step::Change(self.change()),
-            3 => Step::Savepoint,
-            _ => Step::RollbackTo,
-        }
-    }
-
-    fn ingest(&mut self) -> Op {
-        let count = 1 + self.rng.below(8);
-        let mut keys: Vec<_> = (0..count).map(|_| self.key()).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        Op::Ingest(self.place(), keys)
+        let parts = self.clients.iter().map(Vec::len).sum::<usize>() + self.faults.len();
+        parts == 0 && self.crash.is_none() && self.inquest.is_none()
     }
 }

@@ -1,10 +1,12 @@
 //! Reads: doing them, what they must show in a state, and everything that a database holds.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
+use alluvium::simulation;
 use alluvium::{Cursor, CursorOptions, Database, Keyspace, Snapshot, Transaction, Value};
 
-use crate::history::State;
+use crate::history::{Row, State, Stored};
 use crate::plan::{Move, Read, Where};
 
 /// What a read has shown: a row, or none, for each of its moves.
@@ -32,19 +34,24 @@ pub fn shown(seen: &Seen) -> String {
     seen.iter().map(row).collect::<Vec<_>>().join(", ")
 }
 
-/// What a read must show in a state.
-pub fn expected(read: &Read, id: u32, state: &State) -> Seen {
-    let owned = |(row, value): (&(u32, Vec<u8>), &Arc<[u8]>)| (row.1.clone(), value.to_vec());
+/// The time of the simulation's clock, in milliseconds.
+pub fn now_ms() -> u64 {
+    simulation::now_ns().unwrap_or(0) / 1_000_000
+}
+
+/// What a read must show in a state, at a time.
+pub fn expected(read: &Read, id: u32, state: &State, now_ms: u64) -> Seen {
+    let owned = |(row, stored): (&Row, &Stored)| (row.1.clone(), stored.value.to_vec());
+    let is_there = |(_, stored): &(&Row, &Stored)| stored.is_there(now_ms);
     let moves = match read {
         Read::Get(_, key) => {
             let row = state.get_key_value(&(id, key.to_vec()));
-            return vec![row.map(owned)];
+            return vec![row.filter(is_there).map(owned)];
         }
         Read::Walk(_, moves) => moves,
     };
-    let rows: Vec<_> = state
-        .range((id, Vec::new())..(id + 1, Vec::new()))
-        .collect();
+    let rows = state.range((id, Vec::new())..(id + 1, Vec::new()));
+    let rows: Vec<_> = rows.filter(is_there).collect();
     let below = |key: &[u8]| rows.partition_point(|(row, _)| row.1[..] < *key);
     let mut at: Option<usize> = None;
     let mut seen = Seen::new();
@@ -59,7 +66,7 @@ pub fn expected(read: &Read, id: u32, state: &State) -> Seen {
         };
         let row = at
             .and_then(|at| rows.get(at))
-            .map(|(row, value)| owned((row, value)));
+            .map(|(row, stored)| owned((row, stored)));
         let ended = row.is_none();
         seen.push(row);
         if ended {
@@ -129,48 +136,74 @@ impl Read {
 }
 
 /// What a database holds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Content {
     /// The ids of its keyspaces.
     pub ids: Vec<u32>,
     /// Their rows.
-    pub rows: State,
+    pub rows: BTreeMap<Row, Vec<u8>>,
+    /// When it was read, in milliseconds.
+    pub read_at: RangeInclusive<u64>,
 }
 
 /// Reads everything.
 pub fn content(db: &Database) -> alluvium::Result<Content> {
-    let mut content = Content::default();
+    let began = now_ms();
+    let (mut ids, mut rows) = (Vec::new(), BTreeMap::new());
     for name in db.keyspace_names()? {
         let Some(keyspace) = db.existing_keyspace(&name)? else {
             continue;
         };
         let id = keyspace.id().0;
-        content.ids.push(id);
+        ids.push(id);
         let mut cursor = keyspace.cursor(CursorOptions::default())?;
         let mut found = cursor.seek_first()?;
         while found {
-            let key = cursor.key().to_vec();
-            content.rows.insert((id, key), Arc::from(cursor.value()));
+            rows.insert((id, cursor.key().to_vec()), cursor.value().to_vec());
             found = cursor.next()?;
         }
     }
-    Ok(content)
+    Ok(Content {
+        ids,
+        rows,
+        read_at: began..=now_ms(),
+    })
+}
+
+impl Content {
+    /// Whether a state shows exactly this at one of these times, as far as its keyspaces go.
+    pub fn is_of(&self, state: &State, times: &[u64]) -> bool {
+        let shows = |now_ms: u64| {
+            let rows = state
+                .iter()
+                .filter(|((id, _), stored)| self.ids.contains(id) && stored.is_there(now_ms));
+            let rows = rows.map(|(row, stored)| (row, &stored.value[..]));
+            rows.eq(self.rows.iter().map(|(row, value)| (row, &value[..])))
+        };
+        times.iter().any(|now_ms| shows(*now_ms))
+    }
 }
 
 /// The rows in which a content differs from a state, the first few.
 pub fn difference(state: &State, found: &Content) -> String {
-    let start = |value: Option<&Arc<[u8]>>| match value {
+    let now_ms = *found.read_at.end();
+    let start = |value: Option<&[u8]>| match value {
         None => "nothing".to_owned(),
         Some(value) => value[..value.len().min(16)].escape_ascii().to_string(),
     };
+    let wanted = |row: &Row| {
+        let stored = state.get(row).filter(|stored| stored.is_there(now_ms));
+        stored.map(|stored| &stored.value[..])
+    };
+    let is = |row: &Row| found.rows.get(row).map(|value| &value[..]);
     let mut rows: Vec<_> = state.keys().chain(found.rows.keys()).collect();
     rows.sort();
     rows.dedup();
     let differ = rows
         .into_iter()
-        .filter(|row| found.ids.contains(&row.0) && state.get(row) != found.rows.get(row));
+        .filter(|row| found.ids.contains(&row.0) && wanted(row) != is(row));
     let lines = differ.take(6).map(|row| {
-        let (wanted, is) = (start(state.get(row)), start(found.rows.get(row)));
+        let (wanted, is) = (start(wanted(row)), start(is(row)));
         format!(
             "keyspace {} {}: {is} instead of {wanted}",
             row.0,

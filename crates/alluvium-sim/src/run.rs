@@ -10,16 +10,21 @@ use std::time::Duration;
 use alluvium::simulation::threads::Builder;
 use alluvium::simulation::{self, End, Report, Setup};
 use alluvium::vfs::{MemVfs, Vfs};
-use alluvium::{Clock, Database, Durability, KeyspaceOptions, Options};
+use alluvium::{Clock, Database, Durability, Expiry, KeyspaceOptions, Options};
 
-use crate::client::{Checked, Client, Records, World};
+use crate::client::Client;
+use crate::copies::{judge_store, open_store, restore};
 use crate::disk::Disk;
-use crate::plan::{Crash, Kept, LASTING, Life, Numbered, Op, Plan};
-use crate::reading::{Content, content, difference};
+use crate::follow::is_durable_only;
+use crate::history::History;
+use crate::inquest::Left;
+use crate::plan::{Crash, Inquest, Kept, LASTING, Life, Numbered, Op, Plan};
+use crate::reading::{Content, content, difference, now_ms};
 use crate::transaction::{check_inherited, decide, tag_of_xid};
+use crate::world::{Checked, Records, World};
 
 /// Where the database is.
-const DIR: &str = "/db";
+pub(crate) const DIR: &str = "/db";
 /// More steps than any history takes that ends.
 const STEPS_MAX: u64 = 500_000;
 
@@ -107,12 +112,33 @@ impl Story {
             let world = self.open(crash_again)?;
             self.spend(life, world)
                 .map_err(|failure| format!("life {at}: {failure}"))?;
+            if let Some(inquest) = &life.inquest {
+                self.inquire(inquest.item)
+                    .map_err(|failure| format!("after life {at}, {:?}: {failure}", inquest.item))?;
+            }
             crash_again = life.crash_again.as_ref().map(|crash| crash.item);
         }
-        let world = self
-            .open(crash_again)
-            .map_err(|failure| format!("at the end: {failure}"))?;
+        let at_the_end = |failure| format!("at the end: {failure}");
+        let world = self.open(crash_again).map_err(at_the_end)?;
+        restore_newest(&world).map_err(at_the_end)?;
         self.end(world, None)
+    }
+
+    /// The least number that the next life may find.
+    fn floor(&self, history: &History) -> u64 {
+        let has_log = self.plan.database.durability != Durability::None;
+        history.floor(self.killed && has_log)
+    }
+
+    fn inquire(&self, inquest: Inquest) -> Checked<()> {
+        let floor = self.floor(&self.records.history());
+        let left = Left {
+            records: &self.records,
+            dir: Path::new(DIR),
+            options: &self.options(),
+            floor,
+        };
+        left.inquire(inquest, &self.memory)
     }
 
     fn disk(&mut self, crash: Option<Crash>) -> Disk {
@@ -130,7 +156,8 @@ impl Story {
             partition_bytes: plan.partition_bytes,
             compaction_threads: plan.compaction_threads,
             idle_after: plan.tidies.then_some(Duration::from_millis(500)),
-            clock: Clock::custom(|| simulation::now_ns().unwrap_or(0) / 1_000_000),
+            clock: Clock::custom(now_ms),
+            change_log_bytes: if plan.keeps_changes { 1 << 30 } else { 0 },
             ..Options::default()
         }
     }
@@ -167,8 +194,12 @@ impl Story {
         for (at, name) in LASTING.iter().enumerate() {
             let own = KeyspaceOptions {
                 block_bytes: 1 << 10,
-                separate_values_from: (at == 1).then_some(256),
+                separate_values_from: (at >= 1).then_some(256),
                 prefix_filter_bytes: (at == 1).then_some(2),
+                expiry: match at {
+                    2 => Expiry::PerRow,
+                    _ => Expiry::Never,
+                },
                 ..KeyspaceOptions::default()
             };
             keyspaces.push(db.keyspace(name, own).map_err(text)?);
@@ -181,6 +212,7 @@ impl Story {
             keyspaces,
             inherited: Vec::new(),
             opened_at: 0,
+            store: Mutex::new(None),
             stop: AtomicBool::new(false),
         })
     }
@@ -188,10 +220,9 @@ impl Story {
     /// What a database must hold when it was opened.
     fn judge(&self, world: &mut World) -> Checked<()> {
         let found = content(&world.db).map_err(|e| format!("cannot read: {e} ({e:?})"))?;
-        let has_log = self.plan.database.durability != Durability::None;
         let mut history = self.records.history();
-        let floor = history.floor(self.killed && has_log);
-        let Some(seqno) = history.find(floor, &found.ids, &found.rows) else {
+        let floor = self.floor(&history);
+        let Some(seqno) = history.find(floor, &found) else {
             let (last, newest) = (history.last(), history.at(history.last()));
             return Err(format!(
                 "what was found is the state of no commit from {floor} to {last}\n  against {floor}: {}\n  against {last}: {}",
@@ -199,16 +230,45 @@ impl Story {
                 difference(&newest, &found)
             ));
         };
-        self.judge_keyspaces(&found)?;
+        self.judge_keyspaces(&found, world)?;
         world.inherited = self.judge_prepared(world, &history, seqno)?;
         world.opened_at = world.db.visible_seqno();
+        self.judge_streams(world.opened_at)?;
         history.cut(seqno);
+        drop(history);
         simulation::note(seqno);
+        judge_store(world)
+    }
+
+    /// What a stream of durable changes has shown is there. Others begin again behind what is left: this is the newest
+    /// number, which may be that of a marker whose ingest has not happened.
+    fn judge_streams(&self, seqno: u64) -> Checked<()> {
+        for (client, next) in &mut self.records.outside().positions {
+            if *next <= seqno + 1 {
+                continue;
+            }
+            if is_durable_only(*client) && !self.plan.lying_disk {
+                return Err(format!(
+                    "the stream of durable changes of client {client} had come to {next}, and {seqno} is the newest number"
+                ));
+            }
+            *next = seqno + 1;
+        }
         Ok(())
     }
 
-    fn judge_keyspaces(&self, found: &Content) -> Checked<()> {
-        let outside = self.records.outside();
+    fn judge_keyspaces(&self, found: &Content, world: &World) -> Checked<()> {
+        let mut outside = self.records.outside();
+        let lasting: Vec<u32> = world.keyspaces.iter().map(|k| k.id().0).collect();
+        if outside.lasting.is_empty() {
+            outside.lasting.clone_from(&lasting);
+        }
+        if outside.lasting != lasting {
+            let before = &outside.lasting;
+            return Err(format!(
+                "the keyspaces were {before:?}, now they are {lasting:?}"
+            ));
+        }
         for (id, passing) in &outside.passing {
             let there = found.ids.contains(id);
             if there && passing.dropped {
@@ -221,12 +281,7 @@ impl Story {
         Ok(())
     }
 
-    fn judge_prepared(
-        &self,
-        world: &World,
-        history: &crate::history::History,
-        seqno: u64,
-    ) -> Checked<Vec<u64>> {
+    fn judge_prepared(&self, world: &World, history: &History, seqno: u64) -> Checked<Vec<u64>> {
         let listed = world.db.prepared().map_err(|e| e.to_string())?;
         let listed: Vec<u64> = listed
             .iter()
@@ -321,6 +376,7 @@ impl Story {
         counted
             .iter()
             .for_each(|(what, is)| self.records.count(what, u64::from(*is)));
+        self.records.count("failures injected", disk.failures());
         disk.mend();
         let clean = closed.is_ok() && !died;
         // What was closed is durable; after an error only the process is restarted.
@@ -332,6 +388,19 @@ impl Story {
         self.killed = kept == Kept::All;
         self.memory = disk.leave(kept);
         Ok(())
+    }
+}
+
+/// The newest backup outlives everything.
+fn restore_newest(world: &World) -> Checked<()> {
+    let newest = world.records.outside().backups.pop_last();
+    let Some((id, backup)) = newest else {
+        return Ok(());
+    };
+    world.records.outside().backups.insert(id, backup.clone());
+    match open_store(world)? {
+        Some(store) => restore(world, &store, id, &backup),
+        None => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@
 //! such a transaction commits as number *c*, no commit between that state and *c* may have written a row that it wrote or
 //! locked (no lost update); a serializable one must have read what the state before *c* has (it could have run alone at
 //! its place in the order of commits). Each read of a read committed one is that of some state since the call began, and
-//! rows that it has locked keep what it read until its commit.
+//! rows that it has locked keep what it read until its commit. The time by which rows expire is fixed like the state.
 
 use std::ops::RangeInclusive;
 
@@ -12,10 +12,11 @@ use alluvium::{
     Error, Isolation, Keyspace, PreparedTransaction, Savepoint, Transaction, TransactionOptions,
 };
 
-use crate::client::{Checked, Client, World, is_exclusive, row, value_of};
-use crate::history::{Intent, Row, Write, apply, mark};
+use crate::client::Client;
+use crate::history::{Intent, Row, State, Stored, Write, apply, mark};
 use crate::plan::{Change, Ending, Key, Op, Read, Step};
-use crate::reading::{Seen, Source, expected, perform, shown};
+use crate::reading::{Seen, Source, expected, now_ms, perform, shown};
+use crate::world::{Checked, Prepared, World, is_exclusive, row};
 
 /// One read.
 struct Noted {
@@ -26,6 +27,8 @@ struct Noted {
     own: Vec<Write>,
     /// The commits of which one must be what was read.
     between: RangeInclusive<u64>,
+    /// The moments between which lies the time of the read.
+    moments: RangeInclusive<u64>,
 }
 
 /// A transaction that is under way.
@@ -41,6 +44,20 @@ struct Running<'a> {
     noted: Vec<Noted>,
     /// What was visible around its beginning.
     began: RangeInclusive<u64>,
+    /// When that was.
+    began_ms: RangeInclusive<u64>,
+}
+
+impl Noted {
+    /// What it must show, if this is the state under the transaction's own writes.
+    fn wanted(&self, state: &State, now_ms: u64) -> Seen {
+        if self.own.is_empty() {
+            return expected(&self.read, self.keyspace, state, now_ms);
+        }
+        let mut state = state.clone();
+        apply(&mut state, &self.own);
+        expected(&self.read, self.keyspace, &state, now_ms)
+    }
 }
 
 impl Client {
@@ -60,7 +77,7 @@ impl Client {
             optimistic: *optimistic,
             ..TransactionOptions::default()
         };
-        let before = world.db.visible_seqno();
+        let (before, before_ms) = (world.db.visible_seqno(), now_ms());
         let Some(transaction) = world.known(world.db.begin_with(options))? else {
             return Ok(());
         };
@@ -75,6 +92,7 @@ impl Client {
             savepoints: Vec::new(),
             noted: Vec::new(),
             began: before..=world.db.visible_seqno(),
+            began_ms: before_ms..=now_ms(),
         };
         for (at, step) in steps.iter().enumerate() {
             if let Err(error) = running.step(step, at)? {
@@ -121,29 +139,36 @@ impl Running<'_> {
         })
     }
 
-    fn note(&mut self, read: Read, keyspace: &Keyspace, seen: Seen, between: RangeInclusive<u64>) {
-        let fixed = self.isolation != Isolation::ReadCommitted;
+    /// Notes a read that began when this commit was visible, at this time.
+    fn note(&mut self, read: Read, keyspace: &Keyspace, seen: Seen, began: (u64, u64)) {
+        let (between, moments) = match self.isolation {
+            Isolation::ReadCommitted => {
+                let after = self.world.db.visible_seqno();
+                (began.0..=after, began.1..=now_ms())
+            }
+            _ => (self.began.clone(), self.began_ms.clone()),
+        };
         self.noted.push(Noted {
             read,
             keyspace: keyspace.id().0,
             seen,
             own: self.own.clone(),
-            between: if fixed { self.began.clone() } else { between },
+            between,
+            moments,
         });
     }
 
     fn read(&mut self, read: &Read, keyspace: &Keyspace) -> alluvium::Result<()> {
-        let before = self.world.db.visible_seqno();
+        let began = (self.world.db.visible_seqno(), now_ms());
         let source = Source::Transaction(&self.transaction);
         let (seen, _) = perform(read, keyspace, &source)?;
-        let after = self.world.db.visible_seqno();
-        self.note(read.clone(), keyspace, seen, before..=after);
+        self.note(read.clone(), keyspace, seen, began);
         Ok(())
     }
 
     /// Whether the row is there.
     fn read_locked(&mut self, keyspace: &Keyspace, key: &Key) -> alluvium::Result<bool> {
-        let before = self.world.db.visible_seqno();
+        let began = (self.world.db.visible_seqno(), now_ms());
         let value = self.transaction.get_for_update(keyspace, key)?;
         let after = self.world.db.visible_seqno();
         self.locked.push(((keyspace.id().0, key.to_vec()), after));
@@ -151,32 +176,34 @@ impl Running<'_> {
         let read = Read::Get(place, key.clone());
         let found = value.is_some();
         let seen = vec![value.map(|value| (key.to_vec(), value.to_vec()))];
-        self.note(read, keyspace, seen, before..=after);
+        self.note(read, keyspace, seen, began);
         Ok(found)
     }
 
     fn change(&mut self, change: &Change, keyspace: &Keyspace, at: usize) -> alluvium::Result<()> {
-        let transaction = &self.transaction;
-        let value = value_of(self.tag, at);
+        let mut stored = self.world.stored(change.place(), self.tag, at);
         let (key, write) = match change {
             Change::Put(_, key) => {
-                transaction.put(keyspace, key, &value)?;
-                (key, row(keyspace, key, Some(&value)))
+                self.put(keyspace, key, &stored)?;
+                (key, row(keyspace, key, Some(&stored)))
             }
             Change::Insert(_, key) => {
                 let absent = !self.read_locked(keyspace, key)? && is_exclusive(key);
                 match absent {
-                    true => self.transaction.insert(keyspace, key, &value)?,
-                    false => self.transaction.put(keyspace, key, &value)?,
+                    true => {
+                        stored.until_ms = None;
+                        self.transaction.insert(keyspace, key, &stored.value)?;
+                    }
+                    false => self.put(keyspace, key, &stored)?,
                 }
-                (key, row(keyspace, key, Some(&value)))
+                (key, row(keyspace, key, Some(&stored)))
             }
             Change::Delete(_, key) => {
-                transaction.delete(keyspace, key)?;
+                self.transaction.delete(keyspace, key)?;
                 (key, row(keyspace, key, None))
             }
             Change::DeleteRange(_, start, end) => {
-                transaction.delete_range(keyspace, start, end)?;
+                self.transaction.delete_range(keyspace, start, end)?;
                 let id = keyspace.id().0;
                 self.own
                     .push(Write::Range(id, start.to_vec(), end.to_vec()));
@@ -189,6 +216,15 @@ impl Running<'_> {
         Ok(())
     }
 
+    fn put(&self, keyspace: &Keyspace, key: &Key, stored: &Stored) -> alluvium::Result<()> {
+        match stored.until_ms {
+            None => self.transaction.put(keyspace, key, &stored.value),
+            Some(until) => self
+                .transaction
+                .put_until(keyspace, key, &stored.value, until),
+        }
+    }
+
     /// Checks that the reads go together. Returns the newest state that they may be of.
     fn check_reads(&self) -> Checked<u64> {
         let newest = *self.began.end();
@@ -199,37 +235,46 @@ impl Running<'_> {
         drop(history);
         if self.isolation == Isolation::ReadCommitted {
             for noted in &self.noted {
-                let matching = noted.between.clone().rev().find(|at| self.fits(noted, *at));
+                let times = self.times(&noted.moments);
+                let fits = |at: &u64| times.iter().any(|time| self.fits(noted, *at, *time));
+                let matching = noted.between.clone().rev().find(fits);
                 matching
                     .ok_or_else(|| self.explain(noted, *noted.between.end(), "read committed"))?;
             }
             return Ok(newest);
         }
-        let all_fit = |at: &u64| self.noted.iter().all(|noted| self.fits(noted, *at));
+        let times = self.times(&self.began_ms);
+        let all_fit = |at: &u64| {
+            let at_time = |time: &u64| self.noted.iter().all(|noted| self.fits(noted, *at, *time));
+            times.iter().any(at_time)
+        };
         if let Some(at) = self.began.clone().rev().find(all_fit) {
             return Ok(at);
         }
-        let wrong = self.noted.iter().find(|noted| !self.fits(noted, newest));
+        let last = *self.began_ms.end();
+        let wrong = |noted: &&Noted| !self.fits(noted, newest, last);
+        let wrong = self.noted.iter().find(wrong).or(self.noted.first());
         let what = "no state of its beginning explains its reads; against the newest";
         Err(wrong.map_or_else(String::new, |noted| self.explain(noted, newest, what)))
     }
 
-    fn state_for(&self, noted: &Noted, at: u64) -> crate::history::State {
-        let mut state = (*self.world.records.history().at(at)).clone();
-        apply(&mut state, &noted.own);
-        state
+    fn times(&self, moments: &RangeInclusive<u64>) -> Vec<u64> {
+        self.world.records.history().times(moments.clone())
     }
 
-    fn fits(&self, noted: &Noted, at: u64) -> bool {
-        expected(&noted.read, noted.keyspace, &self.state_for(noted, at)) == noted.seen
+    fn fits(&self, noted: &Noted, at: u64, now_ms: u64) -> bool {
+        let state = self.world.records.history().at(at);
+        noted.wanted(&state, now_ms) == noted.seen
     }
 
     fn explain(&self, noted: &Noted, at: u64, what: &str) -> String {
-        let wanted = expected(&noted.read, noted.keyspace, &self.state_for(noted, at));
+        let state = self.world.records.history().at(at);
+        let wanted = noted.wanted(&state, *noted.moments.end());
         format!(
-            "a {:?} transaction (began at {:?}): {what}, commit {at}\n  keyspace {}, {:?}\n  saw {}\n  instead of {}",
+            "a {:?} transaction (began at {:?}, {:?} ms): {what}, commit {at}\n  keyspace {}, {:?}\n  saw {}\n  instead of {}",
             self.isolation,
             self.began,
+            noted.moments,
             noted.keyspace,
             noted.read,
             shown(&noted.seen),
@@ -255,7 +300,8 @@ impl Running<'_> {
         if let Err(error) = self.transaction.put(marks, &key, &value) {
             return self.world.tolerate(&error);
         }
-        self.own.push(row(marks, &key, Some(&value)));
+        let mark = row(marks, &key, Some(&Stored::lasting(&value)));
+        self.own.push(mark);
         let intent = Intent {
             writes: self.own.clone(),
             tracked: true,
@@ -275,6 +321,7 @@ impl Running<'_> {
             tag,
             locked,
             noted,
+            began_ms,
             ..
         } = self;
         let durability = world.durability(None);
@@ -294,21 +341,26 @@ impl Running<'_> {
         if history.is_uncertain(seqno) {
             return Ok(());
         }
-        for noted in &noted {
-            let mut state = (*history.at(seqno - 1)).clone();
-            apply(&mut state, &noted.own);
-            let wanted = expected(&noted.read, noted.keyspace, &state);
-            if wanted != noted.seen {
-                return Err(format!(
-                    "a serializable transaction committed as {seqno} has read what the commit before did not leave\n  keyspace {}, {:?}\n  saw {}\n  instead of {}",
-                    noted.keyspace,
-                    noted.read,
-                    shown(&noted.seen),
-                    shown(&wanted)
-                ));
-            }
+        let state = history.at(seqno - 1);
+        let times = history.times(began_ms);
+        let all_fit = |time: &u64| {
+            let mut noted = noted.iter();
+            noted.all(|noted| noted.wanted(&state, *time) == noted.seen)
+        };
+        if times.iter().any(all_fit) {
+            return Ok(());
         }
-        Ok(())
+        let last = *times.last().unwrap_or(&0);
+        let wrong = noted.iter().find(|n| n.wanted(&state, last) != n.seen);
+        let wrong = wrong.or(noted.first()).map(|noted| {
+            let wanted = shown(&noted.wanted(&state, last));
+            let (keyspace, read, seen) = (noted.keyspace, &noted.read, shown(&noted.seen));
+            format!("keyspace {keyspace}, {read:?}\n  saw {seen}\n  instead of {wanted}")
+        });
+        Err(format!(
+            "a serializable transaction committed as {seqno} has read what the commit before did not leave\n  {}",
+            wrong.unwrap_or_default()
+        ))
     }
 
     fn prepare(self, point: u64, ending: Ending) -> Checked<()> {
@@ -320,7 +372,7 @@ impl Running<'_> {
             locked,
             ..
         } = self;
-        let prepared = |change: &dyn Fn(&mut crate::client::Prepared)| {
+        let prepared = |change: &dyn Fn(&mut Prepared)| {
             change(world.records.outside().prepared.entry(tag).or_default());
         };
         prepared(&|_| ());
@@ -363,7 +415,7 @@ pub(crate) fn decide(
         // A commit that found no space stays prepared.
         return world.committed(tag, result, durability);
     }
-    let tried = |prepared: &mut crate::client::Prepared| prepared.rollback_tried = true;
+    let tried = |prepared: &mut Prepared| prepared.rollback_tried = true;
     tried(world.records.outside().prepared.entry(tag).or_default());
     world.known(transaction.rollback()).map(|_| None)
 }

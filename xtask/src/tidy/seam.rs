@@ -13,14 +13,14 @@ const OWNED: [(&str, &str); 9] = [
     ("std::time::Instant", "sync::time"),
     ("SystemTime", "clock::Clock"),
     ("RandomState", "sync::random_u64"),
-    ("mpsc", "a queue under a lock of sync"),
+    ("mpsc", "sync::channel"),
     ("std::collections::HashMap", "sync::collections"),
     ("std::collections::HashSet", "sync::collections"),
     ("std::sync::Mutex", "sync::plain"),
 ];
 
 /// Where they may be named all the same.
-const FREE: [(&str, &str); 10] = [
+const FREE: [(&str, &str); 9] = [
     // They make the seam.
     ("sync/", ""),
     ("simulation/", ""),
@@ -34,8 +34,6 @@ const FREE: [(&str, &str); 10] = [
     ("table/pool.rs", "parking_lot::"),
     // Their hash is fixed.
     ("txn/lock_table", "std::collections::HashMap"),
-    // Runs are sorted by a thread behind a channel: no simulation loads in bulk.
-    ("ingest/bulk_load.rs", "mpsc"),
     // Programs of the guide.
     ("guide.rs", ""),
 ];

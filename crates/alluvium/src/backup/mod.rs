@@ -146,7 +146,7 @@ impl BackupStore {
         let known = self.known_tables()?;
         let id = self.next_id()?;
         let made = (|| {
-            let mut tables = Vec::new();
+            let (mut tables, mut originals) = (Vec::new(), BTreeMap::new());
             let mut copied_bytes = 0;
             // First, because the tables that point into them are checked with them.
             for values in captured.values() {
@@ -156,6 +156,8 @@ impl BackupStore {
                     None => {
                         let file = self.copy_values(db, &values, name)?;
                         copied_bytes += file.bytes;
+                        let original = db.shared().path(values.id().to_string());
+                        originals.insert(self.table_path(&file), original);
                         file
                     }
                 };
@@ -166,7 +168,7 @@ impl BackupStore {
                 let file = match known.get(&name).filter(|file| self.is_there(file)) {
                     Some(file) => file.clone(),
                     None => {
-                        let file = self.copy_table(db, table, name)?;
+                        let file = self.copy_table(db, table, name, &originals)?;
                         copied_bytes += file.bytes;
                         file
                     }
@@ -298,8 +300,15 @@ impl BackupStore {
         write_database(&self.vfs, dir, state)
     }
 
-    /// Copies a table into the store, reads it back and checks it, and gives it its name.
-    fn copy_table(&self, db: &Database, table: &Table, name: String) -> Result<ListedFile> {
+    /// Copies a table into the store, reads it back and checks it, and gives it its name. `originals` are the value files
+    /// that were just copied, by their path in the store.
+    fn copy_table(
+        &self,
+        db: &Database,
+        table: &Table,
+        name: String,
+        originals: &BTreeMap<PathBuf, PathBuf>,
+    ) -> Result<ListedFile> {
         let source = db.shared().path(table.id().to_string());
         let tables = self.dir.join(TABLES);
         let temporary = tables.join(format!("{name}.tmp"));
@@ -316,15 +325,23 @@ impl BackupStore {
         };
         let checked = Table::open_with(copy, table.id(), table.uid(), cache, open_values)
             .and_then(|table| table.verify());
-        // The copy is what was read of the original.
+        // A copy is what was read of its original; a value file that was in the store already is damaged itself.
         checked.map_err(|error| match error {
             Error::Corruption {
+                path,
                 offset,
                 what,
                 expected,
                 found,
-                ..
-            } => Error::corruption(&source, offset, what, expected, found),
+            } => {
+                let of_values = originals.get(&path).unwrap_or(&path);
+                let damaged = if path == temporary {
+                    &source
+                } else {
+                    of_values
+                };
+                Error::corruption(damaged, offset, what, expected, found)
+            }
             other => other,
         })?;
         let path = self.table_path(&file);

@@ -280,3 +280,49 @@ pub(crate) fn remove_directory(vfs: &dyn Vfs, dir: &Path) {
     }
     let _ = vfs.remove_dir(dir);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::{Database, Options};
+    use crate::keyspace::KeyspaceOptions;
+    use crate::vfs::{MemVfs, SplitMix};
+
+    /// Copies are made by name: that a reader could go on in an open file is not enough.
+    #[test]
+    fn value_files_of_a_capture_keep_their_names_as_long_as_it_exists() {
+        let vfs = Arc::new(MemVfs::new());
+        let options = Options {
+            // Each flush is due for a merge.
+            memtable_bytes: Some(1),
+            upper_fraction: 0.02,
+            ..Options::default()
+        };
+        let db = Database::open_on(vfs.clone(), Path::new("db"), options).unwrap();
+        let separating = KeyspaceOptions {
+            separate_values_from: Some(256),
+            ..KeyspaceOptions::default()
+        };
+        let keyspace = db.keyspace("k", separating).unwrap();
+        let write_all = |round: u8| {
+            for key in 0..20 {
+                // Nothing that compression shortens.
+                let mut random = SplitMix::new(u64::from(round) << 8 | u64::from(key));
+                let value: Vec<u8> = (0..900).map(|_| random.below(256) as u8).collect();
+                keyspace.put(&[key], &value).unwrap();
+            }
+            db.settle().unwrap();
+        };
+        write_all(1);
+        let captured = db.shared().capture().unwrap();
+        let values = captured.values();
+        let path = |values: &Arc<ValueFile>| db.shared().path(values.id().to_string());
+        let paths: Vec<PathBuf> = values.iter().map(path).collect();
+        drop(values);
+        assert!(!paths.is_empty());
+        (2..5).for_each(write_all);
+        assert!(paths.iter().all(|path| vfs.exists(path).unwrap()));
+        drop(captured);
+        assert!(!paths.iter().any(|path| vfs.exists(path).unwrap()));
+    }
+}

@@ -3,9 +3,10 @@
 //! Two buffers take turns: the caller fills one while a thread sorts the other and writes it to a run. A load that fits
 //! into one buffer touches no temporary file and starts no thread.
 
-use crate::sync::thread::JoinHandle;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+use crate::sync::channel::{Receiver, Sender, SyncSender, channel, sync_channel};
+use crate::sync::thread::JoinHandle;
 
 use super::merge_runs::{merge, reduce};
 use super::run_file::{FRAME_BYTES, RUN_WRITER_BYTES, RunFile, RunWriter};

@@ -141,13 +141,7 @@ impl Saver<'_> {
         let name = record.id.to_string();
         let (from, to) = (self.source.join(&name), self.target.join(&name));
         let before = self.report.damages.len();
-        let opened = self.open(&from).and_then(|file| {
-            let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
-            let open_values = |part: &ValuesPart| ValueFile::open_in(self.vfs, self.source, part);
-            let table = Table::open_with(file, record.id, record.uid, cache, open_values)?;
-            check_record(&from, record, &table)?;
-            Ok(table)
-        });
+        let opened = self.open_table(self.source, record);
         let mut parts = Vec::new();
         match opened {
             Ok(table) => {
@@ -165,8 +159,40 @@ impl Saver<'_> {
         }
         let copied = self.vfs.copy(&from, &to);
         copied.map_err(|e| Error::io("copy a table to", &to, e))?;
+        // It was read a second time for that, and a wrong bit of a read would stay for ever.
+        let copy = self.open_table(self.target, record);
+        copy.and_then(|copy| copy.verify())
+            .map_err(|error| self.of_source(error))?;
         self.report.tables_copied += 1;
         Ok(true)
+    }
+
+    /// The error with the file that was copied, where the copy is wrong: that one goes again.
+    fn of_source(&self, error: Error) -> Error {
+        match error {
+            Error::Corruption {
+                path,
+                offset,
+                what,
+                expected,
+                found,
+            } => {
+                let inside = path.strip_prefix(self.target);
+                let path = inside.map_or(path.clone(), |name| self.source.join(name));
+                Error::corruption(&path, offset, what, expected, found)
+            }
+            other => other,
+        }
+    }
+
+    fn open_table(&self, dir: &Path, record: &TableRecord) -> Result<Arc<Table>> {
+        let path = dir.join(record.id.to_string());
+        let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
+        let open_values = |part: &ValuesPart| ValueFile::open_in(self.vfs, dir, part);
+        let file = self.open(&path)?;
+        let table = Table::open_with(file, record.id, record.uid, cache, open_values)?;
+        check_record(&path, record, &table)?;
+        Ok(table)
     }
 
     /// Writes the good rows of a damaged table to the new table `id`, if there are any.

@@ -12,6 +12,7 @@
 //!
 //! A thread outside of any run finds ordinary locks, threads and time behind the same names.
 
+pub mod channel;
 pub mod clock;
 pub mod locks;
 mod state;

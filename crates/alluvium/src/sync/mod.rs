@@ -41,6 +41,14 @@ pub mod thread {
     pub use std::thread::{Builder, JoinHandle, yield_now};
 }
 
+/// Channels.
+pub mod channel {
+    #[cfg(all(feature = "simulation", not(loom)))]
+    pub use crate::simulation::channel::{Receiver, Sender, SyncSender, channel, sync_channel};
+    #[cfg(not(all(feature = "simulation", not(loom))))]
+    pub use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+}
+
 /// Monotonic time.
 pub mod time {
     #[cfg(all(feature = "simulation", not(loom)))]

@@ -59,6 +59,8 @@ pub enum FaultEffect {
     CrossesDevices,
     /// A write puts the first half of its bytes down, then reports an error. Other calls just fail.
     ShortWrite,
+    /// A read gives one wrong bit, in the middle, and reports success. Other calls just fail.
+    FlippedBit,
 }
 
 /// Which calls fail, and how.
@@ -162,7 +164,9 @@ fn error_of(effect: FaultEffect) -> io::Error {
     match effect {
         FaultEffect::NoSpace => io::ErrorKind::StorageFull.into(),
         FaultEffect::CrossesDevices => io::ErrorKind::CrossesDevices.into(),
-        FaultEffect::Error | FaultEffect::ShortWrite => io::Error::other("injected fault"),
+        FaultEffect::Error | FaultEffect::ShortWrite | FaultEffect::FlippedBit => {
+            io::Error::other("injected fault")
+        }
     }
 }
 
@@ -245,8 +249,16 @@ impl Vfs for FaultVfs {
 
 impl VfsFile for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        check(&self.plan, IoCall::Read)?;
-        self.inner.read_at(buf, offset)
+        match trip(&self.plan, IoCall::Read) {
+            None => self.inner.read_at(buf, offset),
+            Some(FaultEffect::FlippedBit) => {
+                self.inner.read_at(buf, offset)?;
+                let middle = buf.len() / 2;
+                buf[middle..].iter_mut().take(1).for_each(|byte| *byte ^= 4);
+                Ok(())
+            }
+            Some(effect) => Err(error_of(effect)),
+        }
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {

@@ -70,10 +70,22 @@ impl LogFollower {
     ///
     /// [`Error::ChangesLost`] where the log does not reach back to `from`; [`Error::Io`], [`Error::Corruption`].
     pub fn begin(log: LogPlace, from: SeqNo, published: SeqNo) -> Result<LogFollower> {
+        let segments = list_segments(&*log.vfs, &log.dir)?;
+        LogFollower::begin_in(log, &segments, from, published)
+    }
+
+    /// As [`LogFollower::begin`], with the segments that there were a moment ago.
+    fn begin_in(
+        log: LogPlace,
+        segments: &[SegmentId],
+        from: SeqNo,
+        published: SeqNo,
+    ) -> Result<LogFollower> {
         let (mut oldest, mut segment, mut wanted) = (None, None, None);
         // Ends: each segment leads to an older one.
-        for id in list_segments(&*log.vfs, &log.dir)?.into_iter().rev() {
-            let Some(open) = log.open(id)? else { break };
+        for &id in segments.iter().rev() {
+            // Removed since: a prepared one that was not needed, or an old one, and then so are those before it.
+            let Some(open) = log.open(id)? else { continue };
             let Some((header, sum)) = open.header else {
                 continue;
             };
@@ -274,5 +286,42 @@ impl LogPlace {
             Ok(_) => Error::ChangesLost { from, oldest: 0 },
             Err(error) => error,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::db::{Database, Options};
+    use crate::keyspace::KeyspaceOptions;
+    use crate::vfs::MemVfs;
+
+    #[test]
+    fn a_prepared_segment_that_goes_while_the_log_is_looked_at_loses_no_change() {
+        let vfs: Arc<dyn Vfs> = Arc::new(MemVfs::new());
+        let dir = Path::new("db");
+        let db = Database::open_on(Arc::clone(&vfs), dir, Options::default()).unwrap();
+        let words = db.keyspace("words", KeyspaceOptions::default()).unwrap();
+        words.put(b"a", b"1").unwrap();
+        let shared = db.shared();
+        let log = LogPlace {
+            vfs: Arc::clone(&vfs),
+            dir: shared.dir.clone(),
+            database_uid: shared.uid,
+            logged_from: shared.opened_at,
+        };
+        let mut segments = list_segments(&*vfs, dir).unwrap();
+        let newest = segments.last().unwrap().0;
+        segments.push(SegmentId(newest + 7));
+        let visible = db.visible_seqno();
+        let mut follower = LogFollower::begin_in(log, &segments, 1, visible).unwrap();
+        let mut records = VecDeque::new();
+        while follower.next_seqno() <= visible {
+            follower.read(visible, &mut records).unwrap();
+        }
+        assert_eq!(records.front().map(|record| record.seqno), Some(1));
+        assert_eq!(records.back().map(|record| record.seqno), Some(visible));
     }
 }

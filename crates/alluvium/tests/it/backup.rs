@@ -244,6 +244,26 @@ fn a_damaged_table_of_the_database_is_not_backed_up() {
 }
 
 #[test]
+fn a_damaged_value_file_of_the_database_is_named_and_not_backed_up() {
+    let (vfs, db, k) = database(tiny());
+    let store = store(&vfs);
+    k.put(b"large", &[7; 20_000]).expect("put");
+    db.flush().expect("flush");
+    let names = vfs.list(dir()).expect("list");
+    let name = names.iter().find(|name| name.ends_with(".val"));
+    let path = dir().join(name.expect("a value file"));
+    flip(&vfs, &path, 40);
+    match store.create(&db) {
+        Err(Error::Corruption { path: named, .. }) => assert_eq!(named, path),
+        other => panic!("{other:?}"),
+    }
+    assert!(store.list().expect("list").backups.is_empty());
+    assert!(tables(&vfs).is_empty());
+    flip(&vfs, &path, 40);
+    store.create(&db).expect("create");
+}
+
+#[test]
 fn a_store_is_open_once_and_is_no_database() {
     let (vfs, db, _) = database(tiny());
     let first = store(&vfs);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use alluvium::vfs::{CrashOptions, MemVfs, Vfs};
+use alluvium::vfs::{CrashOptions, Fault, FaultEffect, FaultVfs, IoCall, MemVfs, Vfs};
 use alluvium::{Database, Error, KeyspaceOptions, RepairReport, repair_on};
 use alluvium_testkit::model::State;
 use alluvium_testkit::random::Rng;
@@ -143,6 +143,40 @@ fn all_rows_outside_of_the_named_ranges_survive_damage_to_any_part_of_a_table() 
         }
     }
     assert!(kept_some > 10, "good blocks of damaged tables are saved");
+}
+
+#[test]
+fn a_bit_that_is_read_wrongly_once_is_told_or_makes_no_difference() {
+    let (left, expected) = closed();
+    // Ends: with the first number that is larger than the reads of a repair.
+    for nth in 1.. {
+        let vfs = copy_of(&left);
+        let faults = FaultVfs::new(Arc::new(vfs.clone()));
+        faults.arm(Fault {
+            calls: vec![IoCall::Read],
+            nth,
+            sticky: false,
+            effect: FaultEffect::FlippedBit,
+        });
+        let report = repair_on(Arc::new(faults.clone()), dir(), target());
+        if !faults.tripped() {
+            assert!(nth > 20, "{nth} reads");
+            return;
+        }
+        let report = match report {
+            Err(Error::Corruption { .. } | Error::NewerFormat { .. } | Error::Poisoned(_)) => {
+                continue;
+            }
+            other => other.unwrap_or_else(|e| panic!("read {nth}: {}", chain(&e))),
+        };
+        let db = Database::open_on(Arc::new(vfs), target(), tiny());
+        let db = db.unwrap_or_else(|e| panic!("read {nth}: {}", chain(&e)));
+        let found = db.verify().expect("verify");
+        assert_eq!(found.damage_count, 0, "read {nth}: {found:?}");
+        if report.is_complete() {
+            assert_eq!(state_of(&db), expected, "read {nth}");
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use alluvium::vfs::{MemVfs, Vfs};
+use alluvium::vfs::{CrashOptions, MemVfs, Vfs};
 use alluvium::{
     BulkLoadOptions, Clock, CompactionFilter, CursorOptions, Database, Error, Expiry,
     FilterDecision, Keyspace, KeyspaceOptions, Options, SeqNo, WriteBatch,
@@ -328,4 +328,26 @@ fn an_ingest_stores_large_values_apart_and_a_dropped_one_removes_them() {
     let k = db.existing_keyspace("k").expect("look").expect("keyspace");
     let expected: Vec<_> = (0..100).map(|n| (key(n), value(n, 1))).collect();
     assert!(all(&k) == expected);
+}
+
+/// Tables that point into one value file are merged away one after the other: it goes with the last.
+#[test]
+fn a_value_file_stays_while_any_table_points_into_it() {
+    let (vfs, db, k) = database();
+    put(&db, &k, 0..100, 1);
+    db.settle().expect("settle");
+    let first = value_files(&vfs);
+    // The groups in front are merged, and let go of their tables; those behind keep theirs.
+    for round in 2..5 {
+        put(&db, &k, 0..10, round);
+        db.settle().expect("settle");
+        let mut expected = rows(0..10, round);
+        expected.extend(rows(10..100, 1));
+        // By name: who has a file open would read on in one that is gone.
+        let left = vfs.crash(1, CrashOptions::PROCESS_KILLED);
+        let again = open(&left, eager());
+        let there = again.existing_keyspace("k").expect("look");
+        assert_eq!(all(&there.expect("keyspace")), expected, "round {round}");
+    }
+    assert!(first.iter().any(|name| value_files(&vfs).contains(name)));
 }

@@ -49,6 +49,9 @@ mistakes=(
     "savepoint-frees-all it rolling_back_to_a_savepoint a rollback to a savepoint frees rows that were locked before"
     "leaked-locks it in_every_order_two_updates_of_a_row_lose_one_at_read_committed_only a transaction keeps its row locks for ever"
     "batch-without-locks it a_plain_batch_waits_for_a_row_lock_and_an_untracked_one_does_not a batch takes no row locks"
+    "early-value-delete it a_value_file_stays_while_any_table_points_into_it a value file goes with the first table that points into it"
+    "values-under-readers lib value_files_of_a_capture_keep_their_names_as_long_as_it_exists a value file goes while a copy is being made of its tables"
+    "unchecked-repair it a_bit_that_is_read_wrongly_once_is_told_or_makes_no_difference a repair does not read back what it copies"
     "scan-notes-rows-only it in_every_order_phantoms_are_refused_at_serializable_only a scan does not note the empty range that it read"
 )
 

@@ -1,0 +1,224 @@
+//! A client that follows the stream of changes, over all lives of the database.
+//!
+//! Each change must be the next commit of the history, with just what that commit does: so every acknowledged commit
+//! comes exactly once and in order, also in a stream that is closed and opened again where it stood. At the end of a
+//! stream nothing may be missing that was acknowledged before. Half of the clients ask for durable changes only: of what
+//! these have seen, no power loss may take anything away.
+
+use std::collections::BTreeSet;
+
+use alluvium::{Change, ChangeKind, ChangesOptions, Durability, Error, Operation};
+
+use crate::client::Client;
+use crate::history::{History, Row, Stored, Write, apply};
+use crate::reading::now_ms;
+use crate::transaction::tag_of_xid;
+use crate::world::{Checked, World};
+
+/// Whether this client's stream shows durable changes only.
+pub fn is_durable_only(client: usize) -> bool {
+    client % 2 == 1
+}
+
+impl Client {
+    pub(crate) fn follow(&mut self, most: usize) -> Checked<()> {
+        let world = &*self.world.clone();
+        if world.options.durability == Durability::None {
+            return Ok(());
+        }
+        for _ in 0..most {
+            if !self.open_stream(world)? {
+                return Ok(());
+            }
+            let position = self.position(world);
+            let Some(stream) = &mut self.stream else {
+                return Ok(());
+            };
+            // Read first: what comes while the stream is asked may be missing.
+            let owed = match is_durable_only(self.number) {
+                true => world.records.history().floor(false),
+                false => world.db.visible_seqno(),
+            };
+            let next = match stream.next() {
+                Ok(next) => next,
+                Err(error) => return self.interrupted(world, &error),
+            };
+            if world.disk.is_dead() {
+                return Ok(());
+            }
+            let stands_at = stream.next_seqno();
+            let history = world.records.history();
+            match &next {
+                Some(change) => judge(world, &history, change, position)?,
+                None => judge_end(&history, position, owed.min(world.db.visible_seqno()))?,
+            }
+            drop(history);
+            let seen = next.as_ref().map_or(0, |change| change.seqno + 1);
+            self.resume_at(world, seen.max(stands_at));
+            if next.is_none() {
+                return Ok(());
+            }
+            world.records.count("changes compared", 1);
+        }
+        Ok(())
+    }
+
+    fn position(&self, world: &World) -> u64 {
+        let outside = world.records.outside();
+        outside.positions.get(&self.number).copied().unwrap_or(1)
+    }
+
+    fn resume_at(&self, world: &World, seqno: u64) {
+        let mut outside = world.records.outside();
+        outside.positions.insert(self.number, seqno);
+    }
+
+    /// Opens a stream where there is none. Returns whether there is one.
+    fn open_stream(&mut self, world: &World) -> Checked<bool> {
+        if self.stream.is_some() {
+            return Ok(true);
+        }
+        let options = ChangesOptions {
+            durable_only: is_durable_only(self.number),
+            ..ChangesOptions::default()
+        };
+        let position = self.position(world);
+        match world.db.changes_with(position, options) {
+            Ok(stream) => {
+                world.records.count("streams of changes opened", 1);
+                self.stream = Some(stream);
+                Ok(true)
+            }
+            Err(error) => self.interrupted(world, &error).map(|()| false),
+        }
+    }
+
+    /// After an error the stream stands where it stood; where its commits are gone it begins anew.
+    fn interrupted(&mut self, world: &World, error: &Error) -> Checked<()> {
+        world.tolerate(error)?;
+        if matches!(error, Error::ChangesLost { .. }) {
+            self.stream = None;
+            let next = match is_durable_only(self.number) {
+                // What is visible need not be durable.
+                true => world.records.history().floor(false) + 1,
+                false => world.db.visible_seqno() + 1,
+            };
+            self.resume_at(world, next.max(self.position(world)));
+        }
+        Ok(())
+    }
+}
+
+/// Checks that nothing is owed to a stream that has come to its end.
+fn judge_end(history: &History, position: u64, owed: u64) -> Checked<()> {
+    if owed < position || history.is_uncertain(owed) {
+        return Ok(());
+    }
+    match history.next_tagged(position, owed) {
+        None => Ok(()),
+        Some(missed) => Err(format!(
+            "a stream of changes ends before commit {missed}, although {owed} was there before"
+        )),
+    }
+}
+
+/// Checks that a change is the next one, and says what its commit does.
+fn judge(world: &World, history: &History, change: &Change, position: u64) -> Checked<()> {
+    let seqno = change.seqno;
+    if seqno < position {
+        return Err(format!("change {seqno} comes again, {position} was next"));
+    }
+    if history.is_uncertain(seqno) {
+        return Ok(());
+    }
+    if let Some(missed) = history.next_tagged(position, seqno)
+        && missed < seqno
+    {
+        return Err(format!(
+            "change {seqno} follows, and commit {missed} was passed over"
+        ));
+    }
+    let tag = history.tag_at(seqno);
+    match (&change.kind, tag) {
+        (ChangeKind::Commit { operations, xid }, Some(tag)) => {
+            let prepared = xid.as_deref().map(tag_of_xid).transpose()?;
+            if prepared.is_some_and(|told| told != tag) {
+                return Err(format!(
+                    "commit {seqno} of {tag} comes as that of {prepared:?}"
+                ));
+            }
+            judge_operations(world, history, seqno, operations)
+        }
+        (ChangeKind::Ingest { keyspaces }, Some(tag)) => {
+            let rows: BTreeSet<_> = history
+                .intent(tag)
+                .map(|i| i.rows())
+                .into_iter()
+                .flatten()
+                .collect();
+            let told: u64 = keyspaces.iter().map(|(_, rows)| rows).sum();
+            match told == rows.len() as u64 {
+                true => Ok(()),
+                false => Err(format!(
+                    "ingest {seqno} of {} rows comes as {told}",
+                    rows.len()
+                )),
+            }
+        }
+        // An ingest that failed at its end.
+        (ChangeKind::Ingest { .. }, None) => Ok(()),
+        (ChangeKind::Commit { .. }, None) => Err(format!("nobody committed {seqno}: {change:?}")),
+        (_, None) => Ok(()),
+        (_, Some(tag)) => Err(format!("commit {seqno} of {tag} comes as {change:?}")),
+    }
+}
+
+/// Compares what the operations make of the state before with the state after, in the keyspaces that last.
+fn judge_operations(
+    world: &World,
+    history: &History,
+    seqno: u64,
+    operations: &[Operation],
+) -> Checked<()> {
+    let lasting: BTreeSet<u32> = world.keyspaces.iter().map(|k| k.id().0).collect();
+    let mut writes = Vec::new();
+    for operation in operations {
+        writes.push(match operation {
+            Operation::Put {
+                keyspace,
+                key,
+                value,
+                until_ms,
+            } => {
+                let stored = Stored {
+                    until_ms: *until_ms,
+                    ..Stored::lasting(value)
+                };
+                Write::Row((keyspace.id.0, key.clone()), Some(stored))
+            }
+            Operation::Delete { keyspace, key } => Write::Row((keyspace.id.0, key.clone()), None),
+            Operation::DeleteRange {
+                keyspace,
+                start,
+                end,
+            } => Write::Range(keyspace.id.0, start.clone(), end.clone()),
+            other => return Err(format!("an unknown operation {other:?}")),
+        });
+    }
+    let (mut made, after) = ((*history.at(seqno - 1)).clone(), history.at(seqno));
+    apply(&mut made, &writes);
+    // An insert over an expired row and its delete are nothing together, and leave that row as it is.
+    let now_ms = now_ms();
+    let of_lasting =
+        |((id, _), stored): &(&Row, &Stored)| lasting.contains(id) && stored.is_there(now_ms);
+    let same = made
+        .iter()
+        .filter(of_lasting)
+        .eq(after.iter().filter(of_lasting));
+    match same {
+        true => Ok(()),
+        false => Err(format!(
+            "change {seqno} is not what its commit did: {operations:?}"
+        )),
+    }
+}

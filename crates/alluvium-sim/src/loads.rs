@@ -1,0 +1,171 @@
+//! Rows that come straight into tables: ingests of sorted rows, and bulk loads of rows in any order.
+//!
+//! Each is one commit, durable when it returns, at every level of durability. The log has a marker of it and not its
+//! rows, so whether one that failed has happened is known after the next opening only: until then the history is
+//! *uncertain*.
+
+use std::collections::BTreeSet;
+
+use alluvium::{BulkLoad, BulkLoadOptions, Duplicates, Durability, Error, Ingested, Keyspace};
+
+use crate::client::Client;
+use crate::history::{Intent, Stored, set_unmarked};
+use crate::plan::{Key, Where};
+use crate::world::{Checked, World, is_exclusive, row};
+
+/// The least that a bulk load takes.
+const LOAD_MEMORY_BYTES: usize = 64 << 10;
+/// Of a large row: some of them are more than a buffer of the load holds.
+const LARGE_VALUE_BYTES: usize = 9_000;
+
+impl Client {
+    pub(crate) fn ingest(&self, place: Where, keys: &[Key]) -> Checked<()> {
+        let world = &self.world;
+        let Some(keyspace) = world.keyspace(place)? else {
+            return Ok(());
+        };
+        let Some(mut ingest) = world.known(world.db.ingest())? else {
+            return Ok(());
+        };
+        let tag = world.records.history().intend();
+        let mut intent = Intent::default();
+        for (at, key) in keys.iter().filter(|key| !is_exclusive(key)).enumerate() {
+            let stored = world.stored(place, tag, at);
+            let put = match stored.until_ms {
+                None => ingest.put(&keyspace, key, &stored.value),
+                Some(until) => ingest.put_until(&keyspace, key, &stored.value, until),
+            };
+            if world.known(put)?.is_none() {
+                return Ok(());
+            }
+            intent.writes.push(row(&keyspace, key, Some(&stored)));
+        }
+        if intent.writes.is_empty() {
+            return Ok(());
+        }
+        let done = install(world, tag, intent, || ingest.finish())?;
+        world.records.count("ingests", u64::from(done));
+        Ok(())
+    }
+
+    pub(crate) fn bulk_load(
+        &self,
+        place: Where,
+        keys: &[Key],
+        large: bool,
+        unique: bool,
+    ) -> Checked<()> {
+        let world = &self.world;
+        let Some(keyspace) = world.keyspace(place)? else {
+            return Ok(());
+        };
+        let options = BulkLoadOptions {
+            memory_bytes: LOAD_MEMORY_BYTES,
+            duplicates: match unique {
+                true => Duplicates::Refuse,
+                false => Duplicates::LastWins,
+            },
+        };
+        let Some(mut load) = world.known(world.db.bulk_load(options))? else {
+            return Ok(());
+        };
+        let tag = world.records.history().intend();
+        let keys: Vec<&Key> = keys.iter().filter(|key| !is_exclusive(key)).collect();
+        let distinct = keys.iter().collect::<BTreeSet<_>>().len();
+        let refused = unique && distinct < keys.len();
+        let mut intent = Intent::default();
+        for (at, key) in keys.into_iter().enumerate() {
+            let mut stored = world.stored(place, tag, at);
+            if large {
+                stored = enlarged(&stored);
+            }
+            if let Err(error) = put(&mut load, &keyspace, key, &stored) {
+                return judge_refusal(world, &error, refused);
+            }
+            intent.writes.push(row(&keyspace, key, Some(&stored)));
+        }
+        if intent.writes.is_empty() {
+            return Ok(());
+        }
+        let mut refusal = None;
+        let done = install(world, tag, intent, || {
+            load.finish().inspect_err(|error| {
+                if matches!(error, Error::DuplicateKey { .. }) {
+                    refusal = Some(error.clone());
+                }
+            })
+        });
+        if let Some(error) = refusal {
+            return judge_refusal(world, &error, refused);
+        }
+        let done = done?;
+        if done && refused && !world.disk.is_dead() {
+            return Err("a load without duplicates took a key twice".into());
+        }
+        world.records.count("bulk loads", u64::from(done));
+        Ok(())
+    }
+}
+
+/// A value so large that a few of them fill a buffer. Not all zeros: it must not vanish in compression.
+fn enlarged(stored: &Stored) -> Stored {
+    let own = stored.value.iter().copied().cycle();
+    let value = own.zip(0u32..).map(|(byte, at)| byte ^ (at / 7) as u8);
+    let value = stored.value.iter().copied().chain(value);
+    Stored {
+        value: value.take(LARGE_VALUE_BYTES).collect(),
+        until_ms: stored.until_ms,
+    }
+}
+
+fn put(
+    load: &mut BulkLoad,
+    keyspace: &Keyspace,
+    key: &[u8],
+    stored: &Stored,
+) -> alluvium::Result<()> {
+    match stored.until_ms {
+        None => load.put(keyspace, key, &stored.value),
+        Some(until) => load.put_until(keyspace, key, &stored.value, until),
+    }
+}
+
+/// A load that failed: for the keys that it was given, or for what the plan does.
+fn judge_refusal(world: &World, error: &Error, refused: bool) -> Checked<()> {
+    if !matches!(error, Error::DuplicateKey { .. }) {
+        return world.tolerate(error);
+    }
+    world.records.count("bulk loads refused", 1);
+    match refused {
+        true => Ok(()),
+        false => Err(format!("no key came twice: {error}")),
+    }
+}
+
+/// Installs what was loaded. Returns whether that was acknowledged.
+fn install(
+    world: &World,
+    tag: u64,
+    intent: Intent,
+    finish: impl FnOnce() -> alluvium::Result<Ingested>,
+) -> Checked<bool> {
+    let rows: BTreeSet<_> = intent.rows().into_iter().collect();
+    world.records.history().say(tag, intent);
+    set_unmarked(Some(tag));
+    let result = finish();
+    set_unmarked(None);
+    let told = result.as_ref().ok().map(|ingested| ingested.seqno);
+    if let Ok(ingested) = &result
+        && ingested.rows != rows.len() as u64
+    {
+        let (told, given) = (ingested.rows, rows.len());
+        return Err(format!(
+            "{told} rows were loaded of {given} that were given"
+        ));
+    }
+    let seqno = world.committed(tag, result.map(drop), Durability::Sync)?;
+    match seqno == told || world.disk.is_dead() {
+        true => Ok(seqno.is_some()),
+        false => Err(format!("a load says {told:?}, its number is {seqno:?}")),
+    }
+}

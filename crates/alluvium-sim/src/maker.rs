@@ -1,0 +1,298 @@
+//! Makes the plan of a seed.
+//!
+//! Numbers come from the seed alone, in a fixed order: whoever changes that order, or adds to it, gives every seed another
+//! plan.
+
+use alluvium::simulation::Policy;
+use alluvium::{Durability, Isolation};
+use alluvium_testkit::Rng;
+
+use crate::plan::{
+    Change, CopyUse, Crash, DatabasePlan, Ending, Fault, FaultKind, Inquest, Kept, Key, LASTING,
+    Life, Move, Numbered, Op, PASSING, Plan, Read, Step, Where,
+};
+
+/// See the module.
+pub(crate) struct Maker {
+    rng: Rng,
+    next: usize,
+    has_log: bool,
+    /// How many keys there are: few, so that clients meet.
+    keys: usize,
+}
+
+impl Maker {
+    pub(crate) fn new(seed: u64) -> Maker {
+        Maker {
+            rng: Rng::new(seed),
+            next: 0,
+            has_log: true,
+            keys: 0,
+        }
+    }
+
+    /// The plan: of the seed that it was made with.
+    pub(crate) fn plan(&mut self, seed: u64, long: bool) -> Plan {
+        let durability = [Durability::Buffered, Durability::Sync, Durability::None];
+        let durability = durability[self.rng.weighted(&[5, 3, 1])];
+        self.has_log = durability != Durability::None;
+        self.keys = *self.rng.pick(&[3, 8, 24, 60]);
+        let policy = Policy {
+            switch_of_256: *self.rng.pick(&[4, 16, 64, 255]),
+            uneven: self.rng.percent(40),
+            jump_of_65536: *self.rng.pick(&[0, 2, 50]),
+            step_ns_max: *self.rng.pick(&[50, 2_000, 200_000]),
+            stall_of_65536: *self.rng.pick(&[0, 10, 100, 500]),
+        };
+        let database = DatabasePlan {
+            durability,
+            memtable_bytes: *self.rng.pick(&[600, 3_000, 20_000]),
+            partition_bytes: *self.rng.pick(&[4_096, 1 << 20]),
+            compaction_threads: 1 + self.rng.below(2),
+            tidies: self.rng.percent(50),
+            keeps_changes: self.rng.percent(60),
+        };
+        let lives = 1 + self.rng.below(if long { 6 } else { 3 });
+        let lives = (0..lives).map(|_| self.life(long)).collect();
+        Plan {
+            seed,
+            schedule: 0,
+            policy,
+            database,
+            lying_disk: false,
+            lives,
+        }
+    }
+
+    fn number<T>(&mut self, item: T) -> Numbered<T> {
+        self.next += 1;
+        Numbered {
+            number: self.next - 1,
+            item,
+        }
+    }
+
+    fn life(&mut self, long: bool) -> Life {
+        let clients = 2 + self.rng.below(3);
+        let most = if long { 120 } else { 30 };
+        let clients = (0..clients).map(|_| {
+            let ops = 4 + self.rng.below(most);
+            (0..ops)
+                .map(|_| {
+                    let op = self.op();
+                    self.number(op)
+                })
+                .collect()
+        });
+        let clients = clients.collect();
+        let faulty = self.rng.percent(45);
+        let faults = if faulty { 1 + self.rng.below(2) } else { 0 };
+        let faults = (0..faults).map(|_| self.fault()).collect();
+        let crash = self.rng.percent(65).then(|| self.crash(600));
+        let crash_again = self.rng.percent(35).then(|| self.crash(40));
+        let inquest = self.rng.percent(20).then(|| self.inquest());
+        Life {
+            clients,
+            faults,
+            crash,
+            crash_again,
+            inquest,
+        }
+    }
+
+    fn inquest(&mut self) -> Numbered<Inquest> {
+        let inquest = match self.rng.percent(40) {
+            true => Inquest::Repair,
+            false => Inquest::Rot(self.rng.next_u64()),
+        };
+        self.number(inquest)
+    }
+
+    fn fault(&mut self) -> Numbered<Fault> {
+        let kinds = [
+            FaultKind::Error,
+            FaultKind::ShortWrite,
+            FaultKind::SyncError,
+            FaultKind::Full(1 + self.rng.below(40) as u64),
+            FaultKind::FlippedBit,
+        ];
+        let kind = kinds[self.rng.weighted(&[2, 1, 1, 4, 3])];
+        let at = 20 + self.rng.below(400) as u64;
+        self.number(Fault { at, kind })
+    }
+
+    fn crash(&mut self, most: usize) -> Numbered<Crash> {
+        let kept = [Kept::Some, Kept::Synced, Kept::All][self.rng.weighted(&[5, 2, 2])];
+        let at = 1 + self.rng.below(most) as u64;
+        self.number(Crash { at, kept })
+    }
+
+    fn op(&mut self) -> Op {
+        let weights = [
+            22, 26, 14, 4, 8, 2, 4, 2, 1, 3, 3, 2, 3, 2, 2, 2, 1, 1, 6, 1, 1,
+        ];
+        match self.rng.weighted(&weights) {
+            0 => self.batch(),
+            1 => self.transaction(),
+            2 => Op::Read(self.read()),
+            3 => Op::TakeSnapshot,
+            4 => Op::ReadSnapshot(self.read()),
+            5 => Op::DropSnapshot,
+            6 => Op::Flush,
+            7 => Op::Sync,
+            8 => Op::Settle,
+            9 => Op::CompactRange(self.place()),
+            10 => Op::Create(self.passing()),
+            11 => Op::Drop(self.passing()),
+            12 => self.ingest(),
+            13 => self.bulk_load(),
+            14 => {
+                let uses = [CopyUse::Read, CopyUse::Write, CopyUse::Repair];
+                Op::Checkpoint(*self.rng.pick(&uses))
+            }
+            15 => Op::Backup,
+            16 => Op::Restore(self.rng.next_u64()),
+            17 => Op::DeleteBackup(self.rng.next_u64()),
+            18 => Op::Follow(1 + self.rng.below(40)),
+            19 => Op::Unfollow,
+            _ => Op::Verify,
+        }
+    }
+
+    fn place(&mut self) -> Where {
+        Where(self.rng.weighted(&[6, 3, 3, 1, 1]))
+    }
+
+    fn passing(&mut self) -> Where {
+        Where(LASTING.len() + self.rng.below(PASSING.len()))
+    }
+
+    /// Skewed: the first keys are hot.
+    fn key(&mut self) -> Key {
+        let within = match self.rng.percent(50) {
+            true => self.keys.min(3),
+            false => self.keys,
+        };
+        Key(format!("k{:02}", self.rng.below(within)).into_bytes())
+    }
+
+    fn range(&mut self) -> (Key, Key) {
+        let (one, two) = (self.key(), self.key());
+        let mut end = one.clone().max(two.clone());
+        end.0.push(b'~');
+        (one.min(two), end)
+    }
+
+    fn change(&mut self) -> Change {
+        let place = self.place();
+        match self.rng.weighted(&[10, 3, 5, 2]) {
+            0 => Change::Put(place, self.key()),
+            1 => Change::Insert(place, self.key()),
+            2 => Change::Delete(place, self.key()),
+            _ => {
+                let (start, end) = self.range();
+                Change::DeleteRange(place, start, end)
+            }
+        }
+    }
+
+    fn read(&mut self) -> Read {
+        let place = self.place();
+        if self.rng.percent(50) {
+            return Read::Get(place, self.key());
+        }
+        let first = match self.rng.below(4) {
+            0 => Move::First,
+            1 => Move::Last,
+            2 => Move::Seek(self.key()),
+            _ => Move::SeekBefore(self.key()),
+        };
+        let forward = self.rng.percent(50);
+        let count = self.rng.below(2 * self.keys.min(12));
+        let mut moves = vec![first];
+        moves.extend((0..count).map(|_| {
+            let turn = self.rng.percent(15);
+            if turn != forward {
+                Move::Next
+            } else {
+                Move::Prev
+            }
+        }));
+        Read::Walk(place, moves)
+    }
+
+    fn batch(&mut self) -> Op {
+        let count = 1 + self.rng.below(4);
+        let changes = (0..count).map(|_| self.change()).collect();
+        let own = [None, Some(Durability::Sync), Some(Durability::Buffered)];
+        let own = own[self.rng.weighted(&[5, 2, 1])];
+        Op::Batch {
+            changes,
+            durability: own.filter(|_| self.has_log),
+            untracked: self.rng.percent(15),
+        }
+    }
+
+    fn transaction(&mut self) -> Op {
+        let levels = [
+            Isolation::ReadCommitted,
+            Isolation::Snapshot,
+            Isolation::Serializable,
+        ];
+        let isolation = levels[self.rng.weighted(&[2, 3, 4])];
+        let optimistic = isolation != Isolation::ReadCommitted && self.rng.percent(30);
+        let count = 1 + self.rng.below(6);
+        let steps = (0..count).map(|_| self.step()).collect();
+        let may_prepare = self.has_log && !optimistic && isolation != Isolation::Serializable;
+        let endings = [
+            Ending::Commit,
+            Ending::Rollback,
+            Ending::PrepareCommit,
+            Ending::PrepareRollback,
+            Ending::Prepare,
+        ];
+        let weights = if may_prepare {
+            [10, 1, 3, 1, 1]
+        } else {
+            [10, 1, 0, 0, 0]
+        };
+        Op::Transaction {
+            isolation,
+            optimistic,
+            steps,
+            ending: endings[self.rng.weighted(&weights)],
+        }
+    }
+
+    fn step(&mut self) -> Step {
+        match self.rng.weighted(&[5, 3, 8, 1, 1]) {
+            0 => Step::Read(self.read()),
+            1 => Step::GetForUpdate(self.place(), self.key()),
+            2 => Step::Change(self.change()),
+            3 => Step::Savepoint,
+            _ => Step::RollbackTo,
+        }
+    }
+
+    fn ingest(&mut self) -> Op {
+        let count = 1 + self.rng.below(8);
+        let mut keys: Vec<_> = (0..count).map(|_| self.key()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        Op::Ingest(self.place(), keys)
+    }
+
+    fn bulk_load(&mut self) -> Op {
+        let large = self.rng.percent(40);
+        let count = match large {
+            true => 8 + self.rng.below(8),
+            false => 1 + self.rng.below(12),
+        };
+        Op::BulkLoad {
+            place: self.place(),
+            keys: (0..count).map(|_| self.key()).collect(),
+            large,
+            unique: self.rng.percent(20),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Channels whose waits the scheduler knows, behind the part of the interface of `std::sync::mpsc` that the engine uses.
+//!
+//! A queue under a mutex of the scheduler's, with one condition variable for both ends: a channel here has few users.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvError, SendError};
+
+use super::locks::{Condvar, Mutex};
+
+struct Queue<T> {
+    items: VecDeque<T>,
+    /// Ends that are alive: senders, receiver.
+    ends: (usize, usize),
+}
+
+struct Channel<T> {
+    queue: Mutex<Queue<T>>,
+    /// An item came or went, or an end did.
+    changed: Condvar,
+    /// How many items wait before a sender does.
+    bound: usize,
+}
+
+/// As `std::sync::mpsc::Sender`, and with a bound as `SyncSender`.
+pub struct Sender<T>(Arc<Channel<T>>);
+
+/// As `std::sync::mpsc::SyncSender`.
+pub type SyncSender<T> = Sender<T>;
+
+/// As `std::sync::mpsc::Receiver`.
+pub struct Receiver<T>(Arc<Channel<T>>);
+
+/// A channel in which so many items may wait, at least one.
+pub fn sync_channel<T>(bound: usize) -> (Sender<T>, Receiver<T>) {
+    let channel = Arc::new(Channel {
+        queue: Mutex::new(Queue {
+            items: VecDeque::new(),
+            ends: (1, 1),
+        }),
+        changed: Condvar::new(),
+        bound: bound.max(1),
+    });
+    (Sender(Arc::clone(&channel)), Receiver(channel))
+}
+
+/// A channel in which any number of items may wait.
+pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
+    sync_channel(usize::MAX)
+}
+
+impl<T> Sender<T> {
+    /// Waits for room. Fails if nobody will receive.
+    pub fn send(&self, item: T) -> Result<(), SendError<T>> {
+        let mut queue = self.0.queue.lock();
+        // Ends: with an item received, or with the receiver.
+        while queue.ends.1 > 0 && queue.items.len() >= self.0.bound {
+            self.0.changed.wait(&mut queue);
+        }
+        if queue.ends.1 == 0 {
+            return Err(SendError(item));
+        }
+        queue.items.push_back(item);
+        drop(queue);
+        self.0.changed.notify_all();
+        Ok(())
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Waits for an item. Fails if there is none and nobody will send one.
+    pub fn recv(&self) -> Result<T, RecvError> {
+        let mut queue = self.0.queue.lock();
+        // Ends: with an item sent, or with the last sender.
+        loop {
+            if let Some(item) = queue.items.pop_front() {
+                drop(queue);
+                self.0.changed.notify_all();
+                return Ok(item);
+            }
+            if queue.ends.0 == 0 {
+                return Err(RecvError);
+            }
+            self.0.changed.wait(&mut queue);
+        }
+    }
+
+    /// All items until nobody will send one.
+    pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
+        std::iter::from_fn(|| self.recv().ok())
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.0.queue.lock().ends.0 -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.ends.1 -= 1;
+        // As the standard library does: what nobody will receive goes now.
+        let unread = std::mem::take(&mut queue.items);
+        drop(queue);
+        drop(unread);
+        self.0.changed.notify_all();
+    }
+}
