@@ -42,8 +42,10 @@ pub(crate) struct IdleClock {
     pass: Option<Pass>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pass {
+    /// As it began: merges since then may have kept what it asked for, also if it has risen meanwhile.
+    horizon: SeqNo,
     worked: Duration,
     /// Groups that were merged: a second merge would gain nothing.
     merged: HashSet<(KeyspaceId, Vec<u8>)>,
@@ -81,7 +83,11 @@ impl IdleClock {
         let due = self.rest_until.map_or(quiet, |rest| rest.max(quiet));
         match due.saturating_duration_since(now) {
             Duration::ZERO => {
-                self.pass.get_or_insert_default();
+                self.pass.get_or_insert_with(|| Pass {
+                    horizon,
+                    worked: Duration::ZERO,
+                    merged: HashSet::default(),
+                });
                 Advice::Tidy
             }
             // A writer may come meanwhile.
@@ -112,9 +118,11 @@ impl IdleClock {
     }
 
     /// The pass found nothing more to do.
-    pub fn finish(&mut self, now: Instant, visible: SeqNo, horizon: SeqNo) {
+    pub fn finish(&mut self, now: Instant, visible: SeqNo) {
+        if let Some(pass) = &self.pass {
+            self.done = Some((visible, pass.horizon));
+        }
         self.end_pass(now);
-        self.done = Some((visible, horizon));
     }
 
     fn end_pass(&mut self, now: Instant) {
@@ -159,7 +167,7 @@ mod tests {
         let mut clock = IdleClock::new(AFTER, start, 5);
         let at = start + seconds(1_000);
         assert_eq!(clock.look(at, 5, 3), Advice::Tidy);
-        clock.finish(at, 5, 3);
+        clock.finish(at, 5);
         for later in [0, 100, 100_000] {
             assert_eq!(
                 clock.look(at + seconds(later), 5, 3),
@@ -168,6 +176,20 @@ mod tests {
         }
         // The snapshot that held the horizon at 3 is gone.
         assert_eq!(clock.look(at + seconds(200_000), 5, 5), Advice::Tidy);
+    }
+
+    #[test]
+    fn a_snapshot_that_is_closed_within_a_pass_is_worth_another_one() {
+        let start = Instant::now();
+        let mut clock = IdleClock::new(AFTER, start, 5);
+        let at = start + seconds(1_000);
+        assert_eq!(clock.look(at, 5, 3), Advice::Tidy);
+        clock.begin(K, b"a");
+        assert_eq!(clock.look(at, 5, 5), Advice::Tidy, "the same pass");
+        assert!(clock.has_merged(K, b"a"));
+        clock.finish(at, 5);
+        assert_eq!(clock.look(at, 5, 5), Advice::Tidy);
+        assert!(!clock.has_merged(K, b"a"), "a new pass");
     }
 
     #[test]

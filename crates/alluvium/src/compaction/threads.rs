@@ -267,7 +267,7 @@ fn tidy(shared: &Shared) -> Next {
         let alone = state.busy.is_empty();
         match (&job, &mut state.idle) {
             (Some(job), Some(clock)) => clock.begin(job.tree.id, &job.low),
-            (None, Some(clock)) if alone => clock.finish(now, visible, horizon),
+            (None, Some(clock)) if alone => clock.finish(now, visible),
             _ => {}
         }
         job

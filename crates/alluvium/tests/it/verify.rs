@@ -124,7 +124,15 @@ fn every_damaged_byte_of_log_and_manifest_is_found_while_the_database_is_open() 
     names.push(current.split(' ').nth(2).expect("a name").to_owned());
     assert!(names.len() > 2);
     for name in names {
-        let bytes = contents(&vfs, &name);
+        // A segment that was made ahead of time holds nothing, and goes when nobody needs it.
+        let Some(bytes) = vfs
+            .open_read(&path_of(&name))
+            .ok()
+            .map(|_| contents(&vfs, &name))
+        else {
+            assert!(name.ends_with(".wal"), "{name}");
+            continue;
+        };
         // Behind the last byte that is not zero nothing was written.
         let used = bytes.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
         for at in (0..used as u64).step_by(149) {
