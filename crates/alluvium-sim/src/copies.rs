@@ -241,7 +241,7 @@ pub(crate) fn restore(world: &World, store: &BackupStore, id: u64, backup: &Back
     };
     world.records.count("backups restored", 1);
     let what = format!("restored backup {id} of commit {}", backup.seqno);
-    compare_copy(world, &what, &target, state, number % 2 == 0)
+    compare_copy(world, &what, &target, state, number.is_multiple_of(2))
 }
 
 /// Checks after an opening that the store has what was promised, and takes up what it has besides.
