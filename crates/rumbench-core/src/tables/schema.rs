@@ -81,6 +81,22 @@ impl Table {
         own.iter().copied().chain(0..self.key_columns)
     }
 
+    /// Types of the columns that a read by this path answers with, and how many there are: all columns of the row by the
+    /// primary key, those of [`Table::path_columns`] by an index. Without an allocation, for reads that are measured.
+    pub fn answer_types(&self, path: Path) -> ([ColumnType; COLUMNS_MAX * 2], usize) {
+        let mut types = [ColumnType::U64; COLUMNS_MAX * 2];
+        let mut columns = 0;
+        let mut push = |place: usize| {
+            types[columns] = self.columns[place].of;
+            columns += 1;
+        };
+        match path {
+            Path::Primary => (0..self.columns.len()).for_each(&mut push),
+            Path::Index(_) => self.path_columns(path).for_each(&mut push),
+        }
+        (types, columns)
+    }
+
     /// As [`Table::path_columns`], of an index.
     pub fn index_columns(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
         self.path_columns(Path::Index(index))

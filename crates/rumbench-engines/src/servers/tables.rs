@@ -12,8 +12,8 @@ use std::sync::Arc;
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::kv::Direction;
 use rumbench_core::tables::{
-    Change, ColumnType, Path, Range, RowBatch, Table, TableConnection, TableId, TableSchema,
-    TableStore, TableWrites, Value, schema::COLUMNS_MAX,
+    Change, Path, Range, RowBatch, Table, TableConnection, TableId, TableSchema, TableStore,
+    TableWrites, Value,
 };
 
 use super::session::{Session, Statement};
@@ -161,22 +161,6 @@ impl<S: Session> TablesConnection<S> {
         done
     }
 
-    /// Types of the columns that a path answers with, and how many there are.
-    fn types(&self, table: TableId, path: Path) -> ([ColumnType; COLUMNS_MAX * 2], usize) {
-        let of = self.schema.table(table);
-        let mut types = [ColumnType::U64; COLUMNS_MAX * 2];
-        let mut columns = 0;
-        let mut push = |place: usize| {
-            types[columns] = of.columns[place].of;
-            columns += 1;
-        };
-        match path {
-            Path::Primary => (0..of.columns.len()).for_each(&mut push),
-            Path::Index(_) => of.path_columns(path).for_each(&mut push),
-        }
-        (types, columns)
-    }
-
     /// Reads the rows of some keys, whose places are `first` and up.
     fn get_part(
         &mut self,
@@ -185,7 +169,7 @@ impl<S: Session> TablesConnection<S> {
         first: usize,
         read: &mut dyn FnMut(usize, Option<&[Value<'_>]>),
     ) -> Result<()> {
-        let (types, columns) = self.types(table, Path::Primary);
+        let (types, columns) = self.schema.table(table).answer_types(Path::Primary);
         self.start(table, Kind::Get { keys: keys.len() })?;
         for key in keys {
             self.push_all(key.iter().copied())?;
@@ -311,7 +295,7 @@ impl<S: Session> TableConnection for TablesConnection<S> {
             reverse: range.direction == Direction::Reverse,
             limit: limit_of_text(range.limit),
         });
-        let (types, columns) = self.types(table, path);
+        let (types, columns) = self.schema.table(table).answer_types(path);
         self.start(table, kind)?;
         self.push_all(sql::bound_values(dialect, range.from))?;
         self.push_all(sql::bound_values(dialect, range.to))?;

@@ -200,21 +200,6 @@ impl TablesConnection {
             execute(&mut statement)
         })
     }
-
-    fn types(&self, table: TableId, path: Path) -> ([ColumnType; COLUMNS_MAX * 2], usize) {
-        let of = self.schema.table(table);
-        let mut types = [ColumnType::U64; COLUMNS_MAX * 2];
-        let mut columns = 0;
-        let mut push = |place: usize| {
-            types[columns] = of.columns[place].of;
-            columns += 1;
-        };
-        match path {
-            Path::Primary => (0..of.columns.len()).for_each(&mut push),
-            Path::Index(_) => of.path_columns(path).for_each(&mut push),
-        }
-        (types, columns)
-    }
 }
 
 /// Gives the rows of a bound statement to `visit` until it wants no more.
@@ -314,7 +299,7 @@ impl TableConnection for TablesConnection {
         keys: &RowBatch,
         read: &mut dyn FnMut(usize, Option<&[Value<'_>]>),
     ) -> Result<()> {
-        let (types, columns) = self.types(table, Path::Primary);
+        let (types, columns) = self.schema.table(table).answer_types(Path::Primary);
         let tables = Tables(&self.connection);
         let mut statement = tables.prepare(&self.statements[table.0].get)?;
         for (place, key) in keys.rows().enumerate() {
@@ -350,7 +335,7 @@ impl TableConnection for TablesConnection {
         texts
             .entry(shape)
             .or_insert_with(|| table_sql::scan(of, shape));
-        let (types, columns) = self.types(table, path);
+        let (types, columns) = self.schema.table(table).answer_types(path);
         let tables = Tables(&self.connection);
         let mut statement = tables.prepare(&self.statements[table.0].scans[&shape])?;
         let next = bind(&mut statement, 1, range.from.iter().copied())?;
