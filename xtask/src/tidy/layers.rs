@@ -52,6 +52,7 @@ const LAYERS: &[&[&str]] = &[
         "db::install_ingest",
         "db::memory",
         "db::old_segments",
+        "db::removals",
         "db::reserve",
         "db::shared",
         "db::split",

@@ -438,7 +438,7 @@ fn sealed_debt(sealed: f64) -> f64 {
     2.0 * (sealed - 1.0) / (2.0 - sealed).max(0.01)
 }
 
-/// Waits until nothing is picked and nothing runs.
+/// Waits until nothing is picked, nothing runs, and what was replaced is removed.
 pub(crate) fn settle(shared: &Shared) -> Result<()> {
     loop {
         shared.check_open()?;
@@ -447,6 +447,9 @@ pub(crate) fn settle(shared: &Shared) -> Result<()> {
         let idle = rules(shared).pick(&survey(shared).sizes).is_none();
         let mut state = shared.jobs.state.lock();
         if idle && state.busy.is_empty() {
+            drop(state);
+            // Who settles looks at the space next.
+            shared.removals.wait();
             return Ok(());
         }
         if state.busy.is_empty() {
@@ -462,7 +465,8 @@ pub(crate) fn settle(shared: &Shared) -> Result<()> {
     }
 }
 
-/// Merges what tables hold of a range up to the commit `upto` into the last level, and waits for it.
+/// Merges what tables hold of a range up to the commit `upto` into the last level, and waits for it and
+/// for the removal of what it replaced.
 pub(crate) fn compact_range(
     shared: &Shared,
     tree: &Arc<Tree>,
@@ -481,6 +485,8 @@ pub(crate) fn compact_range(
     let result = wait_for(shared, &wanted);
     let mut state = shared.jobs.state.lock();
     state.wanted.retain(|w| !Arc::ptr_eq(w, &wanted));
+    drop(state);
+    shared.removals.wait();
     result
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod old_segments;
 mod open;
 pub(crate) mod options;
 pub(crate) mod poison;
+mod removals;
 pub(crate) mod reserve;
 pub(crate) mod shared;
 pub(crate) mod split;
@@ -255,10 +256,8 @@ impl Database {
         });
         drop((store, log));
         shared.release_cursors(tree);
-        // After the cursors: what they held is room.
-        if shared.reserve.is_low() {
-            shared.jobs.wake();
-        }
+        // After the cursors, for what they held.
+        shared.removals.wait();
         Ok(())
     }
 
@@ -462,7 +461,10 @@ impl Database {
             shared.check_open()?;
             log.seal(shared)?;
         }
-        shared.wait_for_flushes()
+        shared.wait_for_flushes()?;
+        // What a range delete has hidden whole.
+        shared.removals.wait();
+        Ok(())
     }
 
     /// Pays the background debt: flushes, then waits until no merge is due. What is due is decided by
@@ -535,6 +537,7 @@ impl Handle {
         shared.jobs.stop();
         shared.stop_flusher();
         shared.stop_syncer();
+        shared.removals.stop();
         // A background thread holds no handle; only a listener that closes the database would join itself.
         let own = crate::sync::thread::current().id();
         let mut threads = std::mem::take(&mut *self.threads.lock());

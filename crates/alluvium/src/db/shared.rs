@@ -26,6 +26,7 @@ use crate::db::flush_queue::FlushQueue;
 use crate::db::old_segments::OldSegments;
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
+use crate::db::removals::Removals;
 use crate::db::reserve::Reserve;
 use crate::db::store::{Store, TableSizes};
 use crate::error::{Error, Result};
@@ -77,6 +78,7 @@ pub(crate) struct Shared {
     pub old_segments: OldSegments,
     pub flushes: FlushQueue,
     pub jobs: Jobs,
+    pub removals: Arc<Removals>,
     pub reserve: Reserve,
     pub admission: Admission,
     pub poison: Poison,
@@ -131,7 +133,7 @@ impl Shared {
             read_points: parts.read_points,
             uid: parts.store.database_uid(),
             dir: parts.dir,
-            vfs: parts.vfs,
+            vfs: Arc::clone(&parts.vfs),
             options: parts.options,
             cache: parts.cache,
             committer: Committer::default(),
@@ -146,6 +148,7 @@ impl Shared {
             old_segments: OldSegments::default(),
             flushes: FlushQueue::default(),
             jobs: Jobs::default(),
+            removals: Removals::new(parts.vfs, Arc::clone(&events)),
             reserve: Reserve::default(),
             admission: Admission::new(),
             poison: Poison::new(Arc::clone(&events)),
