@@ -57,6 +57,7 @@ const LAYERS: &[&[&str]] = &[
         "db::shared",
         "db::split",
         "db::store",
+        "db::syncer",
     ],
     // The public handles lead to each other.
     &[
