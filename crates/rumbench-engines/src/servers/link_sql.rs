@@ -1,7 +1,11 @@
 //! SQL of LinkBench's tables for both servers, in the form that `sql` describes.
 //!
-//! Tables and statements are those of the published MySQL and PostgreSQL stores, with columns of bytes. MyRocks keeps the
-//! index of lists in reverse order, because lists are read newest first; InnoDB and PostgreSQL order it by time descending.
+//! Tables and statements are those of the published MySQL and PostgreSQL stores, with columns of bytes. InnoDB and PostgreSQL
+//! order the index of lists by time descending, then id2. MyRocks has no columns of a direction of their own: its index is
+//! ascending, in a column family in reverse order, and read backwards, which is a forward scan of its files. Asking it for
+//! another order than exactly the reverse makes it read and sort the whole list, which may have millions of links.
+
+use rumbench_core::linkbench::EqualTimes;
 
 use super::sql::Dialect;
 
@@ -109,11 +113,23 @@ fn list_links(dialect: Dialect) -> String {
         Dialect::Postgres => ("", "LIMIT ? OFFSET ?"),
         Dialect::Maria(_) => (" FORCE INDEX (id1_type)", "LIMIT ?, ?"),
     };
+    let direction = match equal_times(dialect) {
+        EqualTimes::Ascending => "",
+        EqualTimes::Descending => " DESC",
+    };
     format!(
         "SELECT time, id2, version, data FROM linktable{forced} \
          WHERE id1 = ? AND link_type = ? AND visibility = 1 AND time >= ? AND time <= ? \
-         ORDER BY time DESC, id2 {limit}"
+         ORDER BY time DESC, id2{direction} {limit}"
     )
+}
+
+/// The order of links of one time that the index of lists gives without sorting.
+pub(super) fn equal_times(dialect: Dialect) -> EqualTimes {
+    match dialect {
+        Dialect::Maria("ROCKSDB") => EqualTimes::Descending,
+        Dialect::Maria(_) | Dialect::Postgres => EqualTimes::Ascending,
+    }
 }
 
 fn add_to_count(dialect: Dialect) -> String {

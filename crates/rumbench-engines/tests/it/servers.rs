@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rumbench_core::engine::{Durability, Engine, EngineError, Schema};
+use rumbench_core::linkbench::{Link, LinkKey, ListQuery};
 use rumbench_engines::{EngineEntry, engines};
 use rustix::process::{Pid, Signal};
 
@@ -105,6 +106,84 @@ fn a_configuration_that_a_server_refuses_is_an_error_with_its_words() {
             words.contains("no_such_variable_of_a_server"),
             "{error}: {words}"
         );
+    }
+}
+
+const LINK_TYPE: u64 = 123_456_789;
+/// Links of the list that is asked for its newest.
+const LIST: u64 = 3000;
+
+/// Three lists of which the one in the middle is long, with two links for each time.
+fn load_lists(engine: &dyn Engine) {
+    let store = engine.link_store().unwrap();
+    let link = |id1, id2| Link {
+        key: LinkKey {
+            id1,
+            link_type: LINK_TYPE,
+            id2,
+        },
+        visibility: 1,
+        time: 1_000 + id2 / 2,
+        version: 0,
+        data: b"payload",
+    };
+    let mut links = vec![link(1, 1)];
+    links.extend((0..LIST).map(|id2| link(2, id2)));
+    links.push(link(3, 1));
+    store.connect().unwrap().load_links(&links).unwrap();
+    store.build_index().unwrap();
+}
+
+/// Entries that all index scans have visited, and rows that were sorted.
+fn rows_visited(engine: &dyn Engine) -> (f64, f64) {
+    let sum = |prefix: &str| {
+        let counters = engine.counters().into_iter();
+        let named = counters.filter(|counter| counter.name.starts_with(prefix));
+        named.map(|counter| counter.value).sum()
+    };
+    (sum("index_rows_read"), sum("rows_sorted"))
+}
+
+/// Sorting a list for its newest links would read all of it, and lists may have millions.
+#[test]
+fn the_newest_links_of_a_long_list_are_read_without_the_others() {
+    const QUERIES: u64 = 10;
+    const ROWS: u64 = 10;
+    for entry in servers() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, _) = open(entry, dir.path());
+        load_lists(&*engine);
+        let (before, sorted_before) = rows_visited(&*engine);
+        let store = engine.link_store().unwrap();
+        let mut connection = store.connect().unwrap();
+        // Plans may change when a statement is run again.
+        for query in 0..QUERIES {
+            let list = ListQuery {
+                id1: 2,
+                link_type: LINK_TYPE,
+                time_min: 0,
+                time_max: if query % 2 == 0 {
+                    i64::MAX as u64
+                } else {
+                    2_000
+                },
+                offset: (query % 2) as usize,
+                limit: ROWS as usize,
+            };
+            assert_eq!(connection.list_links(&list).unwrap().rows, ROWS);
+        }
+        // PostgreSQL tells what a connection has read when it ends, or later.
+        drop((connection, store));
+        let visited = loop {
+            let (visited, sorted) = rows_visited(&*engine);
+            if visited - before >= (QUERIES * (ROWS - 1)) as f64 {
+                assert_eq!(sorted, sorted_before, "{}", entry.name);
+                break visited - before;
+            }
+        };
+        let most = (QUERIES * (ROWS + 2)) as f64;
+        assert!(visited <= most, "{}: {visited} entries", entry.name);
+        engine.close().unwrap();
     }
 }
 

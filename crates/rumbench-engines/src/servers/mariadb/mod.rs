@@ -302,7 +302,7 @@ impl Engine for MariaDb {
         let mut own = own.unwrap_or_else(PoisonError::into_inner);
         // A server that is gone has no counters; the clients say so.
         let rows = own.query("SHOW GLOBAL STATUS").unwrap_or_default();
-        counters(&rows, self.shared.storage.counters())
+        counters(&rows, &self.shared.storage.counters())
     }
 
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {

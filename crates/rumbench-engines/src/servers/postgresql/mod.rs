@@ -313,9 +313,10 @@ const COUNTERS: &str =
     ('wal_bytes', w.wal_bytes), ('wal_records', w.wal_records), ('wal_full_pages', w.wal_fpi),
     ('blocks_read', d.blks_read), ('blocks_hit', d.blks_hit), ('deadlocks', d.deadlocks),
     ('temporary_bytes', d.temp_bytes)) AS c(name, value) WHERE d.datname = current_database()
+UNION ALL SELECT 'index_rows_read', coalesce(sum(idx_tup_read), 0)::text FROM pg_stat_user_indexes
 UNION ALL SELECT 'dead_rows', coalesce(sum(n_dead_tup), 0)::text FROM pg_stat_user_tables
 UNION ALL SELECT 'autovacuums', coalesce(sum(autovacuum_count), 0)::text FROM pg_stat_user_tables";
-const COUNTER_NAMES: [&str; 9] = [
+const COUNTER_NAMES: [&str; 10] = [
     "wal_bytes",
     "wal_records",
     "wal_full_pages",
@@ -323,6 +324,7 @@ const COUNTER_NAMES: [&str; 9] = [
     "blocks_hit",
     "deadlocks",
     "temporary_bytes",
+    "index_rows_read",
     "dead_rows",
     "autovacuums",
 ];
