@@ -7,7 +7,7 @@
 
 use rumbench_core::linkbench::EqualTimes;
 
-use super::sql::Dialect;
+use super::sql::{Dialect, Form};
 
 /// What a statement does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -127,7 +127,7 @@ fn list_links(dialect: Dialect) -> String {
 /// The order of links of one time that the index of lists gives without sorting.
 pub(super) fn equal_times(dialect: Dialect) -> EqualTimes {
     match dialect {
-        Dialect::Maria("ROCKSDB") => EqualTimes::Descending,
+        Dialect::Maria(Form::MyRocks) => EqualTimes::Descending,
         Dialect::Maria(_) | Dialect::Postgres => EqualTimes::Ascending,
     }
 }
@@ -176,7 +176,7 @@ pub(super) fn create_tables(dialect: Dialect) -> Vec<String> {
         ),
     };
     let family = |name: &str| match dialect {
-        Dialect::Maria("ROCKSDB") => format!(" COMMENT 'cfname={name}'"),
+        Dialect::Maria(Form::MyRocks) => format!(" COMMENT 'cfname={name}'"),
         _ => String::new(),
     };
     vec![
@@ -204,7 +204,7 @@ pub(super) fn create_tables(dialect: Dialect) -> Vec<String> {
 /// The covering index of the list query.
 pub(super) fn create_index(dialect: Dialect) -> String {
     let (time, family) = match dialect {
-        Dialect::Maria("ROCKSDB") => ("time", " COMMENT 'cfname=rev:cf_link_id1_type'"),
+        Dialect::Maria(Form::MyRocks) => ("time", " COMMENT 'cfname=rev:cf_link_id1_type'"),
         _ => ("time DESC", ""),
     };
     format!(
@@ -244,7 +244,7 @@ mod tests {
         );
         assert!(
             Query::AddLink
-                .text(Dialect::Maria("InnoDB"))
+                .text(Dialect::Maria(Form::InnoDb))
                 .starts_with("INSERT IGNORE INTO linktable")
         );
         assert!(
@@ -252,7 +252,7 @@ mod tests {
                 .text(Dialect::Postgres)
                 .ends_with("$7) ON CONFLICT DO NOTHING")
         );
-        let two = Query::LoadNodes { rows: 2 }.text(Dialect::Maria("InnoDB"));
+        let two = Query::LoadNodes { rows: 2 }.text(Dialect::Maria(Form::InnoDb));
         assert!(
             two.ends_with("VALUES (?, ?, ?, ?, ?), (?, ?, ?, ?, ?)"),
             "{two}"
@@ -262,8 +262,10 @@ mod tests {
     #[test]
     fn only_myrocks_has_column_families() {
         let text = |dialect| create_tables(dialect).concat() + &create_index(dialect);
-        assert!(text(Dialect::Maria("ROCKSDB")).contains("COMMENT 'cfname=rev:cf_link_id1_type'"));
-        for dialect in [Dialect::Maria("InnoDB"), Dialect::Postgres] {
+        assert!(
+            text(Dialect::Maria(Form::MyRocks)).contains("COMMENT 'cfname=rev:cf_link_id1_type'")
+        );
+        for dialect in [Dialect::Maria(Form::InnoDb), Dialect::Postgres] {
             assert!(!text(dialect).contains("cfname") && text(dialect).contains("time DESC"));
         }
     }

@@ -1,10 +1,12 @@
 //! What only servers need: processes that can die, and nothing that is left of them.
 
+use std::cell::Cell;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rumbench_core::engine::{Durability, Engine, EngineError, Schema};
-use rumbench_core::linkbench::{Link, LinkKey, ListQuery};
-use rumbench_engines::{EngineEntry, engines};
+use rumbench_core::engine::{Durability, Engine, EngineError, OpenConfig, Schema};
+use rumbench_core::linkbench::{Link, LinkKey, ListQuery, conformance};
+use rumbench_engines::{EngineEntry, Variant, engines};
 use rustix::process::{Pid, Signal};
 
 use crate::setup::config;
@@ -30,6 +32,18 @@ fn run_folder(pid: u32) -> Option<PathBuf> {
         let note = std::fs::read_to_string(folder.join("server")).unwrap_or_default();
         note.split(' ').next() == Some(pid.to_string().as_str())
     })
+}
+
+/// The variants of the servers of this build.
+fn variants() -> impl Iterator<Item = (&'static EngineEntry, &'static Variant)> {
+    servers().flat_map(|entry| entry.variants.iter().map(move |variant| (entry, variant)))
+}
+
+fn variant_config(dir: &Path, variant: &Variant) -> OpenConfig {
+    OpenConfig {
+        variant: Some(variant.name.to_string()),
+        ..config(dir, Durability::Buffered)
+    }
 }
 
 fn is_running(pid: u32) -> bool {
@@ -185,6 +199,158 @@ fn the_newest_links_of_a_long_list_are_read_without_the_others() {
         assert!(visited <= most, "{}: {visited} entries", entry.name);
         engine.close().unwrap();
     }
+}
+
+#[test]
+fn every_variant_keeps_the_rules_of_linkbench() {
+    for (entry, variant) in variants() {
+        let root = tempfile::tempdir().unwrap();
+        let databases = Cell::new(0);
+        conformance::link_store(|| {
+            let dir = root.path().join(databases.get().to_string());
+            databases.set(databases.get() + 1);
+            std::fs::create_dir(&dir).unwrap();
+            let engine = entry.open(&variant_config(&dir, variant));
+            let engine = engine.unwrap_or_else(|error| panic!("{}: {error}", variant.name));
+            engine.link_store().unwrap()
+        });
+    }
+}
+
+#[test]
+fn every_variant_keeps_the_rules_of_tables() {
+    let schema = rumbench_engines::conformance::table_schema();
+    for (entry, variant) in variants() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = OpenConfig {
+            schema: schema.schema(),
+            ..variant_config(dir.path(), variant)
+        };
+        let engine = entry.open(&config).unwrap();
+        rumbench_engines::conformance::table_store(&*engine.table_store(schema).unwrap());
+        engine.close().unwrap();
+    }
+}
+
+/// Allocated bytes of the files below a folder whose names end so, or of all.
+fn allocated(dir: &Path, end: &str) -> u64 {
+    let entries = std::fs::read_dir(dir).unwrap().flatten();
+    let bytes = entries.map(|entry| match entry.metadata().unwrap() {
+        found if found.is_dir() => allocated(&entry.path(), end),
+        found if entry.file_name().to_string_lossy().ends_with(end) => found.blocks() * 512,
+        _ => 0,
+    });
+    bytes.sum()
+}
+
+/// The effective configuration of a variant, and the bytes of the files with its links.
+#[cfg(feature = "mariadb")]
+fn loaded(name: &str, variant: Option<&str>, settings: &[(&str, &str)]) -> Loaded {
+    let dir = tempfile::tempdir().unwrap();
+    let pairs = settings.iter();
+    let pairs = pairs.map(|(key, value)| (key.to_string(), value.to_string()));
+    let config = OpenConfig {
+        variant: variant.map(str::to_string),
+        settings: pairs.collect(),
+        ..config(dir.path(), Durability::Buffered)
+    };
+    let entry = engines().iter().find(|entry| entry.name == name).unwrap();
+    let engine = entry.open(&config).unwrap();
+    load_lists(&*engine);
+    engine.settle(&mut |_| {}).unwrap();
+    let found = Loaded {
+        configuration: engine.facts().configuration,
+        link_bytes: allocated(dir.path(), "linktable.ibd"),
+        binlog_bytes: allocated(dir.path(), "binlog.000001"),
+    };
+    engine.close().unwrap();
+    found
+}
+
+#[cfg(feature = "mariadb")]
+struct Loaded {
+    configuration: std::collections::BTreeMap<String, String>,
+    link_bytes: u64,
+    binlog_bytes: u64,
+}
+
+#[cfg(feature = "mariadb")]
+#[test]
+fn compressed_tables_take_less_room_and_say_how_they_are_stored() {
+    let plain = loaded("mariadb-innodb", None, &[]);
+    assert!(plain.link_bytes > 0 && !plain.configuration.contains_key("tables"));
+    for (variant, setting, tables) in [
+        (
+            "compressed",
+            ("key_block_kib", "4"),
+            "row_format compressed, key_block_size=4 (the variant)",
+        ),
+        (
+            "page-compressed",
+            ("page_compression_level", "9"),
+            "page_compressed=1, page_compression_level=9 (the variant)",
+        ),
+    ] {
+        let found = loaded("mariadb-innodb", Some(variant), &[setting]);
+        assert_eq!(found.configuration["tables"], tables);
+        assert!(
+            found.link_bytes * 4 < plain.link_bytes * 3,
+            "{variant}: {} bytes against {}",
+            found.link_bytes,
+            plain.link_bytes
+        );
+    }
+}
+
+#[cfg(feature = "mariadb")]
+#[test]
+fn variants_of_the_server_are_on_in_their_own_rows_only() {
+    let starts = |found: &Loaded, name: &str, value: &str| {
+        let value_found = found.configuration.get(name);
+        assert!(
+            value_found.is_some_and(|found| found.starts_with(value)),
+            "{name}: {value_found:?}"
+        );
+    };
+    for name in ["mariadb-innodb", "mariadb-rocksdb"] {
+        let plain = loaded(name, None, &[]);
+        starts(&plain, "log_bin", "OFF");
+        starts(&plain, "performance_schema", "OFF");
+        assert_eq!(plain.binlog_bytes, 0);
+        let binlog = loaded(name, Some("binlog"), &[]);
+        for (setting, value) in [
+            ("log_bin", "ON"),
+            ("sync_binlog", "1 "),
+            ("binlog_format", "ROW"),
+        ] {
+            starts(&binlog, setting, value);
+        }
+        // All links and their payload.
+        assert!(binlog.binlog_bytes > LIST * 40, "{}", binlog.binlog_bytes);
+        let watched = loaded(name, Some("performance-schema"), &[]);
+        starts(&watched, "performance_schema", "ON");
+        starts(&watched, "log_bin", "OFF");
+    }
+}
+
+#[cfg(feature = "mariadb")]
+#[test]
+fn settings_of_a_variant_are_for_it_alone() {
+    let refused = |variant: Option<&str>, key: &str, value: &str| {
+        let mut config = config(Path::new("/"), Durability::Buffered);
+        config.variant = variant.map(str::to_string);
+        config.settings.insert(key.to_string(), value.to_string());
+        let entry = engines()
+            .iter()
+            .find(|entry| entry.name == "mariadb-innodb");
+        entry.unwrap().check(&config).unwrap_err().to_string()
+    };
+    let error = refused(None, "key_block_kib", "8");
+    assert!(error.contains("no setting `key_block_kib`"), "{error}");
+    let error = refused(Some("compressed"), "key_block_kib", "6");
+    assert!(error.contains("must be 1, 2, 4, 8 or 16"), "{error}");
+    let error = refused(Some("page-compressed"), "page_compression_level", "10");
+    assert!(error.contains("must lie between 1 and 9"), "{error}");
 }
 
 #[test]

@@ -4,10 +4,13 @@
 //!   page cache.
 //! - `buffered` hands each commit to the kernel and syncs the log once a second.
 //! - Isolation is READ COMMITTED in both: MyRocks answers conflicts at REPEATABLE READ where InnoDB waits.
-//! - There is no binary log and no performance schema: what is compared is storage engines.
+//! - There is no binary log and no performance schema, but in the variants of these names: what is compared is storage
+//!   engines.
 //! - It checks no passwords: its socket is in a folder that nobody else can enter.
 
 mod options;
+mod read_back;
+mod variants;
 mod wire;
 
 use std::fs;
@@ -77,6 +80,7 @@ struct Shared {
     socket: PathBuf,
     log: PathBuf,
     storage: Storage,
+    dialect: Dialect,
     facts: EngineFacts,
     /// The laboratory's own connection, for counters.
     own: Mutex<MariaSession>,
@@ -114,7 +118,8 @@ impl MariaDb {
         let mut first = process.wait_until_ready(|| connect("mysql"))?;
         first.query(&format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"))?;
         let mut own = connect(DATABASE)?;
-        create_tables(&mut own, Dialect::Maria(storage.name()), config.schema)?;
+        let dialect = Dialect::Maria(tuning.variation.form);
+        create_tables(&mut own, dialect, config.schema)?;
         let facts = EngineFacts {
             version: format!(
                 "MariaDB {}{}",
@@ -130,6 +135,7 @@ impl MariaDb {
                 socket,
                 log: places.log,
                 storage,
+                dialect,
                 facts,
                 own: Mutex::new(own),
             }),
@@ -192,7 +198,7 @@ impl Server for Shared {
     }
 
     fn dialect(&self) -> Dialect {
-        Dialect::Maria(self.storage.name())
+        self.dialect
     }
 
     fn analyze(&self, session: &mut MariaSession, table: &str) -> Result<()> {
@@ -319,8 +325,9 @@ impl Engine for MariaDb {
     }
 
     fn is_data_file(&self, file_name: &str) -> bool {
-        // Logs of InnoDB, Aria and MyRocks, what is made anew at each start, and what is not the server's.
+        // Logs of InnoDB, Aria, MyRocks and the server, what is made anew at each start, and what is not the server's.
         let is_log = file_name.starts_with("ib_logfile")
+            || file_name.starts_with("binlog.")
             || file_name.starts_with("aria_log")
             || file_name.ends_with(".log")
             || file_name.starts_with("LOG");

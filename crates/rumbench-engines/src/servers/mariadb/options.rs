@@ -1,9 +1,11 @@
-//! The configuration of MariaDB for each storage engine, and what the server says of it.
+//! The configuration of MariaDB for each storage engine.
 
 use std::path::Path;
 
 use rumbench_core::engine::{Durability, DurabilityFacts, EngineError, OpenConfig, Result};
 
+use super::read_back::{self, Variables};
+use super::variants::Variation;
 use super::wire::MariaSession;
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, SOME_PREFIX, survives};
 use crate::servers::session::Session;
@@ -22,15 +24,8 @@ pub(super) enum Storage {
 }
 
 impl Storage {
-    /// As in `ENGINE=`.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Storage::InnoDb => "InnoDB",
-            Storage::MyRocks => "ROCKSDB",
-        }
-    }
-
-    fn engine(self) -> &'static str {
+    /// The name of the registry.
+    pub(super) fn engine(self) -> &'static str {
         match self {
             Storage::InnoDb => "mariadb-innodb",
             Storage::MyRocks => "mariadb-rocksdb",
@@ -70,6 +65,10 @@ impl Storage {
                 ("innodb_buffer_pool_pages_free", "free_pages"),
                 ("innodb_buffer_pool_read_requests", "page_requests"),
                 ("innodb_buffer_pool_reads", "page_reads"),
+                (
+                    "innodb_page_compression_saved",
+                    "page_compression_saved_bytes",
+                ),
                 ("innodb_history_list_length", "history_transactions"),
                 ("innodb_checkpoint_age", "checkpoint_age_bytes"),
                 ("innodb_row_lock_waits", "row_lock_waits"),
@@ -96,17 +95,20 @@ impl Storage {
 
 /// What the server counts above its storage engine: statements that read or sort more than they answer show here.
 const SERVER_COUNTERS: &[(&str, &str)] = &[
+    ("binlog_bytes_written", "binlog_bytes"),
     ("handler_read_next", "index_rows_read_forward"),
     ("handler_read_prev", "index_rows_read_backward"),
     ("sort_rows", "rows_sorted"),
 ];
 
 /// A setting, its value, and the reason where it is not the default.
-type Setting = (&'static str, String, &'static str);
+pub(super) type Setting = (&'static str, String, &'static str);
 
 /// What is written into `my.cnf`.
 pub(super) struct Tuning {
     storage: Storage,
+    /// What the variant changes.
+    pub(super) variation: Variation,
     class: Durability,
     settings: Vec<Setting>,
     /// The user's own lines, which come later and so win.
@@ -115,9 +117,10 @@ pub(super) struct Tuning {
 
 impl Tuning {
     pub(super) fn of(config: &OpenConfig, storage: Storage) -> Result<Tuning> {
-        let mut asked = Settings::without_variants(storage.engine(), config)?;
+        let mut asked = Settings::of(storage.engine(), config);
         let log_mib: u32 = asked.take_in("log_mib", 1024, 16..=1 << 20)?;
         let file: Option<String> = asked.take_text("options_file");
+        let variation = Variation::of(storage, config, &mut asked)?;
         asked.finish()?;
         let own = match file {
             Some(file) => std::fs::read_to_string(&file)
@@ -125,6 +128,7 @@ impl Tuning {
             None => String::new(),
         };
         let mut settings = common(config.clients);
+        settings.extend(variation.settings());
         let at_commit = match config.durability {
             Durability::Sync => "1",
             Durability::Buffered => "2",
@@ -136,6 +140,7 @@ impl Tuning {
         }
         Ok(Tuning {
             storage,
+            variation,
             class: config.durability,
             settings,
             own,
@@ -159,7 +164,11 @@ impl Tuning {
         }
         file += &self.own;
         // Behind the user's lines, which must not open the server to others or move it.
-        file += "\n[mariadbd]\nskip-networking\nskip-grant-tables\nskip-log-bin\n";
+        file += "\n[mariadbd]\nskip-networking\nskip-grant-tables\n";
+        file += &match self.variation.binlog {
+            true => path("log-bin", &data.join("binlog")),
+            false => "skip-log-bin\n".to_string(),
+        };
         file += &path("datadir", data);
         file += &path("tmpdir", temporary);
         file += &path("socket", &run.join("socket"));
@@ -168,18 +177,16 @@ impl Tuning {
     }
 
     /// What the server says it runs with, with the reasons of what was set here.
+    ///
+    /// # Errors
+    /// Where that is not what it was asked for.
     pub(super) fn effective(&self, session: &mut MariaSession) -> Result<Configuration> {
-        let mut configuration = Configuration::default();
-        for row in session.query("SHOW GLOBAL VARIABLES")? {
-            let [name, value] = &row[..] else { continue };
-            let ours = self.settings.iter().find(|(known, _, _)| known == name);
-            match ours {
-                Some((_, _, reason)) => configuration.tuned(name, value, reason),
-                None if ALSO_TOLD.contains(&name.as_str()) => configuration.given(name, value),
-                None => {}
-            }
+        let variables = Variables::of(session)?;
+        let mut found = variables.effective(&self.settings, self.variation, &self.own)?;
+        if let Some(form) = read_back::check_form(session, self.variation.form)? {
+            found.tuned("tables", &form, "the variant");
         }
-        Ok(configuration)
+        Ok(found)
     }
 
     pub(super) fn durability_facts(&self) -> DurabilityFacts {
@@ -192,18 +199,6 @@ impl Tuning {
     }
 }
 
-/// Settings that are left at their defaults and decide performance all the same.
-const ALSO_TOLD: [&str; 8] = [
-    "log_bin",
-    "innodb_doublewrite",
-    "innodb_page_size",
-    "innodb_checksum_algorithm",
-    "innodb_use_native_aio",
-    "innodb_read_io_threads",
-    "innodb_write_io_threads",
-    "rocksdb_max_background_jobs",
-];
-
 fn common(clients: usize) -> Vec<Setting> {
     let connections = (clients + OTHER_CONNECTIONS).to_string();
     let set = |value: &str| value.to_string();
@@ -213,7 +208,6 @@ fn common(clients: usize) -> Vec<Setting> {
             set("READ-COMMITTED"),
             "the same for both storage engines",
         ),
-        ("performance_schema", set("OFF"), "costs every statement"),
         ("character_set_server", set("latin1"), "columns hold bytes"),
         ("collation_server", set("latin1_bin"), "columns hold bytes"),
         (
