@@ -12,12 +12,12 @@ use rustix::process::{Pid, Signal};
 use crate::setup::config;
 
 /// The servers of this build.
-fn servers() -> impl Iterator<Item = &'static EngineEntry> {
+pub fn servers() -> impl Iterator<Item = &'static EngineEntry> {
     let built = |entry: &&EngineEntry| entry.is_server && entry.is_available();
     engines().iter().filter(built)
 }
 
-fn open(entry: &EngineEntry, dir: &Path) -> (Box<dyn Engine>, u32) {
+pub fn open(entry: &EngineEntry, dir: &Path) -> (Box<dyn Engine>, u32) {
     let engine = entry.open(&config(dir, Durability::Buffered));
     let engine = engine.unwrap_or_else(|error| panic!("{}: {error}", entry.name));
     let pid = engine.server_process().expect("a process");
@@ -25,7 +25,7 @@ fn open(entry: &EngineEntry, dir: &Path) -> (Box<dyn Engine>, u32) {
 }
 
 /// The run folder whose note names this process.
-fn run_folder(pid: u32) -> Option<PathBuf> {
+pub fn run_folder(pid: u32) -> Option<PathBuf> {
     let folders = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
     let mut folders = folders.map(|entry| entry.path());
     folders.find(|folder| {
@@ -46,7 +46,7 @@ fn variant_config(dir: &Path, variant: &Variant) -> OpenConfig {
     }
 }
 
-fn is_running(pid: u32) -> bool {
+pub fn is_running(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 

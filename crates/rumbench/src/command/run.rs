@@ -237,6 +237,7 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
         let names: Vec<String> = suite.engines().iter().map(EngineChoice::name).collect();
         check_base(base, &names)?;
     }
+    check_external(suite.memory, &suite.points)?;
     check_memory(suite.memory, &suite.points)?;
     run_suite(&suite, &arguments.print)
 }
@@ -361,6 +362,19 @@ pub fn default_out() -> PathBuf {
         now.second()
     );
     PathBuf::from("rumbench-out").join(name)
+}
+
+/// A server that runs already is no part of the trial that is bounded.
+fn check_external(memory: Option<u64>, points: &[Point]) -> Result<()> {
+    let mut engines = points.iter().flat_map(|point| &point.engines);
+    let external = |choice: &&EngineChoice| choice.settings.contains_key("address");
+    match (memory, engines.find(external)) {
+        (Some(_), Some(choice)) => Err(usage(format!(
+            "--memory cannot bound {}, which is a server that runs already; leave one of them out",
+            choice.name()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// A cache that cannot fit into the limit would end every trial in the middle.

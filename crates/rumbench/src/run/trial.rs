@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
-use rumbench_core::engine::{Engine, EngineError, OpenConfig, Schema};
+use rumbench_core::engine::{Engine, EngineError, External, OpenConfig, Schema};
 use rumbench_core::trial::{Phase, PhaseEnd, Step, Workload};
 
 use super::phase::{self, PhaseContext};
@@ -88,8 +88,14 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
     let mut workload = catalog::workload(&spec.workload, &settings, spec.seed)?;
     let engine = open_engine(spec, workload.schema())?;
     announce(spec, workload.as_ref(), engine.as_ref(), emitter);
-    let device = Device::of(&spec.directory);
+    let external = engine.external();
+    let device = match &external {
+        Some(external) => external.data.as_deref().and_then(Device::of),
+        None => Device::of(&spec.directory),
+    };
     let server = engine.server_process().map(ServerProcesses::of);
+    let server = server.or_else(|| external.as_ref().map(|_| ServerProcesses::unseen()));
+    mark_external(external.as_ref(), emitter);
     let context = PhaseContext {
         engine: engine.as_ref(),
         directory: &spec.directory,
@@ -106,6 +112,19 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
     }
     drop(workload);
     engine.close().context("cannot close the engine")
+}
+
+/// Says what is not measured of a server that is not the laboratory's own.
+fn mark_external(external: Option<&External>, emitter: &Emitter) {
+    let Some(external) = external else { return };
+    let own = "its cache and log are its own, not cache_bytes; sizes are those that it tells";
+    let mark = match &external.unseen {
+        Some(why) => {
+            format!("external ({own}; CPU, memory and I/O of the server are missing: {why})")
+        }
+        None => format!("external ({own}; its CPU, memory and I/O include other users')"),
+    };
+    emitter.emit(&Event::Mark { mark });
 }
 
 /// A wrong answer is a mark of its own, whichever step met it; other errors stay errors.

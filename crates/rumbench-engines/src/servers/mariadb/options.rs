@@ -4,10 +4,11 @@ use std::path::Path;
 
 use rumbench_core::engine::{Durability, DurabilityFacts, EngineError, OpenConfig, Result};
 
-use super::read_back::{self, Variables};
+use super::read_back::{self, Asked, Variables};
 use super::variants::Variation;
 use super::wire::MariaSession;
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, SOME_PREFIX, survives};
+use crate::servers::external::{self, Given};
 use crate::servers::session::Session;
 use crate::settings::Settings;
 
@@ -51,6 +52,20 @@ impl Storage {
             .ok_or_else(|| {
                 EngineError::Unsupported("the server has not loaded MyRocks".to_string())
             })
+    }
+
+    /// A query for the bytes of the tables in the connection's database.
+    pub(super) fn stored_bytes(self) -> &'static str {
+        match self {
+            Storage::InnoDb => {
+                "SELECT CAST(COALESCE(SUM(allocated_size), 0) AS UNSIGNED) \
+                 FROM information_schema.innodb_sys_tablespaces WHERE name LIKE CONCAT(database(), '/%')"
+            }
+            Storage::MyRocks => {
+                "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS UNSIGNED) \
+                 FROM information_schema.tables WHERE table_schema = database() AND engine = 'ROCKSDB'"
+            }
+        }
     }
 
     /// Names of SHOW GLOBAL STATUS in lower case, and ours.
@@ -109,17 +124,30 @@ pub(super) struct Tuning {
     storage: Storage,
     /// What the variant changes.
     pub(super) variation: Variation,
+    /// The running server that was given.
+    pub(super) given: Option<Given>,
     class: Durability,
+    /// What the log of the storage engine does at a commit.
+    at_commit: &'static str,
     settings: Vec<Setting>,
     /// The user's own lines, which come later and so win.
     own: String,
 }
 
 impl Tuning {
+    /// Reads variant and settings.
+    ///
+    /// # Errors
+    /// For what is unknown or out of range, and for an options file that cannot be read.
     pub(super) fn of(config: &OpenConfig, storage: Storage) -> Result<Tuning> {
         let mut asked = Settings::of(storage.engine(), config);
-        let log_mib: u32 = asked.take_in("log_mib", 1024, 16..=1 << 20)?;
-        let file: Option<String> = asked.take_text("options_file");
+        let given = Given::take(&mut asked, "root")?;
+        // Of a server that runs already nothing is configured.
+        let (mut log_mib, mut file) = (1024, None);
+        if given.is_none() {
+            log_mib = asked.take_in("log_mib", log_mib, 16..=1 << 20)?;
+            file = asked.take_text("options_file");
+        }
         let variation = Variation::of(storage, config, &mut asked)?;
         asked.finish()?;
         let own = match file {
@@ -141,6 +169,8 @@ impl Tuning {
         Ok(Tuning {
             storage,
             variation,
+            given,
+            at_commit,
             class: config.durability,
             settings,
             own,
@@ -182,11 +212,61 @@ impl Tuning {
     /// Where that is not what it was asked for.
     pub(super) fn effective(&self, session: &mut MariaSession) -> Result<Configuration> {
         let variables = Variables::of(session)?;
-        let mut found = variables.effective(&self.settings, self.variation, &self.own)?;
+        let mut found = match self.given {
+            None => variables.effective(&Asked {
+                settings: &self.settings,
+                log_bin: Some(self.variation.log_bin()),
+                own: &self.own,
+                told: &[],
+            })?,
+            Some(_) => self.effective_of_given(&variables)?,
+        };
         if let Some(form) = read_back::check_form(session, self.variation.form)? {
             found.tuned("tables", &form, "the variant");
         }
         Ok(found)
+    }
+
+    /// The check of [`Tuning::effective`] for tables that were made after it.
+    pub(super) fn check_form(&self, session: &mut MariaSession) -> Result<()> {
+        read_back::check_form(session, self.variation.form).map(drop)
+    }
+
+    /// A running server must be what the variant says; all else is told as it is.
+    fn effective_of_given(&self, variables: &Variables) -> Result<Configuration> {
+        let mut demanded = self.variation.settings();
+        demanded.retain(|(name, _, _)| match *name {
+            "performance_schema" => self.variation.performance_schema,
+            "server_id" => false,
+            _ => true,
+        });
+        let told: Vec<&'static str> = self.settings.iter().map(|(name, _, _)| *name).collect();
+        let told: Vec<&'static str> = told
+            .into_iter()
+            .filter(|name| demanded.iter().all(|(known, _, _)| known != name))
+            .collect();
+        variables.effective(&Asked {
+            settings: &demanded,
+            log_bin: self.variation.binlog.then_some("ON"),
+            own: "",
+            told: &told,
+        })
+    }
+
+    /// Refuses a running server whose log is of another durability class.
+    pub(super) fn check_class(&self, given: &Given, session: &mut MariaSession) -> Result<()> {
+        let setting = match self.storage {
+            Storage::InnoDb => "innodb_flush_log_at_trx_commit",
+            Storage::MyRocks => "rocksdb_flush_log_at_trx_commit",
+        };
+        let found = session.ask(&format!("SELECT @@GLOBAL.{setting}"))?;
+        external::check_class(
+            self.storage.engine(),
+            given,
+            setting,
+            &found,
+            self.at_commit,
+        )
     }
 
     pub(super) fn durability_facts(&self) -> DurabilityFacts {

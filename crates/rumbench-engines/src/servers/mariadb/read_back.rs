@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use rumbench_core::engine::{EngineError, Result};
 
 use super::options::Setting;
-use super::variants::Variation;
 use super::wire::MariaSession;
 use crate::facts::Configuration;
 use crate::servers::session::Session;
@@ -30,6 +29,18 @@ const ALSO_TOLD: [&str; 9] = [
 
 /// Names of variables that are other than those of their options, up to MariaDB 11.
 const RENAMED: [(&str, &str); 1] = [("transaction_isolation", "tx_isolation")];
+
+/// What a server was asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Asked<'a> {
+    pub(super) settings: &'a [Setting],
+    /// What `log_bin` must be, if that matters.
+    pub(super) log_bin: Option<&'static str>,
+    /// The user's own lines.
+    pub(super) own: &'a str,
+    /// Names that are told as they are found.
+    pub(super) told: &'a [&'static str],
+}
 
 /// The variables of a server.
 pub(super) struct Variables(BTreeMap<String, String>);
@@ -55,15 +66,10 @@ impl Variables {
     ///
     /// # Errors
     /// Where the server runs with something else than it was asked for.
-    pub(super) fn effective(
-        &self,
-        settings: &[Setting],
-        variation: Variation,
-        own: &str,
-    ) -> Result<Configuration> {
+    pub(super) fn effective(&self, asked: &Asked<'_>) -> Result<Configuration> {
         let mut configuration = Configuration::default();
-        let own = own_names(own);
-        for (name, asked, reason) in settings {
+        let own = own_names(asked.own);
+        for (name, asked, reason) in asked.settings {
             let found = self.get(name);
             let judged = !own.iter().any(|own| own == name);
             let found = match found {
@@ -80,10 +86,10 @@ impl Variables {
             }
         }
         let log_bin = self.get("log_bin").unwrap_or("nothing");
-        if !same(variation.log_bin(), log_bin) {
-            return Err(other_than_asked("log_bin", variation.log_bin(), log_bin));
+        if let Some(wanted) = asked.log_bin.filter(|wanted| !same(wanted, log_bin)) {
+            return Err(other_than_asked("log_bin", wanted, log_bin));
         }
-        for name in ALSO_TOLD {
+        for name in ALSO_TOLD.iter().chain(asked.told) {
             if let Some(value) = self.get(name) {
                 configuration.given(name, value);
             }
@@ -169,12 +175,6 @@ mod tests {
         Variables(pairs.collect())
     }
 
-    const PLAIN: Variation = Variation {
-        form: Form::InnoDb,
-        binlog: false,
-        performance_schema: false,
-    };
-
     #[test]
     fn another_word_is_an_error_and_another_number_is_told() {
         let found = variables(&[
@@ -184,32 +184,40 @@ mod tests {
             ("pool", "134217728"),
             ("at_commit", "2"),
         ]);
-        let asked = |value: &str| {
-            vec![
-                ("transaction_isolation", value.to_string(), "why"),
+        let effective = |isolation: &str, own: &str| {
+            let settings = [
+                ("transaction_isolation", isolation.to_string(), "why"),
                 ("performance_schema", "OFF".to_string(), "why"),
                 ("pool", "130000000".to_string(), "cache"),
-            ]
+            ];
+            found.effective(&Asked {
+                settings: &settings,
+                log_bin: Some("OFF"),
+                own,
+                told: &["at_commit"],
+            })
         };
-        let effective = found.effective(&asked("READ-COMMITTED"), PLAIN, "");
-        let map = effective.unwrap().to_map();
+        let map = effective("READ-COMMITTED", "").unwrap().to_map();
+        assert_eq!(map["at_commit"], "2");
         assert!(map["pool"].contains("134217728") && map["pool"].contains("asked for 130000000"));
-        let error = found.effective(&asked("SERIALIZABLE"), PLAIN, "");
+        let error = effective("SERIALIZABLE", "").unwrap_err().to_string();
         assert_eq!(
-            error.err().unwrap().to_string(),
+            error,
             "mariadb runs with transaction_isolation=READ-COMMITTED and was asked for SERIALIZABLE"
         );
         let own = "[mariadbd]\ntransaction-isolation = READ-COMMITTED\n";
-        assert!(found.effective(&asked("SERIALIZABLE"), PLAIN, own).is_ok());
-        let with_log = Variation {
-            binlog: true,
-            ..PLAIN
+        assert!(effective("SERIALIZABLE", own).is_ok());
+        let with_log = Asked {
+            log_bin: Some("ON"),
+            ..Asked::default()
         };
-        assert!(found.effective(&[], with_log, "").is_err());
+        assert!(found.effective(&with_log).is_err());
         for (name, value) in [("none", "1"), ("at_commit", "1")] {
-            let asked = [(name, value.to_string(), "")];
-            let refused = found.effective(&asked, PLAIN, "");
-            assert!(refused.is_err(), "{name}");
+            let asked = Asked {
+                settings: &[(name, value.to_string(), "")],
+                ..Asked::default()
+            };
+            assert!(found.effective(&asked).is_err(), "{name}");
         }
     }
 }
