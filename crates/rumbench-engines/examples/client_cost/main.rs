@@ -1,6 +1,6 @@
 //! What the laboratory's client costs on each server, beside a bare client in C that sends the same messages.
 //!
-//! `cargo run --release -p rumbench-engines --features mariadb,postgresql --example client_cost [-- shared|split [REQUESTS]]`
+//! `cargo run --release -p rumbench-engines --features mariadb,postgresql --example client_cost [-- shared|split [REQUESTS [SERVER]]]`
 //!
 //! One client runs steps of LinkBench requests. The messages of one step are written down by a relay, and a loop in C
 //! (`bare_client.c`) sends them and reads the answers. Both take turns on the same server in the same placement: `shared` has
@@ -58,6 +58,7 @@ fn main() -> Outcome {
         other => return Err(format!("shared or split, not {other}").into()),
     };
     let requests = arguments.next().map_or(Ok(20_000), |text| text.parse())?;
+    let only = arguments.next();
     let asked = Asked { split, requests };
     let scratch = tempfile::tempdir()?;
     let bare = scratch.path().join("bare_client");
@@ -82,7 +83,7 @@ fn main() -> Outcome {
     )?;
     for name in ["mariadb-innodb", "mariadb-rocksdb", "postgresql"] {
         let entry = rumbench_engines::find(name)?.entry;
-        if entry.is_available() {
+        if entry.is_available() && only.as_deref().is_none_or(|only| only == name) {
             let line = server(name, &asked, scratch.path(), &bare)?;
             writeln!(out, "{line}")?;
         }

@@ -282,7 +282,7 @@ pub struct CpuSeconds {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<f64>,
     /// Whether the engine is a server whose processes could not be seen, so that `server` is missing.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub server_unseen: bool,
     /// All CPUs of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -294,10 +294,6 @@ impl CpuSeconds {
     pub fn all(&self) -> f64 {
         self.process + self.server.unwrap_or(0.0)
     }
-}
-
-fn is_false(is: &bool) -> bool {
-    !is
 }
 
 fn is_zero(number: &f64) -> bool {
