@@ -10,6 +10,7 @@ use rumbench_core::engine::{Engine, EngineError, External, OpenConfig, Schema};
 use rumbench_core::trial::{Phase, PhaseEnd, Step, Workload};
 
 use super::phase::{self, PhaseContext};
+use super::placement::Cores;
 use super::plan::Turnover;
 use super::protocol::{Emitter, Event, TrialSpec};
 use super::turnover::{Counter, Next};
@@ -86,8 +87,21 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
         catalog::endless(&spec.workload, &mut settings)?;
     }
     let mut workload = catalog::workload(&spec.workload, &settings, spec.seed)?;
+    let cores = spec.placement.cores()?;
+    if let Some(cores) = &cores {
+        cores.for_engine()?;
+    }
     let engine = open_engine(spec, workload.schema())?;
-    announce(spec, workload.as_ref(), engine.as_ref(), emitter);
+    if let Some(cores) = &cores {
+        cores.for_clients()?;
+    }
+    announce(
+        spec,
+        workload.as_ref(),
+        engine.as_ref(),
+        cores.as_ref(),
+        emitter,
+    );
     let external = engine.external();
     let device = match &external {
         Some(external) => external.data.as_deref().and_then(Device::of),
@@ -297,7 +311,13 @@ fn interrupted(context: &PhaseContext<'_>, phase: &str) -> bool {
     interrupted
 }
 
-fn announce(spec: &TrialSpec, workload: &dyn Workload, engine: &dyn Engine, emitter: &Emitter) {
+fn announce(
+    spec: &TrialSpec,
+    workload: &dyn Workload,
+    engine: &dyn Engine,
+    cores: Option<&Cores>,
+    emitter: &Emitter,
+) {
     let (rows, bytes) = workload.load_estimate();
     let mut settings: BTreeMap<String, String> = workload.settings().into_iter().collect();
     if let Some(turnover) = &spec.turnover {
@@ -306,6 +326,9 @@ fn announce(spec: &TrialSpec, workload: &dyn Workload, engine: &dyn Engine, emit
             turnover.phase, turnover.multiple
         );
         settings.insert("steps".to_string(), steps);
+    }
+    if let Some(cores) = cores {
+        settings.insert("placement".to_string(), cores.words());
     }
     emitter.emit(&Event::Opened {
         facts: engine.facts(),
