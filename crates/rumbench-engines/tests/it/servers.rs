@@ -1,6 +1,7 @@
 //! What only servers need: processes that can die, and nothing that is left of them.
 
 use std::cell::Cell;
+#[cfg(feature = "mariadb")]
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -232,7 +233,8 @@ fn every_variant_keeps_the_rules_of_tables() {
     }
 }
 
-/// Allocated bytes of the files below a folder whose names end so, or of all.
+/// Allocated bytes of the files below a folder whose names end so.
+#[cfg(feature = "mariadb")]
 fn allocated(dir: &Path, end: &str) -> u64 {
     let entries = std::fs::read_dir(dir).unwrap().flatten();
     let bytes = entries.map(|entry| match entry.metadata().unwrap() {
