@@ -1,10 +1,12 @@
 //! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, bounded memory, other builds,
-//! comparisons, explanations, resumed suites, kill tests.
+//! comparisons, explanations, resumed suites, kill tests, servers that run already.
 
 mod compare;
 mod custom;
 mod durability;
 mod explain;
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+mod external;
 mod host;
 mod insert_benchmark;
 mod large_values;
