@@ -12,6 +12,7 @@ use alluvium::vfs::{MemVfs, Vfs};
 use alluvium::{Database, Isolation, KeyspaceOptions, LockMode, Options};
 
 #[path = "../../../alluvium/tests/it/hooks.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
 mod hooks;
 
 fn setup(seed: u64, stall_of_65536: u16, step_ns_max: u64) -> Setup {
@@ -120,7 +121,9 @@ fn slowed_commit() -> (u64, u64) {
     };
     let db = open(Arc::new(vfs), options);
     let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
-    let bytes: Vec<u8> = (0..1u32 << 20).map(|n| (n.wrapping_mul(n) >> 7) as u8).collect();
+    let bytes: Vec<u8> = (0..1u32 << 20)
+        .map(|n| (n.wrapping_mul(n) >> 7) as u8)
+        .collect();
     // Sealed memtables beyond their share of 4 MiB are debt.
     for n in 0..7u8 {
         k.put(&[n], &bytes).expect("put");
