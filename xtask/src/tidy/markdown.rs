@@ -144,7 +144,10 @@ mod tests {
         };
         assert!(named("`a/src/b.rs::it_works`, `b.rs` and `it_works`").is_empty());
         let missing = "3: there is no it_fails in a/src/b.rs";
-        assert_eq!(named("`a/src/b.rs::it_works`<br>`a/src/b.rs::it_fails`"), [missing]);
+        assert_eq!(
+            named("`a/src/b.rs::it_works`<br>`a/src/b.rs::it_fails`"),
+            [missing]
+        );
         assert_eq!(named("`c.rs::x`"), ["3: there is no x in c.rs"]);
     }
 

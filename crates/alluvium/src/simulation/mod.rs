@@ -126,7 +126,10 @@ pub fn run(setup: Setup, observer: Box<Observer>, body: impl FnOnce() + Send + '
             .unwrap_or_else(PoisonError::into_inner);
     };
     drop(state);
-    let panic = panicked.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let panic = panicked
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
     match panic {
         Some(panic) => resume_unwind(panic),
         None => report,
