@@ -76,8 +76,9 @@ impl Ear {
         drop(database);
     }
 
-    /// The database is closed: what was heard? `met_poison`: somebody was refused because of an earlier failure.
-    pub fn judge(&self, met_poison: bool) -> Checked<()> {
+    /// The database is closed: what was heard? `poisoned`: it has refused writes for an
+    /// earlier failure.
+    pub fn judge(&self, poisoned: bool) -> Checked<()> {
         let mut heard = self.heard();
         heard.closed = true;
         self.records.count("events heard", heard.events);
@@ -91,7 +92,7 @@ impl Ear {
                 heard.merging
             ));
         }
-        match met_poison && !heard.poisoned {
+        match poisoned && !heard.poisoned {
             true => Err("writes are refused for an earlier failure, and nobody was told".into()),
             false => Ok(()),
         }

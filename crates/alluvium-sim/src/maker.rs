@@ -42,7 +42,7 @@ impl Maker {
             uneven: self.rng.percent(40),
             jump_of_65536: *self.rng.pick(&[0, 2, 50]),
             step_ns_max: *self.rng.pick(&[50, 2_000, 200_000]),
-            stall_of_65536: *self.rng.pick(&[0, 10, 100, 500]),
+            stall_of_65536: *self.rng.pick(&[0, 10, 100, 500, 2_000]),
         };
         let database = DatabasePlan {
             durability,

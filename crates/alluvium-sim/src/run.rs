@@ -10,7 +10,7 @@ use std::time::Duration;
 use alluvium::simulation::threads::Builder;
 use alluvium::simulation::{self, End, Report, Setup};
 use alluvium::vfs::{MemVfs, Vfs};
-use alluvium::{Database, Durability, EventListener, Expiry, KeyspaceOptions, Options};
+use alluvium::{Database, Durability, Error, EventListener, Expiry, KeyspaceOptions, Options};
 
 use crate::client::Client;
 use crate::copies::{judge_store, open_store, restore};
@@ -184,7 +184,7 @@ impl Story {
     }
 
     fn open_on(&self, disk: &Disk) -> Checked<World> {
-        let text = |error: alluvium::Error| format!("cannot open: {error} ({error:?})");
+        let text = |error: Error| format!("cannot open: {error} ({error:?})");
         let options = self.options();
         let (watched, watch) = self.records.watched(&options);
         let plan = &self.plan.database;
@@ -224,7 +224,6 @@ impl Story {
             watch,
             ear,
             sieve_wrong: Arc::default(),
-            met_poison: AtomicBool::new(false),
             keyspaces,
             inherited: Vec::new(),
             opened_at: 0,
@@ -379,7 +378,7 @@ impl Story {
         let (visible, disk) = (world.db.visible_seqno(), world.disk.clone());
         self.count_background(&world);
         let closed = world.db.close();
-        judge_background(&world)?;
+        judge_background(&world, matches!(closed, Err(Error::Poisoned(_))))?;
         if !disk.is_dead() {
             match &closed {
                 Ok(()) => self.records.history().make_durable(visible),
@@ -411,18 +410,17 @@ impl Story {
 }
 
 /// What was heard of a database that is closed, and what its filter was shown.
-fn judge_background(world: &World) -> Checked<()> {
+fn judge_background(world: &World, poisoned: bool) -> Checked<()> {
     let wrong = world
         .sieve_wrong
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    let met_poison = world.met_poison.load(Ordering::Relaxed);
     match (wrong, &world.ear) {
         (Some(wrong), _) => Err(wrong),
         (None, Some(ear)) => {
             ear.detach();
-            ear.judge(met_poison)
+            ear.judge(poisoned)
         }
         (None, None) => Ok(()),
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use alluvium::backup::BackupStore;
@@ -37,8 +37,6 @@ pub struct World {
     pub ear: Option<Arc<Ear>>,
     /// What a filter was shown and nobody wrote. Not held over a step.
     pub sieve_wrong: Arc<Mutex<Option<String>>>,
-    /// Somebody was refused for an earlier failure.
-    pub met_poison: AtomicBool,
     /// The keyspace of marks, and those that last.
     pub keyspaces: Vec<Keyspace>,
     /// Transactions that were prepared when it was opened.
@@ -192,9 +190,6 @@ impl World {
     pub fn tolerate(&self, error: &Error) -> Checked<()> {
         let message = format!("{error} ({error:?})");
         self.records.count(kind_of(error), 1);
-        if matches!(error, Error::Poisoned { .. }) {
-            self.met_poison.store(true, Ordering::Relaxed);
-        }
         let keeps_changes = self.options.change_log_bytes > 0;
         let explained = match error {
             Error::KeyspaceDropped(_) | Error::KeyspaceInUse { .. } => true,
