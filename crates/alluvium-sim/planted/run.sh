@@ -5,7 +5,9 @@
 #   run.sh           all of them
 #   run.sh NAME...   these
 #
-# SEEDS is how many seeds are tried (300), FROM the first (1). Fails if one is not found.
+# SEEDS is how many seeds are tried (300), FROM the first (1). A mistake that needs more seeds names them behind a colon;
+# one that needs two threads in one place at one moment names a test behind an equals sign, which plays just that under
+# many schedules. Fails if one is not found.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -15,8 +17,11 @@ mistakes=(
     skipped-log-sync        # a commit that asks for a sync is acknowledged without one
     lost-tombstone          # a merge above the last level drops tombstones
     careless-cancel         # a delete takes any put with itself, not inserts only
-    stale-read-point        # a reader does not look whether its read point was passed while it registered
+    # a reader does not look whether its read point was passed while it registered
+    stale-read-point=a_reader_that_sleeps_before_it_registers_finds_its_row
     horizon-without-readers # what may be dropped is decided by the newest commit alone
+    # a transaction pays for debt before it gives its row locks back
+    locks-while-paying=a_client_pays_for_debt_without_its_row_locks
     early-unlock            # a transaction gives its row locks back before it commits
     unchecked-lock          # a row that somebody changed since the snapshot is locked all the same
     unchecked-reads         # a serializable commit does not look at what it has read
@@ -27,14 +32,24 @@ mistakes=(
     late-expiry             # a row is still there at the time of its expiry
     expiry-without-readers  # merges drop rows that have not expired for an older snapshot
     unchecked-block         # a block's checksum is not looked at
+    rotten-block            # only that of a block of rows is not
+    rotten-value            # only that of a value stored apart is not
     old-duplicate           # of two rows of a bulk load with one key the older one stays
     early-capture           # a checkpoint or backup does not wait for the flush of what it says it holds
+    copy-without-table      # a checkpoint lacks a table
+    copy-without-values     # a checkpoint lacks a value file
+    copy-without-row        # a checkpoint's manifest lacks a table, and so some rows
     unsynced-backup         # a backup is listed before the names of its tables are durable
     repair-without-log      # a repair leaves out what is only in the log
     skipped-change          # a stream that is opened again passes over a change
+    misread-header          # a stream takes the header of an old segment for none, and says that changes are lost
     early-change            # a stream of durable changes shows what is not durable
     early-value-delete      # a value file goes while tables still point into it
     values-under-readers    # a value file goes while a copy is being made of its tables
+    delay-told-twice        # a listener hears the end of a delay that has ended
+    clock-runs-back         # the time by which rows expire goes back with the machine's clock
+    filter-loses-value      # what a compaction filter puts in a row's place comes out another one
+    forgotten-options       # changed options of a keyspace are not in the manifest
 )
 
 copy=$(mktemp -d)
@@ -44,12 +59,34 @@ cd "$copy"
 git apply "$here/mistakes.patch"
 cargo build --quiet --locked --profile sim -p alluvium-sim --features simulation
 
+# Whether a test of the simulator fails, and would pass without the mistake.
+is_found_by() { # test, mistake
+    local run=(cargo test --quiet --locked --profile sim -p alluvium-sim --features simulation --test it -- "$1")
+    PLANTED=none "${run[@]}" 2>&1 | grep -q '^test result: ok. 1 passed' && ! PLANTED=$2 "${run[@]}" >/dev/null 2>&1
+}
+
 missed=0
+listed=("${mistakes[@]}")
 [ "$#" -eq 0 ] || mistakes=("$@")
-for mistake in "${mistakes[@]}"; do
+for entry in "${mistakes[@]}"; do
+    mistake=${entry%%[:=]*} seeds=${SEEDS:-300}
+    # Named alone it has what the list says of it.
+    for listed in "${listed[@]}"; do
+        [ "$mistake" != "${listed%%[:=]*}" ] || entry=$listed
+    done
+    if [[ $entry == *=* ]]; then
+        if is_found_by "${entry#*=}" "$mistake"; then
+            printf '%-24s found by %s\n' "$mistake" "${entry#*=}"
+        else
+            printf '%-24s NOT FOUND by %s\n' "$mistake" "${entry#*=}"
+            missed=1
+        fi
+        continue
+    fi
+    [[ $entry != *:* ]] || seeds=${entry#*:}
     if said=$(PLANTED=$mistake "$CARGO_TARGET_DIR/sim/alluvium-sim" \
-        --from "${FROM:-1}" --seeds "${SEEDS:-300}" --shrink 0 2>&1); then
-        printf '%-24s NOT FOUND in %s seeds\n' "$mistake" "${SEEDS:-300}"
+        --from "${FROM:-1}" --seeds "$seeds" --shrink 0 2>&1); then
+        printf '%-24s NOT FOUND in %s seeds\n' "$mistake" "$seeds"
         missed=1
     else
         printf '%-24s %s\n' "$mistake" "$(grep -m1 'failed, the' <<<"$said")"

@@ -10,7 +10,7 @@ use alluvium::{
 
 use crate::history::{Intent, Stored, Write, mark};
 use crate::plan::{Change, LASTING, Op, PASSING, Read, Where};
-use crate::reading::{Source, now_ms, perform};
+use crate::reading::{Source, perform};
 use crate::world::{Checked, Passing, World, is_exclusive, row};
 
 /// One client.
@@ -59,9 +59,10 @@ impl Client {
             Op::Transaction { .. } => self.transaction(op),
             Op::Read(read) => self.read_newest(read),
             Op::TakeSnapshot => {
-                let began = now_ms();
+                let watch = &self.world.watch;
+                let began = watch.moment();
                 let snapshot = self.world.known(self.world.db.snapshot())?;
-                self.snapshot = snapshot.map(|snapshot| (snapshot, began..=now_ms()));
+                self.snapshot = snapshot.map(|snapshot| (snapshot, watch.since(began)));
                 Ok(())
             }
             Op::ReadSnapshot(read) => self.read_snapshot(read),
@@ -92,6 +93,18 @@ impl Client {
                 Ok(())
             }
             Op::Verify => self.verify(),
+            Op::SetClock(by_ms) => {
+                self.world.records.count("clock set", 1);
+                self.world.records.clock.set(*by_ms);
+                Ok(())
+            }
+            Op::SetFilter(on) => self.set_filter(*on),
+            Op::SetOptions(place, number) => self.set_options(*place, *number),
+            Op::SetMemory(bytes) => self.set_memory(*bytes),
+            Op::PowerLoss(kept) => {
+                self.world.disk.stop(*kept);
+                Ok(())
+            }
         }
     }
 
@@ -151,9 +164,9 @@ impl Client {
         let Some(keyspace) = self.world.keyspace(read.place())? else {
             return Ok(());
         };
-        let (before, began) = (self.world.db.visible_seqno(), now_ms());
+        let (before, began) = (self.world.db.visible_seqno(), self.world.watch.moment());
         let result = perform(read, &keyspace, &Source::Newest);
-        let (after, ended) = (self.world.db.visible_seqno(), now_ms());
+        let (after, moments) = (self.world.db.visible_seqno(), self.world.watch.since(began));
         let Some((seen, at)) = self.world.known(result)? else {
             return Ok(());
         };
@@ -164,7 +177,7 @@ impl Client {
             ));
         }
         let id = keyspace.id().0;
-        self.world.compare(read, id, &seen, between, began..=ended)
+        self.world.compare(read, id, &seen, between, moments)
     }
 
     fn read_snapshot(&self, read: &Read) -> Checked<()> {

@@ -150,15 +150,16 @@ fn compare_copy(
     state: &State,
     read_only: bool,
 ) -> Checked<()> {
+    let (options, watch) = world.records.watched(&world.options);
     let options = Options {
         read_only,
-        ..world.options.clone()
+        ..options
     };
     let disk = Arc::new(world.disk.clone());
     let Some(copy) = world.known(Database::open_on(disk, dir, options))? else {
         return Ok(());
     };
-    let Some(found) = world.known(content(&copy))? else {
+    let Some(found) = world.known(content(&copy, &watch))? else {
         return Ok(());
     };
     check_content(world, what, &found, state)?;
@@ -172,7 +173,7 @@ fn check_content(world: &World, what: &str, found: &Content, state: &State) -> C
         return Err(format!("{what} lacks the keyspaces {missing:?}"));
     }
     let times = world.records.history().times(found.read_at.clone());
-    match found.is_of(state, &times) {
+    match world.records.history().is_of(found, state, &times) {
         true => Ok(()),
         false => Err(format!("{what} differs: {}", difference(state, found))),
     }
@@ -181,7 +182,7 @@ fn check_content(world: &World, what: &str, found: &Content, state: &State) -> C
 /// Writes to a copy, closes and reopens it: it has what it had, and the new row.
 fn write_copy(world: &World, what: &str, dir: &Path, number: u64, state: &State) -> Checked<()> {
     let disk = Arc::new(world.disk.clone());
-    let options = world.options.clone();
+    let (options, _) = world.records.watched(&world.options);
     let Some(copy) = world.known(Database::open_on(disk, dir, options))? else {
         return Ok(());
     };

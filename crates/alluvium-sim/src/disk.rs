@@ -41,8 +41,9 @@ struct State {
     calls: u64,
     faults: Vec<Fault>,
     crash: Option<Crash>,
-    /// What the machine left behind; set by the crash.
+    /// What the machine left behind, and how much; set by the crash.
     left: Option<MemVfs>,
+    died_with: Option<Kept>,
     tripped: Vec<FaultKind>,
     /// Files of which a read had a wrong bit.
     flipped: Vec<PathBuf>,
@@ -68,6 +69,7 @@ impl Disk {
             faults: Vec::new(),
             crash,
             left: None,
+            died_with: None,
             tripped: Vec::new(),
             flipped: Vec::new(),
             lies,
@@ -81,6 +83,19 @@ impl Disk {
     /// Whether the machine has crashed.
     pub fn is_dead(&self) -> bool {
         self.state().left.is_some()
+    }
+
+    /// How much is left of a machine that has crashed.
+    pub fn died_with(&self) -> Option<Kept> {
+        self.state().died_with
+    }
+
+    /// The machine stops at this moment.
+    pub fn stop(&self, kept: Kept) {
+        let mut state = self.state();
+        if state.left.is_none() {
+            state.stop(kept);
+        }
     }
 
     /// Whether any call has failed.
@@ -177,13 +192,18 @@ impl State {
         self.memory.crash(self.rng.next_u64(), options)
     }
 
+    fn stop(&mut self, kept: Kept) {
+        self.left = Some(self.crashed(kept));
+        self.died_with = Some(kept);
+    }
+
     fn decide(&mut self, call: Call, path: &Path) -> Fate {
         self.calls += 1;
         if let Some(crash) = self.crash
             && self.left.is_none()
             && self.calls >= crash.at
         {
-            self.left = Some(self.crashed(crash.kept));
+            self.stop(crash.kept);
         }
         if self.left.is_some() {
             return Fate::Failed(io::Error::other("the simulated machine has crashed"));

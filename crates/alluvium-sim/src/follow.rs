@@ -11,7 +11,6 @@ use alluvium::{Change, ChangeKind, ChangesOptions, Durability, Error, Operation}
 
 use crate::client::Client;
 use crate::history::{History, Row, Stored, Write, apply};
-use crate::reading::now_ms;
 use crate::transaction::tag_of_xid;
 use crate::world::{Checked, World};
 
@@ -208,7 +207,7 @@ fn judge_operations(
     let (mut made, after) = ((*history.at(seqno - 1)).clone(), history.at(seqno));
     apply(&mut made, &writes);
     // An insert over an expired row and its delete are nothing together, and leave that row as it is.
-    let now_ms = now_ms();
+    let now_ms = world.watch.latest_ms();
     let of_lasting =
         |((id, _), stored): &(&Row, &Stored)| lasting.contains(id) && stored.is_there(now_ms);
     let same = made

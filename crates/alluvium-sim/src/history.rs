@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::reading::Content;
+use crate::plan::Read;
+use crate::reading::{Content, Seen, admits_sieved, expected};
+use crate::sieve::{Fate, fate};
 
 /// The bytes in front of a commit's own number.
 const MARK: [u8; 8] = *b"\xA5sim\x5A\xC3\x96\x0F";
@@ -79,6 +81,8 @@ pub struct History {
     uncertain: Vec<u64>,
     /// Each time at which some row goes.
     deadlines: BTreeSet<u64>,
+    /// The keyspace whose rows a filter may have met, once it was set.
+    sieved: Option<u32>,
 }
 
 /// The row that marks a commit: key and value. One key for each client, so that it meets nobody.
@@ -154,6 +158,30 @@ impl History {
     /// Says what the commit of this number will do.
     pub fn say(&mut self, tag: u64, intent: Intent) {
         self.intents.insert(tag, intent);
+    }
+
+    /// From now on a filter may meet the rows of this keyspace.
+    pub fn sieve(&mut self, keyspace: u32) {
+        self.sieved = Some(keyspace);
+    }
+
+    /// Whether everything that is found is what this state shows at one of these times.
+    pub fn is_of(&self, found: &Content, state: &State, times: &[u64]) -> bool {
+        found.is_of(state, times, self.sieved)
+    }
+
+    /// Whether a read may show this in a state, at a time.
+    pub fn admits(&self, read: &Read, id: u32, state: &State, now_ms: u64, seen: &Seen) -> bool {
+        match self.sieved == Some(id) {
+            true => admits_sieved(read, id, state, now_ms, seen),
+            false => expected(read, id, state, now_ms) == *seen,
+        }
+    }
+
+    /// Whether a row that a state has may be gone for a reader: it expires, or a filter may have removed it.
+    pub fn may_be_gone(&self, row: &Row, stored: &Stored) -> bool {
+        let removed = || self.sieved == Some(row.0) && fate(&stored.value) == Fate::Removed;
+        stored.until_ms.is_some() || removed()
     }
 
     /// Some row will go at this time.
@@ -271,7 +299,7 @@ impl History {
     /// The newest number from `floor` on whose state shows exactly what was found.
     pub fn find(&self, floor: u64, found: &Content) -> Option<u64> {
         let times = self.times(found.read_at.clone());
-        let same = |state: &State| found.is_of(state, &times);
+        let same = |state: &State| self.is_of(found, state, &times);
         let later = self.commits.range(floor..).rev();
         let later = later.map(|(seqno, commit)| (*seqno, Arc::clone(&commit.state)));
         let mut all = later.chain([(floor, self.at(floor))]);
@@ -281,7 +309,13 @@ impl History {
     /// Whether some commit ever wrote this row so.
     pub fn has_ever_written(&self, row: &Row, value: &[u8]) -> bool {
         let wrote = |write: &Write| match write {
-            Write::Row(own, Some(stored)) => own == row && *stored.value == *value,
+            Write::Row(own, Some(stored)) => {
+                let replaced = || {
+                    self.sieved == Some(row.0)
+                        && fate(&stored.value) == Fate::Replaced(value.to_vec())
+                };
+                own == row && (*stored.value == *value || replaced())
+            }
             _ => false,
         };
         let mut intents = self.intents.values();

@@ -17,6 +17,7 @@
 pub mod client;
 mod copies;
 pub mod disk;
+pub mod ear;
 mod follow;
 pub mod history;
 mod inquest;
@@ -25,6 +26,9 @@ mod maker;
 pub mod plan;
 pub mod reading;
 pub mod run;
+mod settings;
 pub mod shrink;
+pub mod sieve;
+pub mod time;
 mod transaction;
 pub mod world;

@@ -8,8 +8,8 @@ use alluvium::{Durability, Isolation};
 use alluvium_testkit::Rng;
 
 use crate::plan::{
-    Change, CopyUse, Crash, DatabasePlan, Ending, Fault, FaultKind, Inquest, Kept, Key, LASTING,
-    Life, Move, Numbered, Op, PASSING, Plan, Read, Step, Where,
+    Change, CopyUse, Crash, DatabasePlan, EXPIRING, Ending, Fault, FaultKind, Inquest, Kept, Key,
+    LASTING, Life, Listening, Move, Numbered, Op, PASSING, Plan, Read, Step, Where,
 };
 
 /// See the module.
@@ -42,7 +42,7 @@ impl Maker {
             uneven: self.rng.percent(40),
             jump_of_65536: *self.rng.pick(&[0, 2, 50]),
             step_ns_max: *self.rng.pick(&[50, 2_000, 200_000]),
-            stall_of_65536: *self.rng.pick(&[0, 10, 100, 500]),
+            stall_of_65536: *self.rng.pick(&[0, 10, 100, 500, 2_000]),
         };
         let database = DatabasePlan {
             durability,
@@ -51,6 +51,15 @@ impl Maker {
             compaction_threads: 1 + self.rng.below(2),
             tidies: self.rng.percent(50),
             keeps_changes: self.rng.percent(60),
+            listening: {
+                let all = [
+                    Listening::Nobody,
+                    Listening::Quietly,
+                    Listening::Panics,
+                    Listening::Calls,
+                ];
+                all[self.rng.weighted(&[4, 3, 1, 1])]
+            },
         };
         let lives = 1 + self.rng.below(if long { 6 } else { 3 });
         let lives = (0..lives).map(|_| self.life(long)).collect();
@@ -77,12 +86,7 @@ impl Maker {
         let most = if long { 120 } else { 30 };
         let clients = (0..clients).map(|_| {
             let ops = 4 + self.rng.below(most);
-            (0..ops)
-                .map(|_| {
-                    let op = self.op();
-                    self.number(op)
-                })
-                .collect()
+            (0..ops).flat_map(|_| self.ops()).collect()
         });
         let clients = clients.collect();
         let faulty = self.rng.percent(45);
@@ -127,9 +131,29 @@ impl Maker {
         self.number(Crash { at, kept })
     }
 
+    /// One operation, and what makes it tell.
+    fn ops(&mut self) -> Vec<Numbered<Op>> {
+        let op = self.op();
+        let then = match &op {
+            // What a stream has shown as durable must be there after that.
+            Op::Follow(_) if self.rng.percent(10) => Some(Op::PowerLoss(Kept::Synced)),
+            // The snapshot holds the time, rows expire, and a merge meets them.
+            Op::TakeSnapshot if self.rng.percent(50) => {
+                let later = Op::SetClock(*self.rng.pick(&[5, 40, 500, 10_000]));
+                let merge = Op::CompactRange(EXPIRING);
+                let read = self.read_in(EXPIRING);
+                let ops = [op, later, merge, Op::ReadSnapshot(read)];
+                return ops.map(|op| self.number(op)).into();
+            }
+            _ => None,
+        };
+        let ops = std::iter::once(op).chain(then);
+        ops.map(|op| self.number(op)).collect()
+    }
+
     fn op(&mut self) -> Op {
         let weights = [
-            22, 26, 14, 4, 8, 2, 4, 2, 1, 3, 3, 2, 3, 2, 2, 2, 1, 1, 6, 1, 1,
+            22, 26, 14, 4, 8, 2, 4, 2, 1, 3, 3, 2, 3, 2, 2, 2, 1, 1, 6, 1, 1, 2, 2, 2, 1,
         ];
         match self.rng.weighted(&weights) {
             0 => self.batch(),
@@ -155,12 +179,16 @@ impl Maker {
             17 => Op::DeleteBackup(self.rng.next_u64()),
             18 => Op::Follow(1 + self.rng.below(40)),
             19 => Op::Unfollow,
-            _ => Op::Verify,
+            20 => Op::Verify,
+            21 => Op::SetClock(*self.rng.pick(&[1, 40, 500, 10_000, -1, -30, -400, -20_000])),
+            22 => Op::SetFilter(self.rng.percent(75)),
+            23 => Op::SetOptions(self.place(), self.rng.next_u64() >> 32),
+            _ => Op::SetMemory((8 + 8 * self.rng.below(3)) << 20),
         }
     }
 
     fn place(&mut self) -> Where {
-        Where(self.rng.weighted(&[6, 3, 3, 1, 1]))
+        Where(self.rng.weighted(&[6, 3, 3, 2, 1, 1]))
     }
 
     fn passing(&mut self) -> Where {
@@ -198,6 +226,10 @@ impl Maker {
 
     fn read(&mut self) -> Read {
         let place = self.place();
+        self.read_in(place)
+    }
+
+    fn read_in(&mut self, place: Where) -> Read {
         if self.rng.percent(50) {
             return Read::Get(place, self.key());
         }

@@ -13,10 +13,12 @@ use alluvium::{Durability, Isolation};
 use crate::maker::Maker;
 
 /// Keyspaces that live as long as the database. The second stores large values in files of their own, rows of the third
-/// expire.
-pub const LASTING: [&str; 3] = ["a", "b", "e"];
+/// expire, those of the fourth may be filtered.
+pub const LASTING: [&str; 4] = ["a", "b", "e", "f"];
 /// The place of the third.
 pub const EXPIRING: Where = Where(2);
+/// The place of the fourth.
+pub const FILTERED: Where = Where(3);
 /// Keyspaces that clients create and drop.
 pub const PASSING: [&str; 2] = ["t", "u"];
 
@@ -52,6 +54,21 @@ pub struct DatabasePlan {
     pub tidies: bool,
     /// Whether it keeps all of its log for streams of changes.
     pub keeps_changes: bool,
+    /// Who is told of its events.
+    pub listening: Listening,
+}
+
+/// A listener of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listening {
+    /// There is none.
+    Nobody,
+    /// It hears.
+    Quietly,
+    /// It panics now and then.
+    Panics,
+    /// It calls the database.
+    Calls,
 }
 
 /// From one opening to the next.
@@ -131,7 +148,7 @@ pub enum FaultKind {
     FlippedBit,
 }
 
-/// One of the five keyspaces.
+/// One of the six keyspaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Where(pub usize);
 
@@ -302,6 +319,16 @@ pub enum Op {
     Unfollow,
     /// Checks all files.
     Verify,
+    /// Sets the clock of the machine, forward or back, by so many milliseconds.
+    SetClock(i64),
+    /// Sets the compaction filter, or takes it away.
+    SetFilter(bool),
+    /// Changes the options of a keyspace: which ones decides the number.
+    SetOptions(Where, u64),
+    /// Changes the memory number.
+    SetMemory(usize),
+    /// The power fails.
+    PowerLoss(Kept),
 }
 
 impl Plan {

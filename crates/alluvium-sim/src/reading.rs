@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use alluvium::simulation;
 use alluvium::{Cursor, CursorOptions, Database, Keyspace, Snapshot, Transaction, Value};
 
 use crate::history::{Row, State, Stored};
 use crate::plan::{Move, Read, Where};
+use crate::sieve::{Fate, fate};
+use crate::time::Watch;
 
 /// What a read has shown: a row, or none, for each of its moves.
 pub type Seen = Vec<Option<(Vec<u8>, Vec<u8>)>>;
@@ -32,11 +33,6 @@ pub fn shown(seen: &Seen) -> String {
         }
     };
     seen.iter().map(row).collect::<Vec<_>>().join(", ")
-}
-
-/// The time of the simulation's clock, in milliseconds.
-pub fn now_ms() -> u64 {
-    simulation::now_ns().unwrap_or(0) / 1_000_000
 }
 
 /// What a read must show in a state, at a time.
@@ -74,6 +70,59 @@ pub fn expected(read: &Read, id: u32, state: &State, now_ms: u64) -> Seen {
         }
     }
     seen
+}
+
+/// Whether a row may be read with this value.
+fn shows_as(stored: &Stored, value: &[u8], sieved: bool) -> bool {
+    *stored.value == *value
+        || sieved && matches!(fate(&stored.value), Fate::Replaced(other) if other == value)
+}
+
+/// Whether a read may show this in a state, at a time, if the filter may have met any row of the keyspace.
+pub fn admits_sieved(read: &Read, id: u32, state: &State, now_ms: u64, seen: &Seen) -> bool {
+    let rows = state.range((id, Vec::new())..(id + 1, Vec::new()));
+    let rows: Vec<_> = rows.filter(|(_, stored)| stored.is_there(now_ms)).collect();
+    let below = |key: &[u8]| rows.partition_point(|(row, _)| row.1[..] < *key);
+    let may_go = |at: usize| fate(&rows[at].1.value) == Fate::Removed;
+    // Where a row that is seen stands, if those passed over may be gone.
+    let meets = |found: &Option<(Vec<u8>, Vec<u8>)>, passed: &mut dyn Iterator<Item = usize>| {
+        for at in passed {
+            match found {
+                Some((key, value)) if rows[at].0.1 == *key => {
+                    return shows_as(rows[at].1, value, true).then_some(Some(at));
+                }
+                _ if may_go(at) => {}
+                _ => return None,
+            }
+        }
+        found.is_none().then_some(None)
+    };
+    let moves = match read {
+        Read::Get(_, key) => {
+            let from = below(key);
+            let upto = from + usize::from(rows.get(from).is_some_and(|(row, _)| row.1 == **key));
+            return seen.len() == 1 && meets(&seen[0], &mut (from..upto)).is_some();
+        }
+        Read::Walk(_, moves) => moves,
+    };
+    let mut at: Option<usize> = None;
+    for (step, found) in moves.iter().zip(seen) {
+        let len = rows.len();
+        let met = match step {
+            Move::First => meets(found, &mut (0..len)),
+            Move::Last => meets(found, &mut (0..len).rev()),
+            Move::Seek(key) => meets(found, &mut (below(key)..len)),
+            Move::SeekBefore(key) => meets(found, &mut (0..below(key)).rev()),
+            Move::Next => meets(found, &mut (at.map_or(len, |at| at + 1)..len)),
+            Move::Prev => meets(found, &mut (0..at.unwrap_or(0)).rev()),
+        };
+        match met {
+            None => return false,
+            Some(place) => at = place,
+        }
+    }
+    let ended = seen.last().is_some_and(Option::is_none);
+    seen.len() == moves.len() || ended && seen.len() < moves.len()
 }
 
 /// Does a read. With it comes the commit that a cursor says it shows.
@@ -146,9 +195,9 @@ pub struct Content {
     pub read_at: RangeInclusive<u64>,
 }
 
-/// Reads everything.
-pub fn content(db: &Database) -> alluvium::Result<Content> {
-    let began = now_ms();
+/// Reads everything, by this watch.
+pub fn content(db: &Database, watch: &Watch) -> alluvium::Result<Content> {
+    let began = watch.moment();
     let (mut ids, mut rows) = (Vec::new(), BTreeMap::new());
     for name in db.keyspace_names()? {
         let Some(keyspace) = db.existing_keyspace(&name)? else {
@@ -166,19 +215,29 @@ pub fn content(db: &Database) -> alluvium::Result<Content> {
     Ok(Content {
         ids,
         rows,
-        read_at: began..=now_ms(),
+        read_at: watch.since(began),
     })
 }
 
 impl Content {
-    /// Whether a state shows exactly this at one of these times, as far as its keyspaces go.
-    pub fn is_of(&self, state: &State, times: &[u64]) -> bool {
+    /// Whether a state shows exactly this at one of these times, as far as its keyspaces go; the rows of `sieved` through
+    /// the filter or not.
+    pub fn is_of(&self, state: &State, times: &[u64], sieved: Option<u32>) -> bool {
         let shows = |now_ms: u64| {
             let rows = state
                 .iter()
                 .filter(|((id, _), stored)| self.ids.contains(id) && stored.is_there(now_ms));
-            let rows = rows.map(|(row, stored)| (row, &stored.value[..]));
-            rows.eq(self.rows.iter().map(|(row, value)| (row, &value[..])))
+            let mut found = self.rows.iter().peekable();
+            for (row, stored) in rows {
+                let same = found.next_if(|(own, value)| {
+                    *own == row && shows_as(stored, value, sieved == Some(row.0))
+                });
+                let may_be_absent = sieved == Some(row.0) && fate(&stored.value) == Fate::Removed;
+                if same.is_none() && !may_be_absent {
+                    return false;
+                }
+            }
+            found.next().is_none()
         };
         times.iter().any(|now_ms| shows(*now_ms))
     }

@@ -10,16 +10,18 @@ use std::time::Duration;
 use alluvium::simulation::threads::Builder;
 use alluvium::simulation::{self, End, Report, Setup};
 use alluvium::vfs::{MemVfs, Vfs};
-use alluvium::{Clock, Database, Durability, Expiry, KeyspaceOptions, Options};
+use alluvium::{Database, Durability, Error, EventListener, Expiry, KeyspaceOptions, Options};
 
 use crate::client::Client;
 use crate::copies::{judge_store, open_store, restore};
 use crate::disk::Disk;
+use crate::ear::Ear;
 use crate::follow::is_durable_only;
 use crate::history::History;
 use crate::inquest::Left;
 use crate::plan::{Crash, Inquest, Kept, LASTING, Life, Numbered, Op, Plan};
-use crate::reading::{Content, content, difference, now_ms};
+use crate::reading::{Content, content, difference};
+use crate::settings::judge_settings;
 use crate::transaction::{check_inherited, decide, tag_of_xid};
 use crate::world::{Checked, Records, World};
 
@@ -121,7 +123,7 @@ impl Story {
         let at_the_end = |failure| format!("at the end: {failure}");
         let world = self.open(crash_again).map_err(at_the_end)?;
         restore_newest(&world).map_err(at_the_end)?;
-        self.end(world, None)
+        self.end(world)
     }
 
     /// The least number that the next life may find.
@@ -156,7 +158,6 @@ impl Story {
             partition_bytes: plan.partition_bytes,
             compaction_threads: plan.compaction_threads,
             idle_after: plan.tidies.then_some(Duration::from_millis(500)),
-            clock: Clock::custom(now_ms),
             change_log_bytes: if plan.keeps_changes { 1 << 30 } else { 0 },
             ..Options::default()
         }
@@ -176,19 +177,27 @@ impl Story {
             }
             drop(opened);
             self.records.count("crashes of recoveries", 1);
+            self.killed &= disk.died_with() == Some(Kept::All);
             self.memory = disk.leave(Kept::All);
-            self.killed &= crash.is_some_and(|crash| crash.kept == Kept::All);
             crash = None;
         }
     }
 
     fn open_on(&self, disk: &Disk) -> Checked<World> {
-        let text = |error: alluvium::Error| format!("cannot open: {error} ({error:?})");
+        let text = |error: Error| format!("cannot open: {error} ({error:?})");
         let options = self.options();
+        let (watched, watch) = self.records.watched(&options);
+        let plan = &self.plan.database;
+        let ear = Ear::new(plan.listening, plan.compaction_threads, disk, &self.records);
+        let listener = ear.clone().map(|ear| ear as Arc<dyn EventListener>);
+        let watched = Options {
+            event_listener: listener,
+            ..watched
+        };
         let vfs = Arc::new(disk.clone());
         vfs.create_dir_all(Path::new("/"))
             .map_err(|e| e.to_string())?;
-        let db = Database::open_on(vfs, DIR, options.clone()).map_err(text)?;
+        let db = Database::open_on(vfs, DIR, watched).map_err(text)?;
         let marks = db.keyspace("marks", KeyspaceOptions::default());
         let mut keyspaces = vec![marks.map_err(text)?];
         for (at, name) in LASTING.iter().enumerate() {
@@ -204,11 +213,17 @@ impl Story {
             };
             keyspaces.push(db.keyspace(name, own).map_err(text)?);
         }
+        if let Some(ear) = &ear {
+            ear.attach(&db);
+        }
         Ok(World {
             db,
             disk: disk.clone(),
             records: Arc::clone(&self.records),
             options,
+            watch,
+            ear,
+            sieve_wrong: Arc::default(),
             keyspaces,
             inherited: Vec::new(),
             opened_at: 0,
@@ -219,7 +234,8 @@ impl Story {
 
     /// What a database must hold when it was opened.
     fn judge(&self, world: &mut World) -> Checked<()> {
-        let found = content(&world.db).map_err(|e| format!("cannot read: {e} ({e:?})"))?;
+        let found =
+            content(&world.db, &world.watch).map_err(|e| format!("cannot read: {e} ({e:?})"))?;
         let mut history = self.records.history();
         let floor = self.floor(&history);
         let Some(seqno) = history.find(floor, &found) else {
@@ -237,6 +253,7 @@ impl Story {
         history.cut(seqno);
         drop(history);
         simulation::note(seqno);
+        judge_settings(world)?;
         judge_store(world)
     }
 
@@ -336,7 +353,7 @@ impl Story {
             first = first.and(result);
         }
         let world = Arc::into_inner(world).ok_or("a client has kept its world")?;
-        first.and(self.end(world, life.crash.as_ref()))
+        first.and(self.end(world))
     }
 
     fn count_background(&self, world: &World) {
@@ -357,10 +374,11 @@ impl Story {
     }
 
     /// Ends a life: after a crash as it left things, otherwise by closing.
-    fn end(&mut self, world: World, crash: Option<&Numbered<Crash>>) -> Checked<()> {
+    fn end(&mut self, world: World) -> Checked<()> {
         let (visible, disk) = (world.db.visible_seqno(), world.disk.clone());
         self.count_background(&world);
         let closed = world.db.close();
+        judge_background(&world, matches!(closed, Err(Error::Poisoned(_))))?;
         if !disk.is_dead() {
             match &closed {
                 Ok(()) => self.records.history().make_durable(visible),
@@ -380,14 +398,31 @@ impl Story {
         disk.mend();
         let clean = closed.is_ok() && !died;
         // What was closed is durable; after an error only the process is restarted.
-        let kept = match crash {
-            Some(crash) if died => crash.item.kept,
-            _ if clean && visible % 2 == 0 => Kept::Synced,
-            _ => Kept::All,
+        let kept = match disk.died_with() {
+            Some(kept) => kept,
+            None if clean && visible % 2 == 0 => Kept::Synced,
+            None => Kept::All,
         };
         self.killed = kept == Kept::All;
         self.memory = disk.leave(kept);
         Ok(())
+    }
+}
+
+/// What was heard of a database that is closed, and what its filter was shown.
+fn judge_background(world: &World, poisoned: bool) -> Checked<()> {
+    let wrong = world
+        .sieve_wrong
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    match (wrong, &world.ear) {
+        (Some(wrong), _) => Err(wrong),
+        (None, Some(ear)) => {
+            ear.detach();
+            ear.judge(poisoned)
+        }
+        (None, None) => Ok(()),
     }
 }
 

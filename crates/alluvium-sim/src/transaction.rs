@@ -13,9 +13,10 @@ use alluvium::{
 };
 
 use crate::client::Client;
-use crate::history::{Intent, Row, State, Stored, Write, apply, mark};
+use crate::history::{History, Intent, Row, State, Stored, Write, apply, mark};
 use crate::plan::{Change, Ending, Key, Op, Read, Step};
-use crate::reading::{Seen, Source, expected, now_ms, perform, shown};
+use crate::reading::{Seen, Source, expected, perform, shown};
+use crate::time::Moment;
 use crate::world::{Checked, Prepared, World, is_exclusive, row};
 
 /// One read.
@@ -58,6 +59,17 @@ impl Noted {
         apply(&mut state, &self.own);
         expected(&self.read, self.keyspace, &state, now_ms)
     }
+
+    /// Whether it may show what was seen, if this is the state under the transaction's own writes.
+    fn fits(&self, history: &History, state: &State, now_ms: u64) -> bool {
+        let (read, id, seen) = (&self.read, self.keyspace, &self.seen);
+        if self.own.is_empty() {
+            return history.admits(read, id, state, now_ms, seen);
+        }
+        let mut state = state.clone();
+        apply(&mut state, &self.own);
+        history.admits(read, id, &state, now_ms, seen)
+    }
 }
 
 impl Client {
@@ -77,7 +89,7 @@ impl Client {
             optimistic: *optimistic,
             ..TransactionOptions::default()
         };
-        let (before, before_ms) = (world.db.visible_seqno(), now_ms());
+        let (before, moment) = (world.db.visible_seqno(), world.watch.moment());
         let Some(transaction) = world.known(world.db.begin_with(options))? else {
             return Ok(());
         };
@@ -92,7 +104,7 @@ impl Client {
             savepoints: Vec::new(),
             noted: Vec::new(),
             began: before..=world.db.visible_seqno(),
-            began_ms: before_ms..=now_ms(),
+            began_ms: world.watch.since(moment),
         };
         for (at, step) in steps.iter().enumerate() {
             if let Err(error) = running.step(step, at)? {
@@ -140,11 +152,11 @@ impl Running<'_> {
     }
 
     /// Notes a read that began when this commit was visible, at this time.
-    fn note(&mut self, read: Read, keyspace: &Keyspace, seen: Seen, began: (u64, u64)) {
+    fn note(&mut self, read: Read, keyspace: &Keyspace, seen: Seen, began: (u64, Moment)) {
         let (between, moments) = match self.isolation {
             Isolation::ReadCommitted => {
                 let after = self.world.db.visible_seqno();
-                (began.0..=after, began.1..=now_ms())
+                (began.0..=after, self.world.watch.since(began.1))
             }
             _ => (self.began.clone(), self.began_ms.clone()),
         };
@@ -159,7 +171,7 @@ impl Running<'_> {
     }
 
     fn read(&mut self, read: &Read, keyspace: &Keyspace) -> alluvium::Result<()> {
-        let began = (self.world.db.visible_seqno(), now_ms());
+        let began = (self.world.db.visible_seqno(), self.world.watch.moment());
         let source = Source::Transaction(&self.transaction);
         let (seen, _) = perform(read, keyspace, &source)?;
         self.note(read.clone(), keyspace, seen, began);
@@ -168,7 +180,7 @@ impl Running<'_> {
 
     /// Whether the row is there.
     fn read_locked(&mut self, keyspace: &Keyspace, key: &Key) -> alluvium::Result<bool> {
-        let began = (self.world.db.visible_seqno(), now_ms());
+        let began = (self.world.db.visible_seqno(), self.world.watch.moment());
         let value = self.transaction.get_for_update(keyspace, key)?;
         let after = self.world.db.visible_seqno();
         self.locked.push(((keyspace.id().0, key.to_vec()), after));
@@ -263,8 +275,8 @@ impl Running<'_> {
     }
 
     fn fits(&self, noted: &Noted, at: u64, now_ms: u64) -> bool {
-        let state = self.world.records.history().at(at);
-        noted.wanted(&state, now_ms) == noted.seen
+        let history = self.world.records.history();
+        noted.fits(&history, &history.at(at), now_ms)
     }
 
     fn explain(&self, noted: &Noted, at: u64, what: &str) -> String {
@@ -345,13 +357,13 @@ impl Running<'_> {
         let times = history.times(began_ms);
         let all_fit = |time: &u64| {
             let mut noted = noted.iter();
-            noted.all(|noted| noted.wanted(&state, *time) == noted.seen)
+            noted.all(|noted| noted.fits(&history, &state, *time))
         };
         if times.iter().any(all_fit) {
             return Ok(());
         }
         let last = *times.last().unwrap_or(&0);
-        let wrong = noted.iter().find(|n| n.wanted(&state, last) != n.seen);
+        let wrong = noted.iter().find(|n| !n.fits(&history, &state, last));
         let wrong = wrong.or(noted.first()).map(|noted| {
             let wanted = shown(&noted.wanted(&state, last));
             let (keyspace, read, seen) = (noted.keyspace, &noted.read, shown(&noted.seen));
@@ -452,7 +464,7 @@ fn check_locked(
             history
                 .at(at)
                 .get(row)
-                .is_none_or(|stored| stored.until_ms.is_some())
+                .is_none_or(|stored| history.may_be_gone(row, stored))
         };
         let came_and_went = may_be_gone(from) && may_be_gone(seqno - 1);
         if !others.is_empty() && !came_and_went {

@@ -7,12 +7,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use alluvium::backup::BackupStore;
-use alluvium::{Database, Durability, Error, Keyspace, Options};
+use alluvium::{Database, Durability, Error, Keyspace, KeyspaceOptions, Options};
 
 use crate::disk::Disk;
+use crate::ear::Ear;
 use crate::history::{History, State, Stored, Write};
 use crate::plan::{EXPIRING, LASTING, PASSING, Read, Where};
-use crate::reading::{Seen, expected, now_ms, shown};
+use crate::reading::{Seen, expected, shown};
+use crate::time::{MachineClock, Watch};
 
 /// Where backups are.
 pub const STORE: &str = "/backups";
@@ -27,8 +29,14 @@ pub struct World {
     pub disk: Disk,
     /// The oracle.
     pub records: Arc<Records>,
-    /// How the database was opened.
+    /// How the database was opened, but for its clock and its listener.
     pub options: Options,
+    /// What it knows of the time.
+    pub watch: Arc<Watch>,
+    /// Who hears its events.
+    pub ear: Option<Arc<Ear>>,
+    /// What a filter was shown and nobody wrote. Not held over a step.
+    pub sieve_wrong: Arc<Mutex<Option<String>>>,
     /// The keyspace of marks, and those that last.
     pub keyspaces: Vec<Keyspace>,
     /// Transactions that were prepared when it was opened.
@@ -47,6 +55,8 @@ pub struct Records {
     history: Mutex<History>,
     outside: Mutex<Outside>,
     counts: Mutex<BTreeMap<&'static str, u64>>,
+    /// The clock of the machine.
+    pub clock: Arc<MachineClock>,
 }
 
 /// What is known of a database beside its rows.
@@ -64,6 +74,19 @@ pub struct Outside {
     pub backup_tried: bool,
     /// Where each client's stream of changes goes on, by its number.
     pub positions: BTreeMap<usize, u64>,
+    /// The options of keyspaces that somebody has changed, by id.
+    pub settings: BTreeMap<u32, Settings>,
+}
+
+/// The options of a keyspace.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// Those that it may have.
+    pub possible: Vec<KeyspaceOptions>,
+    /// How many changes are under way.
+    pub running: u64,
+    /// Some of those under way, or just over, went on at once.
+    pub crowded: bool,
 }
 
 /// What is known of a keyspace that was created.
@@ -118,9 +141,29 @@ impl Records {
         lock(&self.counts).clone()
     }
 
+    /// Options of another database beside this one, with a watch of its own and without a listener.
+    pub fn watched(&self, options: &Options) -> (Options, Arc<Watch>) {
+        let watch = Watch::new(&self.clock);
+        let options = Options {
+            clock: watch.clock(),
+            event_listener: None,
+            ..options.clone()
+        };
+        (options, watch)
+    }
+
     /// The rest.
     pub fn outside(&self) -> MutexGuard<'_, Outside> {
         lock(&self.outside)
+    }
+}
+
+impl Drop for World {
+    /// A listener that calls the database keeps it open.
+    fn drop(&mut self) {
+        if let Some(ear) = &self.ear {
+            ear.detach();
+        }
     }
 }
 
@@ -223,7 +266,7 @@ impl World {
             let state = history.at(seqno);
             times
                 .iter()
-                .any(|time| expected(read, id, &state, *time) == *seen)
+                .any(|time| history.admits(read, id, &state, *time, seen))
         };
         if between.clone().any(same) {
             return Ok(());
@@ -250,7 +293,7 @@ impl World {
                 Some(9_000),
             ];
             let after = after[(tag as usize * 5 + at) % after.len()];
-            stored.until_ms = after.map(|after| now_ms() + after);
+            stored.until_ms = after.map(|after| self.records.clock.now_ms() + after);
             if let Some(until) = stored.until_ms {
                 self.records.history().expect_deadline(until);
             }

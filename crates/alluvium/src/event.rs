@@ -115,8 +115,7 @@ pub(crate) struct Events {
     /// Guards what waits for the listener. A leaf in the lock order.
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// What was told last. Relaxed: they order nothing.
-    delaying: AtomicBool,
+    /// Whether a lack of space was told and not its end, to be asked without the mutex. Relaxed: it orders nothing.
     no_space: AtomicBool,
 }
 
@@ -124,7 +123,19 @@ pub(crate) struct Events {
 struct Queue {
     events: VecDeque<Event>,
     lost: u64,
+    /// What was told last. Changed with the event, so that beginnings and ends come in turn.
+    delaying: bool,
     stop: bool,
+}
+
+impl Queue {
+    fn push(&mut self, event: Event) {
+        if self.events.len() < QUEUE_MAX {
+            self.events.push_back(event);
+        } else {
+            self.lost += 1;
+        }
+    }
 }
 
 impl Events {
@@ -144,40 +155,53 @@ impl Events {
     pub fn tell(&self, event: impl FnOnce() -> Event) {
         if self.is_on() {
             let event = event();
-            let mut queue = self.queue.lock();
-            if queue.events.len() < QUEUE_MAX {
-                queue.events.push_back(event);
-            } else {
-                queue.lost += 1;
-            }
+            self.queue.lock().push(event);
             self.changed.notify_one();
         }
     }
 
     /// Tells that commits are slowed, or not any more.
     pub fn delaying(&self, now: bool) {
-        if self.delaying.swap(now, Ordering::Relaxed) != now {
-            self.tell(|| match now {
-                true => Event::WriteDelayBegin,
-                false => Event::WriteDelayEnd,
-            });
+        if !self.is_on() {
+            return;
         }
+        let mut queue = self.queue.lock();
+        if std::mem::replace(&mut queue.delaying, now) == now {
+            return;
+        }
+        queue.push(match now {
+            true => Event::WriteDelayBegin,
+            false => Event::WriteDelayEnd,
+        });
+        drop(queue);
+        self.changed.notify_one();
     }
 
     /// Tells that background work found no space.
     pub fn no_space(&self, error: &Error) {
-        if !self.no_space.swap(true, Ordering::Relaxed) {
-            self.tell(|| Event::NoSpaceBegin {
-                error: error.clone(),
-            });
-        }
+        self.space(true, || Event::NoSpaceBegin {
+            error: error.clone(),
+        });
     }
 
     /// Tells that background work found space, if it had found none before.
     pub fn found_space(&self) {
-        if self.no_space.load(Ordering::Relaxed) && self.no_space.swap(false, Ordering::Relaxed) {
-            self.tell(|| Event::NoSpaceEnd);
+        if self.no_space.load(Ordering::Relaxed) {
+            self.space(false, || Event::NoSpaceEnd);
         }
+    }
+
+    fn space(&self, lacking: bool, event: impl FnOnce() -> Event) {
+        if !self.is_on() {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        if self.no_space.swap(lacking, Ordering::Relaxed) == lacking {
+            return;
+        }
+        queue.push(event());
+        drop(queue);
+        self.changed.notify_one();
     }
 
     /// Tells of a table file that is going.

@@ -67,6 +67,28 @@ pub fn check_readme(files: &[TextFile]) -> Vec<Finding> {
     vec![Finding::error(README, line, message)]
 }
 
+/// A test that a page names as `file.rs::name` exists: in a file below `crates/`, or of the path as it is.
+pub fn check_named_tests(files: &[TextFile]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for page in files.iter().filter(|file| file.path.ends_with(".md")) {
+        for (number, line) in (1..).zip(page.text.lines()) {
+            for (path, name) in line.split('`').filter_map(|word| word.split_once(".rs::")) {
+                let own = format!("{path}.rs");
+                let is_it = |file: &&TextFile| {
+                    file.path.strip_prefix("crates/") == Some(&own) || file.path == own
+                };
+                let head = format!("fn {name}(");
+                let file = files.iter().find(is_it);
+                if !file.is_some_and(|file| file.text.contains(&head)) {
+                    let message = format!("there is no {name} in {own}");
+                    found.push(Finding::error(&page.path, number, message));
+                }
+            }
+        }
+    }
+    found
+}
+
 /// Decision records are named `NNNN-*.md`, have different numbers and are listed in their README.
 pub fn check_decisions(files: &[TextFile]) -> Vec<Finding> {
     let readme = files
@@ -112,6 +134,22 @@ fn record_number(name: &str) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::tidy::tests::{file, shown};
+
+    #[test]
+    fn a_test_that_a_page_names_exists() {
+        let code = || file("crates/a/src/b.rs", "#[test]\nfn it_works() {}\n");
+        let named = |words: &str| {
+            let page = file("docs/a.md", &format!("# A\n\n| x | {words} |\n"));
+            shown(&check_named_tests(&[page, code()]))
+        };
+        assert!(named("`a/src/b.rs::it_works`, `b.rs` and `it_works`").is_empty());
+        let missing = "3: there is no it_fails in a/src/b.rs";
+        assert_eq!(
+            named("`a/src/b.rs::it_works`<br>`a/src/b.rs::it_fails`"),
+            [missing]
+        );
+        assert_eq!(named("`c.rs::x`"), ["3: there is no x in c.rs"]);
+    }
 
     #[test]
     fn a_page_has_exactly_one_title() {

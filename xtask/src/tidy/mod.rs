@@ -37,6 +37,7 @@ fn findings(files: &[TextFile]) -> Vec<Finding> {
     }
     found.extend(markdown::check_decisions(files));
     found.extend(markdown::check_readme(files));
+    found.extend(markdown::check_named_tests(files));
     found.extend(guide::check(files));
     found.extend(c_interface::check(files));
     found

@@ -7,6 +7,8 @@ use alluvium_sim::run::run;
 use alluvium_sim::shrink::{numbers_of, shown, shrink};
 
 mod anomalies;
+mod events;
+mod orders;
 mod waits;
 
 #[test]

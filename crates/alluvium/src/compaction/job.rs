@@ -74,7 +74,16 @@ impl Job {
     pub fn run(&self, shared: &Shared) -> Result<()> {
         let steps = Steps::new(shared, self.mode);
         let began = Instant::now();
-        let result = match self.run_in(shared, &steps) {
+        let version = Arc::clone(&self.tree.load().version);
+        let Some(index) = version.find_low(&self.low) else {
+            return Ok(());
+        };
+        if !self.is_current(&version.groups()[index]) {
+            // Another job was quicker; what is due now is picked anew.
+            return Ok(());
+        }
+        self.tell_begin(shared, &version.groups()[index]);
+        let result = match self.run_in(shared, &version, index, &steps) {
             Err(_) if steps.given_up() => Ok(0),
             result => result,
         };
@@ -107,21 +116,18 @@ impl Job {
     }
 
     /// Returns the bytes of the new tables; 0 where nothing was done.
-    fn run_in(&self, shared: &Shared, steps: &Steps<'_>) -> Result<u64> {
+    fn run_in(
+        &self,
+        shared: &Shared,
+        version: &Version,
+        index: usize,
+        steps: &Steps<'_>,
+    ) -> Result<u64> {
         let began = Instant::now();
-        let version = Arc::clone(&self.tree.load().version);
-        let Some(index) = version.find_low(&self.low) else {
-            return Ok(0);
-        };
         let group = Arc::clone(&version.groups()[index]);
-        if !self.is_current(&group) {
-            // Another job was quicker; what is due now is picked anew.
-            return Ok(0);
-        }
-        self.tell_begin(shared, &group);
         let (inputs, merged) = match self.work {
-            Work::LastLevel => self.merge_last_level(shared, &version, index, steps)?,
-            Work::Tier { from, to } => self.merge_tier(shared, &version, index, from..to, steps)?,
+            Work::LastLevel => self.merge_last_level(shared, version, index, steps)?,
+            Work::Tier { from, to } => self.merge_tier(shared, version, index, from..to, steps)?,
         };
         shared
             .vfs

@@ -33,13 +33,17 @@ impl Poison {
 
     /// Remembers `cause` unless an earlier one is there, and returns what callers get from now on.
     pub fn set(&self, cause: Error) -> Error {
+        let mut is_first = false;
         let first = self.cause.get_or_init(|| {
-            let cause = Arc::new(cause);
-            self.events.tell(|| Event::Poisoned {
-                cause: Arc::clone(&cause),
-            });
-            cause
+            is_first = true;
+            Arc::new(cause)
         });
+        // Not inside of the cell: telling takes a lock, and whoever fails meanwhile waits for the cell.
+        if is_first {
+            self.events.tell(|| Event::Poisoned {
+                cause: Arc::clone(first),
+            });
+        }
         Error::Poisoned(Arc::clone(first))
     }
 

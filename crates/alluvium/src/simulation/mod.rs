@@ -19,6 +19,7 @@ mod state;
 pub mod threads;
 
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
@@ -94,6 +95,10 @@ pub(crate) fn place() -> Option<Place> {
 }
 
 /// Runs `body` as the first thread of a simulated world and waits until all its threads have ended, or nobody can go on.
+///
+/// # Panics
+///
+/// Where `body` does, once all threads have ended.
 pub fn run(setup: Setup, observer: Box<Observer>, body: impl FnOnce() + Send + 'static) -> Report {
     let world = Arc::new(World {
         state: Mutex::new(State::new(&setup)),
@@ -102,17 +107,32 @@ pub fn run(setup: Setup, observer: Box<Observer>, body: impl FnOnce() + Send + '
         observer,
     });
     let first = world.enroll("main");
-    let _detached = threads::start(first, std::thread::Builder::new(), body)
+    let panicked = Arc::new(Mutex::new(None));
+    let told = Arc::clone(&panicked);
+    let caught = move || {
+        let result = catch_unwind(AssertUnwindSafe(body));
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = result.err();
+    };
+    let _detached = threads::start(first, std::thread::Builder::new(), caught)
         .expect("the system refuses a thread to a test");
     let mut state = world.lock();
-    loop {
+    let report = loop {
         if let Some(report) = &state.report {
-            return report.clone();
+            break report.clone();
         }
         state = world
             .ended
             .wait(state)
             .unwrap_or_else(PoisonError::into_inner);
+    };
+    drop(state);
+    let panic = panicked
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    match panic {
+        Some(panic) => resume_unwind(panic),
+        None => report,
     }
 }
 

@@ -47,6 +47,17 @@ fn order_of(seed: u64) -> (Vec<u32>, Report) {
 }
 
 #[test]
+#[should_panic(expected = "what the body says")]
+fn a_panic_of_the_body_is_one_of_the_run() {
+    run(setup(1), no_observer(), || {
+        let body = || ();
+        let thread = Builder::new().name("other".into()).spawn(body).unwrap();
+        thread.join().unwrap();
+        panic!("what the body says");
+    });
+}
+
+#[test]
 fn one_seed_is_one_history_and_other_seeds_are_others() {
     let mut orders = std::collections::BTreeSet::new();
     for seed in 0..20 {

@@ -387,6 +387,33 @@ fn commits_and_reads_go_on_during_an_ingest() {
 }
 
 #[test]
+fn rows_in_a_deleted_range_beyond_the_last_row_are_not_put_below_it() {
+    for flushed in [false, true] {
+        let (_vfs, db, k) = database(Options {
+            upper_fraction: 1.0,
+            memtable_bytes: Some(1 << 20),
+            ..tiny()
+        });
+        ingest(&k, &db, 0..100, "old");
+        // Nobody may drop it yet.
+        let snapshot = db.snapshot().expect("snapshot");
+        k.delete_range(&key(50), &key(300)).expect("delete");
+        if flushed {
+            db.flush().expect("flush");
+        }
+        let ingested = ingest(&k, &db, 200..250, "new");
+        assert_eq!(ingested.last_level_bytes, 0, "the range delete shares it");
+        for _ in 0..2 {
+            assert_eq!(all(&k).len(), 100);
+            assert_eq!(text(&k, "key000200").as_deref(), Some("new"));
+            assert_eq!(text(&k, "key000060"), None);
+            db.settle().expect("settle");
+        }
+        drop(snapshot);
+    }
+}
+
+#[test]
 fn a_merge_whose_group_was_split_by_an_ingest_is_given_up() {
     let (began, begun) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel::<()>();

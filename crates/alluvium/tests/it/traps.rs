@@ -1,5 +1,5 @@
 //! Histories of a few steps that break a storage engine which is built without thinking of them. Most have their test
-//! where their subject is: the table in `docs/results/reliability.md` says which. Here are the others.
+//! where their subject is: the table in `docs/results/traps.md` says which. Here are the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use alluvium::vfs::{CrashOptions, MemVfs, Vfs};
 use alluvium::{
-    Clock, Cursor, CursorOptions, Database, Durability, Expiry, Isolation, Keyspace,
+    Clock, Cursor, CursorOptions, Database, Durability, Error, Expiry, Isolation, Keyspace,
     KeyspaceOptions, Options, WriteBatch, WriteOptions,
 };
 use alluvium_testkit::random::Rng;
@@ -289,4 +289,133 @@ fn rows_that_have_expired_leave_no_dead_interval_for_an_older_snapshot() {
     let seen = || old.cursor(&k, CursorOptions::default()).expect("cursor");
     assert!(finds(seen(), 50));
     assert_eq!(rows(seen()).len(), 100);
+}
+
+#[test]
+fn no_change_of_the_manifest_overtakes_commits_before_it() {
+    type Change = fn(&Database, &Keyspace);
+    let changes: [(&str, Change); 4] = [
+        ("an ingest", |db, k| {
+            let mut ingest = db.ingest().expect("ingest");
+            ingest.put(k, b"ingested", b"1").expect("put");
+            ingest.finish().expect("finish");
+        }),
+        ("a new keyspace", |db, _| {
+            let options = KeyspaceOptions::default();
+            db.keyspace("new", options).expect("keyspace");
+        }),
+        ("a drop", |db, k| db.drop_keyspace(k).expect("drop")),
+        ("other options", |_, k| {
+            let reads_hit = true;
+            let options = KeyspaceOptions {
+                reads_hit,
+                ..k.options()
+            };
+            k.set_options(options).expect("set");
+        }),
+    ];
+    for (what, change) in changes {
+        let (vfs, db, k) = database(unsynced());
+        let other = db
+            .keyspace("other", KeyspaceOptions::default())
+            .expect("keyspace");
+        other.put(b"before", b"1").expect("put");
+        change(&db, &k);
+        other.put(b"behind", b"1").expect("put");
+        let left = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
+        let other = existing(&open(&left, unsynced()), "other");
+        assert_eq!(text(&other, "before").as_deref(), Some("1"), "{what}");
+        assert_eq!(text(&other, "behind"), None, "nothing syncs it: {what}");
+    }
+}
+
+#[test]
+fn rows_of_a_keyspace_that_no_manifest_has_created_are_damage_of_the_log() {
+    let content = |vfs: &MemVfs, name: &str| {
+        let file = vfs.open_read(&dir().join(name)).expect("open");
+        let mut bytes = vec![0; file.len().expect("length") as usize];
+        file.read_at(&mut bytes, 0).expect("read");
+        bytes
+    };
+    let (vfs, db, k) = database(unsynced());
+    k.put(b"row", b"1").expect("put");
+    let before = vfs.crash(1, CrashOptions::PROCESS_KILLED);
+    let y = db
+        .keyspace("y", KeyspaceOptions::default())
+        .expect("keyspace");
+    y.put(b"row", b"2").expect("put");
+    // The manifest as it was, beside the log as it is.
+    let left = vfs.crash(1, CrashOptions::PROCESS_KILLED);
+    for name in files(&before, ".manifest") {
+        let bytes = content(&before, &name);
+        let path = dir().join(name);
+        left.remove(&path).expect("remove");
+        let file = left.create(&path).expect("create");
+        file.write_at(&bytes, 0).expect("write");
+    }
+    let opened = Database::open_on(Arc::new(left), dir(), unsynced());
+    match opened {
+        Err(Error::Corruption { path, found, .. }) => {
+            assert!(path.extension().is_some_and(|e| e == "wal"), "{path:?}");
+            assert!(found.contains("never created"), "{found}");
+        }
+        Err(other) => panic!("{}", crate::driver::chain(&other)),
+        Ok(_) => panic!("rows of an unknown keyspace were passed over"),
+    }
+}
+
+#[test]
+fn a_thousand_keyspaces_with_a_row_each_take_little_memory() {
+    let (_vfs, db, _) = database(Options {
+        memory_bytes: 256 << 20,
+        memtable_bytes: None,
+        ..unsynced()
+    });
+    let keyspaces: Vec<_> = (0..1000)
+        .map(|n| {
+            let keyspace = db.keyspace(&format!("k{n}"), KeyspaceOptions::default());
+            let keyspace = keyspace.expect("keyspace");
+            keyspace.put(b"row", b"1").expect("put");
+            keyspace
+        })
+        .collect();
+    let used = db.stats().expect("stats").memory.memtable_bytes;
+    assert!(used < 1000 * (192 << 10), "{used} bytes");
+    drop(keyspaces);
+}
+
+#[test]
+fn a_row_put_into_a_dead_interval_is_found_whatever_has_become_of_the_tree() {
+    for work in ["nothing", "flush", "settle", "split", "compact"] {
+        let (_vfs, db, k) = database(tiny());
+        for n in 0..600 {
+            k.put(&key(n), &[7; 100]).expect("put");
+        }
+        db.settle().expect("settle");
+        for n in 20..580 {
+            k.delete(&key(n)).expect("delete");
+        }
+        assert_eq!(all(&k).len(), 40);
+        match work {
+            "flush" => db.flush().expect("flush"),
+            "settle" => db.settle().expect("settle"),
+            "compact" => k.compact_range(&key(100), Some(&key(300))).expect("merge"),
+            "split" => {
+                let mut ingest = db.ingest().expect("ingest");
+                for n in 580..900 {
+                    ingest.put(&k, &key(n), &[8; 100]).expect("put");
+                }
+                ingest.finish().expect("finish");
+            }
+            _ => {}
+        }
+        let before = all(&k).len();
+        for n in (20..580).step_by(40) {
+            k.put(&key(n), b"new").expect("put");
+            assert!(finds(cursor(&k), n), "{work}: row {n}");
+        }
+        assert_eq!(all(&k).len(), before + 14, "{work}");
+        db.flush().expect("flush");
+        assert_eq!(all(&k).len(), before + 14, "{work}, flushed");
+    }
 }

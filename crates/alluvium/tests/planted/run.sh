@@ -33,6 +33,8 @@ mistakes=(
     "overtaken-merge it a_merge_whose_group_was_split_by_an_ingest_is_given_up a merge is installed over another range than it read"
     "reused-table-number it a_table_that_no_manifest_names_is_moved_aside_then_deleted numbers of unnamed files are given again"
     "reused-seqno it random_histories_match_the_model numbers of replayed commits are given again"
+    "unknown-keyspace it rows_of_a_keyspace_that_no_manifest_has_created_are_damage_of_the_log replay passes over rows of a keyspace that never was"
+    "rows-below-tombstones it rows_in_a_deleted_range_beyond_the_last_row_are_not_put_below_it an ingest goes into the last level below a range delete"
     "dropped-is-damage it replay_passes_over_what_a_dropped_keyspace_has_in_the_log replay takes operations of a dropped keyspace for damage"
     "log-kept it a_keyspace_that_is_seldom_written_does_not_hold_the_log flushes let no segment of the log go"
     "torn-record-as-data lib any_flipped_bit_in_synced_records_is_reported_or_cuts_the_last_one_only a record's checksum is not looked at"

@@ -1,0 +1,176 @@
+//! A listener of the events of one life, and what it must hear.
+//!
+//! Flushes and merges begin before they end, and no more at once than there are threads; a delay, a lack of space and their
+//! ends take turns; a table is made once and goes once; a failure is told for a reason, and once; and nothing comes when the
+//! database is closed. Some listeners panic, and some call the database: neither may harm it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use alluvium::{Database, Event, EventListener};
+
+use crate::disk::Disk;
+use crate::plan::Listening;
+use crate::world::{Checked, Records};
+
+/// See the module.
+pub struct Ear {
+    listening: Listening,
+    merges_max: usize,
+    disk: Disk,
+    records: Arc<Records>,
+    /// Not held over a step.
+    heard: Mutex<Heard>,
+}
+
+#[derive(Default)]
+struct Heard {
+    events: u64,
+    flushing: bool,
+    /// Merges that run, by keyspace.
+    merging: BTreeMap<String, usize>,
+    made: BTreeSet<u64>,
+    gone: BTreeSet<u64>,
+    delayed: bool,
+    no_space: bool,
+    poisoned: bool,
+    closed: bool,
+    wrong: Option<String>,
+    /// For listeners that call it.
+    database: Option<Database>,
+}
+
+impl Ear {
+    /// A listener, unless nobody listens.
+    pub fn new(
+        listening: Listening,
+        merges_max: usize,
+        disk: &Disk,
+        records: &Arc<Records>,
+    ) -> Option<Arc<Ear>> {
+        (listening != Listening::Nobody).then(|| {
+            Arc::new(Ear {
+                listening,
+                merges_max,
+                disk: disk.clone(),
+                records: Arc::clone(records),
+                heard: Mutex::default(),
+            })
+        })
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The database is open, and may be called.
+    pub fn attach(&self, database: &Database) {
+        if self.listening == Listening::Calls {
+            self.heard().database = Some(database.clone());
+        }
+    }
+
+    /// The database is about to be closed.
+    pub fn detach(&self) {
+        let database = self.heard().database.take();
+        drop(database);
+    }
+
+    /// The database is closed: what was heard? `poisoned`: it has refused writes for an
+    /// earlier failure.
+    pub fn judge(&self, poisoned: bool) -> Checked<()> {
+        let mut heard = self.heard();
+        heard.closed = true;
+        self.records.count("events heard", heard.events);
+        if let Some(wrong) = heard.wrong.take() {
+            return Err(wrong);
+        }
+        let running: usize = heard.merging.values().sum();
+        if running > 0 {
+            return Err(format!(
+                "{running} merges have begun and not ended: {:?}",
+                heard.merging
+            ));
+        }
+        match poisoned && !heard.poisoned {
+            true => Err("writes are refused for an earlier failure, and nobody was told".into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Heard {
+    /// Takes up an event. An error says what is wrong with it here.
+    fn take_up(&mut self, event: &Event, merges_max: usize, disk: &Disk) -> Result<(), String> {
+        let turn = |state: &mut bool, now: bool| {
+            let before = std::mem::replace(state, now);
+            (before != now).then_some(()).ok_or("it comes twice")
+        };
+        match event {
+            Event::FlushBegin { .. } => self.flushing = true,
+            Event::FlushEnd { .. } => turn(&mut self.flushing, false)?,
+            Event::CompactionBegin { keyspace, .. } => {
+                *self.merging.entry(keyspace.clone()).or_default() += 1;
+                let running: usize = self.merging.values().sum();
+                if running > merges_max {
+                    return Err(format!("{running} merges run on {merges_max} threads"));
+                }
+            }
+            Event::CompactionEnd {
+                keyspace, error, ..
+            } => {
+                let running = self.merging.get_mut(keyspace).filter(|count| **count > 0);
+                *running.ok_or("it has not begun")? -= 1;
+                if error.is_some() && !disk.has_failed() && !disk.has_flipped() {
+                    return Err("nothing has failed".into());
+                }
+            }
+            Event::TableCreated { table, .. } if !self.made.insert(*table) => {
+                return Err("its number was given twice".into());
+            }
+            Event::TableDeleted { table } if !self.gone.insert(*table) => {
+                return Err("it went before".into());
+            }
+            Event::TableCreated { .. } | Event::TableDeleted { .. } => {}
+            Event::WriteDelayBegin => turn(&mut self.delayed, true)?,
+            Event::WriteDelayEnd => turn(&mut self.delayed, false)?,
+            Event::NoSpaceBegin { .. } => turn(&mut self.no_space, true)?,
+            Event::NoSpaceEnd => turn(&mut self.no_space, false)?,
+            Event::Poisoned { .. } => {
+                turn(&mut self.poisoned, true)?;
+                if !disk.has_failed() && !disk.has_flipped() {
+                    return Err("nothing has failed".into());
+                }
+            }
+            other => return Err(format!("unexpected: {other:?}")),
+        }
+        Ok(())
+    }
+}
+
+impl EventListener for Ear {
+    fn on_event(&self, event: &Event) {
+        let mut heard = self.heard();
+        heard.events += 1;
+        let closed = heard.closed.then(|| "the database is closed".to_owned());
+        let taken = heard.take_up(event, self.merges_max, &self.disk);
+        if let Some(wrong) = closed.or(taken.err()) {
+            let text = format!("a listener heard {event:?}: {wrong}");
+            heard.wrong.get_or_insert(text);
+        }
+        let (number, database) = (heard.events, heard.database.clone());
+        drop(heard);
+        if let Some(database) = database {
+            // Whether it is open still, is closing or has failed: each call comes back.
+            match number % 4 {
+                0 => drop(database.flush()),
+                1 => drop(database.sync()),
+                2 => drop(database.snapshot()),
+                _ => drop(database.stats()),
+            }
+        }
+        if self.listening == Listening::Panics && number % 3 == 0 {
+            std::panic::resume_unwind(Box::new("a listener that panics"));
+        }
+    }
+}
