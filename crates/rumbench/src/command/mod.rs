@@ -5,6 +5,7 @@
 mod compare;
 mod durability;
 mod explain;
+mod find_rate;
 mod list;
 mod quick;
 mod report;
@@ -55,6 +56,8 @@ enum Command {
     Run(run::RunArgs),
     /// Run a small LinkBench on every embedded engine of this build, about three minutes
     Quick(quick::QuickArgs),
+    /// Find the highest rate that keeps response times under a limit, and response times at 70 % of it
+    FindRate(find_rate::FindRateArgs),
     /// Continue a suite that was killed or interrupted: trials that ended are kept, the one that was running is repeated
     Resume(resume::ResumeArgs),
     /// Print the tables of a stored result again and write DIR/report.html
@@ -117,6 +120,7 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
         }
         Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Quick(arguments)) => quick::run(&arguments),
+        Some(Command::FindRate(arguments)) => find_rate::run(&arguments),
         Some(Command::Resume(arguments)) => resume::run(&arguments),
         Some(Command::Report(arguments)) => report::run(&arguments),
         Some(Command::Compare(arguments)) => compare::run(&arguments),

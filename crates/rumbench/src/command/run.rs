@@ -12,7 +12,7 @@ use super::sweep::{self, Asked};
 use super::{Exit, command_line, print, settings};
 use crate::catalog::{self, usage};
 use crate::report::table::Format;
-use crate::report::{ReportOptions, html, marks, render};
+use crate::report::{ReportOptions, find_rate, html, marks, render};
 use crate::run::host;
 use crate::run::interrupt::Interrupts;
 use crate::run::plan::{EngineChoice, Point, Suite};
@@ -221,6 +221,7 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
         points,
         varied,
         turnover,
+        search: None,
         base: arguments.print.base.clone(),
         repeat: arguments.repeat,
         seed: arguments.seed,
@@ -242,7 +243,10 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
 }
 
 /// Name of a workload, and the text of its file where it is an own one: the name is then that of the file.
-fn named(workload: &str) -> Result<(String, Option<String>)> {
+///
+/// # Errors
+/// A usage error when the file cannot be read or followed.
+pub fn named(workload: &str) -> Result<(String, Option<String>)> {
     let path = Path::new(workload);
     let is_file = path.extension().is_some_and(|of| of == "toml") || path.components().count() > 1;
     if !is_file {
@@ -330,6 +334,8 @@ pub fn conclude(
         Exit::Interrupted
     } else if result.trials.iter().any(marks::failed) {
         Exit::Failed
+    } else if find_rate::none_holds(result) {
+        Exit::Threshold
     } else {
         Exit::Done
     })
@@ -364,7 +370,10 @@ pub fn default_out() -> PathBuf {
 }
 
 /// A cache that cannot fit into the limit would end every trial in the middle.
-fn check_memory(memory: Option<u64>, points: &[Point]) -> Result<()> {
+///
+/// # Errors
+/// A usage error with what would fit.
+pub fn check_memory(memory: Option<u64>, points: &[Point]) -> Result<()> {
     let largest = points.iter().map(|point| point.cache_bytes).max();
     match (memory, largest) {
         (Some(memory), Some(cache)) if memory < cache.saturating_add(MEMORY_BESIDE_CACHE) => {

@@ -5,6 +5,7 @@
 
 pub mod compare;
 pub mod explain;
+pub mod find_rate;
 pub mod html;
 pub mod insert_benchmark;
 pub mod kv_sequence;
@@ -51,7 +52,8 @@ pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
             out += &table.render(options.format);
         }
     }
-    if suite.sweep.is_some() && !options.all_tables {
+    let leads = suite.sweep.is_some() || suite.rate_search.is_some();
+    if leads && !options.all_tables {
         out += "\nAll tables of each point or step: `rumbench report DIR --all-tables`, and report.html.\n";
     } else {
         for group in &found {
@@ -70,12 +72,19 @@ pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
     out
 }
 
-/// The tables over all points and steps of a sweep, for each promise.
+/// The tables over all points and steps of a sweep or a search, for each promise.
 fn sweep_tables(suite: &SuiteResult, options: &ReportOptions) -> Vec<(String, Vec<Table>)> {
+    let wholes = sweep::whole(suite, options.mix_durability);
+    if let Some(search) = &suite.rate_search {
+        let tables = |whole: &sweep::Whole<'_>| find_rate::tables(suite, search, whole);
+        let named = wholes
+            .iter()
+            .map(|whole| (whole.title.clone(), tables(whole)));
+        return named.collect();
+    }
     let Some(found) = &suite.sweep else {
         return Vec::new();
     };
-    let wholes = sweep::whole(suite, options.mix_durability);
     let tables = |whole: &sweep::Whole<'_>| match sweep::has_points(suite) {
         true => sweep::tables::of_points(suite, found, whole),
         false => {

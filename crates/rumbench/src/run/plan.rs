@@ -7,7 +7,8 @@ use rumbench_core::engine::Durability;
 use serde::{Deserialize, Serialize};
 
 use super::pacing::Rate;
-use crate::store::result::{Host, engine_name};
+use super::search::{self, Search};
+use crate::store::result::{Host, TrialResult, engine_name};
 
 /// One engine of a suite.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +88,9 @@ pub struct Suite {
     pub varied: Option<Varied>,
     /// When trials end, where they age a database.
     pub turnover: Option<Turnover>,
+    /// What is looked for, where the rates of the trials follow from each other.
+    #[serde(default)]
+    pub search: Option<Search>,
     /// Base of the ratios when it is not the first engine.
     pub base: Option<String>,
     /// Repetitions.
@@ -127,20 +131,60 @@ impl Suite {
     }
 }
 
-/// One trial of the plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Planned {
-    /// Index of the point in the suite.
-    pub point: usize,
-    /// Index of the engine in the suite.
+/// A trial that comes next.
+#[derive(Debug, Clone)]
+pub struct Upcoming {
+    /// Its settings.
+    pub point: Point,
+    /// Index of the engine in them.
     pub engine: usize,
     /// Counted from 1.
     pub repetition: u32,
 }
 
+impl Upcoming {
+    /// Its engine.
+    pub fn choice(&self) -> &EngineChoice {
+        &self.point.engines[self.engine]
+    }
+}
+
+/// The trial that follows these, which are all that have ended; `None` after the last.
+pub fn upcoming(suite: &Suite, ended: &[TrialResult]) -> Option<Upcoming> {
+    if let Some(search) = &suite.search {
+        return search::upcoming(suite, search, ended);
+    }
+    let order = order(suite.points.len(), suite.engines().len(), suite.repeat);
+    let planned = order.get(ended.len())?;
+    Some(Upcoming {
+        point: suite.points[planned.point].clone(),
+        engine: planned.engine,
+        repetition: planned.repetition,
+    })
+}
+
+/// Trials of the whole suite; of a search as far as that can be said.
+pub fn expected(suite: &Suite, ended: &[TrialResult]) -> usize {
+    match &suite.search {
+        Some(search) => search::expected(suite, search, ended),
+        None => suite.points.len() * suite.engines().len() * suite.repeat as usize,
+    }
+}
+
+/// One trial of the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Planned {
+    /// Index of the point in the suite.
+    point: usize,
+    /// Index of the engine in the suite.
+    engine: usize,
+    /// Counted from 1.
+    repetition: u32,
+}
+
 /// Interleaved trials: every second repetition goes backwards (A B, B A, A B, ...), so that a drift of the machine meets all
 /// engines and all points of a sweep alike. Engines at the same point stand next to each other.
-pub fn order(points: usize, engines: usize, repeat: u32) -> Vec<Planned> {
+fn order(points: usize, engines: usize, repeat: u32) -> Vec<Planned> {
     let contestants = points * engines;
     (1..=repeat)
         .flat_map(|repetition| {
@@ -202,6 +246,7 @@ pub mod tests {
             }],
             varied: None,
             turnover: None,
+            search: None,
             base: None,
             repeat: 2,
             seed: 1,

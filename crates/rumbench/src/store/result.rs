@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use rumbench_core::engine::{Durability, DurabilityFacts};
 use serde::{Deserialize, Serialize};
 
+use super::rate_search::RateSearch;
 use super::sweep::Sweep;
 use crate::measure::latency::Buckets;
 
@@ -54,6 +55,9 @@ pub struct SuiteResult {
     /// What was varied, and what follows from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<Sweep>,
+    /// Which rates were looked for, and what was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_search: Option<RateSearch>,
     /// One entry for each trial, in the order in which they ran.
     pub trials: Vec<TrialResult>,
     /// Ratios against the base engine.
@@ -67,7 +71,8 @@ impl SuiteResult {
     /// The oldest schema version whose readers understand this: older ones would take points of a
     /// sweep, or builds of an engine, for repetitions.
     pub fn version(&self) -> u32 {
-        match self.sweep.is_some() || self.trials.iter().any(|trial| trial.host.is_some()) {
+        let hosts = self.trials.iter().any(|trial| trial.host.is_some());
+        match self.sweep.is_some() || self.rate_search.is_some() || hosts {
             true => SCHEMA_VERSION,
             false => SCHEMA_PLAIN,
         }

@@ -1,10 +1,11 @@
-//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, bounded memory, other builds,
+//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, searches for rates, bounded memory, other builds,
 //! comparisons, explanations, resumed suites, kill tests.
 
 mod compare;
 mod custom;
 mod durability;
 mod explain;
+mod find_rate;
 mod host;
 mod insert_benchmark;
 mod large_values;
