@@ -187,7 +187,8 @@ impl Workload for KvSequence {
     }
 
     fn paced_phases(&self) -> Vec<String> {
-        let paced = |planned: &&Planned| !matches!(planned.step.action, Action::Load | Action::Settle);
+        let paced =
+            |planned: &&Planned| !matches!(planned.step.action, Action::Load | Action::Settle);
         let all = self.plan.iter().filter(paced);
         all.map(Planned::name).collect()
     }

@@ -216,9 +216,10 @@ impl Workload for OltpRange {
     }
 
     fn paced_phases(&self) -> Vec<String> {
-        let tests = self.plan.iter().filter(|(step, _)| {
-            matches!(step, StepDef::Test { warmup, .. } if !warmup)
-        });
+        let tests = self
+            .plan
+            .iter()
+            .filter(|(step, _)| matches!(step, StepDef::Test { warmup, .. } if !warmup));
         tests.map(|(_, name)| name.clone()).collect()
     }
 

@@ -119,7 +119,8 @@ pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
 
 /// What is looked for.
 fn search(arguments: &FindRateArgs) -> Result<Search> {
-    let percent = |flag: &str, value: f64, low: f64, high: f64| match (low..=high).contains(&value) {
+    let percent = |flag: &str, value: f64, low: f64, high: f64| match (low..=high).contains(&value)
+    {
         true => Ok(value / 100.0),
         false => Err(usage(format!(
             "{flag} {value}: must be from {low} to {high} percent"

@@ -68,6 +68,17 @@ pub struct PrintArgs {
     /// Print all tables of each point or step of a sweep, not only those over all of them
     #[arg(long)]
     pub all_tables: bool,
+    /// Terabytes that may be written to the device, for the years that it lasts [default: 600]
+    #[arg(long, value_name = "TB", value_parser = endurance)]
+    pub endurance: Option<f64>,
+}
+
+/// A positive number of terabytes.
+fn endurance(text: &str) -> Result<f64, String> {
+    let parsed = text.parse().ok();
+    parsed
+        .filter(|tb| (1e-3..=1e9).contains(tb))
+        .ok_or_else(|| "must be a number of terabytes from 0.001".to_string())
 }
 
 impl PrintArgs {
@@ -81,6 +92,7 @@ impl PrintArgs {
             },
             mix_durability: self.mix_durability,
             all_tables: self.all_tables,
+            endurance_tb: self.endurance,
         }
     }
 

@@ -4,6 +4,7 @@
 //! share a table unless asked for, and then each row says its promise.
 
 pub mod compare;
+pub mod decision;
 pub mod explain;
 pub mod find_rate;
 pub mod html;
@@ -39,6 +40,8 @@ pub struct ReportOptions {
     pub mix_durability: bool,
     /// Whether every point and step of a sweep has all its tables.
     pub all_tables: bool,
+    /// Terabytes that may be written to a device; [`decision::ENDURANCE_TB`] when absent.
+    pub endurance_tb: Option<f64>,
 }
 
 /// The whole report as text.
@@ -76,7 +79,11 @@ pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
 fn sweep_tables(suite: &SuiteResult, options: &ReportOptions) -> Vec<(String, Vec<Table>)> {
     let wholes = sweep::whole(suite, options.mix_durability);
     if let Some(search) = &suite.rate_search {
-        let tables = |whole: &sweep::Whole<'_>| find_rate::tables(suite, search, whole);
+        let tables = |whole: &sweep::Whole<'_>| {
+            let mut tables = find_rate::tables(suite, search, whole);
+            tables.extend(decision::of_points(suite, whole, options.endurance_tb));
+            tables
+        };
         let named = wholes
             .iter()
             .map(|whole| (whole.title.clone(), tables(whole)));
@@ -86,12 +93,17 @@ fn sweep_tables(suite: &SuiteResult, options: &ReportOptions) -> Vec<(String, Ve
         return Vec::new();
     };
     let tables = |whole: &sweep::Whole<'_>| match sweep::has_points(suite) {
-        true => sweep::tables::of_points(suite, found, whole),
+        true => {
+            let mut tables = sweep::tables::of_points(suite, found, whole);
+            tables.extend(decision::of_points(suite, whole, options.endurance_tb));
+            tables
+        }
         false => {
             let groups = whole.points.iter();
             let aged = |group: &Group<'_>| {
                 let mut tables = sweep::tables::of_ageing(found, group);
                 tables.extend(throughput::settles(group));
+                tables.extend(decision::table(suite, group, options.endurance_tb));
                 tables
             };
             groups.flat_map(aged).collect()
@@ -171,6 +183,7 @@ fn summary_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOption
     }
     tables.extend(large_values::summaries(suite, group));
     tables.extend(spread::table(group, &base));
+    tables.extend(decision::table(suite, group, options.endurance_tb));
     tables
 }
 

@@ -406,7 +406,8 @@ pub fn search() -> Search {
 /// A search for the highest rate of two engines whose response times are those of a queue.
 pub fn rate_search() -> SuiteResult {
     let mut suite = suite();
-    suite.command = "rumbench find-rate linkbench --engine alluvium --engine lmdb --sla p99=5ms".to_string();
+    suite.command =
+        "rumbench find-rate linkbench --engine alluvium --engine sqlite --sla p99=5ms".to_string();
     let samples = std::mem::take(&mut suite.trials);
     for (sample, most) in samples.iter().zip([50_000.0, 20_000.0]) {
         let mut ended: Vec<TrialResult> = Vec::new();
@@ -422,7 +423,9 @@ pub fn rate_search() -> SuiteResult {
             let phase = &mut trial.phases[1];
             phase.ops_per_s = Some(if rate > 0.0 { rate.min(most) } else { most });
             phase.rate = (rate > 0.0).then_some(rate);
-            phase.missed_arrivals = phase.rate.map(|rate| ((rate - most).max(0.0) * 10.0) as u64);
+            phase.missed_arrivals = phase
+                .rate
+                .map(|rate| ((rate - most).max(0.0) * 10.0) as u64);
             for of in phase.latency_us.values_mut() {
                 *of = latency(of.mean / (1.0 - busy) * 10.0);
             }

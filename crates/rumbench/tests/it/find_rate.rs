@@ -62,7 +62,10 @@ fn the_rate_of_an_engine_whose_calls_take_two_milliseconds_is_found() {
     }
     let shown = text(&output.stdout);
     assert!(shown.contains("Highest rate that holds p50=10s"), "{shown}");
-    assert!(shown.contains("Response times at 70 % of the highest rate"), "{shown}");
+    assert!(
+        shown.contains("Response times at 70 % of the highest rate"),
+        "{shown}"
+    );
     let page = std::fs::read_to_string(dir.path().join("out/report.html")).unwrap();
     assert!(page.contains("p50 of response times by rate (op/s); dark line: the limit"));
     shown_again(dir.path());
@@ -86,7 +89,10 @@ fn a_limit_that_cannot_be_held_ends_with_exit_code_3_and_says_why() {
     // The same key twice: the later one counts.
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
-    assert!(shown.contains("holds p50=1ms at no rate down to"), "{shown}");
+    assert!(
+        shown.contains("holds p50=1ms at no rate down to"),
+        "{shown}"
+    );
     let found = &result(&dir.path().join("out"))["rate_search"]["engines"][0];
     assert!(found.get("highest_rate").is_none(), "{found}");
 }
@@ -105,7 +111,10 @@ fn what_cannot_be_searched_is_refused_before_anything_runs() {
     let said = refuse(&["linkbench", "--sla", "p99=5"]);
     assert!(said.contains("for example p99=5ms"), "{said}");
     let said = refuse(&["linkbench", "--sla", "p99=5ms", "--phase", "load"]);
-    assert!(said.contains("no phase with a rate is named `load`"), "{said}");
+    assert!(
+        said.contains("no phase with a rate is named `load`"),
+        "{said}"
+    );
     let said = refuse(&["linkbench", "--sla", "p99=5ms", "--set", "rate=5"]);
     assert!(said.contains("is what find-rate looks for"), "{said}");
     let said = refuse(&["linkbench", "--sla", "p99=5ms", "--precision", "0"]);

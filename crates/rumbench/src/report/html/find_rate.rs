@@ -5,9 +5,9 @@ use super::markup::{element, escape, heading};
 use super::plot::{Curve, Plot, in_words, swatch};
 use super::scale::{Axis, Unit};
 use super::tables;
-use crate::report::ReportOptions;
 use crate::report::find_rate::{self as rows, FIGURES, Figure, figure_of};
 use crate::report::sweep::whole;
+use crate::report::{ReportOptions, decision};
 use crate::store::rate_search::{FoundRate, RateSearch};
 use crate::store::result::SuiteResult;
 
@@ -37,6 +37,7 @@ pub fn html(suite: &SuiteResult, styles: &[String], options: &ReportOptions) -> 
         let mut all = vec![rows::highest(search, &own)];
         all.extend(rows::at_share(suite, search, &own));
         all.push(rows::curve(search, &own, false));
+        all.extend(decision::of_points(suite, whole, options.endurance_tb));
         out += &all.iter().map(tables::html).collect::<String>();
         out += "</section>\n";
     }
@@ -64,7 +65,10 @@ fn sentences(own: &[&FoundRate], styles: &[String]) -> String {
 
 /// Those of the limits first, then the usual ones.
 fn figures(search: &RateSearch) -> Vec<Figure> {
-    let limits = search.sla.iter().filter_map(|limit| figure_of(&limit.figure));
+    let limits = search
+        .sla
+        .iter()
+        .filter_map(|limit| figure_of(&limit.figure));
     let mut found: Vec<Figure> = Vec::new();
     for figure in limits.chain(FIGURES) {
         if !found.iter().any(|(name, _)| *name == figure.0) {
@@ -79,9 +83,8 @@ fn chart(search: &RateSearch, own: &[&FoundRate], styles: &[String], figure: Fig
     let (name, value) = figure;
     let curve = |found: &&FoundRate| {
         let points = found.points.iter();
-        let paced = points.filter_map(|point| {
-            Some(Some((point.rate?, value(point.response_us.as_ref()?))))
-        });
+        let paced = points
+            .filter_map(|point| Some(Some((point.rate?, value(point.response_us.as_ref()?)))));
         Curve {
             style: style(styles, &found.engine),
             name: found.engine.clone(),
@@ -90,9 +93,10 @@ fn chart(search: &RateSearch, own: &[&FoundRate], styles: &[String], figure: Fig
         }
     };
     let curves: Vec<Curve> = own.iter().map(curve).collect();
-    let limits = search.sla.iter().filter(|limit| {
-        figure_of(&limit.figure).is_some_and(|(known, _)| known == name)
-    });
+    let limits = search
+        .sla
+        .iter()
+        .filter(|limit| figure_of(&limit.figure).is_some_and(|(known, _)| known == name));
     let limits: Vec<f64> = limits.map(|limit| limit.limit_us).collect();
     let points = curves
         .iter()
@@ -107,7 +111,11 @@ fn chart(search: &RateSearch, own: &[&FoundRate], styles: &[String], figure: Fig
         .map(|curve| format!("{}: {}", curve.name, in_words(curve, Unit::Microseconds)));
     let words: Vec<String> = words.collect();
     let title = format!("{name} of response times by rate (op/s)");
-    let line = if limits.is_empty() { "" } else { "; dark line: the limit" };
+    let line = if limits.is_empty() {
+        ""
+    } else {
+        "; dark line: the limit"
+    };
     let mut plot = Plot {
         alternative: format!("{title}. {}", words.join("; ")),
         title: format!("{title}{line}"),

@@ -112,7 +112,8 @@ fn render_with(
         .collect();
     let points = has_points(suite);
     let leads = points || detail.is_none();
-    let sweep = sweep::html(suite, &engines, options, leads) + &find_rate::html(suite, &engines, options);
+    let sweep =
+        sweep::html(suite, &engines, options, leads) + &find_rate::html(suite, &engines, options);
     let title = match suite.rate_search {
         Some(_) => "Highest rate",
         None => "Sweep",

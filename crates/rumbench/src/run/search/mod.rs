@@ -296,11 +296,7 @@ pub fn expected(suite: &Suite, search: &Search, ended: &[TrialResult]) -> usize 
 }
 
 /// For each engine how many trials of it have ended, and where its search stands.
-fn states<'a>(
-    suite: &Suite,
-    search: &Search,
-    ended: &'a [TrialResult],
-) -> Vec<(usize, State<'a>)> {
+fn states<'a>(suite: &Suite, search: &Search, ended: &'a [TrialResult]) -> Vec<(usize, State<'a>)> {
     let engines = suite.engines().iter();
     let state = |name: String| {
         let own: Vec<&TrialResult> = ended.iter().filter(|trial| trial.name() == name).collect();

@@ -74,11 +74,7 @@ impl Condition {
 
     /// The largest value over the operations that are meant, and the operation that has it.
     pub fn worst<'a>(&self, phase: &'a PhaseResult) -> Option<(&'a str, f64)> {
-        let meant = |name: &&String| {
-            self.operation
-                .as_ref()
-                .is_none_or(|wanted| wanted == *name)
-        };
+        let meant = |name: &&String| self.operation.as_ref().is_none_or(|wanted| wanted == *name);
         let all = phase.latency_us.iter().filter(|(name, _)| meant(name));
         all.map(|(name, latency)| (name.as_str(), self.figure_of(latency)))
             .max_by(|a, b| a.1.total_cmp(&b.1))
@@ -197,7 +193,11 @@ mod tests {
             assert!(refusal(text).contains("for example p99=5ms"), "{text}");
         }
         assert!(refusal("p98=5ms").contains("did you mean `p9"));
-        assert!(refusal(".p99=5ms").contains("no figure"), "{}", refusal(".p99=5ms"));
+        assert!(
+            refusal(".p99=5ms").contains("no figure"),
+            "{}",
+            refusal(".p99=5ms")
+        );
     }
 
     #[test]

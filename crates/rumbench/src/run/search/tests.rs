@@ -100,7 +100,9 @@ fn most_repetitions_decide() {
     let search = search();
     let (good, bad) = (trial("null", 10.0, 1, 1000.0), trial("null", 10.0, 1, 5.0));
     let of = |trials: &[&'static str]| {
-        let trials = trials.iter().map(|t| if *t == "good" { &good } else { &bad });
+        let trials = trials
+            .iter()
+            .map(|t| if *t == "good" { &good } else { &bad });
         search.holds(&Tried {
             rate: 10.0,
             trials: trials.collect(),
@@ -170,7 +172,7 @@ fn every_repetition_of_the_phase_that_is_judged_has_to_hold() {
     let mut named = search();
     named.phase = "load".to_string();
     assert_eq!(names(&named), ["load"]);
-    assert_eq!(search().broken(&some), ["10 of 100 operations/s reached"]);
+    assert_eq!(search().broken(&some), ["10.0 of 100 operations/s reached"]);
     assert_eq!(named.broken(&some), ["load has no rate"]);
 }
 
