@@ -6,6 +6,7 @@ mod compare;
 mod durability;
 mod explain;
 mod find_rate;
+mod import;
 mod list;
 mod quick;
 mod report;
@@ -58,6 +59,8 @@ enum Command {
     Quick(quick::QuickArgs),
     /// Find the highest rate that keeps response times under a limit, and response times at 70 % of it
     FindRate(find_rate::FindRateArgs),
+    /// Read results of db_bench, sysbench or the Insert Benchmark as trials that stand beside ours
+    Import(import::ImportArgs),
     /// Continue a suite that was killed or interrupted: trials that ended are kept, the one that was running is repeated
     Resume(resume::ResumeArgs),
     /// Print the tables of a stored result again and write DIR/report.html
@@ -121,6 +124,7 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
         Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Quick(arguments)) => quick::run(&arguments),
         Some(Command::FindRate(arguments)) => find_rate::run(&arguments),
+        Some(Command::Import(arguments)) => import::run(&arguments),
         Some(Command::Resume(arguments)) => resume::run(&arguments),
         Some(Command::Report(arguments)) => report::run(&arguments),
         Some(Command::Compare(arguments)) => compare::run(&arguments),

@@ -111,7 +111,12 @@ fn of_rows(
     }
     for row in rows {
         let line = line(row.group, &row.engine, phase, endurance);
-        if line == Line::default() {
+        let alone = Line {
+            per_s: line.per_s,
+            ..Line::default()
+        };
+        // A throughput alone decides nothing.
+        if line == alone {
             continue;
         }
         let mut cells = vec![
@@ -143,6 +148,10 @@ fn line(group: &Group<'_>, engine: &str, phase: &str, endurance_tb: f64) -> Line
         false => phase.operations,
     };
     let per_item = move |of: &PhaseResult, per_op: Option<f64>| {
+        // An imported operation of a load is a row.
+        if of.lacks("operations") || of.lacks("rows") {
+            return per_op;
+        }
         let count = items(of);
         (count > 0).then(|| per_op.map(|value| value * of.operations as f64 / count as f64))?
     };

@@ -125,6 +125,9 @@ fn heading(suite: &SuiteResult) -> String {
         suite.started_at,
         suite.command,
     );
+    if suite.environment.is_empty() {
+        return out + "On a machine that is not known: imported.\n";
+    }
     let fact = |name: &str| suite.environment.get(name).cloned().unwrap_or_default();
     out += &format!(
         "{} CPUs ({}), kernel {}, {} on {}\n",

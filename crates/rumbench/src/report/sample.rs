@@ -122,6 +122,7 @@ fn trial(engine: &str, ops_per_s: f64) -> TrialResult {
         cache_state: "page cache dropped before the trial".to_string(),
         memory: None,
         verified: Some("counts match".to_string()),
+        imported: None,
         phases: vec![load(), request(ops_per_s), settle()],
     }
 }

@@ -316,6 +316,7 @@ impl Runner<'_> {
             cache_state,
             memory: None,
             verified: None,
+            imported: None,
             phases: Vec::new(),
         }
     }

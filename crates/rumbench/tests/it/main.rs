@@ -1,5 +1,5 @@
 //! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, searches for rates, bounded memory, other builds,
-//! comparisons, explanations, resumed suites, kill tests.
+//! comparisons, explanations, imports, resumed suites, kill tests.
 
 mod compare;
 mod custom;
@@ -7,6 +7,7 @@ mod durability;
 mod explain;
 mod find_rate;
 mod host;
+mod import;
 mod insert_benchmark;
 mod large_values;
 mod memory;
