@@ -14,10 +14,11 @@ use super::follow::Follower;
 use super::interrupt::Interrupts;
 use super::plan::{self, EngineChoice, Point, Suite, Upcoming};
 use super::process::TrialProcess;
-use super::progress::{Progress, Standing, say};
+use super::progress::{Progress, say};
 use super::protocol::{Event, TrialSpec};
 use super::specification;
 use super::split;
+use super::standing::Standing;
 use crate::catalog;
 use crate::measure::{environment, size};
 use crate::report::{find_rate, marks, spread, sweep};
@@ -435,7 +436,10 @@ impl Runner<'_> {
                         }
                     }
                     // An engine's library printed to stdout.
-                    Err(_) => say(&line),
+                    Err(_) => {
+                        self.progress.clear();
+                        say(&line);
+                    }
                 },
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,

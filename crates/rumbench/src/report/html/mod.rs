@@ -39,6 +39,11 @@ use rumbench_core::custom::KINDS;
 use crate::catalog::WORKLOADS;
 use crate::store::result::{SuiteResult, base_name};
 
+/// Microseconds with the unit that suits them.
+pub fn label_us(us: f64) -> String {
+    scale::label(us, scale::Unit::Microseconds)
+}
+
 /// Largest page.
 pub const LIMIT_BYTES: usize = 1_000_000;
 
