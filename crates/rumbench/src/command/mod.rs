@@ -9,6 +9,7 @@ mod explain;
 mod find_rate;
 mod import;
 mod list;
+mod plan;
 mod quick;
 mod report;
 mod resume;
@@ -59,6 +60,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Run a workload on one or more engines and print tables
     Run(run::RunArgs),
+    /// Say what `run` with these flags would do: trials in order, settings and where each comes from, space and time
+    Plan(run::RunArgs),
     /// Run a small LinkBench on every embedded engine of this build, about three minutes
     Quick(quick::QuickArgs),
     /// Find the highest rate that keeps response times under a limit, and response times at 70 % of it
@@ -131,6 +134,7 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
         }
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Run(arguments)) => run::run(&arguments),
+        Some(Command::Plan(arguments)) => plan::run(&arguments),
         Some(Command::Quick(arguments)) => quick::run(&arguments),
         Some(Command::FindRate(arguments)) => find_rate::run(&arguments),
         Some(Command::Import(arguments)) => import::run(&arguments),

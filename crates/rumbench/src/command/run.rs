@@ -195,8 +195,9 @@ pub struct RunArgs {
     /// Do not add the result to the results store
     #[arg(long)]
     no_store: bool,
+    /// How results are printed.
     #[command(flatten)]
-    print: PrintArgs,
+    pub print: PrintArgs,
 }
 
 /// Runs a suite.
@@ -204,6 +205,14 @@ pub struct RunArgs {
 /// # Errors
 /// Usage errors, and whatever prevents a result.
 pub fn run(arguments: &RunArgs) -> Result<Exit> {
+    run_suite(&suite(arguments)?, &arguments.print)
+}
+
+/// The suite that is asked for, checked as far as that is possible before anything runs.
+///
+/// # Errors
+/// Usage errors.
+pub fn suite(arguments: &RunArgs) -> Result<Suite> {
     refuse_unavailable(arguments)?;
     let (workload, definition) = named(&arguments.workload)?;
     let mut sets = arguments.sets.clone();
@@ -251,7 +260,7 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
         check_base(base, &names)?;
     }
     check_memory(suite.memory, &suite.points)?;
-    run_suite(&suite, &arguments.print)
+    Ok(suite)
 }
 
 /// Name of a workload, and the text of its file where it is an own one: the name is then that of the file.

@@ -173,18 +173,18 @@ pub fn expected(suite: &Suite, ended: &[TrialResult]) -> usize {
 
 /// One trial of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Planned {
+pub struct Planned {
     /// Index of the point in the suite.
-    point: usize,
+    pub point: usize,
     /// Index of the engine in the suite.
-    engine: usize,
+    pub engine: usize,
     /// Counted from 1.
-    repetition: u32,
+    pub repetition: u32,
 }
 
 /// Interleaved trials: every second repetition goes backwards (A B, B A, A B, ...), so that a drift of the machine meets all
 /// engines and all points of a sweep alike. Engines at the same point stand next to each other.
-fn order(points: usize, engines: usize, repeat: u32) -> Vec<Planned> {
+pub fn order(points: usize, engines: usize, repeat: u32) -> Vec<Planned> {
     let contestants = points * engines;
     (1..=repeat)
         .flat_map(|repetition| {

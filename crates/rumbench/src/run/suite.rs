@@ -153,8 +153,11 @@ fn sweep_of(suite: &Suite) -> Option<Sweep> {
     })
 }
 
-/// The largest point decides; kept data is that of all.
-fn check_disk(suite: &Suite) -> Result<()> {
+/// Free bytes that a suite needs. The largest point decides; kept data is that of all.
+///
+/// # Errors
+/// When a workload cannot be made.
+pub fn disk_needed(suite: &Suite) -> Result<u64> {
     let mut needed = 0;
     for point in &suite.points {
         let workload = catalog::workload(&suite.workload, &point.settings, suite.seed)?;
@@ -165,6 +168,11 @@ fn check_disk(suite: &Suite) -> Result<()> {
             false => plan::disk_estimate(bytes, 1).max(needed),
         };
     }
+    Ok(needed)
+}
+
+fn check_disk(suite: &Suite) -> Result<()> {
+    let needed = disk_needed(suite)?;
     let free = size::free_bytes(&suite.out)?;
     if free < needed {
         bail!(
