@@ -348,11 +348,7 @@ pub fn curve(search: &RateSearch, own: &[&FoundRate], bars: bool) -> Table {
                     .map_or("closed loop".to_string(), |rate| number(Some(rate))),
                 number(point.ops_per_s),
             ];
-            row.extend(
-                FIGURES
-                    .iter()
-                    .map(|(_, value)| number(latency.map(|l| value(l)))),
-            );
+            row.extend(FIGURES.iter().map(|(_, value)| number(latency.map(value))));
             row.push(
                 match point.holds {
                     None => "-",
