@@ -7,6 +7,7 @@ use super::and;
 use super::sweep::Whole;
 use super::table::{Table, count, number};
 use crate::measure::statistics::median;
+use crate::run::search::sla::needed;
 use crate::run::search::{Search, State, Tried, label};
 use crate::store::rate_search::{FoundRate, Limit, RatePoint, RateSearch};
 use crate::store::result::{Latency, PhaseResult, SuiteResult, TrialResult};
@@ -110,23 +111,27 @@ fn worst(search: &Search, phases: &[&PhaseResult]) -> Option<Latency> {
         let mut conditions = search.conditions.iter();
         conditions.any(|c| c.operation.as_ref().is_none_or(|wanted| wanted == name))
     };
-    let figure = |value: fn(&Latency) -> f64| {
+    let figure = |value: fn(&Latency) -> f64, name: &str| {
         let of = |phase: &&PhaseResult| {
             let all = phase.latency_us.iter().filter(|(name, _)| meant(name));
-            all.map(|(_, latency)| value(latency)).reduce(f64::max)
+            let all: Vec<&Latency> = all.map(|(_, latency)| latency).collect();
+            let enough = |latency: &&&Latency| latency.count >= needed(name);
+            let frequent = all.iter().filter(enough).map(|of| value(of));
+            let every = all.iter().map(|of| value(of));
+            frequent.reduce(f64::max).or(every.reduce(f64::max))
         };
         median(&phases.iter().filter_map(of).collect::<Vec<_>>())
     };
     let counts = phases.iter().flat_map(|phase| phase.latency_us.values());
     Some(Latency {
         count: counts.map(|latency| latency.count).sum(),
-        mean: figure(|l| l.mean)?,
-        p50: figure(|l| l.p50)?,
-        p95: figure(|l| l.p95)?,
-        p99: figure(|l| l.p99)?,
-        p999: figure(|l| l.p999)?,
-        p9999: figure(|l| l.p9999)?,
-        max: figure(|l| l.max)?,
+        mean: figure(|l| l.mean, "mean")?,
+        p50: figure(|l| l.p50, "p50")?,
+        p95: figure(|l| l.p95, "p95")?,
+        p99: figure(|l| l.p99, "p99")?,
+        p999: figure(|l| l.p999, "p999")?,
+        p9999: figure(|l| l.p9999, "p9999")?,
+        max: figure(|l| l.max, "max")?,
     })
 }
 
@@ -168,6 +173,14 @@ fn judgement(found: &FoundRate, state: &State<'_>, search: &Search) -> String {
             "; that is {:.0} % of its closed loop of {}",
             highest / top * 100.0,
             rate(top)
+        );
+    }
+    let mut points = found.points.iter();
+    let share = points.find(|point| point.rate.is_some() && point.rate == found.share_rate);
+    if share.is_some_and(|point| point.holds == Some(false)) {
+        text += &format!(
+            "; a lower rate, {}, did not hold: response times scatter here, and --repeat 3 or longer phases say more",
+            rate(found.share_rate.unwrap_or(0.0))
         );
     }
     if !found.ended {
@@ -456,6 +469,27 @@ mod tests {
         suite.trials.clear();
         conclude(&mut suite, &sample::search(), 1);
         assert!(render(&suite, &ReportOptions::default()).contains("find-rate"));
+    }
+
+    #[test]
+    fn a_share_of_the_highest_rate_that_does_not_hold_is_a_warning() {
+        let mut suite = sample::rate_search();
+        let engine = suite.trials[0].name();
+        let share = suite.rate_search.as_ref().unwrap().engines[0].share_rate;
+        let label = label(share.unwrap());
+        for trial in &mut suite.trials {
+            if trial.name() == engine && trial.point.as_deref() == Some(label.as_str()) {
+                trial.phases[1].errors = 1;
+            }
+        }
+        conclude(&mut suite, &sample::search(), 1);
+        let engines = &suite.rate_search.as_ref().unwrap().engines;
+        assert!(
+            engines[0]
+                .judgement
+                .contains("26,250, did not hold: response times scatter")
+        );
+        assert!(!engines[1].judgement.contains("scatter"));
     }
 
     #[test]

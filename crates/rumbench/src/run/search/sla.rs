@@ -75,9 +75,28 @@ impl Condition {
     /// The largest value over the operations that are meant, and the operation that has it.
     pub fn worst<'a>(&self, phase: &'a PhaseResult) -> Option<(&'a str, f64)> {
         let meant = |name: &&String| self.operation.as_ref().is_none_or(|wanted| wanted == *name);
-        let all = phase.latency_us.iter().filter(|(name, _)| meant(name));
-        all.map(|(name, latency)| (name.as_str(), self.figure_of(latency)))
+        let meant = phase.latency_us.iter().filter(|(name, _)| meant(name));
+        let meant: Vec<(&String, &Latency)> = meant.collect();
+        let frequent = meant
+            .iter()
+            .filter(|(_, of)| of.count >= needed(&self.figure));
+        let frequent: Vec<(&String, &Latency)> = frequent.copied().collect();
+        let all = if frequent.is_empty() { meant } else { frequent };
+        all.into_iter()
+            .map(|(name, latency)| (name.as_str(), self.figure_of(latency)))
             .max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+/// Operations below which a percentile is the maximum: the 99th of fewer than a hundred. A kind with fewer is left out where others
+/// have enough, so that the rarest one does not decide by its single slowest answer.
+pub fn needed(figure: &str) -> u64 {
+    match figure {
+        "p95" => 20,
+        "p99" => 100,
+        "p999" => 1000,
+        "p9999" => 10_000,
+        _ => 1,
     }
 }
 
@@ -208,6 +227,18 @@ mod tests {
         assert!(broken(&conditions("PUT.p99=5ms"), &phase(6000.0)).is_empty());
         let why = broken(&conditions("SCAN.p99=5ms"), &phase(1.0));
         assert_eq!(why, ["no response times for SCAN.p99=5ms"]);
+    }
+
+    #[test]
+    fn a_kind_with_too_few_operations_for_the_percentile_does_not_decide() {
+        let mut some = phase(6000.0);
+        some.latency_us.get_mut("GET").unwrap().count = 99;
+        assert!(broken(&conditions("p99=5ms"), &some).is_empty());
+        // Where it is named, and where none has enough, it does.
+        assert!(!broken(&conditions("GET.p99=5ms"), &some).is_empty());
+        some.latency_us.get_mut("PUT").unwrap().count = 99;
+        let why = broken(&conditions("p99=5ms"), &some);
+        assert_eq!(why, ["p99 of GET 6,000 us"]);
     }
 
     #[test]
