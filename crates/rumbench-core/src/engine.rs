@@ -139,6 +139,17 @@ pub struct Counter {
     pub value: f64,
 }
 
+/// A server that was running before the laboratory came, and is not its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct External {
+    /// The first of its processes, where it can be known.
+    pub process: Option<u32>,
+    /// Why its processes cannot be measured, in words.
+    pub unseen: Option<String>,
+    /// Its data folder, where that is a folder of this machine.
+    pub data: Option<PathBuf>,
+}
+
 /// A database under test. Opened once for a trial and shared by all its phases and clients.
 pub trait Engine: Send + Sync {
     /// Version, effective configuration and durability facts.
@@ -167,6 +178,16 @@ pub trait Engine: Send + Sync {
     /// The first process of a server: it and those that it started are measured beside the laboratory. `None` for an
     /// engine that runs in this process.
     fn server_process(&self) -> Option<u32> {
+        None
+    }
+
+    /// What is known of a server that is not the laboratory's own. `None` for all others.
+    fn external(&self) -> Option<External> {
+        None
+    }
+
+    /// Bytes of the tables and their indexes by the engine's own account, where its files are not in the data directory.
+    fn stored_bytes(&self) -> Option<u64> {
         None
     }
 

@@ -160,7 +160,7 @@ static ENGINES: [EngineEntry; 12] = [
     },
     EngineEntry {
         name: "mariadb-innodb",
-        variants: &[],
+        variants: INNODB_VARIANTS,
         description: "server: MariaDB with tables in InnoDB, B-trees with a doublewrite buffer",
         is_server: true,
         how_to_get: "build with `--features mariadb`; `make peers` fetches the server",
@@ -168,7 +168,7 @@ static ENGINES: [EngineEntry; 12] = [
     },
     EngineEntry {
         name: "mariadb-rocksdb",
-        variants: &[],
+        variants: &SERVER_VARIANTS,
         description: "server: MariaDB with tables in MyRocks, log-structured merge trees of RocksDB",
         is_server: true,
         how_to_get: "build with `--features mariadb`; `make peers` fetches the server",
@@ -225,6 +225,31 @@ static ENGINES: [EngineEntry; 12] = [
         how_to_get: "`eval \"$(cargo xtask wiredtiger)\"`, then build with `--features wiredtiger`",
         adapter: WIREDTIGER,
     },
+];
+
+/// What a server may do besides storing rows, as contestants: each differs from the plain entry by this one thing.
+const SERVER_VARIANTS: [Variant; 2] = [
+    Variant {
+        name: "binlog",
+        description: "a binary log, synced at each commit: what a replicated server pays",
+    },
+    Variant {
+        name: "performance-schema",
+        description: "the performance schema with its default instruments: what watching costs",
+    },
+];
+
+const INNODB_VARIANTS: &[Variant] = &[
+    Variant {
+        name: "compressed",
+        description: "ROW_FORMAT=COMPRESSED in key blocks of 8 KiB: the compression of published results",
+    },
+    Variant {
+        name: "page-compressed",
+        description: "pages compressed when written, holes in the files: down to whole file system blocks",
+    },
+    SERVER_VARIANTS[0],
+    SERVER_VARIANTS[1],
 ];
 
 const ROCKSDB_VARIANTS: &[Variant] = &[

@@ -51,7 +51,7 @@ impl<'a> Settings<'a> {
         T: FromStr,
         T::Err: Display,
     {
-        Ok(self.parse(key)?.unwrap_or(default))
+        Ok(self.take_parsed(key)?.unwrap_or(default))
     }
 
     /// The text of `key`, where the user gave one.
@@ -61,7 +61,8 @@ impl<'a> Settings<'a> {
         self.left.remove(key).map(str::to_string)
     }
 
-    fn parse<T>(&mut self, key: &'static str) -> Result<Option<T>>
+    /// The value of `key`, where the user gave one.
+    pub(crate) fn take_parsed<T>(&mut self, key: &'static str) -> Result<Option<T>>
     where
         T: FromStr,
         T::Err: Display,
@@ -99,7 +100,7 @@ impl<'a> Settings<'a> {
         T: FromStr + PartialOrd + Display + Copy,
         T::Err: Display,
     {
-        match self.parse(key)? {
+        match self.take_parsed(key)? {
             Some(value) if !range.contains(&value) => Err(EngineError::Unsupported(format!(
                 "{}.{key}={value}: must lie between {} and {}",
                 self.engine,

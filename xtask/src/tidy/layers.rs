@@ -52,10 +52,12 @@ const LAYERS: &[&[&str]] = &[
         "db::install_ingest",
         "db::memory",
         "db::old_segments",
+        "db::removals",
         "db::reserve",
         "db::shared",
         "db::split",
         "db::store",
+        "db::syncer",
     ],
     // The public handles lead to each other.
     &[

@@ -1,4 +1,5 @@
-//! Where the threads stood while a commit took long: the functions of the kernel they waited in, where it tells (to root).
+//! Where the threads stood while a commit took long: the functions of the kernel they waited in, where it tells (to
+//! root). And when the machine below took a processor away.
 
 #![expect(
     clippy::print_stderr,
@@ -9,7 +10,8 @@ use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::Course;
+use crate::steal::Steal;
+use crate::{Course, Failure};
 
 /// A commit that has lasted this long is looked at, once.
 const LONG: Duration = Duration::from_millis(60);
@@ -32,12 +34,15 @@ impl InFlight {
     }
 }
 
-/// Prints the stacks of all threads for each long commit until told to stop.
-pub fn watch(clients: &[InFlight], course: &Course) {
+/// Prints the stacks of all threads for each long commit until told to stop. Returns the steal times.
+pub fn watch(clients: &[InFlight], course: &Course) -> Result<Steal, Failure> {
+    let mut steal = Steal::open()?;
     let mut told = vec![0; clients.len()];
     while !course.stop.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK_EVERY);
-        let now = course.began.elapsed().as_micros() as u64;
+        let now = course.began.elapsed();
+        steal.sample(now)?;
+        let now = now.as_micros() as u64;
         for (client, (in_flight, told)) in clients.iter().zip(&mut told).enumerate() {
             let began = in_flight.0.load(Ordering::Relaxed);
             if began != 0 && began != *told && now.saturating_sub(began) > LONG.as_micros() as u64 {
@@ -50,6 +55,7 @@ pub fn watch(clients: &[InFlight], course: &Course) {
             }
         }
     }
+    Ok(steal)
 }
 
 fn print_stacks() {

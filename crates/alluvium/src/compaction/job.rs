@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::{KeyspaceId, TableId};
+use crate::compaction::debt::is_over_budget;
 use crate::compaction::fold::{FoldCounts, FoldRules};
 use crate::compaction::merge::{Stream, merge};
 use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
@@ -12,7 +13,6 @@ use crate::compaction::pick::Work;
 use crate::compaction::separate::ValueInputs;
 use crate::compaction::steps::{Mode, Steps};
 use crate::compaction::survey::{value_usage, victims};
-use crate::compaction::threads::is_over_budget;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::event::Event;

@@ -1,9 +1,11 @@
 //! Tables to tables: what to merge ([`pick`]), which versions survive ([`fold`]), the merge itself and its files,
-//! the jobs and their threads.
+//! the jobs and their threads, and who waits for them.
 
+mod debt;
 pub(crate) mod fold;
 mod idle;
 mod job;
+mod jobs;
 pub(crate) mod merge;
 pub(crate) mod output;
 pub(crate) mod pick;
@@ -12,8 +14,12 @@ pub(crate) mod separate;
 mod steps;
 pub(crate) mod survey;
 mod threads;
+mod wait;
 
 pub use retire::{CompactionFilter, FilterDecision};
 
+pub(crate) use debt::update_admission;
 pub(crate) use job::{Inputs, Merged};
-pub(crate) use threads::{Jobs, compact_range, run, settle, update_admission};
+pub(crate) use jobs::Jobs;
+pub(crate) use threads::run;
+pub(crate) use wait::{compact_range, settle};

@@ -323,6 +323,7 @@ mod tests {
         (2..5).for_each(write_all);
         assert!(paths.iter().all(|path| vfs.exists(path).unwrap()));
         drop(captured);
+        db.shared().removals.wait();
         assert!(!paths.iter().any(|path| vfs.exists(path).unwrap()));
     }
 }

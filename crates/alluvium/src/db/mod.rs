@@ -1,19 +1,23 @@
-//! An open database: its handle, keyspaces by name, commits, and its end.
+//! An open database: its handle, commits, and the way to everything else that it offers.
 
 mod amplification;
 pub(crate) mod checkpoint;
+mod close;
 pub(crate) mod flush_queue;
 pub(crate) mod install_ingest;
+mod keyspaces;
 pub(crate) mod memory;
 pub(crate) mod old_segments;
 mod open;
 pub(crate) mod options;
 pub(crate) mod poison;
+mod removals;
 pub(crate) mod reserve;
 pub(crate) mod shared;
 pub(crate) mod split;
 mod stats;
 pub(crate) mod store;
+mod syncer;
 
 use crate::sync::thread::JoinHandle;
 use std::path::Path;
@@ -27,23 +31,18 @@ pub use memory::MemoryUse;
 pub use options::{Durability, Options};
 pub use stats::{Histogram, KeyspaceStats, Stats};
 
-use crate::base::{KEYSPACE_NAME_BYTES_MAX, KeyspaceId, SeqNo, ValueKind};
+use crate::base::{SeqNo, ValueKind};
 use crate::commit::WriteBatch;
 use crate::commit::batch::encode_payload;
-use crate::commit::marker::{DdlAction, ddl_marker};
-use crate::db::reserve::Taker;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::ingest::{BulkLoad, BulkLoadOptions, Ingest};
-use crate::keyspace::{Keyspace, KeyspaceOptions, Tree};
+use crate::keyspace::Keyspace;
 use crate::memory::{Charge, Use};
 use crate::snapshot::Snapshot;
 use crate::txn::write_set::WriteSet;
 use crate::txn::{Isolation, Transaction, TransactionOptions};
-use crate::version::group::Version;
-use crate::version::{KeyspaceRecord, VersionEdit};
 use crate::vfs::Vfs;
-use crate::wal::{PreparedSegment, WalWriter};
 
 /// An open database. Clones are handles of the same one; it closes when the last handle of any kind is gone, or
 /// by [`Database::close`].
@@ -127,164 +126,6 @@ impl Database {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
-    }
-
-    /// The keyspace of this name, created with `options` if there is none. The options of one that exists stay.
-    ///
-    /// Creating is durable when the call returns, at every durability level. It costs a sync of the log and one of the
-    /// manifest, for which commits wait; taking a handle of one that exists costs a look into a map.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` for options out of range, also where the keyspace exists, and for a name of more than
-    /// [`KEYSPACE_NAME_BYTES_MAX`] bytes; `ReadOnly` where it would have to be
-    /// created; `NoSpace` where nothing changed; `Poisoned`, `Closed`, `Io`.
-    pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
-        let shared = self.shared();
-        shared.check_open()?;
-        options.check()?;
-        if let Some(keyspace) = self.existing_keyspace(name)? {
-            return Ok(keyspace);
-        }
-        shared.check_writable()?;
-        if name.len() > KEYSPACE_NAME_BYTES_MAX {
-            return Err(Error::InvalidArgument(format!(
-                "the name of the keyspace has {} bytes, the most is {KEYSPACE_NAME_BYTES_MAX}",
-                name.len()
-            )));
-        }
-        let mut log = shared.log.lock();
-        // Another thread may have created it while this one waited.
-        if let Some(keyspace) = self.existing_keyspace(name)? {
-            return Ok(keyspace);
-        }
-        let mut store = shared.store.lock();
-        let id = store.state().next_keyspace;
-        let encoded = options.encode();
-        let marker = ddl_marker(DdlAction::Create, id, name, &encoded);
-        let created_seqno = log.mark_ddl(shared, &marker)?;
-        let record = KeyspaceRecord {
-            id,
-            name: name.to_owned(),
-            options: encoded,
-            created_seqno,
-        };
-        let edit = VersionEdit {
-            next_keyspace: Some(KeyspaceId(id.0 + 1)),
-            created: vec![record],
-            last_seqno: Some(created_seqno),
-            ..VersionEdit::default()
-        };
-        store.append(&shared.poison, &edit)?;
-        if options.expiry.is_stored() {
-            shared.clock.use_it();
-        }
-        let memtable_bytes = shared.plan().active_bytes;
-        let version = Version::empty();
-        let tree = Tree::new(id, name, options, version, memtable_bytes, &shared.cache);
-        let tree = Arc::new(tree);
-        log.trees.insert(id, Arc::clone(&tree));
-        shared
-            .catalog
-            .write()
-            .insert(name.to_owned(), Arc::clone(&tree));
-        Ok(Keyspace::new(self.clone(), tree))
-    }
-
-    /// The keyspace of this name, if there is one. Fails only with `Closed`.
-    pub fn existing_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
-        self.shared().check_open()?;
-        let tree = self.shared().catalog.read().get(name).cloned();
-        Ok(tree.map(|tree| Keyspace::new(self.clone(), tree)))
-    }
-
-    /// The names of all keyspaces, sorted. Fails only with `Closed`.
-    pub fn keyspace_names(&self) -> Result<Vec<String>> {
-        self.shared().check_open()?;
-        let mut names: Vec<String> = self.shared().catalog.read().keys().cloned().collect();
-        names.sort();
-        Ok(names)
-    }
-
-    /// Drops a keyspace with everything in it. Durable when the call returns. Its space comes back as soon as
-    /// calls that are under way have ended; its handles and open cursors get `KeyspaceDropped` from now on.
-    ///
-    /// # Errors
-    ///
-    /// `KeyspaceInUse` while a prepared transaction writes to it; `KeyspaceDropped` if it is gone already;
-    /// `InvalidArgument` for a keyspace of another database; `NoSpace` where nothing changed; otherwise as for a write.
-    pub fn drop_keyspace(&self, keyspace: &Keyspace) -> Result<()> {
-        let shared = self.shared();
-        shared.check_writable()?;
-        keyspace.check_within(self)?;
-        let tree = keyspace.tree();
-        let _no_capture = shared.drops.lock();
-        let mut log = shared.log.lock();
-        if tree.is_dropped() {
-            return Err(Error::KeyspaceDropped(tree.name.clone()));
-        }
-        if let Some(prepared) = log.unresolved.writer_of(tree.id) {
-            return Err(Error::KeyspaceInUse {
-                keyspace: tree.name.clone(),
-                xid: prepared.xid.clone(),
-            });
-        }
-        if shared.options.durability == Durability::None {
-            // Without a log the drop, which is durable at once, must not overtake commits before it.
-            log.seal(shared)?;
-            shared.wait_for_flushes()?;
-        }
-        let options = tree.options().encode();
-        let marker = ddl_marker(DdlAction::Drop, tree.id, &tree.name, &options);
-        let seqno = log.mark_ddl(shared, &marker)?;
-        let mut store = shared.store.lock();
-        let edit = VersionEdit {
-            dropped: vec![(tree.id, seqno)],
-            last_seqno: Some(seqno),
-            ..VersionEdit::default()
-        };
-        shared.with_reserve(Taker::Log, || store.append(&shared.poison, &edit))?;
-        tree.mark_dropped();
-        log.trees.remove(&tree.id);
-        shared.catalog.write().remove(&tree.name);
-        store.release_unnamed(shared);
-        // The handles that are left keep an empty tree: its files are free to go.
-        tree.change(|state| {
-            state.sealed.clear();
-            state.version = Arc::new(Version::empty());
-        });
-        drop((store, log));
-        shared.release_cursors(tree);
-        // After the cursors: what they held is room.
-        if shared.reserve.is_low() {
-            shared.jobs.wake();
-        }
-        Ok(())
-    }
-
-    /// See [`Keyspace::set_options`].
-    pub(crate) fn change_options(&self, tree: &Tree, options: KeyspaceOptions) -> Result<()> {
-        options.check()?;
-        let shared = self.shared();
-        shared.check_writable()?;
-        if options.expiry.is_stored() != tree.stores_expiry {
-            let message = "whether rows of a keyspace expire is chosen at its creation";
-            return Err(Error::InvalidArgument(message.into()));
-        }
-        let mut log = shared.log.lock();
-        tree.check()?;
-        let encoded = options.encode();
-        let marker = ddl_marker(DdlAction::SetOptions, tree.id, &tree.name, &encoded);
-        let seqno = log.mark_ddl(shared, &marker)?;
-        let mut store = shared.store.lock();
-        let edit = VersionEdit {
-            options_changed: vec![(tree.id, encoded)],
-            last_seqno: Some(seqno),
-            ..VersionEdit::default()
-        };
-        store.append(&shared.poison, &edit)?;
-        tree.set_options(options);
-        Ok(())
     }
 
     /// Changes the memory number, from now until the database is closed; [`Options::memory_bytes`] says it at the next
@@ -462,7 +303,10 @@ impl Database {
             shared.check_open()?;
             log.seal(shared)?;
         }
-        shared.wait_for_flushes()
+        shared.wait_for_flushes()?;
+        // What a range delete has hidden whole.
+        shared.removals.wait();
+        Ok(())
     }
 
     /// Pays the background debt: flushes, then waits until no merge is due. What is due is decided by
@@ -517,68 +361,5 @@ impl Database {
     /// What the last sync or flush met; the database is closed all the same.
     pub fn close(&self) -> Result<()> {
         self.handle.close()
-    }
-}
-
-impl Handle {
-    fn close(&self) -> Result<()> {
-        let shared = &self.shared;
-        if shared.is_closed() {
-            return Ok(());
-        }
-        // First, so that every commit that is acknowledged is before the last sync.
-        shared.set_closed();
-        // Under the log's mutex: who waits for more of it has looked before, and sleeps, or will look again.
-        drop(shared.log.lock());
-        shared.log_grew.notify_all();
-        let result = last_sync(shared);
-        shared.jobs.stop();
-        shared.stop_flusher();
-        shared.stop_syncer();
-        // A background thread holds no handle; only a listener that closes the database would join itself.
-        let own = crate::sync::thread::current().id();
-        let mut threads = std::mem::take(&mut *self.threads.lock());
-        threads.retain(|thread| thread.thread().id() != own);
-        // The listener's thread, the first, ends when the others have told their last news.
-        let listening = (shared.events.is_on() && !threads.is_empty()).then(|| threads.remove(0));
-        let mut joined: Vec<_> = threads.into_iter().map(JoinHandle::join).collect();
-        shared.events.stop();
-        joined.extend(listening.map(JoinHandle::join));
-        // Cursors that are still around get `Closed`, and keep nothing but their row.
-        let trees: Vec<Arc<Tree>> = shared.catalog.read().values().cloned().collect();
-        trees.iter().for_each(|tree| tree.recall_cursors());
-        shared.release_directory();
-        if joined.iter().any(Result::is_err) {
-            return Err(Error::InvalidArgument(
-                "a background thread panicked".into(),
-            ));
-        }
-        result
-    }
-}
-
-/// What close owes to the commits it acknowledged.
-fn last_sync(shared: &Shared) -> Result<()> {
-    shared.poison.check()?;
-    if shared.options.read_only {
-        return Ok(());
-    }
-    if shared.options.durability == Durability::None {
-        shared.log.lock().seal(shared)?;
-        return shared.wait_for_flushes();
-    }
-    let mut log = shared.log.lock();
-    log.sync(shared)?;
-    log.mark_synced(shared)?;
-    let unused = log.wal.as_mut().map(WalWriter::take_prepared);
-    let unused = unused.into_iter().flatten();
-    unused.for_each(PreparedSegment::remove);
-    Ok(())
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // Nobody is left to hear of an error; everything acknowledged is as durable as its level promised.
-        let _ = self.close();
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Sh
     Ok(shared)
 }
 
-/// Starts the flusher, the merging threads and the log's sync thread; a database that is only read needs none.
+/// Starts the flusher, the merging threads, the remover of files and the log's sync thread; a database that is only read needs none.
 pub(super) fn start_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> Result<()> {
     if shared.options.read_only {
         return Ok(());
@@ -58,6 +58,9 @@ pub(super) fn start_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<(
     for _ in 0..shared.options.compaction_threads {
         start("alluvium-merge", crate::compaction::run)?;
     }
+    start("alluvium-remove", |shared| {
+        shared.removals.run(|| shared.look_at_removed());
+    })?;
     // Also where Sync is the default: a single commit may ask for less.
     if shared.options.durability != Durability::None {
         start("alluvium-sync", Shared::run_syncer)?;

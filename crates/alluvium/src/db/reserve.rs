@@ -231,7 +231,14 @@ impl Shared {
         self.look_for_space();
     }
 
-    /// The same when nothing was done but time has passed.
+    /// After the removal of files: where room is wanted, a merging thread looks for it at once.
+    pub fn look_at_removed(&self) {
+        if self.reserve.is_low() {
+            self.jobs.wake();
+        }
+    }
+
+    /// As [`Shared::found_space`] when nothing was done but time has passed.
     pub fn look_for_space(&self) {
         if !self.reserve.is_low() {
             if !self.reserve.failed.load(Ordering::Relaxed) {

@@ -9,8 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::sync::time::Instant;
-
 use crate::sync::plain::{Condvar, Mutex, RwLock};
 
 use crate::admission::Admission;
@@ -26,6 +24,7 @@ use crate::db::flush_queue::FlushQueue;
 use crate::db::old_segments::OldSegments;
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
+use crate::db::removals::Removals;
 use crate::db::reserve::Reserve;
 use crate::db::store::{Store, TableSizes};
 use crate::error::{Error, Result};
@@ -37,10 +36,6 @@ use crate::read_points::ReadPoints;
 use crate::txn::lock_table::{LockHash, LockMode, LockTable, LockWait, TxnId};
 use crate::txn::write_set::WriteSet;
 use crate::vfs::{LockGuard, Vfs};
-use crate::wal::{PreparedSegment, WalWriter};
-
-/// With room for so many more segments of the log, several of them may lie ready.
-const AMPLE_SEGMENTS: u64 = 256;
 
 /// See the module.
 pub(crate) struct Shared {
@@ -77,6 +72,7 @@ pub(crate) struct Shared {
     pub old_segments: OldSegments,
     pub flushes: FlushQueue,
     pub jobs: Jobs,
+    pub removals: Arc<Removals>,
     pub reserve: Reserve,
     pub admission: Admission,
     pub poison: Poison,
@@ -90,8 +86,8 @@ pub(crate) struct Shared {
     /// Numbers table files. Relaxed: only uniqueness matters; the manifest records it with each table.
     next_table: AtomicU64,
     /// Whether the sync thread is to end; its condition is `syncer_changed`. Guards nothing else.
-    syncer_stop: Mutex<bool>,
-    syncer_changed: Condvar,
+    pub(super) syncer_stop: Mutex<bool>,
+    pub(super) syncer_changed: Condvar,
     /// The lock of the directory, until close gives it back; `None` also where a directory that is only read has no
     /// lock file. Guards nothing else.
     directory: Mutex<Option<LockGuard>>,
@@ -131,7 +127,7 @@ impl Shared {
             read_points: parts.read_points,
             uid: parts.store.database_uid(),
             dir: parts.dir,
-            vfs: parts.vfs,
+            vfs: Arc::clone(&parts.vfs),
             options: parts.options,
             cache: parts.cache,
             committer: Committer::default(),
@@ -146,6 +142,7 @@ impl Shared {
             old_segments: OldSegments::default(),
             flushes: FlushQueue::default(),
             jobs: Jobs::default(),
+            removals: Removals::new(parts.vfs, Arc::clone(&events)),
             reserve: Reserve::default(),
             admission: Admission::new(),
             poison: Poison::new(Arc::clone(&events)),
@@ -413,96 +410,6 @@ impl Shared {
             .values()
             .find(|t| t.id == id)
             .map_or_else(|| id.to_string(), |t| t.name.clone())
-    }
-
-    /// The log's sync thread: bounds how long a `Buffered` commit stays unsynced, and prepares the next segment.
-    pub fn run_syncer(&self) {
-        let next_round = || Instant::now().checked_add(self.options.sync_interval);
-        let mut due = next_round();
-        loop {
-            {
-                let mut stop = self.syncer_stop.lock();
-                if !*stop {
-                    match due {
-                        Some(due) => drop(self.syncer_changed.wait_until(&mut stop, due)),
-                        None => self.syncer_changed.wait(&mut stop),
-                    }
-                }
-                if *stop || self.poison.check().is_err() {
-                    return;
-                }
-            }
-            let prepared = self.prepare_segments();
-            let synced = match due.is_some_and(|due| Instant::now() >= due) {
-                true => {
-                    due = next_round();
-                    self.remove_surplus();
-                    self.sync_log()
-                }
-                false => Ok(()),
-            };
-            if let Err(error) = prepared.and(synced) {
-                self.poison.set(error);
-                self.wake_after_poison();
-                return;
-            }
-        }
-    }
-
-    /// Syncs what is written of the log, without its lock: commits go on meanwhile.
-    fn sync_log(&self) -> Result<()> {
-        let unsynced = self.log.lock().unsynced();
-        if let Some(unsynced) = unsynced {
-            self.metrics.timed_sync(|| unsynced.syncer.sync())?;
-            let mut log = self.log.lock();
-            log.note_durable(unsynced.position);
-            self.note_durable(unsynced.seqno);
-        }
-        Ok(())
-    }
-
-    /// Makes files of segments to come as far as the log wants them, without its lock.
-    fn prepare_segments(&self) -> Result<()> {
-        let free = self.vfs.free_bytes(&self.dir);
-        let segments = |free: u64| free / self.plan().segment_bytes();
-        let ample = free.is_ok_and(|free| segments(free) >= AMPLE_SEGMENTS);
-        // Ends: the log wants a few, and none after one that could not be made.
-        loop {
-            let plan = self.log.lock().plan_segment(self, ample);
-            let Some(plan) = plan else { return Ok(()) };
-            let prepared = plan.create()?;
-            let mut log = self.log.lock();
-            let unneeded = match &mut log.wal {
-                // Under the log's lock: a close that came before has looked for prepared files already.
-                Some(wal) if !self.is_closed() => wal.offer(prepared),
-                _ => prepared,
-            };
-            drop(log);
-            if let Some(unneeded) = unneeded {
-                unneeded.remove();
-            }
-        }
-    }
-
-    /// Removes files of segments that were made for faster writers than those of the moment.
-    fn remove_surplus(&self) {
-        let surplus = self.log.lock().wal.as_mut().map(WalWriter::take_surplus);
-        surplus
-            .into_iter()
-            .flatten()
-            .for_each(PreparedSegment::remove);
-    }
-
-    /// Lets the sync thread look for a segment to prepare. Without its mutex, for it is called under the log's: where
-    /// the thread was just about to sleep it looks after the sync interval, and a roll before that helps itself.
-    pub fn wake_syncer(&self) {
-        self.syncer_changed.notify_one();
-    }
-
-    /// Ends the sync thread.
-    pub fn stop_syncer(&self) {
-        *self.syncer_stop.lock() = true;
-        self.syncer_changed.notify_all();
     }
 }
 

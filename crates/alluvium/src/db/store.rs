@@ -2,7 +2,7 @@
 //!
 //! Every change goes: build the edit against the current state, append and sync it (the manifest refuses one that
 //! does not fit), publish the new versions, then let go of what the edit no longer names. A failed append poisons the
-//! database. Files of tables that nobody names are deleted when their last reader is gone.
+//! database. Files of tables that nobody names are deleted when their last reader is gone: see `removals`.
 
 use crate::sync::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -187,13 +187,8 @@ impl Store {
                 released.extend(files.map(|(id, file)| (*id, Arc::clone(file))));
             }
             if !keep {
-                let (vfs, path) = (Arc::clone(&shared.vfs), shared.path(id.to_string()));
-                // A file that cannot be removed is moved aside at the next open.
-                let (events, id) = (Arc::clone(&shared.events), *id);
-                table.mark_obsolete(Box::new(move || {
-                    let _ = vfs.remove(&path);
-                    events.table_deleted(id);
-                }));
+                let path = shared.path(id.to_string());
+                table.mark_obsolete(shared.removals.leave(path, Some(*id)));
             }
             keep
         });
@@ -211,10 +206,8 @@ impl Store {
             named.for_each(|id| drop(released.remove(id)));
         }
         for (id, file) in released {
-            let (vfs, path) = (Arc::clone(&shared.vfs), shared.path(id.to_string()));
-            file.mark_obsolete(Box::new(move || {
-                let _ = vfs.remove(&path);
-            }));
+            let path = shared.path(id.to_string());
+            file.mark_obsolete(shared.removals.leave(path, None));
         }
     }
 

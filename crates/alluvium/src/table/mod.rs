@@ -10,7 +10,8 @@
 //! is a filter probe, a fence search and one block, which the cache holds decoded in a slot beside the fence.
 //!
 //! In reading order: `block` (the two layouts of rows), `section` and `codec` (frame and compression), `fences`,
-//! `filters`, `ranges`, `properties`, `footer`, then `builder`, `reader`, `cursor`, `scan`, `verify`, and `frames` (the cached blocks).
+//! `filters`, `ranges`, `properties`, `footer`, then `builder`, `reader`, `owned_file`, `cursor`, `scan`,
+//! `verify`, and `frames` (the cached blocks).
 //!
 //! Left out: expiry columns and dictionaries have their place in the format and are not used yet.
 
@@ -25,6 +26,7 @@ mod footer;
 mod frames;
 mod lookup;
 mod malformed;
+mod owned_file;
 mod pinned;
 pub(crate) mod pool;
 mod properties;
@@ -45,6 +47,7 @@ pub(crate) use estimate::fraction_between;
 pub use filters::{FilterOptions, PrefixFilter};
 pub use lookup::Found;
 pub(crate) use lookup::{BlockBytes, BlockEntry};
+pub(crate) use owned_file::Leave;
 pub use pinned::{BlockValue, PinnedValue};
 pub use properties::{Expiring, KeyspacePart, Properties, ValuesPart};
 pub use reader::Table;

@@ -5,7 +5,6 @@ use crate::cache::Cache;
 use crate::memory::Use;
 use crate::range_deletes::RangeDeletes;
 use crate::sync::SwapGuard;
-use crate::sync::plain::Mutex;
 use crate::table::block::DecodedBlock;
 use crate::table::builder::TableSummary;
 use crate::table::codec::Scratch;
@@ -15,6 +14,7 @@ use crate::table::filters::TableFilter;
 use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
 use crate::table::frames::{Frames, keep_spare, take_spare};
 use crate::table::malformed::Malformed;
+use crate::table::owned_file::{Leave, OwnedFile};
 use crate::table::pinned::PinnedValue;
 use crate::table::properties::{Properties, ValuesPart};
 use crate::table::ranges;
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An immutable table file, open for reading. Shared by `Arc`; every method may be called from any thread.
 pub struct Table {
-    pub(in crate::table) file: Arc<dyn VfsFile>,
+    pub(in crate::table) file: OwnedFile,
     id: TableId,
     footer: Footer,
     pub(in crate::table) properties: Properties,
@@ -40,8 +40,6 @@ pub struct Table {
     frames: Arc<Frames>,
     /// See [`Table::raise_seqnos`]. Relaxed: set before the table is published, and publication orders it.
     seqno_floor: AtomicU64,
-    /// Guards what removes the file once the last user is gone. A leaf in the lock order.
-    on_drop: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Where `charged_bytes` were charged for what is resident.
     cache: Arc<Cache>,
     charged_bytes: usize,
@@ -121,7 +119,7 @@ impl Table {
         }
         let frames = Frames::new(Arc::clone(&cache), fences.len());
         let mut table = Table {
-            file,
+            file: OwnedFile::new(file),
             id,
             footer,
             properties,
@@ -132,7 +130,6 @@ impl Table {
             values,
             frames,
             seqno_floor: AtomicU64::new(0),
-            on_drop: Mutex::new(None),
             cache,
             charged_bytes: 0,
         };
@@ -281,9 +278,9 @@ impl Table {
         TABLE_OVERHEAD_BYTES + parts + keys + filters.sum::<usize>()
     }
 
-    /// Says that no version names the table any more: `remove` is called when the last user has dropped it.
-    pub fn mark_obsolete(&self, remove: Box<dyn FnOnce() + Send>) {
-        *self.on_drop.lock() = Some(remove);
+    /// Says that no version names the table any more: `leave` gets the file when the last user has dropped the table.
+    pub fn mark_obsolete(&self, leave: Leave) {
+        self.file.mark_obsolete(leave);
     }
 
     /// The block, from the cache or from the file.
@@ -341,9 +338,6 @@ impl Table {
 impl Drop for Table {
     fn drop(&mut self) {
         self.cache.give_back(Use::Tables, self.charged_bytes);
-        if let Some(remove) = self.on_drop.get_mut().take() {
-            remove();
-        }
     }
 }
 

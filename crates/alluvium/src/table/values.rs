@@ -14,13 +14,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::sync::plain::Mutex;
-
 use crate::base::checksum::{checksum, place_seed};
 use crate::base::coding::{Decoder, put_varint};
 use crate::base::{KeyspaceId, ValueFileId};
 use crate::table::codec::{Codec, Packer, Unpacker};
 use crate::table::malformed::Malformed;
+use crate::table::owned_file::{Leave, OwnedFile};
 use crate::table::pinned::PinnedValue;
 use crate::table::properties::ValuesPart;
 use crate::table::section::{HEADER_BYTES, Layout, Place, open_section, put_section};
@@ -67,15 +66,13 @@ impl Pointer {
     }
 }
 
-/// A value file, open for reading. Removed with its last user, once it is marked obsolete.
+/// A value file, open for reading. Goes with its last user, once it is marked obsolete.
 pub struct ValueFile {
-    file: Arc<dyn VfsFile>,
+    file: OwnedFile,
     id: ValueFileId,
     uid: u64,
     /// Where the values end.
     end: u64,
-    /// Guards what removes the file once the last user is gone. A leaf in the lock order.
-    on_drop: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// The value files that a table points into, or that a merge knows, by number.
@@ -107,11 +104,10 @@ impl ValueFile {
             });
         }
         Ok(Arc::new(ValueFile {
-            file,
+            file: OwnedFile::new(file),
             id,
             uid: expected_uid,
             end,
-            on_drop: Mutex::new(None),
         }))
     }
 
@@ -175,17 +171,9 @@ impl ValueFile {
         }
     }
 
-    /// Says that no table points here any more: `remove` is called when the last user has dropped it.
-    pub(crate) fn mark_obsolete(&self, remove: Box<dyn FnOnce() + Send>) {
-        *self.on_drop.lock() = Some(remove);
-    }
-}
-
-impl Drop for ValueFile {
-    fn drop(&mut self) {
-        if let Some(remove) = self.on_drop.get_mut().take() {
-            remove();
-        }
+    /// Says that no table points here any more: `leave` gets the file when the last user has let go of it.
+    pub(crate) fn mark_obsolete(&self, leave: Leave) {
+        self.file.mark_obsolete(leave);
     }
 }
 

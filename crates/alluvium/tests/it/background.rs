@@ -106,6 +106,42 @@ fn tombstones_kept_for_a_snapshot_go_when_nobody_writes_after_it_is_closed() {
     assert_eq!(all(&k).len(), 100);
 }
 
+#[test]
+fn replaced_tables_are_removed_by_a_thread_of_their_own_and_are_gone_when_who_waits_for_a_merge_goes_on()
+ {
+    let removers: Arc<Mutex<Vec<Option<String>>>> = Arc::default();
+    let noted = Arc::clone(&removers);
+    let vfs = HookVfs::new(move |call, path| {
+        if call == Call::Remove && path.to_string_lossy().ends_with(".sst") {
+            let thread = std::thread::current();
+            noted
+                .lock()
+                .expect("lock")
+                .push(thread.name().map(String::from));
+        }
+        Ok(())
+    });
+    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    let db = Database::open_on(shared, dir(), tiny()).expect("open");
+    let options = KeyspaceOptions::default();
+    let k = db.keyspace("k", options).expect("keyspace");
+    vfs.set(true);
+    for value in [[1; 50], [2; 50]] {
+        put_all(&db, &k, 500, &value);
+        db.flush().expect("flush");
+    }
+    let before = table_files(&vfs.files);
+    k.compact_range(&[], None).expect("compact");
+    let merged = table_files(&vfs.files);
+    assert!(!before.iter().any(|name| merged.contains(name)));
+    db.drop_keyspace(&k).expect("drop");
+    assert!(table_files(&vfs.files).is_empty());
+    let removers = removers.lock().expect("lock").clone();
+    assert!(removers.len() > before.len());
+    let own = Some("alluvium-remove".to_owned());
+    assert!(removers.iter().all(|name| *name == own), "{removers:?}");
+}
+
 /// A file system that stops in the `nth` creation of a table until it is let go, and whether it is there.
 fn stopping_at_table(nth: usize) -> (HookVfs, Arc<AtomicBool>, Arc<AtomicBool>) {
     let (there, go) = (

@@ -1,4 +1,4 @@
-//! A file system in memory that asks a hook before calls that create or make durable.
+//! A file system in memory that asks a hook before calls that create, make durable or remove.
 //!
 //! `FaultVfs` fails the n-th call; a hook decides by the file and by what the test is waiting for.
 
@@ -15,6 +15,7 @@ use alluvium::vfs::{LockGuard, MemVfs, Vfs, VfsFile};
 pub enum Call {
     Create,
     Sync,
+    Remove,
 }
 
 type Hook = Arc<dyn Fn(Call, &Path) -> io::Result<()> + Send + Sync>;
@@ -107,6 +108,7 @@ impl Vfs for HookVfs {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
+        self.ask(Call::Remove, path)?;
         self.files.remove(path)
     }
 

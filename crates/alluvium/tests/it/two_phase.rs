@@ -283,11 +283,12 @@ fn what_recovery_flushes_does_not_take_a_prepare_with_its_segment() {
     assert_eq!(all(&k).len(), 2);
 }
 
-/// The first bytes of a segment; zeros in a file that was made ahead of time.
+/// The first bytes of a segment; zeros for a file that was made ahead of time, which may go at any time.
 fn header_of(vfs: &MemVfs, name: &str) -> [u8; 8] {
-    let file = vfs.open_read(&dir().join(name)).expect("open");
     let mut bytes = [0; 8];
-    file.read_at(&mut bytes, 0).expect("read");
+    if let Ok(file) = vfs.open_read(&dir().join(name)) {
+        file.read_at(&mut bytes, 0).expect("read");
+    }
     bytes
 }
 

@@ -32,7 +32,7 @@ pub use config::{Config, Mode, Rules};
 pub use kv_store::KvLinkStore;
 pub use settings::SETTINGS;
 pub use store::{
-    Count, Link, LinkConnection, LinkKey, LinkRow, LinkStore, ListQuery, ListResult, Node, NodeRow,
-    TableTotals, WriteOutcome,
+    Count, EqualTimes, Link, LinkConnection, LinkKey, LinkRow, LinkStore, ListQuery, ListResult,
+    Node, NodeRow, TableTotals, WriteOutcome,
 };
 pub use workload::{Hooks, LinkBench};

@@ -62,7 +62,8 @@ pub struct Count {
     pub version: u64,
 }
 
-/// The list query: visible links of (id1, link_type) in a time window, newest first, equal times by id2 ascending.
+/// The list query: visible links of (id1, link_type) in a time window, newest first, equal times by id2 as the store says
+/// ([`LinkStore::equal_times`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListQuery {
     /// Source node.
@@ -77,6 +78,15 @@ pub struct ListQuery {
     pub offset: usize,
     /// Most rows to return.
     pub limit: usize,
+}
+
+/// The order of links in a list that share a time. The published statement leaves it open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EqualTimes {
+    /// By id2, ascending.
+    Ascending,
+    /// By id2, descending: an index without columns of their own direction, read backwards.
+    Descending,
 }
 
 /// What a list query found. Every row was fetched and decoded.
@@ -121,6 +131,11 @@ pub trait LinkStore: Send + Sync {
     /// Whether [`LinkStore::build_index`] creates `id1_type` after the load; otherwise the load maintains it.
     fn separate_index(&self) -> bool {
         false
+    }
+
+    /// How lists order links of one time.
+    fn equal_times(&self) -> EqualTimes {
+        EqualTimes::Ascending
     }
 
     /// Creates the index over loaded links, where the engine separates it.

@@ -1,9 +1,13 @@
 //! SQL of LinkBench's tables for both servers, in the form that `sql` describes.
 //!
-//! Tables and statements are those of the published MySQL and PostgreSQL stores, with columns of bytes. MyRocks keeps the
-//! index of lists in reverse order, because lists are read newest first; InnoDB and PostgreSQL order it by time descending.
+//! Tables and statements are those of the published MySQL and PostgreSQL stores, with columns of bytes. InnoDB and PostgreSQL
+//! order the index of lists by time descending, then id2. MyRocks has no columns of a direction of their own: its index is
+//! ascending, in a column family in reverse order, and read backwards, which is a forward scan of its files. Asking it for
+//! another order than exactly the reverse makes it read and sort the whole list, which may have millions of links.
 
-use super::sql::Dialect;
+use rumbench_core::linkbench::EqualTimes;
+
+use super::sql::{Dialect, Form};
 
 /// What a statement does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -109,11 +113,23 @@ fn list_links(dialect: Dialect) -> String {
         Dialect::Postgres => ("", "LIMIT ? OFFSET ?"),
         Dialect::Maria(_) => (" FORCE INDEX (id1_type)", "LIMIT ?, ?"),
     };
+    let direction = match equal_times(dialect) {
+        EqualTimes::Ascending => "",
+        EqualTimes::Descending => " DESC",
+    };
     format!(
         "SELECT time, id2, version, data FROM linktable{forced} \
          WHERE id1 = ? AND link_type = ? AND visibility = 1 AND time >= ? AND time <= ? \
-         ORDER BY time DESC, id2 {limit}"
+         ORDER BY time DESC, id2{direction} {limit}"
     )
+}
+
+/// The order of links of one time that the index of lists gives without sorting.
+pub(super) fn equal_times(dialect: Dialect) -> EqualTimes {
+    match dialect {
+        Dialect::Maria(Form::MyRocks) => EqualTimes::Descending,
+        Dialect::Maria(_) | Dialect::Postgres => EqualTimes::Ascending,
+    }
 }
 
 fn add_to_count(dialect: Dialect) -> String {
@@ -160,7 +176,7 @@ pub(super) fn create_tables(dialect: Dialect) -> Vec<String> {
         ),
     };
     let family = |name: &str| match dialect {
-        Dialect::Maria("ROCKSDB") => format!(" COMMENT 'cfname={name}'"),
+        Dialect::Maria(Form::MyRocks) => format!(" COMMENT 'cfname={name}'"),
         _ => String::new(),
     };
     vec![
@@ -188,7 +204,7 @@ pub(super) fn create_tables(dialect: Dialect) -> Vec<String> {
 /// The covering index of the list query.
 pub(super) fn create_index(dialect: Dialect) -> String {
     let (time, family) = match dialect {
-        Dialect::Maria("ROCKSDB") => ("time", " COMMENT 'cfname=rev:cf_link_id1_type'"),
+        Dialect::Maria(Form::MyRocks) => ("time", " COMMENT 'cfname=rev:cf_link_id1_type'"),
         _ => ("time DESC", ""),
     };
     format!(
@@ -228,7 +244,7 @@ mod tests {
         );
         assert!(
             Query::AddLink
-                .text(Dialect::Maria("InnoDB"))
+                .text(Dialect::Maria(Form::InnoDb))
                 .starts_with("INSERT IGNORE INTO linktable")
         );
         assert!(
@@ -236,7 +252,7 @@ mod tests {
                 .text(Dialect::Postgres)
                 .ends_with("$7) ON CONFLICT DO NOTHING")
         );
-        let two = Query::LoadNodes { rows: 2 }.text(Dialect::Maria("InnoDB"));
+        let two = Query::LoadNodes { rows: 2 }.text(Dialect::Maria(Form::InnoDb));
         assert!(
             two.ends_with("VALUES (?, ?, ?, ?, ?), (?, ?, ?, ?, ?)"),
             "{two}"
@@ -246,8 +262,10 @@ mod tests {
     #[test]
     fn only_myrocks_has_column_families() {
         let text = |dialect| create_tables(dialect).concat() + &create_index(dialect);
-        assert!(text(Dialect::Maria("ROCKSDB")).contains("COMMENT 'cfname=rev:cf_link_id1_type'"));
-        for dialect in [Dialect::Maria("InnoDB"), Dialect::Postgres] {
+        assert!(
+            text(Dialect::Maria(Form::MyRocks)).contains("COMMENT 'cfname=rev:cf_link_id1_type'")
+        );
+        for dialect in [Dialect::Maria(Form::InnoDb), Dialect::Postgres] {
             assert!(!text(dialect).contains("cfname") && text(dialect).contains("time DESC"));
         }
     }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::linkbench::{
-    Count, Link, LinkConnection, LinkKey, LinkStore, ListQuery, ListResult, Node, TableTotals,
-    WriteOutcome,
+    Count, EqualTimes, Link, LinkConnection, LinkKey, LinkStore, ListQuery, ListResult, Node,
+    TableTotals, WriteOutcome,
 };
 use rumbench_core::tables::{
     ColumnType::{Bytes, U32, U64},
@@ -45,6 +45,10 @@ impl<S: Server> LinkStore for ServerLinks<S> {
 
     fn separate_index(&self) -> bool {
         true
+    }
+
+    fn equal_times(&self) -> EqualTimes {
+        link_sql::equal_times(self.server.dialect())
     }
 
     fn build_index(&self) -> Result<()> {

@@ -1,10 +1,12 @@
 //! Databases that are servers: found, initialised, started privately, stopped, and driven with SQL.
 //!
 //! Reading order: `packages` (where the binaries are), `run_folder` and `process` (a private child process that leaves
-//! nothing behind), `session` (a connection with prepared statements), `sql` and `tables` (the workloads of tables),
+//! nothing behind), `endpoint` and `external` (servers that run already), `session` (a connection with prepared statements), `sql` and `tables` (the workloads of tables),
 //! `link_sql` and `links` (LinkBench), then the servers themselves: `postgresql`, `mariadb`. A server listens on a Unix
 //! socket only, in a folder that nobody else can enter; services of the system are never touched.
 
+mod endpoint;
+mod external;
 mod link_sql;
 mod links;
 #[cfg(feature = "mariadb")]

@@ -4,12 +4,12 @@
 //! driver decides, so a value goes from the workload straight into the message, and a row is seen where it was received.
 
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value};
 
+use super::endpoint::{Endpoint, Stream};
 use super::process::log_tail;
 
 /// A statement that a session has prepared.
@@ -74,8 +74,8 @@ pub(super) trait Session: Send {
 /// Bytes to and from a server.
 pub(super) struct Wire {
     server: &'static str,
-    stream: UnixStream,
-    log: PathBuf,
+    stream: Stream,
+    log: Option<PathBuf>,
     received: Vec<u8>,
     /// What is received and not yet read.
     unread: std::ops::Range<usize>,
@@ -85,20 +85,19 @@ impl Wire {
     /// Received bytes that are kept room for; longer messages make more.
     const ROOM: usize = 64 << 10;
 
-    pub(super) fn connect(server: &'static str, socket: &Path, log: &Path) -> Result<Wire> {
-        let stream = UnixStream::connect(socket).map_err(|error| {
-            EngineError::failed(
-                format!("{server}: cannot connect to {}", socket.display()),
-                error,
-            )
-        })?;
+    pub(super) fn connect(server: &'static str, endpoint: &Endpoint) -> Result<Wire> {
         Ok(Wire {
             server,
-            stream,
-            log: log.to_path_buf(),
+            stream: Stream::connect(server, &endpoint.address)?,
+            log: endpoint.log.clone(),
             received: vec![0; Wire::ROOM],
             unread: 0..0,
         })
+    }
+
+    /// As [`Stream::listener`].
+    pub(super) fn listener(&self) -> Option<u32> {
+        self.stream.listener()
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<()> {
@@ -110,7 +109,10 @@ impl Wire {
     fn broken(&self, error: &std::io::Error) -> EngineError {
         EngineError::failed(
             format!("{}: the connection broke ({error})", self.server),
-            log_tail(&self.log),
+            match &self.log {
+                Some(log) => log_tail(log),
+                None => "its log is where the server runs".to_string(),
+            },
         )
     }
 
@@ -202,6 +204,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+    use crate::servers::endpoint::Address;
 
     #[test]
     fn bytes_arrive_in_order_and_a_closed_connection_names_the_log() {
@@ -209,7 +212,13 @@ mod tests {
         let (socket, log) = (dir.path().join("socket"), dir.path().join("log"));
         std::fs::write(&log, "out of memory\n").unwrap();
         let listener = UnixListener::bind(&socket).unwrap();
-        let mut wire = Wire::connect("a server", &socket, &log).unwrap();
+        let endpoint = Endpoint {
+            address: Address::Socket(socket),
+            user: String::new(),
+            database: String::new(),
+            log: Some(log),
+        };
+        let mut wire = Wire::connect("a server", &endpoint).unwrap();
         let (mut other, _) = listener.accept().unwrap();
         let sent: Vec<u8> = (0..200_000_u32).map(|byte| byte as u8).collect();
         let expected = sent.clone();

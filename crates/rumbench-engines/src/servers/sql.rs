@@ -11,8 +11,37 @@ use rumbench_core::tables::{ColumnType, Path, Table, TableSchema, Value};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     Postgres,
-    /// With the storage engine of its tables.
-    Maria(&'static str),
+    /// With the form in which it stores tables.
+    Maria(Form),
+}
+
+/// How MariaDB stores a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// InnoDB, pages as they are in memory.
+    InnoDb,
+    /// InnoDB, pages compressed by zlib into blocks of so many KiB.
+    KeyBlocks { kib: u8 },
+    /// InnoDB, pages compressed when they are written, with a hole in the file behind each.
+    PageCompressed { level: u8 },
+    /// MyRocks.
+    MyRocks,
+}
+
+impl Form {
+    /// The engine and options of a new table.
+    fn clause(self) -> String {
+        match self {
+            Form::InnoDb => "ENGINE=InnoDB".to_string(),
+            Form::KeyBlocks { kib } => {
+                format!("ENGINE=InnoDB ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE={kib}")
+            }
+            Form::PageCompressed { level } => {
+                format!("ENGINE=InnoDB PAGE_COMPRESSED=1 PAGE_COMPRESSION_LEVEL={level}")
+            }
+            Form::MyRocks => "ENGINE=ROCKSDB".to_string(),
+        }
+    }
 }
 
 impl Dialect {
@@ -54,7 +83,7 @@ impl Dialect {
         match self {
             Dialect::Postgres => String::new(),
             // Bytes in an index must compare as such in MyRocks.
-            Dialect::Maria(engine) => format!(" ENGINE={engine} DEFAULT COLLATE latin1_bin"),
+            Dialect::Maria(form) => format!(" {} DEFAULT COLLATE latin1_bin", form.clause()),
         }
     }
 }
@@ -72,6 +101,8 @@ pub(super) struct ScanShape {
     pub(super) limit: Option<usize>,
 }
 
+/// Where the schema is kept in words.
+pub(super) const CATALOG_TABLE: &str = "rumbench_catalog";
 /// The schema in words, kept in the database.
 pub(super) const CREATE_CATALOG: &str =
     "CREATE TABLE IF NOT EXISTS rumbench_catalog (tables_of TEXT NOT NULL)";
@@ -319,7 +350,7 @@ mod tests {
 
     use super::*;
 
-    const MARIA: Dialect = Dialect::Maria("InnoDB");
+    const MARIA: Dialect = Dialect::Maria(Form::InnoDb);
 
     fn table() -> Table {
         Table {

@@ -3,6 +3,8 @@
 #[cfg(feature = "alluvium")]
 mod alluvium;
 mod every_engine;
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+mod external;
 #[cfg(feature = "fjall")]
 mod fjall;
 #[cfg(feature = "leveldb")]

@@ -1,20 +1,24 @@
 //! What only servers need: processes that can die, and nothing that is left of them.
 
+use std::cell::Cell;
+#[cfg(feature = "mariadb")]
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rumbench_core::engine::{Durability, Engine, EngineError, Schema};
-use rumbench_engines::{EngineEntry, engines};
+use rumbench_core::engine::{Durability, Engine, EngineError, OpenConfig, Schema};
+use rumbench_core::linkbench::{Link, LinkKey, ListQuery, conformance};
+use rumbench_engines::{EngineEntry, Variant, engines};
 use rustix::process::{Pid, Signal};
 
 use crate::setup::config;
 
 /// The servers of this build.
-fn servers() -> impl Iterator<Item = &'static EngineEntry> {
+pub fn servers() -> impl Iterator<Item = &'static EngineEntry> {
     let built = |entry: &&EngineEntry| entry.is_server && entry.is_available();
     engines().iter().filter(built)
 }
 
-fn open(entry: &EngineEntry, dir: &Path) -> (Box<dyn Engine>, u32) {
+pub fn open(entry: &EngineEntry, dir: &Path) -> (Box<dyn Engine>, u32) {
     let engine = entry.open(&config(dir, Durability::Buffered));
     let engine = engine.unwrap_or_else(|error| panic!("{}: {error}", entry.name));
     let pid = engine.server_process().expect("a process");
@@ -22,7 +26,7 @@ fn open(entry: &EngineEntry, dir: &Path) -> (Box<dyn Engine>, u32) {
 }
 
 /// The run folder whose note names this process.
-fn run_folder(pid: u32) -> Option<PathBuf> {
+pub fn run_folder(pid: u32) -> Option<PathBuf> {
     let folders = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
     let mut folders = folders.map(|entry| entry.path());
     folders.find(|folder| {
@@ -31,7 +35,19 @@ fn run_folder(pid: u32) -> Option<PathBuf> {
     })
 }
 
-fn is_running(pid: u32) -> bool {
+/// The variants of the servers of this build.
+fn variants() -> impl Iterator<Item = (&'static EngineEntry, &'static Variant)> {
+    servers().flat_map(|entry| entry.variants.iter().map(move |variant| (entry, variant)))
+}
+
+fn variant_config(dir: &Path, variant: &Variant) -> OpenConfig {
+    OpenConfig {
+        variant: Some(variant.name.to_string()),
+        ..config(dir, Durability::Buffered)
+    }
+}
+
+pub fn is_running(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
@@ -106,6 +122,237 @@ fn a_configuration_that_a_server_refuses_is_an_error_with_its_words() {
             "{error}: {words}"
         );
     }
+}
+
+const LINK_TYPE: u64 = 123_456_789;
+/// Links of the list that is asked for its newest.
+const LIST: u64 = 3000;
+
+/// Three lists of which the one in the middle is long, with two links for each time.
+fn load_lists(engine: &dyn Engine) {
+    let store = engine.link_store().unwrap();
+    let link = |id1, id2| Link {
+        key: LinkKey {
+            id1,
+            link_type: LINK_TYPE,
+            id2,
+        },
+        visibility: 1,
+        time: 1_000 + id2 / 2,
+        version: 0,
+        data: b"payload",
+    };
+    let mut links = vec![link(1, 1)];
+    links.extend((0..LIST).map(|id2| link(2, id2)));
+    links.push(link(3, 1));
+    store.connect().unwrap().load_links(&links).unwrap();
+    store.build_index().unwrap();
+}
+
+/// Entries that all index scans have visited, and rows that were sorted.
+fn rows_visited(engine: &dyn Engine) -> (f64, f64) {
+    let sum = |prefix: &str| {
+        let counters = engine.counters().into_iter();
+        let named = counters.filter(|counter| counter.name.starts_with(prefix));
+        named.map(|counter| counter.value).sum()
+    };
+    (sum("index_rows_read"), sum("rows_sorted"))
+}
+
+/// Sorting a list for its newest links would read all of it, and lists may have millions.
+#[test]
+fn the_newest_links_of_a_long_list_are_read_without_the_others() {
+    const QUERIES: u64 = 10;
+    const ROWS: u64 = 10;
+    for entry in servers() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, _) = open(entry, dir.path());
+        load_lists(&*engine);
+        let (before, sorted_before) = rows_visited(&*engine);
+        let store = engine.link_store().unwrap();
+        let mut connection = store.connect().unwrap();
+        // Plans may change when a statement is run again.
+        for query in 0..QUERIES {
+            let list = ListQuery {
+                id1: 2,
+                link_type: LINK_TYPE,
+                time_min: 0,
+                time_max: if query % 2 == 0 {
+                    i64::MAX as u64
+                } else {
+                    2_000
+                },
+                offset: (query % 2) as usize,
+                limit: ROWS as usize,
+            };
+            assert_eq!(connection.list_links(&list).unwrap().rows, ROWS);
+        }
+        // PostgreSQL tells what a connection has read when it ends, or later.
+        drop((connection, store));
+        let visited = loop {
+            let (visited, sorted) = rows_visited(&*engine);
+            if visited - before >= (QUERIES * (ROWS - 1)) as f64 {
+                assert_eq!(sorted, sorted_before, "{}", entry.name);
+                break visited - before;
+            }
+        };
+        let most = (QUERIES * (ROWS + 2)) as f64;
+        assert!(visited <= most, "{}: {visited} entries", entry.name);
+        engine.close().unwrap();
+    }
+}
+
+#[test]
+fn every_variant_keeps_the_rules_of_linkbench() {
+    for (entry, variant) in variants() {
+        let root = tempfile::tempdir().unwrap();
+        let databases = Cell::new(0);
+        conformance::link_store(|| {
+            let dir = root.path().join(databases.get().to_string());
+            databases.set(databases.get() + 1);
+            std::fs::create_dir(&dir).unwrap();
+            let engine = entry.open(&variant_config(&dir, variant));
+            let engine = engine.unwrap_or_else(|error| panic!("{}: {error}", variant.name));
+            engine.link_store().unwrap()
+        });
+    }
+}
+
+#[test]
+fn every_variant_keeps_the_rules_of_tables() {
+    let schema = rumbench_engines::conformance::table_schema();
+    for (entry, variant) in variants() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = OpenConfig {
+            schema: schema.schema(),
+            ..variant_config(dir.path(), variant)
+        };
+        let engine = entry.open(&config).unwrap();
+        rumbench_engines::conformance::table_store(&*engine.table_store(schema).unwrap());
+        engine.close().unwrap();
+    }
+}
+
+/// Allocated bytes of the files below a folder whose names end so.
+#[cfg(feature = "mariadb")]
+fn allocated(dir: &Path, end: &str) -> u64 {
+    let entries = std::fs::read_dir(dir).unwrap().flatten();
+    let bytes = entries.map(|entry| match entry.metadata().unwrap() {
+        found if found.is_dir() => allocated(&entry.path(), end),
+        found if entry.file_name().to_string_lossy().ends_with(end) => found.blocks() * 512,
+        _ => 0,
+    });
+    bytes.sum()
+}
+
+/// The effective configuration of a variant, and the bytes of the files with its links.
+#[cfg(feature = "mariadb")]
+fn loaded(name: &str, variant: Option<&str>, settings: &[(&str, &str)]) -> Loaded {
+    let dir = tempfile::tempdir().unwrap();
+    let pairs = settings.iter();
+    let pairs = pairs.map(|(key, value)| (key.to_string(), value.to_string()));
+    let config = OpenConfig {
+        variant: variant.map(str::to_string),
+        settings: pairs.collect(),
+        ..config(dir.path(), Durability::Buffered)
+    };
+    let entry = engines().iter().find(|entry| entry.name == name).unwrap();
+    let engine = entry.open(&config).unwrap();
+    load_lists(&*engine);
+    engine.settle(&mut |_| {}).unwrap();
+    let found = Loaded {
+        configuration: engine.facts().configuration,
+        link_bytes: allocated(dir.path(), "linktable.ibd"),
+        binlog_bytes: allocated(dir.path(), "binlog.000001"),
+    };
+    engine.close().unwrap();
+    found
+}
+
+#[cfg(feature = "mariadb")]
+struct Loaded {
+    configuration: std::collections::BTreeMap<String, String>,
+    link_bytes: u64,
+    binlog_bytes: u64,
+}
+
+#[cfg(feature = "mariadb")]
+#[test]
+fn compressed_tables_take_less_room_and_say_how_they_are_stored() {
+    let plain = loaded("mariadb-innodb", None, &[]);
+    assert!(plain.link_bytes > 0 && !plain.configuration.contains_key("tables"));
+    for (variant, setting, tables) in [
+        (
+            "compressed",
+            ("key_block_kib", "4"),
+            "row_format compressed, key_block_size=4 (the variant)",
+        ),
+        (
+            "page-compressed",
+            ("page_compression_level", "9"),
+            "page_compressed=1, page_compression_level=9 (the variant)",
+        ),
+    ] {
+        let found = loaded("mariadb-innodb", Some(variant), &[setting]);
+        assert_eq!(found.configuration["tables"], tables);
+        assert!(
+            found.link_bytes * 4 < plain.link_bytes * 3,
+            "{variant}: {} bytes against {}",
+            found.link_bytes,
+            plain.link_bytes
+        );
+    }
+}
+
+#[cfg(feature = "mariadb")]
+#[test]
+fn variants_of_the_server_are_on_in_their_own_rows_only() {
+    let starts = |found: &Loaded, name: &str, value: &str| {
+        let value_found = found.configuration.get(name);
+        assert!(
+            value_found.is_some_and(|found| found.starts_with(value)),
+            "{name}: {value_found:?}"
+        );
+    };
+    for name in ["mariadb-innodb", "mariadb-rocksdb"] {
+        let plain = loaded(name, None, &[]);
+        starts(&plain, "log_bin", "OFF");
+        starts(&plain, "performance_schema", "OFF");
+        assert_eq!(plain.binlog_bytes, 0);
+        let binlog = loaded(name, Some("binlog"), &[]);
+        for (setting, value) in [
+            ("log_bin", "ON"),
+            ("sync_binlog", "1 "),
+            ("binlog_format", "ROW"),
+        ] {
+            starts(&binlog, setting, value);
+        }
+        // All links and their payload.
+        assert!(binlog.binlog_bytes > LIST * 40, "{}", binlog.binlog_bytes);
+        let watched = loaded(name, Some("performance-schema"), &[]);
+        starts(&watched, "performance_schema", "ON");
+        starts(&watched, "log_bin", "OFF");
+    }
+}
+
+#[cfg(feature = "mariadb")]
+#[test]
+fn settings_of_a_variant_are_for_it_alone() {
+    let refused = |variant: Option<&str>, key: &str, value: &str| {
+        let mut config = config(Path::new("/"), Durability::Buffered);
+        config.variant = variant.map(str::to_string);
+        config.settings.insert(key.to_string(), value.to_string());
+        let entry = engines()
+            .iter()
+            .find(|entry| entry.name == "mariadb-innodb");
+        entry.unwrap().check(&config).unwrap_err().to_string()
+    };
+    let error = refused(None, "key_block_kib", "8");
+    assert!(error.contains("no setting `key_block_kib`"), "{error}");
+    let error = refused(Some("compressed"), "key_block_kib", "6");
+    assert!(error.contains("must be 1, 2, 4, 8 or 16"), "{error}");
+    let error = refused(Some("page-compressed"), "page_compression_level", "10");
+    assert!(error.contains("must lie between 1 and 9"), "{error}");
 }
 
 #[test]

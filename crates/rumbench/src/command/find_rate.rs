@@ -6,11 +6,14 @@ use anyhow::Result;
 use clap::Args;
 use rumbench_core::names::unknown;
 
-use super::run::{DurabilityArg, PrintArgs, ask_hosts, check_base, check_memory, default_out};
+use super::run::{
+    DurabilityArg, PrintArgs, ask_hosts, check_base, check_memory, check_placement, default_out,
+};
 use super::run::{named, run_suite};
 use super::{Exit, command_line, settings, sweep};
 use crate::catalog::{self, usage};
 use crate::run::pacing::Arrivals;
+use crate::run::placement::Placement;
 use crate::run::plan::{EngineChoice, Point, Suite};
 use crate::run::search::Search;
 use crate::run::search::sla::Condition;
@@ -51,6 +54,9 @@ pub struct FindRateArgs {
     /// Limit the memory of a whole trial, page cache included, by a control group of the kernel
     #[arg(long, value_name = "BYTES")]
     memory: Option<u64>,
+    /// Where client and engine threads run
+    #[arg(long, value_enum, default_value = "free")]
+    placement: Placement,
     /// Another build of rumbench as the process of trials
     #[arg(long = "host", value_name = "[NAME=]BINARY")]
     hosts: Vec<String>,
@@ -102,6 +108,7 @@ pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
         seed: arguments.seed,
         durability: arguments.durability.into(),
         memory: arguments.memory,
+        placement: arguments.placement,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: false,
         mix_durability: arguments.print.mix_durability,
@@ -114,6 +121,7 @@ pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
         check_base(base, &names)?;
     }
     check_memory(suite.memory, &suite.points)?;
+    check_placement(&suite)?;
     run_suite(&suite, &arguments.print)
 }
 

@@ -10,6 +10,7 @@ use rumbench_core::engine::Durability;
 use super::run::{PrintArgs, default_out, run_suite};
 use super::{Exit, command_line};
 use crate::catalog::usage;
+use crate::run::placement::Placement;
 use crate::run::plan::{EngineChoice, Point, Suite};
 use crate::run::progress::say;
 
@@ -85,6 +86,7 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         seed: 1,
         durability: Durability::Buffered,
         memory: None,
+        placement: Placement::Free,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: false,
         mix_durability: true,

@@ -15,6 +15,7 @@ use crate::report::table::Format;
 use crate::report::{ReportOptions, find_rate, html, marks, render};
 use crate::run::host;
 use crate::run::interrupt::Interrupts;
+use crate::run::placement::Placement;
 use crate::run::plan::{EngineChoice, Point, Suite};
 use crate::run::progress::say;
 use crate::run::protocol::TrialSpec;
@@ -41,13 +42,6 @@ impl From<DurabilityArg> for Durability {
             DurabilityArg::None => Durability::None,
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Placement {
-    Shared,
-    Split,
-    Free,
 }
 
 /// How results are printed; the same for every command that prints tables.
@@ -174,7 +168,7 @@ pub struct RunArgs {
     /// Limit the memory of a whole trial, page cache included, by a control group of the kernel
     #[arg(long, value_name = "BYTES")]
     memory: Option<u64>,
-    /// Where client and engine threads run
+    /// On which cores client and engine threads run
     #[arg(long, value_enum, default_value = "free")]
     placement: Placement,
     /// Emulate a slower device
@@ -248,6 +242,7 @@ pub fn suite(arguments: &RunArgs) -> Result<Suite> {
         seed: arguments.seed,
         durability: arguments.durability.into(),
         memory: arguments.memory,
+        placement: arguments.placement,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: arguments.keep_data,
         mix_durability: arguments.print.mix_durability,
@@ -259,6 +254,8 @@ pub fn suite(arguments: &RunArgs) -> Result<Suite> {
         let names: Vec<String> = suite.engines().iter().map(EngineChoice::name).collect();
         check_base(base, &names)?;
     }
+    check_placement(&suite)?;
+    check_external(suite.memory, &suite.points)?;
     check_memory(suite.memory, &suite.points)?;
     Ok(suite)
 }
@@ -304,6 +301,7 @@ pub fn ask_hosts(suite: &mut Suite) -> Result<()> {
                 cache_bytes: at.cache_bytes,
                 rate: at.rate,
                 turnover: suite.turnover.clone(),
+                placement: suite.placement,
                 directory: PathBuf::new(),
             };
             host::ask(host, &spec)?;
@@ -390,6 +388,39 @@ pub fn default_out() -> PathBuf {
     PathBuf::from("rumbench-out").join(name)
 }
 
+/// Placement is for what this build starts itself.
+///
+/// # Errors
+/// A usage error that names what it is not for.
+pub fn check_placement(suite: &Suite) -> Result<()> {
+    if suite.placement.cores()?.is_none() {
+        return Ok(());
+    }
+    let foreign =
+        |choice: &&EngineChoice| choice.host.is_some() || choice.settings.contains_key("address");
+    let mut engines = suite.points.iter().flat_map(|point| &point.engines);
+    match engines.find(foreign) {
+        Some(choice) => Err(usage(format!(
+            "--placement is neither for a server that runs already nor for another build, as {} is; leave one of them out",
+            choice.name()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// A server that runs already is no part of the trial that is bounded.
+fn check_external(memory: Option<u64>, points: &[Point]) -> Result<()> {
+    let mut engines = points.iter().flat_map(|point| &point.engines);
+    let external = |choice: &&EngineChoice| choice.settings.contains_key("address");
+    match (memory, engines.find(external)) {
+        (Some(_), Some(choice)) => Err(usage(format!(
+            "--memory cannot bound {}, which is a server that runs already; leave one of them out",
+            choice.name()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// A cache that cannot fit into the limit would end every trial in the middle.
 ///
 /// # Errors
@@ -409,15 +440,8 @@ pub fn check_memory(memory: Option<u64>, points: &[Point]) -> Result<()> {
 }
 
 fn refuse_unavailable(arguments: &RunArgs) -> Result<()> {
-    let given = [
-        (
-            "--placement shared|split",
-            arguments.placement != Placement::Free,
-        ),
-        ("--storage", arguments.storage.is_some()),
-    ];
-    match given.iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(usage(format!("{flag} is not available in this version"))),
+    match arguments.storage {
+        Some(_) => Err(usage("--storage is not available in this version")),
         None => Ok(()),
     }
 }

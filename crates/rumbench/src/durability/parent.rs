@@ -15,6 +15,7 @@ use super::power::{Lost, PowerCut};
 use super::script::{Script, mix};
 use crate::measure::{environment, statistics};
 use crate::run::interrupt::Interrupts;
+use crate::run::placement::Placement;
 use crate::run::plan::EngineChoice;
 use crate::run::process::TrialProcess;
 use crate::run::progress::say;
@@ -217,6 +218,7 @@ impl<'a> Killer<'a> {
                 cache_bytes: test.cache_bytes,
                 rate: None,
                 turnover: None,
+                placement: Placement::Free,
                 directory: directory.to_path_buf(),
             },
             script_seed: test.seed,

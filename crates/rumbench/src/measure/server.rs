@@ -19,7 +19,8 @@ const PROCESSES_MAX: usize = 10_000;
 /// The processes of one server.
 #[derive(Debug)]
 pub struct ServerProcesses {
-    first: u32,
+    /// `None` for a server whose processes cannot be seen from here: then nothing is known of them.
+    first: Option<u32>,
     /// Context switches of each thread that was ever seen, by process, thread and start time. Innermost: nothing is locked
     /// while it is held.
     switches: Mutex<BTreeMap<(u32, u32, u64), u64>>,
@@ -38,14 +39,27 @@ impl ServerProcesses {
     /// The processes that begin with this one.
     pub fn of(first: u32) -> ServerProcesses {
         ServerProcesses {
-            first,
+            first: Some(first),
             switches: Mutex::default(),
         }
     }
 
+    /// Those of a server that runs where they cannot be seen.
+    pub fn unseen() -> ServerProcesses {
+        ServerProcesses {
+            first: None,
+            switches: Mutex::default(),
+        }
+    }
+
+    /// Whether nothing is known of them.
+    pub fn are_unseen(&self) -> bool {
+        self.first.is_none()
+    }
+
     /// The processes that live now.
     fn pids(&self) -> Vec<u32> {
-        let mut pids = vec![self.first];
+        let mut pids: Vec<u32> = self.first.into_iter().collect();
         let mut next = 0;
         while let Some(pid) = pids.get(next).copied().filter(|_| next < PROCESSES_MAX) {
             next += 1;
@@ -180,6 +194,13 @@ mod tests {
         };
         assert_eq!(memory_of(statuses.into_iter()), Some(expected));
         assert_eq!(memory_of(std::iter::empty()), None);
+    }
+
+    #[test]
+    fn of_processes_that_cannot_be_seen_nothing_is_known() {
+        let server = ServerProcesses::unseen();
+        assert!(server.are_unseen() && server.cpu_seconds().is_none() && server.io().is_none());
+        assert!(server.context_switches().is_none() && server.memory().is_none());
     }
 
     #[test]

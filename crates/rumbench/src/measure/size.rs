@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use rumbench_core::engine::Engine;
 
 /// Allocated bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -15,6 +16,20 @@ pub struct Allocated {
     pub directory: u64,
     /// Files seen.
     pub files: u64,
+}
+
+/// What an engine takes: by its own account where its files are elsewhere, else by its directory.
+pub fn of_engine(engine: &dyn Engine, directory: &Path, is_data: bool) -> Allocated {
+    if engine.external().is_some() {
+        let stored = engine.stored_bytes().unwrap_or(0);
+        return Allocated {
+            data: stored,
+            directory: stored,
+            // Asked as seldom as a directory with many files is walked.
+            files: u64::MAX,
+        };
+    }
+    allocated(directory, &|name| is_data && engine.is_data_file(name))
 }
 
 /// Walks a directory. Files that vanish meanwhile (compaction) are skipped.

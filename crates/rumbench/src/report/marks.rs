@@ -39,6 +39,10 @@ fn client_bound(phase: &PhaseResult) -> bool {
     let Some(cpu) = phase.cpu_us_per_op.filter(|_| phase.rate.is_none()) else {
         return false;
     };
+    // Against a server that cannot be seen there is nothing to compare with.
+    if phase.cpu_seconds.is_some_and(|cpu| cpu.server_unseen) {
+        return false;
+    }
     let threads = cpu.client.unwrap_or(0.0) + cpu.engine_foreground + cpu.server.unwrap_or(0.0);
     cpu.client
         .is_some_and(|client| client > threads * CLIENT_BOUND)

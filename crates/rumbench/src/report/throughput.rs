@@ -102,10 +102,13 @@ pub fn relative(group: &Group<'_>, base: &str) -> Table {
     table
 }
 
-/// Who used the CPU in one phase. Servers have a column where there are any.
+/// Who used the CPU in one phase. Servers have a column where there are any, and so has what their clients use in user mode:
+/// the rest of a client is the kernel's part of each round trip.
 pub fn cpu(group: &Group<'_>, phase: &str) -> Table {
+    /// The place of the client's column in user mode.
+    const CLIENT_USER: usize = 3;
     /// The place of the server's column.
-    const SERVER: usize = 5;
+    const SERVER: usize = 6;
     let mut table = Table::new(
         format!("{phase}: CPU and quality of service"),
         &[
@@ -126,6 +129,8 @@ pub fn cpu(group: &Group<'_>, phase: &str) -> Table {
     let is_server = |engine: &String| group.median(engine, phase, server).is_some();
     let has_server = engines.iter().any(is_server);
     if has_server {
+        let user = "client, user mode (us/op)".to_string();
+        table.headers.insert(CLIENT_USER, user);
         table.headers.insert(SERVER, "server (us/op)".to_string());
     }
     for engine in engines {
@@ -153,6 +158,7 @@ pub fn cpu(group: &Group<'_>, phase: &str) -> Table {
             })),
         ];
         if has_server {
+            row.insert(CLIENT_USER, cpu(|cpu| cpu.client_user));
             row.insert(SERVER, cpu(|cpu| cpu.server));
         }
         table.rows.push(row);
@@ -212,4 +218,51 @@ fn settle(group: &Group<'_>, name: &str) -> Option<Table> {
         table.rows.push(row);
     }
     (!table.rows.is_empty()).then_some(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{sample, selection};
+
+    #[test]
+    fn servers_bring_columns_for_themselves_and_for_their_clients_in_user_mode() {
+        let mut suite = sample::suite();
+        let headers = |suite: &crate::store::result::SuiteResult| {
+            let groups = selection::groups(suite, true);
+            let table = cpu(&groups[0], "request");
+            assert!(
+                table
+                    .rows
+                    .iter()
+                    .all(|row| row.len() == table.headers.len())
+            );
+            (table.headers.clone(), table.rows.clone())
+        };
+        let (plain, _) = headers(&suite);
+        for trial in &mut suite.trials {
+            for phase in &mut trial.phases {
+                if let Some(cpu) = &mut phase.cpu_us_per_op {
+                    (cpu.client_user, cpu.server) = (Some(1.25), Some(77.5));
+                }
+            }
+        }
+        let (with, rows) = headers(&suite);
+        assert_eq!(with.len(), plain.len() + 2);
+        let place = |name: &str| with.iter().position(|header| header == name).unwrap();
+        assert!(
+            rows[0][place("client, user mode (us/op)")].starts_with("1.2"),
+            "{:?}",
+            rows[0]
+        );
+        assert!(
+            rows[0][place("server (us/op)")].starts_with("77"),
+            "{:?}",
+            rows[0]
+        );
+        assert_eq!(
+            place("client (us/op)") + 1,
+            place("client, user mode (us/op)")
+        );
+    }
 }

@@ -10,6 +10,7 @@ pub mod interrupt;
 pub mod intervals;
 pub mod pacing;
 pub mod phase;
+pub mod placement;
 pub mod plan;
 pub mod process;
 pub mod progress;

@@ -219,6 +219,7 @@ fn fill_cpu(
             .server_cpu
             .zip(after.server_cpu)
             .map(|(b, a)| (a - b).max(0.0)),
+        server_unseen: before.server_unseen,
         machine: before
             .machine_cpu
             .zip(after.machine_cpu)
@@ -227,7 +228,7 @@ fn fill_cpu(
     let samples: u64 = ends.iter().map(|end| end.report.samples).sum();
     let sampled_ns: u64 = ends.iter().map(|end| end.report.sampled_ns).sum();
     // Around the calls to a server there is only the client.
-    if samples > 0 && before.server_cpu.is_none() {
+    if samples > 0 && before.server_cpu.is_none() && !before.server_unseen {
         let us = sampled_ns as f64 / 1e3 / samples as f64;
         result.cpu_us_per_op = Some(crate::store::result::CpuPerOp {
             engine_foreground_sampled: Some(us),
@@ -288,7 +289,7 @@ pub fn fill_resources(
 }
 
 fn fill_sizes(result: &mut PhaseResult, context: &PhaseContext<'_>, samples: &Samples) {
-    let now = size::allocated(context.directory, &|name| context.engine.is_data_file(name));
+    let now = size::of_engine(context.engine, context.directory, true);
     result.size_bytes = Some(SizeBytes {
         data: now.data,
         directory: now.directory,

@@ -7,6 +7,7 @@ use rumbench_core::engine::Durability;
 use serde::{Deserialize, Serialize};
 
 use super::pacing::Rate;
+use super::placement::Placement;
 use super::search::{self, Search};
 use crate::store::result::{Host, TrialResult, engine_name};
 
@@ -101,6 +102,9 @@ pub struct Suite {
     pub durability: Durability,
     /// What the memory of each trial is bounded by, in bytes.
     pub memory: Option<u64>,
+    /// On which cores clients and engine run.
+    #[serde(default)]
+    pub placement: Placement,
     /// Result folder; where it lies is no part of what a suite is.
     #[serde(skip)]
     pub out: PathBuf,
@@ -252,6 +256,7 @@ pub mod tests {
             seed: 1,
             durability: Durability::Buffered,
             memory: None,
+            placement: Placement::Free,
             out: out.to_path_buf(),
             keep_data: false,
             mix_durability: false,

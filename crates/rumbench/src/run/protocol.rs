@@ -12,6 +12,7 @@ use rumbench_core::engine::{Durability, EngineFacts};
 use serde::{Deserialize, Serialize};
 
 use super::pacing::Rate;
+use super::placement::Placement;
 use super::plan::Turnover;
 use crate::store::result::{Interval, PhaseResult, engine_name};
 
@@ -45,6 +46,9 @@ pub struct TrialSpec {
     /// When to end, where the trial ages a database.
     #[serde(default)]
     pub turnover: Option<Turnover>,
+    /// On which cores clients and engine run.
+    #[serde(default)]
+    pub placement: Placement,
     /// Existing, empty data directory.
     pub directory: PathBuf,
 }

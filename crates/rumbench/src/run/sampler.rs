@@ -31,6 +31,8 @@ pub struct Snapshot {
     pub switches: Option<u64>,
     /// I/O of the process.
     pub process_io: Option<ProcessIo>,
+    /// Whether the engine is a server of which nothing is known.
+    pub server_unseen: bool,
     /// I/O of the device.
     pub device_io: Option<DeviceIo>,
 }
@@ -49,6 +51,7 @@ impl Snapshot {
             machine_cpu: process::machine_cpu_seconds(),
             switches,
             process_io,
+            server_unseen: server.is_some_and(ServerProcesses::are_unseen),
             device_io: device.and_then(Device::read),
         }
     }
@@ -156,7 +159,7 @@ fn observe(
     files: &mut u64,
 ) -> Interval {
     let directory_bytes = walk.then(|| {
-        let allocated = size::allocated(watched.directory, &|_| false);
+        let allocated = size::of_engine(watched.engine, watched.directory, false);
         *files = allocated.files;
         allocated.directory
     });

@@ -1,7 +1,8 @@
 //! Whose CPU was it: splits the CPU of a phase into client, engine foreground and engine background.
 //!
 //! The client threads of a server are all the client's: what they spend on its protocol is the price of asking a server. What
-//! else the laboratory's process spends is the engine's background, as for any engine.
+//! else the laboratory's process spends is the engine's background, as for any engine. What a server spends whose processes
+//! cannot be seen is missing, also in the total.
 //!
 //! Client and engine share a thread in embedded engines. The client's share is what the same operation stream cost on `null`,
 //! plus waiting for intended starts; the rest of the client threads is the engine's foreground.
@@ -23,9 +24,9 @@ pub fn apply(phase: &mut PhaseResult, calibration: Option<&Calibration>) {
     let waiting = per_op(cpu.waiting);
     let measured = |values: &BTreeMap<String, f64>| values.get(phase.base_name()).copied();
     // The client cannot have used more than its threads did.
-    let (client, client_user) = match cpu.server {
-        Some(_) => (Some(threads), Some(per_op(cpu.client_threads_user))),
-        None => {
+    let (client, client_user) = match cpu.server.is_some() || cpu.server_unseen {
+        true => (Some(threads), Some(per_op(cpu.client_threads_user))),
+        false => {
             let client = calibration
                 .and_then(|found| measured(&found.client_us_per_op))
                 .map(|us| (us + waiting).min(threads));
@@ -148,6 +149,18 @@ mod tests {
         assert_eq!(parts, (Some(6.0), Some(2.0), Some(20.0)));
         assert_eq!(cpu.engine_foreground, 0.0);
         assert!((cpu.total - 26.5).abs() < 1e-9, "{cpu:?}");
+    }
+
+    #[test]
+    fn the_clients_of_a_server_that_cannot_be_seen_are_the_clients_too() {
+        let mut measured = phase("request", 6.0, 0.0, 6.5);
+        if let Some(cpu) = &mut measured.cpu_seconds {
+            cpu.server_unseen = true;
+        }
+        apply(&mut measured, None);
+        let cpu = measured.cpu_us_per_op.unwrap();
+        assert_eq!((cpu.client, cpu.server), (Some(6.0), None));
+        assert_eq!(cpu.engine_foreground, 0.0);
     }
 
     #[test]

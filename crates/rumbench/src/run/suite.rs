@@ -343,6 +343,7 @@ impl Runner<'_> {
             cache_bytes: point.cache_bytes,
             rate: point.rate,
             turnover: self.suite.turnover.clone(),
+            placement: self.suite.placement,
             directory: directory.to_path_buf(),
         }
     }

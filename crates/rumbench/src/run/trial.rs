@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
-use rumbench_core::engine::{Engine, EngineError, OpenConfig, Schema};
+use rumbench_core::engine::{Engine, EngineError, External, OpenConfig, Schema};
 use rumbench_core::trial::{Phase, PhaseEnd, Step, Workload};
 
 use super::phase::{self, PhaseContext};
+use super::placement::Cores;
 use super::plan::Turnover;
 use super::protocol::{Emitter, Event, TrialSpec};
 use super::turnover::{Counter, Next};
@@ -86,10 +87,29 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
         catalog::endless(&spec.workload, &mut settings)?;
     }
     let mut workload = catalog::workload(&spec.workload, &settings, spec.seed)?;
+    let cores = spec.placement.cores()?;
+    if let Some(cores) = &cores {
+        cores.for_engine()?;
+    }
     let engine = open_engine(spec, workload.schema())?;
-    announce(spec, workload.as_ref(), engine.as_ref(), emitter);
-    let device = Device::of(&spec.directory);
+    if let Some(cores) = &cores {
+        cores.for_clients()?;
+    }
+    announce(
+        spec,
+        workload.as_ref(),
+        engine.as_ref(),
+        cores.as_ref(),
+        emitter,
+    );
+    let external = engine.external();
+    let device = match &external {
+        Some(external) => external.data.as_deref().and_then(Device::of),
+        None => Device::of(&spec.directory),
+    };
     let server = engine.server_process().map(ServerProcesses::of);
+    let server = server.or_else(|| external.as_ref().map(|_| ServerProcesses::unseen()));
+    mark_external(external.as_ref(), emitter);
     let context = PhaseContext {
         engine: engine.as_ref(),
         directory: &spec.directory,
@@ -106,6 +126,19 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
     }
     drop(workload);
     engine.close().context("cannot close the engine")
+}
+
+/// Says what is not measured of a server that is not the laboratory's own.
+fn mark_external(external: Option<&External>, emitter: &Emitter) {
+    let Some(external) = external else { return };
+    let own = "its cache and log are its own, not cache_bytes; sizes are those that it tells";
+    let mark = match &external.unseen {
+        Some(why) => {
+            format!("external ({own}; CPU, memory and I/O of the server are missing: {why})")
+        }
+        None => format!("external ({own}; its CPU, memory and I/O include other users')"),
+    };
+    emitter.emit(&Event::Mark { mark });
 }
 
 /// A wrong answer is a mark of its own, whichever step met it; other errors stay errors.
@@ -278,7 +311,13 @@ fn interrupted(context: &PhaseContext<'_>, phase: &str) -> bool {
     interrupted
 }
 
-fn announce(spec: &TrialSpec, workload: &dyn Workload, engine: &dyn Engine, emitter: &Emitter) {
+fn announce(
+    spec: &TrialSpec,
+    workload: &dyn Workload,
+    engine: &dyn Engine,
+    cores: Option<&Cores>,
+    emitter: &Emitter,
+) {
     let (rows, bytes) = workload.load_estimate();
     let mut settings: BTreeMap<String, String> = workload.settings().into_iter().collect();
     if let Some(turnover) = &spec.turnover {
@@ -287,6 +326,9 @@ fn announce(spec: &TrialSpec, workload: &dyn Workload, engine: &dyn Engine, emit
             turnover.phase, turnover.multiple
         );
         settings.insert("steps".to_string(), steps);
+    }
+    if let Some(cores) = cores {
+        settings.insert("placement".to_string(), cores.words());
     }
     emitter.emit(&Event::Opened {
         facts: engine.facts(),

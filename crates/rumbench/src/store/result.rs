@@ -344,6 +344,9 @@ pub struct CpuSeconds {
     /// The processes of a server, in none of the others but `machine`; absent for embedded engines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<f64>,
+    /// Whether the engine is a server whose processes could not be seen, so that `server` is missing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub server_unseen: bool,
     /// All CPUs of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<f64>,

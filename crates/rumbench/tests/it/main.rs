@@ -1,10 +1,12 @@
-//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, searches for rates, bounded memory, other builds,
-//! comparisons, explanations, imports, resumed suites, kill tests.
+//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, searches for rates, bounded
+//! memory, other builds, comparisons, explanations, imports, resumed suites, kill tests, servers that run already.
 
 mod compare;
 mod custom;
 mod durability;
 mod explain;
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+mod external;
 mod find_rate;
 mod host;
 mod import;

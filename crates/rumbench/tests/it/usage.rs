@@ -104,10 +104,55 @@ fn an_options_file_for_an_engine_without_one_is_refused() {
 
 #[test]
 fn flags_of_later_versions_are_refused_and_not_ignored() {
-    for flag in [["--placement", "split"], ["--storage", "slow-ssd"]] {
-        let arguments = ["run", "linkbench", "--engine", "null", flag[0], flag[1]];
-        assert_usage(&arguments, "not available in this version");
+    let arguments = [
+        "run",
+        "linkbench",
+        "--engine",
+        "null",
+        "--storage",
+        "slow-ssd",
+    ];
+    assert_usage(&arguments, "not available in this version");
+}
+
+#[test]
+fn a_placement_is_recorded_with_each_trial() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let run = |placement: &str| {
+        let arguments = [
+            "run",
+            "kv-sequence",
+            "--engine",
+            "null",
+            "--no-store",
+            "--placement",
+            placement,
+        ];
+        let small = [
+            "--set",
+            "keys=500",
+            "--set",
+            "operations=100",
+            "--set",
+            "load_rows=50",
+        ];
+        let out = ["--out", out.to_str().unwrap()];
+        rumbench(dir.path(), &[&arguments[..], &small, &out].concat())
+    };
+    let output = run("split");
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        assert_eq!(output.status.code(), Some(2));
+        return;
     }
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found = crate::result(&out);
+    let placement = &found["trials"][0]["configuration"]["workload.placement"];
+    let placement = placement.as_str().unwrap();
+    assert!(
+        placement.starts_with("split: engine on cores "),
+        "{placement}"
+    );
 }
 
 #[test]

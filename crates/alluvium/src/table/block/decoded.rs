@@ -10,7 +10,7 @@ const EXCESS_ALLOWED: usize = 16;
 
 /// One byte is charged for so many that a block asked for: holes that other blocks have left and this one did not fill.
 /// With the allocator of glibc they are 18 to 25 % under saturating writers (see `docs/results/stalls.md`).
-const ALLOCATOR_SHARE: usize = 8;
+const ALLOCATOR_SHARE: usize = 6;
 
 /// A block in memory, with cheap lookups.
 ///

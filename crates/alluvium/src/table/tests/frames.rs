@@ -95,7 +95,7 @@ fn an_obsolete_table_is_removed_when_its_last_user_drops_it() {
     static REMOVED: AtomicBool = AtomicBool::new(false);
     let table = open(build(&rows(10), &TableOptions::default())).expect("opens");
     let cursor = table.cursor(0);
-    table.mark_obsolete(Box::new(|| REMOVED.store(true, Ordering::Relaxed)));
+    table.mark_obsolete(Box::new(|_file| REMOVED.store(true, Ordering::Relaxed)));
     drop(table);
     assert!(!REMOVED.load(Ordering::Relaxed));
     drop(cursor);

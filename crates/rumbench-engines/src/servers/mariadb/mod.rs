@@ -4,10 +4,13 @@
 //!   page cache.
 //! - `buffered` hands each commit to the kernel and syncs the log once a second.
 //! - Isolation is READ COMMITTED in both: MyRocks answers conflicts at REPEATABLE READ where InnoDB waits.
-//! - There is no binary log and no performance schema: what is compared is storage engines.
+//! - There is no binary log and no performance schema, but in the variants of these names: what is compared is storage
+//!   engines.
 //! - It checks no passwords: its socket is in a folder that nobody else can enter.
 
 mod options;
+mod read_back;
+mod variants;
 mod wire;
 
 use std::fs;
@@ -16,12 +19,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rumbench_core::engine::{Counter, Engine, EngineError, EngineFacts, OpenConfig, Result};
+use rumbench_core::engine::{
+    Counter, Engine, EngineError, EngineFacts, External, OpenConfig, Result,
+};
 use rumbench_core::kv_sequence::RowStore;
 use rumbench_core::linkbench::LinkStore;
 use rumbench_core::tables::{TableSchema, TableStore};
 use rustix::process::Signal;
 
+use super::endpoint::{Address, Endpoint};
+use super::external::{self, Given, Made};
 use super::links::ServerLinks;
 use super::process::{DeathSignal, Program, ServerProcess};
 use super::run_folder::RunFolder;
@@ -57,7 +64,9 @@ pub(crate) const ROCKSDB: Adapter = Adapter {
 
 fn check(config: &OpenConfig, storage: Storage) -> Result<()> {
     check_schema(config)?;
-    Tuning::of(config, storage)?;
+    if Tuning::of(config, storage)?.given.is_some() {
+        return Ok(());
+    }
     packages::mariadb(storage.plugin()).map(drop)
 }
 
@@ -73,10 +82,15 @@ struct MariaDb {
 }
 
 struct Shared {
-    process: ServerProcess,
-    socket: PathBuf,
-    log: PathBuf,
+    /// The tables at a server that was not started here. They are known before they are made, so that half of them go too.
+    made: Option<Made<MariaSession>>,
+    /// The server that was started here.
+    process: Option<ServerProcess>,
+    /// What is known of one that was not.
+    external: Option<External>,
+    endpoint: Endpoint,
     storage: Storage,
+    dialect: Dialect,
     facts: EngineFacts,
     /// The laboratory's own connection, for counters.
     own: Mutex<MariaSession>,
@@ -85,10 +99,23 @@ struct Shared {
 impl MariaDb {
     fn open(config: &OpenConfig, storage: Storage) -> Result<MariaDb> {
         let tuning = Tuning::of(config, storage)?;
+        match &tuning.given {
+            None => MariaDb::start(config, storage, &tuning),
+            Some(given) => MariaDb::join(config, storage, &tuning, given),
+        }
+    }
+
+    /// Starts a private server.
+    fn start(config: &OpenConfig, storage: Storage, tuning: &Tuning) -> Result<MariaDb> {
         let root = packages::mariadb(storage.plugin())?;
         let (places, exists) = Places::prepare(&config.dir)?;
         let folder = RunFolder::create()?;
-        let socket = folder.path().join("socket");
+        let endpoint = Endpoint {
+            address: Address::Socket(folder.path().join("socket")),
+            user: "root".to_string(),
+            database: DATABASE.to_string(),
+            log: Some(places.log.clone()),
+        };
         let binary = root.join("usr/sbin/mariadbd");
         let program = Program {
             server: SERVER,
@@ -97,7 +124,7 @@ impl MariaDb {
             user: None,
             death_signal: DeathSignal::Kill,
         };
-        let file = write_configuration(&tuning, config, &places, &root, folder.path())?;
+        let file = write_configuration(tuning, config, &places, &root, folder.path())?;
         if !exists {
             initialise(&program, &file, &root, &places.log)?;
         }
@@ -110,32 +137,91 @@ impl MariaDb {
             Signal::TERM,
             folder,
         )?;
-        let connect = |database| MariaSession::connect(&socket, &places.log, database);
-        let mut first = process.wait_until_ready(|| connect("mysql"))?;
+        let first = endpoint.with_database("mysql");
+        let mut first = process.wait_until_ready(|| MariaSession::connect(&first))?;
         first.query(&format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"))?;
-        let mut own = connect(DATABASE)?;
-        create_tables(&mut own, Dialect::Maria(storage.name()), config.schema)?;
-        let facts = EngineFacts {
-            version: format!(
-                "MariaDB {}{}",
-                own.ask("SELECT version()")?,
-                storage.version(&mut own)?
-            ),
-            configuration: tuning.effective(&mut own)?.to_map(),
-            durability: tuning.durability_facts(),
-        };
+        let mut own = MariaSession::connect(&endpoint)?;
+        let dialect = Dialect::Maria(tuning.variation.form);
+        create_tables(&mut own, dialect, config.schema)?;
         Ok(MariaDb {
             shared: Arc::new(Shared {
-                process,
-                socket,
-                log: places.log,
+                made: None,
+                process: Some(process),
+                external: None,
+                endpoint,
                 storage,
-                facts,
+                dialect,
+                facts: facts(tuning, storage, &mut own)?,
                 own: Mutex::new(own),
             }),
             highest_node: Arc::default(),
         })
     }
+
+    /// Uses a server that is running.
+    fn join(
+        config: &OpenConfig,
+        storage: Storage,
+        tuning: &Tuning,
+        given: &Given,
+    ) -> Result<MariaDb> {
+        let endpoint = given.endpoint.clone();
+        let mut first = MariaSession::connect(&endpoint.with_database("information_schema"))?;
+        let version = first.ask("SELECT version()")?;
+        if !version.contains("MariaDB") {
+            return Err(EngineError::Unsupported(format!(
+                "the server at {} is no MariaDB but calls itself {version}",
+                endpoint.address
+            )));
+        }
+        storage.version(&mut first)?;
+        tuning.check_class(given, &mut first)?;
+        first.query(&format!(
+            "CREATE DATABASE IF NOT EXISTS `{}`",
+            endpoint.database
+        ))?;
+        let mut own = MariaSession::connect(&endpoint)?;
+        let dialect = Dialect::Maria(tuning.variation.form);
+        given.clear(storage.engine(), &mut own, dialect, config.schema)?;
+        let external = external::processes(&endpoint.address, own.listener());
+        let mut facts = facts(tuning, storage, &mut own)?;
+        facts
+            .configuration
+            .insert("address".to_string(), endpoint.address.to_string());
+        let shared = Arc::new(Shared {
+            made: Some(Made {
+                endpoint: endpoint.clone(),
+                connect: MariaSession::connect,
+                dialect,
+                schema: config.schema,
+            }),
+            process: None,
+            external: Some(external),
+            endpoint,
+            storage,
+            dialect,
+            facts,
+            own: Mutex::new(own),
+        });
+        create_tables(&mut shared.connect()?, dialect, config.schema)?;
+        tuning.check_form(&mut shared.connect()?)?;
+        Ok(MariaDb {
+            shared,
+            highest_node: Arc::default(),
+        })
+    }
+}
+
+fn facts(tuning: &Tuning, storage: Storage, own: &mut MariaSession) -> Result<EngineFacts> {
+    Ok(EngineFacts {
+        version: format!(
+            "MariaDB {}{}",
+            own.ask("SELECT version()")?,
+            storage.version(own)?
+        ),
+        configuration: tuning.effective(own)?.to_map(),
+        durability: tuning.durability_facts(),
+    })
 }
 
 /// The server with its configuration; root must be asked for.
@@ -188,11 +274,16 @@ impl Server for Shared {
     type Session = MariaSession;
 
     fn connect(&self) -> Result<MariaSession> {
-        MariaSession::connect(&self.socket, &self.log, DATABASE)
+        let mut session = MariaSession::connect(&self.endpoint)?;
+        if self.external.is_some() {
+            // The connection's own; a private server is configured so.
+            session.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")?;
+        }
+        Ok(session)
     }
 
     fn dialect(&self) -> Dialect {
-        Dialect::Maria(self.storage.name())
+        self.dialect
     }
 
     fn analyze(&self, session: &mut MariaSession, table: &str) -> Result<()> {
@@ -217,6 +308,20 @@ impl Shared {
             thread::sleep(SETTLE_EVERY);
         }
         Ok(())
+    }
+
+    /// Has InnoDB write the changed pages of the trial's tables back, which configures nothing.
+    fn settle_given_innodb(
+        &self,
+        session: &mut MariaSession,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        progress("writing the pages of the tables");
+        let tables = session.query("SHOW TABLES")?.concat();
+        let names: Vec<String> = tables.iter().map(|name| format!("`{name}`")).collect();
+        let flush = format!("FLUSH TABLES {} FOR EXPORT", names.join(", "));
+        session.query(&flush)?;
+        session.query("UNLOCK TABLES").map(drop)
     }
 
     /// Has InnoDB purge what was deleted and write all changed pages back.
@@ -302,7 +407,7 @@ impl Engine for MariaDb {
         let mut own = own.unwrap_or_else(PoisonError::into_inner);
         // A server that is gone has no counters; the clients say so.
         let rows = own.query("SHOW GLOBAL STATUS").unwrap_or_default();
-        counters(&rows, self.shared.storage.counters())
+        counters(&rows, &self.shared.storage.counters())
     }
 
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
@@ -313,14 +418,18 @@ impl Engine for MariaDb {
             self.shared.analyze(&mut session, &table)?;
         }
         match self.shared.storage {
+            Storage::InnoDb if self.shared.external.is_some() => {
+                self.shared.settle_given_innodb(&mut session, progress)
+            }
             Storage::InnoDb => self.shared.settle_innodb(&mut session, progress),
             Storage::MyRocks => self.shared.settle_myrocks(&mut session, progress),
         }
     }
 
     fn is_data_file(&self, file_name: &str) -> bool {
-        // Logs of InnoDB, Aria and MyRocks, what is made anew at each start, and what is not the server's.
+        // Logs of InnoDB, Aria, MyRocks and the server, what is made anew at each start, and what is not the server's.
         let is_log = file_name.starts_with("ib_logfile")
+            || file_name.starts_with("binlog.")
             || file_name.starts_with("aria_log")
             || file_name.ends_with(".log")
             || file_name.starts_with("LOG");
@@ -328,12 +437,32 @@ impl Engine for MariaDb {
     }
 
     fn server_process(&self) -> Option<u32> {
-        Some(self.shared.process.pid())
+        match &self.shared.external {
+            Some(external) => external.process,
+            None => self.shared.process.as_ref().map(ServerProcess::pid),
+        }
+    }
+
+    fn external(&self) -> Option<External> {
+        self.shared.external.clone()
+    }
+
+    fn stored_bytes(&self) -> Option<u64> {
+        self.shared.external.as_ref()?;
+        let own = self.shared.own.lock();
+        let mut own = own.unwrap_or_else(PoisonError::into_inner);
+        own.ask(self.shared.storage.stored_bytes())
+            .ok()?
+            .parse()
+            .ok()
     }
 
     fn close(self: Box<Self>) -> Result<()> {
         let shared = Arc::into_inner(self.shared).ok_or_else(|| still_open(SERVER))?;
+        if let Some(made) = &shared.made {
+            made.remove()?;
+        }
         drop(shared.own);
-        shared.process.stop()
+        shared.process.map_or(Ok(()), ServerProcess::stop)
     }
 }

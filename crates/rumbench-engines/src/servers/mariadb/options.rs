@@ -1,11 +1,14 @@
-//! The configuration of MariaDB for each storage engine, and what the server says of it.
+//! The configuration of MariaDB for each storage engine.
 
 use std::path::Path;
 
 use rumbench_core::engine::{Durability, DurabilityFacts, EngineError, OpenConfig, Result};
 
+use super::read_back::{self, Asked, Variables};
+use super::variants::Variation;
 use super::wire::MariaSession;
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, SOME_PREFIX, survives};
+use crate::servers::external::{self, Given};
 use crate::servers::session::Session;
 use crate::settings::Settings;
 
@@ -22,15 +25,8 @@ pub(super) enum Storage {
 }
 
 impl Storage {
-    /// As in `ENGINE=`.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Storage::InnoDb => "InnoDB",
-            Storage::MyRocks => "ROCKSDB",
-        }
-    }
-
-    fn engine(self) -> &'static str {
+    /// The name of the registry.
+    pub(super) fn engine(self) -> &'static str {
         match self {
             Storage::InnoDb => "mariadb-innodb",
             Storage::MyRocks => "mariadb-rocksdb",
@@ -58,9 +54,23 @@ impl Storage {
             })
     }
 
-    /// Names of SHOW GLOBAL STATUS in lower case, and ours.
-    pub(super) fn counters(self) -> &'static [(&'static str, &'static str)] {
+    /// A query for the bytes of the tables in the connection's database.
+    pub(super) fn stored_bytes(self) -> &'static str {
         match self {
+            Storage::InnoDb => {
+                "SELECT CAST(COALESCE(SUM(allocated_size), 0) AS UNSIGNED) \
+                 FROM information_schema.innodb_sys_tablespaces WHERE name LIKE CONCAT(database(), '/%')"
+            }
+            Storage::MyRocks => {
+                "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS UNSIGNED) \
+                 FROM information_schema.tables WHERE table_schema = database() AND engine = 'ROCKSDB'"
+            }
+        }
+    }
+
+    /// Names of SHOW GLOBAL STATUS in lower case, and ours.
+    pub(super) fn counters(self) -> Vec<(&'static str, &'static str)> {
+        let own: &[_] = match self {
             Storage::InnoDb => &[
                 ("innodb_data_read", "data_read_bytes"),
                 ("innodb_data_written", "data_written_bytes"),
@@ -70,6 +80,10 @@ impl Storage {
                 ("innodb_buffer_pool_pages_free", "free_pages"),
                 ("innodb_buffer_pool_read_requests", "page_requests"),
                 ("innodb_buffer_pool_reads", "page_reads"),
+                (
+                    "innodb_page_compression_saved",
+                    "page_compression_saved_bytes",
+                ),
                 ("innodb_history_list_length", "history_transactions"),
                 ("innodb_checkpoint_age", "checkpoint_age_bytes"),
                 ("innodb_row_lock_waits", "row_lock_waits"),
@@ -89,27 +103,52 @@ impl Storage {
                 ("rocksdb_number_deletes_filtered", "deletes_filtered"),
                 ("rocksdb_row_lock_deadlocks", "deadlocks"),
             ],
-        }
+        };
+        [SERVER_COUNTERS, own].concat()
     }
 }
 
+/// What the server counts above its storage engine: statements that read or sort more than they answer show here.
+const SERVER_COUNTERS: &[(&str, &str)] = &[
+    ("binlog_bytes_written", "binlog_bytes"),
+    ("handler_read_next", "index_rows_read_forward"),
+    ("handler_read_prev", "index_rows_read_backward"),
+    ("sort_rows", "rows_sorted"),
+];
+
 /// A setting, its value, and the reason where it is not the default.
-type Setting = (&'static str, String, &'static str);
+pub(super) type Setting = (&'static str, String, &'static str);
 
 /// What is written into `my.cnf`.
 pub(super) struct Tuning {
     storage: Storage,
+    /// What the variant changes.
+    pub(super) variation: Variation,
+    /// The running server that was given.
+    pub(super) given: Option<Given>,
     class: Durability,
+    /// What the log of the storage engine does at a commit.
+    at_commit: &'static str,
     settings: Vec<Setting>,
     /// The user's own lines, which come later and so win.
     own: String,
 }
 
 impl Tuning {
+    /// Reads variant and settings.
+    ///
+    /// # Errors
+    /// For what is unknown or out of range, and for an options file that cannot be read.
     pub(super) fn of(config: &OpenConfig, storage: Storage) -> Result<Tuning> {
-        let mut asked = Settings::without_variants(storage.engine(), config)?;
-        let log_mib: u32 = asked.take_in("log_mib", 1024, 16..=1 << 20)?;
-        let file: Option<String> = asked.take_text("options_file");
+        let mut asked = Settings::of(storage.engine(), config);
+        let given = Given::take(&mut asked, "root")?;
+        // Of a server that runs already nothing is configured.
+        let (mut log_mib, mut file) = (1024, None);
+        if given.is_none() {
+            log_mib = asked.take_in("log_mib", log_mib, 16..=1 << 20)?;
+            file = asked.take_text("options_file");
+        }
+        let variation = Variation::of(storage, config, &mut asked)?;
         asked.finish()?;
         let own = match file {
             Some(file) => std::fs::read_to_string(&file)
@@ -117,6 +156,7 @@ impl Tuning {
             None => String::new(),
         };
         let mut settings = common(config.clients);
+        settings.extend(variation.settings());
         let at_commit = match config.durability {
             Durability::Sync => "1",
             Durability::Buffered => "2",
@@ -128,6 +168,9 @@ impl Tuning {
         }
         Ok(Tuning {
             storage,
+            variation,
+            given,
+            at_commit,
             class: config.durability,
             settings,
             own,
@@ -151,7 +194,11 @@ impl Tuning {
         }
         file += &self.own;
         // Behind the user's lines, which must not open the server to others or move it.
-        file += "\n[mariadbd]\nskip-networking\nskip-grant-tables\nskip-log-bin\n";
+        file += "\n[mariadbd]\nskip-networking\nskip-grant-tables\n";
+        file += &match self.variation.binlog {
+            true => path("log-bin", &data.join("binlog")),
+            false => "skip-log-bin\n".to_string(),
+        };
         file += &path("datadir", data);
         file += &path("tmpdir", temporary);
         file += &path("socket", &run.join("socket"));
@@ -160,18 +207,66 @@ impl Tuning {
     }
 
     /// What the server says it runs with, with the reasons of what was set here.
+    ///
+    /// # Errors
+    /// Where that is not what it was asked for.
     pub(super) fn effective(&self, session: &mut MariaSession) -> Result<Configuration> {
-        let mut configuration = Configuration::default();
-        for row in session.query("SHOW GLOBAL VARIABLES")? {
-            let [name, value] = &row[..] else { continue };
-            let ours = self.settings.iter().find(|(known, _, _)| known == name);
-            match ours {
-                Some((_, _, reason)) => configuration.tuned(name, value, reason),
-                None if ALSO_TOLD.contains(&name.as_str()) => configuration.given(name, value),
-                None => {}
-            }
+        let variables = Variables::of(session)?;
+        let mut found = match self.given {
+            None => variables.effective(&Asked {
+                settings: &self.settings,
+                log_bin: Some(self.variation.log_bin()),
+                own: &self.own,
+                told: &[],
+            })?,
+            Some(_) => self.effective_of_given(&variables)?,
+        };
+        if let Some(form) = read_back::check_form(session, self.variation.form)? {
+            found.tuned("tables", &form, "the variant");
         }
-        Ok(configuration)
+        Ok(found)
+    }
+
+    /// The check of [`Tuning::effective`] for tables that were made after it.
+    pub(super) fn check_form(&self, session: &mut MariaSession) -> Result<()> {
+        read_back::check_form(session, self.variation.form).map(drop)
+    }
+
+    /// A running server must be what the variant says; all else is told as it is.
+    fn effective_of_given(&self, variables: &Variables) -> Result<Configuration> {
+        let mut demanded = self.variation.settings();
+        demanded.retain(|(name, _, _)| match *name {
+            "performance_schema" => self.variation.performance_schema,
+            "server_id" => false,
+            _ => true,
+        });
+        let told: Vec<&'static str> = self.settings.iter().map(|(name, _, _)| *name).collect();
+        let told: Vec<&'static str> = told
+            .into_iter()
+            .filter(|name| demanded.iter().all(|(known, _, _)| known != name))
+            .collect();
+        variables.effective(&Asked {
+            settings: &demanded,
+            log_bin: self.variation.binlog.then_some("ON"),
+            own: "",
+            told: &told,
+        })
+    }
+
+    /// Refuses a running server whose log is of another durability class.
+    pub(super) fn check_class(&self, given: &Given, session: &mut MariaSession) -> Result<()> {
+        let setting = match self.storage {
+            Storage::InnoDb => "innodb_flush_log_at_trx_commit",
+            Storage::MyRocks => "rocksdb_flush_log_at_trx_commit",
+        };
+        let found = session.ask(&format!("SELECT @@GLOBAL.{setting}"))?;
+        external::check_class(
+            self.storage.engine(),
+            given,
+            setting,
+            &found,
+            self.at_commit,
+        )
     }
 
     pub(super) fn durability_facts(&self) -> DurabilityFacts {
@@ -184,18 +279,6 @@ impl Tuning {
     }
 }
 
-/// Settings that are left at their defaults and decide performance all the same.
-const ALSO_TOLD: [&str; 8] = [
-    "log_bin",
-    "innodb_doublewrite",
-    "innodb_page_size",
-    "innodb_checksum_algorithm",
-    "innodb_use_native_aio",
-    "innodb_read_io_threads",
-    "innodb_write_io_threads",
-    "rocksdb_max_background_jobs",
-];
-
 fn common(clients: usize) -> Vec<Setting> {
     let connections = (clients + OTHER_CONNECTIONS).to_string();
     let set = |value: &str| value.to_string();
@@ -205,7 +288,6 @@ fn common(clients: usize) -> Vec<Setting> {
             set("READ-COMMITTED"),
             "the same for both storage engines",
         ),
-        ("performance_schema", set("OFF"), "costs every statement"),
         ("character_set_server", set("latin1"), "columns hold bytes"),
         ("collation_server", set("latin1_bin"), "columns hold bytes"),
         (
@@ -307,6 +389,11 @@ fn myrocks(cache_bytes: u64, log_mib: u32, at_commit: &str) -> Vec<Setting> {
             "as in production: dynamic levels, LZ4, ZSTD at the bottom, filters",
         ),
         (
+            "rocksdb_override_cf_options",
+            set(LINK_FAMILIES),
+            "as published for LinkBench: filters on (id1, link_type) too",
+        ),
+        (
             "innodb_buffer_pool_size",
             idle,
             "holds only the server's own tables",
@@ -318,6 +405,10 @@ fn myrocks(cache_bytes: u64, log_mib: u32, at_commit: &str) -> Vec<Setting> {
         ),
     ]
 }
+
+/// Keys of LinkBench's links begin with the index number (4 bytes) and the two columns that every list and multiget fixes.
+const LINK_FAMILIES: &str = "cf_link_pk={prefix_extractor=capped:20};\
+rev:cf_link_id1_type={prefix_extractor=capped:20}";
 
 /// Options of all column families, on one line without blanks: an unknown one stops the start.
 const COLUMN_FAMILY: &str = "write_buffer_size=64m;target_file_size_base=32m;max_bytes_for_level_base=256m;\

@@ -1,13 +1,12 @@
 //! The protocol of MySQL and MariaDB, as far as prepared statements need it: values and rows in binary form.
 //!
-//! The server is private and checks no passwords: its socket is in a folder that nobody else can enter. Rows that an
+//! A private server checks no passwords, and another one must know the user without: by the socket, or by an empty one. Rows that an
 //! update has found count as changed, also where the new values are the old ones.
-
-use std::path::Path;
 
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
 
+use crate::servers::endpoint::Endpoint;
 use crate::servers::session::{Fields, Session, Statement, Visit, Wire, cannot_hold, unexpected};
 
 pub(super) const SERVER: &str = "mariadb";
@@ -61,21 +60,16 @@ pub(in crate::servers) struct MariaSession {
 }
 
 impl MariaSession {
-    pub(super) fn connect(socket: &Path, log: &Path, database: &str) -> Result<MariaSession> {
+    pub(super) fn connect(endpoint: &Endpoint) -> Result<MariaSession> {
         let mut session = MariaSession {
-            wire: Wire::connect(SERVER, socket, log)?,
+            wire: Wire::connect(SERVER, endpoint)?,
             out: Vec::new(),
             statements: Vec::new(),
             next_type: 0,
             columns: Vec::new(),
             duplicate: false,
         };
-        if session.packet()?.0.first() == Some(&0xff) {
-            return Err(EngineError::failed(
-                SERVER,
-                "the server refuses connections",
-            ));
-        }
+        session.answer()?;
         session.begin();
         session.out.extend_from_slice(&CAPABILITIES.to_le_bytes());
         session.out.extend_from_slice(&(1_u32 << 30).to_le_bytes());
@@ -83,12 +77,18 @@ impl MariaSession {
         session.out.push(63);
         session.out.extend_from_slice(&[0; 23]);
         // User, no password, database, authentication.
-        session.out.extend_from_slice(b"root\0\0");
-        session.out.extend_from_slice(database.as_bytes());
+        session.out.extend_from_slice(endpoint.user.as_bytes());
+        session.out.extend_from_slice(b"\0\0");
+        session.out.extend_from_slice(endpoint.database.as_bytes());
         session.out.extend_from_slice(b"\0mysql_native_password\0");
         session.send(1)?;
-        session.ok()?;
+        session.enter()?;
         Ok(session)
+    }
+
+    /// As [`Wire::listener`].
+    pub(super) fn listener(&self) -> Option<u32> {
+        self.wire.listener()
     }
 
     /// Begins a message.
@@ -148,11 +148,17 @@ impl MariaSession {
         self.packet()
     }
 
-    /// An answer to who asks to connect.
-    fn ok(&mut self) -> Result<()> {
-        match self.answer()?.array()? {
-            [0] => Ok(()),
-            [other] => Err(unexpected(SERVER, other)),
+    /// The answer to who asks to connect. A server that wants to know the user by another way gets an empty password.
+    fn enter(&mut self) -> Result<()> {
+        let [mut first] = self.answer()?.array()?;
+        if first == 0xfe {
+            self.begin();
+            self.send(3)?;
+            [first] = self.answer()?.array()?;
+        }
+        match first {
+            0 => Ok(()),
+            other => Err(unexpected(SERVER, other)),
         }
     }
 

@@ -14,13 +14,16 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rumbench_core::engine::{
-    Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
+    Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, External, OpenConfig,
+    Result,
 };
 use rumbench_core::kv_sequence::RowStore;
 use rumbench_core::linkbench::LinkStore;
 use rumbench_core::tables::{TableSchema, TableStore};
 use rustix::process::Signal;
 
+use super::endpoint::{Address, Endpoint};
+use super::external::{self, Given, Made};
 use super::links::ServerLinks;
 use super::process::{DataFolder, DeathSignal, Program, ServerProcess, User};
 use super::run_folder::RunFolder;
@@ -34,9 +37,11 @@ use crate::error::{failed, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, survives};
 use crate::registry::Adapter;
 use crate::settings::Settings;
-use wire::{PostgresSession, SERVER};
+use wire::{PostgresSession, SERVER, USER};
 
 const OLDEST_VERSION: u32 = 15;
+/// The database that every server has.
+const MAINTENANCE: &str = "postgres";
 /// The part of a socket's name that the server adds to its folder.
 const SOCKET: &str = ".s.PGSQL.5432";
 /// Connections besides those of clients: the laboratory's own, checks, index builds, reserved ones.
@@ -47,7 +52,9 @@ pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
     check_schema(config)?;
-    Tuning::of(config)?;
+    if Tuning::of(config)?.given.is_some() {
+        return Ok(());
+    }
     packages::postgresql(OLDEST_VERSION).map(drop)
 }
 
@@ -65,13 +72,20 @@ struct Tuning {
     /// The user's own lines, which come last and so win.
     own: String,
     class: Durability,
+    /// The running server that was given.
+    given: Option<Given>,
 }
 
 impl Tuning {
     fn of(config: &OpenConfig) -> Result<Tuning> {
         let mut asked = Settings::without_variants(SERVER, config)?;
-        let wal_mib: u32 = asked.take_in("max_wal_mib", 4096, 32..=1 << 20)?;
-        let file: Option<String> = asked.take_text("options_file");
+        let given = Given::take(&mut asked, "postgres")?;
+        // Of a server that runs already nothing is configured.
+        let (mut wal_mib, mut file) = (4096, None);
+        if given.is_none() {
+            wal_mib = asked.take_in("max_wal_mib", wal_mib, 32..=1 << 20)?;
+            file = asked.take_text("options_file");
+        }
         asked.finish()?;
         let own = match file {
             Some(file) => fs::read_to_string(&file)
@@ -124,6 +138,7 @@ impl Tuning {
             settings,
             own,
             class,
+            given,
         })
     }
 
@@ -148,17 +163,33 @@ impl Tuning {
             "SELECT name, current_setting(name) FROM pg_settings WHERE (source = 'configuration file' \
              AND name NOT LIKE 'unix_socket%' AND name NOT IN ('listen_addresses', 'port')) \
              OR name IN ('wal_compression', 'autovacuum', 'data_checksums', 'wal_sync_method', 'wal_writer_delay', \
-             'effective_cache_size', 'random_page_cost', 'huge_pages', 'block_size')",
+             'effective_cache_size', 'random_page_cost', 'huge_pages', 'block_size', 'shared_buffers', 'fsync', \
+             'synchronous_commit', 'full_page_writes', 'max_wal_size', 'checkpoint_timeout')",
         )?;
         let mut configuration = Configuration::default();
         for row in rows {
             let [name, value] = &row[..] else { continue };
             match self.settings.iter().find(|(known, _, _)| known == name) {
-                Some((_, _, reason)) => configuration.tuned(name, value, reason),
-                None => configuration.given(name, value),
+                Some((_, _, reason)) if self.given.is_none() => {
+                    configuration.tuned(name, value, reason)
+                }
+                _ => configuration.given(name, value),
             }
         }
         Ok(configuration)
+    }
+
+    /// Refuses a running server whose commits are of another durability class.
+    fn check_class(&self, given: &Given, session: &mut PostgresSession) -> Result<()> {
+        for (setting, _, _) in &self.settings {
+            if ["fsync", "synchronous_commit"].contains(setting) {
+                let found = session.ask(&format!("SHOW {setting}"))?;
+                let asked = self.settings.iter().find(|(name, _, _)| name == setting);
+                let asked = asked.map_or("", |(_, value, _)| value);
+                external::check_class(SERVER, given, setting, &found, asked)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -177,9 +208,13 @@ pub(crate) struct PostgreSql {
 }
 
 struct Shared {
-    process: ServerProcess,
-    socket: std::path::PathBuf,
-    log: std::path::PathBuf,
+    /// The tables at a server that was not started here. They are known before they are made, so that half of them go too.
+    made: Option<Made<PostgresSession>>,
+    /// The server that was started here.
+    process: Option<ServerProcess>,
+    /// What is known of one that was not, and the tables of the trial there.
+    external: Option<(External, Vec<&'static str>)>,
+    endpoint: Endpoint,
     facts: EngineFacts,
     /// The laboratory's own connection, for counters.
     own: Mutex<PostgresSession>,
@@ -188,6 +223,14 @@ struct Shared {
 impl PostgreSql {
     fn open(config: &OpenConfig) -> Result<PostgreSql> {
         let tuning = Tuning::of(config)?;
+        match &tuning.given {
+            None => PostgreSql::start(config, &tuning),
+            Some(given) => PostgreSql::join(config, &tuning, given),
+        }
+    }
+
+    /// Starts a private server.
+    fn start(config: &OpenConfig, tuning: &Tuning) -> Result<PostgreSql> {
         let (bin, root) = packages::postgresql(OLDEST_VERSION)?;
         let user = User::instead_of_root(&["postgres", "nobody"])?;
         if let Some(user) = &user {
@@ -212,7 +255,12 @@ impl PostgreSql {
                 .map_err(failed("postgresql: give away the folder of the socket"))?;
         }
         write_configuration(&places.data, &tuning.file(folder.path()))?;
-        let socket = folder.path().join(SOCKET);
+        let endpoint = Endpoint {
+            address: Address::Socket(folder.path().join(SOCKET)),
+            user: USER.to_string(),
+            database: MAINTENANCE.to_string(),
+            log: Some(places.log.clone()),
+        };
         let postgres = bin.join("postgres");
         let program = program(&postgres);
         let mut command = program.command(&places.log)?;
@@ -225,25 +273,71 @@ impl PostgreSql {
             Signal::INT,
             folder,
         )?;
-        let mut own =
-            process.wait_until_ready(|| PostgresSession::connect(&socket, &places.log))?;
+        let mut own = process.wait_until_ready(|| PostgresSession::connect(&endpoint))?;
         create_tables(&mut own, Dialect::Postgres, config.schema)?;
-        let facts = EngineFacts {
-            version: format!("PostgreSQL {}", own.ask("SHOW server_version")?),
-            configuration: tuning.effective(&mut own)?.to_map(),
-            durability: durability_facts(tuning.class),
-        };
         Ok(PostgreSql {
             shared: Arc::new(Shared {
-                process,
-                socket,
-                log: places.log,
-                facts,
+                made: None,
+                process: Some(process),
+                external: None,
+                endpoint,
+                facts: facts(tuning, &mut own)?,
                 own: Mutex::new(own),
             }),
             highest_node: Arc::default(),
         })
     }
+
+    /// Uses a server that is running.
+    fn join(config: &OpenConfig, tuning: &Tuning, given: &Given) -> Result<PostgreSql> {
+        let endpoint = given.endpoint.clone();
+        let mut first = PostgresSession::connect(&endpoint.with_database(MAINTENANCE))?;
+        let version = first.ask("SHOW server_version_num")?;
+        if version.parse::<u32>().unwrap_or(0) < OLDEST_VERSION * 10_000 {
+            return Err(EngineError::Unsupported(format!(
+                "the PostgreSQL at {} has version number {version}; {OLDEST_VERSION} or newer is needed",
+                endpoint.address
+            )));
+        }
+        tuning.check_class(given, &mut first)?;
+        let database = &endpoint.database;
+        let there = format!("SELECT 1 FROM pg_database WHERE datname = '{database}'");
+        if first.query(&there)?.is_empty() {
+            first.query(&format!("CREATE DATABASE \"{database}\""))?;
+        }
+        let mut own = PostgresSession::connect(&endpoint)?;
+        given.clear(SERVER, &mut own, Dialect::Postgres, config.schema)?;
+        let external = external::processes(&endpoint.address, own.listener());
+        let mut facts = facts(tuning, &mut own)?;
+        let address = endpoint.address.to_string();
+        facts.configuration.insert("address".to_string(), address);
+        let shared = Arc::new(Shared {
+            made: Some(Made {
+                endpoint: endpoint.clone(),
+                connect: PostgresSession::connect,
+                dialect: Dialect::Postgres,
+                schema: config.schema,
+            }),
+            process: None,
+            external: Some((external, external::table_names(config.schema))),
+            endpoint,
+            facts,
+            own: Mutex::new(own),
+        });
+        create_tables(&mut shared.connect()?, Dialect::Postgres, config.schema)?;
+        Ok(PostgreSql {
+            shared,
+            highest_node: Arc::default(),
+        })
+    }
+}
+
+fn facts(tuning: &Tuning, own: &mut PostgresSession) -> Result<EngineFacts> {
+    Ok(EngineFacts {
+        version: format!("PostgreSQL {}", own.ask("SHOW server_version")?),
+        configuration: tuning.effective(own)?.to_map(),
+        durability: durability_facts(tuning.class),
+    })
 }
 
 /// Another user must be able to start the binaries.
@@ -295,7 +389,12 @@ impl Server for Shared {
     type Session = PostgresSession;
 
     fn connect(&self) -> Result<PostgresSession> {
-        PostgresSession::connect(&self.socket, &self.log)
+        let mut session = PostgresSession::connect(&self.endpoint)?;
+        if self.external.is_some() {
+            // The connection's own; a private server has it by default.
+            session.query("SET default_transaction_isolation = 'read committed'")?;
+        }
+        Ok(session)
     }
 
     fn dialect(&self) -> Dialect {
@@ -313,9 +412,13 @@ const COUNTERS: &str =
     ('wal_bytes', w.wal_bytes), ('wal_records', w.wal_records), ('wal_full_pages', w.wal_fpi),
     ('blocks_read', d.blks_read), ('blocks_hit', d.blks_hit), ('deadlocks', d.deadlocks),
     ('temporary_bytes', d.temp_bytes)) AS c(name, value) WHERE d.datname = current_database()
+UNION ALL SELECT 'index_rows_read', coalesce(sum(idx_tup_read), 0)::text FROM pg_stat_user_indexes
 UNION ALL SELECT 'dead_rows', coalesce(sum(n_dead_tup), 0)::text FROM pg_stat_user_tables
 UNION ALL SELECT 'autovacuums', coalesce(sum(autovacuum_count), 0)::text FROM pg_stat_user_tables";
-const COUNTER_NAMES: [&str; 9] = [
+/// Tables with their indexes and large values.
+const STORED_BYTES: &str = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class \
+     WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace";
+const COUNTER_NAMES: [&str; 10] = [
     "wal_bytes",
     "wal_records",
     "wal_full_pages",
@@ -323,6 +426,7 @@ const COUNTER_NAMES: [&str; 9] = [
     "blocks_hit",
     "deadlocks",
     "temporary_bytes",
+    "index_rows_read",
     "dead_rows",
     "autovacuums",
 ];
@@ -360,7 +464,14 @@ impl Engine for PostgreSql {
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
         let mut session = self.shared.connect()?;
         progress("vacuuming all tables");
-        session.query("VACUUM (ANALYZE)")?;
+        match &self.shared.external {
+            None => drop(session.query("VACUUM (ANALYZE)")?),
+            Some((_, tables)) => {
+                for table in tables {
+                    session.query(&format!("VACUUM (ANALYZE) \"{table}\""))?;
+                }
+            }
+        }
         progress("writing a checkpoint");
         session.query("CHECKPOINT").map(drop)
     }
@@ -373,13 +484,31 @@ impl Engine for PostgreSql {
     }
 
     fn server_process(&self) -> Option<u32> {
-        Some(self.shared.process.pid())
+        match &self.shared.external {
+            Some((external, _)) => external.process,
+            None => self.shared.process.as_ref().map(ServerProcess::pid),
+        }
+    }
+
+    fn external(&self) -> Option<External> {
+        let (external, _) = self.shared.external.as_ref()?;
+        Some(external.clone())
+    }
+
+    fn stored_bytes(&self) -> Option<u64> {
+        self.shared.external.as_ref()?;
+        let own = self.shared.own.lock();
+        let mut own = own.unwrap_or_else(PoisonError::into_inner);
+        own.ask(STORED_BYTES).ok()?.parse().ok()
     }
 
     fn close(self: Box<Self>) -> Result<()> {
         let shared = Arc::into_inner(self.shared).ok_or_else(|| still_open(SERVER))?;
+        if let Some(made) = &shared.made {
+            made.remove()?;
+        }
         drop(shared.own);
-        shared.process.stop()
+        shared.process.map_or(Ok(()), ServerProcess::stop)
     }
 }
 

@@ -1,14 +1,13 @@
 //! PostgreSQL's protocol, version 3, as far as prepared statements need it: values and rows in binary form.
 //!
 //! A statement is bound, executed and synced in one message out and one answer back, which is a transaction of its own
-//! outside of BEGIN and COMMIT. Types of parameters are those that the server has inferred. The user is trusted: the
-//! socket is in a folder that nobody else can enter.
-
-use std::path::Path;
+//! outside of BEGIN and COMMIT. Types of parameters are those that the server has inferred. A private server trusts the
+//! user, since its socket is in a folder that nobody else can enter; another one must do so too, or know it by the socket.
 
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
 
+use crate::servers::endpoint::Endpoint;
 use crate::servers::session::{Fields, Session, Statement, Visit, Wire, cannot_hold, unexpected};
 
 pub(super) const SERVER: &str = "postgresql";
@@ -37,27 +36,46 @@ pub(in crate::servers) struct PostgresSession {
 }
 
 impl PostgresSession {
-    pub(super) fn connect(socket: &Path, log: &Path) -> Result<PostgresSession> {
+    pub(super) fn connect(endpoint: &Endpoint) -> Result<PostgresSession> {
         let mut session = PostgresSession {
-            wire: Wire::connect(SERVER, socket, log)?,
+            wire: Wire::connect(SERVER, endpoint)?,
             out: Vec::new(),
             statements: Vec::new(),
             started: (0, 0),
             duplicate: false,
         };
-        let parameters = format!("user\0{USER}\0database\0postgres\0\0");
+        let (user, database) = (&endpoint.user, &endpoint.database);
+        let parameters = format!("user\0{user}\0database\0{database}\0\0");
         let mut startup = Vec::new();
         startup.extend_from_slice(&(parameters.len() as u32 + 8).to_be_bytes());
         startup.extend_from_slice(&(3_u32 << 16).to_be_bytes());
         startup.extend_from_slice(parameters.as_bytes());
         session.wire.send(&startup)?;
-        session.answer(&mut |kind, mut fields| match kind {
-            b'R' if u32::from_be_bytes(fields.array()?) != 0 => Err(EngineError::Unsupported(
-                "postgresql asks for a password, which a private server does not".to_string(),
-            )),
-            _ => Ok(()),
-        })?;
+        session.enter()?;
+        session.answer(&mut |_, _| Ok(()))?;
         Ok(session)
+    }
+
+    /// As [`Wire::listener`].
+    pub(super) fn listener(&self) -> Option<u32> {
+        self.wire.listener()
+    }
+
+    /// The answer to who asks to connect, up to the server's consent. One that refuses, or waits for a password, never says
+    /// that it is ready.
+    fn enter(&mut self) -> Result<()> {
+        let header = self.wire.take(5)?;
+        let kind = header[0];
+        let length = Fields(&header[1..]).array().map(u32::from_be_bytes)?;
+        let mut body = Fields(self.wire.take((length as usize).saturating_sub(4))?);
+        match kind {
+            b'E' => Err(server_error(body).into()),
+            b'R' if u32::from_be_bytes(body.array()?) == 0 => Ok(()),
+            b'R' => Err(EngineError::Unsupported(
+                "postgresql asks for a password; a user is needed that it trusts (pg_hba.conf: trust or peer)".to_string(),
+            )),
+            other => Err(unexpected(SERVER, other)),
+        }
     }
 
     /// Begins a message; [`PostgresSession::close_message`] writes its length.

@@ -1,0 +1,154 @@
+//! What the merging threads share: who works on what, what somebody waits for, and what is known of their speed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::{KeyspaceId, SeqNo};
+use crate::compaction::idle::IdleClock;
+use crate::compaction::job::Job;
+use crate::keyspace::tree::Tree;
+use crate::sync::collections::HashSet;
+use crate::sync::plain::{Condvar, Mutex};
+use crate::sync::time::Instant;
+use crate::version::group::{Group, Version};
+
+/// Who works on what. The mutex guards its own fields only; nothing is locked and no I/O done under it.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    pub(super) state: Mutex<State>,
+    /// Signals new work, a finished job, or the end.
+    pub(super) changed: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub busy: HashSet<(KeyspaceId, Vec<u8>)>,
+    /// Ranges that somebody waits for; they go before what is picked.
+    pub wanted: Vec<Arc<Wanted>>,
+    /// Upper bytes merged into the last level per second of one thread, smoothed; 0 before the first merge.
+    drain_bytes_per_s: f64,
+    /// Counts events that may have made new work, so that no wake-up is lost.
+    pub events: u64,
+    /// The events that a merge between two steps has looked at.
+    pub urgent_seen: u64,
+    /// When to tidy; made at the first look.
+    pub idle: Option<IdleClock>,
+    /// A thread is tidying.
+    pub tidying: bool,
+    /// The groups whose merge found no space, not tried again before the next round.
+    pub no_space: HashSet<(KeyspaceId, Vec<u8>)>,
+    /// The rounds in which merges have found no space, and when the next one begins.
+    rounds: (u32, Option<Instant>),
+    pub stop: bool,
+}
+
+/// A range of which everything up to a commit is to be in the last level.
+pub(super) struct Wanted {
+    pub tree: Arc<Tree>,
+    pub start: Vec<u8>,
+    pub end: Option<Vec<u8>>,
+    pub upto: SeqNo,
+}
+
+impl Wanted {
+    /// The groups of the range that still have such rows in upper tables. By seqno, because a merge of upper tables may
+    /// give old rows to a new table.
+    pub fn pending<'v>(&'v self, version: &'v Version) -> impl Iterator<Item = &'v Arc<Group>> {
+        let end = self.end.as_deref();
+        let from = version.groups().iter().skip(version.find(&self.start));
+        let inside = from.take_while(move |g| end.is_none_or(|end| &g.low[..] < end));
+        inside.filter(|g| g.upper.iter().any(|u| u.table.min_seqno() <= self.upto))
+    }
+}
+
+/// Weight of the newest merge in the smoothed drain rate.
+const DRAIN_SMOOTHING: f64 = 0.3;
+/// Before the first merge nothing is known: a rate that does not slow a load down needlessly.
+const DRAIN_BYTES_PER_S_FIRST: f64 = 64e6;
+/// Between two looks of a thread that waits for space.
+pub(super) const SPACE_LOOK: Duration = Duration::from_secs(1);
+/// Rounds after which the time between two rounds does not double any more.
+const ROUNDS_MAX: u32 = 6;
+
+impl Jobs {
+    /// Says that there may be new work.
+    pub fn wake(&self) {
+        self.state.lock().events += 1;
+        self.changed.notify_all();
+    }
+
+    /// Ends the threads after their current jobs.
+    pub fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.state.lock().stop
+    }
+
+    /// Learns how fast merging pays debt back.
+    pub fn note_drained(&self, bytes: u64, took: Duration) {
+        if bytes == 0 {
+            return;
+        }
+        let rate = bytes as f64 / took.as_secs_f64().max(1e-3);
+        let mut state = self.state.lock();
+        let old = state.drain_bytes_per_s;
+        state.drain_bytes_per_s = if old == 0.0 {
+            rate
+        } else {
+            old + DRAIN_SMOOTHING * (rate - old)
+        };
+    }
+
+    /// Notes that the merge of a group found no space.
+    pub fn found_no_space(&self, job: &Job) {
+        let mut state = self.state.lock();
+        state.no_space.insert((job.tree.id, job.low.clone()));
+    }
+
+    /// Something has changed: merges that found no space are tried again.
+    pub fn found_space(&self) {
+        let mut state = self.state.lock();
+        state.no_space.clear();
+        state.rounds = (0, None);
+    }
+
+    /// Begins the next round of merges that found no space once it is time. Each comes later than the one before.
+    pub fn next_round(&self, now: Instant) {
+        let mut state = self.state.lock();
+        if state.no_space.is_empty() {
+            return;
+        }
+        let rounds = state.rounds.0;
+        let later = now + SPACE_LOOK * 2_u32.pow(rounds.min(ROUNDS_MAX));
+        if now >= *state.rounds.1.get_or_insert(later) {
+            state.no_space.clear();
+            state.rounds = (rounds + 1, None);
+        }
+    }
+
+    /// Notes the end of a merge that was not due.
+    pub fn tidied(&self, took: Duration) {
+        let mut state = self.state.lock();
+        state.tidying = false;
+        if let Some(clock) = &mut state.idle {
+            clock.worked(took);
+        }
+    }
+
+    pub fn drain_bytes_per_s(&self) -> f64 {
+        let rate = self.state.lock().drain_bytes_per_s;
+        if rate == 0.0 {
+            DRAIN_BYTES_PER_S_FIRST
+        } else {
+            rate
+        }
+    }
+
+    /// Whether a job owns the group that starts at `low`.
+    pub fn is_busy(&self, tree: &Tree, low: &[u8]) -> bool {
+        self.state.lock().busy.contains(&(tree.id, low.to_vec()))
+    }
+}

@@ -1,0 +1,84 @@
+//! Clients that wait for merges: until none is due, or until a range is in the last level.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::SeqNo;
+use crate::compaction::debt::rules;
+use crate::compaction::jobs::Wanted;
+use crate::compaction::survey::survey;
+use crate::db::shared::Shared;
+use crate::error::Result;
+use crate::keyspace::tree::Tree;
+
+/// Waits until nothing is picked, nothing runs, and what was replaced is removed.
+pub(crate) fn settle(shared: &Shared) -> Result<()> {
+    loop {
+        shared.check_open()?;
+        shared.poison.check()?;
+        let seen = shared.jobs.state.lock().events;
+        let idle = rules(shared).pick(&survey(shared).sizes).is_none();
+        let mut state = shared.jobs.state.lock();
+        if idle && state.busy.is_empty() {
+            drop(state);
+            // Who settles looks at the space next.
+            shared.removals.wait();
+            return Ok(());
+        }
+        if state.busy.is_empty() {
+            // What is due may have become so without an event, because a snapshot was closed.
+            state.events += 1;
+            shared.jobs.changed.notify_all();
+        } else if state.events != seen {
+            continue;
+        }
+        // Bounded, so that a poisoned database is noticed.
+        let patience = Duration::from_millis(200);
+        shared.jobs.changed.wait_for(&mut state, patience);
+    }
+}
+
+/// Merges what tables hold of a range up to the commit `upto` into the last level, and waits for it and
+/// for the removal of what it replaced.
+pub(crate) fn compact_range(
+    shared: &Shared,
+    tree: &Arc<Tree>,
+    start: &[u8],
+    end: Option<&[u8]>,
+    upto: SeqNo,
+) -> Result<()> {
+    let wanted = Arc::new(Wanted {
+        tree: Arc::clone(tree),
+        start: start.to_vec(),
+        end: end.map(<[u8]>::to_vec),
+        upto,
+    });
+    shared.jobs.state.lock().wanted.push(Arc::clone(&wanted));
+    shared.jobs.wake();
+    let result = wait_for(shared, &wanted);
+    let mut state = shared.jobs.state.lock();
+    state.wanted.retain(|w| !Arc::ptr_eq(w, &wanted));
+    drop(state);
+    shared.removals.wait();
+    result
+}
+
+fn wait_for(shared: &Shared, wanted: &Wanted) -> Result<()> {
+    loop {
+        shared.check_open()?;
+        shared.poison.check()?;
+        let seen = shared.jobs.state.lock().events;
+        let version = Arc::clone(&wanted.tree.load().version);
+        // After the load: the version was not the empty one of a dropped keyspace.
+        wanted.tree.check()?;
+        if wanted.pending(&version).next().is_none() {
+            return Ok(());
+        }
+        let mut state = shared.jobs.state.lock();
+        if state.events == seen {
+            // Bounded, so that a poisoned or closed database is noticed.
+            let bound = Duration::from_millis(200);
+            shared.jobs.changed.wait_for(&mut state, bound);
+        }
+    }
+}

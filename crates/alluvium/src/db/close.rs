@@ -1,0 +1,75 @@
+//! The end of an open database.
+
+use std::sync::Arc;
+
+use super::Handle;
+use crate::db::options::Durability;
+use crate::db::shared::Shared;
+use crate::error::{Error, Result};
+use crate::keyspace::Tree;
+use crate::sync::thread::JoinHandle;
+use crate::wal::{PreparedSegment, WalWriter};
+
+impl Handle {
+    pub(super) fn close(&self) -> Result<()> {
+        let shared = &self.shared;
+        if shared.is_closed() {
+            return Ok(());
+        }
+        // First, so that every commit that is acknowledged is before the last sync.
+        shared.set_closed();
+        // Under the log's mutex: who waits for more of it has looked before, and sleeps, or will look again.
+        drop(shared.log.lock());
+        shared.log_grew.notify_all();
+        let result = last_sync(shared);
+        shared.jobs.stop();
+        shared.stop_flusher();
+        shared.stop_syncer();
+        shared.removals.stop();
+        // A background thread holds no handle; only a listener that closes the database would join itself.
+        let own = crate::sync::thread::current().id();
+        let mut threads = std::mem::take(&mut *self.threads.lock());
+        threads.retain(|thread| thread.thread().id() != own);
+        // The listener's thread, the first, ends when the others have told their last news.
+        let listening = (shared.events.is_on() && !threads.is_empty()).then(|| threads.remove(0));
+        let mut joined: Vec<_> = threads.into_iter().map(JoinHandle::join).collect();
+        shared.events.stop();
+        joined.extend(listening.map(JoinHandle::join));
+        // Cursors that are still around get `Closed`, and keep nothing but their row.
+        let trees: Vec<Arc<Tree>> = shared.catalog.read().values().cloned().collect();
+        trees.iter().for_each(|tree| tree.recall_cursors());
+        shared.release_directory();
+        if joined.iter().any(Result::is_err) {
+            return Err(Error::InvalidArgument(
+                "a background thread panicked".into(),
+            ));
+        }
+        result
+    }
+}
+
+/// What close owes to the commits it acknowledged.
+fn last_sync(shared: &Shared) -> Result<()> {
+    shared.poison.check()?;
+    if shared.options.read_only {
+        return Ok(());
+    }
+    if shared.options.durability == Durability::None {
+        shared.log.lock().seal(shared)?;
+        return shared.wait_for_flushes();
+    }
+    let mut log = shared.log.lock();
+    log.sync(shared)?;
+    log.mark_synced(shared)?;
+    let unused = log.wal.as_mut().map(WalWriter::take_prepared);
+    let unused = unused.into_iter().flatten();
+    unused.for_each(PreparedSegment::remove);
+    Ok(())
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Nobody is left to hear of an error; everything acknowledged is as durable as its level promised.
+        let _ = self.close();
+    }
+}

@@ -1,0 +1,173 @@
+//! The keyspaces of a database: made, found, changed and dropped.
+//!
+//! A change is a marker in the log, between the commits before and after it, and an edit of the manifest.
+
+use std::sync::Arc;
+
+use super::Database;
+use crate::base::{KEYSPACE_NAME_BYTES_MAX, KeyspaceId};
+use crate::commit::marker::{DdlAction, ddl_marker};
+use crate::db::options::Durability;
+use crate::db::reserve::Taker;
+use crate::error::{Error, Result};
+use crate::keyspace::{Keyspace, KeyspaceOptions, Tree};
+use crate::version::group::Version;
+use crate::version::{KeyspaceRecord, VersionEdit};
+
+impl Database {
+    /// The keyspace of this name, created with `options` if there is none. The options of one that exists stay.
+    ///
+    /// Creating is durable when the call returns, at every durability level. It costs a sync of the log and one of the
+    /// manifest, for which commits wait; taking a handle of one that exists costs a look into a map.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for options out of range, also where the keyspace exists, and for a name of more than
+    /// [`KEYSPACE_NAME_BYTES_MAX`] bytes; `ReadOnly` where it would have to be
+    /// created; `NoSpace` where nothing changed; `Poisoned`, `Closed`, `Io`.
+    pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        let shared = self.shared();
+        shared.check_open()?;
+        options.check()?;
+        if let Some(keyspace) = self.existing_keyspace(name)? {
+            return Ok(keyspace);
+        }
+        shared.check_writable()?;
+        if name.len() > KEYSPACE_NAME_BYTES_MAX {
+            return Err(Error::InvalidArgument(format!(
+                "the name of the keyspace has {} bytes, the most is {KEYSPACE_NAME_BYTES_MAX}",
+                name.len()
+            )));
+        }
+        let mut log = shared.log.lock();
+        // Another thread may have created it while this one waited.
+        if let Some(keyspace) = self.existing_keyspace(name)? {
+            return Ok(keyspace);
+        }
+        let mut store = shared.store.lock();
+        let id = store.state().next_keyspace;
+        let encoded = options.encode();
+        let marker = ddl_marker(DdlAction::Create, id, name, &encoded);
+        let created_seqno = log.mark_ddl(shared, &marker)?;
+        let record = KeyspaceRecord {
+            id,
+            name: name.to_owned(),
+            options: encoded,
+            created_seqno,
+        };
+        let edit = VersionEdit {
+            next_keyspace: Some(KeyspaceId(id.0 + 1)),
+            created: vec![record],
+            last_seqno: Some(created_seqno),
+            ..VersionEdit::default()
+        };
+        store.append(&shared.poison, &edit)?;
+        if options.expiry.is_stored() {
+            shared.clock.use_it();
+        }
+        let memtable_bytes = shared.plan().active_bytes;
+        let version = Version::empty();
+        let tree = Tree::new(id, name, options, version, memtable_bytes, &shared.cache);
+        let tree = Arc::new(tree);
+        log.trees.insert(id, Arc::clone(&tree));
+        shared
+            .catalog
+            .write()
+            .insert(name.to_owned(), Arc::clone(&tree));
+        Ok(Keyspace::new(self.clone(), tree))
+    }
+
+    /// The keyspace of this name, if there is one. Fails only with `Closed`.
+    pub fn existing_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
+        self.shared().check_open()?;
+        let tree = self.shared().catalog.read().get(name).cloned();
+        Ok(tree.map(|tree| Keyspace::new(self.clone(), tree)))
+    }
+
+    /// The names of all keyspaces, sorted. Fails only with `Closed`.
+    pub fn keyspace_names(&self) -> Result<Vec<String>> {
+        self.shared().check_open()?;
+        let mut names: Vec<String> = self.shared().catalog.read().keys().cloned().collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Drops a keyspace with everything in it. Durable when the call returns. Its space comes back as soon as
+    /// calls that are under way have ended; its handles and open cursors get `KeyspaceDropped` from now on.
+    ///
+    /// # Errors
+    ///
+    /// `KeyspaceInUse` while a prepared transaction writes to it; `KeyspaceDropped` if it is gone already;
+    /// `InvalidArgument` for a keyspace of another database; `NoSpace` where nothing changed; otherwise as for a write.
+    pub fn drop_keyspace(&self, keyspace: &Keyspace) -> Result<()> {
+        let shared = self.shared();
+        shared.check_writable()?;
+        keyspace.check_within(self)?;
+        let tree = keyspace.tree();
+        let _no_capture = shared.drops.lock();
+        let mut log = shared.log.lock();
+        if tree.is_dropped() {
+            return Err(Error::KeyspaceDropped(tree.name.clone()));
+        }
+        if let Some(prepared) = log.unresolved.writer_of(tree.id) {
+            return Err(Error::KeyspaceInUse {
+                keyspace: tree.name.clone(),
+                xid: prepared.xid.clone(),
+            });
+        }
+        if shared.options.durability == Durability::None {
+            // Without a log the drop, which is durable at once, must not overtake commits before it.
+            log.seal(shared)?;
+            shared.wait_for_flushes()?;
+        }
+        let options = tree.options().encode();
+        let marker = ddl_marker(DdlAction::Drop, tree.id, &tree.name, &options);
+        let seqno = log.mark_ddl(shared, &marker)?;
+        let mut store = shared.store.lock();
+        let edit = VersionEdit {
+            dropped: vec![(tree.id, seqno)],
+            last_seqno: Some(seqno),
+            ..VersionEdit::default()
+        };
+        shared.with_reserve(Taker::Log, || store.append(&shared.poison, &edit))?;
+        tree.mark_dropped();
+        log.trees.remove(&tree.id);
+        shared.catalog.write().remove(&tree.name);
+        store.release_unnamed(shared);
+        // The handles that are left keep an empty tree: its files are free to go.
+        tree.change(|state| {
+            state.sealed.clear();
+            state.version = Arc::new(Version::empty());
+        });
+        drop((store, log));
+        shared.release_cursors(tree);
+        // After the cursors, for what they held.
+        shared.removals.wait();
+        Ok(())
+    }
+
+    /// See [`Keyspace::set_options`].
+    pub(crate) fn change_options(&self, tree: &Tree, options: KeyspaceOptions) -> Result<()> {
+        options.check()?;
+        let shared = self.shared();
+        shared.check_writable()?;
+        if options.expiry.is_stored() != tree.stores_expiry {
+            let message = "whether rows of a keyspace expire is chosen at its creation";
+            return Err(Error::InvalidArgument(message.into()));
+        }
+        let mut log = shared.log.lock();
+        tree.check()?;
+        let encoded = options.encode();
+        let marker = ddl_marker(DdlAction::SetOptions, tree.id, &tree.name, &encoded);
+        let seqno = log.mark_ddl(shared, &marker)?;
+        let mut store = shared.store.lock();
+        let edit = VersionEdit {
+            options_changed: vec![(tree.id, encoded)],
+            last_seqno: Some(seqno),
+            ..VersionEdit::default()
+        };
+        store.append(&shared.poison, &edit)?;
+        tree.set_options(options);
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! Where a server listens and as whom the laboratory talks to it.
+
+use std::fmt;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use rumbench_core::engine::{EngineError, Result};
+
+/// The address of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    /// A Unix socket.
+    Socket(PathBuf),
+    /// `host:port`.
+    Network(String),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    /// A path from the root on is a socket, all else must have a port.
+    fn from_str(text: &str) -> Result<Address, String> {
+        if text.starts_with('/') {
+            return Ok(Address::Socket(PathBuf::from(text)));
+        }
+        match text.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                Ok(Address::Network(text.to_string()))
+            }
+            _ => Err("neither the path of a socket, from the root on, nor `host:port`".to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Socket(path) => write!(out, "{}", path.display()),
+            Address::Network(text) => out.write_str(text),
+        }
+    }
+}
+
+/// How to reach a server.
+#[derive(Debug, Clone)]
+pub(super) struct Endpoint {
+    pub(super) address: Address,
+    pub(super) user: String,
+    pub(super) database: String,
+    /// Where a server logs that was started here.
+    pub(super) log: Option<PathBuf>,
+}
+
+impl Endpoint {
+    /// The same server, another database.
+    pub(super) fn with_database(&self, database: &str) -> Endpoint {
+        Endpoint {
+            database: database.to_string(),
+            ..self.clone()
+        }
+    }
+}
+
+/// Bytes both ways.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    pub(super) fn connect(server: &str, address: &Address) -> Result<Stream> {
+        let stream = match address {
+            Address::Socket(path) => UnixStream::connect(path).map(Stream::Unix),
+            Address::Network(text) => TcpStream::connect(text).and_then(|stream| {
+                // A statement is one message: waiting for more would only delay it.
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }),
+        };
+        stream.map_err(|error| {
+            EngineError::failed(format!("{server}: cannot connect to {address}"), error)
+        })
+    }
+
+    /// The process that listens at the other end, where the kernel tells: it does for sockets of this machine, unless the
+    /// process is in another container.
+    pub(super) fn listener(&self) -> Option<u32> {
+        let Stream::Unix(stream) = self else {
+            return None;
+        };
+        let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
+        u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
+    }
+}
+
+impl Read for Stream {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.read(buffer),
+            Stream::Tcp(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.write(bytes),
+            Stream::Tcp(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_socket_or_has_a_port() {
+        let socket = Address::Socket(PathBuf::from("/run/mysqld/mysqld.sock"));
+        assert_eq!("/run/mysqld/mysqld.sock".parse(), Ok(socket));
+        let network = Address::Network("db.example:3306".to_string());
+        assert_eq!("db.example:3306".parse(), Ok(network));
+        assert!("[::1]:5432".parse::<Address>().is_ok());
+        for wrong in [
+            "",
+            "localhost",
+            "localhost:",
+            ":3306",
+            "host:port",
+            "a:70000",
+        ] {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_listener_at_a_socket_of_this_machine_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let stream = Stream::connect("a server", &Address::Socket(path)).unwrap();
+        assert_eq!(stream.listener(), Some(std::process::id()));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Network(listener.local_addr().unwrap().to_string());
+        let stream = Stream::connect("a server", &address).unwrap();
+        assert_eq!(stream.listener(), None);
+    }
+}

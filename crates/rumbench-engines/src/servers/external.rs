@@ -1,0 +1,160 @@
+//! A server that is already running, given as an address: never started, stopped or configured here.
+//!
+//! The laboratory makes its tables in a database of its own there and removes them at the end. A database that is not empty is
+//! refused, because nobody can know whose rows these are; with `overwrite` tables that have the names of the workload's are
+//! dropped first. What cannot be seen from here is said to be missing: only the listener at a Unix socket has a process id
+//! that the kernel vouches for.
+
+use rumbench_core::engine::{EngineError, External, Result, Schema};
+
+use super::endpoint::{Address, Endpoint};
+use super::session::Session;
+use super::sql::{CATALOG_TABLE, Dialect};
+use crate::settings::Settings;
+
+/// What the settings of an engine say of a running server.
+#[derive(Debug, Clone)]
+pub(super) struct Given {
+    pub(super) endpoint: Endpoint,
+    overwrite: bool,
+}
+
+impl Given {
+    /// The settings `address`, `user`, `database` and `overwrite`; `None` without an address, where the others are unknown.
+    pub(super) fn take(asked: &mut Settings<'_>, default_user: &str) -> Result<Option<Given>> {
+        let Some(address) = asked.take_parsed::<Address>("address")? else {
+            return Ok(None);
+        };
+        let text = |found: Option<String>, default: &str| found.unwrap_or(default.to_string());
+        let database = text(asked.take_text("database"), "rumbench");
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if database.is_empty() || !database.bytes().all(plain) {
+            return Err(EngineError::Unsupported(format!(
+                "database={database}: a name of letters, digits and _ is needed"
+            )));
+        }
+        Ok(Some(Given {
+            endpoint: Endpoint {
+                address,
+                user: text(asked.take_text("user"), default_user),
+                database,
+                log: None,
+            },
+            overwrite: asked.take("overwrite", false)?,
+        }))
+    }
+
+    /// Makes room for the tables of a workload.
+    ///
+    /// # Errors
+    /// When the database is not empty and may not be touched.
+    pub(super) fn clear<S: Session>(
+        &self,
+        engine: &str,
+        session: &mut S,
+        dialect: Dialect,
+        schema: Schema,
+    ) -> Result<()> {
+        if self.overwrite {
+            return drop_tables(session, dialect, schema);
+        }
+        let found = session.query(match dialect {
+            Dialect::Maria(_) => {
+                "SELECT table_name FROM information_schema.tables WHERE table_schema = database() LIMIT 3"
+            }
+            Dialect::Postgres => {
+                "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() LIMIT 3"
+            }
+        })?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        Err(EngineError::Unsupported(format!(
+            "{engine}: the database {} at {} is not empty ({}); another one can be named by `--set {engine}.database=NAME`, \
+             and `--set {engine}.overwrite=true` drops the tables there that this workload makes",
+            self.endpoint.database,
+            self.endpoint.address,
+            found.concat().join(", ")
+        )))
+    }
+}
+
+/// Names of the tables of a workload.
+pub(super) fn table_names(schema: Schema) -> Vec<&'static str> {
+    match schema {
+        Schema::LinkBench => vec!["nodetable", "linktable", "counttable"],
+        Schema::Tables(schema) => {
+            let tables = schema.tables().iter().map(|table| table.name.as_str());
+            tables.chain([CATALOG_TABLE]).collect()
+        }
+        Schema::KvSequence => Vec::new(),
+    }
+}
+
+fn drop_tables<S: Session>(session: &mut S, dialect: Dialect, schema: Schema) -> Result<()> {
+    for name in table_names(schema) {
+        session.query(&dialect.text(&format!("DROP TABLE IF EXISTS `{name}`")))?;
+    }
+    Ok(())
+}
+
+/// The tables of a trial at a running server; dropping it removes them as far as that can be done.
+pub(super) struct Made<S: Session> {
+    pub(super) endpoint: Endpoint,
+    pub(super) connect: fn(&Endpoint) -> Result<S>,
+    pub(super) dialect: Dialect,
+    pub(super) schema: Schema,
+}
+
+impl<S: Session> Made<S> {
+    /// Removes the tables. What is not there is no error.
+    ///
+    /// # Errors
+    /// When the server refuses or is gone.
+    pub(super) fn remove(&self) -> Result<()> {
+        let mut session = (self.connect)(&self.endpoint)?;
+        drop_tables(&mut session, self.dialect, self.schema)
+    }
+}
+
+impl<S: Session> Drop for Made<S> {
+    fn drop(&mut self) {
+        // A trial that failed has said why; what stays is refused by the next one, with the setting that removes it.
+        let _ = self.remove();
+    }
+}
+
+/// What the laboratory knows of the processes of a server that `listener` listens for.
+pub(super) fn processes(address: &Address, listener: Option<u32>) -> External {
+    // A process that is listening but not visible is in another container.
+    let process = listener.filter(|pid| std::path::Path::new(&format!("/proc/{pid}")).exists());
+    let why = match address {
+        Address::Network(_) => "it is reached over the network",
+        Address::Socket(_) => "its process is not visible from here",
+    };
+    // Servers work in their data folder, and the kernel knows where that is seen from here.
+    let folder = |pid| std::fs::read_link(format!("/proc/{pid}/cwd")).ok();
+    External {
+        process,
+        unseen: process.is_none().then(|| why.to_string()),
+        data: process.and_then(folder).filter(|folder| folder.is_dir()),
+    }
+}
+
+/// Refuses a class that the server does not run at: nothing is configured there.
+pub(super) fn check_class(
+    engine: &str,
+    given: &Given,
+    setting: &str,
+    found: &str,
+    asked: &str,
+) -> Result<()> {
+    if found == asked {
+        return Ok(());
+    }
+    Err(EngineError::Unsupported(format!(
+        "{engine}: the server at {} runs with {setting}={found}, and this durability class needs {asked}; choose the class \
+         that it runs at by --durability, or change the server",
+        given.endpoint.address
+    )))
+}

@@ -1,0 +1,223 @@
+//! What a server says it runs with, held against what it was asked for.
+//!
+//! A server that silently ran with another word than its configuration file says would put a wrong label on every number, so
+//! that is an error. Sizes it may round, such as the buffer pool to whole chunks; both are then told. What the user's own
+//! lines set is told and not judged.
+
+use std::collections::BTreeMap;
+
+use rumbench_core::engine::{EngineError, Result};
+
+use super::options::Setting;
+use super::wire::MariaSession;
+use crate::facts::Configuration;
+use crate::servers::session::Session;
+use crate::servers::sql::{CATALOG_TABLE, Form};
+
+/// Settings that are left at their defaults and decide performance all the same.
+const ALSO_TOLD: [&str; 9] = [
+    "log_bin",
+    "innodb_doublewrite",
+    "innodb_page_size",
+    "innodb_checksum_algorithm",
+    "innodb_compression_algorithm",
+    "innodb_use_native_aio",
+    "innodb_read_io_threads",
+    "innodb_write_io_threads",
+    "rocksdb_max_background_jobs",
+];
+
+/// Names of variables that are other than those of their options, up to MariaDB 11.
+const RENAMED: [(&str, &str); 1] = [("transaction_isolation", "tx_isolation")];
+
+/// What a server was asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Asked<'a> {
+    pub(super) settings: &'a [Setting],
+    /// What `log_bin` must be, if that matters.
+    pub(super) log_bin: Option<&'static str>,
+    /// The user's own lines.
+    pub(super) own: &'a str,
+    /// Names that are told as they are found.
+    pub(super) told: &'a [&'static str],
+}
+
+/// The variables of a server.
+pub(super) struct Variables(BTreeMap<String, String>);
+
+impl Variables {
+    pub(super) fn of(session: &mut MariaSession) -> Result<Variables> {
+        let rows = session.query("SHOW GLOBAL VARIABLES")?.into_iter();
+        let pairs = rows.filter_map(|row| {
+            let [name, value] = <[String; 2]>::try_from(row).ok()?;
+            Some((name, value))
+        });
+        Ok(Variables(pairs.collect()))
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        let renamed = RENAMED.iter().find(|(option, _)| *option == name);
+        let found = self.0.get(name);
+        let found = found.or_else(|| self.0.get(renamed?.1));
+        found.map(String::as_str)
+    }
+
+    /// The effective configuration.
+    ///
+    /// # Errors
+    /// Where the server runs with something else than it was asked for.
+    pub(super) fn effective(&self, asked: &Asked<'_>) -> Result<Configuration> {
+        let mut configuration = Configuration::default();
+        let own = own_names(asked.own);
+        for (name, asked, reason) in asked.settings {
+            let found = self.get(name);
+            let judged = !own.iter().any(|own| own == name);
+            let found = match found {
+                Some(found) => found,
+                None if judged => return Err(other_than_asked(name, asked, "nothing")),
+                None => continue,
+            };
+            if !judged || same(asked, found) {
+                configuration.tuned(name, found, reason);
+            } else if is_size(asked) && is_size(found) {
+                configuration.tuned(name, found, &format!("{reason}; asked for {asked}"));
+            } else {
+                return Err(other_than_asked(name, asked, found));
+            }
+        }
+        let log_bin = self.get("log_bin").unwrap_or("nothing");
+        if let Some(wanted) = asked.log_bin.filter(|wanted| !same(wanted, log_bin)) {
+            return Err(other_than_asked("log_bin", wanted, log_bin));
+        }
+        for name in ALSO_TOLD.iter().chain(asked.told) {
+            if let Some(value) = self.get(name) {
+                configuration.given(name, value);
+            }
+        }
+        Ok(configuration)
+    }
+}
+
+fn other_than_asked(name: &str, asked: &str, found: &str) -> EngineError {
+    EngineError::Unsupported(format!(
+        "mariadb runs with {name}={found} and was asked for {asked}"
+    ))
+}
+
+/// Whether two words mean the same to the server.
+fn same(asked: &str, found: &str) -> bool {
+    let plain = |word: &str| match word.to_ascii_lowercase().as_str() {
+        "on" | "1" | "true" | "yes" => "on".to_string(),
+        "off" | "0" | "false" | "no" => "off".to_string(),
+        other => other.to_string(),
+    };
+    plain(asked) == plain(found)
+}
+
+/// Whether it is a number that a server rounds; small ones choose a behavior.
+fn is_size(text: &str) -> bool {
+    text.parse::<u64>().is_ok_and(|number| number >= 1000)
+}
+
+/// The names of the options that the user's own lines set, as variables write them.
+fn own_names(lines: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let name = line.split(['=', ' ']).next().unwrap_or_default().trim();
+        let name = name.strip_prefix("loose-").unwrap_or(name);
+        name.replace('-', "_").to_ascii_lowercase()
+    };
+    lines.lines().map(|line| name(line.trim())).collect()
+}
+
+/// How the workload's tables are really stored, as the server describes them.
+///
+/// # Errors
+/// Where a table is stored in another form than the variant's.
+pub(super) fn check_form(session: &mut MariaSession, form: Form) -> Result<Option<String>> {
+    let wanted = match form {
+        Form::InnoDb | Form::MyRocks => return Ok(None),
+        Form::KeyBlocks { kib } => format!("row_format compressed, key_block_size={kib}"),
+        Form::PageCompressed { level } => {
+            format!("page_compressed=1, page_compression_level={level}")
+        }
+    };
+    let tables = session.query(&format!(
+        "SELECT table_name, lower(row_format), lower(create_options) \
+         FROM information_schema.tables WHERE table_schema = database() AND table_name <> '{CATALOG_TABLE}'"
+    ))?;
+    for row in &tables {
+        let [table, row_format, options] = &row[..] else {
+            continue;
+        };
+        // Names and values may be quoted.
+        let options = options.replace(['`', '\''], "").replace(' ', ", ");
+        let described = format!("row_format {row_format}, {options}");
+        let holds = wanted.split(", ").all(|part| {
+            let mut parts = described.split(", ");
+            parts.any(|found| found == part)
+        });
+        if !holds {
+            return Err(EngineError::Unsupported(format!(
+                "mariadb stores the table {table} as `{described}` and was asked for `{wanted}`"
+            )));
+        }
+    }
+    Ok(Some(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(pairs: &[(&str, &str)]) -> Variables {
+        let pairs = pairs.iter();
+        let pairs = pairs.map(|(name, value)| (name.to_string(), value.to_string()));
+        Variables(pairs.collect())
+    }
+
+    #[test]
+    fn another_word_is_an_error_and_another_number_is_told() {
+        let found = variables(&[
+            ("log_bin", "OFF"),
+            ("tx_isolation", "READ-COMMITTED"),
+            ("performance_schema", "0"),
+            ("pool", "134217728"),
+            ("at_commit", "2"),
+        ]);
+        let effective = |isolation: &str, own: &str| {
+            let settings = [
+                ("transaction_isolation", isolation.to_string(), "why"),
+                ("performance_schema", "OFF".to_string(), "why"),
+                ("pool", "130000000".to_string(), "cache"),
+            ];
+            found.effective(&Asked {
+                settings: &settings,
+                log_bin: Some("OFF"),
+                own,
+                told: &["at_commit"],
+            })
+        };
+        let map = effective("READ-COMMITTED", "").unwrap().to_map();
+        assert_eq!(map["at_commit"], "2");
+        assert!(map["pool"].contains("134217728") && map["pool"].contains("asked for 130000000"));
+        let error = effective("SERIALIZABLE", "").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "mariadb runs with transaction_isolation=READ-COMMITTED and was asked for SERIALIZABLE"
+        );
+        let own = "[mariadbd]\ntransaction-isolation = READ-COMMITTED\n";
+        assert!(effective("SERIALIZABLE", own).is_ok());
+        let with_log = Asked {
+            log_bin: Some("ON"),
+            ..Asked::default()
+        };
+        assert!(found.effective(&with_log).is_err());
+        for (name, value) in [("none", "1"), ("at_commit", "1")] {
+            let asked = Asked {
+                settings: &[(name, value.to_string(), "")],
+                ..Asked::default()
+            };
+            assert!(found.effective(&asked).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Suites on a server that runs already.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rumbench_core::engine::{Durability, Engine, OpenConfig, Schema};
+
+use crate::{result, rumbench, text};
+
+/// The name of this build's server, the user of a private one, and its socket.
+#[cfg(feature = "mariadb")]
+const SERVER: (&str, &str, &str) = ("mariadb-innodb", "root", "socket");
+#[cfg(not(feature = "mariadb"))]
+const SERVER: (&str, &str, &str) = ("postgresql", "rumbench", ".s.PGSQL.5432");
+
+fn start(dir: &Path) -> Box<dyn Engine> {
+    let found = rumbench_engines::find(SERVER.0).expect("a server");
+    let config = OpenConfig {
+        dir: dir.to_path_buf(),
+        schema: Schema::LinkBench,
+        variant: None,
+        cache_bytes: 32 << 20,
+        durability: Durability::Buffered,
+        clients: 2,
+        settings: BTreeMap::new(),
+    };
+    found.entry.open(&config).expect("it starts")
+}
+
+/// The socket of the server with this process.
+fn socket(pid: u32) -> PathBuf {
+    let folders = std::fs::read_dir(std::env::temp_dir())
+        .expect("a folder")
+        .flatten();
+    let noted = |folder: &PathBuf| {
+        let note = std::fs::read_to_string(folder.join("server")).unwrap_or_default();
+        note.split(' ').next() == Some(pid.to_string().as_str())
+    };
+    let folder = folders.map(|entry| entry.path()).find(noted);
+    folder.expect("a run folder").join(SERVER.2)
+}
+
+#[test]
+fn a_suite_on_a_running_server_measures_its_process_and_says_that_it_is_not_its_own() {
+    let dir = tempfile::tempdir().expect("folder");
+    std::fs::create_dir(dir.path().join("server")).expect("folder");
+    let server = start(&dir.path().join("server"));
+    let pid = server.server_process().expect("a process");
+    let (name, user, _) = SERVER;
+    let address = format!("{name}.address={}", socket(pid).display());
+    let (user, out) = (format!("{name}.user={user}"), dir.path().join("out"));
+    let database = format!("{name}.database=given");
+    let run = |more: &[&str]| {
+        let own = [
+            "run",
+            "oltp-range",
+            "--engine",
+            name,
+            "--set",
+            &address,
+            "--set",
+            &user,
+        ];
+        let small = [
+            "--set",
+            "rows=300",
+            "--set",
+            "operations=20",
+            "--set",
+            "clients=2",
+            "--no-store",
+        ];
+        let own = [&own[..], &["--set", &database], &small, more].concat();
+        rumbench(dir.path(), &own)
+    };
+    let output = run(&["--repeat", "2", "--out", out.to_str().expect("UTF-8")]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let result = result(&out);
+    for trial in result["trials"].as_array().expect("trials") {
+        let marks = trial["marks"].to_string();
+        assert!(
+            marks.contains("external (its cache and log are its own"),
+            "{marks}"
+        );
+        let phases = trial["phases"].as_array().expect("phases");
+        assert!(
+            phases
+                .iter()
+                .any(|phase| phase["cpu_us_per_op"]["server"].is_number())
+        );
+        let settled = phases.last().expect("a phase");
+        assert!(
+            settled["size_bytes"]["data"].as_u64().expect("a size") > 10_000,
+            "{settled}"
+        );
+    }
+    let output = run(&["--memory", "1000000000"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("--memory cannot bound"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert!(Path::new(&format!("/proc/{pid}")).exists());
+    server.close().expect("a server that was left as it was");
+}
