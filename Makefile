@@ -4,7 +4,7 @@
 CACHE ?= $(or $(ALLUVIUM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvium)
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-rocksdb peers test soak miri loom asan tsan planted sim clean-cache
+.PHONY: help bench bench-rocksdb claims peers test soak miri loom asan tsan planted sim clean-cache
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -70,6 +70,13 @@ bench-rocksdb: ## as bench, with RocksDB beside the others (builds it once, some
 	  cargo build --locked --release -p rumbench --features rocksdb && \
 	  cargo run --quiet --locked --release -p rumbench --features rocksdb -- \
 	    quick --out out/quick-$$(date -u +%Y%m%d-%H%M%S)
+
+CLAIMS ?= out/claims
+claims: ## measure every figure again that README quotes, and compare (some hours; RELATIVE=1 on another machine than README's)
+	bash .ci/steps.sh system
+	libraries=$$(ALLUVIUM_CACHE='$(CACHE)' cargo xtask rocksdb) && eval "$$libraries" && \
+	  cargo build --locked --release -p rumbench --features rocksdb && \
+	  cargo xtask claims --binary "$${CARGO_TARGET_DIR:-target}/release/rumbench" --out '$(CLAIMS)' $(if $(RELATIVE),--relative)
 
 peers: ## fetch the servers that the laboratory can drive: PostgreSQL, MariaDB with InnoDB and MyRocks (Debian, Ubuntu)
 	ALLUVIUM_CACHE='$(CACHE)' bash .ci/peers.sh

@@ -92,6 +92,7 @@ step_fmt() { cargo fmt --all --check; }
 
 step_tidy() {
     cargo xtask tidy
+    cargo xtask claims --check
     # `make planted` takes too long for each run; that its mistakes still fit the code does not.
     git apply --check crates/alluvium/tests/planted/mistakes.patch crates/alluvium-sim/planted/mistakes.patch
 }

@@ -1,5 +1,5 @@
 //! Chores of the workspace that no ready-made tool does: `cargo xtask tidy | formats | header | licences |
-//! rocksdb | wiredtiger`.
+//! claims | rocksdb | wiredtiger`.
 //!
 //! Each check reads text only and prints what it found as `path:line: message`. The exit code is 0 when all is
 //! well, 1 when something was found or could not be done, 2 for wrong usage.
@@ -8,6 +8,7 @@
 #![expect(clippy::print_stderr, reason = "errors and usage go to stderr")]
 
 mod cached;
+mod claims;
 mod files;
 mod finding;
 mod formats;
@@ -29,6 +30,9 @@ usage: cargo xtask tidy              style rules that text can show
        cargo xtask header            write alluvium.h, the header of the C interface
        cargo xtask header --check    alluvium.h is what `cargo xtask header` writes
        cargo xtask licences          licences of all dependencies
+       cargo xtask claims --check    every figure in README's results has a command
+       cargo xtask claims --binary RUMBENCH --out DIR [--relative]
+                                     measure these figures again and compare
        cargo xtask rocksdb           build RocksDB's library once, and print what to `eval` to link it
        cargo xtask wiredtiger        the same for WiredTiger";
 
@@ -42,6 +46,13 @@ fn main() -> ExitCode {
         ["header"] => header::update(&files::root()),
         ["header", "--check"] => header::check(&files::root()),
         ["licences"] => licences::check(&files::root()),
+        ["claims", "--check"] => claims::covered(&files::root()),
+        ["claims", ref rest @ ..] if !rest.is_empty() => {
+            let given = claims::arguments(rest);
+            given.and_then(|(binary, out, compared)| {
+                claims::verify(&files::root(), &binary, &out, compared)
+            })
+        }
         ["rocksdb"] => rocksdb::ensure_built(&files::root()).map(printed),
         ["wiredtiger"] => wiredtiger::ensure_built(&files::root()).map(printed),
         _ => {

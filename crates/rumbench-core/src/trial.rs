@@ -174,6 +174,12 @@ pub trait Workload: Send {
         None
     }
 
+    /// Names of the phases that will come to which a rate given for the suite applies, in order; none where all phases have
+    /// rates, or no rate, of their own.
+    fn paced_phases(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Names of the phases that will come, in order, for plans and progress.
     fn phase_names(&self) -> Vec<String>;
 

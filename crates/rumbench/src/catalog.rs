@@ -365,6 +365,25 @@ pub fn expand(name: &str, settings: &mut Settings) -> anyhow::Result<()> {
     }
 }
 
+/// The phases to which a rate given for the suite applies, without `#n`, in order. Phases of own workloads that have rates are
+/// set free of them, because the closed loop that a search begins with is to have none.
+///
+/// # Errors
+/// As [`workload`].
+pub fn paced_phases(name: &str, settings: &mut Settings) -> anyhow::Result<Vec<String>> {
+    if definition(name, settings).is_some() {
+        settings.insert("rates".to_string(), "no".to_string());
+    }
+    let mut phases: Vec<String> = Vec::new();
+    for phase in workload(name, settings, 1)?.paced_phases() {
+        let base = crate::store::result::base_name(&phase).to_string();
+        if !phases.contains(&base) {
+            phases.push(base);
+        }
+    }
+    Ok(phases)
+}
+
 /// Makes a workload repeat one writing step up to [`STEPS_MAX`] times: the last of `steps`, of LinkBench its requests. The name of
 /// the step.
 ///

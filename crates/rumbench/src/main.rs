@@ -1,12 +1,13 @@
 //! rumbench: a benchmark laboratory for databases of small data.
 //!
-//! Reading order: [`command`] (what can be asked), [`run`] (how a suite is run), [`durability`] (kill tests), [`measure`] (what is
+//! Reading order: [`command`] (what can be asked), [`run`] (how a suite is run), [`durability`] (kill tests), [`import`] (results of other programs), [`measure`] (what is
 //! measured and how), [`store`] (results on disk), [`report`] (tables), [`catalog`] (engines and workloads by name).
 #![forbid(unsafe_code)]
 
 mod catalog;
 mod command;
 mod durability;
+mod import;
 mod measure;
 mod report;
 mod run;

@@ -2,9 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock};
 
 use alluvium::{Clock, Database, Keyspace, KeyspaceOptions, Options, WriteBatch};
+
+/// Held shared while this process has a sample open, and alone while a process starts: between its fork and its exec a
+/// child has the lock of every open database, and keeps it when that database is closed.
+static STARTS: RwLock<()> = RwLock::new(());
+
+/// Starts a process that has nothing of the samples of this one.
+pub fn start(command: &mut Command) -> Child {
+    let _alone = STARTS.write().unwrap_or_else(PoisonError::into_inner);
+    command.spawn().expect("the binary can be started")
+}
 
 /// Runs `alluvium` with stdin closed.
 pub fn alluvium(arguments: &[&str]) -> Output {
@@ -14,14 +25,11 @@ pub fn alluvium(arguments: &[&str]) -> Output {
 /// Runs `alluvium` with these bytes on stdin.
 pub fn with_input(arguments: &[&str], input: &[u8]) -> Output {
     use std::io::Write;
-    let mut child = Command::new(env!("CARGO_BIN_EXE_alluvium"))
-        .args(arguments)
-        .env("COLUMNS", "100")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary can be started");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_alluvium"));
+    command.args(arguments).env("COLUMNS", "100");
+    command.stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = start(&mut command);
     // A child that does not read its input has ended meanwhile.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().expect("the binary ends")
@@ -67,6 +75,7 @@ pub fn options() -> Options {
 /// A database with two keyspaces: `fruit` with tables, a large value, deletes and rows that are only in the log; `odd`
 /// with keys that are no text.
 pub fn sample(dir: &Path) {
+    let _open = STARTS.read().unwrap_or_else(PoisonError::into_inner);
     let db = Database::open(dir, options()).unwrap();
     let options = KeyspaceOptions {
         separate_values_from: Some(1024),

@@ -2,7 +2,7 @@
 
 use alluvium::Database;
 
-use crate::fixture::{Sample, alluvium, contents, document, options, text, with_input};
+use crate::fixture::{Sample, alluvium, contents, document, options, start, text, with_input};
 
 /// Exit code and stderr.
 fn failed(arguments: &[&str]) -> (Option<i32>, String) {
@@ -259,12 +259,11 @@ fn what_scan_prints_can_be_loaded() {
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let sample = Sample::new();
-    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_alluvium"))
-        .args(["scan", sample.path(), "fruit"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_alluvium"));
+    command.args(["scan", sample.path(), "fruit"]);
+    command.stdout(std::process::Stdio::piped());
+    command.stderr(std::process::Stdio::piped());
+    let mut child = start(&mut command);
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!(text(&output.stderr), "");

@@ -189,6 +189,12 @@ impl Workload for Custom {
         }
     }
 
+    fn paced_phases(&self) -> Vec<String> {
+        let paced = |phase: &&PhaseDef| matches!(&phase.kind, PhaseKind::Run(run) if run.recorded);
+        let all = self.phases().iter().filter(paced);
+        all.map(|phase| phase.name.clone()).collect()
+    }
+
     fn phase_names(&self) -> Vec<String> {
         self.phases()
             .iter()

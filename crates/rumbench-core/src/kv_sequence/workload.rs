@@ -186,6 +186,13 @@ impl Workload for KvSequence {
         Schema::KvSequence
     }
 
+    fn paced_phases(&self) -> Vec<String> {
+        let paced =
+            |planned: &&Planned| !matches!(planned.step.action, Action::Load | Action::Settle);
+        let all = self.plan.iter().filter(paced);
+        all.map(Planned::name).collect()
+    }
+
     fn phase_names(&self) -> Vec<String> {
         self.plan.iter().map(Planned::name).collect()
     }

@@ -240,6 +240,12 @@ impl Workload for LinkBench {
     }
 
     /// Without the `index` phase, which comes after `load` where the engine separates it.
+    fn paced_phases(&self) -> Vec<String> {
+        (1..=self.config.steps)
+            .map(LinkBench::request_name)
+            .collect()
+    }
+
     fn phase_names(&self) -> Vec<String> {
         let warms_up = self.config.warmup.is_some() && self.config.steps > 0;
         let warmup = warms_up.then(|| "warmup".to_owned());

@@ -215,6 +215,14 @@ impl Workload for OltpRange {
         self.shared.schema.schema()
     }
 
+    fn paced_phases(&self) -> Vec<String> {
+        let tests = self
+            .plan
+            .iter()
+            .filter(|(step, _)| matches!(step, StepDef::Test { warmup, .. } if !warmup));
+        tests.map(|(_, name)| name.clone()).collect()
+    }
+
     fn phase_names(&self) -> Vec<String> {
         self.plan.iter().map(|(_, name)| name.clone()).collect()
     }

@@ -7,7 +7,8 @@
 //!
 //! Settings `stall_every_s` and `stall_s` script a stall: each `stall_every_s` seconds after opening, the engine
 //! stands still for `stall_s` seconds, and an operation that starts inside that window returns at its end. A
-//! laboratory that measures from the intended start must show exactly these stalls.
+//! laboratory that measures from the intended start must show exactly these stalls. `service_us` makes every call
+//! take at least so long, asleep: an engine whose highest rate is known, clients / `service_us`.
 
 mod tables;
 
@@ -30,11 +31,11 @@ use crate::registry::Adapter;
 use crate::settings::Settings;
 use tables::{NullTable, NullTables};
 
-/// How the registry reaches this engine. No variants; settings `stall_every_s` and `stall_s`.
+/// How the registry reaches this engine. No variants; settings `stall_every_s`, `stall_s` and `service_us`.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
-    Stalls::of(config).map(drop)
+    Delays::of(config).map(drop)
 }
 
 fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
@@ -45,7 +46,7 @@ fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
 pub struct Null(Arc<Shared>);
 
 struct Shared {
-    stalls: Option<Stalls>,
+    delays: Delays,
     totals: Totals,
     /// The first row that was loaded: what every read of a row answers, so that the client looks at as many bytes as on
     /// a real engine.
@@ -55,14 +56,17 @@ struct Shared {
 }
 
 impl Shared {
-    /// The start of every operation: stands still while a scripted stall lasts.
+    /// The start of every operation: stands still while a scripted stall lasts, then for the time of its service.
     #[inline]
     fn start(&self) {
-        if let Some(stalls) = &self.stalls {
+        if let Some(stalls) = &self.delays.stalls {
             let left = stalls.remaining(stalls.opened.elapsed());
             if !left.is_zero() {
                 std::thread::sleep(left);
             }
+        }
+        if !self.delays.service.is_zero() {
+            std::thread::sleep(self.delays.service);
         }
     }
 }
@@ -83,11 +87,32 @@ impl Null {
     /// [`EngineError::Unsupported`] for a variant, an unknown setting or stalls that leave no time between them.
     pub fn open(config: &OpenConfig) -> Result<Null> {
         Ok(Null(Arc::new(Shared {
-            stalls: Stalls::of(config)?,
+            delays: Delays::of(config)?,
             totals: Totals::default(),
             row: OnceLock::new(),
             tables: OnceLock::new(),
         })))
+    }
+}
+
+/// What operations are made to wait for.
+struct Delays {
+    stalls: Option<Stalls>,
+    /// How long each call takes at least.
+    service: Duration,
+}
+
+impl Delays {
+    fn of(config: &OpenConfig) -> Result<Delays> {
+        let mut settings = Settings::without_variants("null", config)?;
+        let every_s: f64 = settings.take_in("stall_every_s", 0.0, 0.0..=1e6)?;
+        let length_s: f64 = settings.take_in("stall_s", 0.0, 0.0..=1e6)?;
+        let service_us: f64 = settings.take_in("service_us", 0.0, 0.0..=1e9)?;
+        settings.finish()?;
+        Ok(Delays {
+            stalls: Stalls::script(every_s, length_s)?,
+            service: Duration::from_secs_f64(service_us * 1e-6),
+        })
     }
 }
 
@@ -99,14 +124,6 @@ struct Stalls {
 }
 
 impl Stalls {
-    fn of(config: &OpenConfig) -> Result<Option<Stalls>> {
-        let mut settings = Settings::without_variants("null", config)?;
-        let every_s: f64 = settings.take_in("stall_every_s", 0.0, 0.0..=1e6)?;
-        let length_s: f64 = settings.take_in("stall_s", 0.0, 0.0..=1e6)?;
-        settings.finish()?;
-        Stalls::script(every_s, length_s)
-    }
-
     fn script(every_s: f64, length_s: f64) -> Result<Option<Stalls>> {
         if length_s == 0.0 {
             return Ok(None);
@@ -137,9 +154,13 @@ impl Stalls {
 impl Engine for Null {
     fn facts(&self) -> EngineFacts {
         let mut configuration = Configuration::default();
-        if let Some(stalls) = &self.0.stalls {
+        let delays = &self.0.delays;
+        if let Some(stalls) = &delays.stalls {
             configuration.given("stall_every_s", stalls.every.as_secs_f64());
             configuration.given("stall_s", stalls.length.as_secs_f64());
+        }
+        if !delays.service.is_zero() {
+            configuration.given("service_us", delays.service.as_micros());
         }
         EngineFacts {
             version: format!("null {}", env!("CARGO_PKG_VERSION")),
@@ -412,6 +433,27 @@ mod tests {
         assert_eq!(remaining_ms(10_900), 100);
         assert_eq!(remaining_ms(11_000), 0);
         assert_eq!(remaining_ms(20_250), 750);
+    }
+
+    #[test]
+    fn every_call_takes_as_long_as_it_is_told_to() {
+        let with = |text: &str| OpenConfig {
+            dir: std::path::PathBuf::new(),
+            schema: rumbench_core::engine::Schema::LinkBench,
+            variant: None,
+            cache_bytes: 0,
+            durability: rumbench_core::engine::Durability::None,
+            clients: 1,
+            settings: [("service_us".to_string(), text.to_string())].into(),
+        };
+        let engine = Null::open(&with("2000")).unwrap();
+        assert_eq!(engine.facts().configuration["service_us"], "2000");
+        let mut connection = engine.link_store().unwrap().connect().unwrap();
+        let start = Instant::now();
+        connection.get_node(1, 1).unwrap();
+        // A sleep is never shorter than what was asked for.
+        assert!(start.elapsed() >= Duration::from_micros(2000));
+        assert!(Null::open(&with("-1")).is_err());
     }
 
     #[test]

@@ -3,14 +3,19 @@
 //! Results go to stdout, progress and warnings to stderr, neither in colour.
 
 mod compare;
+mod doctor;
 mod durability;
 mod explain;
+mod find_rate;
+mod import;
 mod list;
+mod plan;
 mod quick;
 mod report;
 mod resume;
 mod run;
 mod settings;
+mod shell;
 mod sweep;
 
 use std::io::Write;
@@ -42,7 +47,7 @@ pub enum Exit {
     version,
     about = "A benchmark laboratory for databases of small data: performance, quality of service and efficiency together.",
     color = clap::ColorChoice::Never,
-    after_help = "First steps:\n  rumbench quick                 compare the embedded engines of this build, about three minutes\n  rumbench list engines          what can be measured\n  rumbench explain DIR           what decided a result, in words\n  rumbench explain ops_per_s     what a number means"
+    after_help = "First steps:\n  rumbench doctor                whether this machine is fit for it\n  rumbench quick                 compare the embedded engines of this build, about three minutes\n  rumbench list engines          what can be measured\n  rumbench explain DIR           what decided a result, in words\n  rumbench explain ops_per_s     what a number means"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -51,10 +56,18 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Look at this machine: what decides or spoils a measurement, and what to do about it
+    Doctor(doctor::DoctorArgs),
     /// Run a workload on one or more engines and print tables
     Run(run::RunArgs),
+    /// Say what `run` with these flags would do: trials in order, settings and where each comes from, space and time
+    Plan(run::RunArgs),
     /// Run a small LinkBench on every embedded engine of this build, about three minutes
     Quick(quick::QuickArgs),
+    /// Find the highest rate that keeps response times under a limit, and response times at 70 % of it
+    FindRate(find_rate::FindRateArgs),
+    /// Read results of db_bench, sysbench or the Insert Benchmark as trials that stand beside ours
+    Import(import::ImportArgs),
     /// Continue a suite that was killed or interrupted: trials that ended are kept, the one that was running is repeated
     Resume(resume::ResumeArgs),
     /// Print the tables of a stored result again and write DIR/report.html
@@ -67,6 +80,10 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Kill a writing process again and again and check what survived
     Durability(durability::DurabilityArgs),
+    /// Print completions for a shell: source <(rumbench completions bash)
+    Completions(shell::CompletionsArgs),
+    /// Write man pages into a folder, or print the first one
+    Man(shell::ManArgs),
     /// The process of one trial
     #[command(hide = true)]
     TrialChild,
@@ -115,14 +132,20 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
             print(&Cli::command().render_long_help().to_string());
             Ok(Exit::Done)
         }
+        Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Run(arguments)) => run::run(&arguments),
+        Some(Command::Plan(arguments)) => plan::run(&arguments),
         Some(Command::Quick(arguments)) => quick::run(&arguments),
+        Some(Command::FindRate(arguments)) => find_rate::run(&arguments),
+        Some(Command::Import(arguments)) => import::run(&arguments),
         Some(Command::Resume(arguments)) => resume::run(&arguments),
         Some(Command::Report(arguments)) => report::run(&arguments),
         Some(Command::Compare(arguments)) => compare::run(&arguments),
         Some(Command::List(arguments)) => list::list(&arguments),
         Some(Command::Explain(arguments)) => explain::run(&arguments),
         Some(Command::Durability(arguments)) => durability::run(&arguments),
+        Some(Command::Completions(arguments)) => shell::completions(&arguments),
+        Some(Command::Man(arguments)) => shell::man(&arguments),
         Some(Command::TrialChild) => crate::run::trial::child_main().map(|()| Exit::Done),
         Some(Command::TrialCheck) => {
             print(&format!("{}\n", crate::run::host::answer()?));

@@ -80,6 +80,7 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         }],
         varied: None,
         turnover: None,
+        search: None,
         base: arguments.print.base.clone(),
         repeat: 1,
         seed: 1,

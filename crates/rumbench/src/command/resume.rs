@@ -9,7 +9,7 @@ use super::Exit;
 use super::run::{PrintArgs, ask_hosts, conclude};
 use crate::catalog::usage;
 use crate::run::interrupt::Interrupts;
-use crate::run::plan::{EngineChoice, Suite};
+use crate::run::plan::{self, EngineChoice, Suite};
 use crate::run::progress::say;
 use crate::run::remainder;
 use crate::run::specification::{self, Specification};
@@ -45,8 +45,8 @@ pub fn run(arguments: &ResumeArgs) -> Result<Exit> {
     };
     let kept = result.as_ref().map(|found| remainder::kept(suite, found));
     let kept = kept.transpose()?.unwrap_or_default();
-    remainder::remove_leftovers(suite, kept.len())?;
-    let all = suite.points.len() * suite.engines().len() * suite.repeat as usize;
+    remainder::remove_leftovers(suite, &kept)?;
+    let all = plan::expected(suite, &kept);
     say(&match all - kept.len() {
         0 => format!("all {all} trials have ended; concluding"),
         left => format!("{} of {all} trials have ended, {left} to run", kept.len()),

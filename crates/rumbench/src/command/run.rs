@@ -12,7 +12,7 @@ use super::sweep::{self, Asked};
 use super::{Exit, command_line, print, settings};
 use crate::catalog::{self, usage};
 use crate::report::table::Format;
-use crate::report::{ReportOptions, html, marks, render};
+use crate::report::{ReportOptions, find_rate, html, marks, render};
 use crate::run::host;
 use crate::run::interrupt::Interrupts;
 use crate::run::placement::Placement;
@@ -62,6 +62,17 @@ pub struct PrintArgs {
     /// Print all tables of each point or step of a sweep, not only those over all of them
     #[arg(long)]
     pub all_tables: bool,
+    /// Terabytes that may be written to the device, for the years that it lasts [default: 600]
+    #[arg(long, value_name = "TB", value_parser = endurance)]
+    pub endurance: Option<f64>,
+}
+
+/// A positive number of terabytes.
+fn endurance(text: &str) -> Result<f64, String> {
+    let parsed = text.parse().ok();
+    parsed
+        .filter(|tb| (1e-3..=1e9).contains(tb))
+        .ok_or_else(|| "must be a number of terabytes from 0.001".to_string())
 }
 
 impl PrintArgs {
@@ -75,6 +86,7 @@ impl PrintArgs {
             },
             mix_durability: self.mix_durability,
             all_tables: self.all_tables,
+            endurance_tb: self.endurance,
         }
     }
 
@@ -177,8 +189,9 @@ pub struct RunArgs {
     /// Do not add the result to the results store
     #[arg(long)]
     no_store: bool,
+    /// How results are printed.
     #[command(flatten)]
-    print: PrintArgs,
+    pub print: PrintArgs,
 }
 
 /// Runs a suite.
@@ -186,6 +199,14 @@ pub struct RunArgs {
 /// # Errors
 /// Usage errors, and whatever prevents a result.
 pub fn run(arguments: &RunArgs) -> Result<Exit> {
+    run_suite(&suite(arguments)?, &arguments.print)
+}
+
+/// The suite that is asked for, checked as far as that is possible before anything runs.
+///
+/// # Errors
+/// Usage errors.
+pub fn suite(arguments: &RunArgs) -> Result<Suite> {
     refuse_unavailable(arguments)?;
     let (workload, definition) = named(&arguments.workload)?;
     let mut sets = arguments.sets.clone();
@@ -215,6 +236,7 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
         points,
         varied,
         turnover,
+        search: None,
         base: arguments.print.base.clone(),
         repeat: arguments.repeat,
         seed: arguments.seed,
@@ -235,11 +257,14 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
     check_placement(&suite)?;
     check_external(suite.memory, &suite.points)?;
     check_memory(suite.memory, &suite.points)?;
-    run_suite(&suite, &arguments.print)
+    Ok(suite)
 }
 
 /// Name of a workload, and the text of its file where it is an own one: the name is then that of the file.
-fn named(workload: &str) -> Result<(String, Option<String>)> {
+///
+/// # Errors
+/// A usage error when the file cannot be read or followed.
+pub fn named(workload: &str) -> Result<(String, Option<String>)> {
     let path = Path::new(workload);
     let is_file = path.extension().is_some_and(|of| of == "toml") || path.components().count() > 1;
     if !is_file {
@@ -328,6 +353,8 @@ pub fn conclude(
         Exit::Interrupted
     } else if result.trials.iter().any(marks::failed) {
         Exit::Failed
+    } else if find_rate::none_holds(result) {
+        Exit::Threshold
     } else {
         Exit::Done
     })
@@ -362,7 +389,10 @@ pub fn default_out() -> PathBuf {
 }
 
 /// Placement is for what this build starts itself.
-fn check_placement(suite: &Suite) -> Result<()> {
+///
+/// # Errors
+/// A usage error that names what it is not for.
+pub fn check_placement(suite: &Suite) -> Result<()> {
     if suite.placement.cores()?.is_none() {
         return Ok(());
     }
@@ -392,7 +422,10 @@ fn check_external(memory: Option<u64>, points: &[Point]) -> Result<()> {
 }
 
 /// A cache that cannot fit into the limit would end every trial in the middle.
-fn check_memory(memory: Option<u64>, points: &[Point]) -> Result<()> {
+///
+/// # Errors
+/// A usage error with what would fit.
+pub fn check_memory(memory: Option<u64>, points: &[Point]) -> Result<()> {
     let largest = points.iter().map(|point| point.cache_bytes).max();
     match (memory, largest) {
         (Some(memory), Some(cache)) if memory < cache.saturating_add(MEMORY_BESIDE_CACHE) => {

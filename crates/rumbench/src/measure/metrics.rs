@@ -114,6 +114,14 @@ pub const METRICS: &[Metric] = &[
         "size_bytes.data after settle / stored_bytes.raw; where a workload does not count them: / estimated bytes of the load"),
     metric("amplification.space_compressed", "ratio", LESS, "Data files against the compressed size of the rows.",
         "size_bytes.data after settle / stored_bytes.compressed"),
+    metric("device_years", "years", MORE, "How long a device lasts that takes what the engine writes, day and night, at the measured throughput.",
+        "endurance x 10^12 / (ops_per_s x kb_written_per_op_settled x 1024) / 31,556,952 s; endurance in TB written: `--endurance`, 600 by default; kb_written_per_op where no settle followed; of a load rows in place of operations; wear inside the device is not in it"),
+    metric("device_writes", "TB per 10^9 op", LESS, "What a thousand million operations write to the device, whatever their rate.",
+        "kb_written_per_op_settled x 1024 x 10^9 / 10^12"),
+    metric("databases_per_tb", "databases", MORE, "How many databases of this size a terabyte of storage holds.",
+        "10^12 / size_bytes.directory after the last settle"),
+    metric("cores_per_10000", "cores", LESS, "CPUs that 10,000 operations a second keep busy, without the laboratory's own.",
+        "(engine_foreground + engine_background + server of cpu_us_per_op) x 10,000 / 10^6; without calibration the client is in it"),
 ];
 
 /// The metric with this name.

@@ -1,9 +1,10 @@
-//! What is measured and how: kernel counters ([`process`], [`server`], [`device`], [`size`]), the machine ([`environment`]),
+//! What is measured and how: kernel counters ([`process`], [`server`], [`device`], [`size`]), the machine ([`environment`], [`doctor`]),
 //! latency ([`latency`]), arithmetic on results ([`statistics`], [`least_squares`], [`scalability`]), what layouts of data should cost
 //! ([`theory`]) and the table that defines every metric ([`metrics`]).
 
 pub mod compressed;
 pub mod device;
+pub mod doctor;
 pub mod environment;
 pub mod latency;
 pub mod least_squares;

@@ -91,20 +91,21 @@ pub fn full(group: &Group<'_>, phase: &str) -> Option<Table> {
     for operation in &operations {
         for engine in &engines {
             let ran = group.median(engine, phase, |phase| {
-                phase
-                    .latency_us
-                    .get(operation)
-                    .map(|latency| latency.count as f64)
+                let latency = phase.latency_us.get(operation);
+                latency.map(|latency| latency.count as f64)
             });
-            let mut row = vec![operation.clone(), group.label(engine), count(ran)];
+            let Some(known) = ran else {
+                continue;
+            };
+            // Imported response times may come without their number.
+            let number_of = count(Some(known).filter(|count| *count > 0.0));
+            let mut row = vec![operation.clone(), group.label(engine), number_of];
             row.extend(FIGURES.iter().map(|(_, value)| {
                 number(group.median(engine, phase, |phase| {
                     phase.latency_us.get(operation).map(value)
                 }))
             }));
-            if row[2] != "-" {
-                table.rows.push(row);
-            }
+            table.rows.push(row);
         }
     }
     (!table.rows.is_empty()).then_some(table)

@@ -3,7 +3,7 @@
 use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
 
 /// A phase must keep this share of its rate.
-const RATE_KEPT: f64 = 0.95;
+pub const RATE_KEPT: f64 = 0.95;
 /// Above this share of the CPU of client threads and server the laboratory, not the engine, limits a closed loop.
 const CLIENT_BOUND: f64 = 0.5;
 

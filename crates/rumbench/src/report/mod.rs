@@ -4,7 +4,9 @@
 //! share a table unless asked for, and then each row says its promise.
 
 pub mod compare;
+pub mod decision;
 pub mod explain;
+pub mod find_rate;
 pub mod html;
 pub mod insert_benchmark;
 pub mod kv_sequence;
@@ -38,6 +40,8 @@ pub struct ReportOptions {
     pub mix_durability: bool,
     /// Whether every point and step of a sweep has all its tables.
     pub all_tables: bool,
+    /// Terabytes that may be written to a device; [`decision::ENDURANCE_TB`] when absent.
+    pub endurance_tb: Option<f64>,
 }
 
 /// The whole report as text.
@@ -51,7 +55,8 @@ pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
             out += &table.render(options.format);
         }
     }
-    if suite.sweep.is_some() && !options.all_tables {
+    let leads = suite.sweep.is_some() || suite.rate_search.is_some();
+    if leads && !options.all_tables {
         out += "\nAll tables of each point or step: `rumbench report DIR --all-tables`, and report.html.\n";
     } else {
         for group in &found {
@@ -70,19 +75,35 @@ pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
     out
 }
 
-/// The tables over all points and steps of a sweep, for each promise.
+/// The tables over all points and steps of a sweep or a search, for each promise.
 fn sweep_tables(suite: &SuiteResult, options: &ReportOptions) -> Vec<(String, Vec<Table>)> {
+    let wholes = sweep::whole(suite, options.mix_durability);
+    if let Some(search) = &suite.rate_search {
+        let tables = |whole: &sweep::Whole<'_>| {
+            let mut tables = find_rate::tables(suite, search, whole);
+            tables.extend(decision::of_points(suite, whole, options.endurance_tb));
+            tables
+        };
+        let named = wholes
+            .iter()
+            .map(|whole| (whole.title.clone(), tables(whole)));
+        return named.collect();
+    }
     let Some(found) = &suite.sweep else {
         return Vec::new();
     };
-    let wholes = sweep::whole(suite, options.mix_durability);
     let tables = |whole: &sweep::Whole<'_>| match sweep::has_points(suite) {
-        true => sweep::tables::of_points(suite, found, whole),
+        true => {
+            let mut tables = sweep::tables::of_points(suite, found, whole);
+            tables.extend(decision::of_points(suite, whole, options.endurance_tb));
+            tables
+        }
         false => {
             let groups = whole.points.iter();
             let aged = |group: &Group<'_>| {
                 let mut tables = sweep::tables::of_ageing(found, group);
                 tables.extend(throughput::settles(group));
+                tables.extend(decision::table(suite, group, options.endurance_tb));
                 tables
             };
             groups.flat_map(aged).collect()
@@ -104,6 +125,9 @@ fn heading(suite: &SuiteResult) -> String {
         suite.started_at,
         suite.command,
     );
+    if suite.environment.is_empty() {
+        return out + "On a machine that is not known: imported.\n";
+    }
     let fact = |name: &str| suite.environment.get(name).cloned().unwrap_or_default();
     out += &format!(
         "{} CPUs ({}), kernel {}, {} on {}\n",
@@ -162,6 +186,7 @@ fn summary_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOption
     }
     tables.extend(large_values::summaries(suite, group));
     tables.extend(spread::table(group, &base));
+    tables.extend(decision::table(suite, group, options.endurance_tb));
     tables
 }
 

@@ -31,6 +31,9 @@ fn is_scan(phase: &str) -> bool {
 /// Queries of a phase, or thousands of rows of a scan.
 fn items(phase: &PhaseResult) -> Option<f64> {
     let test = of_phase(&phase.name)?;
+    if is_scan(&phase.name) && phase.lacks("rows") {
+        return None;
+    }
     Some(match is_scan(&phase.name) {
         true => phase.rows as f64 / 1e3,
         false => phase.operations as f64 * test.queries as f64,

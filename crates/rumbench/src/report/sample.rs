@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use rumbench_core::engine::{Durability, DurabilityFacts};
 
+use crate::run::pacing::Arrivals;
+use crate::run::search::sla::Condition;
+use crate::run::search::{Search, label};
 use crate::store::result::*;
 use crate::store::sweep::{Sweep, TURNOVER};
 
@@ -119,6 +122,7 @@ fn trial(engine: &str, ops_per_s: f64) -> TrialResult {
         cache_state: "page cache dropped before the trial".to_string(),
         memory: None,
         verified: Some("counts match".to_string()),
+        imported: None,
         phases: vec![load(), request(ops_per_s), settle()],
     }
 }
@@ -148,6 +152,7 @@ pub fn suite() -> SuiteResult {
         calibration: None,
         calibrations: BTreeMap::new(),
         sweep: None,
+        rate_search: None,
         trials: vec![trial("alluvium", 2000.0), trial("sqlite", 1000.0)],
         comparisons: Vec::new(),
         interrupted: false,
@@ -385,6 +390,51 @@ pub fn clients() -> SuiteResult {
         ..Sweep::default()
     });
     super::sweep::conclude(&mut suite);
+    suite
+}
+
+/// What [`rate_search`] looks for.
+pub fn search() -> Search {
+    Search {
+        conditions: vec![Condition::parse("p99=5ms").expect("a condition")],
+        phase: "request".to_string(),
+        precision: 0.05,
+        share: 0.7,
+        arrivals: Arrivals::Even,
+    }
+}
+
+/// A search for the highest rate of two engines whose response times are those of a queue.
+pub fn rate_search() -> SuiteResult {
+    let mut suite = suite();
+    suite.command =
+        "rumbench find-rate linkbench --engine alluvium --engine sqlite --sla p99=5ms".to_string();
+    let samples = std::mem::take(&mut suite.trials);
+    for (sample, most) in samples.iter().zip([50_000.0, 20_000.0]) {
+        let mut ended: Vec<TrialResult> = Vec::new();
+        loop {
+            let own: Vec<&TrialResult> = ended.iter().collect();
+            let Some((rate, _)) = search().state(&own, 1).next else {
+                break;
+            };
+            let mut trial = sample.clone();
+            trial.point = Some(label(rate));
+            trial.ended_at = Some("2026-01-01T00:01:00Z".to_string());
+            let busy = (rate / most).min(0.999);
+            let phase = &mut trial.phases[1];
+            phase.ops_per_s = Some(if rate > 0.0 { rate.min(most) } else { most });
+            phase.rate = (rate > 0.0).then_some(rate);
+            phase.missed_arrivals = phase
+                .rate
+                .map(|rate| ((rate - most).max(0.0) * 10.0) as u64);
+            for of in phase.latency_us.values_mut() {
+                *of = latency(of.mean / (1.0 - busy) * 10.0);
+            }
+            ended.push(trial);
+        }
+        suite.trials.extend(ended);
+    }
+    super::find_rate::conclude(&mut suite, &search(), 1);
     suite
 }
 

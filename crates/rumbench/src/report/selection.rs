@@ -108,7 +108,7 @@ impl<'a> Group<'a> {
         let mut names: Vec<String> = Vec::new();
         for trial in &self.trials {
             let mut place = 0;
-            for phase in trial.phases.iter().filter(|phase| phase.operations > 0) {
+            for phase in trial.phases.iter().filter(|phase| phase.has_worked()) {
                 match names.iter().position(|name| *name == phase.name) {
                     Some(found) => place = found + 1,
                     None => {

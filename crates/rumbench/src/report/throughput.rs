@@ -18,6 +18,10 @@ pub fn per_item(phase: &PhaseResult, value: Option<f64>) -> Option<f64> {
     if !counts_rows(&phase.name) {
         return value;
     }
+    // An imported operation of a load is a row.
+    if phase.lacks("rows") {
+        return value;
+    }
     (phase.rows > 0).then(|| value.map(|v| v * phase.operations as f64 / phase.rows as f64))?
 }
 
@@ -146,8 +150,12 @@ pub fn cpu(group: &Group<'_>, phase: &str) -> Table {
             cpu(|cpu| cpu.machine),
             other(|phase| phase.stall_seconds),
             other(|phase| phase.longest_stall_ms),
-            count(group.median(&engine, phase, |phase| Some(phase.errors as f64))),
-            count(group.median(&engine, phase, |phase| Some(phase.retries as f64))),
+            count(group.median(&engine, phase, |phase| {
+                (!phase.lacks("errors")).then_some(phase.errors as f64)
+            })),
+            count(group.median(&engine, phase, |phase| {
+                (!phase.lacks("retries")).then_some(phase.retries as f64)
+            })),
         ];
         if has_server {
             row.insert(CLIENT_USER, cpu(|cpu| cpu.client_user));

@@ -1,7 +1,7 @@
 //! Turns what a trial's child process reports into the trial's result.
 
-use super::progress::Standing;
 use super::protocol::Event;
+use super::standing::Standing;
 use crate::store::result::{Amplification, PhaseResult, TrialResult};
 
 /// Turns the events of one child into its trial.
@@ -22,8 +22,10 @@ impl Follower {
                 facts,
                 workload,
                 load_bytes,
+                phases,
                 ..
             } => {
+                standing.phases = phases;
                 trial.engine_version = facts.version;
                 trial.durability_facts = Some(facts.durability);
                 trial.configuration = facts.configuration;
@@ -37,12 +39,7 @@ impl Follower {
                 seconds,
                 operations,
             } => {
-                standing.phase.clone_from(&name);
-                standing.seconds = 0.0;
-                standing.operations = 0;
-                standing.note.clear();
-                standing.phase_seconds = seconds;
-                standing.phase_operations = operations;
+                standing.begin(&name, seconds, operations);
                 trial.phases.push(PhaseResult {
                     name,
                     ..PhaseResult::default()
@@ -58,6 +55,7 @@ impl Follower {
                 standing.seconds = seconds;
                 standing.operations = operations;
                 standing.note = note;
+                standing.take(&intervals);
                 if let Some(phase) = trial.phases.last_mut().filter(|_| self.open_phase) {
                     phase.seconds = seconds;
                     phase.operations = operations;

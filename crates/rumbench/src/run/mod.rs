@@ -1,5 +1,5 @@
-//! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`host`], [`cgroup`], [`progress`],
-//! [`specification`] and [`remainder`] for suites that are resumed), the child's side ([`trial`], [`phase`], [`threads`], [`client`],
+//! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`host`], [`cgroup`], [`progress`], [`standing`],
+//! [`search`] for rates that are looked for, [`specification`] and [`remainder`] for suites that are resumed), the child's side ([`trial`], [`phase`], [`threads`], [`client`],
 //! [`pacing`], [`sampler`], [`turnover`]) and what they say to each other ([`protocol`], [`split`]).
 
 pub mod cgroup;
@@ -17,8 +17,10 @@ pub mod progress;
 pub mod protocol;
 pub mod remainder;
 pub mod sampler;
+pub mod search;
 pub mod specification;
 pub mod split;
+pub mod standing;
 pub mod suite;
 pub mod threads;
 pub mod trial;

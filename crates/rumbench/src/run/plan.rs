@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::pacing::Rate;
 use super::placement::Placement;
-use crate::store::result::{Host, engine_name};
+use super::search::{self, Search};
+use crate::store::result::{Host, TrialResult, engine_name};
 
 /// One engine of a suite.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +89,9 @@ pub struct Suite {
     pub varied: Option<Varied>,
     /// When trials end, where they age a database.
     pub turnover: Option<Turnover>,
+    /// What is looked for, where the rates of the trials follow from each other.
+    #[serde(default)]
+    pub search: Option<Search>,
     /// Base of the ratios when it is not the first engine.
     pub base: Option<String>,
     /// Repetitions.
@@ -128,6 +132,46 @@ impl Suite {
             common.retain(|key, value| other.get(key) == Some(value));
         }
         common
+    }
+}
+
+/// A trial that comes next.
+#[derive(Debug, Clone)]
+pub struct Upcoming {
+    /// Its settings.
+    pub point: Point,
+    /// Index of the engine in them.
+    pub engine: usize,
+    /// Counted from 1.
+    pub repetition: u32,
+}
+
+impl Upcoming {
+    /// Its engine.
+    pub fn choice(&self) -> &EngineChoice {
+        &self.point.engines[self.engine]
+    }
+}
+
+/// The trial that follows these, which are all that have ended; `None` after the last.
+pub fn upcoming(suite: &Suite, ended: &[TrialResult]) -> Option<Upcoming> {
+    if let Some(search) = &suite.search {
+        return search::upcoming(suite, search, ended);
+    }
+    let order = order(suite.points.len(), suite.engines().len(), suite.repeat);
+    let planned = order.get(ended.len())?;
+    Some(Upcoming {
+        point: suite.points[planned.point].clone(),
+        engine: planned.engine,
+        repetition: planned.repetition,
+    })
+}
+
+/// Trials of the whole suite; of a search as far as that can be said.
+pub fn expected(suite: &Suite, ended: &[TrialResult]) -> usize {
+    match &suite.search {
+        Some(search) => search::expected(suite, search, ended),
+        None => suite.points.len() * suite.engines().len() * suite.repeat as usize,
     }
 }
 
@@ -206,6 +250,7 @@ pub mod tests {
             }],
             varied: None,
             turnover: None,
+            search: None,
             base: None,
             repeat: 2,
             seed: 1,

@@ -1,7 +1,15 @@
-//! The progress line on stderr: redrawn on a terminal, one line a minute elsewhere.
+//! Progress on stderr: some lines that are drawn again on a terminal, one line a minute elsewhere. No colours.
+//!
+//! What the lines say is made by [`super::standing`]; here they are put on the terminal and taken away again. A terminal that is
+//! too small or cannot move its cursor (`TERM=dumb`) gets a single line.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
+
+use super::standing::Standing;
+
+/// Fewest rows and columns for more than one line.
+const LEAST: (usize, usize) = (10, 40);
 
 /// A warning or remark for the user, on stderr.
 pub fn say(text: &str) {
@@ -9,80 +17,54 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Where a suite stands.
-#[derive(Debug, Default, Clone)]
-pub struct Standing {
-    /// Trial, counted from 1.
-    pub trial: usize,
-    /// Trials in total.
-    pub trials: usize,
-    /// Engine name with repetition.
-    pub label: String,
-    /// Phase name.
-    pub phase: String,
-    /// Seconds since the phase began.
-    pub seconds: f64,
-    /// Operations of the phase so far.
-    pub operations: u64,
-    /// Length of the phase in seconds, if it ends by time.
-    pub phase_seconds: Option<f64>,
-    /// Length of the phase in operations, if it ends by count.
-    pub phase_operations: Option<u64>,
-    /// The engine's note while settling.
-    pub note: String,
+/// What stderr is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Output {
+    /// A file or pipe.
+    Plain,
+    /// A terminal.
+    Terminal {
+        /// Rows.
+        rows: usize,
+        /// Columns.
+        columns: usize,
+    },
 }
 
-impl Standing {
-    /// Seconds until the phase ends, where that can be told.
-    fn phase_left(&self) -> Option<f64> {
-        if let Some(total) = self.phase_seconds {
-            return Some((total - self.seconds).max(0.0));
-        }
-        let total = self.phase_operations?;
-        let rate = self.operations as f64 / self.seconds;
-        (rate > 0.0).then(|| total.saturating_sub(self.operations) as f64 / rate)
+/// Looks each time, because windows change their size.
+fn output() -> Output {
+    if !std::io::stderr().is_terminal() {
+        return Output::Plain;
     }
-
-    fn line(&self, trial_seconds: Option<f64>) -> String {
-        let mut line = format!(
-            "[{}/{}] {} {} {:.0} s",
-            self.trial, self.trials, self.label, self.phase, self.seconds
-        );
-        if self.operations > 0 && self.seconds > 0.0 {
-            line += &format!(
-                ", {:.0} operations/s",
-                self.operations as f64 / self.seconds
-            );
-        }
-        if !self.note.is_empty() {
-            line += &format!(", {}", self.note);
-        }
-        if let Some(left) = self.phase_left() {
-            line += &format!(", phase ends in {left:.0} s");
-        }
-        let trials_left = (self.trials - self.trial.min(self.trials)) as f64;
-        if let Some(seconds) = trial_seconds.filter(|_| trials_left > 0.0) {
-            line += &format!(", other trials about {:.0} s", seconds * trials_left);
-        }
-        line
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    match size.filter(|size| size.ws_row > 0 && size.ws_col > 0) {
+        Some(size) => Output::Terminal {
+            rows: if dumb { 1 } else { size.ws_row.into() },
+            columns: size.ws_col.into(),
+        },
+        None => Output::Terminal {
+            rows: 1,
+            columns: 80,
+        },
     }
 }
 
 /// Draws the standing of a suite.
 pub struct Progress {
-    terminal: bool,
-    drawn: bool,
+    drawing: Drawing,
+    cpus: usize,
     last: Instant,
     started: Instant,
     finished_trials: u32,
 }
 
 impl Progress {
-    /// Looks at stderr to choose the way.
+    /// Nothing is drawn yet.
     pub fn new() -> Progress {
         Progress {
-            terminal: std::io::stderr().is_terminal(),
-            drawn: false,
+            drawing: Drawing::default(),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
             last: Instant::now(),
             started: Instant::now(),
             finished_trials: 0,
@@ -91,19 +73,28 @@ impl Progress {
 
     /// Shows the standing if it is time for it.
     pub fn show(&mut self, standing: &Standing) {
-        let every = Duration::from_millis(if self.terminal { 500 } else { 60_000 });
+        let output = output();
+        let every = match output {
+            Output::Plain => Duration::from_secs(60),
+            Output::Terminal { .. } => Duration::from_millis(500),
+        };
         if self.last.elapsed() < every {
             return;
         }
         self.last = Instant::now();
         let trial_seconds = (self.finished_trials > 0)
             .then(|| self.started.elapsed().as_secs_f64() / f64::from(self.finished_trials));
-        let line = standing.line(trial_seconds);
-        if self.terminal {
-            let _ = write!(std::io::stderr().lock(), "\r{line}\x1b[K");
-            self.drawn = true;
-        } else {
-            say(&line);
+        match output {
+            Output::Plain => say(&standing.line(trial_seconds)),
+            Output::Terminal { rows, columns } => {
+                let lines = if rows < LEAST.0 || columns < LEAST.1 {
+                    let line = standing.line(trial_seconds);
+                    vec![line.chars().take(columns.saturating_sub(1)).collect()]
+                } else {
+                    standing.lines(trial_seconds, self.cpus, columns)
+                };
+                put(&self.drawing.draw(&lines));
+            }
         }
     }
 
@@ -113,11 +104,53 @@ impl Progress {
         self.clear();
     }
 
-    /// Removes the line from a terminal, so that other text can follow.
+    /// Removes the lines from a terminal, so that other text can follow.
     pub fn clear(&mut self) {
-        if self.drawn {
-            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
-            self.drawn = false;
+        put(&self.drawing.clear());
+    }
+}
+
+fn put(text: &str) {
+    if !text.is_empty() {
+        let mut stderr = std::io::stderr().lock();
+        let _ = stderr
+            .write_all(text.as_bytes())
+            .and_then(|()| stderr.flush());
+    }
+}
+
+/// Lines at the bottom of a terminal.
+#[derive(Debug, Default)]
+struct Drawing {
+    /// How many there are; the cursor stands in the last one.
+    lines: usize,
+}
+
+impl Drawing {
+    /// What has to be written so that these lines stand in place of those before.
+    fn draw(&mut self, lines: &[String]) -> String {
+        let before = self.to_start();
+        self.lines = lines.len();
+        // Each line is cleared to its end, and what is below the last: the text never flickers to nothing.
+        let text: Vec<String> = lines.iter().map(|line| format!("{line}\x1b[K")).collect();
+        format!("{before}{}\x1b[J", text.join("\n"))
+    }
+
+    /// What removes them.
+    fn clear(&mut self) -> String {
+        if self.lines == 0 {
+            return String::new();
+        }
+        let before = self.to_start();
+        self.lines = 0;
+        format!("{before}\x1b[J")
+    }
+
+    /// To the beginning of the first line.
+    fn to_start(&self) -> String {
+        match self.lines {
+            0 | 1 => "\r".to_string(),
+            lines => format!("\r\x1b[{}A", lines - 1),
         }
     }
 }
@@ -126,21 +159,76 @@ impl Progress {
 mod tests {
     use super::*;
 
+    /// As much of a terminal as is written to here.
+    #[derive(Default)]
+    struct Screen {
+        rows: Vec<String>,
+        row: usize,
+        column: usize,
+    }
+
+    impl Screen {
+        fn write(&mut self, text: &str) {
+            let mut rest = text.chars();
+            while let Some(c) = rest.next() {
+                self.rows
+                    .resize(self.rows.len().max(self.row + 1), String::new());
+                match c {
+                    '\r' => self.column = 0,
+                    '\n' => (self.row, self.column) = (self.row + 1, 0),
+                    '\x1b' => {
+                        let mut code = Vec::new();
+                        for c in rest.by_ref().skip(1) {
+                            code.push(c);
+                            if c.is_ascii_alphabetic() {
+                                break;
+                            }
+                        }
+                        self.command(&code);
+                    }
+                    c => {
+                        let row = &mut self.rows[self.row];
+                        row.truncate(self.column);
+                        row.push(c);
+                        self.column += 1;
+                    }
+                }
+            }
+        }
+
+        fn command(&mut self, code: &[char]) {
+            let Some((name, digits)) = code.split_last() else {
+                return;
+            };
+            let digits: String = digits.iter().collect();
+            match name {
+                'A' => self.row -= digits.parse::<usize>().unwrap(),
+                'K' => self.rows[self.row].truncate(self.column),
+                'J' => {
+                    self.rows[self.row].truncate(self.column);
+                    self.rows.truncate(self.row + 1);
+                }
+                other => panic!("unknown command {other}"),
+            }
+        }
+    }
+
+    fn lines(text: &[&str]) -> Vec<String> {
+        text.iter().map(|line| (*line).to_string()).collect()
+    }
+
     #[test]
-    fn progress_tells_the_time_left_of_a_phase_that_ends_by_count() {
-        let standing = Standing {
-            trial: 1,
-            trials: 3,
-            label: "sqlite #1".to_string(),
-            phase: "request".to_string(),
-            seconds: 10.0,
-            operations: 1000,
-            phase_operations: Some(4000),
-            ..Standing::default()
-        };
-        assert_eq!(
-            standing.line(Some(60.0)),
-            "[1/3] sqlite #1 request 10 s, 100 operations/s, phase ends in 30 s, other trials about 120 s"
-        );
+    fn lines_replace_those_before_and_clearing_leaves_nothing() {
+        let (mut drawing, mut screen) = (Drawing::default(), Screen::default());
+        screen.write("before\n");
+        screen.write(&drawing.draw(&lines(&["one long line", "two", "three"])));
+        assert_eq!(screen.rows, ["before", "one long line", "two", "three"]);
+        screen.write(&drawing.draw(&lines(&["1", "2"])));
+        assert_eq!(screen.rows, ["before", "1", "2"]);
+        screen.write(&drawing.clear());
+        assert_eq!(screen.rows, ["before", ""]);
+        assert_eq!(drawing.clear(), "", "nothing to remove, nothing to write");
+        screen.write("after\n");
+        assert_eq!(screen.rows, ["before", "after"]);
     }
 }

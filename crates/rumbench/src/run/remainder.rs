@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::plan::{self, Planned, Suite};
+use super::plan::{self, Suite, Upcoming};
 use crate::catalog::usage;
 use crate::store::result::{SuiteResult, TrialResult};
 
@@ -30,21 +30,19 @@ pub fn kept(suite: &Suite, result: &SuiteResult) -> Result<Vec<TrialResult>> {
             result.workload, result.seed
         )));
     }
-    let order = plan::order(suite.points.len(), suite.engines().len(), suite.repeat);
     let ended = result
         .trials
         .iter()
         .filter(|trial| trial.ended_at.is_some());
     let ended: Vec<TrialResult> = ended.cloned().collect();
-    if ended.len() > order.len() {
-        return Err(refused(format!(
-            "it has {} trials of {}",
-            ended.len(),
-            order.len()
-        )));
-    }
-    for (number, (trial, planned)) in ended.iter().zip(&order).enumerate() {
-        let (name, repetition) = expected(suite, planned);
+    for (number, trial) in ended.iter().enumerate() {
+        let Some(upcoming) = plan::upcoming(suite, &ended[..number]) else {
+            return Err(refused(format!(
+                "it has {} trials of {number}",
+                ended.len()
+            )));
+        };
+        let (name, repetition) = (contestant(&upcoming), upcoming.repetition);
         let seed = suite.seed + u64::from(repetition) - 1;
         let same = trial.contestant() == name
             && (trial.repetition, trial.seed) == (repetition, seed)
@@ -62,29 +60,26 @@ pub fn kept(suite: &Suite, result: &SuiteResult) -> Result<Vec<TrialResult>> {
     Ok(ended)
 }
 
-/// Contestant and repetition of a planned trial.
-fn expected(suite: &Suite, planned: &Planned) -> (String, u32) {
-    let point = &suite.points[planned.point];
-    let name = point.engines[planned.engine].name();
-    let name = match &point.label {
+/// The trial's engine, with what a sweep or a search sets.
+fn contestant(upcoming: &Upcoming) -> String {
+    let name = upcoming.choice().name();
+    match &upcoming.point.label {
         Some(label) => format!("{name} {label}"),
         None => name,
-    };
-    (name, planned.repetition)
+    }
 }
 
 /// Removes the data that the stopped suite left behind: that of the trial that was running, and, where data is not to be kept,
-/// of the one before it as well. Only folders that the plan names are touched.
+/// of those before it as well. Only folders that the plan names are touched.
 ///
 /// # Errors
 /// When a folder cannot be removed: a trial would run into the data of another.
-pub fn remove_leftovers(suite: &Suite, kept: usize) -> Result<()> {
+pub fn remove_leftovers(suite: &Suite, kept: &[TrialResult]) -> Result<()> {
     let data = suite.out.join("data");
-    let order = plan::order(suite.points.len(), suite.engines().len(), suite.repeat);
-    let folders = order.iter().enumerate().filter_map(|(index, planned)| {
-        let stays = suite.keep_data && index < kept;
-        let choice = &suite.points[planned.point].engines[planned.engine];
-        (!stays).then(|| plan::folder(index, choice))
+    let first = if suite.keep_data { kept.len() } else { 0 };
+    let folders = (first..=kept.len()).filter_map(|index| {
+        let upcoming = plan::upcoming(suite, &kept[..index])?;
+        Some(plan::folder(index, upcoming.choice()))
     });
     for folder in folders.chain([plan::CALIBRATION_FOLDER.to_string()]) {
         remove(&data.join(folder))?;
@@ -117,15 +112,20 @@ mod tests {
         result.command.clone_from(&suite.command);
         result.workload.clone_from(&suite.workload);
         result.seed = suite.seed;
-        let order = plan::order(suite.points.len(), suite.engines().len(), suite.repeat);
-        let trial = |(number, planned): (usize, &Planned)| TrialResult {
-            engine: suite.engines()[planned.engine].engine.clone(),
-            repetition: planned.repetition,
-            seed: suite.seed + u64::from(planned.repetition) - 1,
-            ended_at: (number + 1 < trials).then(|| "2026-01-01T00:00:00Z".to_string()),
-            ..like.clone()
-        };
-        result.trials = order.iter().take(trials).enumerate().map(trial).collect();
+        result.trials.clear();
+        while result.trials.len() < trials {
+            let Some(next) = plan::upcoming(suite, &result.trials) else {
+                break;
+            };
+            let ended = result.trials.len() + 1 < trials;
+            result.trials.push(TrialResult {
+                engine: next.choice().engine.clone(),
+                repetition: next.repetition,
+                seed: suite.seed + u64::from(next.repetition) - 1,
+                ended_at: ended.then(|| "2026-01-01T00:00:00Z".to_string()),
+                ..like.clone()
+            });
+        }
         result
     }
 
@@ -172,7 +172,8 @@ mod tests {
         for name in ["001-null", "002-sqlite", "calibration", "mine"] {
             std::fs::create_dir_all(data.join(name).join("deep")).unwrap();
         }
-        remove_leftovers(&suite, 1).unwrap();
+        let kept = kept(&suite, &result(&suite, 2)).unwrap();
+        remove_leftovers(&suite, &kept).unwrap();
         let left = || {
             let entries = std::fs::read_dir(&data).unwrap();
             let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
@@ -181,7 +182,7 @@ mod tests {
         };
         assert_eq!(left(), ["001-null", "mine"]);
         suite.keep_data = false;
-        remove_leftovers(&suite, 1).unwrap();
+        remove_leftovers(&suite, &kept).unwrap();
         assert_eq!(left(), ["mine"], "only what the plan names");
     }
 }

@@ -12,15 +12,16 @@ use time::format_description::well_known::Rfc3339;
 use super::cgroup::{Group, Hierarchy};
 use super::follow::Follower;
 use super::interrupt::Interrupts;
-use super::plan::{self, EngineChoice, Planned, Point, Suite};
+use super::plan::{self, EngineChoice, Point, Suite, Upcoming};
 use super::process::TrialProcess;
-use super::progress::{Progress, Standing, say};
+use super::progress::{Progress, say};
 use super::protocol::{Event, TrialSpec};
 use super::specification;
 use super::split;
+use super::standing::Standing;
 use crate::catalog;
 use crate::measure::{environment, size};
-use crate::report::{marks, spread, sweep};
+use crate::report::{find_rate, marks, spread, sweep};
 use crate::store::file;
 use crate::store::result::{Host, SuiteResult, TrialResult};
 use crate::store::sweep::{Sweep, TURNOVER};
@@ -80,16 +81,11 @@ pub fn resume(
         interrupted: false,
         ..stopped
     };
-    if result.trials.len() < planned(suite).len() {
+    if plan::upcoming(suite, &result.trials).is_some() {
         check_disk(suite)?;
         result.resumed_at.push(timestamp());
     }
     drive(suite, interrupts, group, result)
-}
-
-/// All trials in order.
-fn planned(suite: &Suite) -> Vec<Planned> {
-    plan::order(suite.points.len(), suite.engines().len(), suite.repeat)
 }
 
 fn drive(
@@ -127,6 +123,8 @@ fn fresh(suite: &Suite) -> SuiteResult {
         calibration: None,
         calibrations: BTreeMap::new(),
         sweep: sweep_of(suite),
+        // Derived when the result is saved.
+        rate_search: None,
         trials: Vec::new(),
         comparisons: Vec::new(),
         interrupted: false,
@@ -155,8 +153,11 @@ fn sweep_of(suite: &Suite) -> Option<Sweep> {
     })
 }
 
-/// The largest point decides; kept data is that of all.
-fn check_disk(suite: &Suite) -> Result<()> {
+/// Free bytes that a suite needs. The largest point decides; kept data is that of all.
+///
+/// # Errors
+/// When a workload cannot be made.
+pub fn disk_needed(suite: &Suite) -> Result<u64> {
     let mut needed = 0;
     for point in &suite.points {
         let workload = catalog::workload(&suite.workload, &point.settings, suite.seed)?;
@@ -167,6 +168,11 @@ fn check_disk(suite: &Suite) -> Result<()> {
             false => plan::disk_estimate(bytes, 1).max(needed),
         };
     }
+    Ok(needed)
+}
+
+fn check_disk(suite: &Suite) -> Result<()> {
+    let needed = disk_needed(suite)?;
     let free = size::free_bytes(&suite.out)?;
     if free < needed {
         bail!(
@@ -181,19 +187,16 @@ fn check_disk(suite: &Suite) -> Result<()> {
 
 impl Runner<'_> {
     fn run_all(&mut self) -> Result<()> {
-        let order = planned(self.suite);
-        let trials = order.len();
-        // Of a suite that is resumed these have ended.
-        let kept = self.result.trials.len();
         self.save()?;
-        if kept < trials {
-            self.calibrate(trials)?;
+        // Of a suite that is resumed some trials have ended.
+        if plan::upcoming(self.suite, &self.result.trials).is_some() {
+            self.calibrate(plan::expected(self.suite, &self.result.trials))?;
         }
-        for (i, planned) in order.into_iter().enumerate().skip(kept) {
-            if self.interrupts.count() > 0 {
+        while self.interrupts.count() == 0 {
+            let Some(next) = plan::upcoming(self.suite, &self.result.trials) else {
                 break;
-            }
-            self.run_trial(i, trials, planned)?;
+            };
+            self.run_trial(&next)?;
             self.progress.trial_finished();
         }
         self.progress.clear();
@@ -212,6 +215,9 @@ impl Runner<'_> {
         let base = self.suite.base.clone().or_else(first).unwrap_or_default();
         self.result.comparisons = spread::compare(&self.result.trials, &base);
         sweep::conclude(&mut self.result);
+        if let Some(search) = &self.suite.search {
+            find_rate::conclude(&mut self.result, search, self.suite.repeat);
+        }
         self.result.schema_version = self.result.version();
         self.saved = Instant::now();
         file::save(&self.suite.out, &self.result)
@@ -319,6 +325,7 @@ impl Runner<'_> {
             cache_state,
             memory: None,
             verified: None,
+            imported: None,
             phases: Vec::new(),
         }
     }
@@ -348,21 +355,20 @@ impl Runner<'_> {
         Ok(path)
     }
 
-    fn run_trial(&mut self, index: usize, trials: usize, planned: Planned) -> Result<()> {
-        let point = &self.suite.points[planned.point];
-        let choice = &point.engines[planned.engine];
+    fn run_trial(&mut self, next: &Upcoming) -> Result<()> {
+        let (index, point, choice) = (self.result.trials.len(), &next.point, next.choice());
         let directory = self.data_directory(&plan::folder(index, choice))?;
         let mut trial = self.new_trial(
             choice,
             point,
-            planned.repetition,
+            next.repetition,
             environment::drop_page_cache(),
         );
         let spec = self.spec(choice, point, trial.seed, &directory);
         let standing = Standing {
             trial: index + 1,
-            trials,
-            label: format!("{} #{}", trial.contestant(), planned.repetition),
+            trials: plan::expected(self.suite, &self.result.trials),
+            label: format!("{} #{}", trial.contestant(), next.repetition),
             ..Standing::default()
         };
         self.result.trials.push(trial.clone());
@@ -439,7 +445,10 @@ impl Runner<'_> {
                         }
                     }
                     // An engine's library printed to stdout.
-                    Err(_) => say(&line),
+                    Err(_) => {
+                        self.progress.clear();
+                        say(&line);
+                    }
                 },
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,

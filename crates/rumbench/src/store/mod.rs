@@ -1,6 +1,7 @@
-//! Results on disk: the JSON of one suite ([`result`], [`sweep`], [`mod@file`]) and the SQLite file of all suites ([`history`]).
+//! Results on disk: the JSON of one suite ([`result`], [`sweep`], [`rate_search`], [`mod@file`]) and the SQLite file of all suites ([`history`]).
 
 pub mod file;
 pub mod history;
+pub mod rate_search;
 pub mod result;
 pub mod sweep;

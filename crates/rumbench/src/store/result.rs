@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use rumbench_core::engine::{Durability, DurabilityFacts};
 use serde::{Deserialize, Serialize};
 
+use super::rate_search::RateSearch;
 use super::sweep::Sweep;
 use crate::measure::latency::Buckets;
 
@@ -54,6 +55,9 @@ pub struct SuiteResult {
     /// What was varied, and what follows from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<Sweep>,
+    /// Which rates were looked for, and what was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_search: Option<RateSearch>,
     /// One entry for each trial, in the order in which they ran.
     pub trials: Vec<TrialResult>,
     /// Ratios against the base engine.
@@ -64,10 +68,34 @@ pub struct SuiteResult {
 }
 
 impl SuiteResult {
+    /// Of nothing that was run here.
+    pub fn empty(workload: &str, command: String, started_at: String) -> SuiteResult {
+        SuiteResult {
+            schema_version: SCHEMA_PLAIN,
+            rumbench_version: env!("CARGO_PKG_VERSION").to_string(),
+            command,
+            started_at,
+            resumed_at: Vec::new(),
+            seed: 0,
+            workload: workload.to_string(),
+            workload_version: None,
+            settings: BTreeMap::new(),
+            environment: BTreeMap::new(),
+            calibration: None,
+            calibrations: BTreeMap::new(),
+            sweep: None,
+            rate_search: None,
+            trials: Vec::new(),
+            comparisons: Vec::new(),
+            interrupted: false,
+        }
+    }
+
     /// The oldest schema version whose readers understand this: older ones would take points of a
     /// sweep, or builds of an engine, for repetitions.
     pub fn version(&self) -> u32 {
-        match self.sweep.is_some() || self.trials.iter().any(|trial| trial.host.is_some()) {
+        let hosts = self.trials.iter().any(|trial| trial.host.is_some());
+        match self.sweep.is_some() || self.rate_search.is_some() || hosts {
             true => SCHEMA_VERSION,
             false => SCHEMA_PLAIN,
         }
@@ -140,6 +168,9 @@ pub struct TrialResult {
     /// What the final check found, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<String>,
+    /// Another program measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<Imported>,
     /// Its steps.
     pub phases: Vec<PhaseResult>,
 }
@@ -215,24 +246,53 @@ pub struct Host {
     pub compiler_flags: String,
 }
 
-/// Latency of one operation type in microseconds.
+/// Where a trial comes from that another program measured.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    /// The program.
+    pub program: String,
+    /// Files that were read.
+    pub files: Vec<String>,
+}
+
+/// Number of a structure whose numbers are known together, but for imported results: not a number there, and absent in JSON.
+fn unknown() -> f64 {
+    f64::NAN
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature is serde's"
+)]
+fn is_unknown(number: &f64) -> bool {
+    number.is_nan()
+}
+
+/// Latency of one operation type in microseconds. Of imported results some figures are unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Operations recorded.
     pub count: u64,
     /// Arithmetic mean.
+    #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
     pub mean: f64,
     /// Percentile 50.
+    #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
     pub p50: f64,
     /// Percentile 95.
+    #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
     pub p95: f64,
     /// Percentile 99.
+    #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
     pub p99: f64,
     /// Percentile 99.9.
+    #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
     pub p999: f64,
     /// Percentile 99.99.
+    #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
     pub p9999: f64,
     /// Largest, exact.
+    #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
     pub max: f64,
 }
 
@@ -240,6 +300,7 @@ pub struct Latency {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuPerOp {
     /// Sum of the next four.
+    #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
     pub total: f64,
     /// The laboratory's own part of the client threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -248,8 +309,10 @@ pub struct CpuPerOp {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_user: Option<f64>,
     /// The engine's part of the client threads. Without calibration it includes the client.
+    #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
     pub engine_foreground: f64,
     /// The engine's own threads.
+    #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
     pub engine_background: f64,
     /// Server processes; absent for embedded engines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -521,9 +584,22 @@ pub struct PhaseResult {
     /// The first errors, in the engine's words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub error_samples: Vec<String>,
+    /// Names of numbers that are always there and were not measured: of imported results.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_measured: Vec<String>,
 }
 
 impl PhaseResult {
+    /// Whether a number that is always there was not measured.
+    pub fn lacks(&self, name: &str) -> bool {
+        self.not_measured.iter().any(|lacking| lacking == name)
+    }
+
+    /// Whether it did operations, as far as is known.
+    pub fn has_worked(&self) -> bool {
+        self.operations > 0 || self.lacks("operations")
+    }
+
     /// The name without a repeated step's `#n`.
     pub fn base_name(&self) -> &str {
         base_name(&self.name)

@@ -1,5 +1,5 @@
-//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, bounded memory, other builds,
-//! comparisons, explanations, resumed suites, kill tests, servers that run already.
+//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, searches for rates, bounded
+//! memory, other builds, comparisons, explanations, imports, resumed suites, kill tests, servers that run already.
 
 mod compare;
 mod custom;
@@ -7,7 +7,9 @@ mod durability;
 mod explain;
 #[cfg(any(feature = "mariadb", feature = "postgresql"))]
 mod external;
+mod find_rate;
 mod host;
+mod import;
 mod insert_benchmark;
 mod large_values;
 mod memory;

@@ -201,3 +201,119 @@ fn lists_and_explanations_are_printed() {
         assert!(text(&output.stdout).contains(expected), "{arguments:?}");
     }
 }
+
+#[test]
+fn a_shell_gets_completions_and_man_gets_a_page_for_each_command_that_is_not_hidden() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let output = rumbench(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(&["completions", shell]);
+        assert!(
+            script.contains("find-rate") && script.contains("sla"),
+            "{shell}"
+        );
+    }
+    assert!(run(&["man"]).contains(".TH rumbench 1"));
+    let pages = dir.path().join("man1");
+    run(&["man", pages.to_str().unwrap()]);
+    let page = |name: &str| std::fs::read_to_string(pages.join(name));
+    assert!(
+        page("rumbench.1")
+            .unwrap()
+            .contains("rumbench\\-find\\-rate(1)")
+    );
+    assert!(page("rumbench-find-rate.1").unwrap().contains("p99=5ms"));
+    assert!(page("rumbench-trial-child.1").is_err());
+}
+
+#[test]
+fn the_doctor_judges_the_machine_and_names_the_engines() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = rumbench(
+        dir.path(),
+        &["doctor", "--dir", dir.path().to_str().unwrap()],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    for expected in [
+        "This machine",
+        "syncs",
+        "file system",
+        "control groups",
+        "Engines",
+        "null",
+    ] {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+    let output = rumbench(
+        dir.path(),
+        &["doctor", "--json", "--dir", dir.path().to_str().unwrap()],
+    );
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(found["findings"].as_array().unwrap().len() > 8, "{found}");
+    let output = rumbench(dir.path(), &["doctor", "--dir", "/no/such/folder"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("choose another --dir"));
+}
+
+#[test]
+fn a_plan_names_trials_settings_space_and_time_and_runs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let settings = [
+        "--set",
+        "nodes=1000",
+        "--set",
+        "seconds=7",
+        "--set",
+        "steps=2",
+        "--sweep",
+        "clients=1,2",
+    ];
+    let plan = |more: &[&str]| {
+        let flags = [
+            "plan",
+            "linkbench",
+            "--engine",
+            "null",
+            "--repeat",
+            "2",
+            "--out",
+            out.to_str().unwrap(),
+        ];
+        rumbench(dir.path(), &[&flags[..], &settings, more].concat())
+    };
+    let output = plan(&[]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    for expected in [
+        "linkbench: 4 trials",
+        "order: null clients=1 #1, null clients=2 #1, null clients=2 #2, null clients=1 #2",
+        "MiB are needed",
+    ] {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+    let from = |key: &str| {
+        let line = shown
+            .lines()
+            .find(|line| line.starts_with(&format!("{key} ")));
+        line.and_then(|line| line.split_whitespace().last())
+            .map(str::to_string)
+    };
+    assert_eq!(from("nodes").as_deref(), Some("--set"), "{shown}");
+    assert_eq!(from("clients").as_deref(), Some("--sweep"), "{shown}");
+    assert_eq!(from("cache_bytes").as_deref(), Some("default"), "{shown}");
+    let found: serde_json::Value = serde_json::from_slice(&plan(&["--json"]).stdout).unwrap();
+    // Two steps of seven seconds in four trials, with whatever warms up.
+    assert!(found["timed_seconds"].as_f64().unwrap() >= 56.0, "{found}");
+    assert!(!out.exists(), "nothing was run");
+    assert_eq!(
+        plan(&["--set", "nodes=100000000000"]).status.code(),
+        Some(1),
+        "no disk has room for that"
+    );
+}

@@ -90,6 +90,7 @@ pub fn values(trials: &[&TrialResult], phase: &str) -> BTreeMap<Key, Value> {
         }
         for (operation, latency) in &phase.latency_us {
             for (figure, value) in FIGURES {
+                let value = |latency| value(latency).filter(|us| us.is_finite());
                 let key = (NUMBERS.len(), format!("latency_us.{operation}.{figure}"));
                 put(
                     &mut found,

@@ -2,12 +2,13 @@
 //!
 //! It holds no link to the outside, is readable with scripts off and stays below [`LIMIT_BYTES`]: charts get coarser, never
 //! wrong, until it does. [`page`] is what the parts share, [`verdict`] the first screen, [`over_time`], [`percentiles`], [`timeline`] and [`heat`]
-//! are charts over [`plot`], [`scale`] and [`series`], [`mod@sweep`] shows what points have together, [`cost`] bars over [`bars`], [`mod@explain`] the words, [`tables`] the text report's tables and [`facts`] what was run.
+//! are charts over [`plot`], [`scale`] and [`series`], [`mod@sweep`] shows what points have together, [`find_rate`] which rate holds, [`cost`] bars over [`bars`], [`mod@explain`] the words, [`tables`] the text report's tables and [`facts`] what was run.
 
 mod bars;
 mod cost;
 mod explain;
 mod facts;
+mod find_rate;
 mod heat;
 mod markup;
 mod over_time;
@@ -38,6 +39,11 @@ use rumbench_core::custom::KINDS;
 use crate::catalog::WORKLOADS;
 use crate::store::result::{SuiteResult, base_name};
 
+/// Microseconds with the unit that suits them.
+pub fn label_us(us: f64) -> String {
+    scale::label(us, scale::Unit::Microseconds)
+}
+
 /// Largest page.
 pub const LIMIT_BYTES: usize = 1_000_000;
 
@@ -63,7 +69,8 @@ pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
     let findings = words::explain(suite, options);
     let of = |detail| render_with(suite, options, &findings, detail);
     let coarsest = DETAILS.last().copied();
-    if suite.sweep.is_some() && of(coarsest).len() >= LIMIT_BYTES {
+    let leads = suite.sweep.is_some() || suite.rate_search.is_some();
+    if leads && of(coarsest).len() >= LIMIT_BYTES {
         return of(None);
     }
     let mut page = String::new();
@@ -76,7 +83,7 @@ pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
     page
 }
 
-/// Without a detail only what is said of a sweep as a whole.
+/// Without a detail only what is said of a sweep or a search as a whole.
 fn render_with(
     suite: &SuiteResult,
     options: &ReportOptions,
@@ -110,8 +117,13 @@ fn render_with(
         .collect();
     let points = has_points(suite);
     let leads = points || detail.is_none();
-    let sweep = sweep::html(suite, &engines, options, leads);
-    out += &navigation(&views, (!sweep.is_empty()).then_some(leads));
+    let sweep =
+        sweep::html(suite, &engines, options, leads) + &find_rate::html(suite, &engines, options);
+    let title = match suite.rate_search {
+        Some(_) => "Highest rate",
+        None => "Sweep",
+    };
+    out += &navigation(&views, (!sweep.is_empty()).then_some(leads), title);
     out += "<main>\n";
     out += &without_numbers(suite, &engines);
     out += &sweep;
@@ -221,13 +233,13 @@ fn header(suite: &SuiteResult, title: &str) -> String {
     out + "\n</header>\n"
 }
 
-/// Links to the parts; `sweep` says of a suite with a sweep whether it comes first.
-fn navigation(views: &[View<'_>], sweep: Option<bool>) -> String {
+/// Links to the parts; `sweep` says of a suite with a sweep or a search whether it comes first, and `title` what it is.
+fn navigation(views: &[View<'_>], sweep: Option<bool>, title: &str) -> String {
     let mut out = String::from("<nav aria-label=\"Parts of this page\">");
     let mut link =
         |anchor: &str, text: &str| out += &format!("<a href=\"#{anchor}\">{}</a> ", escape(text));
     match sweep {
-        Some(true) => link("verdict", "Sweep"),
+        Some(true) => link("verdict", title),
         Some(false) => {
             link("sweep", "Ageing");
             link("verdict", "Verdict");

@@ -8,12 +8,12 @@ use super::over_time::extremes;
 use super::plot::{Curve, Plot, in_words, swatch};
 use super::scale::{Axis, Unit};
 use super::tables;
-use crate::report::ReportOptions;
 use crate::report::selection::Group;
 use crate::report::sweep::curve::{Point, points};
 use crate::report::sweep::{CLIENTS, Whole, has_points, tables as rows, whole};
 use crate::report::table::number;
 use crate::report::throughput::{counts_rows, unit};
+use crate::report::{ReportOptions, decision};
 use crate::store::result::SuiteResult;
 use crate::store::sweep::{Ageing, Sweep};
 
@@ -61,6 +61,10 @@ pub fn html(
                 .map(|group| section.ageing(group))
                 .collect(),
         };
+        if has_points(suite) {
+            let table = decision::of_points(suite, whole, options.endurance_tb);
+            out += &table.iter().map(tables::html).collect::<String>();
+        }
         out += "</section>\n";
     }
     out

@@ -71,6 +71,10 @@ const HEADERS: &[(&str, &str)] = &[
     ("written", "kb_written_per_op"),
     ("written settled", "kb_written_per_op_settled"),
     ("anonymous", "rss_bytes.anonymous"),
+    ("device life", "device_years"),
+    ("device writes", "device_writes"),
+    ("databases per TB", "databases_per_tb"),
+    ("cores per 10,000 op/s", "cores_per_10000"),
 ];
 
 /// The metric that a header names: by its name, or by the unit of a phase's throughput.

@@ -311,6 +311,28 @@ fn a_sweep_comes_first_as_curves_with_their_fits_and_its_points_are_folded() {
 }
 
 #[test]
+fn a_search_for_a_rate_comes_first_with_its_limit_as_a_line_and_its_rates_are_folded() {
+    let page = checked(&sample::rate_search(), &ReportOptions::default());
+    let start = page.find("<h2 id=\"verdict\">Highest rate").unwrap();
+    let folded = page.find("<details").unwrap();
+    let first = &page[start..folded];
+    assert!(first.contains("holds p99=5ms up to 37,500 op/s"), "{first}");
+    assert_eq!(
+        first.matches("class=\"strong\"").count(),
+        1,
+        "one limit, one line"
+    );
+    for title in [
+        "p99 of response times",
+        "p50 of response times",
+        "What request means for a decision",
+    ] {
+        assert!(first.contains(title), "{title}");
+    }
+    assert!(page.contains("<summary>rate=26250"), "the points follow");
+}
+
+#[test]
 fn ageing_databases_are_drawn_by_turnover_before_their_steps() {
     let page = checked(&sample::ageing(), &ReportOptions::default());
     assert!(page.contains("<h2 id=\"sweep\">Ageing") && page.contains("<h2 id=\"verdict\">"));

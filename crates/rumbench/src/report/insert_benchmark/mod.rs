@@ -83,7 +83,7 @@ fn records(group: &Group<'_>, phase: &str, cpus: f64) -> Table {
         };
         let loaded = setting("rows").zip(setting("tables")).map(|(x, c)| x * c);
         let found = trial.phases.iter().filter(|found| found.name == phase);
-        for found in found.filter(|found| found.operations > 0) {
+        for found in found.filter(|found| found.has_worked()) {
             let measured = measured(found, loaded, cpus);
             table.rows.push(record::line(&measured, &trial.name()));
         }
@@ -94,8 +94,13 @@ fn records(group: &Group<'_>, phase: &str, cpus: f64) -> Table {
 /// What the record is computed from.
 fn measured(phase: &PhaseResult, loaded: Option<f64>, cpus: f64) -> Measured {
     let seconds = phase.seconds.max(f64::MIN_POSITIVE);
-    let operations = phase.operations as f64;
-    let a_second = |per_op: Option<f64>| per_op.map(|per_op| per_op * operations / seconds);
+    // Of imported records only the rate is known.
+    let known = !phase.lacks("seconds") && !phase.lacks("operations");
+    let per_s = match known {
+        true => Some(phase.operations as f64 / seconds),
+        false => phase.ops_per_s,
+    };
+    let a_second = |per_op: Option<f64>| Some(per_op? * per_s?);
     let writes = is_write(&phase.name);
     let background = phase.background.as_ref();
     let inserted = match base_name(&phase.name) {
@@ -113,7 +118,9 @@ fn measured(phase: &PhaseResult, loaded: Option<f64>, cpus: f64) -> Measured {
     Measured {
         writes,
         ips: match writes {
+            true if !known || loaded.is_none() => phase.rows_per_s,
             true => inserted.map(|rows| rows / seconds),
+            false if !known => phase.engine_counters.get("iibench.ips").copied(),
             false => background.and_then(|background| background.rows_per_s),
         },
         qps: if writes { Some(0.0) } else { phase.ops_per_s },
@@ -201,7 +208,7 @@ fn single_stream(group: &Group<'_>, phase: &str) -> Option<Table> {
     );
     for trial in group.trials.iter().filter(form) {
         let found = trial.phases.iter().filter(|found| found.name == phase);
-        for found in found.filter(|found| found.operations > 0) {
+        for found in found.filter(|found| found.has_worked()) {
             table.rows.push(vec![
                 trial.name(),
                 number(Some(found.rows as f64)),

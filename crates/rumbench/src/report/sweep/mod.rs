@@ -16,12 +16,10 @@ use crate::store::sweep::{Sweep, TURNOVER};
 /// The setting whose sweep is fitted.
 pub const CLIENTS: &str = "clients";
 
-/// Whether a suite varied a setting, so that each point has tables of its own.
+/// Whether a suite varied a setting, or looked for a rate, so that each point has tables of its own.
 pub fn has_points(suite: &SuiteResult) -> bool {
-    suite
-        .sweep
-        .as_ref()
-        .is_some_and(|sweep| sweep.key != TURNOVER)
+    let sweep = suite.sweep.as_ref();
+    suite.rate_search.is_some() || sweep.is_some_and(|sweep| sweep.key != TURNOVER)
 }
 
 /// Fills in what follows from all trials so far.

@@ -1,0 +1,176 @@
+//! `rumbench find-rate`: the highest rate under limits of response times, and response times at a share of it.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use rumbench_core::names::unknown;
+
+use super::run::{
+    DurabilityArg, PrintArgs, ask_hosts, check_base, check_memory, check_placement, default_out,
+};
+use super::run::{named, run_suite};
+use super::{Exit, command_line, settings, sweep};
+use crate::catalog::{self, usage};
+use crate::run::pacing::Arrivals;
+use crate::run::placement::Placement;
+use crate::run::plan::{EngineChoice, Point, Suite};
+use crate::run::search::Search;
+use crate::run::search::sla::Condition;
+
+/// Flags of `rumbench find-rate`.
+#[derive(Debug, Args)]
+pub struct FindRateArgs {
+    /// Workload, see `rumbench list workloads`, or the file of an own one
+    workload: String,
+    /// Engine, see `rumbench list engines`; repeat it to compare
+    #[arg(long = "engine", value_name = "NAME[:VARIANT][@HOST]", required = true)]
+    engines: Vec<String>,
+    /// What response times have to hold, for example p99=5ms; FIGURE is mean, p50, p95, p99, p99.9, p99.99 or max, LIMIT ends with
+    /// us, ms or s; repeat it for several
+    #[arg(long = "sla", value_name = "[OPERATION.]FIGURE=LIMIT", required = true)]
+    conditions: Vec<String>,
+    /// Phase that is judged [default: the last one that does requests]
+    #[arg(long)]
+    phase: Option<String>,
+    /// How many percent may lie between the highest rate that holds and the lowest that does not
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    precision: f64,
+    /// Percent of the highest rate at which response times are told
+    #[arg(long, value_name = "PERCENT", default_value_t = 70.0)]
+    share: f64,
+    /// Setting of the workload or of one engine
+    #[arg(long = "set", value_name = "[ENGINE.]KEY=VALUE")]
+    sets: Vec<String>,
+    /// Trials at each rate, of which more than half have to hold
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: u32,
+    /// Seed of the first repetition
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// What an acknowledged commit means
+    #[arg(long, value_enum, default_value = "buffered")]
+    durability: DurabilityArg,
+    /// Limit the memory of a whole trial, page cache included, by a control group of the kernel
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<u64>,
+    /// Where client and engine threads run
+    #[arg(long, value_enum, default_value = "free")]
+    placement: Placement,
+    /// Another build of rumbench as the process of trials
+    #[arg(long = "host", value_name = "[NAME=]BINARY")]
+    hosts: Vec<String>,
+    /// An engine's own options file instead of its configuration here; RocksDB takes one
+    #[arg(long = "options-file", value_name = "ENGINE=FILE")]
+    options_files: Vec<String>,
+    /// Result folder [default: rumbench-out/TIMESTAMP]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Do not add the result to the results store
+    #[arg(long)]
+    no_store: bool,
+    #[command(flatten)]
+    print: PrintArgs,
+}
+
+/// Searches.
+///
+/// # Errors
+/// Usage errors, and whatever prevents a result.
+pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
+    let mut search = search(arguments)?;
+    let (workload, definition) = named(&arguments.workload)?;
+    let mut sets = arguments.sets.clone();
+    sets.extend(definition.map(|text| format!("{}={text}", catalog::DEFINITION)));
+    let hosts = settings::hosts(&arguments.hosts)?;
+    let mut points = sweep::points(
+        sweep::Common {
+            hosts: &hosts,
+            workload: &workload,
+            engines: &arguments.engines,
+            sets: &sets,
+            files: &arguments.options_files,
+            durability: arguments.durability.into(),
+        },
+        None,
+    )?;
+    for point in &mut points {
+        search.phase = judged(&workload, point, arguments.phase.as_deref())?;
+    }
+    let mut suite = Suite {
+        workload,
+        points,
+        varied: None,
+        turnover: None,
+        search: Some(search),
+        base: arguments.print.base.clone(),
+        repeat: arguments.repeat,
+        seed: arguments.seed,
+        durability: arguments.durability.into(),
+        memory: arguments.memory,
+        placement: arguments.placement,
+        out: arguments.out.clone().unwrap_or_else(default_out),
+        keep_data: false,
+        mix_durability: arguments.print.mix_durability,
+        no_store: arguments.no_store,
+        command: command_line(),
+    };
+    ask_hosts(&mut suite)?;
+    if let Some(base) = &arguments.print.base {
+        let names: Vec<String> = suite.engines().iter().map(EngineChoice::name).collect();
+        check_base(base, &names)?;
+    }
+    check_memory(suite.memory, &suite.points)?;
+    check_placement(&suite)?;
+    run_suite(&suite, &arguments.print)
+}
+
+/// What is looked for.
+fn search(arguments: &FindRateArgs) -> Result<Search> {
+    let percent = |flag: &str, value: f64, low: f64, high: f64| match (low..=high).contains(&value)
+    {
+        true => Ok(value / 100.0),
+        false => Err(usage(format!(
+            "{flag} {value}: must be from {low} to {high} percent"
+        ))),
+    };
+    let conditions = arguments.conditions.iter();
+    let conditions = conditions.map(|text| Condition::parse(text));
+    if let Some(set) = arguments.sets.iter().find(|set| set.starts_with("rate=")) {
+        return Err(usage(format!(
+            "--set {set}: the rate is what find-rate looks for; `rumbench run` takes one"
+        )));
+    }
+    let arrivals = arguments
+        .sets
+        .iter()
+        .find_map(|set| set.strip_prefix("arrivals="));
+    let arrivals = arrivals.map(|text| text.parse().map_err(|error| usage(format!("{error}"))));
+    Ok(Search {
+        conditions: conditions.collect::<Result<Vec<_>>>()?,
+        // Known when the workload is.
+        phase: String::new(),
+        precision: percent("--precision", arguments.precision, 1.0, 100.0)?,
+        share: percent("--share", arguments.share, 1.0, 100.0)?,
+        arrivals: arrivals.transpose()?.unwrap_or(Arrivals::Even),
+    })
+}
+
+/// The phase that is judged, known before anything runs: the one that is named, or the last one that takes a rate.
+fn judged(workload: &str, point: &mut Point, wanted: Option<&str>) -> Result<String> {
+    let paced = catalog::paced_phases(workload, &mut point.settings)?;
+    let Some(last) = paced.last() else {
+        return Err(usage(format!(
+            "{workload} has no phase that takes a rate: its own settings say how fast each is"
+        )));
+    };
+    let known: Vec<&str> = paced.iter().map(String::as_str).collect();
+    match wanted {
+        None => Ok(last.clone()),
+        Some(wanted) if known.contains(&wanted) => Ok(wanted.to_string()),
+        Some(wanted) => Err(usage(format!(
+            "--phase: {}",
+            unknown("phase with a rate", wanted, &known)
+        ))),
+    }
+}

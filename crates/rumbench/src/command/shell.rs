@@ -1,0 +1,61 @@
+//! `rumbench completions` and `rumbench man`: what a shell and `man` need, made from the same definitions as `--help`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::{Cli, Exit, print};
+use crate::run::progress::say;
+
+/// Flags of `rumbench completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// Shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Flags of `rumbench man`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Folder that receives the pages, such as ~/.local/share/man/man1; without it the first page is printed
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// Prints the script of a shell.
+///
+/// # Errors
+/// None.
+pub fn completions(arguments: &CompletionsArgs) -> Result<Exit> {
+    let mut script = Vec::new();
+    clap_complete::generate(
+        arguments.shell,
+        &mut Cli::command(),
+        "rumbench",
+        &mut script,
+    );
+    print(&String::from_utf8_lossy(&script));
+    Ok(Exit::Done)
+}
+
+/// Writes a page for rumbench and one for each command.
+///
+/// # Errors
+/// When the folder cannot be written.
+pub fn man(arguments: &ManArgs) -> Result<Exit> {
+    let command = Cli::command();
+    let Some(dir) = &arguments.dir else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(command).render(&mut page)?;
+        print(&String::from_utf8_lossy(&page));
+        return Ok(Exit::Done);
+    };
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    clap_mangen::generate_to(command, dir)
+        .with_context(|| format!("cannot write pages into {}", dir.display()))?;
+    say(&format!("pages are in {}", dir.display()));
+    Ok(Exit::Done)
+}

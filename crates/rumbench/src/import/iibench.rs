@@ -1,0 +1,216 @@
+//! The Insert Benchmark: the 21-column records of published reports, and what its client prints each second.
+//!
+//! A record is of one step and one DBMS, its tag; a file holds those of one step. The client's lines have 17 numbers; several files of
+//! one step are its clients, which are added up. In steps that insert an operation is a row, in others a query.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use rumbench_core::insert_benchmark::STEPS;
+
+use super::{Found, Source, columns, known, number, unknown_latency, unknown_phase};
+use crate::report::throughput::counts_rows;
+use crate::store::result::{
+    BackgroundResult, CpuPerOp, Interval, Latency, PhaseResult, SizeBytes, base_name,
+};
+
+/// Numbers of a line of the client.
+const CLIENT_COLUMNS: usize = 17;
+const GIB: f64 = (1u64 << 30) as f64;
+
+/// Reads all files: one trial for each tag of records, one for the output of clients.
+///
+/// # Errors
+/// A usage error for a file that is neither, or whose step is not known.
+pub fn read(sources: &[Source]) -> Result<Vec<Found>> {
+    let mut found: Vec<Found> = Vec::new();
+    for source in sources {
+        // Published steps are named with a place behind them: `qr100.L1`.
+        let step = source.step();
+        let step = step.split_once(".L").map_or(step, |(step, _)| step);
+        if !STEPS.iter().any(|(name, _)| *name == base_name(step)) {
+            return Err(source.refused(&format!(
+                "`{step}` is no step of insert-benchmark (rumbench list phases); name it: STEP=FILE"
+            )));
+        }
+        let records = columns(&source.text, "wkbpi");
+        let clients = client_lines(&source.text);
+        if records.is_empty() && clients.is_empty() {
+            return Err(source.refused(
+                "neither 21-column records (with a line of their names, ips to tag) nor a client's lines of 17 numbers",
+            ));
+        }
+        for record in &records {
+            let tag = record.get("tag").copied().unwrap_or_default();
+            let of = of_engine(&mut found, Some(tag));
+            of.phases.extend(of_record(record, step));
+        }
+        if !clients.is_empty() {
+            add_client(of_engine(&mut found, None), step, &clients);
+        }
+    }
+    Ok(found)
+}
+
+/// What is known so far of an engine.
+fn of_engine<'a>(found: &'a mut Vec<Found>, tag: Option<&str>) -> &'a mut Found {
+    let place = found.iter().position(|of| of.engine.as_deref() == tag);
+    let place = place.unwrap_or_else(|| {
+        found.push(Found {
+            engine: tag.map(str::to_string),
+            ..Found::default()
+        });
+        found.len() - 1
+    });
+    &mut found[place]
+}
+
+/// The operation whose longest response a step tells.
+fn operation(step: &str) -> &'static str {
+    match step {
+        _ if counts_rows(step) => "INSERT",
+        _ if step.starts_with("qp") => "POINTS",
+        _ => "RANGE",
+    }
+}
+
+/// Rows per second that are asked for beside queries: the number in the step's name, for each client.
+fn asked(step: &str) -> Option<f64> {
+    step.strip_prefix("qr")
+        .or(step.strip_prefix("qp"))?
+        .parse()
+        .ok()
+}
+
+fn background(step: &str, clients: usize, rows_per_s: Option<f64>) -> Option<BackgroundResult> {
+    let rate = asked(step)? * clients as f64;
+    Some(BackgroundResult {
+        operations: 0,
+        rate,
+        rows_rate: Some(rate),
+        rows_per_s,
+        ..BackgroundResult::default()
+    })
+}
+
+fn of_record(record: &BTreeMap<&str, &str>, step: &str) -> Option<PhaseResult> {
+    let value = |column: &str| record.get(column).and_then(|text| number(text));
+    let writes = counts_rows(step);
+    let (ips, qps) = (value("ips"), value("qps"));
+    let per_s = if writes { ips } else { qps }?;
+    let mut phase = unknown_phase(step.to_string());
+    phase.ops_per_s = Some(per_s);
+    phase.rows_per_s = ips.filter(|_| writes);
+    let per_op = |a_second: Option<f64>| a_second.filter(|_| per_s > 0.0).map(|all| all / per_s);
+    phase.reads_per_op = value("rpq");
+    phase.kb_read_per_op = value("rkbpq");
+    // Writes are told for each insert, in steps of queries too; here they are for each operation.
+    phase.writes_per_op = per_op(value("wps"));
+    let kb = value("wkbpi").zip(ips).map(|(kb, ips)| kb * ips);
+    phase.kb_written_per_op = per_op(kb.or(value("wmbps").map(|mb| mb * 1024.0)));
+    phase.context_switches_per_op = value("cspq");
+    phase.cpu_us_per_op = value("cpupq").map(|us| CpuPerOp {
+        total: f64::NAN,
+        engine_foreground: f64::NAN,
+        engine_background: f64::NAN,
+        machine: Some(us),
+        ..CpuPerOp::default()
+    });
+    let bytes = |column: &str| value(column).map(|gib| (gib * GIB) as u64);
+    let sizes = bytes("dbgb1").zip(bytes("dbgb2"));
+    phase.size_bytes = sizes.map(|(data, directory)| SizeBytes {
+        data,
+        directory,
+        // The only sample is also the largest.
+        peak: directory,
+    });
+    let max = value("maxop").map(|seconds| Latency {
+        max: seconds * 1e6,
+        ..unknown_latency()
+    });
+    let max = max.map(|latency| (operation(step).to_string(), latency));
+    phase.latency_us = max.into_iter().collect();
+    // How many clients there were is not in a record, so neither is what was asked of them.
+    let inserts = ips.filter(|_| !writes);
+    phase.engine_counters = inserts
+        .map(|ips| ("iibench.ips".to_string(), ips))
+        .into_iter()
+        .chain(value("rss").map(|gib| ("iibench.rss_gib".to_string(), gib)))
+        .collect();
+    Some(phase)
+}
+
+/// Lines of a client: 17 numbers that tabs or spaces separate.
+fn client_lines(text: &str) -> Vec<Vec<f64>> {
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let numbers = words.iter().map(|word| number(word));
+        let numbers = numbers.collect::<Option<Vec<f64>>>()?;
+        (numbers.len() == CLIENT_COLUMNS).then_some(numbers)
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// Adds one client to its step.
+fn add_client(found: &mut Found, step: &str, lines: &[Vec<f64>]) {
+    let Some(last) = lines.last() else {
+        return;
+    };
+    let writes = counts_rows(step);
+    let place = found.phases.iter().position(|phase| phase.name == step);
+    let place = place.unwrap_or_else(|| {
+        let mut phase = unknown_phase(step.to_string());
+        for name in ["seconds", "operations", "retries"] {
+            known(&mut phase, name);
+        }
+        if writes {
+            known(&mut phase, "rows");
+        }
+        found.phases.push(phase);
+        found.phases.len() - 1
+    });
+    let phase = &mut found.phases[place];
+    let (inserted, queries) = (last[11], last[13]);
+    phase.seconds = phase.seconds.max(last[1]);
+    phase.operations += if writes { inserted } else { queries } as u64;
+    phase.rows += if writes { inserted as u64 } else { 0 };
+    phase.retries += last[14..].iter().sum::<f64>() as u64;
+    phase.clients = Some(phase.clients.unwrap_or(0) + 1);
+    let per_s = phase.operations as f64 / phase.seconds.max(f64::MIN_POSITIVE);
+    phase.ops_per_s = Some(per_s);
+    phase.rows_per_s = writes.then_some(per_s);
+    if !writes {
+        let before = phase.background.take().unwrap_or_default();
+        let rows = before.operations + inserted as u64;
+        let rows_per_s = rows as f64 / phase.seconds.max(f64::MIN_POSITIVE);
+        let beside = background(step, phase.clients.unwrap_or(1), Some(rows_per_s));
+        phase.background = beside.map(|beside| BackgroundResult {
+            operations: rows,
+            ops_per_s: Some(rows_per_s),
+            ..beside
+        });
+    }
+    let longest = if writes { 8 } else { 10 };
+    let name = operation(step).to_string();
+    let latency = phase.latency_us.entry(name).or_insert_with(unknown_latency);
+    let maxima = lines.iter().map(|line| line[longest]);
+    // f64::max takes the other one where one is unknown.
+    latency.max = maxima.fold(latency.max, f64::max);
+    add_intervals(&mut phase.intervals, lines, writes);
+}
+
+/// Seconds of a client. Its intervals are about a second long each: the n-th is the n-th second.
+fn add_intervals(intervals: &mut Vec<Interval>, lines: &[Vec<f64>], writes: bool) {
+    let (rate, longest) = if writes { (2, 8) } else { (6, 10) };
+    for (second, line) in lines.iter().enumerate() {
+        if intervals.len() <= second {
+            intervals.push(Interval {
+                second: second as u64,
+                ..Interval::default()
+            });
+        }
+        let interval = &mut intervals[second];
+        interval.ops += (line[rate] * line[0]).round() as u64;
+        interval.max_us = interval.max_us.max(line[longest]);
+    }
+}

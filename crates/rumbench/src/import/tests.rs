@@ -1,0 +1,192 @@
+//! Small inputs in the forms of each program (`tests/import/`), and what becomes of them.
+
+use super::*;
+use crate::report::{ReportOptions, assert_snapshot, render, sample};
+use crate::store::result::SuiteResult;
+
+fn source(step: Option<&str>, file: &str) -> Source {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/import");
+    Source {
+        step: step.map(str::to_string),
+        file: file.to_string(),
+        text: std::fs::read_to_string(format!("{dir}/{file}")).unwrap(),
+    }
+}
+
+fn text(file: &str, text: &str) -> Source {
+    Source {
+        step: None,
+        file: file.to_string(),
+        text: text.to_string(),
+    }
+}
+
+/// A result of these files and nothing else.
+fn suite(program: Program, sources: &[Source]) -> SuiteResult {
+    let command = "rumbench import ...".to_string();
+    let mut suite = SuiteResult::empty(program.workload(), command, "then".to_string());
+    for found in read(program, sources).unwrap() {
+        let name = found.engine.clone().unwrap_or("imported".to_string());
+        suite
+            .trials
+            .push(trial(found, name, program, sources, Durability::Buffered));
+    }
+    suite
+}
+
+/// The report, of a result that was saved and read back.
+fn report(suite: &SuiteResult, options: &ReportOptions) -> String {
+    let saved = serde_json::to_string(suite).unwrap();
+    assert!(!saved.contains("null"), "unknown is absent: {saved}");
+    let back: SuiteResult = serde_json::from_str(&saved).unwrap();
+    let page = crate::report::html::render(&back, options);
+    let (shown, _) = page.split_once("<script>").unwrap();
+    let place = shown
+        .find("NaN")
+        .map(|place| &shown[place.saturating_sub(200)..]);
+    assert_eq!(place, None, "an unknown number is no text");
+    render(&back, options)
+}
+
+fn refusal(program: Program, source: Source) -> String {
+    read(program, &[source]).unwrap_err().to_string()
+}
+
+#[test]
+fn a_report_of_db_bench_becomes_steps_of_kv_sequence() {
+    let suite = suite(Program::DbBench, &[source(None, "db_bench_report.tsv")]);
+    let trial = &suite.trials[0];
+    assert_eq!(trial.engine_version, "8.8.0");
+    let names: Vec<&str> = trial.phases.iter().map(|p| p.name.as_str()).collect();
+    assert_eq!(names, ["fillseq", "readrandom", "overwriteandwait"]);
+    let last = &trial.phases[2];
+    assert_eq!(last.clients, Some(24));
+    assert_eq!(last.engine_counters["db_bench.w_amp"], 11.9);
+    assert!(
+        last.amplification.is_none(),
+        "published w_amp is another number"
+    );
+    assert!(last.latency_us["PUT"].p95.is_nan());
+    assert_snapshot(
+        "import_db_bench_report.txt",
+        &report(&suite, &ReportOptions::default()),
+    );
+}
+
+#[test]
+fn what_db_bench_prints_becomes_the_same() {
+    let suite = suite(Program::DbBench, &[source(None, "db_bench_output.txt")]);
+    let trial = &suite.trials[0];
+    assert_eq!(trial.engine_version, "10.10.0");
+    let load = &trial.phases[0];
+    assert_eq!((load.operations, load.rows), (1_000_000, 1_000_000));
+    assert_eq!(load.latency_us["LOAD"].p9999, 14.90);
+    // An old line has no number of operations, and the step comes again.
+    let again = &trial.phases[2];
+    assert_eq!(again.name, "readrandom#2");
+    assert!(again.lacks("operations") && again.latency_us.is_empty());
+    assert_snapshot(
+        "import_db_bench_output.txt",
+        &report(&suite, &ReportOptions::default()),
+    );
+}
+
+#[test]
+fn imported_steps_stand_beside_ours_and_what_they_lack_is_missing() {
+    let mut suite = sample::kv_sequence();
+    let sources = [source(None, "db_bench_report.tsv")];
+    let found = read(Program::DbBench, &sources).unwrap().remove(0);
+    let mut imported = trial(
+        found,
+        "rocksdb-8.8".to_string(),
+        Program::DbBench,
+        &sources,
+        Durability::Buffered,
+    );
+    let step = suite.trials[0].phases[1].name.clone();
+    imported.phases[1].name = step;
+    suite.trials.push(imported);
+    let options = ReportOptions {
+        mix_durability: true,
+        ..ReportOptions::default()
+    };
+    let shown = report(&suite, &options);
+    assert_snapshot("import_beside.txt", &shown);
+    assert!(shown.contains("rocksdb-8.8 #1: imported (from db_bench: db_bench_report.tsv"));
+}
+
+#[test]
+fn reports_of_sysbench_become_tests_of_oltp_range() {
+    let sources = [
+        source(None, "point-query.txt"),
+        source(Some("update-index"), "update-index.txt"),
+    ];
+    let suite = suite(Program::Sysbench, &sources);
+    let [points, updates] = &suite.trials[0].phases[..] else {
+        panic!("two tests");
+    };
+    assert_eq!((points.operations, points.clients), (247_340, Some(8)));
+    assert_eq!(points.ops_per_s, Some(24_731.912_7));
+    assert_eq!(points.latency_us["EVENT"].p95, 430.0);
+    assert_eq!((updates.errors, updates.seconds), (2, 10.0009));
+    assert!(
+        updates.latency_us["EVENT"].p95.is_nan(),
+        "it was not asked for"
+    );
+    assert!(updates.lacks("retries") && !updates.lacks("errors"));
+    assert_snapshot(
+        "import_sysbench.txt",
+        &report(&suite, &ReportOptions::default()),
+    );
+}
+
+#[test]
+fn records_of_the_insert_benchmark_come_out_as_they_went_in() {
+    let sources = [source(None, "l.i1.tsv"), source(None, "qp1000.L6.tsv")];
+    let suite = suite(Program::Iibench, &sources);
+    let names: Vec<&str> = suite.trials.iter().map(|t| t.engine.as_str()).collect();
+    assert_eq!(names, ["pg162_def.cx9a2a_bee", "my8036_rel.cz10a_bee"]);
+    let shown = report(&suite, &ReportOptions::default());
+    assert_snapshot("import_iibench_records.txt", &shown);
+    // Costs per operation and per insert are those of the record.
+    for cell in ["1.665", "25.0", "0.061", "22.280", "33.2", "357"] {
+        assert!(shown.contains(cell), "{cell}: {shown}");
+    }
+}
+
+#[test]
+fn clients_of_the_insert_benchmark_are_added_up() {
+    let sources = [
+        source(Some("qr100"), "qr100.client1.txt"),
+        source(Some("qr100"), "qr100.client2.txt"),
+    ];
+    let suite = suite(Program::Iibench, &sources);
+    let [step] = &suite.trials[0].phases[..] else {
+        panic!("one step");
+    };
+    assert_eq!((step.operations, step.retries), (16_032, 3));
+    assert_eq!((step.seconds, step.clients), (2.0, Some(2)));
+    assert_eq!(step.latency_us["RANGE"].max, 5000.0);
+    let beside = step.background.as_ref().unwrap();
+    assert_eq!(
+        (beside.rows_rate, beside.rows_per_s),
+        (Some(200.0), Some(200.0))
+    );
+    let seconds: Vec<u64> = step.intervals.iter().map(|second| second.ops).collect();
+    assert_eq!(seconds, [8000, 8032]);
+    report(&suite, &ReportOptions::default());
+}
+
+#[test]
+fn what_is_of_no_such_program_is_refused_with_file_and_what_is_expected() {
+    let said = refusal(Program::DbBench, text("a.txt", "nothing\n"));
+    assert!(said.starts_with("a.txt: no result of db_bench"), "{said}");
+    let said = refusal(Program::Sysbench, text("some.txt", ""));
+    assert!(said.contains("`some` is no test of oltp-range"), "{said}");
+    let said = refusal(Program::Sysbench, text("scan.txt", "sysbench 1.1.0\n"));
+    assert!(said.contains("no report of sysbench"), "{said}");
+    let said = refusal(Program::Iibench, text("q100.txt", ""));
+    assert!(said.contains("`q100` is no step"), "{said}");
+    let said = refusal(Program::Iibench, text("l.i0.txt", "1 2 3\n"));
+    assert!(said.contains("neither 21-column records"), "{said}");
+}

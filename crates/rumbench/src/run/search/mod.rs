@@ -1,0 +1,309 @@
+//! Looking for the highest rate that holds a service level: which trial comes next follows from those that have ended.
+//!
+//! For each engine first a closed loop, which says about how much it can do; then rates from half of that, raised until one does
+//! not hold, and the bracket between the highest that holds and the lowest that does not is halved until it is narrow; last a share
+//! of what was found, where response times are those of a system with room. Each trial loads a fresh database, so that no
+//! rate meets what another one left behind. A rate is taken to hold when all lower ones do.
+//!
+//! Nothing here is random or looks at a clock: a search that was killed goes on as if it had not been.
+
+pub mod sla;
+
+use serde::{Deserialize, Serialize};
+
+use super::pacing::{Arrivals, Rate};
+use super::plan::{Suite, Upcoming};
+use crate::measure::statistics::median;
+use crate::report::marks;
+use crate::store::result::{PhaseResult, TrialResult};
+use sla::Condition;
+
+/// The setting that a search varies; 0 is a closed loop.
+pub const RATE: &str = "rate";
+/// First rate, as a share of the closed loop's throughput.
+const FIRST: f64 = 0.5;
+/// Factor by which a rate that holds is raised.
+const RAISE: f64 = 1.5;
+/// Factor by which a rate that does not hold is lowered, while none holds.
+const LOWER: f64 = 0.5;
+/// Rates are looked for from this share of the closed loop's throughput ...
+const LEAST: f64 = 1.0 / 512.0;
+/// ... up to this multiple of it.
+const MOST: f64 = 8.0;
+/// Digits of a rate: finer ones than can be told apart.
+const DIGITS: i32 = 4;
+
+/// What is looked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Search {
+    /// What response times have to hold.
+    pub conditions: Vec<Condition>,
+    /// Phase that is judged, without `#n`.
+    pub phase: String,
+    /// The bracket ends when its upper end is at most this share above the lower one.
+    pub precision: f64,
+    /// Share of the highest rate at which response times are told.
+    pub share: f64,
+    /// How intended starts are spread.
+    pub arrivals: Arrivals,
+}
+
+/// What is known of one rate.
+#[derive(Debug, Clone)]
+pub struct Tried<'a> {
+    /// The rate; 0 is a closed loop.
+    pub rate: f64,
+    /// Trials that ended, one for each repetition.
+    pub trials: Vec<&'a TrialResult>,
+}
+
+/// Where the search for one engine stands.
+#[derive(Debug, Clone)]
+pub struct State<'a> {
+    /// Everything that was tried, in order: the closed loop, the rates of the search, the share.
+    pub tried: Vec<Tried<'a>>,
+    /// Throughput of the closed loop.
+    pub closed_loop: Option<f64>,
+    /// The highest rate that held below the lowest that did not.
+    pub highest: Option<f64>,
+    /// The lowest rate that did not hold.
+    pub lowest_broken: Option<f64>,
+    /// The share of the highest rate.
+    pub reference: Option<f64>,
+    /// The trial that comes next: its rate and repetition.
+    pub next: Option<(f64, u32)>,
+}
+
+impl Search {
+    /// The phases of a trial that are judged: that of the name, with its repetitions.
+    pub fn judged<'a>(&self, trial: &'a TrialResult) -> Vec<&'a PhaseResult> {
+        let all = trial.phases.iter();
+        all.filter(|phase| phase.base_name() == self.phase)
+            .collect()
+    }
+
+    /// Why a trial does not hold; empty where it does.
+    pub fn broken(&self, trial: &TrialResult) -> Vec<String> {
+        let phases = self.judged(trial);
+        if failed(trial) {
+            return vec![trial.marks.first().cloned().unwrap_or_default()];
+        }
+        if phases.is_empty() {
+            return vec![format!("it has no phase {}", self.phase)];
+        }
+        let all = phases.iter();
+        all.flat_map(|phase| sla::broken(&self.conditions, phase))
+            .collect()
+    }
+
+    /// More than half of the repetitions hold.
+    pub fn holds(&self, tried: &Tried<'_>) -> bool {
+        let held = tried.trials.iter().filter(|t| self.broken(t).is_empty());
+        held.count() * 2 > tried.trials.len()
+    }
+
+    /// Where the search for one engine stands after these trials of it, which have ended.
+    pub fn state<'a>(&self, trials: &[&'a TrialResult], repeat: u32) -> State<'a> {
+        let tried = grouped(trials);
+        let mut state = State {
+            closed_loop: tried.first().and_then(|first| self.throughput(first)),
+            tried,
+            highest: None,
+            lowest_broken: None,
+            reference: None,
+            next: None,
+        };
+        if let Some(last) = state.tried.last()
+            && last.trials.len() < repeat as usize
+        {
+            state.next = Some((last.rate, last.trials.len() as u32 + 1));
+        }
+        let whole = state.tried.len() - usize::from(state.next.is_some());
+        let Some(top) = state.closed_loop.filter(|_| whole > 0) else {
+            // Without a throughput there is nothing to begin with.
+            if state.tried.is_empty() {
+                state.next = Some((0.0, 1));
+            }
+            return state;
+        };
+        self.replay(&mut state, top, whole);
+        state
+    }
+
+    /// Follows the bracket through the rates that have all their repetitions.
+    fn replay(&self, state: &mut State<'_>, top: f64, whole: usize) {
+        let mut bracket = Bracket {
+            top,
+            precision: self.precision,
+            low: None,
+            high: None,
+        };
+        for tried in &state.tried[1..whole] {
+            if bracket.next().is_none() {
+                break;
+            }
+            match self.holds(tried) {
+                true => bracket.low = Some(tried.rate),
+                false => bracket.high = Some(tried.rate),
+            }
+        }
+        (state.highest, state.lowest_broken) = (bracket.low, bracket.high);
+        let mut next = bracket.next();
+        if next.is_none() {
+            let reference = bracket.low.map(|low| rounded(low * self.share));
+            let known = |rate: &f64| state.tried.iter().any(|tried| tried.rate == *rate);
+            next = reference.filter(|rate| !known(rate));
+            state.reference = reference;
+        }
+        if state.next.is_none() {
+            state.next = next.map(|rate| (rate, 1));
+        }
+    }
+
+    /// Median throughput of the judged phases of a closed loop.
+    fn throughput(&self, tried: &Tried<'_>) -> Option<f64> {
+        let sound = tried.trials.iter().filter(|trial| !failed(trial));
+        let phases = sound.flat_map(|trial| self.judged(trial));
+        let rates: Vec<f64> = phases.filter_map(|phase| phase.ops_per_s).collect();
+        median(&rates).filter(|rate| *rate > 0.0)
+    }
+
+    /// Trials that one engine will need, as far as that can be said.
+    fn expected(&self, state: &State<'_>, repeat: u32) -> usize {
+        let done: usize = state.tried.iter().map(|tried| tried.trials.len()).sum();
+        if state.next.is_none() {
+            return done;
+        }
+        let halvings = |low: f64, high: f64| {
+            ((high / low).ln() / (1.0 + self.precision).ln())
+                .log2()
+                .ceil()
+                .max(0.0)
+        };
+        let rates = match (state.highest, state.lowest_broken) {
+            (Some(low), Some(high)) => halvings(low, high),
+            // Raising takes a step or two.
+            (Some(_), None) => 1.0 + halvings(1.0, RAISE),
+            _ => 2.0 + halvings(1.0, RAISE),
+        };
+        let closed = usize::from(state.tried.is_empty());
+        let left = (rates as usize + 1 + closed) * repeat as usize;
+        let begun = state.tried.last().map_or(0, |last| last.trials.len());
+        (done + left)
+            .saturating_sub(begun % repeat.max(1) as usize)
+            .max(done + 1)
+    }
+}
+
+/// The rates between which the highest one that holds is looked for.
+struct Bracket {
+    top: f64,
+    precision: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+}
+
+impl Bracket {
+    /// The rate to try next; `None` when the bracket is narrow enough, or has no end where one could be.
+    fn next(&self) -> Option<f64> {
+        let (least, most) = (self.top * LEAST, self.top * MOST);
+        match (self.low, self.high) {
+            (None, None) => Some(rounded(self.top * FIRST)),
+            (Some(low), None) => Some(rounded(low * RAISE)).filter(|rate| *rate <= most),
+            (None, Some(high)) => Some(rounded(high * LOWER)).filter(|rate| *rate >= least),
+            (Some(low), Some(high)) if high <= low * (1.0 + self.precision) => None,
+            (Some(low), Some(high)) => {
+                let middle = rounded((low * high).sqrt());
+                // Rounding has an end too.
+                Some(middle).filter(|rate| *rate > low && *rate < high)
+            }
+        }
+    }
+}
+
+/// Whether a trial has no numbers that count; failed operations alone are judged with the phase.
+fn failed(trial: &TrialResult) -> bool {
+    marks::failed(trial) && !trial.has_mark("errors")
+}
+
+/// Trials by rate, in the order of their first ones.
+fn grouped<'a>(trials: &[&'a TrialResult]) -> Vec<Tried<'a>> {
+    let mut found: Vec<Tried<'a>> = Vec::new();
+    for trial in trials {
+        let Some(rate) = trial.point.as_deref().and_then(rate_of) else {
+            continue;
+        };
+        match found.iter_mut().find(|tried| tried.rate == rate) {
+            Some(tried) => tried.trials.push(trial),
+            None => found.push(Tried {
+                rate,
+                trials: vec![trial],
+            }),
+        }
+    }
+    found
+}
+
+/// What a trial of a search sets.
+pub fn label(rate: f64) -> String {
+    format!("{RATE}={rate}")
+}
+
+/// The rate of such a label.
+pub fn rate_of(label: &str) -> Option<f64> {
+    label.strip_prefix(RATE)?.strip_prefix('=')?.parse().ok()
+}
+
+/// A rate with few digits, which labels and results can repeat exactly.
+fn rounded(rate: f64) -> f64 {
+    let exponent = rate.abs().log10().floor() as i32 + 1 - DIGITS;
+    // Divided, not multiplied, by a whole power of ten where digits follow the point: 0.1 has no exact form, 10 has.
+    match exponent {
+        0.. => (rate / 10f64.powi(exponent)).round() * 10f64.powi(exponent),
+        _ => (rate * 10f64.powi(-exponent)).round() / 10f64.powi(-exponent),
+    }
+}
+
+/// The trial that follows these, which are all that have ended; `None` at the end. Engines take turns, so that a drift of the
+/// machine meets all of them.
+pub fn upcoming(suite: &Suite, search: &Search, ended: &[TrialResult]) -> Option<Upcoming> {
+    let states = states(suite, search, ended);
+    let open = states
+        .iter()
+        .enumerate()
+        .filter_map(|(engine, (ran, state))| Some((*ran, engine, state.next?)));
+    let (_, engine, (rate, repetition)) = open.min_by_key(|(ran, engine, _)| (*ran, *engine))?;
+    let mut point = suite.points.first()?.clone();
+    point.label = Some(label(rate));
+    point.rate = (rate > 0.0).then_some(Rate {
+        per_second: rate,
+        arrivals: search.arrivals,
+    });
+    Some(Upcoming {
+        point,
+        engine,
+        repetition,
+    })
+}
+
+/// Trials of the whole search, as far as that can be said.
+pub fn expected(suite: &Suite, search: &Search, ended: &[TrialResult]) -> usize {
+    let states = states(suite, search, ended);
+    let each = states
+        .iter()
+        .map(|(_, state)| search.expected(state, suite.repeat));
+    each.sum()
+}
+
+/// For each engine how many trials of it have ended, and where its search stands.
+fn states<'a>(suite: &Suite, search: &Search, ended: &'a [TrialResult]) -> Vec<(usize, State<'a>)> {
+    let engines = suite.engines().iter();
+    let state = |name: String| {
+        let own: Vec<&TrialResult> = ended.iter().filter(|trial| trial.name() == name).collect();
+        (own.len(), search.state(&own, suite.repeat))
+    };
+    engines.map(|choice| state(choice.name())).collect()
+}
+
+#[cfg(test)]
+mod tests;
