@@ -1,5 +1,7 @@
-//! Results on disk: the JSON of one suite ([`result`], [`sweep`], [`rate_search`], [`mod@file`]) and the SQLite file of all suites ([`history`]).
+//! Results on disk: the JSON of one suite ([`result`], `figures`, [`sweep`], [`rate_search`],
+//! [`mod@file`]) and the SQLite file of all suites ([`history`]).
 
+mod figures;
 pub mod file;
 pub mod history;
 pub mod rate_search;
