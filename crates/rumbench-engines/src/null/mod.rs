@@ -8,7 +8,8 @@
 //! Settings `stall_every_s` and `stall_s` script a stall: each `stall_every_s` seconds after opening, the engine
 //! stands still for `stall_s` seconds, and an operation that starts inside that window returns at its end. A
 //! laboratory that measures from the intended start must show exactly these stalls. `service_us` makes every call
-//! take at least so long, asleep: an engine whose highest rate is known, clients / `service_us`.
+//! take at least so long, asleep: an engine whose highest rate is known, clients / `service_us`. With `fail_after_calls`
+//! every call after so many fails, as on a device that has died.
 
 mod tables;
 
@@ -31,7 +32,8 @@ use crate::registry::Adapter;
 use crate::settings::Settings;
 use tables::{NullTable, NullTables};
 
-/// How the registry reaches this engine. No variants; settings `stall_every_s`, `stall_s` and `service_us`.
+/// How the registry reaches this engine. No variants; settings `stall_every_s`, `stall_s`, `service_us` and
+/// `fail_after_calls`.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
@@ -56,9 +58,10 @@ struct Shared {
 }
 
 impl Shared {
-    /// The start of every operation: stands still while a scripted stall lasts, then for the time of its service.
+    /// The start of every operation: stands still while a scripted stall lasts, then for the time of its service, and fails
+    /// when that is due.
     #[inline]
-    fn start(&self) {
+    fn start(&self) -> Result<()> {
         if let Some(stalls) = &self.delays.stalls {
             let left = stalls.remaining(stalls.opened.elapsed());
             if !left.is_zero() {
@@ -67,6 +70,10 @@ impl Shared {
         }
         if !self.delays.service.is_zero() {
             std::thread::sleep(self.delays.service);
+        }
+        match &self.delays.failing {
+            Some(failing) => failing.call(),
+            None => Ok(()),
         }
     }
 }
@@ -95,11 +102,12 @@ impl Null {
     }
 }
 
-/// What operations are made to wait for.
+/// What operations are made to wait for, or to fail with.
 struct Delays {
     stalls: Option<Stalls>,
     /// How long each call takes at least.
     service: Duration,
+    failing: Option<Failing>,
 }
 
 impl Delays {
@@ -108,11 +116,35 @@ impl Delays {
         let every_s: f64 = settings.take_in("stall_every_s", 0.0, 0.0..=1e6)?;
         let length_s: f64 = settings.take_in("stall_s", 0.0, 0.0..=1e6)?;
         let service_us: f64 = settings.take_in("service_us", 0.0, 0.0..=1e9)?;
+        let fail_after: u64 = settings.take_in("fail_after_calls", 0, 0..=u64::MAX)?;
         settings.finish()?;
         Ok(Delays {
             stalls: Stalls::script(every_s, length_s)?,
             service: Duration::from_secs_f64(service_us * 1e-6),
+            failing: (fail_after > 0).then(|| Failing {
+                after: fail_after,
+                calls: AtomicU64::new(0),
+            }),
         })
+    }
+}
+
+/// Calls fail after so many.
+struct Failing {
+    after: u64,
+    /// Relaxed: which call is the first to fail among those at the same time does not matter.
+    calls: AtomicU64,
+}
+
+impl Failing {
+    fn call(&self) -> Result<()> {
+        match self.calls.fetch_add(1, Ordering::Relaxed) < self.after {
+            true => Ok(()),
+            false => Err(EngineError::failed(
+                format!("null.fail_after_calls={}", self.after),
+                "the scripted end",
+            )),
+        }
     }
 }
 
@@ -161,6 +193,9 @@ impl Engine for Null {
         }
         if !delays.service.is_zero() {
             configuration.given("service_us", delays.service.as_micros());
+        }
+        if let Some(failing) = &delays.failing {
+            configuration.given("fail_after_calls", failing.after);
         }
         EngineFacts {
             version: format!("null {}", env!("CARGO_PKG_VERSION")),
@@ -215,7 +250,7 @@ struct NullConnection(Arc<Shared>);
 
 impl LinkConnection for NullConnection {
     fn load_nodes(&mut self, nodes: &[Node<'_>]) -> Result<()> {
-        self.0.start();
+        self.0.start()?;
         let nodes = black_box(nodes);
         let totals = &self.0.totals;
         totals
@@ -227,53 +262,53 @@ impl LinkConnection for NullConnection {
     }
 
     fn load_links(&mut self, links: &[Link<'_>]) -> Result<()> {
-        self.0.start();
+        self.0.start()?;
         let rows = black_box(links).len() as u64;
         self.0.totals.links.fetch_add(rows, Ordering::Relaxed);
         Ok(())
     }
 
     fn load_counts(&mut self, counts: &[Count]) -> Result<()> {
-        self.0.start();
+        self.0.start()?;
         let rows = black_box(counts).len() as u64;
         self.0.totals.counts.fetch_add(rows, Ordering::Relaxed);
         Ok(())
     }
 
     fn add_link(&mut self, link: &Link<'_>) -> Result<WriteOutcome> {
-        self.0.start();
+        self.0.start()?;
         black_box(link);
         self.0.totals.links.fetch_add(1, Ordering::Relaxed);
         Ok(WriteOutcome::Inserted)
     }
 
     fn update_link(&mut self, link: &Link<'_>) -> Result<WriteOutcome> {
-        self.0.start();
+        self.0.start()?;
         black_box(link);
         Ok(WriteOutcome::Changed)
     }
 
     fn delete_link(&mut self, key: LinkKey, time: u64, expunge: bool) -> Result<WriteOutcome> {
-        self.0.start();
+        self.0.start()?;
         black_box((key, time, expunge));
         Ok(WriteOutcome::Nothing)
     }
 
     fn count_links(&mut self, id1: u64, link_type: u64) -> Result<u64> {
-        self.0.start();
+        self.0.start()?;
         black_box((id1, link_type));
         Ok(1)
     }
 
     fn multiget_links(&mut self, id1: u64, link_type: u64, id2s: &[u64]) -> Result<u64> {
-        self.0.start();
+        self.0.start()?;
         let (_, _, id2s) = black_box((id1, link_type, id2s));
         // Half of the ids that LinkBench asks for exist.
         Ok(id2s.len() as u64 / 2)
     }
 
     fn list_links(&mut self, query: &ListQuery) -> Result<ListResult> {
-        self.0.start();
+        self.0.start()?;
         let query = black_box(query);
         // Most lists of LinkBench hold one link.
         let rows = u64::from(query.limit > 0 && query.offset == 0);
@@ -282,26 +317,26 @@ impl LinkConnection for NullConnection {
     }
 
     fn add_node(&mut self, node: &Node<'_>) -> Result<u64> {
-        self.0.start();
+        self.0.start()?;
         black_box(node);
         self.0.totals.nodes.fetch_add(1, Ordering::Relaxed);
         Ok(self.0.totals.next_node_id.fetch_add(1, Ordering::Relaxed))
     }
 
     fn update_node(&mut self, node: &Node<'_>) -> Result<bool> {
-        self.0.start();
+        self.0.start()?;
         black_box(node);
         Ok(true)
     }
 
     fn delete_node(&mut self, id: u64, node_type: u32) -> Result<bool> {
-        self.0.start();
+        self.0.start()?;
         black_box((id, node_type));
         Ok(false)
     }
 
     fn get_node(&mut self, id: u64, node_type: u32) -> Result<bool> {
-        self.0.start();
+        self.0.start()?;
         black_box((id, node_type));
         Ok(true)
     }
@@ -356,7 +391,7 @@ impl NullRowConnection {
 
 impl RowConnection for NullRowConnection {
     fn load(&mut self, rows: &[Row<'_>]) -> Result<()> {
-        self.0.start();
+        self.0.start()?;
         if let Some(first) = black_box(rows).first() {
             self.0
                 .row
@@ -366,13 +401,13 @@ impl RowConnection for NullRowConnection {
     }
 
     fn put(&mut self, row: Row<'_>) -> Result<()> {
-        self.0.start();
+        self.0.start()?;
         black_box(row);
         Ok(())
     }
 
     fn get(&mut self, key: &[u8], read: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        self.0.start();
+        self.0.start()?;
         black_box(key);
         read(self.value());
         Ok(())
@@ -383,7 +418,7 @@ impl RowConnection for NullRowConnection {
         keys: &[&[u8]],
         read: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        self.0.start();
+        self.0.start()?;
         for place in 0..black_box(keys).len() {
             read(place, self.value());
         }
@@ -391,7 +426,7 @@ impl RowConnection for NullRowConnection {
     }
 
     fn scan(&mut self, scan: Scan<'_>, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        self.0.start();
+        self.0.start()?;
         let scan = black_box(scan);
         let Some((key, value)) = self.0.row.get() else {
             return Ok(());

@@ -248,6 +248,46 @@ fn killed_trial_is_marked_and_keeps_its_phases() {
     assert!(trial["phases"][0]["ops_per_s"].as_f64().unwrap() > 0.0);
 }
 
+#[test]
+fn an_engine_that_fails_within_a_step_keeps_what_was_measured_and_the_suite_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let arguments = [
+        "run",
+        "kv-sequence",
+        "--out",
+        out.to_str().unwrap(),
+        "--engine",
+        "null",
+        "--engine",
+        "sqlite",
+        "--mix-durability",
+        "--set",
+        "keys=2000",
+        "--set",
+        "load_rows=200",
+        "--set",
+        "operations=500",
+        "--set",
+        "steps=load,get,put",
+        // 10 calls load, 500 read.
+        "--set",
+        "null.fail_after_calls=600",
+    ];
+    let output = rumbench(dir.path(), &arguments);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    let result = result(&out);
+    let [failed, sound] = &result["trials"].as_array().unwrap()[..] else {
+        panic!("two trials: {result}");
+    };
+    let marks = failed["marks"].to_string();
+    assert!(marks.contains("null.fail_after_calls=600"), "{marks}");
+    assert_eq!(phase(failed, "load")["rows"], 2000);
+    assert_eq!(phase(failed, "get")["operations"], 500);
+    assert_eq!(sound["marks"].as_array().map(Vec::len), Some(0), "{sound}");
+    assert_eq!(phase(sound, "put")["operations"], 500);
+}
+
 /// The result of a small kv-sequence that has to succeed.
 fn sequence(more: &[&str]) -> serde_json::Value {
     let dir = tempfile::tempdir().unwrap();
