@@ -330,6 +330,7 @@ fn a_search_for_a_rate_comes_first_with_its_limit_as_a_line_and_its_rates_are_fo
         assert!(first.contains(title), "{title}");
     }
     assert!(page.contains("<summary>rate=26250"), "the points follow");
+    keep("search-for-a-rate", &page);
 }
 
 #[test]
