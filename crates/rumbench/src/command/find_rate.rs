@@ -6,15 +6,12 @@ use anyhow::Result;
 use clap::Args;
 use rumbench_core::names::unknown;
 
-use super::run::{
-    DurabilityArg, PrintArgs, ask_hosts, check_base, check_memory, check_placement, default_out,
-};
-use super::run::{named, run_suite};
+use super::run::{DurabilityArg, PrintArgs, check, default_out, named, run_suite};
 use super::{Exit, command_line, settings, sweep};
 use crate::catalog::{self, usage};
 use crate::run::pacing::Arrivals;
 use crate::run::placement::Placement;
-use crate::run::plan::{EngineChoice, Point, Suite};
+use crate::run::plan::{Point, Suite};
 use crate::run::search::Search;
 use crate::run::search::sla::Condition;
 
@@ -115,13 +112,7 @@ pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
         no_store: arguments.no_store,
         command: command_line(),
     };
-    ask_hosts(&mut suite)?;
-    if let Some(base) = &arguments.print.base {
-        let names: Vec<String> = suite.engines().iter().map(EngineChoice::name).collect();
-        check_base(base, &names)?;
-    }
-    check_memory(suite.memory, &suite.points)?;
-    check_placement(&suite)?;
+    check(&mut suite)?;
     run_suite(&suite, &arguments.print)
 }
 

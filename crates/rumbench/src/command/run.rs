@@ -249,15 +249,23 @@ pub fn suite(arguments: &RunArgs) -> Result<Suite> {
         no_store: arguments.no_store,
         command: command_line(),
     };
-    ask_hosts(&mut suite)?;
-    if let Some(base) = &arguments.print.base {
+    check(&mut suite)?;
+    Ok(suite)
+}
+
+/// Checks a suite as far as that is possible before anything runs; other builds are asked.
+///
+/// # Errors
+/// Usage errors.
+pub fn check(suite: &mut Suite) -> Result<()> {
+    ask_hosts(suite)?;
+    if let Some(base) = &suite.base {
         let names: Vec<String> = suite.engines().iter().map(EngineChoice::name).collect();
         check_base(base, &names)?;
     }
-    check_placement(&suite)?;
+    check_placement(suite)?;
     check_external(suite.memory, &suite.points)?;
-    check_memory(suite.memory, &suite.points)?;
-    Ok(suite)
+    check_memory(suite.memory, &suite.points)
 }
 
 /// Name of a workload, and the text of its file where it is an own one: the name is then that of the file.
@@ -389,10 +397,7 @@ pub fn default_out() -> PathBuf {
 }
 
 /// Placement is for what this build starts itself.
-///
-/// # Errors
-/// A usage error that names what it is not for.
-pub fn check_placement(suite: &Suite) -> Result<()> {
+fn check_placement(suite: &Suite) -> Result<()> {
     if suite.placement.cores()?.is_none() {
         return Ok(());
     }
@@ -422,10 +427,7 @@ fn check_external(memory: Option<u64>, points: &[Point]) -> Result<()> {
 }
 
 /// A cache that cannot fit into the limit would end every trial in the middle.
-///
-/// # Errors
-/// A usage error with what would fit.
-pub fn check_memory(memory: Option<u64>, points: &[Point]) -> Result<()> {
+fn check_memory(memory: Option<u64>, points: &[Point]) -> Result<()> {
     let largest = points.iter().map(|point| point.cache_bytes).max();
     match (memory, largest) {
         (Some(memory), Some(cache)) if memory < cache.saturating_add(MEMORY_BESIDE_CACHE) => {

@@ -197,16 +197,20 @@ fn why(found: &FoundRate, rate: f64) -> String {
 
 /// All tables of a search, for the engines of one durability.
 pub fn tables(suite: &SuiteResult, search: &RateSearch, whole: &Whole<'_>) -> Vec<Table> {
-    let engines = whole.engines();
-    let own: Vec<&FoundRate> = search
-        .engines
-        .iter()
-        .filter(|found| engines.contains(&found.engine))
-        .collect();
+    let own = own(search, whole);
     let mut tables = vec![highest(search, &own)];
     tables.extend(at_share(suite, search, &own));
     tables.push(curve(search, &own, true));
     tables
+}
+
+/// What was found for the engines of one durability.
+pub fn own<'a>(search: &'a RateSearch, whole: &Whole<'_>) -> Vec<&'a FoundRate> {
+    let engines = whole.engines();
+    let found = search.engines.iter();
+    found
+        .filter(|found| engines.contains(&found.engine))
+        .collect()
 }
 
 fn limits(search: &RateSearch) -> String {

@@ -22,12 +22,7 @@ pub fn html(suite: &SuiteResult, styles: &[String], options: &ReportOptions) -> 
             0 => "verdict".to_string(),
             i => format!("rate-{i}"),
         };
-        let engines = whole.engines();
-        let own: Vec<&FoundRate> = search
-            .engines
-            .iter()
-            .filter(|found| engines.contains(&found.engine))
-            .collect();
+        let own = rows::own(search, whole);
         out += &format!("<section>{}", heading(2, &id, "Highest rate"));
         out += &element("p", " class=\"note pre\"", &whole.title);
         out += &sentences(&own, styles);
