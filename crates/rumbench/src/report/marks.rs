@@ -6,6 +6,8 @@ use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
 pub const RATE_KEPT: f64 = 0.95;
 /// Above this share of the CPU of client threads and server the laboratory, not the engine, limits a closed loop.
 const CLIENT_BOUND: f64 = 0.5;
+/// Of a shorter phase neither rates nor shares of CPU are judged: one interruption of a thread decides them.
+const SECONDS_MIN: f64 = 1.0;
 
 /// Whether a phase missed its rate.
 pub fn rate_unmet(phase: &PhaseResult) -> bool {
@@ -30,13 +32,13 @@ fn background_rate(phase: &PhaseResult) -> Option<(f64, f64, &'static str)> {
 
 /// Whether the background clients missed their rate, in a phase that is long enough to say so.
 pub fn background_rate_unmet(phase: &PhaseResult) -> bool {
-    const SECONDS_MIN: f64 = 1.0;
     let missed = |(reached, rate, _)| reached < rate * RATE_KEPT;
     phase.seconds >= SECONDS_MIN && background_rate(phase).is_some_and(missed)
 }
 
 fn client_bound(phase: &PhaseResult) -> bool {
-    let Some(cpu) = phase.cpu_us_per_op.filter(|_| phase.rate.is_none()) else {
+    let judged = phase.rate.is_none() && phase.seconds >= SECONDS_MIN;
+    let Some(cpu) = phase.cpu_us_per_op.filter(|_| judged) else {
         return false;
     };
     // Against a server that cannot be seen there is nothing to compare with.
@@ -167,5 +169,8 @@ mod tests {
         assert_eq!(trial.marks.len(), 2, "{:?}", trial.marks);
         assert!(trial.has_mark("rate-unmet") && trial.has_mark("client-bound"));
         assert!(!failed(&trial));
+        trial.phases[0].seconds = 0.02;
+        judge(&mut trial);
+        assert!(!trial.has_mark("client-bound"), "{:?}", trial.marks);
     }
 }

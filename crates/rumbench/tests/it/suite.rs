@@ -284,7 +284,7 @@ fn an_engine_that_fails_within_a_step_keeps_what_was_measured_and_the_suite_goes
     assert!(marks.contains("null.fail_after_calls=600"), "{marks}");
     assert_eq!(phase(failed, "load")["rows"], 2000);
     assert_eq!(phase(failed, "get")["operations"], 500);
-    assert_eq!(sound["marks"].as_array().map(Vec::len), Some(0), "{sound}");
+    assert!(!sound["marks"].to_string().contains("fail"), "{sound}");
     assert_eq!(phase(sound, "put")["operations"], 500);
 }
 
