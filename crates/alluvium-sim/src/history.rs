@@ -7,10 +7,12 @@
 //! Rows that expire stand in a state with their time. A reader's time lies between two moments that its client knows, so
 //! what it sees is judged at each time between them at which a row goes.
 
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+
+use alluvium::simulation::threads::{ThreadId, current};
 
 use crate::plan::Read;
 use crate::reading::{Content, Seen, admits_sieved, expected};
@@ -60,11 +62,28 @@ struct Commit {
     state: Arc<State>,
 }
 
+/// What is known of the commits of one simulated thread at a time.
+#[derive(Debug, Default)]
+struct Own {
+    /// The commit that it makes without rows of its own in the log: an ingest.
+    unmarked: Option<u64>,
+    /// What it commits, it commits to another database.
+    aside: bool,
+}
+
 thread_local! {
-    /// The commit that the calling client makes without rows of its own in the log: an ingest.
-    static UNMARKED: Cell<Option<u64>> = const { Cell::new(None) };
-    /// What the calling thread commits, it commits to another database.
-    static ASIDE: Cell<bool> = const { Cell::new(false) };
+    /// Of the threads of the run, which are all on one thread of the system.
+    static OWN: RefCell<HashMap<ThreadId, Own>> = RefCell::default();
+}
+
+/// Does something with what is known of the calling thread.
+fn own<T>(body: impl FnOnce(&mut Own) -> T) -> T {
+    OWN.with_borrow_mut(|threads| body(threads.entry(current().id()).or_default()))
+}
+
+/// Before a run: what a failed one has left belongs to nobody.
+pub fn forget_threads() {
+    OWN.with_borrow_mut(HashMap::clear);
 }
 
 /// See the module.
@@ -99,7 +118,7 @@ fn tag_of(ops: &[u8]) -> Option<u64> {
 
 /// Makes the calling thread's next number that of the commit `tag`, whose operations the log does not have.
 pub fn set_unmarked(tag: Option<u64>) {
-    UNMARKED.set(tag);
+    own(|own| own.unmarked = tag);
 }
 
 /// Does something with a copy, whose commits are no part of any history.
@@ -107,10 +126,10 @@ pub fn aside<T>(body: impl FnOnce() -> T) -> T {
     struct Back(bool);
     impl Drop for Back {
         fn drop(&mut self) {
-            ASIDE.set(self.0);
+            own(|own| own.aside = self.0);
         }
     }
-    let _back = Back(ASIDE.replace(true));
+    let _back = Back(own(|own| std::mem::replace(&mut own.aside, true)));
     body()
 }
 
@@ -199,10 +218,11 @@ impl History {
 
     /// The engine gives a number to a commit.
     pub fn numbered(&mut self, seqno: u64, ops: &[u8]) {
-        if ASIDE.get() {
+        if own(|own| own.aside) {
             return;
         }
-        let tag = tag_of(ops).or_else(|| UNMARKED.take().inspect(|_| self.uncertain.push(seqno)));
+        let unmarked = || own(|own| own.unmarked.take());
+        let tag = tag_of(ops).or_else(|| unmarked().inspect(|_| self.uncertain.push(seqno)));
         // Numbers that are given again belong to commits that failed.
         self.commits.split_off(&seqno);
         self.push(seqno, tag);

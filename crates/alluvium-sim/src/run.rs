@@ -17,7 +17,7 @@ use crate::copies::{judge_store, open_store, restore};
 use crate::disk::Disk;
 use crate::ear::Ear;
 use crate::follow::is_durable_only;
-use crate::history::History;
+use crate::history::{History, forget_threads};
 use crate::inquest::Left;
 use crate::plan::{Crash, Inquest, Kept, LASTING, Life, Numbered, Op, Plan};
 use crate::reading::{Content, content, difference};
@@ -43,6 +43,7 @@ pub struct Outcome {
 
 /// Runs a plan.
 pub fn run(plan: &Plan) -> Outcome {
+    forget_threads();
     let records = Arc::new(Records::default());
     let failure = Arc::new(Mutex::new(None));
     let setup = Setup {

@@ -145,7 +145,8 @@ impl Cache {
         self.taken.iter().map(|t| t.load(Ordering::Relaxed)).sum()
     }
 
-    /// Lets the cache have at once what others have given back. For when the waves are over.
+    /// Lets the cache have at once what others have given back. For when the waves are over: the database is idle, or
+    /// was told to settle.
     pub fn forget_peak(&self) {
         self.taken_peak.store(self.all_taken(), Ordering::Relaxed);
     }

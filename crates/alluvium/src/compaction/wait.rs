@@ -11,7 +11,8 @@ use crate::db::shared::Shared;
 use crate::error::Result;
 use crate::keyspace::tree::Tree;
 
-/// Waits until nothing is picked, nothing runs, and what was replaced is removed.
+/// Waits until nothing is picked, nothing runs, and what was replaced is removed. What all that took of the memory
+/// number is the cache's then.
 pub(crate) fn settle(shared: &Shared) -> Result<()> {
     loop {
         shared.check_open()?;
@@ -23,6 +24,7 @@ pub(crate) fn settle(shared: &Shared) -> Result<()> {
             drop(state);
             // Who settles looks at the space next.
             shared.removals.wait();
+            shared.cache.forget_peak();
             return Ok(());
         }
         if state.busy.is_empty() {

@@ -310,7 +310,8 @@ impl Database {
     }
 
     /// Pays the background debt: flushes, then waits until no merge is due. What is due is decided by
-    /// [`Options::upper_fraction`]; this is not a full compaction. For measurements; errors as [`Database::flush`].
+    /// [`Options::upper_fraction`]; this is not a full compaction. The cache may have at once what memtables and merges
+    /// took, instead of by little. For measurements, and between a load and its readers; errors as [`Database::flush`].
     pub fn settle(&self) -> Result<()> {
         self.flush()?;
         crate::compaction::settle(self.shared())

@@ -1,14 +1,15 @@
 //! A scheduler that owns all threads, waits and time of a test run, so that one seed decides everything that happens.
 //!
 //! Only with the feature `simulation`, which no shipped build has. [`run`] runs a body as the first of any number of
-//! threads. They are threads of the system, but only the one that holds the *baton* runs. It gives the baton away where
-//! it locks, unlocks, waits, notifies, spawns, joins or calls [`step`], to a thread that the seed picks among those that
-//! could go on. So everything between two such places is one step of a history, and a history is the same whenever its
-//! seed is: nothing in it may look at the real clock, at addresses or at hash seeds.
+//! threads. They are stacks of their own on one thread of the system, and only the one that holds the *baton* runs. It
+//! gives the baton away where it locks, unlocks, waits, notifies, spawns, joins or calls [`step`], to a thread that the
+//! seed picks among those that could go on. So everything between two such places is one step of a history, and a history
+//! is the same whenever its seed is: nothing in it may look at the real clock, at addresses or at hash seeds. What
+//! `thread_local!` keeps belongs to all threads of a run together: nothing may hang on it across a step.
 //!
 //! Time is virtual. It creeps with each step, and it jumps to the next deadline where nobody can go on, or at random,
 //! as it does for threads that are slow. Where nobody can go on and nobody waits for a time, the run is a deadlock and
-//! ends with a list of who waits for what. A deadlocked run cannot be unwound: its threads stay parked for ever.
+//! ends with a list of who waits for what. A deadlocked run cannot be unwound: its stacks are left as they are.
 //!
 //! A thread outside of any run finds ordinary locks, threads and time behind the same names.
 
@@ -20,12 +21,11 @@ pub mod threads;
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use self::state::Policy;
 use self::state::{Key, State};
+use self::threads::Fiber;
 
 /// How a run goes.
 #[derive(Debug, Clone)]
@@ -67,11 +67,8 @@ pub type Observer = dyn Fn(u64, &[u8]) + Send + Sync;
 pub(crate) struct World {
     /// Guards the whole state; held between two steps only.
     state: Mutex<State>,
-    /// The thread that holds the baton. Stored (release) under the mutex, pairs with the load (acquire) of a thread that
-    /// waits for its turn.
-    running: AtomicUsize,
-    /// Signals that the run has ended.
-    ended: Condvar,
+    /// The threads by their index. Guards the places only: the one that runs is not in its own.
+    fibers: Mutex<Vec<Option<Fiber>>>,
     observer: Box<Observer>,
 }
 
@@ -94,7 +91,7 @@ pub(crate) fn place() -> Option<Place> {
         .flatten()
 }
 
-/// Runs `body` as the first thread of a simulated world and waits until all its threads have ended, or nobody can go on.
+/// Runs `body` as the first thread of a simulated world until all its threads have ended, or nobody can go on.
 ///
 /// # Panics
 ///
@@ -102,30 +99,16 @@ pub(crate) fn place() -> Option<Place> {
 pub fn run(setup: Setup, observer: Box<Observer>, body: impl FnOnce() + Send + 'static) -> Report {
     let world = Arc::new(World {
         state: Mutex::new(State::new(&setup)),
-        running: AtomicUsize::new(0),
-        ended: Condvar::new(),
+        fibers: Mutex::new(Vec::new()),
         observer,
     });
-    let first = world.enroll("main");
     let panicked = Arc::new(Mutex::new(None));
     let told = Arc::clone(&panicked);
-    let caught = move || {
+    world.enroll("main", move || {
         let result = catch_unwind(AssertUnwindSafe(body));
         *told.lock().unwrap_or_else(PoisonError::into_inner) = result.err();
-    };
-    let _detached = threads::start(first, std::thread::Builder::new(), caught)
-        .expect("the system refuses a thread to a test");
-    let mut state = world.lock();
-    let report = loop {
-        if let Some(report) = &state.report {
-            break report.clone();
-        }
-        state = world
-            .ended
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner);
-    };
-    drop(state);
+    });
+    let report = world.drive();
     let panic = panicked
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -179,57 +162,64 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes room for a thread that will start at its first turn.
-    pub(crate) fn enroll(self: &Arc<Self>, name: &str) -> Place {
-        let index = self.lock().enroll(name);
-        Place {
-            world: Arc::clone(self),
-            index,
-        }
+    fn fibers(&self) -> MutexGuard<'_, Vec<Option<Fiber>>> {
+        self.fibers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the run if the state says so; otherwise gives the baton to whom the seed picks. Returns whom to wake.
-    fn pass(&self, mut state: MutexGuard<'_, State>) -> Option<Thread> {
-        let Some(next) = state.pick() else {
-            self.ended.notify_all();
-            return None;
+    /// Makes a thread that will start at its first turn, and returns its index.
+    pub(crate) fn enroll(
+        self: &Arc<Self>,
+        name: &str,
+        body: impl FnOnce() + Send + 'static,
+    ) -> usize {
+        let index = self.lock().enroll(name);
+        let place = Place {
+            world: Arc::clone(self),
+            index,
         };
-        let thread = state.system_thread(next);
-        self.running.store(next, Ordering::Release);
-        thread
+        let fiber = threads::fiber(move || {
+            body();
+            place.finish();
+        });
+        self.fibers().push(Some(fiber));
+        index
+    }
+
+    /// Lets the thread that has the baton run until it gives it away, again and again, to the end of the run. Threads that
+    /// cannot go on then stay, with all that they refer to: each holds the world that holds it.
+    fn drive(self: &Arc<Self>) -> Report {
+        loop {
+            let index = match &*self.lock() {
+                State {
+                    report: Some(report),
+                    ..
+                } => break report.clone(),
+                state => state.running(),
+            };
+            let fiber = self.fibers()[index].take();
+            let mut fiber = fiber.expect("only a thread that has not ended is picked");
+            let place = Place {
+                world: Arc::clone(self),
+                index,
+            };
+            PLACE.with(|own| *own.borrow_mut() = Some(place));
+            fiber.resume();
+            PLACE.with(|own| *own.borrow_mut() = None);
+            if !fiber.is_done() {
+                self.fibers()[index] = Some(fiber);
+            }
+        }
     }
 }
 
 impl Place {
-    /// Makes this the place of the calling thread.
-    pub(crate) fn enter(&self) {
-        let thread = std::thread::current();
-        self.world.lock().started(self.index, thread);
-        PLACE.with(|place| *place.borrow_mut() = Some(self.clone()));
-    }
-
-    /// Waits until this thread holds the baton; for ever if the run has ended without it.
-    pub(crate) fn await_turn(&self) {
-        while self.world.running.load(Ordering::Acquire) != self.index {
-            std::thread::park();
-        }
-    }
-
-    /// Gives the baton away and waits for it, unless the seed lets this thread go on.
-    fn give(&self, state: MutexGuard<'_, State>) {
-        if let Some(next) = self.world.pass(state)
-            && self.world.running.load(Ordering::Acquire) != self.index
-        {
-            next.unpark();
-        }
-        self.park_if_over();
-        self.await_turn();
-    }
-
-    /// A run that has ended with threads that cannot go on keeps them here.
-    fn park_if_over(&self) {
-        while self.world.lock().is_stuck() {
-            std::thread::park();
+    /// Gives the baton away and waits for it, unless the seed lets this thread go on. A run that ends meanwhile never
+    /// comes back.
+    fn give(&self, mut state: MutexGuard<'_, State>) {
+        let next = state.pick();
+        drop(state);
+        if next != Some(self.index) {
+            threads::suspend();
         }
     }
 
@@ -255,13 +245,11 @@ impl Place {
     }
 
     /// Ends the calling thread's part and gives the baton away for good.
-    pub(crate) fn finish(&self) {
+    fn finish(&self) {
         PLACE.with(|place| *place.borrow_mut() = None);
         let mut state = self.world.lock();
         state.finish(self.index);
-        if let Some(next) = self.world.pass(state) {
-            next.unpark();
-        }
+        state.pick();
     }
 
     /// Whether a thread of this run has ended.

@@ -1,7 +1,6 @@
 //! What a run knows of its threads, and how the seed picks the next one.
 
 use std::fmt::Write as _;
-use std::thread::Thread;
 
 use super::{End, Report, Setup};
 
@@ -50,8 +49,6 @@ struct Member {
     /// The last wait ended by its deadline.
     timed_out: bool,
     weight: u64,
-    /// `None` until the thread runs for the first time.
-    thread: Option<Thread>,
 }
 
 /// See the module.
@@ -63,6 +60,8 @@ pub(super) struct State {
     steps_max: u64,
     trace: u64,
     members: Vec<Member>,
+    /// Who holds the baton: the first thread at first.
+    running: usize,
     /// Set when the run has ended.
     pub(super) report: Option<Report>,
 }
@@ -77,6 +76,7 @@ impl State {
             steps_max: setup.steps_max,
             trace: setup.seed,
             members: Vec::new(),
+            running: 0,
             report: None,
         }
     }
@@ -114,27 +114,16 @@ impl State {
             doing: Doing::Ready,
             timed_out: false,
             weight,
-            thread: None,
         });
         self.members.len() - 1
     }
 
-    pub(super) fn started(&mut self, index: usize, thread: Thread) {
-        self.members[index].thread = Some(thread);
-    }
-
-    pub(super) fn system_thread(&self, index: usize) -> Option<Thread> {
-        self.members[index].thread.clone()
+    pub(super) fn running(&self) -> usize {
+        self.running
     }
 
     pub(super) fn has_ended(&self, index: usize) -> bool {
         self.members[index].doing == Doing::Ended
-    }
-
-    /// Whether the run has ended and left threads behind.
-    pub(super) fn is_stuck(&self) -> bool {
-        let report = self.report.as_ref();
-        report.is_some_and(|report| report.end != End::Finished)
     }
 
     /// Counts a step; true if another thread may go on now.
@@ -188,7 +177,7 @@ impl State {
         self.wake(Key::Thread(index), true);
     }
 
-    /// The thread that goes on, if there is one. Otherwise the run has ended.
+    /// Gives the baton to the thread that goes on, and returns it if there is one. Otherwise the run has ended.
     pub(super) fn pick(&mut self) -> Option<usize> {
         if self.report.is_some() {
             return None;
@@ -224,6 +213,7 @@ impl State {
             is_it
         })?;
         self.note(chosen as u64);
+        self.running = chosen;
         Some(chosen)
     }
 

@@ -139,12 +139,12 @@ fn a_channel_brings_all_items_in_order_and_waits_at_its_bound() {
         let got = Arc::new(Mutex::new(Vec::new()));
         let list = Arc::clone(&got);
         let report = run(setup(seed), no_observer(), move || {
-            let (sender, receiver) = super::channel::sync_channel(2);
+            let (sender, receiver) = channel::sync_channel(2);
             let body = move || (0..10).for_each(|item| sender.send(item).unwrap());
             let thread = Builder::new().spawn(body).unwrap();
             receiver.iter().for_each(|item| list.lock().push(item));
             thread.join().unwrap();
-            let (sender, receiver) = super::channel::channel();
+            let (sender, receiver) = channel::channel();
             drop(receiver);
             assert!(sender.send(1).is_err());
         });

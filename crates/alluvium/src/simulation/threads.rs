@@ -1,9 +1,22 @@
 //! Threads whose turns the scheduler decides, behind the interface of the standard library.
+//!
+//! In a run a thread is a stack of its own on the run's only thread of the system. Switching between two costs some
+//! nanoseconds, where handing over between threads of the system costs microseconds; a history has thousands of switches.
 
 use std::io;
-use std::thread::{self, Thread};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
-use super::{Key, Place, place};
+use generator::{Generator, Gn};
+
+use super::{Key, place};
+
+/// A thread of a run.
+pub(super) type Fiber = Generator<'static, (), ()>;
+
+/// As the standard library's threads have by default. Only what is touched takes memory.
+const STACK_WORDS: usize = (2 << 20) / size_of::<usize>();
 
 /// As `std::thread::Builder`.
 #[derive(Debug)]
@@ -12,14 +25,26 @@ pub struct Builder {
 }
 
 /// As `std::thread::JoinHandle`.
-pub struct JoinHandle<T> {
-    handle: thread::JoinHandle<T>,
-    /// The thread's place in the run, if it is in one.
-    index: Option<usize>,
+pub struct JoinHandle<T>(Handle<T>);
+
+enum Handle<T> {
+    System(thread::JoinHandle<T>),
+    /// The thread's index in the run, and where it leaves what it returns.
+    Simulated(usize, Arc<Mutex<Option<thread::Result<T>>>>),
 }
 
-/// Gives the baton away when the thread ends, also by a panic.
-struct Turn(Place);
+/// As `std::thread::Thread`.
+#[derive(Debug)]
+pub struct Thread(ThreadId);
+
+/// As `std::thread::ThreadId`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ThreadId {
+    /// Outside of runs.
+    System(thread::ThreadId),
+    /// The index in the run.
+    Simulated(usize),
+}
 
 impl Builder {
     /// A thread without a name.
@@ -40,61 +65,75 @@ impl Builder {
         self,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<JoinHandle<T>> {
-        let system = thread::Builder::new().name(self.name.clone());
         let Some(own) = place() else {
-            let handle = system.spawn(body)?;
-            return Ok(JoinHandle {
-                handle,
-                index: None,
-            });
+            let handle = thread::Builder::new().name(self.name).spawn(body)?;
+            return Ok(JoinHandle(Handle::System(handle)));
         };
-        let new = own.world.enroll(&self.name);
-        let index = new.index;
-        let handle = start(new, system, body)?;
+        let result = Arc::new(Mutex::new(None));
+        let left = Arc::clone(&result);
+        let index = own.world.enroll(&self.name, move || {
+            let returned = catch_unwind(AssertUnwindSafe(body));
+            *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(returned);
+        });
         own.step();
-        Ok(JoinHandle {
-            handle,
-            index: Some(index),
-        })
+        Ok(JoinHandle(Handle::Simulated(index, result)))
     }
 }
 
-/// Starts a thread of a run, which waits for its turn.
-pub(super) fn start<T: Send + 'static>(
-    place: Place,
-    system: thread::Builder,
-    body: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<thread::JoinHandle<T>> {
-    system.spawn(move || {
-        place.enter();
-        place.await_turn();
-        let _turn = Turn(place);
-        body()
-    })
+/// A thread of a run that has not begun. `body` does not panic.
+pub(super) fn fiber(body: impl FnOnce() + Send + 'static) -> Fiber {
+    Gn::new_opt(STACK_WORDS, body)
 }
 
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.finish();
-    }
+/// Goes back to where the running thread was resumed. May never return.
+pub(super) fn suspend() {
+    #[expect(deprecated, reason = "a scope would have to be handed to every lock")]
+    generator::yield_with(());
 }
 
 impl<T> JoinHandle<T> {
     /// Waits until the thread has ended. Fails if it has panicked.
+    ///
+    /// # Panics
+    ///
+    /// Outside of the run of a thread that has not ended.
     pub fn join(self) -> thread::Result<T> {
-        if let (Some(index), Some(own)) = (self.index, place()) {
+        let (index, result) = match self.0 {
+            Handle::System(handle) => return handle.join(),
+            Handle::Simulated(index, result) => (index, result),
+        };
+        if let Some(own) = place() {
             own.step();
             while !own.has_ended(index) {
                 own.wait(Key::Thread(index), None);
             }
         }
-        self.handle.join()
+        let mut result = result.lock().unwrap_or_else(PoisonError::into_inner);
+        result.take().expect("the thread has ended in its run")
     }
 
-    /// The system's thread.
-    pub fn thread(&self) -> &Thread {
-        self.handle.thread()
+    /// The thread.
+    pub fn thread(&self) -> Thread {
+        Thread(match &self.0 {
+            Handle::System(handle) => ThreadId::System(handle.thread().id()),
+            Handle::Simulated(index, _) => ThreadId::Simulated(*index),
+        })
     }
+}
+
+impl Thread {
+    /// What tells it from all others of the same run.
+    pub fn id(&self) -> ThreadId {
+        self.0
+    }
+}
+
+/// The calling thread.
+pub fn current() -> Thread {
+    Thread(match place() {
+        Some(place) => ThreadId::Simulated(place.index),
+        None => ThreadId::System(thread::current().id()),
+    })
 }
 
 /// Lets others go on.

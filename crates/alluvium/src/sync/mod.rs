@@ -35,10 +35,9 @@ pub mod plain {
 /// Threads.
 pub mod thread {
     #[cfg(all(feature = "simulation", not(loom)))]
-    pub use crate::simulation::threads::{Builder, JoinHandle, yield_now};
-    pub use std::thread::current;
+    pub use crate::simulation::threads::{Builder, JoinHandle, current, yield_now};
     #[cfg(not(all(feature = "simulation", not(loom))))]
-    pub use std::thread::{Builder, JoinHandle, yield_now};
+    pub use std::thread::{Builder, JoinHandle, current, yield_now};
 }
 
 /// Channels.

@@ -147,8 +147,7 @@ fn with_full_cache() -> (Database, Keyspace) {
         k.put(&n.to_be_bytes(), &rng.bytes(1_000)).expect("put");
     }
     db.settle().expect("settle");
-    // The cache may have at once what memtables have given back.
-    db.set_memory_bytes(16 * MIB).expect("memory");
+    // The cache has now at once what memtables have given back.
     for n in 0..18_000_u32 {
         assert!(k.get(&n.to_be_bytes()).expect("get").is_some());
     }
