@@ -2,12 +2,13 @@
 //! there.
 //!
 //! ```text
-//! cargo run --release -p alluvium --example clients -- --rounds 3 --seconds 3 DIR
+//! cargo run --release -p alluvium --example clients -- DIR
 //! ```
 //!
-//! A transaction is of the kind that LinkBench has: it reads two rows, updates one under its lock, and inserts one. Every
-//! number of clients is measured once in each round, every other round in falling order, each time after a warm-up; shown
-//! is the median of the rounds. The last line of each durability is the largest drop behind the peak.
+//! A transaction is of the kind that LinkBench has: it reads two rows, updates one under its lock, and writes another.
+//! Every number of clients is measured once in each round, every other round in falling order, each time on a settled
+//! database that does not grow and after a warm-up; shown is the median of the rounds, and what each round measured. The
+//! last line of each durability is the largest drop behind the peak.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -21,12 +22,19 @@ use alluvium::{
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-const USAGE: &str =
-    "usage: clients [--rounds N] [--seconds N] [--warm-up-ms N] [--keys N] [--memory-mib N] DIR";
+const USAGE: &str = "usage: clients [--durability sync|buffered] [--clients N,N,...] [--rounds N] [--seconds N] [--warm-up-ms N] [--keys N] [--memory-mib N] DIR";
 const CLIENTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const VALUE: [u8; 120] = [7; 120];
+/// For each key, so that the database does not grow for ever.
+const LINKS: u64 = 4;
+const DURABILITIES: [(&str, Durability); 2] = [
+    ("sync", Durability::Sync),
+    ("buffered", Durability::Buffered),
+];
 
 struct Arguments {
+    durabilities: Vec<(&'static str, Durability)>,
+    clients: Vec<usize>,
     rounds: usize,
     measured: Duration,
     warm_up: Duration,
@@ -41,29 +49,26 @@ struct Ground {
     nodes: Keyspace,
     links: Keyspace,
     keys: u64,
-    /// Numbers the inserted rows.
+    /// Numbers the rows that are written beside.
     next_link: AtomicU64,
 }
 
 fn main() -> Result<(), Failure> {
     let arguments = parse(std::env::args().skip(1))?;
-    println!("durability,clients,transactions_per_s,lowest_round,highest_round");
-    for (name, durability) in [
-        ("sync", Durability::Sync),
-        ("buffered", Durability::Buffered),
-    ] {
+    println!("durability,clients,transactions_per_s,rounds");
+    for &(name, durability) in &arguments.durabilities {
         let ground = prepare(&arguments, name, durability)?;
-        let mut rates = vec![Vec::new(); CLIENTS.len()];
+        let mut rates = vec![Vec::new(); arguments.clients.len()];
         for round in 0..arguments.rounds {
-            let mut order: Vec<usize> = (0..CLIENTS.len()).collect();
+            let mut order: Vec<usize> = (0..rates.len()).collect();
             if round % 2 == 1 {
                 order.reverse();
             }
             for at in order {
-                rates[at].push(measure(&ground, CLIENTS[at], &arguments)?);
+                rates[at].push(measure(&ground, arguments.clients[at], &arguments)?);
             }
         }
-        report(name, &mut rates);
+        report(name, &arguments.clients, &mut rates);
         ground.db.close()?;
     }
     Ok(())
@@ -71,7 +76,9 @@ fn main() -> Result<(), Failure> {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Failure> {
     let mut found = Arguments {
-        rounds: 3,
+        durabilities: DURABILITIES.to_vec(),
+        clients: CLIENTS.to_vec(),
+        rounds: 4,
         measured: Duration::from_secs(3),
         warm_up: Duration::from_millis(1000),
         keys: 500_000,
@@ -79,6 +86,17 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Failure> 
         dir: PathBuf::new(),
     };
     while let Some(word) = words.next() {
+        if word == "--durability" {
+            let name = words.next().ok_or(USAGE)?;
+            found.durabilities.retain(|(known, _)| *known == name);
+            continue;
+        }
+        if word == "--clients" {
+            let numbers = words.next().ok_or(USAGE)?;
+            let numbers = numbers.split(',').map(str::parse);
+            found.clients = numbers.collect::<Result<_, _>>()?;
+            continue;
+        }
         let mut number = || -> Result<u64, Failure> { Ok(words.next().ok_or(USAGE)?.parse()?) };
         match &word[..] {
             "--rounds" => found.rounds = number()?.max(1) as usize,
@@ -90,7 +108,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Failure> 
             dir => found.dir = dir.into(),
         }
     }
-    match found.dir.as_os_str().is_empty() {
+    match found.dir.as_os_str().is_empty() || found.durabilities.is_empty() {
         true => Err(USAGE.into()),
         false => Ok(found),
     }
@@ -127,6 +145,7 @@ fn prepare(arguments: &Arguments, name: &str, durability: Durability) -> Result<
 
 /// Transactions a second of this many clients together.
 fn measure(ground: &Ground, clients: usize, arguments: &Arguments) -> Result<f64, Failure> {
+    ground.db.settle()?;
     let (counting, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let (counting, stop) = (&counting, &stop);
@@ -184,9 +203,9 @@ fn transact(ground: &Ground, [updated, first, second]: [u64; 3]) -> alluvium::Re
     value[0] = value[0].wrapping_add(1);
     txn.put(&ground.nodes, &key(updated), &value)?;
     // Relaxed: only that numbers differ matters.
-    let link = ground.next_link.fetch_add(1, Ordering::Relaxed);
+    let link = ground.next_link.fetch_add(1, Ordering::Relaxed) % LINKS;
     let link_key = [key(updated), key(link)].concat();
-    txn.insert(&ground.links, &link_key, &VALUE[..40])?;
+    txn.put(&ground.links, &link_key, &VALUE[..40])?;
     txn.commit()
 }
 
@@ -195,13 +214,14 @@ fn key(n: u64) -> [u8; 8] {
     n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
 }
 
-fn report(name: &str, rates: &mut [Vec<f64>]) {
+fn report(name: &str, clients: &[usize], rates: &mut [Vec<f64>]) {
     let mut medians = Vec::new();
-    for (clients, rates) in CLIENTS.iter().zip(rates) {
+    for (clients, rates) in clients.iter().zip(rates) {
+        let rounds: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
         rates.sort_by(f64::total_cmp);
-        let median = rates[rates.len() / 2];
-        let (lowest, highest) = (rates[0], rates[rates.len() - 1]);
-        println!("{name},{clients},{median:.0},{lowest:.0},{highest:.0}");
+        let (below, above) = (rates[(rates.len() - 1) / 2], rates[rates.len() / 2]);
+        let median = f64::midpoint(below, above);
+        println!("{name},{clients},{median:.0},{}", rounds.join(" "));
         medians.push(median);
     }
     let peak = (0..medians.len()).max_by(|&a, &b| medians[a].total_cmp(&medians[b]));
@@ -210,7 +230,7 @@ fn report(name: &str, rates: &mut [Vec<f64>]) {
     println!(
         "# {name}: peak {:.0}/s at {} clients, largest drop beyond it {:.1} %",
         medians[peak],
-        CLIENTS[peak],
+        clients[peak],
         100.0 * (1.0 - lowest / medians[peak].max(1.0)),
     );
 }

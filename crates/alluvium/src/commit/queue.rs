@@ -1,7 +1,9 @@
 //! The commit queue: who leads a group, who waits, and how results come back.
 //!
-//! At most one thread leads at any time. Leadership passes by hand: a leader that finds requests queued when it
-//! finishes wakes the first of them as the next leader, so no request waits for a thread that is not running.
+//! At most one thread leads at any time, and it has a core when it begins. A leader that finds requests queued when it
+//! finishes offers the lead to the first of them. Who comes before that one has woken takes the lead, and with it what is
+//! queued: with more clients than cores, that saves most changes of threads. So somebody leads, or the first in the queue
+//! has an offer that it will look at.
 
 use std::sync::Arc;
 
@@ -33,17 +35,25 @@ pub(crate) struct Request {
     /// Guards this request's fate alone; taken after `Committer::queue` or by itself, nothing is locked under it.
     fate: Mutex<Fate>,
     changed: Condvar,
-    /// Set when `fate` is no longer "queued". A hint for the spinning waiter, who then takes the mutex.
+    /// Set while `fate` is not "queued". A hint for the spinning waiter, who then takes the mutex.
     settled: AtomicBool,
 }
 
-/// How often a waiter looks before it sleeps, with a pause of the processor between two looks: some microseconds,
+/// How often a waiter looks before it gives its core away, with a pause of the processor between two looks: some microseconds,
 /// which is about as long as a group takes without a sync. Waking a thread costs several times that.
-const LOOKS_BEFORE_SLEEP: u32 = if cfg!(loom) { 1 } else { 200 };
+const LOOKS: u32 = if SCHEDULED { 1 } else { 200 };
+
+/// How often a waiter then lets another thread have its core before it sleeps: the leader may be among those that are
+/// ready and have none, and who sleeps must be woken by it.
+const YIELDS: u32 = if SCHEDULED { 1 } else { 10 };
+
+/// Nothing happens beside a thread that only looks.
+const SCHEDULED: bool = cfg!(any(loom, feature = "simulation"));
 
 enum Fate {
     Queued,
-    Lead,
+    /// It was the first in the queue when a leader had finished: whoever waits may lead, if nobody else does by now.
+    Offered,
     Done(Result<Done>),
 }
 
@@ -66,6 +76,7 @@ pub(crate) struct Committer {
 #[derive(Default)]
 struct Queue {
     pending: Vec<Arc<Request>>,
+    /// Somebody has taken a group and works on it.
     leading: bool,
 }
 
@@ -74,30 +85,43 @@ impl Committer {
     pub fn commit(
         &self,
         request: &Arc<Request>,
-        process: impl FnOnce(&[Arc<Request>]) -> Vec<Result<Done>>,
+        process: impl Fn(&[Arc<Request>]) -> Vec<Result<Done>>,
     ) -> Result<Done> {
-        request.settled.store(false, Ordering::Relaxed);
-        let lead = {
-            let mut queue = self.queue.lock();
-            queue.pending.push(Arc::clone(request));
-            !std::mem::replace(&mut queue.leading, true)
-        };
-        if !lead && let Some(result) = request.wait() {
-            return result;
+        let mut group = self.queue.lock().enter(request);
+        // Ends: with its own result, which its own group brings or another's.
+        loop {
+            if let Some(group) = &group
+                && let Some(own) = self.lead(group, request, &process)
+            {
+                return own;
+            }
+            if let Some(result) = request.wait() {
+                return result;
+            }
+            group = self.queue.lock().accept(request);
         }
-        let group = self.queue.lock().take_group();
-        let results = process(&group);
+    }
+
+    /// Performs a group and hands out the results. Returns that of the leader, who is not in it if those before it
+    /// were too much for one group.
+    fn lead(
+        &self,
+        group: &[Arc<Request>],
+        leader: &Arc<Request>,
+        process: impl Fn(&[Arc<Request>]) -> Vec<Result<Done>>,
+    ) -> Option<Result<Done>> {
+        let results = process(group);
         debug_assert_eq!(results.len(), group.len());
-        self.hand_over();
+        self.queue.lock().hand_over();
         let mut own = None;
         for (member, result) in group.iter().zip(results) {
-            if Arc::ptr_eq(member, request) {
+            if Arc::ptr_eq(member, leader) {
                 own = Some(result);
             } else {
                 member.set(Fate::Done(result));
             }
         }
-        own.expect("a leader is the first of its own group")
+        own
     }
 
     /// How many commits wait for a leader to take them.
@@ -112,18 +136,32 @@ impl Committer {
         let queue = self.queue.lock();
         queue.leading && queue.pending.is_empty()
     }
-
-    fn hand_over(&self) {
-        let mut queue = self.queue.lock();
-        match queue.pending.first() {
-            Some(next) => next.set(Fate::Lead),
-            None => queue.leading = false,
-        }
-    }
 }
 
 impl Queue {
+    /// Queues a request. Returns the group that its thread leads, if nobody else leads.
+    fn enter(&mut self, request: &Arc<Request>) -> Option<Vec<Arc<Request>>> {
+        self.pending.push(Arc::clone(request));
+        (!self.leading).then(|| self.take_group())
+    }
+
+    /// Takes an offered lead, unless somebody has come before, who has taken this request too.
+    fn accept(&mut self, request: &Arc<Request>) -> Option<Vec<Arc<Request>>> {
+        let first = self.pending.first();
+        let still = first.is_some_and(|first| Arc::ptr_eq(first, request));
+        debug_assert!(!still || !self.leading, "every group takes the first");
+        still.then(|| self.take_group())
+    }
+
+    fn hand_over(&mut self) {
+        self.leading = false;
+        if let Some(next) = self.pending.first() {
+            next.set(Fate::Offered);
+        }
+    }
+
     fn take_group(&mut self) -> Vec<Arc<Request>> {
+        self.leading = true;
         let mut bytes = 0;
         let fits = |request: &&Arc<Request>| {
             let first = bytes == 0;
@@ -223,21 +261,27 @@ impl Request {
         self.changed.notify_one();
     }
 
-    /// Waits until done, with the result, or until made leader, with `None`.
+    /// Waits until done, with the result, or until offered the lead, with `None`.
     fn wait(&self) -> Option<Result<Done>> {
-        for _ in 0..LOOKS_BEFORE_SLEEP {
-            if self.settled.load(Ordering::Relaxed) {
-                break;
-            }
+        let settled = || self.settled.load(Ordering::Relaxed);
+        let spun = (0..LOOKS).any(|_| {
             std::hint::spin_loop();
+            settled()
+        });
+        if !spun {
+            let _ = (0..YIELDS).any(|_| {
+                crate::sync::thread::yield_now();
+                settled()
+            });
         }
         let mut fate = self.fate.lock();
-        loop {
-            match std::mem::replace(&mut *fate, Fate::Queued) {
-                Fate::Queued => self.changed.wait(&mut fate),
-                Fate::Lead => return None,
-                Fate::Done(result) => return Some(result),
-            }
+        while let Fate::Queued = *fate {
+            self.changed.wait(&mut fate);
+        }
+        self.settled.store(false, Ordering::Relaxed);
+        match std::mem::replace(&mut *fate, Fate::Queued) {
+            Fate::Done(result) => Some(result),
+            Fate::Offered | Fate::Queued => None,
         }
     }
 }
@@ -248,6 +292,36 @@ mod model;
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn who_comes_before_the_offered_one_leads_what_is_queued_and_the_offer_is_made_again() {
+        let request = |bytes| {
+            let payload = vec![0; bytes];
+            Arc::new(Request::new(payload, None, Durability::Buffered))
+        };
+        let sizes = [1, 3 << 20, 3 << 20, 1, 1];
+        let requests = sizes.map(request);
+        let [first, second, third, late, last] = &requests;
+        let is = |group: Option<Vec<Arc<Request>>>, members: &[&Arc<Request>]| {
+            let group = group.expect("a lead");
+            group.len() == members.len()
+                && group.iter().zip(members).all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        let offered = |request: &Arc<Request>| matches!(*request.fate.lock(), Fate::Offered);
+        let mut queue = Queue::default();
+        assert!(is(queue.enter(first), &[first]));
+        assert!(queue.enter(second).is_none() && queue.enter(third).is_none());
+        queue.hand_over();
+        assert!(offered(second) && !offered(third));
+        assert!(is(queue.enter(late), &[second]), "two were too much");
+        assert!(queue.accept(second).is_none(), "it was taken");
+        queue.hand_over();
+        assert!(offered(third) && !offered(late));
+        assert!(queue.accept(late).is_none() && queue.accept(second).is_none());
+        assert!(is(queue.accept(third), &[third, late]));
+        queue.hand_over();
+        assert!(is(queue.enter(last), &[last]));
+    }
 
     #[test]
     fn every_commit_gets_the_result_of_its_own_payload() {

@@ -94,10 +94,10 @@ fn model_two_commits_at_once_have_one_leader_and_their_own_results() {
 
 #[test]
 fn model_a_commit_that_comes_when_the_lead_is_given_back_is_not_forgotten() {
-    clients(2, 2, 3);
+    clients(2, 2, 5);
 }
 
 #[test]
 fn model_the_lead_passes_from_hand_to_hand_among_three() {
-    clients(3, 1, 2);
+    clients(3, 1, 4);
 }
