@@ -43,13 +43,24 @@ fn parse_stat_ticks(text: &str) -> Option<(u64, u64)> {
     Some((user, system))
 }
 
-/// CPU seconds in which any CPU of the machine was busy since boot.
-pub fn machine_cpu_seconds() -> Option<f64> {
-    parse_machine_cpu(&fs::read_to_string("/proc/stat").ok()?)
+/// Seconds of all CPUs of the machine since boot.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MachineCpu {
+    /// Busy, whoever used them.
+    pub busy: f64,
+    /// Wanted, but the host of a virtual machine gave the processor to another guest.
+    pub stolen: f64,
 }
 
-/// user, nice, system, irq and softirq; not idle, iowait, steal, nor guest (which user contains).
-fn parse_machine_cpu(text: &str) -> Option<f64> {
+impl MachineCpu {
+    /// Reads it; `None` where there is no such thing.
+    pub fn read() -> Option<MachineCpu> {
+        parse_machine_cpu(&fs::read_to_string("/proc/stat").ok()?)
+    }
+}
+
+/// Busy: user, nice, system, irq and softirq; not idle, iowait, steal, nor guest (which user contains).
+fn parse_machine_cpu(text: &str) -> Option<MachineCpu> {
     let line = text.lines().find(|line| line.starts_with("cpu "))?;
     let ticks: Vec<u64> = line
         .split_ascii_whitespace()
@@ -57,7 +68,10 @@ fn parse_machine_cpu(text: &str) -> Option<f64> {
         .map_while(|field| field.parse().ok())
         .collect();
     let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|&i| ticks.get(i)).sum();
-    (ticks.len() >= 4).then_some(busy as f64 / TICKS_PER_SECOND)
+    (ticks.len() >= 4).then_some(MachineCpu {
+        busy: busy as f64 / TICKS_PER_SECOND,
+        stolen: ticks.get(7).copied().unwrap_or(0) as f64 / TICKS_PER_SECOND,
+    })
 }
 
 /// Context switches of all live threads of this process.
@@ -126,9 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn machine_cpu_leaves_out_idle_iowait_steal_and_guest() {
+    fn busy_time_leaves_out_idle_iowait_steal_and_guest() {
         let text = "cpu  100 20 30 9999 8888 4 6 7777 50 0\ncpu0 1 1 1 1\n";
-        assert_eq!(parse_machine_cpu(text), Some(1.6));
+        let expected = MachineCpu {
+            busy: 1.6,
+            stolen: 77.77,
+        };
+        assert_eq!(parse_machine_cpu(text), Some(expected));
     }
 
     #[test]

@@ -208,6 +208,7 @@ fn fill_cpu(
         0 => 1.0,
         all => user as f64 / all as f64,
     };
+    let machine = before.machine_cpu.zip(after.machine_cpu);
     result.cpu_seconds = Some(CpuSeconds {
         process: (after.process_cpu - before.process_cpu - laboratory).max(threads + background),
         client_threads: threads,
@@ -220,10 +221,8 @@ fn fill_cpu(
             .zip(after.server_cpu)
             .map(|(b, a)| (a - b).max(0.0)),
         server_unseen: before.server_unseen,
-        machine: before
-            .machine_cpu
-            .zip(after.machine_cpu)
-            .map(|(b, a)| a - b),
+        machine: machine.map(|(before, after)| after.busy - before.busy),
+        stolen: machine.map_or(0.0, |(before, after)| after.stolen - before.stolen),
     });
     let samples: u64 = ends.iter().map(|end| end.report.samples).sum();
     let sampled_ns: u64 = ends.iter().map(|end| end.report.sampled_ns).sum();

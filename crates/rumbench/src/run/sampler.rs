@@ -11,6 +11,7 @@ use super::client::Limit;
 use super::intervals::Intervals;
 use super::protocol::{Emitter, Event};
 use crate::measure::device::{Device, DeviceIo};
+use crate::measure::process::MachineCpu;
 use crate::measure::server::ServerProcesses;
 use crate::measure::{process, size};
 use crate::store::result::{Interval, ProcessIo};
@@ -26,7 +27,7 @@ pub struct Snapshot {
     /// CPU of the processes of the server, if the engine is one.
     pub server_cpu: Option<f64>,
     /// CPU of the machine.
-    pub machine_cpu: Option<f64>,
+    pub machine_cpu: Option<MachineCpu>,
     /// Context switches of live threads.
     pub switches: Option<u64>,
     /// I/O of the process.
@@ -48,7 +49,7 @@ impl Snapshot {
         Snapshot {
             process_cpu: process::process_cpu_seconds(),
             server_cpu: server.and_then(ServerProcesses::cpu_seconds),
-            machine_cpu: process::machine_cpu_seconds(),
+            machine_cpu: MachineCpu::read(),
             switches,
             process_io,
             server_unseen: server.is_some_and(ServerProcesses::are_unseen),

@@ -99,6 +99,9 @@ pub struct CpuSeconds {
     /// All CPUs of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<f64>,
+    /// In which the host of a virtual machine had given a CPU that was wanted to others.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stolen: f64,
 }
 
 impl CpuSeconds {

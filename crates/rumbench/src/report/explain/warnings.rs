@@ -1,5 +1,7 @@
 //! What speaks against the experiment itself: too short, too few repetitions or too different ones, a machine that others used,
-//! data that memory holds, promises that differ, trials that failed. Each warning is about the suite and names the trials that it means.
+//! data that memory holds, promises that differ, trials that failed. What speaks against the machine is in [`machine`]. Each warning is about the suite and names the trials that it means.
+
+mod machine;
 
 use std::collections::BTreeMap;
 
@@ -8,7 +10,7 @@ use crate::measure::statistics::{PAIRS_FOR_VERDICT, median};
 use crate::report::and;
 use crate::report::marks;
 use crate::report::selection::durability;
-use crate::report::table::{gib, number};
+use crate::report::table::number;
 use crate::report::throughput::{counts_rows, rate};
 use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
 
@@ -16,8 +18,6 @@ use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
 const SECONDS_MIN: f64 = 10.0;
 /// Repetitions further apart than this share of their median are noisy.
 const NOISY: f64 = 0.1;
-/// Other programs with more than this share of the processor time that the trial used are told.
-const OTHERS: f64 = 0.1;
 /// A last third this much slower or faster than the first is not steady.
 const UNSTEADY: f64 = 0.2;
 /// Seconds that a phase needs for thirds to mean something.
@@ -35,15 +35,16 @@ pub fn findings(suite: &SuiteResult) -> Vec<Finding> {
     found.extend(resumed(suite));
     found.extend(marked(suite));
     found.extend(promises(suite));
-    found.extend(build(suite));
+    found.extend(machine::build(suite));
     found.extend(repetitions(suite));
     found.extend(noisy(suite));
     found.extend(short(suite));
     found.extend(unsteady(suite));
     found.extend(debt(suite));
-    found.extend(others(suite));
-    found.extend(page_cache(suite));
-    found.extend(memory(suite));
+    found.extend(machine::others(suite));
+    found.extend(machine::stolen(suite));
+    found.extend(machine::page_cache(suite));
+    found.extend(machine::memory(suite));
     found.extend(calibration(suite));
     found
 }
@@ -186,18 +187,6 @@ fn promises(suite: &SuiteResult) -> Option<Finding> {
     Some(warning(text, vec![Figure::fact("durability_facts")]))
 }
 
-fn build(suite: &SuiteResult) -> Option<Finding> {
-    let flags = suite.environment.get("compiler_flags")?;
-    let text = "The laboratory and the embedded engines were built without optimisation: none of these numbers means anything for a release \
-                build.";
-    flags.contains("profile debug").then(|| {
-        warning(
-            text.to_string(),
-            vec![Figure::fact("environment.compiler_flags")],
-        )
-    })
-}
-
 fn repetitions(suite: &SuiteResult) -> Option<Finding> {
     let last = usable(suite).map(|trial| trial.repetition).max()? as usize;
     let figures = vec![Figure::new("trials.repetition", Some(last as f64))];
@@ -336,74 +325,6 @@ fn debt(suite: &SuiteResult) -> Option<Finding> {
     ))
 }
 
-/// Phases in which other programs used the machine.
-fn others(suite: &SuiteResult) -> Option<Finding> {
-    let mut told = Vec::new();
-    let mut most: Option<f64> = None;
-    for (trial, phase) in requests(suite).filter(|(_, phase)| phase.background.is_none()) {
-        let Some(cpu) = phase.cpu_us_per_op else {
-            continue;
-        };
-        let foreign = cpu.machine.map_or(0.0, |machine| {
-            machine / cpu.total.max(f64::MIN_POSITIVE) - 1.0
-        });
-        if foreign > OTHERS {
-            most = Some(most.unwrap_or(0.0).max(foreign));
-            told.push(trial_name(trial));
-        }
-    }
-    let text = format!(
-        "Other work on the machine took up to {} of the processor time that the trial itself used: {}.",
-        percent(most?),
-        names(told)
-    );
-    Some(warning(
-        text,
-        vec![Figure::new("cpu_us_per_op.machine", None)],
-    ))
-}
-
-fn page_cache(suite: &SuiteResult) -> Option<Finding> {
-    let warm = usable(suite).filter(|trial| trial.cache_state.contains("not dropped"));
-    let warm: Vec<String> = warm.map(|trial| trial.cache_state.clone()).collect();
-    let first = warm.first()?.clone();
-    let text = format!(
-        "{} trials began with whatever the page cache held: {first}. Run as a user who may drop it where reads matter.",
-        warm.len()
-    );
-    Some(warning(text, vec![Figure::fact("cache_state")]))
-}
-
-/// Data that memory holds whole is not read from a device.
-fn memory(suite: &SuiteResult) -> Option<Finding> {
-    let machine = || {
-        let text = suite.environment.get("memory")?;
-        let kib: u64 = text.split_whitespace().next()?.parse().ok()?;
-        kib.checked_mul(1024)
-    };
-    let limits = usable(suite).filter_map(|trial| trial.memory.as_ref());
-    let limit = limits.map(|memory| memory.limit_bytes).max();
-    let (bytes, metric) = match limit {
-        Some(limit) => (limit, "memory.limit_bytes"),
-        None => (machine()?, "environment.memory"),
-    };
-    let phases = usable(suite).flat_map(|trial| &trial.phases);
-    let data = phases.filter_map(|phase| phase.size_bytes);
-    let largest = data.map(|size| size.data).max();
-    let largest = largest.filter(|data| *data > 0 && *data < bytes)?;
-    let text = format!(
-        "Memory ({} GiB) is larger than the data ({} GiB at most): the page cache holds what an engine's cache does not, and nothing here \
-         is about a database that is larger than memory.",
-        number(Some(gib(bytes))),
-        number(Some(gib(largest)))
-    );
-    let figures = vec![
-        Figure::new("size_bytes.data", Some(largest as f64)),
-        Figure::new(metric, Some(bytes as f64)),
-    ];
-    Some(warning(text, figures))
-}
-
 fn calibration(suite: &SuiteResult) -> Option<Finding> {
     let embedded = |(trial, phase): &(&TrialResult, &PhaseResult)| {
         let split = phase.cpu_us_per_op.filter(|cpu| cpu.server.is_none());
@@ -427,7 +348,7 @@ fn calibration(suite: &SuiteResult) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::report::sample;
-    use crate::store::result::Interval;
+    use crate::store::result::{CpuSeconds, Interval};
 
     fn said(suite: &SuiteResult) -> String {
         let lines = findings(suite).into_iter().map(|finding| finding.text);
@@ -526,6 +447,16 @@ mod tests {
                     .machine = Some(60.0)
             },
             "up to 100 % of the processor time that the trial itself used: alluvium #2",
+        ),
+        (
+            |s| {
+                s.trials[2].phases[1].cpu_seconds = Some(CpuSeconds {
+                    machine: Some(38.0),
+                    stolen: 2.0,
+                    ..CpuSeconds::default()
+                })
+            },
+            "gave up to 5 % of the processor time that it wanted to others: alluvium #2",
         ),
         (
             |s| s.trials[1].phases[1].cpu_us_per_op.as_mut().unwrap().client = None,

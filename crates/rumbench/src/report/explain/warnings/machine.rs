@@ -1,0 +1,114 @@
+//! What speaks against the machine: how the laboratory was built for it, what else ran there, what its host took away, and
+//! what its memory held.
+
+use super::{names, percent, requests, trial_name, usable, warning};
+use crate::report::explain::{Figure, Finding};
+use crate::report::table::{gib, number};
+use crate::store::result::SuiteResult;
+
+/// Other programs with more than this share of the processor time that the trial used are told.
+const OTHERS: f64 = 0.1;
+/// A host that took more than this share of the processor time that was wanted is told.
+const STOLEN: f64 = 0.01;
+
+pub(super) fn build(suite: &SuiteResult) -> Option<Finding> {
+    let flags = suite.environment.get("compiler_flags")?;
+    let text = "The laboratory and the embedded engines were built without optimisation: none of these numbers means anything for a release \
+                build.";
+    flags.contains("profile debug").then(|| {
+        warning(
+            text.to_string(),
+            vec![Figure::fact("environment.compiler_flags")],
+        )
+    })
+}
+
+/// Phases in which other programs used the machine.
+pub(super) fn others(suite: &SuiteResult) -> Option<Finding> {
+    let mut told = Vec::new();
+    let mut most: Option<f64> = None;
+    for (trial, phase) in requests(suite).filter(|(_, phase)| phase.background.is_none()) {
+        let Some(cpu) = phase.cpu_us_per_op else {
+            continue;
+        };
+        let foreign = cpu.machine.map_or(0.0, |machine| {
+            machine / cpu.total.max(f64::MIN_POSITIVE) - 1.0
+        });
+        if foreign > OTHERS {
+            most = Some(most.unwrap_or(0.0).max(foreign));
+            told.push(trial_name(trial));
+        }
+    }
+    let text = format!(
+        "Other work on the machine took up to {} of the processor time that the trial itself used: {}.",
+        percent(most?),
+        names(told)
+    );
+    Some(warning(
+        text,
+        vec![Figure::new("cpu_us_per_op.machine", None)],
+    ))
+}
+
+/// Phases in which the host of a virtual machine took processors away.
+pub(super) fn stolen(suite: &SuiteResult) -> Option<Finding> {
+    let mut told = Vec::new();
+    let mut most: Option<f64> = None;
+    for (trial, phase) in requests(suite) {
+        let share = phase.cpu_seconds.and_then(|cpu| {
+            let wanted = cpu.machine? + cpu.stolen;
+            (wanted > 0.0).then_some(cpu.stolen / wanted)
+        });
+        if let Some(share) = share.filter(|share| *share > STOLEN) {
+            most = Some(most.unwrap_or(0.0).max(share));
+            told.push(trial_name(trial));
+        }
+    }
+    let text = format!(
+        "The machine is a virtual one, and its host gave up to {} of the processor time that it wanted to others: {}. The longest response times hold such pauses.",
+        percent(most?),
+        names(told)
+    );
+    Some(warning(text, vec![Figure::new("cpu_seconds.stolen", None)]))
+}
+
+pub(super) fn page_cache(suite: &SuiteResult) -> Option<Finding> {
+    let warm = usable(suite).filter(|trial| trial.cache_state.contains("not dropped"));
+    let warm: Vec<String> = warm.map(|trial| trial.cache_state.clone()).collect();
+    let first = warm.first()?.clone();
+    let text = format!(
+        "{} trials began with whatever the page cache held: {first}. Run as a user who may drop it where reads matter.",
+        warm.len()
+    );
+    Some(warning(text, vec![Figure::fact("cache_state")]))
+}
+
+/// Data that memory holds whole is not read from a device.
+pub(super) fn memory(suite: &SuiteResult) -> Option<Finding> {
+    let machine = || {
+        let text = suite.environment.get("memory")?;
+        let kib: u64 = text.split_whitespace().next()?.parse().ok()?;
+        kib.checked_mul(1024)
+    };
+    let limits = usable(suite).filter_map(|trial| trial.memory.as_ref());
+    let limit = limits.map(|memory| memory.limit_bytes).max();
+    let (bytes, metric) = match limit {
+        Some(limit) => (limit, "memory.limit_bytes"),
+        None => (machine()?, "environment.memory"),
+    };
+    let phases = usable(suite).flat_map(|trial| &trial.phases);
+    let data = phases.filter_map(|phase| phase.size_bytes);
+    let largest = data.map(|size| size.data).max();
+    let largest = largest.filter(|data| *data > 0 && *data < bytes)?;
+    let text = format!(
+        "Memory ({} GiB) is larger than the data ({} GiB at most): the page cache holds what an engine's cache does not, and nothing here \
+         is about a database that is larger than memory.",
+        number(Some(gib(bytes))),
+        number(Some(gib(largest)))
+    );
+    let figures = vec![
+        Figure::new("size_bytes.data", Some(largest as f64)),
+        Figure::new(metric, Some(bytes as f64)),
+    ];
+    Some(warning(text, figures))
+}
