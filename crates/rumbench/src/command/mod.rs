@@ -16,6 +16,7 @@ mod resume;
 mod run;
 mod settings;
 mod shell;
+mod suite;
 mod sweep;
 
 use std::io::Write;
@@ -47,7 +48,7 @@ pub enum Exit {
     version,
     about = "A benchmark laboratory for databases of small data: performance, quality of service and efficiency together.",
     color = clap::ColorChoice::Never,
-    after_help = "First steps:\n  rumbench doctor                whether this machine is fit for it\n  rumbench quick                 compare the embedded engines of this build, about three minutes\n  rumbench list engines          what can be measured\n  rumbench explain DIR           what decided a result, in words\n  rumbench explain ops_per_s     what a number means"
+    after_help = "First steps:\n  rumbench doctor                whether this machine is fit for it\n  rumbench quick                 compare the embedded engines of this build, about three minutes\n  rumbench suite list            several workloads at a time, up to a night long\n  rumbench list engines          what can be measured\n  rumbench explain DIR           what decided a result, in words\n  rumbench explain ops_per_s     what a number means"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -64,6 +65,8 @@ enum Command {
     Plan(run::RunArgs),
     /// Run a small LinkBench on every embedded engine of this build, about three minutes
     Quick(quick::QuickArgs),
+    /// Run several workloads one after the other, as a file says or one of this build's suites
+    Suite(suite::SuiteArgs),
     /// Find the highest rate that keeps response times under a limit, and response times at 70 % of it
     FindRate(find_rate::FindRateArgs),
     /// Read results of db_bench, sysbench or the Insert Benchmark as trials that stand beside ours
@@ -136,6 +139,7 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
         Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Plan(arguments)) => plan::run(&arguments),
         Some(Command::Quick(arguments)) => quick::run(&arguments),
+        Some(Command::Suite(arguments)) => suite::run(&arguments),
         Some(Command::FindRate(arguments)) => find_rate::run(&arguments),
         Some(Command::Import(arguments)) => import::run(&arguments),
         Some(Command::Resume(arguments)) => resume::run(&arguments),

@@ -1,6 +1,6 @@
 //! `rumbench resume DIR`: continues a suite that was killed or interrupted at its first trial that has not ended.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
@@ -15,6 +15,7 @@ use crate::run::remainder;
 use crate::run::specification::{self, Specification};
 use crate::run::suite;
 use crate::store::file;
+use crate::store::result::SuiteResult;
 
 /// Flags of `rumbench resume`.
 #[derive(Debug, Args)]
@@ -34,13 +35,36 @@ pub struct ResumeArgs {
 /// A usage error when the folder holds no suite, when the suite is still running, or when another build, another machine or other
 /// files began it; and whatever prevents a result.
 pub fn run(arguments: &ResumeArgs) -> Result<Exit> {
-    let specification = Specification::load(&arguments.dir)?;
+    resume(&arguments.dir, arguments.no_store, &arguments.print)
+}
+
+/// The result of a folder whose trials have all ended.
+///
+/// # Errors
+/// As [`run`] for a folder that holds no suite.
+pub fn ended(dir: &Path) -> Result<Option<SuiteResult>> {
+    let suite = Specification::load(dir)?.suite;
+    if !file::result_path(dir).exists() {
+        return Ok(None);
+    }
+    let result = file::load(dir)?;
+    let kept = remainder::kept(&suite, &result)?;
+    let over = !result.interrupted && kept.len() == plan::expected(&suite, &kept);
+    Ok(over.then_some(result))
+}
+
+/// As [`run`].
+///
+/// # Errors
+/// As [`run`].
+pub fn resume(dir: &Path, no_store: bool, print: &PrintArgs) -> Result<Exit> {
+    let specification = Specification::load(dir)?;
     specification.check()?;
     let suite = &specification.suite;
     check_hosts(suite)?;
-    let claim = specification::claim(&arguments.dir)?;
-    let result = match file::result_path(&arguments.dir).exists() {
-        true => Some(file::load(&arguments.dir)?),
+    let claim = specification::claim(dir)?;
+    let result = match file::result_path(dir).exists() {
+        true => Some(file::load(dir)?),
         false => None,
     };
     let kept = result.as_ref().map(|found| remainder::kept(suite, found));
@@ -55,11 +79,11 @@ pub fn run(arguments: &ResumeArgs) -> Result<Exit> {
     let result = suite::resume(suite, &interrupts, result, kept)?;
     drop(claim);
     let print = PrintArgs {
-        base: arguments.print.base.clone().or_else(|| suite.base.clone()),
-        mix_durability: arguments.print.mix_durability || suite.mix_durability,
-        ..arguments.print.clone()
+        base: print.base.clone().or_else(|| suite.base.clone()),
+        mix_durability: print.mix_durability || suite.mix_durability,
+        ..print.clone()
     };
-    conclude(suite, &result, &print, arguments.no_store || suite.no_store)
+    conclude(suite, &result, &print, no_store || suite.no_store)
 }
 
 /// Hosts must still be what they were.

@@ -76,7 +76,8 @@ fn endurance(text: &str) -> Result<f64, String> {
 }
 
 impl PrintArgs {
-    fn options(&self) -> ReportOptions {
+    /// What they say to a report.
+    pub fn options(&self) -> ReportOptions {
         ReportOptions {
             base: self.base.clone(),
             format: if self.markdown {

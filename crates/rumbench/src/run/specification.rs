@@ -40,7 +40,8 @@ pub struct Specification {
     files: Facts,
 }
 
-fn path_in(dir: &Path) -> PathBuf {
+/// Where it stands in a result folder.
+pub fn path_in(dir: &Path) -> PathBuf {
     dir.join("suite.json")
 }
 

@@ -174,11 +174,26 @@ const used = async (file, name) => {
   await close();
 };
 
+// The page of several runs is sentences, bars and links, without scripts too.
+const leads = async (file, name) => {
+  const { page, wrong, close } = await open(file, { viewport: { width: 900, height: 900 }, javaScriptEnabled: false });
+  const links = await page.locator("h2 a").evaluateAll((all) => all.map((link) => link.getAttribute("href")));
+  check(name, `it leads to ${links}`, links.length > 1 && links.every((link) => /^[\w-]+\/report\.html$/.test(link)));
+  check(name, "each run has its verdict", (await page.locator("ul.verdict").count()) >= links.length);
+  check(name, `without scripts: ${wrong.join("; ")}`, wrong.length === 0);
+  await close();
+};
+
 mkdirSync(out, { recursive: true });
 const files = readdirSync(pages).filter((file) => file.endsWith(".html"));
 for (const file of files) {
   const [path, name] = [join(pages, file), basename(file, ".html")];
   await looks(path, name);
+  if (name === "index") {
+    await printed(path, name);
+    await leads(path, name);
+    continue;
+  }
   await withoutScripts(path, name);
   await printed(path, name);
   await used(path, name);

@@ -1,5 +1,5 @@
 //! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, searches for rates, bounded
-//! memory, other builds, comparisons, explanations, imports, resumed suites, kill tests, servers that run already.
+//! memory, other builds, comparisons, explanations, imports, resumed suites, suites of several runs, kill tests, servers that run already.
 
 mod compare;
 mod custom;
@@ -15,6 +15,7 @@ mod large_values;
 mod memory;
 mod oltp_range;
 mod resume;
+mod series;
 mod suite;
 mod sweep;
 mod usage;

@@ -2,7 +2,7 @@
 //!
 //! It holds no link to the outside, is readable with scripts off and stays below [`LIMIT_BYTES`]: charts get coarser, never
 //! wrong, until it does. [`page`] is what the parts share, [`verdict`] the first screen, [`over_time`], [`percentiles`], [`timeline`] and [`heat`]
-//! are charts over [`plot`], [`scale`] and [`series`], [`mod@sweep`] shows what points have together, [`find_rate`] which rate holds, [`cost`] bars over [`bars`], [`mod@explain`] the words, [`tables`] the text report's tables and [`facts`] what was run.
+//! are charts over [`plot`], [`scale`] and [`series`], [`mod@sweep`] shows what points have together, [`find_rate`] which rate holds, [`cost`] bars over [`bars`], [`mod@explain`] the words, [`tables`] the text report's tables and [`facts`] what was run. [`index`] is the page of a suite of several runs.
 
 mod bars;
 mod cost;
@@ -10,6 +10,7 @@ mod explain;
 mod facts;
 mod find_rate;
 mod heat;
+pub mod index;
 mod markup;
 mod over_time;
 mod page;
@@ -31,7 +32,7 @@ use anyhow::{Context, Result};
 use self::markup::{details, element, escape, heading};
 use self::page::{DETAILS, Detail, View};
 use super::explain::{self as words, Finding};
-use super::selection::{durability, groups};
+use super::selection::{Group, durability, groups};
 use super::sweep::has_points;
 use super::{ReportOptions, phase_tables, summary_tables, theory, throughput};
 use rumbench_core::custom::KINDS;
@@ -103,18 +104,10 @@ fn render_with(
     if detail.is_none() {
         found.clear();
     }
-    let views: Vec<View<'_>> = found
-        .iter()
-        .enumerate()
-        .map(|(number, group)| View {
-            suite,
-            group,
-            number,
-            base: group.base(options.base.as_deref()),
-            styles: &engines,
-            detail: detail.unwrap_or(DETAILS[0]),
-        })
-        .collect();
+    let mut views = views(suite, &found, &engines, options);
+    for view in &mut views {
+        view.detail = detail.unwrap_or(DETAILS[0]);
+    }
     let points = has_points(suite);
     let leads = points || detail.is_none();
     let sweep =
@@ -152,7 +145,29 @@ fn render_with(
     out += &section("facts", "Configuration and environment", &facts);
     out += &section("metrics", "What the numbers mean", &tables::definitions());
     out += "</main>\n";
-    out + &end(suite)
+    let written_by = format!(
+        "rumbench {}, schema version {}. result.json beside this page holds every number.",
+        suite.rumbench_version, suite.schema_version
+    );
+    out + &end(&written_by)
+}
+
+/// What is comparable, each as finely as can be.
+fn views<'a>(
+    suite: &'a SuiteResult,
+    groups: &'a [Group<'a>],
+    engines: &'a [String],
+    options: &ReportOptions,
+) -> Vec<View<'a>> {
+    let view = |(number, group): (usize, &'a Group<'a>)| View {
+        suite,
+        group,
+        number,
+        base: group.base(options.base.as_deref()),
+        styles: engines,
+        detail: DETAILS[0],
+    };
+    groups.iter().enumerate().map(view).collect()
 }
 
 fn section(id: &str, title: &str, content: &str) -> String {
@@ -160,12 +175,8 @@ fn section(id: &str, title: &str, content: &str) -> String {
 }
 
 /// What wrote the page, and its script.
-fn end(suite: &SuiteResult) -> String {
-    let written_by = format!(
-        "rumbench {}, schema version {}. result.json beside this page holds every number.",
-        suite.rumbench_version, suite.schema_version
-    );
-    element("footer", "", &written_by)
+fn end(written_by: &str) -> String {
+    element("footer", "", written_by)
         + &format!(
             "\n<div id=\"tip\" role=\"status\" hidden></div>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
         )

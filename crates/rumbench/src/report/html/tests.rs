@@ -213,6 +213,46 @@ fn keep(name: &str, page: &str) {
 }
 
 #[test]
+fn the_page_of_a_suite_of_runs_says_what_decided_each_and_leads_to_its_page() {
+    let entry = |name: &str, result| index::Entry {
+        name: name.to_string(),
+        command: HOSTILE.to_string(),
+        result,
+        options: ReportOptions {
+            mix_durability: true,
+            ..ReportOptions::default()
+        },
+    };
+    let mut stopped = sample::kv_sequence();
+    stopped.interrupted = true;
+    let entries = [
+        entry("linkbench", Some(sample::suite())),
+        entry("kv-sequence", Some(stopped)),
+        entry("hostile", Some(hostile())),
+        entry("not-yet", None),
+    ];
+    let page = index::render(HOSTILE, &entries);
+    let elements = parsed(&page);
+    let links = elements.iter().flat_map(|(_, attributes)| attributes);
+    let links: Vec<&str> = links
+        .filter(|(name, value)| name == "href" && !value.starts_with('#'))
+        .map(|(_, value)| value.as_str())
+        .collect();
+    assert_eq!(
+        links,
+        [
+            "linkbench/report.html",
+            "kv-sequence/report.html",
+            "hostile/report.html"
+        ]
+    );
+    assert!(!elements.iter().any(|(name, _)| name == "img"));
+    assert!(page.contains("is the base of all ratios") && page.contains("It was interrupted"));
+    assert!(page.contains("Not begun yet."));
+    keep("index", &index::render("a first look", &entries[..2]));
+}
+
+#[test]
 fn an_hour_of_ten_phases_on_ten_engines_stays_below_a_megabyte() {
     let page = checked(&large(1), &ReportOptions::default());
     let count = |what: &str| page.matches(what).count();
