@@ -18,10 +18,11 @@ use rumbench_core::tables::{
     Value,
 };
 
+use super::Server;
+use super::check::check_table;
 use super::link_sql::{self, MULTIGET_SIZES, Query};
 use super::session::{Session, Statement};
 use super::sql::Dialect;
-use super::{Server, check_table};
 
 /// Rows of one insert at most.
 const ROWS_MAX: usize = 1000;

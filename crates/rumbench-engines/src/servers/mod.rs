@@ -2,9 +2,10 @@
 //!
 //! Reading order: `packages` (where the binaries are), `run_folder` and `process` (a private child process that leaves
 //! nothing behind), `endpoint` and `external` (servers that run already), `session` (a connection with prepared statements), `sql` and `tables` (the workloads of tables),
-//! `link_sql` and `links` (LinkBench), then the servers themselves: `postgresql`, `mariadb`. A server listens on a Unix
+//! `link_sql` and `links` (LinkBench), `check` (do indexes agree with rows?), then the servers themselves: `postgresql`, `mariadb`. A server listens on a Unix
 //! socket only, in a folder that nobody else can enter; services of the system are never touched.
 
+mod check;
 mod endpoint;
 mod external;
 mod link_sql;
@@ -106,58 +107,6 @@ fn no_key_value() -> EngineError {
     EngineError::Unsupported(
         "kv-sequence is not for servers: it asks for keys and values, which a server has no form of".to_string(),
     )
-}
-
-/// Compares the indexes of a table with its rows, by the server's own means; answers how many indexes there are.
-fn check_table<S: Session>(session: &mut S, dialect: Dialect, table: &str) -> Result<usize> {
-    let indexes = match dialect {
-        Dialect::Postgres => {
-            session
-                .query("SET client_min_messages = error; CREATE EXTENSION IF NOT EXISTS amcheck")?;
-            let check = format!(
-                "SELECT bt_index_check(indexrelid, true) FROM pg_index WHERE indrelid = '\"{table}\"'::regclass"
-            );
-            session.query(&check).map_err(wrong)?;
-            format!(
-                "SELECT count(*) FROM pg_index WHERE NOT indisprimary AND indrelid = '\"{table}\"'::regclass"
-            )
-        }
-        Dialect::Maria(_) => {
-            let verdicts = session.query(&format!("CHECK TABLE `{table}` EXTENDED"))?;
-            let bad = |row: &&Vec<String>| {
-                row.get(2)
-                    .is_some_and(|kind| kind != "status" && kind != "note")
-            };
-            let last = verdicts.last().and_then(|row| row.get(3));
-            if let Some(bad) = verdicts.iter().find(bad) {
-                return Err(EngineError::Wrong(format!(
-                    "check of {table}: {}",
-                    bad.join(" ")
-                )));
-            }
-            if last.is_none_or(|text| text != "OK") {
-                return Err(EngineError::Wrong(format!("check of {table}: {last:?}")));
-            }
-            format!(
-                "SELECT count(DISTINCT index_name) FROM information_schema.statistics \
-                 WHERE table_schema = database() AND table_name = '{table}' AND index_name <> 'PRIMARY'"
-            )
-        }
-    };
-    let count = session.ask(&indexes)?;
-    count
-        .parse()
-        .map_err(|_| EngineError::Wrong(format!("{count} indexes")))
-}
-
-/// What a check reports is a wrong answer, not a failure.
-fn wrong(error: EngineError) -> EngineError {
-    match error {
-        EngineError::Failed { context, source } => {
-            EngineError::Wrong(format!("{context}: {source}"))
-        }
-        other => other,
-    }
 }
 
 /// Rows of a name and a number as counters, those with these names only.

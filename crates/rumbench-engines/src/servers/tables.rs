@@ -16,9 +16,10 @@ use rumbench_core::tables::{
     TableWrites, Value,
 };
 
+use super::Server;
+use super::check::check_table;
 use super::session::{Session, Statement};
 use super::sql::{self, Dialect, ScanShape};
-use super::{Server, check_table};
 
 /// Rows of one insert and keys of one read at most. A statement may have 65,535 parameters.
 const ROWS_MAX: usize = 1000;
