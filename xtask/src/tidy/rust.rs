@@ -31,6 +31,7 @@ pub fn check(file: &TextFile) -> Vec<Finding> {
         comments: source.comments(),
     };
     let mut found = view.lengths(&file.text);
+    found.extend(compiled_in_folder(file));
     if !file.text.starts_with("//!") {
         let message = "opens without a module comment (//!)";
         found.push(Finding::error(&file.path, 1, message));
@@ -39,6 +40,18 @@ pub fn check(file: &TextFile) -> Vec<Finding> {
     found.extend(view.sleeps());
     found.extend(view.unsafe_code());
     found
+}
+
+/// Checkouts share a target directory, and a binary that another one of the same sources has built counts as fresh. Tests
+/// run in the folder of their package.
+fn compiled_in_folder(file: &TextFile) -> Vec<Finding> {
+    let message = "the folder of another checkout may be compiled in: use a relative path, or ask for CARGO_MANIFEST_DIR at run time";
+    let own = file.path.starts_with("xtask/");
+    let lines = file.text.lines().enumerate().filter(|_| !own);
+    lines
+        .filter(|(_, line)| line.contains("env!(\"CARGO_MANIFEST_DIR\")"))
+        .map(|(number, _)| Finding::error(&file.path, number + 1, message))
+        .collect()
 }
 
 struct View<'a> {
@@ -135,6 +148,14 @@ mod tests {
 
     fn at(path: &str, text: &str) -> Vec<String> {
         shown(&check(&file(path, text)))
+    }
+
+    #[test]
+    fn the_folder_of_the_build_is_not_compiled_in() {
+        let text = "//! A.\nconst A: &str = env!(\"CARGO_MANIFEST_DIR\");\n";
+        let found = at("crates/a/tests/it/b.rs", text);
+        assert!(found.len() == 1 && found[0].starts_with("2: "), "{found:?}");
+        assert!(at("xtask/src/files.rs", text).is_empty());
     }
 
     #[test]

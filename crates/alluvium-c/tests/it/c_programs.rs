@@ -8,13 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
 /// What the static library needs besides the C library: see `rustc --print native-static-libs`.
 const SYSTEM_LIBRARIES: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
 
 /// The manifest directory as cargo gives it at run time: a shared target directory may hold a test of another checkout.
 fn package() -> PathBuf {
-    PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| PACKAGE.into()))
+    PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("tests are run by cargo"))
 }
 
 struct Libraries {

@@ -94,7 +94,7 @@ fn history(input: &str) -> History {
 
 #[test]
 fn each_anomaly_is_found_in_a_history_that_has_it_and_in_no_other() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/anomalies/histories.test");
+    let file = "src/anomalies/histories.test";
     script::run(file, |command| {
         let found = history(&command.input).check();
         let tell = |finding: &Finding| match command.has("names") {

@@ -10,9 +10,9 @@ use crate::fixture::{alluvium, contents, document, text};
 
 /// A copy with the trailing zeros that the repository does not keep.
 fn copy() -> tempfile::TempDir {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../alluvium/tests/golden/v1-whole");
+    let golden = Path::new("../alluvium/tests/golden/v1-whole");
     let copy = tempfile::tempdir().unwrap();
-    for (path, mut bytes) in contents(&golden) {
+    for (path, mut bytes) in contents(golden) {
         let name = path.file_name().unwrap();
         match path.extension().and_then(|e| e.to_str()) {
             Some("wal") => {

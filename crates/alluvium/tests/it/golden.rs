@@ -18,7 +18,7 @@ use crate::driver::state_of;
 const DATABASES: [&str; 2] = ["v1", "v1-packed"];
 
 pub fn golden(name: &str) -> PathBuf {
-    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let all = Path::new("tests/golden");
     all.join(name)
 }
 

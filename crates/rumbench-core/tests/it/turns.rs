@@ -26,7 +26,7 @@ pub fn describe(found: &mut String, name: &str, mut next: impl FnMut(u64) -> Str
 
 /// Compares with a file of `tests/golden`; `UPDATE=1` writes it instead.
 pub fn assert_golden(file: &str, found: &str) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let folder = Path::new("tests/golden");
     let path = folder.join(file);
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, found).unwrap();

@@ -62,7 +62,8 @@ fn main() -> Outcome {
     let asked = Asked { split, requests };
     let scratch = tempfile::tempdir()?;
     let bare = scratch.path().join("bare_client");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/client_cost/bare_client.c");
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("examples are run by cargo")?;
+    let source = Path::new(&package).join("examples/client_cost/bare_client.c");
     let built = Command::new("cc")
         .arg("-O2")
         .arg("-o")

@@ -5,11 +5,10 @@ use crate::report::{ReportOptions, assert_snapshot, render, sample};
 use crate::store::result::SuiteResult;
 
 fn source(step: Option<&str>, file: &str) -> Source {
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/import");
     Source {
         step: step.map(str::to_string),
         file: file.to_string(),
-        text: std::fs::read_to_string(format!("{dir}/{file}")).unwrap(),
+        text: std::fs::read_to_string(format!("tests/import/{file}")).unwrap(),
     }
 }
 

@@ -215,9 +215,7 @@ pub fn and(words: &[String]) -> String {
 /// Compares a report with its snapshot file; `UPDATE=1` writes the file instead.
 #[cfg(test)]
 pub fn assert_snapshot(name: &str, actual: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/snapshots")
-        .join(name);
+    let path = std::path::Path::new("tests/snapshots").join(name);
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, actual).expect("the snapshot can be written");
     }

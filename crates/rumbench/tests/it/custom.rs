@@ -6,7 +6,7 @@ use crate::{result, rumbench, text};
 
 /// The file of the guide's tutorial: its first block of TOML.
 fn tutorial() -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/own-workloads.md");
+    let page = Path::new("../../docs/guide/own-workloads.md");
     let page = std::fs::read_to_string(page).unwrap();
     let start = page.find("```toml\n").unwrap() + "```toml\n".len();
     let length = page[start..].find("```").unwrap();

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::{result, rumbench, text};
 
 fn input(file: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/import")
-        .join(file);
+    let path = Path::new("tests/import").join(file);
     path.display().to_string()
 }
 

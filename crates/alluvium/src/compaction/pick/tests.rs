@@ -59,6 +59,6 @@ fn answer(command: &Command) -> String {
 
 #[test]
 fn picking_as_text() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/compaction/pick/pick.test");
+    let file = "src/compaction/pick/pick.test";
     script::run(file, answer);
 }
