@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::base::checksum::{checksum, place_seed};
 use crate::base::coding::{Decoder, put_varint};
 use crate::base::{KeyspaceId, ValueFileId};
-use crate::table::codec::{Codec, Packer, Unpacker};
+use crate::table::codec::{Codec, Packer, Scratch};
 use crate::table::malformed::Malformed;
 use crate::table::owned_file::{Leave, OwnedFile};
 use crate::table::pinned::PinnedValue;
@@ -154,21 +154,25 @@ impl ValueFile {
                 pointer.offset,
             )));
         }
-        let mut stored = vec![0; pointer.stored_bytes as usize];
-        let read = self.file.read_at(&mut stored, pointer.offset);
-        read.map_err(|e| Error::io("read a value of", path, e))?;
-        let mut unpacker = Unpacker::default();
-        let section =
-            open_section(&stored, &mut unpacker, self.uid, pointer.offset).map_err(wrong)?;
-        if section.layout != Layout::Value || section.raw.len() != pointer.value_bytes as usize {
-            let expected = format!("a value of {} bytes", pointer.value_bytes);
-            let found = format!("layout {} of {}", section.layout as u8, section.raw.len());
-            return Err(wrong(Malformed::new("value section", expected, found)));
-        }
-        match rest {
-            [] => Ok(PinnedValue::from(section.raw)),
-            rest => Ok(PinnedValue::from(&[section.raw, rest].concat()[..])),
-        }
+        // A decompressor of its own for each value would cost as much as the value does.
+        Scratch::with(|Scratch { stored, unpacker }| {
+            // Shrinking keeps the buffer; the read overwrites all of it or fails.
+            stored.resize(pointer.stored_bytes as usize, 0);
+            let read = self.file.read_at(stored, pointer.offset);
+            read.map_err(|e| Error::io("read a value of", path, e))?;
+            let section = open_section(stored, unpacker, self.uid, pointer.offset);
+            let section = section.map_err(wrong)?;
+            if section.layout != Layout::Value || section.raw.len() != pointer.value_bytes as usize
+            {
+                let expected = format!("a value of {} bytes", pointer.value_bytes);
+                let found = format!("layout {} of {}", section.layout as u8, section.raw.len());
+                return Err(wrong(Malformed::new("value section", expected, found)));
+            }
+            match rest {
+                [] => Ok(PinnedValue::from(section.raw)),
+                rest => Ok(PinnedValue::from(&[section.raw, rest].concat()[..])),
+            }
+        })
     }
 
     /// Says that no table points here any more: `leave` gets the file when the last user has let go of it.
