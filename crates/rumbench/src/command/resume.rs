@@ -44,10 +44,9 @@ pub fn run(arguments: &ResumeArgs) -> Result<Exit> {
 /// As [`run`] for a folder that holds no suite.
 pub fn ended(dir: &Path) -> Result<Option<SuiteResult>> {
     let suite = Specification::load(dir)?.suite;
-    if !file::result_path(dir).exists() {
+    let Some(result) = file::load_if_there(dir)? else {
         return Ok(None);
-    }
-    let result = file::load(dir)?;
+    };
     let kept = remainder::kept(&suite, &result)?;
     let over = !result.interrupted && kept.len() == plan::expected(&suite, &kept);
     Ok(over.then_some(result))
@@ -63,10 +62,7 @@ pub fn resume(dir: &Path, no_store: bool, print: &PrintArgs) -> Result<Exit> {
     let suite = &specification.suite;
     check_hosts(suite)?;
     let claim = specification::claim(dir)?;
-    let result = match file::result_path(dir).exists() {
-        true => Some(file::load(dir)?),
-        false => None,
-    };
+    let result = file::load_if_there(dir)?;
     let kept = result.as_ref().map(|found| remainder::kept(suite, found));
     let kept = kept.transpose()?.unwrap_or_default();
     remainder::remove_leftovers(suite, &kept)?;

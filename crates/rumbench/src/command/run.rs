@@ -319,15 +319,24 @@ pub fn ask_hosts(suite: &mut Suite) -> Result<()> {
     Ok(())
 }
 
+/// Whether the workload takes its settings, at every point.
+///
+/// # Errors
+/// Usage errors.
+pub fn check_settings(suite: &Suite) -> Result<()> {
+    let mut points = suite.points.iter();
+    points.try_for_each(|point| {
+        catalog::workload(&suite.workload, &point.settings, suite.seed).map(drop)
+    })
+}
+
 /// Runs, stores, prints. Shared with `quick`.
 ///
 /// # Errors
 /// As [`run`].
 pub fn run_suite(suite: &Suite, print: &PrintArgs) -> Result<Exit> {
-    // Settings are checked before anything is created.
-    for point in &suite.points {
-        catalog::workload(&suite.workload, &point.settings, suite.seed)?;
-    }
+    // Before anything is created.
+    check_settings(suite)?;
     let interrupts = Interrupts::watch()?;
     let result = suite::run(suite, &interrupts)?;
     conclude(suite, &result, print, suite.no_store)

@@ -40,6 +40,15 @@ pub fn save(dir: &Path, value: &impl Serialize) -> Result<()> {
         })
 }
 
+/// As [`load`]; `None` where no result is there yet.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_if_there(dir: &Path) -> Result<Option<SuiteResult>> {
+    let there = result_path(dir).exists();
+    there.then(|| load(dir)).transpose()
+}
+
 /// Reads a suite's result back.
 ///
 /// # Errors

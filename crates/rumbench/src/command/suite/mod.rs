@@ -16,7 +16,7 @@ use rumbench_core::names::unknown;
 use self::file::{Asked, SuiteFile};
 use super::run::{self, PrintArgs, RunArgs, default_out, run_suite};
 use super::{Exit, print, resume};
-use crate::catalog::{self, usage};
+use crate::catalog::usage;
 use crate::report::html::index;
 use crate::report::marks;
 use crate::run::plan::Suite;
@@ -31,7 +31,7 @@ const SUITES: &[(&str, &str)] = &[
     ("night", include_str!("../../../suites/night.toml")),
 ];
 
-/// What is done of a suite, and what else stands in its folder.
+/// The file of the suite in its folder: what the runs there are of.
 const COPY: &str = "suite.toml";
 
 /// Flags of `rumbench suite`.
@@ -157,10 +157,7 @@ fn ready(suite: &str, read: &SuiteFile, out: &Path, no_store: bool) -> Result<Ve
         };
         let line = Line::try_parse_from(&asked.words).map_err(|error| of_run(&error))?;
         let mut suite = run::suite(&line.run).map_err(|error| of_run(&format!("{error:#}")))?;
-        for point in &suite.points {
-            catalog::workload(&suite.workload, &point.settings, suite.seed)
-                .map_err(|error| of_run(&format!("{error:#}")))?;
-        }
+        run::check_settings(&suite).map_err(|error| of_run(&format!("{error:#}")))?;
         suite.out = out.join(&asked.name);
         suite.no_store = no_store;
         suite.command = format!("rumbench run {}", asked.words.join(" "));
@@ -238,12 +235,10 @@ fn one(ready: &Ready) -> Result<Exit> {
 
 fn write_index(out: &Path, description: &str, runs: &[Ready]) -> Result<()> {
     let entry = |ready: &Ready| -> Result<index::Entry> {
-        let there = store::file::result_path(&ready.suite.out).exists();
-        let result = there.then(|| store::file::load(&ready.suite.out));
         Ok(index::Entry {
             name: ready.name.clone(),
             command: ready.suite.command.clone(),
-            result: result.transpose()?,
+            result: store::file::load_if_there(&ready.suite.out)?,
             options: ready.print.options(),
         })
     };
