@@ -206,10 +206,13 @@ fn judge_operations(
     }
     let (mut made, after) = ((*history.at(seqno - 1)).clone(), history.at(seqno));
     apply(&mut made, &writes);
-    // An insert over an expired row and its delete are nothing together, and leave that row as it is.
+    // An insert over a row that has expired, or that a filter has removed, and its delete are nothing together: the log
+    // has neither, and leaves that row as it is.
     let now_ms = world.watch.latest_ms();
-    let of_lasting =
-        |((id, _), stored): &(&Row, &Stored)| lasting.contains(id) && stored.is_there(now_ms);
+    let of_lasting = |(row, stored): &(&Row, &Stored)| {
+        let is_there = stored.is_there(now_ms) && !history.may_be_filtered(row, stored);
+        lasting.contains(&row.0) && is_there
+    };
     let same = made
         .iter()
         .filter(of_lasting)

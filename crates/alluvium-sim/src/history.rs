@@ -199,8 +199,12 @@ impl History {
 
     /// Whether a row that a state has may be gone for a reader: it expires, or a filter may have removed it.
     pub fn may_be_gone(&self, row: &Row, stored: &Stored) -> bool {
-        let removed = || self.sieved == Some(row.0) && fate(&stored.value) == Fate::Removed;
-        stored.until_ms.is_some() || removed()
+        stored.until_ms.is_some() || self.may_be_filtered(row, stored)
+    }
+
+    /// Whether a filter may have removed a row that a state has.
+    pub fn may_be_filtered(&self, row: &Row, stored: &Stored) -> bool {
+        self.sieved == Some(row.0) && fate(&stored.value) == Fate::Removed
     }
 
     /// Some row will go at this time.
