@@ -411,6 +411,9 @@ impl Log {
         if self.active_bytes == 0 {
             return Ok(());
         }
+        // A commit may be in the log and have failed all the same, because somebody else's write failed before its
+        // sync. What would be carried over behind it is the prepare that it has resolved.
+        shared.poison.check()?;
         if let Some(wal) = &mut self.wal {
             let rotated = shared.with_reserve(Taker::Log, || {
                 wal.use_short_segments(shared.reserve.is_low());

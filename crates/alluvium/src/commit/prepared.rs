@@ -354,4 +354,25 @@ mod tests {
         assert_eq!(decode(body), Some((&b"an id"[..], &[][..])));
         assert!((0..body.len()).all(|cut| decode(&body[..cut]).is_none()));
     }
+
+    #[test]
+    #[cfg(not(any(loom, feature = "simulation")))]
+    fn behind_a_failure_no_prepare_is_carried_over() {
+        use crate::{Database, Isolation, KeyspaceOptions, Options, vfs::MemVfs};
+        let vfs = Arc::new(MemVfs::new());
+        let db = Database::open_on(vfs, std::path::Path::new("db"), Options::default()).unwrap();
+        let words = db.keyspace("words", KeyspaceOptions::default()).unwrap();
+        let txn = db.begin(Isolation::Snapshot).unwrap();
+        txn.put(&words, b"a", b"1").unwrap();
+        let _prepared = txn.prepare(b"x").unwrap();
+        words.put(b"b", b"1").unwrap();
+        let shared = db.shared();
+        let mut log = shared.log.lock();
+        let end = |log: &Log| log.wal.as_ref().map(|wal| wal.position());
+        let before = end(&log);
+        // A flush fails just when the record of the transaction's commit was written, and is not synced.
+        shared.poison.set(Error::Closed);
+        assert!(matches!(log.seal(shared), Err(Error::Poisoned(_))));
+        assert_eq!(end(&log), before);
+    }
 }

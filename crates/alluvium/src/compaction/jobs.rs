@@ -115,11 +115,12 @@ impl Jobs {
         state.rounds = (0, None);
     }
 
-    /// Begins the next round of merges that found no space once it is time. Each comes later than the one before.
-    pub fn next_round(&self, now: Instant) {
+    /// Begins the next round of merges that found no space once it is time. Each comes later than the one before. Returns
+    /// whether there were any.
+    pub fn next_round(&self, now: Instant) -> bool {
         let mut state = self.state.lock();
         if state.no_space.is_empty() {
-            return;
+            return false;
         }
         let rounds = state.rounds.0;
         let later = now + SPACE_LOOK * 2_u32.pow(rounds.min(ROUNDS_MAX));
@@ -127,6 +128,7 @@ impl Jobs {
             state.no_space.clear();
             state.rounds = (rounds + 1, None);
         }
+        true
     }
 
     /// Notes the end of a merge that was not due.

@@ -27,11 +27,7 @@ enum Next {
 pub(crate) fn run(shared: &Shared) {
     loop {
         let seen = shared.jobs.state.lock().events;
-        let idle = || match shared.reserve.is_low() {
-            true => make_room(shared),
-            false => tidy(shared),
-        };
-        let next = claim(shared).map_or_else(idle, Next::Run);
+        let next = claim(shared).map_or_else(|| idle(shared), Next::Run);
         let job = match next {
             Next::Run(job) => job,
             Next::Wait(most) => {
@@ -75,9 +71,19 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
+/// What a thread does that has no merge to run.
+fn idle(shared: &Shared) -> Next {
+    let one_waits = shared.jobs.next_round(Instant::now());
+    match (shared.reserve.is_low(), one_waits) {
+        (true, _) => make_room(shared),
+        // There may be space again, for others have found some: nobody tells of that.
+        (false, true) => Next::Wait(Some(SPACE_LOOK)),
+        (false, false) => tidy(shared),
+    }
+}
+
 /// Where the device is full and no merge finds room: deletes in memory can make some.
 fn make_room(shared: &Shared) -> Next {
-    shared.jobs.next_round(Instant::now());
     // Of files that others removed, or that a dropped keyspace had.
     shared.look_for_space();
     if shared.has_memtables() {

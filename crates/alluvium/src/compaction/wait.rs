@@ -84,3 +84,29 @@ fn wait_for(shared: &Shared, wanted: &Wanted) -> Result<()> {
         }
     }
 }
+
+#[cfg(all(test, not(loom), not(feature = "simulation")))]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::db::{Database, Options};
+    use crate::keyspace::KeyspaceOptions;
+    use crate::vfs::MemVfs;
+
+    #[test]
+    fn a_merge_that_found_no_space_is_tried_again_although_nothing_happens() {
+        let options = Options {
+            idle_after: None,
+            ..Options::default()
+        };
+        let db = Database::open_on(Arc::new(MemVfs::new()), Path::new("db"), options).unwrap();
+        let words = db.keyspace("words", KeyspaceOptions::default()).unwrap();
+        words.put(b"a", b"1").unwrap();
+        db.settle().unwrap();
+        // As a merge leaves it that fails just when a flush has found space and said so.
+        let group = (words.id(), Vec::new());
+        db.shared().jobs.state.lock().no_space.insert(group);
+        words.compact_range(b"", None).unwrap();
+    }
+}

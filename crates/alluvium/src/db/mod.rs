@@ -301,7 +301,11 @@ impl Database {
             // Checked under the log's lock: a closed database must not write to its directory any more.
             let mut log = shared.log.lock();
             shared.check_open()?;
-            log.seal(shared)?;
+            match log.active_bytes() {
+                // What has changed no row since the last flush, as a rollback of a prepared transaction, is in the log.
+                0 => log.sync(shared)?,
+                _ => log.seal(shared)?,
+            }
         }
         shared.wait_for_flushes()?;
         // What a range delete has hidden whole.

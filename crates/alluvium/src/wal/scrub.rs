@@ -60,7 +60,11 @@ pub(crate) fn scrub(
             // Trimmed while it was read.
             Err(_) if id < log.oldest_needed() => break,
             Err(error) => {
-                log.report(error);
+                // Where no header has led here it may be a file that never became a segment.
+                let was_named = expected.offset.is_some();
+                if was_named || !never_begun(vfs, dir, id, database_uid) {
+                    log.report(error);
+                }
                 // Its header does not lead on: the next one that is there does.
                 let below = newest_below(vfs, dir, id);
                 below.map(|segment| (segment, None))
@@ -133,6 +137,18 @@ fn scrub_segment(
         }
     }
     Ok(header.previous.map(|end| (end.segment, Some(end))))
+}
+
+/// Whether a file is what preparing a segment left that was never used: it has neither a header nor a record.
+fn never_begun(vfs: &dyn Vfs, dir: &Path, id: SegmentId, database_uid: u64) -> bool {
+    let has_records = |segment: OpenSegment| {
+        let uid = segment_uid(database_uid, id);
+        FrameReader::new(&*segment.file, uid, SEGMENT_HEADER_BYTES, 0)?.any_header_follows()
+    };
+    match OpenSegment::open(vfs, dir, id, database_uid) {
+        Ok(segment) => segment.header.is_none() && has_records(segment).is_ok_and(|has| !has),
+        Err(_) => false,
+    }
 }
 
 fn newest_below(vfs: &dyn Vfs, dir: &Path, id: SegmentId) -> Option<SegmentId> {

@@ -107,6 +107,18 @@ fn after_power_loss_it_is_listed_locked_and_can_be_decided_either_way() {
 }
 
 #[test]
+fn a_flush_makes_a_rollback_durable_that_has_changed_no_row() {
+    let (vfs, db, k) = database(tiny());
+    let prepared = prepare(&db, &k, b"x", "a").expect("prepare");
+    db.flush().expect("flush");
+    prepared.rollback().expect("rollback");
+    db.flush().expect("flush");
+    let left = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
+    let (db, _) = reopen(&left, tiny());
+    assert!(db.prepared().expect("list").is_empty());
+}
+
+#[test]
 fn a_dropped_handle_decides_nothing_and_only_one_is_out_at_a_time() {
     let (vfs, db, k) = database(tiny());
     let prepared = prepare(&db, &k, b"x", "a").expect("prepare");

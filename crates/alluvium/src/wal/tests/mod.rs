@@ -2,6 +2,7 @@
 //! was acknowledged.
 
 mod crash;
+mod scrubbing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

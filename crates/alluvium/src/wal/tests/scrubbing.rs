@@ -1,0 +1,53 @@
+//! Tests of the check of a log that is being written.
+
+use super::*;
+
+/// Notes what it hears.
+#[derive(Default)]
+struct Listener(Vec<PathBuf>);
+
+impl ScrubLog for Listener {
+    fn oldest_needed(&self) -> SegmentId {
+        SegmentId(1)
+    }
+
+    fn record(&mut self, _: SeqNo, _: RecordKind, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn report(&mut self, error: Error) {
+        match error {
+            Error::Corruption { path, .. } => self.0.push(path),
+            other => panic!("{other}"),
+        }
+    }
+}
+
+/// The segments that a scrub blames.
+fn damaged(vfs: &MemVfs, end: WalPosition) -> Vec<PathBuf> {
+    let mut heard = Listener::default();
+    scrub(vfs, dir(), UID, end, &mut heard);
+    heard.0
+}
+
+#[test]
+fn behind_a_damaged_header_a_file_is_passed_over_that_never_became_a_segment() {
+    let path = |segment| segment_path(dir(), SegmentId(segment));
+    let vfs = mem();
+    let mut wal = writer(&vfs, 1, None);
+    commit(&mut wal, &record(1, 10));
+    let (_, end) = start(&vfs, dir(), 1).unwrap();
+    let mut wal = writer(&vfs, 5, end.end);
+    commit(&mut wal, &record(2, 10));
+    vfs.create(&path(2)).unwrap();
+    let zeros = vfs.create(&path(3)).unwrap();
+    zeros.allocate(SMALL).unwrap();
+    assert!(damaged(&vfs, wal.position()).is_empty());
+    let newest = vfs.open(&path(5)).unwrap();
+    flip(&*newest, 64);
+    assert_eq!(damaged(&vfs, wal.position()), [path(5)]);
+    // One with a record was a segment.
+    let older = vfs.open(&path(1)).unwrap();
+    flip(&*older, 64);
+    assert_eq!(damaged(&vfs, wal.position()), [path(5), path(1)]);
+}
