@@ -175,7 +175,10 @@ fn check_content(world: &World, what: &str, found: &Content, state: &State) -> C
     let times = world.records.history().times(found.read_at.clone());
     match world.records.history().is_of(found, state, &times) {
         true => Ok(()),
-        false => Err(format!("{what} differs: {}", difference(state, found))),
+        false => Err(format!(
+            "{what} differs: {}",
+            difference(state, found, &times)
+        )),
     }
 }
 

@@ -116,7 +116,8 @@ impl Disk {
     }
 
     /// Whether a read of this file had a wrong bit. What is copied into a store of backups is read back there, and blamed
-    /// on the file that it was copied from; a repaired database gets its name in the end. A log segment whose header cannot
+    /// on the file that it was copied from; a repaired database gets its name in the end, and a bit that was read wrongly
+    /// from what it is made of is found when the copy is read back. A log segment whose header cannot
     /// be read looks like one to come, and so the one before it as if it lacked its end.
     pub fn has_flipped_in(&self, path: &Path) -> bool {
         let state = self.state();
@@ -124,9 +125,11 @@ impl Disk {
             flipped.starts_with(STORE) || flipped.to_string_lossy().starts_with(REPAIRED)
         };
         let is_log = |path: &Path| path.extension().is_some_and(|ending| ending == "wal");
+        let is_repaired = path.to_string_lossy().starts_with(REPAIRED);
         let mut flipped = state.flipped.iter();
-        flipped
-            .any(|flipped| flipped == path || is_copy(flipped) || is_log(flipped) && is_log(path))
+        flipped.any(|flipped| {
+            flipped == path || is_copy(flipped) || is_repaired || is_log(flipped) && is_log(path)
+        })
     }
 
     /// What is left if the machine stops at this moment, or what was left when it has stopped.

@@ -120,7 +120,11 @@ impl Left<'_> {
             Some(_) => Ok(()),
             None => Err(format!(
                 "{what} is the state of no commit from {floor} on: {}",
-                difference(&history.at(history.last()), found)
+                difference(
+                    &history.at(history.last()),
+                    found,
+                    &history.times(found.read_at.clone())
+                )
             )),
         }
     }

@@ -243,9 +243,18 @@ impl Content {
     }
 }
 
-/// The rows in which a content differs from a state, the first few.
-pub fn difference(state: &State, found: &Content) -> String {
-    let now_ms = *found.read_at.end();
+/// The rows in which a content differs from a state, the first few; at that of these times at which they are fewest.
+pub fn difference(state: &State, found: &Content, times: &[u64]) -> String {
+    let at_each = times
+        .iter()
+        .map(|now_ms| (now_ms, differing(state, found, *now_ms)));
+    let nearest = at_each.min_by_key(|(_, lines)| lines.len());
+    let (now_ms, lines) = nearest.unwrap_or((&0, Vec::new()));
+    let shown = lines[..lines.len().min(6)].join("; ");
+    format!("at {now_ms} ms: {shown}")
+}
+
+fn differing(state: &State, found: &Content, now_ms: u64) -> Vec<String> {
     let start = |value: Option<&[u8]>| match value {
         None => "nothing".to_owned(),
         Some(value) => value[..value.len().min(16)].escape_ascii().to_string(),
@@ -261,7 +270,7 @@ pub fn difference(state: &State, found: &Content) -> String {
     let differ = rows
         .into_iter()
         .filter(|row| found.ids.contains(&row.0) && wanted(row) != is(row));
-    let lines = differ.take(6).map(|row| {
+    let lines = differ.map(|row| {
         let (wanted, is) = (start(wanted(row)), start(is(row)));
         format!(
             "keyspace {} {}: {is} instead of {wanted}",
@@ -269,5 +278,5 @@ pub fn difference(state: &State, found: &Content) -> String {
             row.1.escape_ascii()
         )
     });
-    lines.collect::<Vec<_>>().join("; ")
+    lines.collect()
 }

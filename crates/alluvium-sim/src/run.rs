@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use alluvium::simulation::threads::Builder;
 use alluvium::simulation::{self, End, Report, Setup};
+use alluvium::version::Manifest;
 use alluvium::vfs::{MemVfs, Vfs};
 use alluvium::{Database, Durability, Error, EventListener, Expiry, KeyspaceOptions, Options};
 
@@ -187,7 +188,7 @@ impl Story {
     fn open_on(&self, disk: &Disk) -> Checked<World> {
         let text = |error: Error| format!("cannot open: {error} ({error:?})");
         let options = self.options();
-        let (watched, watch) = self.records.watched(&options);
+        let (watched, watch) = self.records.watched_from(&options, self.recorded_ms());
         let plan = &self.plan.database;
         let ear = Ear::new(plan.listening, plan.compaction_threads, disk, &self.records);
         let listener = ear.clone().map(|ear| ear as Arc<dyn EventListener>);
@@ -233,6 +234,13 @@ impl Story {
         })
     }
 
+    /// The time that the database on disk has recorded, behind which it does not go back. Were more of it allowed, a state
+    /// whose rows expire later could be taken for one that never had them.
+    fn recorded_ms(&self) -> Option<u64> {
+        let read = Manifest::read(&self.memory, Path::new(DIR)).ok();
+        read.map(|(_, state)| state.read_clock_ms)
+    }
+
     /// What a database must hold when it was opened.
     fn judge(&self, world: &mut World) -> Checked<()> {
         let found =
@@ -241,10 +249,11 @@ impl Story {
         let floor = self.floor(&history);
         let Some(seqno) = history.find(floor, &found) else {
             let (last, newest) = (history.last(), history.at(history.last()));
+            let times = history.times(found.read_at.clone());
             return Err(format!(
                 "what was found is the state of no commit from {floor} to {last}\n  against {floor}: {}\n  against {last}: {}",
-                difference(&history.at(floor), &found),
-                difference(&newest, &found)
+                difference(&history.at(floor), &found, &times),
+                difference(&newest, &found, &times)
             ));
         };
         self.judge_keyspaces(&found, world)?;

@@ -57,12 +57,13 @@ pub struct Moment {
 }
 
 impl Watch {
-    /// For a database that is about to be opened.
-    pub fn new(machine: &Arc<MachineClock>) -> Arc<Watch> {
+    /// For a database that is about to be opened, and has recorded this time if that is known.
+    pub fn new(machine: &Arc<MachineClock>, recorded_ms: Option<u64>) -> Arc<Watch> {
+        let told = || machine.latest_ms.load(Ordering::Relaxed);
         Arc::new(Watch {
             machine: Arc::clone(machine),
-            told_ms: AtomicU64::new(0),
-            recorded_ms_max: machine.latest_ms.load(Ordering::Relaxed),
+            told_ms: AtomicU64::new(recorded_ms.unwrap_or(0)),
+            recorded_ms_max: recorded_ms.unwrap_or_else(told),
         })
     }
 

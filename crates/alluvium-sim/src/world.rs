@@ -143,7 +143,16 @@ impl Records {
 
     /// Options of another database beside this one, with a watch of its own and without a listener.
     pub fn watched(&self, options: &Options) -> (Options, Arc<Watch>) {
-        let watch = Watch::new(&self.clock);
+        self.watched_from(options, None)
+    }
+
+    /// The same for a database that has recorded this time.
+    pub fn watched_from(
+        &self,
+        options: &Options,
+        recorded_ms: Option<u64>,
+    ) -> (Options, Arc<Watch>) {
+        let watch = Watch::new(&self.clock, recorded_ms);
         let options = Options {
             clock: watch.clock(),
             event_listener: None,
