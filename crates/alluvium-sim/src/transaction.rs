@@ -39,6 +39,8 @@ struct Running<'a> {
     isolation: Isolation,
     tag: u64,
     own: Vec<Write>,
+    /// Which of them are inserts of rows that were not there.
+    inserts: Vec<usize>,
     /// Rows that were written or locked, each with the newest commit that may lie before its lock.
     locked: Vec<(Row, u64)>,
     savepoints: Vec<(Savepoint, usize, usize)>,
@@ -100,6 +102,7 @@ impl Client {
             isolation: *isolation,
             tag,
             own: Vec::new(),
+            inserts: Vec::new(),
             locked: Vec::new(),
             savepoints: Vec::new(),
             noted: Vec::new(),
@@ -143,6 +146,7 @@ impl Running<'_> {
             Step::RollbackTo => match self.savepoints.last() {
                 Some((savepoint, own, locked)) => {
                     self.own.truncate(*own);
+                    self.inserts.retain(|at| at < own);
                     self.locked.truncate(*locked);
                     self.transaction.rollback_to(*savepoint)
                 }
@@ -205,6 +209,7 @@ impl Running<'_> {
                     true => {
                         stored.until_ms = None;
                         self.transaction.insert(keyspace, key, &stored.value)?;
+                        self.inserts.push(self.own.len());
                     }
                     false => self.put(keyspace, key, &stored)?,
                 }
@@ -314,8 +319,12 @@ impl Running<'_> {
         }
         let mark = row(marks, &key, Some(&Stored::lasting(&value)));
         self.own.push(mark);
+        let writes = match prepares {
+            true => self.lasting_writes(),
+            false => self.own.clone(),
+        };
         let intent = Intent {
-            writes: self.own.clone(),
+            writes,
             tracked: true,
         };
         self.world.records.history().say(self.tag, intent);
@@ -323,6 +332,29 @@ impl Running<'_> {
             true => self.prepare(point, ending),
             false => self.commit(point),
         }
+    }
+
+    /// The writes without the inserts that the transaction has deleted itself, and their deletes: the log has neither, and
+    /// no lock outlasts a restart without an operation, so that others may write the row before the commit.
+    fn lasting_writes(&self) -> Vec<Write> {
+        let touches = |row: &Row| {
+            let own = self.own.iter().enumerate();
+            let of_row = |write: &Write| matches!(write, Write::Row(other, _) if other == row);
+            own.filter(move |(_, write)| of_row(write))
+                .collect::<Vec<_>>()
+        };
+        let is_cancelled = |write: &&Write| {
+            let Write::Row(row, _) = write else {
+                return false;
+            };
+            let touches = touches(row);
+            let inserted = touches
+                .first()
+                .is_some_and(|(at, _)| self.inserts.contains(at));
+            inserted && matches!(touches.last(), Some((_, Write::Row(_, None))))
+        };
+        let own = self.own.iter();
+        own.filter(|write| !is_cancelled(write)).cloned().collect()
     }
 
     fn commit(self, point: u64) -> Checked<()> {
