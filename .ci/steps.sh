@@ -249,7 +249,7 @@ step_servers() {
     # Only servers: the other engines have steps of their own.
     features=(--no-default-features --features mariadb,postgresql)
     cargo test --locked -p rumbench-engines "${features[@]}"
-    cargo test --locked -p rumbench "${features[@]}" --test it -- external::
+    cargo test --locked -p rumbench "${features[@]}" --test it -- external:: durability::
     smoke_engines=("${servers[@]}")
     smoke_cache_bytes=67108864
     in_scratch servers_smoke

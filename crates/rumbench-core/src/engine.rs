@@ -181,6 +181,12 @@ pub trait Engine: Send + Sync {
         None
     }
 
+    /// Whether other clients may see a commit before what its class promises holds of it, so that one that was seen, and
+    /// not acknowledged yet, may be lost.
+    fn shows_commits_early(&self) -> bool {
+        false
+    }
+
     /// What is known of a server that is not the laboratory's own. `None` for all others.
     fn external(&self) -> Option<External> {
         None

@@ -8,9 +8,11 @@ use clap::Args;
 use super::run::{DurabilityArg, default_out};
 use super::{Exit, command_line, print, settings};
 use crate::catalog::usage;
-use crate::durability::parent::{self, DurabilityResult, KillTest};
+use crate::durability::parent::{self, KillTest};
+use crate::durability::result::DurabilityResult;
 use crate::report::table::{Format, Table, count, number};
 use crate::run::interrupt::Interrupts;
+use crate::run::plan::EngineChoice;
 use crate::run::progress::say;
 use crate::store::file;
 
@@ -79,9 +81,7 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
         ));
     }
     if rumbench_engines::find(&choice.engine).is_ok_and(|found| found.entry.is_server) {
-        return Err(usage(
-            "a durability test kills the process of an engine; a server has processes of its own",
-        ));
+        check_server(&choice, arguments.power_loss)?;
     }
     let test = KillTest {
         choice,
@@ -116,6 +116,22 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
     } else {
         Exit::Failed
     })
+}
+
+/// What cannot be tested of a server.
+fn check_server(choice: &EngineChoice, power_loss: bool) -> Result<()> {
+    if choice.settings.contains_key("address") {
+        return Err(usage(
+            "a durability test kills the server, which must be one that the laboratory has started: leave `address` out",
+        ));
+    }
+    if power_loss {
+        return Err(usage(
+            "--power-loss is for engines in the laboratory's own process: what the processes of a server write \
+             together cannot be taken back; test it without the flag",
+        ));
+    }
+    Ok(())
 }
 
 fn render(result: &DurabilityResult) -> String {
@@ -161,6 +177,11 @@ fn render(result: &DurabilityResult) -> String {
         table
             .notes
             .push(format!("after kill {}: {text}", detail.after_kill));
+    }
+    if result.shows_commits_early {
+        table.notes.push(
+            "others may see a commit here before it is safe; one that was seen and lost breaks no promise".to_string(),
+        );
     }
     if let Some(lost) = &result.power_loss {
         let (losses, writes, names) = (result.power_losses, lost.writes, lost.names);

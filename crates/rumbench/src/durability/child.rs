@@ -2,6 +2,8 @@
 //!
 //! A commit's line on stdout is written after the commit returned and straight to the pipe, so a line that the parent
 //! read is an acknowledged commit, and a commit without a line was at most under way.
+//!
+//! Of a server it is the server that is killed. Then this process goes on until its connections fail, and ends.
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -9,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use rumbench_core::engine::{EngineError, EngineFacts, Schema};
+use rumbench_core::engine::{Engine, EngineError, EngineFacts, Schema};
 use rumbench_core::linkbench::{Link, LinkConnection, LinkKey, LinkStore, TableTotals};
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +42,10 @@ pub struct Reopened {
     pub recovery_ms: f64,
     /// The engine's facts.
     pub facts: EngineFacts,
+    /// The first process of a server, which is killed instead of this one.
+    pub server: Option<u32>,
+    /// Whether a commit may be seen before it is safe.
+    pub shows_early: bool,
     /// Every link of every client.
     pub links: Vec<FoundLink>,
     /// Link rows, nodes and counts by the engine's own check; the error text when tables do not match.
@@ -57,7 +63,7 @@ pub fn child_main() -> Result<()> {
     let start = Instant::now();
     let engine = open_engine(&spec.trial, Schema::LinkBench)?;
     let store = engine.link_store()?;
-    let reopened = inspect(store.as_ref(), &spec, start, engine.facts())?;
+    let reopened = inspect(store.as_ref(), &spec, start, engine.as_ref())?;
     tell(&format!("OPEN {}", serde_json::to_string(&reopened)?));
     let answer = lines.next().context("the parent is gone")??;
     let Some(starts) = answer.strip_prefix("GO ") else {
@@ -88,7 +94,7 @@ fn inspect(
     store: &dyn LinkStore,
     spec: &ChildSpec,
     start: Instant,
-    facts: EngineFacts,
+    engine: &dyn Engine,
 ) -> Result<Reopened> {
     let mut connection = store.connect()?;
     let mut recovery_ms = None;
@@ -117,7 +123,9 @@ fn inspect(
     };
     Ok(Reopened {
         recovery_ms: recovery_ms.unwrap_or(0.0),
-        facts,
+        facts: engine.facts(),
+        server: engine.server_process(),
+        shows_early: engine.shows_commits_early(),
         links,
         check,
     })

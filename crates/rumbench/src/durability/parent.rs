@@ -6,13 +6,14 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rumbench_core::engine::{ALL_ACKNOWLEDGED, Durability, DurabilityFacts};
-use serde::Serialize;
+use rumbench_core::engine::Durability;
 
 use super::child::{ChildSpec, Reopened, data_directory};
 use super::judge::{FoundLink, Knowledge, Violation, judge};
 use super::power::{Lost, PowerCut};
+use super::result::{Detail, DurabilityResult, Recovery};
 use super::script::{Script, mix};
+use crate::measure::server::ServerProcesses;
 use crate::measure::{environment, statistics};
 use crate::run::interrupt::Interrupts;
 use crate::run::placement::Placement;
@@ -54,95 +55,6 @@ pub struct KillTest {
     pub keep_data: bool,
     /// The command line.
     pub command: String,
-}
-
-/// Recovery times.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Recovery {
-    /// Median.
-    pub p50: f64,
-    /// Largest.
-    pub max: f64,
-}
-
-/// One violation with the kill after which it was found.
-#[derive(Debug, Clone, Serialize)]
-pub struct Detail {
-    /// Kills before it was found.
-    pub after_kill: u32,
-    /// What it is.
-    #[serde(flatten)]
-    pub violation: Violation,
-}
-
-/// `result.json` of a kill test.
-#[derive(Debug, Clone, Serialize)]
-pub struct DurabilityResult {
-    /// Version of the result schema.
-    pub schema_version: u32,
-    /// Version of the laboratory.
-    pub rumbench_version: String,
-    /// The command line.
-    pub command: String,
-    /// RFC 3339.
-    pub started_at: String,
-    /// Machine and build.
-    pub environment: BTreeMap<String, String>,
-    /// Engine name, with its variant.
-    pub engine: String,
-    /// The engine's version text.
-    pub engine_version: String,
-    /// Effective configuration.
-    pub configuration: BTreeMap<String, String>,
-    /// Class of every commit.
-    pub durability: Durability,
-    /// What the class promises on this engine.
-    pub durability_facts: Option<DurabilityFacts>,
-    /// Seed of scripts and kill moments.
-    pub seed: u64,
-    /// Writing clients.
-    pub clients: usize,
-    /// Kills done.
-    pub kills: u32,
-    /// Power losses simulated.
-    pub power_losses: u32,
-    /// Commits acknowledged over all kills.
-    pub commits_acknowledged: u64,
-    /// Acknowledged commits that were gone after a kill.
-    pub acknowledged_lost: u64,
-    /// Commits gone that a reader or an earlier check had seen.
-    pub seen_lost: u64,
-    /// Clients whose links were in no possible state.
-    pub order_violations: u64,
-    /// Checks in which links, index and counts did not match.
-    pub atomicity_violations: u64,
-    /// From opening to the first answered read, after a kill.
-    pub recovery_ms: Recovery,
-    /// What the power losses took back.
-    pub power_loss: Option<Lost>,
-    /// Every violation.
-    pub violations: Vec<Detail>,
-    /// Whether the engine failed to open, hung or reported errors, and how.
-    pub errors: Vec<String>,
-    /// Whether the user stopped it.
-    pub interrupted: bool,
-}
-
-impl DurabilityResult {
-    /// Whether what the engine promises, of a killed process or of a power loss, was broken. Loss is allowed where the engine does not promise to keep
-    /// all acknowledged commits; wrong order and torn transactions never are.
-    pub fn violated(&self) -> bool {
-        let promise = self
-            .durability_facts
-            .as_ref()
-            .map(|facts| match self.power_loss {
-                None => &facts.process_kill,
-                Some(_) => &facts.power_cut,
-            });
-        let promises_all = promise.is_none_or(|promise| promise == ALL_ACKNOWLEDGED);
-        let lost = self.acknowledged_lost > 0 || self.seen_lost > 0;
-        self.order_violations > 0 || self.atomicity_violations > 0 || (lost && promises_all)
-    }
 }
 
 /// Runs the test and returns its result, which is also in `out`.
@@ -241,6 +153,7 @@ impl<'a> Killer<'a> {
             configuration: BTreeMap::new(),
             durability: test.durability,
             durability_facts: None,
+            shows_commits_early: false,
             seed: test.seed,
             clients: test.clients,
             kills: 0,
@@ -302,7 +215,8 @@ impl<'a> Killer<'a> {
             }
             return Ok(false);
         }
-        self.write_and_kill(process, kill)?;
+        let victim = reopened.server.map(ServerProcesses::of);
+        self.write_and_kill(process, victim, kill)?;
         Ok(true)
     }
 
@@ -314,6 +228,7 @@ impl<'a> Killer<'a> {
             .configuration
             .clone_from(&reopened.facts.configuration);
         self.result.durability_facts = Some(reopened.facts.durability.clone());
+        self.result.shows_commits_early = reopened.shows_early;
         if kill > 0 {
             self.recoveries_ms.push(reopened.recovery_ms);
             self.result.recovery_ms = Recovery {
@@ -374,7 +289,13 @@ impl<'a> Killer<'a> {
         }
     }
 
-    fn write_and_kill(&mut self, mut process: TrialProcess, kill: u32) -> Result<()> {
+    /// Kills the child, or the server that it talks to: then the child tells what it still heard of, and ends.
+    fn write_and_kill(
+        &mut self,
+        mut process: TrialProcess,
+        server: Option<ServerProcesses>,
+        kill: u32,
+    ) -> Result<()> {
         let starts: Vec<String> = self
             .knowledge
             .iter()
@@ -399,14 +320,17 @@ impl<'a> Killer<'a> {
             match line {
                 Ok(line) => {
                     self.heard += line.len() as u64 + 1;
-                    self.hear(&line);
+                    self.hear(&line, killed);
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if !killed && Instant::now() >= moment {
                 written = process.bytes_written();
-                process.kill();
+                match &server {
+                    None => process.kill(),
+                    Some(server) => server.kill().inspect_err(|_| process.kill())?,
+                }
                 killed = true;
             }
         }
@@ -435,8 +359,8 @@ impl<'a> Killer<'a> {
         Ok(())
     }
 
-    /// One line of a writing child.
-    fn hear(&mut self, line: &str) {
+    /// One line of a writing child. Behind the kill of a server its clients fail, as they should.
+    fn hear(&mut self, line: &str, killed: bool) {
         let mut words = line.split(' ');
         let kind = words.next().unwrap_or_default();
         let mut numbers = words.map(|word| word.parse::<u64>().ok());
@@ -452,7 +376,7 @@ impl<'a> Killer<'a> {
                     known.seen = known.seen.max(sequence);
                 }
             }
-            _ if kind == "ERROR" => self.result.errors.push(line.to_string()),
+            _ if kind == "ERROR" && !killed => self.result.errors.push(line.to_string()),
             // A line cut off by the kill, or an engine's library that prints.
             _ => {}
         }

@@ -9,12 +9,20 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::process::{TICKS_PER_SECOND, field, parse_process_io};
 use crate::store::result::ProcessIo;
 
 /// Processes that one server has at most; a bound for a walk over processes that come and go.
 const PROCESSES_MAX: usize = 10_000;
+
+/// A killed process that the device keeps from ending may take as long.
+const DEAD_WITHIN: Duration = Duration::from_secs(60);
 
 /// The processes of one server.
 #[derive(Debug)]
@@ -75,6 +83,32 @@ impl ServerProcesses {
         pids
     }
 
+    /// Kills all of them, and returns when none of them runs any more.
+    ///
+    /// # Errors
+    /// When one still runs after a while.
+    pub fn kill(&self) -> Result<()> {
+        let signal = |pid: u32, signal| {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            // One that has ended meanwhile is not there to be signalled.
+            pid.map(|pid| kill_process(pid, signal))
+        };
+        // The first one starts the others: stopped, it cannot start one that is not in the list.
+        self.first.map(|pid| signal(pid, Signal::STOP));
+        let pids = self.pids();
+        for pid in &pids {
+            signal(*pid, Signal::KILL);
+        }
+        let start = Instant::now();
+        while let Some(pid) = pids.iter().find(|pid| is_running(**pid)) {
+            if start.elapsed() > DEAD_WITHIN {
+                bail!("process {pid} of the server still runs after it was killed");
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
     /// CPU seconds of all processes since the start of the server.
     pub fn cpu_seconds(&self) -> Option<f64> {
         let ticks = self.pids().into_iter().filter_map(|pid| {
@@ -123,6 +157,13 @@ impl ServerProcesses {
         });
         memory_of(statuses)
     }
+}
+
+/// Whether there is such a process that has not ended; one that nobody has waited for yet has.
+fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.get(stat.rfind(')').map_or(0, |at| at + 1)..);
+    state.is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 fn memory_of(statuses: impl Iterator<Item = [u64; 3]>) -> Option<Memory> {
@@ -194,6 +235,23 @@ mod tests {
         };
         assert_eq!(memory_of(statuses.into_iter()), Some(expected));
         assert_eq!(memory_of(std::iter::empty()), None);
+    }
+
+    #[test]
+    fn a_killed_server_leaves_no_process() {
+        let mut first = Command::new("sh")
+            .args(["-c", "sleep 600 & sleep 600 & wait"])
+            .spawn()
+            .unwrap();
+        let server = ServerProcesses::of(first.id());
+        while server.pids().len() < 3 {
+            thread::yield_now();
+        }
+        let pids = server.pids();
+        server.kill().unwrap();
+        assert!(pids.iter().all(|pid| !is_running(*pid)), "{pids:?}");
+        first.wait().unwrap();
+        server.kill().unwrap();
     }
 
     #[test]

@@ -38,6 +38,66 @@ fn sqlite_keeps_every_acknowledged_commit_of_killed_processes() {
     assert!(text(&output.stdout).contains("commits acknowledged"));
 }
 
+/// Kills a server twice at the class that keeps everything, and asks for what cannot be tested of it.
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+fn killed_server(engine: &str) {
+    use crate::{result, rumbench, text};
+
+    let dir = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| {
+        let always = ["durability", "--engine", engine, "--durability", "sync"];
+        rumbench(dir.path(), &[&always[..], more].concat())
+    };
+    let out = dir.path().join("out");
+    let output = run(&["--kills", "2", "--out", out.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let result = result(&out);
+    assert_eq!(result["kills"], 2);
+    assert!(result["commits_acknowledged"].as_u64().unwrap() > 10);
+    for name in [
+        "acknowledged_lost",
+        "order_violations",
+        "atomicity_violations",
+    ] {
+        assert_eq!(result[name], 0, "{engine}: {name}");
+    }
+    assert_eq!(
+        result["errors"].as_array().map(Vec::len),
+        Some(0),
+        "{engine}"
+    );
+    assert_eq!(result["shows_commits_early"], engine == "mariadb-innodb");
+    assert!(!out.join("data").exists());
+    for (asked, said) in [
+        (&["--power-loss"][..], "the processes of a server"),
+        (
+            &["--set", &format!("{engine}.address=127.0.0.1:9")],
+            "leave `address` out",
+        ),
+    ] {
+        let output = run(asked);
+        assert_eq!(output.status.code(), Some(2), "{engine} {asked:?}");
+        assert!(
+            text(&output.stderr).contains(said),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[cfg(feature = "mariadb")]
+#[test]
+fn mariadb_keeps_every_acknowledged_commit_of_killed_servers_in_both_engines() {
+    killed_server("mariadb-innodb");
+    killed_server("mariadb-rocksdb");
+}
+
+#[cfg(feature = "postgresql")]
+#[test]
+fn postgresql_keeps_every_acknowledged_commit_of_killed_servers() {
+    killed_server("postgresql");
+}
+
 /// Runs three power losses on SQLite at this durability and returns the exit code and the result.
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 fn power_losses(durability: &str) -> (Option<i32>, serde_json::Value) {

@@ -220,7 +220,7 @@ fn facts(tuning: &Tuning, storage: Storage, own: &mut MariaSession) -> Result<En
             storage.version(own)?
         ),
         configuration: tuning.effective(own)?.to_map(),
-        durability: tuning.durability_facts(),
+        durability: tuning.durability_facts(own)?,
     })
 }
 
@@ -434,6 +434,11 @@ impl Engine for MariaDb {
             || file_name.ends_with(".log")
             || file_name.starts_with("LOG");
         !is_log && !["LOCK", "ibtmp1", "my.cnf", LOG_FILE].contains(&file_name)
+    }
+
+    /// InnoDB gives back the locks of a commit and shows it before its log is written.
+    fn shows_commits_early(&self) -> bool {
+        self.shared.storage == Storage::InnoDb
     }
 
     fn server_process(&self) -> Option<u32> {

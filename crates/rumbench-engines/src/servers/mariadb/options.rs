@@ -269,13 +269,22 @@ impl Tuning {
         )
     }
 
-    pub(super) fn durability_facts(&self) -> DurabilityFacts {
-        match (self.class, self.storage) {
-            (Durability::Sync, _) => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
-            (Durability::Buffered, _) => survives(ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND),
-            (Durability::None, Storage::InnoDb) => survives(PREFIX_ONE_SECOND, PREFIX_ONE_SECOND),
-            (Durability::None, Storage::MyRocks) => survives(ALL_ACKNOWLEDGED, SOME_PREFIX),
-        }
+    /// What survives. A running server may keep commits of MyRocks to itself for a while: it is asked.
+    pub(super) fn durability_facts(&self, session: &mut MariaSession) -> Result<DurabilityFacts> {
+        let keeps_back = self.storage == Storage::MyRocks
+            && session.ask("SELECT @@GLOBAL.rocksdb_manual_wal_flush")? == "1";
+        Ok(survival(self.class, self.storage, keeps_back))
+    }
+}
+
+fn survival(class: Durability, storage: Storage, keeps_back: bool) -> DurabilityFacts {
+    match (class, storage) {
+        (Durability::Sync, _) => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
+        (Durability::Buffered, _) if keeps_back => survives(PREFIX_ONE_SECOND, PREFIX_ONE_SECOND),
+        (Durability::Buffered, _) => survives(ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND),
+        (Durability::None, Storage::InnoDb) => survives(PREFIX_ONE_SECOND, PREFIX_ONE_SECOND),
+        (Durability::None, Storage::MyRocks) if keeps_back => survives(SOME_PREFIX, SOME_PREFIX),
+        (Durability::None, Storage::MyRocks) => survives(ALL_ACKNOWLEDGED, SOME_PREFIX),
     }
 }
 
@@ -369,6 +378,11 @@ fn myrocks(cache_bytes: u64, log_mib: u32, at_commit: &str) -> Vec<Setting> {
             "durability class",
         ),
         (
+            "rocksdb_manual_wal_flush",
+            set("OFF"),
+            "each commit reaches the kernel as InnoDB's does; by default it stays in the server up to a second",
+        ),
+        (
             "rocksdb_max_total_wal_size",
             (u64::from(log_mib) << 20).to_string(),
             "as InnoDB's log",
@@ -454,6 +468,15 @@ mod tests {
             let text = file(Storage::MyRocks, class, &[]).unwrap();
             assert!(text.contains(&format!("rocksdb_flush_log_at_trx_commit={value}\n")));
         }
+    }
+
+    #[test]
+    fn commits_that_myrocks_keeps_back_do_not_survive_its_death() {
+        let kept = |keeps_back| survival(Durability::Buffered, Storage::MyRocks, keeps_back);
+        assert_eq!(kept(false).process_kill, ALL_ACKNOWLEDGED);
+        assert_eq!(kept(true).process_kill, PREFIX_ONE_SECOND);
+        let text = file(Storage::MyRocks, Durability::Buffered, &[]).unwrap();
+        assert!(text.contains("\nrocksdb_manual_wal_flush=OFF\n"));
     }
 
     #[test]
