@@ -260,7 +260,8 @@ impl Story {
         world.inherited = self.judge_prepared(world, &history, seqno)?;
         world.opened_at = world.db.visible_seqno();
         self.judge_streams(world.opened_at)?;
-        history.cut(seqno);
+        // What has changed no row may be gone without a trace, and its number is given again.
+        history.cut(seqno.min(world.opened_at));
         drop(history);
         simulation::note(seqno);
         judge_settings(world)?;

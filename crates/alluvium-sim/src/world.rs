@@ -208,9 +208,10 @@ impl World {
             Error::Corruption { path, .. } | Error::NewerFormat { path, .. } => {
                 self.disk.has_flipped_in(path)
             }
-            // A segment of which the beginning cannot be read is none.
+            // A newest segment whose first record cannot be read looks empty.
             Error::ChangesLost { .. } => {
-                !keeps_changes || self.disk.has_failed() || self.disk.has_flipped()
+                let log = Path::new("any.wal");
+                !keeps_changes || self.disk.has_failed() || self.disk.has_flipped_in(log)
             }
             // Another client is about to open the store of backups.
             Error::Locked(path) => path == Path::new(STORE),

@@ -7,7 +7,7 @@
 //! that was dropped before, and then nobody ever saw it.
 //!
 //! A marker is written before the manifest's edit, which may fail: of a creation and a drop the manifest tells later
-//! whether it has happened.
+//! whether it has happened. Of a keyspace that is gone by then, it is the last marker of its kind that has.
 
 use std::collections::VecDeque;
 
@@ -94,7 +94,10 @@ impl Meaning {
             }
             RecordKind::Ddl => {
                 let marker = DdlMarker::decode(payload).ok_or_else(malformed)?;
-                let kind = self.ddl(shared, record.seqno, marker, wanted);
+                if !has_happened(shared, record.seqno, &marker)? {
+                    return Ok(None);
+                }
+                let kind = self.ddl(shared, marker, wanted);
                 kind.map_err(|()| malformed())
             }
             _ => Ok(None),
@@ -144,14 +147,10 @@ impl Meaning {
     fn ddl(
         &mut self,
         shared: &Shared,
-        seqno: SeqNo,
         marker: DdlMarker<'_>,
         wanted: &[String],
     ) -> Result<Option<ChangeKind>, ()> {
         let id = marker.keyspace;
-        if !has_happened(shared, seqno, &marker) {
-            return Ok(None);
-        }
         // Of an older build's marker nothing can be told if the keyspace is gone, and nothing is left of it either.
         let options = options_of(shared, &marker)?;
         if let (DdlAction::Create, Some(options)) = (marker.action, &options) {
@@ -224,20 +223,26 @@ fn operation(op: Op<'_>, known: Known) -> Option<Operation> {
 }
 
 /// Whether the manifest has made the change that a marker announces.
-fn has_happened(shared: &Shared, seqno: SeqNo, marker: &DdlMarker<'_>) -> bool {
+fn has_happened(shared: &Shared, seqno: SeqNo, marker: &DdlMarker<'_>) -> Result<bool> {
     // Whoever changes a keyspace holds the log's mutex from before the marker until after the edit. Not together with the
     // store's, for which background threads hold longer than a commit may wait.
     drop(shared.log.lock());
     let store = shared.store.lock();
     let state = store.state();
     let keyspace = state.keyspaces.get(&marker.keyspace);
+    let is_free = marker.keyspace >= state.next_keyspace;
     match (marker.action, keyspace) {
-        (DdlAction::Create, Some(keyspace)) => keyspace.created_seqno == seqno,
-        // Dropped since, or never created: then the number is still free.
-        (DdlAction::Create, None) => marker.keyspace < state.next_keyspace,
-        (DdlAction::Drop, keyspace) => keyspace.is_none(),
-        (DdlAction::SetOptions, _) => true,
+        (DdlAction::SetOptions, _) => return Ok(true),
+        (DdlAction::Create, Some(keyspace)) => return Ok(keyspace.created_seqno == seqno),
+        (DdlAction::Drop, Some(_)) => return Ok(false),
+        // Never created.
+        (_, None) if is_free => return Ok(false),
+        (_, None) => {}
     }
+    drop(store);
+    // One that failed was tried again behind it.
+    let again = next_marker(shared, marker.keyspace, marker.action, seqno + 1)?;
+    Ok(again.is_none())
 }
 
 /// The options that a marker states, or those of its keyspace now where an older build wrote it.
@@ -252,6 +257,22 @@ fn options_of(shared: &Shared, marker: &DdlMarker<'_>) -> Result<Option<Keyspace
 
 /// Looks for the drop of a keyspace from record `from` on: its marker names it.
 fn find_drop(shared: &Shared, id: KeyspaceId, from: SeqNo) -> Result<Option<Known>> {
+    let Some(record) = next_marker(shared, id, DdlAction::Drop, from)? else {
+        return Ok(None);
+    };
+    let malformed = || malformed(shared, &record);
+    let marker = DdlMarker::decode(&record.payload).ok_or_else(malformed)?;
+    let options = options_of(shared, &marker).map_err(|()| malformed())?;
+    Ok(options.map(|o| Known::new(id, marker.name, o.expiry.is_stored())))
+}
+
+/// The first marker of this kind about a keyspace, from record `from` on.
+fn next_marker(
+    shared: &Shared,
+    id: KeyspaceId,
+    action: DdlAction,
+    from: SeqNo,
+) -> Result<Option<FollowedRecord>> {
     let end = shared.read_points.visible();
     let log = LogPlace {
         vfs: Arc::clone(&shared.vfs),
@@ -261,18 +282,16 @@ fn find_drop(shared: &Shared, id: KeyspaceId, from: SeqNo) -> Result<Option<Know
     };
     let mut log = LogFollower::begin(log, from, end)?;
     let mut records = VecDeque::new();
+    let is_it = |record: &FollowedRecord| {
+        let marker = DdlMarker::decode(&record.payload);
+        record.kind == RecordKind::Ddl
+            && marker.is_some_and(|marker| marker.keyspace == id && marker.action == action)
+    };
     // Ends: each round reads on, and the end stays.
     while log.next_seqno() <= end {
         log.read(end, &mut records)?;
-        for record in records.drain(..) {
-            if record.kind != RecordKind::Ddl {
-                continue;
-            }
-            let marker = DdlMarker::decode(&record.payload);
-            let marker = marker.filter(|m| m.keyspace == id && m.action == DdlAction::Drop);
-            let Some(marker) = marker else { continue };
-            let options = options_of(shared, &marker).map_err(|()| malformed(shared, &record))?;
-            return Ok(options.map(|o| Known::new(id, marker.name, o.expiry.is_stored())));
+        if let Some(found) = records.drain(..).find(is_it) {
+            return Ok(Some(found));
         }
     }
     Ok(None)

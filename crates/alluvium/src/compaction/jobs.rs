@@ -111,8 +111,13 @@ impl Jobs {
     /// Something has changed: merges that found no space are tried again.
     pub fn found_space(&self) {
         let mut state = self.state.lock();
-        state.no_space.clear();
         state.rounds = (0, None);
+        if !state.no_space.is_empty() {
+            state.no_space.clear();
+            // A thread may have found nothing that it may merge, and be about to sleep.
+            state.events += 1;
+            self.changed.notify_all();
+        }
     }
 
     /// Begins the next round of merges that found no space once it is time. Each comes later than the one before. Returns

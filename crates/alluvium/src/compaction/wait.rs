@@ -109,4 +109,15 @@ mod tests {
         db.shared().jobs.state.lock().no_space.insert(group);
         words.compact_range(b"", None).unwrap();
     }
+
+    #[test]
+    fn space_that_was_found_is_an_event_where_a_merge_waits_for_it() {
+        let jobs = crate::compaction::jobs::Jobs::default();
+        jobs.found_space();
+        assert_eq!(jobs.state.lock().events, 0);
+        let group = (crate::base::KeyspaceId(1), Vec::new());
+        jobs.state.lock().no_space.insert(group);
+        jobs.found_space();
+        assert_eq!(jobs.state.lock().events, 1);
+    }
 }

@@ -81,7 +81,7 @@ impl LogFollower {
         from: SeqNo,
         published: SeqNo,
     ) -> Result<LogFollower> {
-        let (mut oldest, mut segment, mut wanted) = (None, None, None);
+        let (mut oldest, mut segment, mut wanted) = (None, None, None::<SegmentEnd>);
         // Ends: each segment leads to an older one.
         for &id in segments.iter().rev() {
             // Removed since: a prepared one that was not needed, or an old one, and then so are those before it.
@@ -89,18 +89,25 @@ impl LogFollower {
             let Some((header, sum)) = open.header else {
                 continue;
             };
-            if wanted.is_some_and(|wanted| wanted != id) {
+            if wanted.is_some_and(|wanted| wanted.segment != id) {
                 break;
             }
+            let first = log.first_number(&open, sum)?;
+            if first.is_none() && wanted.is_some_and(|end| end.offset > SEGMENT_HEADER_BYTES) {
+                let (path, what) = (open.file.path(), "record");
+                let (expected, found) = ("the first one of the segment", "an invalid record");
+                let at = SEGMENT_HEADER_BYTES;
+                return Err(Error::corruption(path, at, what, expected, found));
+            }
             // An empty one says nothing: what it follows may be newer than `published`.
-            oldest = log.first_number(&open, sum)?.or(oldest);
+            oldest = first.or(oldest);
             segment = Some(Following {
                 id,
                 file: open.file,
                 offset: SEGMENT_HEADER_BYTES,
                 chain: sum,
             });
-            wanted = header.previous.map(|end| end.segment);
+            wanted = header.previous;
             if oldest.is_some_and(|oldest| oldest <= from) || wanted.is_none() {
                 break;
             }
@@ -234,9 +241,21 @@ impl Following {
 }
 
 impl LogPlace {
-    /// A segment as it is now; `None` where it was removed meanwhile.
+    /// A segment as it is now; `None` where it was removed meanwhile. One that has a record and no header is damaged.
     fn open(&self, id: SegmentId) -> Result<Option<OpenSegment>> {
-        match OpenSegment::open_live(&*self.vfs, &self.dir, id, self.database_uid) {
+        let open = || OpenSegment::open_live(&*self.vfs, &self.dir, id, self.database_uid);
+        let opened = open().and_then(|segment| match segment.header {
+            None if self.first_frame(&segment)?.is_some() => {
+                // It may have become a segment between the two looks.
+                let again = open()?;
+                match again.header {
+                    Some(_) => Ok(again),
+                    None => Err(again.without_header()),
+                }
+            }
+            _ => Ok(segment),
+        });
+        match opened {
             Ok(segment) => segment.check_length().map(|()| Some(segment)),
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 Ok(None)
@@ -261,6 +280,17 @@ impl LogPlace {
 
     /// The first number that is in a segment as a record of its own; `None` for an empty one.
     fn first_number(&self, segment: &OpenSegment, chain: u64) -> Result<Option<SeqNo>> {
+        let first = self.first_frame(segment)?;
+        let first = first.filter(|header| header.chain == chain);
+        Ok(first.map(|header| match RecordKind::from_u8(header.kind) {
+            // Neither has a number of its own: a prepare may have been written again with that of the commit before it.
+            Some(RecordKind::Prepare | RecordKind::SyncMark) => header.seqno + 1,
+            _ => header.seqno,
+        }))
+    }
+
+    /// The header of the record with which a segment begins.
+    fn first_frame(&self, segment: &OpenSegment) -> Result<Option<FrameHeader>> {
         let mut bytes = [0; FRAME_HEADER_BYTES];
         match segment.file.read_at(&mut bytes, SEGMENT_HEADER_BYTES) {
             Ok(()) => {}
@@ -269,14 +299,7 @@ impl LogPlace {
         }
         let uid = segment_uid(self.database_uid, segment.id);
         let first = FrameHeader::parse(&bytes, uid, SEGMENT_HEADER_BYTES);
-        let first = first.filter(|(header, _)| header.chain == chain);
-        Ok(
-            first.map(|(header, _)| match RecordKind::from_u8(header.kind) {
-                // Neither has a number of its own: a prepare may have been written again with that of the commit before it.
-                Some(RecordKind::Prepare | RecordKind::SyncMark) => header.seqno + 1,
-                _ => header.seqno,
-            }),
-        )
+        Ok(first.map(|(header, _)| header))
     }
 
     /// The error for a number that the log does not have any more.

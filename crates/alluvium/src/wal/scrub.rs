@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use super::frame::FrameReader;
+use super::replay::check_unfinished;
 use super::segment::{
     OpenSegment, SEGMENT_HEADER_BYTES, parse_segment_name, segment_path, segment_uid,
 };
@@ -98,8 +99,7 @@ fn scrub_segment(
     segment.check_length()?;
     let path = segment_path(dir, id);
     let Some((header, sum)) = segment.header else {
-        let what = "header of a log segment";
-        return Err(Error::corruption(&path, 0, what, "a valid header", "none"));
+        return Err(segment.without_header());
     };
     done.segments += 1;
     let uid = segment_uid(database_uid, id);
@@ -141,14 +141,9 @@ fn scrub_segment(
 
 /// Whether a file is what preparing a segment left that was never used: it has neither a header nor a record.
 fn never_begun(vfs: &dyn Vfs, dir: &Path, id: SegmentId, database_uid: u64) -> bool {
-    let has_records = |segment: OpenSegment| {
-        let uid = segment_uid(database_uid, id);
-        FrameReader::new(&*segment.file, uid, SEGMENT_HEADER_BYTES, 0)?.any_header_follows()
-    };
-    match OpenSegment::open(vfs, dir, id, database_uid) {
-        Ok(segment) => segment.header.is_none() && has_records(segment).is_ok_and(|has| !has),
-        Err(_) => false,
-    }
+    let segment = OpenSegment::open(vfs, dir, id, database_uid);
+    let unfinished = |segment: &OpenSegment| check_unfinished(segment, database_uid).is_ok();
+    segment.is_ok_and(|segment| segment.header.is_none() && unfinished(&segment))
 }
 
 fn newest_below(vfs: &dyn Vfs, dir: &Path, id: SegmentId) -> Option<SegmentId> {

@@ -242,6 +242,12 @@ impl OpenSegment {
         Ok(segment)
     }
 
+    /// The error of a segment that must have a header.
+    pub(super) fn without_header(&self) -> Error {
+        let what = "header of a log segment";
+        Error::corruption(self.file.path(), 0, what, "a valid header", "none")
+    }
+
     /// Checks that the file is as long as it was made.
     pub(super) fn check_length(&self) -> Result<()> {
         match self.header {

@@ -386,6 +386,32 @@ fn damage_is_an_error_with_its_place() {
 }
 
 #[test]
+fn a_segment_whose_beginning_is_damaged_is_not_taken_for_lost_changes() {
+    let (vfs, db, k) = database(keeping(1 << 30));
+    k.put(b"a", b"1").expect("put");
+    flushed(&db, &k, 1);
+    flushed(&db, &k, 2);
+    let mut names = vfs.list(dir()).expect("list");
+    names.retain(|name| name.ends_with(".wal"));
+    names.sort();
+    // The oldest: its header, and that of its first record.
+    for (at, place) in [(30, 0), (80 + 20, 80)] {
+        let file = vfs.open(&path_of(&names[0])).expect("open");
+        let mut byte = [0];
+        file.read_at(&mut byte, at).expect("read");
+        file.write_at(&[byte[0] ^ 4], at).expect("damage");
+        match db.changes(1).map(drop) {
+            Err(Error::Corruption { path, offset, .. }) => {
+                assert_eq!((path, offset), (path_of(&names[0]), place));
+            }
+            other => panic!("{at}: {other:?}"),
+        }
+        file.write_at(&byte, at).expect("mend");
+    }
+    assert_eq!(db.changes(1).expect("a stream").next_seqno(), 1);
+}
+
+#[test]
 fn a_session_without_a_log_is_a_gap_that_is_told() {
     let (vfs, db, k) = database(keeping(1 << 30));
     k.put(b"a", b"1").expect("put");
@@ -455,5 +481,11 @@ fn changes_of_keyspaces_that_a_power_loss_undid_are_left_out() {
         keyspace(&db, "next");
         let mut changes = db.changes(1).expect("a stream");
         assert_eq!(shown(&mut changes), ["create k", "k[a]=1", "create next"]);
+        // Also when both have been dropped, so that the manifest knows neither of them any more.
+        for name in ["k", "next"] {
+            db.drop_keyspace(&keyspace(&db, name)).expect("drop");
+        }
+        let all = ["create k", "k[a]=1", "create next", "drop k", "drop next"];
+        assert_eq!(shown(&mut db.changes(1).expect("a stream")), all);
     }
 }
