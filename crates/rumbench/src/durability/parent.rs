@@ -27,6 +27,8 @@ use crate::store::result::SCHEMA_PLAIN;
 
 /// Details of at most this many violations are kept.
 const MOST_DETAILS: usize = 1000;
+/// A child whose server is dead ends sooner by itself.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(60);
 /// Opening after a kill may take this long before the engine counts as hanging.
 const LONGEST_RECOVERY: Duration = Duration::from_secs(600);
 
@@ -308,21 +310,18 @@ impl<'a> Killer<'a> {
         let moment = Instant::now() + Duration::from_secs_f64(self.test.seconds_per_kill * share);
         let (mut killed, mut written) = (false, 0);
         loop {
-            let left = moment.saturating_duration_since(Instant::now());
-            let line = if killed {
-                process
-                    .lines
-                    .recv()
-                    .map_err(|_| RecvTimeoutError::Disconnected)
-            } else {
-                process.lines.recv_timeout(left)
+            let left = match killed {
+                true => LAST_WORDS_WITHIN,
+                false => moment.saturating_duration_since(Instant::now()),
             };
-            match line {
+            match process.lines.recv_timeout(left) {
                 Ok(line) => {
                     self.heard += line.len() as u64 + 1;
                     self.hear(&line, killed);
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
+                // Closes its output.
+                Err(RecvTimeoutError::Timeout) if killed => process.kill(),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if !killed && Instant::now() >= moment {

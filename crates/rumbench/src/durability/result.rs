@@ -83,8 +83,8 @@ pub struct DurabilityResult {
 }
 
 impl DurabilityResult {
-    /// Whether what the engine promises, of a killed process or of a power loss, was broken. Loss is allowed where the engine does not promise to keep
-    /// all acknowledged commits; wrong order and torn transactions never are.
+    /// Whether what the engine promises, of a killed process or of a power loss, was broken. Loss is allowed where the
+    /// engine does not promise to keep all acknowledged commits; wrong order and torn transactions never are.
     pub fn violated(&self) -> bool {
         let promise = self
             .durability_facts
