@@ -43,22 +43,22 @@ impl Gathered {
     }
 
     /// Adds the range deletes over the key as versions without a value. Where the range delete's own commit wrote the
-    /// key again, that version stands for both: it must cover, or its delete would bring back what the range hid.
+    /// key again, that version stands for both: it must cover, or its delete would bring back what the range hid. Where
+    /// it deleted the key, the range delete stands for both: a delete may cancel an insert and vanish with it, and what
+    /// the range hid must not depend on what tables hold that were not read because of it.
     fn push_ranges(&mut self, fragment: &Fragment) {
         for &seqno in &fragment.seqnos {
+            let range = Version {
+                seqno,
+                kind: ValueKind::RangeDelete,
+                at: usize::MAX,
+            };
             let at = self.versions.partition_point(|v| v.seqno > seqno);
             match self.versions.get_mut(at) {
-                Some(written) if written.seqno == seqno => {
-                    written.kind = written.kind.covering();
-                }
-                _ => self.versions.insert(
-                    at,
-                    Version {
-                        seqno,
-                        kind: ValueKind::RangeDelete,
-                        at: usize::MAX,
-                    },
-                ),
+                Some(written) if written.seqno != seqno => self.versions.insert(at, range),
+                Some(written) if written.kind == ValueKind::Delete => *written = range,
+                Some(written) => written.kind = written.kind.covering(),
+                None => self.versions.push(range),
             }
         }
     }

@@ -139,11 +139,14 @@ fn scrub_segment(
     Ok(header.previous.map(|end| (end.segment, Some(end))))
 }
 
-/// Whether a file is what preparing a segment left that was never used: it has neither a header nor a record.
+/// Whether a file is what preparing a segment left that was never used: it has neither a header nor a record, and may go
+/// at any time.
 fn never_begun(vfs: &dyn Vfs, dir: &Path, id: SegmentId, database_uid: u64) -> bool {
-    let segment = OpenSegment::open(vfs, dir, id, database_uid);
-    let unfinished = |segment: &OpenSegment| check_unfinished(segment, database_uid).is_ok();
-    segment.is_ok_and(|segment| segment.header.is_none() && unfinished(&segment))
+    match OpenSegment::open(vfs, dir, id, database_uid) {
+        Ok(segment) => segment.header.is_none() && check_unfinished(&segment, database_uid).is_ok(),
+        Err(Error::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
+        Err(_) => false,
+    }
 }
 
 fn newest_below(vfs: &dyn Vfs, dir: &Path, id: SegmentId) -> Option<SegmentId> {

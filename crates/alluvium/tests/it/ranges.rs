@@ -159,6 +159,53 @@ fn writes_of_one_batch_keep_their_order_around_a_range_delete() {
 }
 
 #[test]
+fn a_delete_beside_a_range_delete_does_not_cancel_an_insert_above_rows_that_the_range_hides() {
+    let options = Options {
+        idle_after: None,
+        memtable_bytes: None,
+        partition_bytes: 1 << 20,
+        ..tiny()
+    };
+    let (_vfs, db, k) = database(options);
+    let flushed = |body: &dyn Fn(&mut WriteBatch)| {
+        let mut batch = WriteBatch::new();
+        body(&mut batch);
+        db.write(&batch).expect("write");
+        db.flush().expect("flush");
+    };
+    // So much that four small tables above it are no debt.
+    flushed(&|batch| {
+        for n in 0..3000 {
+            batch.put(&k, &key(n), &[7; 60]).expect("put");
+        }
+    });
+    k.compact_range(&[], None).expect("compact");
+    // Reaches beyond the range, as the third table does: both are read by the merge.
+    flushed(&|batch| {
+        batch.put(&k, b"a", b"oldest").expect("put");
+        batch.put(&k, b"y", b"1").expect("put");
+    });
+    // All of it is hidden by the range delete, so that the merge leaves it out, and with it the delete.
+    flushed(&|batch| {
+        batch.delete(&k, b"a").expect("delete");
+        batch.put(&k, b"b", b"1").expect("put");
+    });
+    flushed(&|batch| {
+        batch.insert(&k, b"a", b"new").expect("insert");
+        batch.put(&k, b"z", b"1").expect("put");
+    });
+    flushed(&|batch| {
+        batch.delete_range(&k, b"a", b"c").expect("delete a range");
+        batch.delete(&k, b"a").expect("delete");
+    });
+    assert_eq!(of(&db.stats().expect("stats"), "k").upper_tables, 4);
+    assert_eq!(text(&k, "a"), None);
+    k.compact_range(&[], None).expect("compact");
+    assert_eq!(text(&k, "a"), None);
+    assert_eq!(all(&k).len(), 3002);
+}
+
+#[test]
 fn a_transaction_sees_its_own_range_delete_and_a_rollback_takes_it_back() {
     let (_vfs, db, k) = database(tiny());
     fill(&db, &k, 10);

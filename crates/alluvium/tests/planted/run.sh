@@ -54,6 +54,12 @@ mistakes=(
     "early-value-delete it a_value_file_stays_while_any_table_points_into_it a value file goes with the first table that points into it"
     "values-under-readers lib value_files_of_a_capture_keep_their_names_as_long_as_it_exists a value file goes while a copy is being made of its tables"
     "unchecked-repair it a_bit_that_is_read_wrongly_once_is_told_or_makes_no_difference a repair does not read back what it copies"
+    "prepare-behind-failure lib behind_a_failure_no_prepare_is_carried_over a seal behind a failure writes prepares into the log again"
+    "unsynced-rollback it a_flush_makes_a_rollback_durable_that_has_changed_no_row a flush without rows does not sync a rollback"
+    "unheard-space lib space_that_was_found_is_an_event_where_a_merge_waits_for_it a merging thread does not hear of space that was found"
+    "failed-drop it changes_of_keyspaces_that_a_power_loss_undid_are_left_out a stream takes a drop that failed for the one that did not"
+    "blamed-spare lib behind_a_damaged_header_a_file_is_passed_over verify blames files that never became segments"
+    "headless-segment it a_segment_whose_beginning_is_damaged_is_not_taken_for_lost_changes a stream takes a segment without its header for none"
     "scan-notes-rows-only it in_every_order_phantoms_are_refused_at_serializable_only a scan does not note the empty range that it read"
 )
 
