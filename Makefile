@@ -16,9 +16,11 @@ bench: ## build the laboratory and run its quick comparison of embedded engines 
 test: ## everything that continuous integration checks
 	ALLUVIUM_CACHE='$(CACHE)' CARGO_TARGET_DIR='$(CACHE)/target' bash .ci/steps.sh
 
-soak: ## every crash point, every failing call and every flipped bit of the reliability tests, with figures (an hour)
+soak: ## every crash point, failing call and flipped bit of the reliability tests, and random input, with figures (an hour)
 	CARGO_PROFILE_DEV_OPT_LEVEL=2 ALLUVIUM_ONE_IN=1 CARGO_TARGET_DIR='$(CACHE)/soak' \
 	  cargo test --locked -p alluvium --test it -- reliability:: --nocapture --test-threads=1
+	CARGO_PROFILE_DEV_OPT_LEVEL=2 ALLUVIUM_FUZZ_SECONDS=60 CARGO_TARGET_DIR='$(CACHE)/soak' \
+	  cargo test --locked -p alluvium --lib --test it -- fuzz_ --nocapture
 
 miri: ## run the tests of the unsafe code under miri (needs the nightly toolchain)
 	@cargo +nightly miri --version >/dev/null 2>&1 || { \

@@ -81,6 +81,31 @@ pub fn mutate(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
+/// Input for a decoder: mostly damaged copies of good `samples`, also two of them in one, and noise of small numbers,
+/// which get further into a decoder than large ones.
+///
+/// # Panics
+/// Without a sample.
+pub fn odd_input(samples: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
+    match rng.below(8) {
+        0 => {
+            let count = rng.below(100);
+            let mut noise = rng.bytes(count);
+            noise.iter_mut().for_each(|byte| *byte %= 12);
+            noise
+        }
+        kind @ 1..3 => {
+            let [front, back]: [&Vec<u8>; 2] = [rng.pick(samples), rng.pick(samples)];
+            let both = splice(front, back, rng);
+            if kind == 1 { both } else { mutate(&both, rng) }
+        }
+        _ => {
+            let sample: &Vec<u8> = rng.pick(samples);
+            mutate(sample, rng)
+        }
+    }
+}
+
 /// Writes an odd number of 1, 2, 4 or 8 bytes over what is at `at`.
 fn overwrite(bytes: &mut [u8], at: usize, rng: &mut Rng) {
     let number = rng.pick(&ODD_NUMBERS).to_le_bytes();

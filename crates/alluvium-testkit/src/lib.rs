@@ -17,7 +17,7 @@ pub mod random;
 pub mod sample;
 pub mod script;
 
-pub use fuzz::{fuzz_budget, mutate};
+pub use fuzz::{fuzz_budget, mutate, odd_input};
 pub use model::{Commit, Direction, Mismatch, Model, State, Write};
 pub use op::{Generator, KeyShape, Move, Op, Weights};
 pub use random::{Rng, Seeded};

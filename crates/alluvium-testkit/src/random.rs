@@ -135,10 +135,16 @@ impl Seeded {
     }
 
     /// As [`Seeded::run`], until the budget of one fuzz test is spent (see [`crate::fuzz_budget`]); at least once.
-    /// Name such tests `fuzz_...`, so that `make test` gives them their minute.
-    pub fn fuzz(name: &str, case: impl FnMut(&mut Rng)) {
-        let deadline = Deadline::of_fuzz_budget();
-        Seeded::cases(name, case, || !deadline.passed());
+    /// Name such tests `fuzz_...`, so that `make test` gives them their minute. Prints how many cases there were.
+    #[expect(clippy::print_stdout, reason = "test output")]
+    pub fn fuzz(name: &str, mut case: impl FnMut(&mut Rng)) {
+        let (deadline, mut cases) = (Deadline::of_fuzz_budget(), 0u64);
+        let counted = |rng: &mut Rng| {
+            cases += 1;
+            case(rng);
+        };
+        Seeded::cases(name, counted, || !deadline.passed());
+        println!("fuzz: {cases} cases of {name}");
     }
 
     fn cases(name: &str, mut case: impl FnMut(&mut Rng), mut another: impl FnMut() -> bool) {

@@ -70,6 +70,8 @@ pub mod dump;
 mod error;
 mod event;
 mod flush;
+#[cfg(test)]
+mod fuzz;
 #[cfg(doctest)]
 mod guide;
 mod ingest;

@@ -12,7 +12,7 @@ const ENGINE: &str = "crates/alluvium/src/";
 /// The modules of the engine from low to high; a part of a module (`db::options`) may have a layer of its own.
 /// Modules of one layer may use each other.
 const LAYERS: &[&[&str]] = &[
-    &["error", "base", "range_deletes"],
+    &["error", "base", "range_deletes", "fuzz"],
     &["sync", "simulation"],
     &["vfs"],
     &["cache", "memory", "table"],
@@ -61,8 +61,18 @@ const LAYERS: &[&[&str]] = &[
     ],
     // The public handles lead to each other.
     &[
-        "db", "ingest", "keyspace", "changes", "snapshot", "txn", "verify", "backup", "repair",
-        "dump", "guide",
+        "db",
+        "ingest",
+        "keyspace",
+        "changes",
+        "snapshot",
+        "txn",
+        "verify",
+        "backup",
+        "repair",
+        "dump",
+        "guide",
+        "fuzz::forged",
     ],
 ];
 

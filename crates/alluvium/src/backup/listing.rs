@@ -128,6 +128,7 @@ fn plain(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::fuzz_decoder;
 
     fn file(name: &str, bytes: u64) -> ListedFile {
         ListedFile {
@@ -177,5 +178,24 @@ mod tests {
             let bytes = listing.encode();
             assert!(Listing::decode(bytes.as_bytes(), Path::new("x")).is_err());
         }
+    }
+
+    /// The text as its own checksum says, so that the lines themselves are read.
+    #[test]
+    fn fuzz_listings_are_refused_or_round_trip() {
+        let text = sample().encode();
+        let body = &text[..text.find("end ").unwrap()];
+        let path = Path::new("000003.backup");
+        fuzz_decoder("listings of backups", &[body.into()], 64, |body| {
+            let _ = Listing::decode(body, path);
+            let mut bytes = body.to_vec();
+            bytes.extend(format!("end {:016x}\n", checksum(body, 0)).bytes());
+            if let Ok(read) = Listing::decode(&bytes, path) {
+                assert_eq!(
+                    Listing::decode(read.encode().as_bytes(), path).unwrap(),
+                    read
+                );
+            }
+        });
     }
 }

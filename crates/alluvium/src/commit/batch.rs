@@ -271,9 +271,20 @@ pub(crate) fn written_rows(payload: &[u8]) -> impl Iterator<Item = (KeyspaceId, 
         .map(|op| (op.keyspace, op.key))
 }
 
+/// Whether a payload has two versions of a row, which no commit has.
+pub(crate) fn writes_a_row_twice(payload: &[u8]) -> bool {
+    if written_rows(payload).is_sorted_by(|a, b| a < b) {
+        return false;
+    }
+    let mut rows: Vec<_> = written_rows(payload).collect();
+    rows.sort_unstable();
+    rows.windows(2).any(|pair| pair[0] == pair[1])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::fuzz_decoder;
 
     #[test]
     fn a_payload_round_trips_and_a_cut_one_is_refused() {
@@ -306,6 +317,43 @@ mod tests {
             let decoded: Result<Vec<_>, ()> = Ops::new(&payload[..cut]).collect();
             assert_eq!(decoded.is_ok(), complete, "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn fuzz_operations_are_refused_or_round_trip() {
+        let op = |kind, keyspace, key: &[u8], value: &[u8]| {
+            let mut payload = Vec::new();
+            let keyspace = KeyspaceId(keyspace);
+            let op = Op {
+                kind,
+                keyspace,
+                key,
+                value,
+            };
+            encode_op(&mut payload, &op);
+            payload
+        };
+        let samples = [
+            op(ValueKind::Put, 1, b"a key", b"its value"),
+            op(ValueKind::Delete, 300, b"another", b""),
+            op(ValueKind::Insert, 7, &[7; 200], &[1; 300]),
+            op(ValueKind::RangeDelete, 1, b"from", b"to"),
+        ];
+        let all = [samples.concat()];
+        fuzz_decoder(
+            "operations of a commit",
+            &[&samples[..], &all].concat(),
+            64,
+            |payload| {
+                let Ok(ops) = Ops::new(payload).collect::<Result<Vec<_>, ()>>() else {
+                    assert!(written_rows(payload).count() <= payload.len());
+                    return;
+                };
+                let mut again = Vec::new();
+                ops.iter().for_each(|op| encode_op(&mut again, op));
+                assert_eq!(Ops::new(&again).collect::<Result<Vec<_>, ()>>(), Ok(ops));
+            },
+        );
     }
 
     #[test]

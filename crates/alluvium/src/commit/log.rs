@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::base::{KeyspaceId, SegmentId, SeqNo, ValueKind, checksum};
-use crate::commit::batch::{Ops, encode_op};
+use crate::commit::batch::{Ops, encode_op, writes_a_row_twice};
 use crate::commit::prepared::Unresolved;
 use crate::commit::queue::{Done, Request};
 use crate::commit::validate::RecentWrites;
@@ -335,6 +335,9 @@ impl Log {
             if seqno > flushed(op.keyspace) {
                 encode_op(&mut kept, &op);
             }
+        }
+        if writes_a_row_twice(&kept) {
+            return Err("a row that is written twice".to_owned());
         }
         self.apply(seqno, &kept)
             .map_err(|()| "a malformed operation".to_owned())

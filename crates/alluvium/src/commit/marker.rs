@@ -101,6 +101,7 @@ pub(crate) fn decode_ingest(payload: &[u8]) -> Option<Vec<IngestedPart>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::fuzz_decoder;
 
     #[test]
     fn changes_of_keyspaces_round_trip_and_older_ones_have_no_options() {
@@ -131,5 +132,42 @@ mod tests {
         let marker = ingest_marker(&parts);
         assert_eq!(decode_ingest(&marker).as_deref(), Some(&parts[..]));
         assert!((0..marker.len()).all(|cut| decode_ingest(&marker[..cut]).is_none()));
+    }
+
+    #[test]
+    fn fuzz_changes_of_keyspaces_are_refused_or_round_trip() {
+        let samples = [
+            ddl_marker(DdlAction::Create, KeyspaceId(1), "users", &[1, 2, 3]),
+            ddl_marker(DdlAction::Drop, KeyspaceId(300), "ü", &[]),
+            ddl_marker(DdlAction::SetOptions, KeyspaceId(u32::MAX), "", &[7; 20]),
+        ];
+        fuzz_decoder("changes of keyspaces", &samples, 8, |payload| {
+            let Some(read) = DdlMarker::decode(payload) else {
+                return;
+            };
+            let options = read.options.unwrap_or_default();
+            let again = ddl_marker(read.action, read.keyspace, read.name, options);
+            let expected = DdlMarker {
+                options: Some(options),
+                ..read
+            };
+            assert_eq!(DdlMarker::decode(&again), Some(expected));
+        });
+    }
+
+    #[test]
+    fn fuzz_records_of_ingests_are_refused_or_round_trip() {
+        let part = |id, rows, tables| IngestedPart {
+            keyspace: KeyspaceId(id),
+            rows,
+            tables,
+        };
+        let parts: Vec<_> = (0..9u64).map(|i| part(1 << i, 1 << (7 * i), i)).collect();
+        let samples = [ingest_marker(&parts), ingest_marker(&parts[..1])];
+        fuzz_decoder("records of ingests", &samples, 64, |payload| {
+            if let Some(read) = decode_ingest(payload) {
+                assert_eq!(decode_ingest(&ingest_marker(&read)), Some(read));
+            }
+        });
     }
 }

@@ -8,6 +8,7 @@
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
 use crate::base::coding::{Decoder, put_varint};
+use crate::table::LZ4_RATIO_MAX;
 use crate::table::pool::Pool;
 use crate::wal::PAYLOAD_BYTES_MAX;
 
@@ -19,8 +20,6 @@ const RAW_BYTES_MAX: usize = 1 << 20;
 const LARGE_BYTES: usize = u16::MAX as usize;
 /// Packed only where it saves at least one byte in this many: unpacking costs time at recovery.
 const SAVING_MIN: usize = 8;
-/// No LZ4 block is decompressed to more than this many times its length, so a larger claim is damage.
-const RATIO_MAX: usize = 255;
 
 /// Hash tables of 8 KiB, only ever small ones. Not thread-locals: those have destructors, which a library that is
 /// unloaded must not leave behind in its callers' threads.
@@ -54,7 +53,7 @@ pub(crate) fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
     let mut d = Decoder::new(packed);
     let length = usize::try_from(d.varint()?).ok()?;
     let block = d.rest();
-    if length > PAYLOAD_BYTES_MAX || length > block.len().saturating_mul(RATIO_MAX) {
+    if length > PAYLOAD_BYTES_MAX || length > block.len().saturating_mul(LZ4_RATIO_MAX) {
         return None;
     }
     let mut raw = vec![0; length];
@@ -65,6 +64,7 @@ pub(crate) fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::fuzz_decoder;
 
     #[test]
     fn what_repeats_is_packed_and_comes_back() {
@@ -101,12 +101,24 @@ mod tests {
             let mut bad = packed.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             if let Some(other) = unpack(&bad) {
-                assert!(other.len() <= bad.len() * RATIO_MAX);
+                assert!(other.len() <= bad.len() * LZ4_RATIO_MAX);
             }
         }
         let mut huge = Vec::new();
         put_varint(&mut huge, PAYLOAD_BYTES_MAX as u64);
         huge.extend_from_slice(&packed[2..]);
         assert_eq!(unpack(&huge), None);
+    }
+
+    #[test]
+    fn fuzz_packed_commits_are_refused_or_have_the_length_that_they_name() {
+        let raws = [64, 300, 5_000].map(|n| (0..n).map(|i| (i % 37) as u8).collect::<Vec<_>>());
+        let samples = raws.map(|raw| pack(&raw).unwrap());
+        fuzz_decoder("packed commits", &samples, LZ4_RATIO_MAX as u64, |packed| {
+            if let Some(raw) = unpack(packed) {
+                let named = Decoder::new(packed).varint();
+                assert_eq!(named, Some(raw.len() as u64));
+            }
+        });
     }
 }

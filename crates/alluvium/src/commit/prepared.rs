@@ -332,6 +332,7 @@ mod tests {
     use super::*;
     use crate::base::ValueKind;
     use crate::commit::batch::{Op, encode_op};
+    use crate::fuzz::fuzz_decoder;
 
     #[test]
     fn records_round_trip_and_cut_ones_are_refused() {
@@ -353,6 +354,21 @@ mod tests {
         let (_, body) = state.record(Phase::Rollback);
         assert_eq!(decode(body), Some((&b"an id"[..], &[][..])));
         assert!((0..body.len()).all(|cut| decode(&body[..cut]).is_none()));
+    }
+
+    #[test]
+    fn fuzz_records_are_refused_or_round_trip() {
+        let state = |xid: &[u8], ops: &[u8]| PreparedState::new(xid, ops, Durability::Sync);
+        let states = [
+            state(b"an id", b""),
+            state(&[7; XID_BYTES_MAX], b"some bytes"),
+        ];
+        let samples = states.map(|state| state.body.to_vec());
+        fuzz_decoder("records of prepared transactions", &samples, 8, |payload| {
+            if let Some((xid, ops)) = decode(payload) {
+                assert_eq!(decode(&state(xid, ops).body), Some((xid, ops)));
+            }
+        });
     }
 
     #[test]

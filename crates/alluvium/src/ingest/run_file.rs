@@ -19,6 +19,7 @@ use crate::base::checksum::{checksum, place_seed};
 use crate::base::coding::{Decoder, put_bytes, put_varint};
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
+use crate::table::LZ4_RATIO_MAX;
 use crate::vfs::{Lifetime, VfsFile};
 
 /// A frame is closed at this many raw bytes: what each run costs in memory while it is merged, about twice.
@@ -206,7 +207,9 @@ impl RunReader {
         let (sum, stored, raw) = numbers.ok_or_else(|| self.damage("frame header", "less"))?;
         // Before anything is allocated by a length that may be wrong.
         let end = self.offset + HEADER_BYTES as u64 + u64::from(stored);
-        if end > self.run.bytes || u64::from(raw) > u64::from(stored).saturating_mul(255) {
+        if end > self.run.bytes
+            || u64::from(raw) > u64::from(stored).saturating_mul(LZ4_RATIO_MAX as u64)
+        {
             return Err(self.damage("frame within the file", "lengths that do not fit"));
         }
         let mut bytes = std::mem::take(&mut self.stored);

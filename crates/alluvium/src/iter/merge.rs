@@ -373,6 +373,7 @@ impl MergeCursor {
     /// Takes the sources past what the range delete hides: those that hold nothing as new as it is past its range,
     /// the others past the key of source `at`.
     fn skip_hidden(&mut self, at: usize, fragment: &Fragment, seqno: SeqNo) -> Result<()> {
+        self.note_leap(at)?;
         let key = self.sources[at].source.key().to_vec();
         for i in 0..self.sources.len() {
             let input = &mut self.sources[i];

@@ -55,7 +55,12 @@ impl RunCursor {
         true
     }
 
-    fn table(&mut self) -> Option<&mut TableCursor> {
+    /// The cursor of the table that is open.
+    pub fn table(&self) -> Option<&TableCursor> {
+        self.cursor.as_ref()
+    }
+
+    fn table_mut(&mut self) -> Option<&mut TableCursor> {
         self.cursor.as_mut()
     }
 
@@ -63,7 +68,7 @@ impl RunCursor {
         let from = self.group.last_from(key);
         for index in from..self.group.last.len() {
             if self.open(index)
-                && let Some(table) = self.table()
+                && let Some(table) = self.table_mut()
                 && table.seek(key)?
             {
                 return Ok(true);
@@ -80,7 +85,7 @@ impl RunCursor {
         });
         for index in (0..end).rev() {
             if self.open(index)
-                && let Some(table) = self.table()
+                && let Some(table) = self.table_mut()
                 && match key {
                     Some(key) => table.seek_before(key)?,
                     None => table.seek_last()?,
@@ -94,7 +99,7 @@ impl RunCursor {
     }
 
     pub fn next(&mut self) -> Result<bool> {
-        let Some(table) = self.table() else {
+        let Some(table) = self.table_mut() else {
             return Ok(false);
         };
         if table.next()? {
@@ -102,7 +107,7 @@ impl RunCursor {
         }
         for index in self.index + 1..self.group.last.len() {
             if self.open(index)
-                && let Some(table) = self.table()
+                && let Some(table) = self.table_mut()
                 && table.seek_first()?
             {
                 return Ok(true);
@@ -113,7 +118,7 @@ impl RunCursor {
     }
 
     pub fn prev(&mut self) -> Result<bool> {
-        let Some(table) = self.table() else {
+        let Some(table) = self.table_mut() else {
             return Ok(false);
         };
         if table.prev()? {
@@ -121,7 +126,7 @@ impl RunCursor {
         }
         for index in (0..self.index).rev() {
             if self.open(index)
-                && let Some(table) = self.table()
+                && let Some(table) = self.table_mut()
                 && table.seek_last()?
             {
                 return Ok(true);

@@ -42,6 +42,15 @@ impl Source {
         }
     }
 
+    /// The cursor of a table that it stands in.
+    pub fn table(&self) -> Option<&TableCursor> {
+        match self {
+            Source::Table(c) => Some(c),
+            Source::Run(c) => c.table(),
+            Source::Writes(_) | Source::Memtable(_) => None,
+        }
+    }
+
     pub fn next(&mut self) -> Result<bool> {
         match self {
             Source::Writes(c) => Ok(c.next()),

@@ -23,6 +23,8 @@ pub(super) struct Walk {
     /// Where an interval ends that the walk passes over.
     to: Vec<u8>,
     announced: Option<Announced>,
+    /// The key from which sources were last taken further by seeks; empty where they were not.
+    leapt: Vec<u8>,
 }
 
 impl Walk {
@@ -30,6 +32,7 @@ impl Walk {
     pub fn stop(&mut self, dead: &DeadSpace) {
         self.dead_rows = 0;
         self.from_bound = false;
+        self.leapt.clear();
         if let Some(announced) = self.announced.take() {
             dead.abandon(announced);
         }
@@ -153,8 +156,29 @@ impl MergeCursor {
         }
     }
 
+    /// Takes notice that sources are about to be taken further by seeks, from the key of source `at`. Each time that is
+    /// another key in the direction of the cursor, unless a table's rows are out of order: a seek can take such a table
+    /// back, and the cursor would come by the same keys for ever.
+    pub(super) fn note_leap(&mut self, at: usize) -> Result<()> {
+        let source = &self.sources[at].source;
+        let (key, leapt) = (source.key(), &mut self.walk.leapt);
+        let on = match self.reverse {
+            _ if leapt.is_empty() => true,
+            false => key > &leapt[..],
+            true => key < &leapt[..],
+        };
+        leapt.clear();
+        leapt.extend_from_slice(key);
+        let tables = || self.sources.iter().find_map(|input| input.source.table());
+        match source.table().or_else(tables) {
+            Some(table) if !on => Err(table.out_of_order()),
+            _ => Ok(()),
+        }
+    }
+
     /// Moves the committed sources past the interval around the key of source `at`, if there is one.
     fn jump(&mut self, at: usize) -> Result<bool> {
+        self.note_leap(at)?;
         let key = self.sources[at].source.key();
         let (dead, point, to) = (&self.tree.dead, self.read_point, &mut self.walk.to);
         if self.reverse {

@@ -171,6 +171,7 @@ impl KeyspaceOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::fuzz_decoder;
 
     #[test]
     fn options_round_trip_and_unknown_must_know_tags_are_refused() {
@@ -192,5 +193,21 @@ mod tests {
         put_varint(&mut bytes, 100);
         put_varint(&mut bytes, 1);
         assert_eq!(KeyspaceOptions::decode(&bytes), None);
+    }
+
+    #[test]
+    fn fuzz_options_are_refused_or_round_trip() {
+        let whole = KeyspaceOptions {
+            prefix_filter_bytes: Some(16),
+            expiry: Expiry::After(Duration::from_secs(1)),
+            separate_values_from: Some(1 << 20),
+            ..KeyspaceOptions::default()
+        };
+        let samples = [whole.encode(), KeyspaceOptions::default().encode()];
+        fuzz_decoder("options of keyspaces", &samples, 8, |bytes| {
+            if let Some(read) = KeyspaceOptions::decode(bytes) {
+                assert_eq!(KeyspaceOptions::decode(&read.encode()), Some(read));
+            }
+        });
     }
 }

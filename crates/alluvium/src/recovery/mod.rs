@@ -8,10 +8,13 @@
 //! A database that is only read goes through the same steps but those that write: its lock is shared, its manifest is
 //! not written anew, no file is moved, and what replay fills stays in memory.
 
+mod numbers;
+
 use crate::sync::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use self::numbers::LogOrder;
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId, ValueFileId};
 use crate::cache::Cache;
 use crate::commit::packed::unpack;
@@ -55,6 +58,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     }
     let manifest = open_manifest(&vfs, dir, &options)?;
     let state = manifest.state();
+    numbers::check_manifest(dir, state)?;
     let listed = list(&*vfs, dir)?;
     let cache = Arc::new(Cache::new(MemoryPlan::new(&options).cache_total_bytes()));
     let tables = open_tables(&*vfs, dir, state, &cache)?;
@@ -75,7 +79,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     let mut log = Log::new(None, 0, trees.clone());
     read_prepared(dir, &options, store.state(), &mut log)?;
     let (end, sealed) = replay(&*vfs, dir, &options, &store, &mut log)?;
-    log.last_seqno = log.last_seqno.max(store.state().last_seqno);
+    log.last_seqno = log.last_seqno.max(numbers::newest_commit(store.state()));
     if !options.read_only {
         remember_numbers(&mut store, next_table)?;
         if options.durability != Durability::None {
@@ -395,7 +399,9 @@ fn replay(
             .get(&id)
             .map_or(SeqNo::MAX, |k| k.flushed_seqno)
     };
+    let mut order = LogOrder::new(dir);
     let mut visit = |segment: SegmentId, seqno: SeqNo, kind: RecordKind, payload: &[u8]| {
+        order.check(segment, kind, seqno)?;
         log.last_seqno = log.last_seqno.max(seqno);
         let replayed = match kind {
             RecordKind::Commit => log.replay(seqno, payload, state.next_keyspace, &flushed),

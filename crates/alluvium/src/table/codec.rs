@@ -36,6 +36,11 @@ impl Codec {
 
 const ZSTD_LEVEL: i32 = 1;
 
+/// No LZ4 block is decompressed to more than this many times its length, so a larger claim is damage.
+pub(crate) const LZ4_RATIO_MAX: usize = 255;
+/// The same of zstd: 128 KiB from a block of one repeated byte, which takes 4 bytes.
+const ZSTD_RATIO_MAX: usize = (128 << 10) / 4;
+
 /// What a compressing context of that level takes at most: window, hash table and sequences.
 const ZSTD_CONTEXT_BYTES: usize = 1 << 20;
 
@@ -126,13 +131,24 @@ pub(in crate::table) struct Unpacker {
 impl Unpacker {
     /// Decompresses `stored` to exactly `raw_length` bytes.
     ///
-    /// The caller has checked `raw_length` against the limit of its structure and the stored bytes' checksum.
+    /// The caller has checked `raw_length` against the limit of its structure and the stored bytes' checksum. A length that
+    /// the codec cannot reach is refused.
     pub(in crate::table) fn unpack<'a>(
         &'a mut self,
         codec: Codec,
         stored: &'a [u8],
         raw_length: usize,
     ) -> Result<&'a [u8], Malformed> {
+        let ratio_max = match codec {
+            Codec::None => 1,
+            Codec::Lz4 => LZ4_RATIO_MAX,
+            Codec::Zstd => ZSTD_RATIO_MAX,
+        };
+        // Before anything is allocated.
+        if raw_length > stored.len().saturating_mul(ratio_max) {
+            let most = format!("at most {ratio_max} bytes for each of {}", stored.len());
+            return Err(Malformed::new("raw length", most, raw_length));
+        }
         if codec != Codec::None {
             // Shrinking keeps the buffer; the codecs overwrite all of it or fail.
             self.raw.resize(raw_length, 0);

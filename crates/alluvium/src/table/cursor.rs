@@ -4,11 +4,11 @@
 //! the slot's suffix in a buffer that is reused, so stepping allocates nothing. The versions of a key may run over a
 //! block border; the separator of a block tells without reading the next one whether they can.
 
-use crate::Result;
 use crate::base::{SeqNo, ValueKind};
 use crate::table::block::DecodedBlock;
 use crate::table::pinned::{BlockValue, PinnedValue};
 use crate::table::reader::Table;
+use crate::{Error, Result};
 use std::sync::Arc;
 
 /// See [`Table::cursor`].
@@ -75,6 +75,19 @@ impl TableCursor {
             return Ok(false);
         }
         self.settle_forward()
+    }
+
+    /// The error for a row that stands where its key does not belong.
+    pub fn out_of_order(&self) -> Error {
+        let offset = self.table.fences.block_range(self.at.index).start;
+        let path = self.table.file.path();
+        Error::corruption(
+            path,
+            offset,
+            "order of rows",
+            "ascending keys",
+            "a row out of place",
+        )
     }
 
     /// Goes to the last key that is below `key`.

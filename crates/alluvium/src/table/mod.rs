@@ -41,6 +41,7 @@ mod verify;
 pub use block::{DecodedBlock, Row};
 pub use builder::{TableBuilder, TableOptions, TableSummary};
 pub use codec::Codec;
+pub(crate) use codec::LZ4_RATIO_MAX;
 pub use cursor::TableCursor;
 pub use estimate::TableShare;
 pub(crate) use estimate::fraction_between;

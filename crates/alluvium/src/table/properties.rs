@@ -277,6 +277,7 @@ fn put_field(out: &mut Vec<u8>, tag: u64, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::fuzz_decoder;
 
     fn sample() -> Properties {
         Properties {
@@ -340,5 +341,19 @@ mod tests {
                 assert_ne!(read, sample());
             }
         }
+    }
+
+    #[test]
+    fn fuzz_properties_are_refused_or_round_trip() {
+        let mut raw = Vec::new();
+        sample().encode(&mut raw);
+        fuzz_decoder("properties of tables", &[raw], 64, |raw| {
+            let Ok(read) = Properties::decode(raw) else {
+                return;
+            };
+            let mut again = Vec::new();
+            read.encode(&mut again);
+            assert_eq!(Properties::decode(&again).ok(), Some(read));
+        });
     }
 }

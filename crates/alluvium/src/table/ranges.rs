@@ -65,7 +65,7 @@ fn fragment(d: &mut Decoder<'_>) -> Option<Fragment> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvium_testkit::random::Seeded;
+    use crate::fuzz::fuzz_decoder;
 
     fn sample() -> RangeDeletes {
         let mut ranges = RangeDeletes::default();
@@ -89,14 +89,10 @@ mod tests {
 
     #[test]
     fn fuzz_range_deletes_are_refused_or_round_trip() {
-        Seeded::fuzz("range deletes", |rng| {
-            let mut raw = Vec::new();
-            encode(&sample(), &mut raw);
-            for _ in 0..rng.range(1..4) {
-                let at = rng.range(0..raw.len());
-                raw[at] = rng.range(0..256) as u8;
-            }
-            if let Ok(ranges) = decode(&raw) {
+        let mut raw = Vec::new();
+        encode(&sample(), &mut raw);
+        fuzz_decoder("range deletes of tables", &[raw], 64, |raw| {
+            if let Ok(ranges) = decode(raw) {
                 let mut again = Vec::new();
                 encode(&ranges, &mut again);
                 assert_eq!(decode(&again).ok(), Some(ranges));

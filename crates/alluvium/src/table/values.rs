@@ -332,3 +332,34 @@ fn check_footer(footer: &[u8; FOOTER_BYTES], uid: u64, length: u64) -> Result<u3
 
 // A section's length with its header fits the pointer's field: values have at most 1 GiB.
 const _: () = assert!((1 << 30) + HEADER_BYTES < u32::MAX as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzz::fuzz_decoder;
+
+    #[test]
+    fn fuzz_pointers_are_refused_or_round_trip() {
+        let pointer = |offset, stored_bytes| {
+            let mut row = Vec::new();
+            Pointer {
+                file: ValueFileId(17),
+                offset,
+                stored_bytes,
+                value_bytes: u32::MAX,
+            }
+            .encode(&mut row);
+            row.extend(b"expiry");
+            row
+        };
+        let samples = [pointer(0, 64), pointer(u64::MAX, u32::MAX)];
+        fuzz_decoder("pointers to values", &samples, 8, |row| {
+            if let Some((read, rest)) = Pointer::decode(row) {
+                let mut again = Vec::new();
+                read.encode(&mut again);
+                again.extend(rest);
+                assert_eq!(Pointer::decode(&again), Some((read, rest)));
+            }
+        });
+    }
+}

@@ -437,6 +437,12 @@ impl GroupEdit {
 }
 
 impl TableRecord {
+    /// The smallest and the largest seqno that entries of the table count as having.
+    pub fn seqnos(&self) -> (SeqNo, SeqNo) {
+        let floor = self.global_seqno.unwrap_or(0);
+        (self.min_seqno.max(floor), self.max_seqno.max(floor))
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.id.0);
         out.extend_from_slice(&self.uid.to_le_bytes());

@@ -103,6 +103,15 @@ impl RecordKind {
         )
     }
 
+    /// Whether these records stand in the log in the order of their numbers. Prepares may be written again, with the number
+    /// that they had.
+    pub fn is_of_order(self) -> bool {
+        !matches!(
+            self,
+            RecordKind::Prepare | RecordKind::Rollback | RecordKind::SyncMark
+        )
+    }
+
     /// The kind with this stored number, if there is one.
     pub fn from_u8(byte: u8) -> Option<RecordKind> {
         Some(match byte {

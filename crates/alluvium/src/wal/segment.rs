@@ -353,6 +353,7 @@ pub(super) fn begin_segment(file: &dyn VfsFile, header: &SegmentHeader) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::fuzz_decoder;
 
     #[test]
     fn only_canonical_names_are_segments() {
@@ -411,5 +412,37 @@ mod tests {
             );
             bytes[place] -= more;
         }
+    }
+
+    /// With the checksum that fits.
+    #[test]
+    fn fuzz_headers_are_refused_or_round_trip() {
+        let header = |previous| SegmentHeader {
+            database_uid: 77,
+            segment: SegmentId(9),
+            allocated_bytes: 4096,
+            previous,
+            prepared: previous.is_some(),
+            unsynced: false,
+        };
+        let end = SegmentEnd {
+            segment: SegmentId(8),
+            offset: 640,
+            chain: 5,
+        };
+        let samples = [header(None), header(Some(end))].map(|header| header.encode().0);
+        fuzz_decoder("headers of log segments", &samples, 8, |bytes| {
+            let mut bytes = bytes.to_vec();
+            if let Some((covered, sum)) = bytes.split_at_mut_checked(COVERED_BYTES)
+                && let Some(sum) = sum.get_mut(..8)
+            {
+                sum.copy_from_slice(&checksum(covered, 9).to_le_bytes());
+            }
+            let decode = |bytes: &[u8]| SegmentHeader::decode(bytes, SegmentId(9), Path::new("x"));
+            if let Ok(Some((read, _))) = decode(&bytes) {
+                let (again, sum) = read.encode();
+                assert_eq!(decode(&again).unwrap(), Some((read, sum)));
+            }
+        });
     }
 }

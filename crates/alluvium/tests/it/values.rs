@@ -350,4 +350,10 @@ fn a_value_file_stays_while_any_table_points_into_it() {
         assert_eq!(all(&there.expect("keyspace")), expected, "round {round}");
     }
     assert!(first.iter().any(|name| value_files(&vfs).contains(name)));
+    // A file that nobody needs goes with its last handle, at the latest when the database is closed.
+    let expected = all(&k);
+    drop((db, k));
+    let db = open(&vfs, eager());
+    let k = db.existing_keyspace("k").expect("look").expect("keyspace");
+    assert_eq!(all(&k), expected);
 }

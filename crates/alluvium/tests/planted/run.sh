@@ -20,6 +20,7 @@ mistakes=(
     "filter-before-ranges it a_filter_that_rules_a_table_out_does_not_rule_out_its_range_deletes a filter rules out a table with its range deletes"
     "range-end-included lib a_reader_meets_the_newest_range_delete_at_its_point a range delete takes its end with it"
     "lost-cover lib merges_above_the_last_level_follow_the_rules an insert that a merge puts over a delete does not cover"
+    "delete-for-range it a_delete_beside_a_range_delete_does_not_cancel a delete stands for the range delete of its commit in a merge"
     "lost-cover-in-batch lib a_put_over_an_own_delete_covers an insert over a delete of the same batch does not cover"
     "snapshot-off-by-one it no_border_comes_between_the_versions_of_a_key a merge drops the version that is as old as a snapshot"
     "early-zero lib merges_into_the_last_level_drop_tombstones_and_seqnos_at_or_below_the_horizon the last level forgets numbers above the horizon"

@@ -1,7 +1,10 @@
 //! Blocks alone: the two layouts against each other, and decoders against garbage.
 
 use super::*;
+use crate::base::checksum::{checksum, place_seed};
+use crate::base::coding::Decoder;
 use crate::base::{SeqNo, ValueKind};
+use crate::fuzz::fuzz_decoder;
 use crate::table::codec::{Codec, Packer, Unpacker};
 use crate::table::fences::Fences;
 use crate::table::filters::TableFilter;
@@ -139,8 +142,7 @@ fn decode_all(layout: Layout, entries: u32, raw: &[u8]) {
 }
 
 #[test]
-fn damaged_and_random_sections_never_panic_and_never_take_much_memory() {
-    let samples = samples();
+fn fuzz_sections_are_refused_or_readable_and_never_take_much_memory() {
     let layouts = [
         Layout::Columns,
         Layout::OneRow,
@@ -148,31 +150,60 @@ fn damaged_and_random_sections_never_panic_and_never_take_much_memory() {
         Layout::Filter,
         Layout::Properties,
     ];
-    let mut random = crate::table::tests::Random::new(99);
-    for case in 0..100_000u64 {
-        let length = random.below(100) as usize;
-        if case % 2 == 0 {
-            let layout = layouts[random.below(5) as usize];
-            let mut raw = random.bytes(length);
-            // Small numbers get further into a decoder than random ones.
-            raw.iter_mut().for_each(|b| *b %= 12);
-            let entries = [random.below(20) as u32, random.next() as u32];
-            decode_all(layout, entries[random.below(2) as usize], &raw);
-        } else {
-            let (layout, mut entries, mut raw) = samples[random.below(2) as usize].clone();
-            for _ in 0..1 + random.below(3) {
-                let at = random.below(raw.len() as u64) as usize;
-                raw[at] = random.next() as u8;
-            }
-            if random.below(4) == 0 {
-                entries = random.below(90) as u32;
-            }
-            if random.below(4) == 0 {
-                raw.truncate(length);
-            }
-            decode_all(layout, entries, &raw);
-        }
-    }
+    // Layout and count stand before the bytes, so that they are damaged as well.
+    let input = |(layout, entries, raw): &(Layout, u32, Vec<u8>)| {
+        let mut input = vec![*layout as u8];
+        input.extend(entries.to_le_bytes());
+        input.extend(raw);
+        input
+    };
+    let samples: Vec<_> = samples().iter().map(input).collect();
+    fuzz_decoder("sections of tables", &samples, 128, |input| {
+        let mut d = Decoder::new(input);
+        let (Some(layout), Some(entries)) = (d.u8(), d.u32()) else {
+            return;
+        };
+        let known = layouts.iter().find(|known| **known as u8 == layout);
+        let layout = *known.unwrap_or(&layouts[usize::from(layout) % layouts.len()]);
+        decode_all(layout, entries, d.rest());
+    });
+}
+
+#[test]
+fn fuzz_stored_sections_are_refused_or_unpacked() {
+    let path = Path::new("x.sst");
+    let stored = |codec, (layout, entries, raw): &(Layout, u32, Vec<u8>)| {
+        let mut out = Vec::new();
+        let place = Place {
+            uid: 1,
+            offset: 77,
+            path,
+        };
+        put_section(
+            &mut out,
+            place,
+            *layout,
+            *entries,
+            raw,
+            &mut Packer::new(codec),
+        )
+        .unwrap();
+        out.split_off(8)
+    };
+    let codecs = [Codec::None, Codec::Lz4, Codec::Zstd];
+    let all = codecs.map(|codec| {
+        samples()
+            .iter()
+            .map(|s| stored(codec, s))
+            .collect::<Vec<_>>()
+    });
+    // As much as zstd can make of a byte.
+    fuzz_decoder("stored sections", &all.concat(), 1 << 15, |input| {
+        let mut bytes = checksum(input, place_seed(1, 77)).to_le_bytes().to_vec();
+        bytes.extend(input);
+        let mut unpacker = Unpacker::default();
+        let _ = open_section(&bytes, &mut unpacker, 1, 77);
+    });
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! Numbers that no database reaches, and numbers out of order: a manifest or log that has them is damaged, whatever its
+//! checksum says.
+//!
+//! All numbers only grow, by one, so a limit far below what a field can hold leaves room for all that this opening adds
+//! to them, and nothing behind needs to think of an overflow.
+
+use std::path::Path;
+
+use crate::base::{SEQNO_MAX, SegmentId, SeqNo};
+use crate::error::{Error, Result};
+use crate::version::{GroupState, ManifestState};
+use crate::wal::RecordKind;
+
+/// At a million commits a second they are reached after a thousand years.
+const SEQNO_LIMIT: SeqNo = SEQNO_MAX / 2;
+/// Of tables and log segments. 600 a second for ten thousand years.
+const FILE_LIMIT: u64 = 1 << 48;
+const KEYSPACE_LIMIT: u64 = 1 << 31;
+
+/// The newest commit that a manifest knows of. No keyspace is flushed further, or the next flush would go back.
+pub(super) fn newest_commit(state: &ManifestState) -> SeqNo {
+    let flushed = state.keyspaces.values().map(|k| k.flushed_seqno);
+    flushed.fold(state.last_seqno, SeqNo::max)
+}
+
+/// Checks what a manifest says.
+pub(super) fn check_manifest(dir: &Path, state: &ManifestState) -> Result<()> {
+    let numbers = [
+        (
+            "number of the newest commit",
+            newest_commit(state),
+            SEQNO_LIMIT,
+        ),
+        ("number of the next table", state.next_table.0, FILE_LIMIT),
+        (
+            "number of the next log segment",
+            state.next_segment.0,
+            FILE_LIMIT,
+        ),
+        (
+            "number of the oldest log segment",
+            state.oldest_segment.0,
+            FILE_LIMIT,
+        ),
+        (
+            "number of the next keyspace",
+            state.next_keyspace.0.into(),
+            KEYSPACE_LIMIT,
+        ),
+    ];
+    let path = dir.join("CURRENT");
+    let check = |(what, found, limit)| below(&path, what, found, limit);
+    numbers.into_iter().try_for_each(check)?;
+    let groups = state.keyspaces.values().flat_map(|k| k.groups.values());
+    groups
+        .into_iter()
+        .try_for_each(|group| check_order(&path, group))
+}
+
+/// Of two upper tables in one group the one of the higher run has the newer commits.
+fn check_order(path: &Path, group: &GroupState) -> Result<()> {
+    for pair in group.upper.windows(2) {
+        let [(newer_run, newer), (older_run, older)] = pair else {
+            continue;
+        };
+        // The tables of one ingest share their number.
+        if newer_run <= older_run || newer.seqnos().0 < older.seqnos().1 {
+            let (newer, older) = (newer.id, older.id);
+            let found = format!("{newer} of run {newer_run} above {older} of run {older_run}");
+            let (what, expected) = ("upper tables", "those of higher runs to be newer");
+            return Err(Error::corruption(path, 0, what, expected, found));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the numbers of the records of a log.
+pub(super) struct LogOrder<'a> {
+    dir: &'a Path,
+    /// Of those that stand in the order of their numbers.
+    newest: SeqNo,
+}
+
+impl LogOrder<'_> {
+    pub fn new(dir: &Path) -> LogOrder<'_> {
+        LogOrder { dir, newest: 0 }
+    }
+
+    /// Checks the next record.
+    pub fn check(&mut self, segment: SegmentId, kind: RecordKind, seqno: SeqNo) -> Result<()> {
+        let path = self.dir.join(segment.to_string());
+        let what = "number of a commit";
+        if kind.is_of_order() {
+            let newest = std::mem::replace(&mut self.newest, seqno);
+            if seqno <= newest {
+                let expected = format!("one above {newest}");
+                return Err(Error::corruption(&path, 0, what, expected, seqno));
+            }
+        }
+        below(&path, what, seqno, SEQNO_LIMIT)
+    }
+}
+
+fn below(path: &Path, what: &'static str, found: u64, limit: u64) -> Result<()> {
+    match found < limit {
+        true => Ok(()),
+        false => Err(Error::corruption(
+            path,
+            0,
+            what,
+            format!("one below {limit}"),
+            found,
+        )),
+    }
+}
