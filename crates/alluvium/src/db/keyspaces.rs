@@ -23,7 +23,7 @@ impl Database {
     /// # Errors
     ///
     /// `InvalidArgument` for options out of range, also where the keyspace exists, and for a name of more than
-    /// [`KEYSPACE_NAME_BYTES_MAX`] bytes; `ReadOnly` where it would have to be
+    /// [`KEYSPACE_NAME_BYTES_MAX`] bytes, and where 2^32 - 2 keyspaces were created before; `ReadOnly` where it would have to be
     /// created; `NoSpace` where nothing changed; `Poisoned`, `Closed`, `Io`.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         let shared = self.shared();
@@ -46,6 +46,11 @@ impl Database {
         }
         let mut store = shared.store.lock();
         let id = store.state().next_keyspace;
+        let next = id.0.checked_add(1).ok_or_else(|| {
+            let message = "2^32 - 2 keyspaces were created in this database, and their numbers are not used \
+                           again: load what it has into a new one";
+            Error::InvalidArgument(message.into())
+        })?;
         let encoded = options.encode();
         let marker = ddl_marker(DdlAction::Create, id, name, &encoded);
         let created_seqno = log.mark_ddl(shared, &marker)?;
@@ -56,7 +61,7 @@ impl Database {
             created_seqno,
         };
         let edit = VersionEdit {
-            next_keyspace: Some(KeyspaceId(id.0 + 1)),
+            next_keyspace: Some(KeyspaceId(next)),
             created: vec![record],
             last_seqno: Some(created_seqno),
             ..VersionEdit::default()

@@ -254,6 +254,27 @@ fn fuzz_files(name: &str, ending: &str, forge: impl Fn(&[u8], &mut Rng) -> Vec<u
     });
 }
 
+#[test]
+fn behind_the_last_number_of_a_keyspace_none_is_created() {
+    let vfs = sample().expect("nothing is wrong yet");
+    let [path] = &files(&vfs, ".manifest")[..] else {
+        panic!("one manifest is in force");
+    };
+    let forged = with_frames(&read(&vfs, path), 48, |frames| {
+        let (header, _) = frames[0].clone();
+        // The field of the next keyspace: its tag, its length, 2^32 - 1.
+        frames.push((header, vec![3, 5, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F]));
+    });
+    let vfs = with(&vfs, path, &forged);
+    let db = Database::open_on(Arc::new(vfs), dir(), options()).expect("open");
+    let refused = db.keyspace("new", KeyspaceOptions::default());
+    assert!(matches!(refused, Err(Error::InvalidArgument(_))));
+    let rows = db
+        .keyspace("rows", KeyspaceOptions::default())
+        .expect("it exists");
+    rows.put(b"a", b"row").expect("put");
+}
+
 /// Ways to write a record that no writer takes.
 #[test]
 fn records_with_impossible_numbers_or_rows_are_damage() {
@@ -269,20 +290,22 @@ fn records_with_impossible_numbers_or_rows_are_damage() {
     let commit = RecordKind::Commit as u8;
     let is_commit = |frame: &&mut (FrameHeader, Vec<u8>)| frame.0.kind == commit;
     for (expected, change) in changes {
-        let mut tried = 0;
+        let mut found = 0;
+        // How many segments there are depends on the background work.
         for path in files(&vfs, ".wal") {
             let forged = with_frames(&read(&vfs, &path), 80, |frames| {
                 if let Some(frame) = frames.iter_mut().rfind(is_commit) {
                     change(frame);
-                    tried += 1;
                 }
             });
             match live(&with(&vfs, &path, &forged), false) {
-                Err(Error::Corruption { what, .. }) => assert_eq!(what, expected),
-                other => assert!(tried == 0, "{expected}: {other:?}"),
+                Err(Error::Corruption { what, .. }) if what == expected => found += 1,
+                // A segment without a commit, or one that is not needed any more.
+                Ok(()) => {}
+                Err(error) => panic!("{error:?}"),
             }
         }
-        assert!(tried > 0);
+        assert!(found > 0, "{expected}");
     }
 }
 

@@ -169,11 +169,13 @@ impl MergeCursor {
         };
         leapt.clear();
         leapt.extend_from_slice(key);
-        let tables = || self.sources.iter().find_map(|input| input.source.table());
-        match source.table().or_else(tables) {
-            Some(table) if !on => Err(table.out_of_order()),
-            _ => Ok(()),
+        if on {
+            return Ok(());
         }
+        let tables = || self.sources.iter().find_map(|input| input.source.table());
+        let table = self.sources[at].source.table().or_else(tables);
+        // Memtables are always in order.
+        table.map_or(Ok(()), |table| Err(table.out_of_order()))
     }
 
     /// Moves the committed sources past the interval around the key of source `at`, if there is one.

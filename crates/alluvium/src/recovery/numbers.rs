@@ -11,11 +11,10 @@ use crate::error::{Error, Result};
 use crate::version::{GroupState, ManifestState};
 use crate::wal::RecordKind;
 
-/// At a million commits a second they are reached after a thousand years.
+/// At a million commits a second it is reached after a thousand years.
 const SEQNO_LIMIT: SeqNo = SEQNO_MAX / 2;
-/// Of tables and log segments. 600 a second for ten thousand years.
+/// Of tables and log segments: 600 a second for ten thousand years.
 const FILE_LIMIT: u64 = 1 << 48;
-const KEYSPACE_LIMIT: u64 = 1 << 31;
 
 /// The newest commit that a manifest knows of. No keyspace is flushed further, or the next flush would go back.
 pub(super) fn newest_commit(state: &ManifestState) -> SeqNo {
@@ -42,19 +41,12 @@ pub(super) fn check_manifest(dir: &Path, state: &ManifestState) -> Result<()> {
             state.oldest_segment.0,
             FILE_LIMIT,
         ),
-        (
-            "number of the next keyspace",
-            state.next_keyspace.0.into(),
-            KEYSPACE_LIMIT,
-        ),
     ];
     let path = dir.join("CURRENT");
     let check = |(what, found, limit)| below(&path, what, found, limit);
     numbers.into_iter().try_for_each(check)?;
-    let groups = state.keyspaces.values().flat_map(|k| k.groups.values());
-    groups
-        .into_iter()
-        .try_for_each(|group| check_order(&path, group))
+    let mut groups = state.keyspaces.values().flat_map(|k| k.groups.values());
+    groups.try_for_each(|group| check_order(&path, group))
 }
 
 /// Of two upper tables in one group the one of the higher run has the newer commits.
