@@ -4,7 +4,7 @@
 //! All numbers only grow, by one, so a limit far below what a field can hold leaves room for all that this opening adds
 //! to them, and nothing behind needs to think of an overflow.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::base::{SEQNO_MAX, SegmentId, SeqNo};
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ pub(super) fn check_manifest(dir: &Path, state: &ManifestState) -> Result<()> {
         ),
     ];
     let path = dir.join("CURRENT");
-    let check = |(what, found, limit)| below(&path, what, found, limit);
+    let check = |(what, found, limit)| below(|| path.clone(), what, found, limit);
     numbers.into_iter().try_for_each(check)?;
     let mut groups = state.keyspaces.values().flat_map(|k| k.groups.values());
     groups.try_for_each(|group| check_order(&path, group))
@@ -80,28 +80,25 @@ impl LogOrder<'_> {
 
     /// Checks the next record.
     pub fn check(&mut self, segment: SegmentId, kind: RecordKind, seqno: SeqNo) -> Result<()> {
-        let path = self.dir.join(segment.to_string());
+        // For each record of a replay, so the path is made for an error only.
+        let path = || self.dir.join(segment.to_string());
         let what = "number of a commit";
         if kind.is_of_order() {
-            let newest = std::mem::replace(&mut self.newest, seqno);
+            let newest = self.newest;
             if seqno <= newest {
                 let expected = format!("one above {newest}");
-                return Err(Error::corruption(&path, 0, what, expected, seqno));
+                return Err(Error::corruption(&path(), 0, what, expected, seqno));
             }
+            self.newest = seqno;
         }
-        below(&path, what, seqno, SEQNO_LIMIT)
+        below(path, what, seqno, SEQNO_LIMIT)
     }
 }
 
-fn below(path: &Path, what: &'static str, found: u64, limit: u64) -> Result<()> {
-    match found < limit {
-        true => Ok(()),
-        false => Err(Error::corruption(
-            path,
-            0,
-            what,
-            format!("one below {limit}"),
-            found,
-        )),
+fn below(path: impl FnOnce() -> PathBuf, what: &'static str, found: u64, limit: u64) -> Result<()> {
+    if found < limit {
+        return Ok(());
     }
+    let expected = format!("one below {limit}");
+    Err(Error::corruption(&path(), 0, what, expected, found))
 }
