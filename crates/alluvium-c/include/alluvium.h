@@ -1209,7 +1209,7 @@ alluvium_code alluvium_write(const struct alluvium_database *database,
 // An empty batch. Never NULL.
 struct alluvium_batch *alluvium_batch_new(void);
 
-// Empties a batch, so that it can be used again.
+// Empties a batch, so that it can be used again. It keeps its memory for that.
 void alluvium_batch_clear(struct alluvium_batch *batch);
 
 // How many keys it writes, range deletes aside; 0 for NULL.

@@ -19,12 +19,12 @@ pub extern "C" fn alluvium_batch_new() -> Box<alluvium_batch> {
     Box::new(alluvium_batch(WriteBatch::new()))
 }
 
-/// Empties a batch, so that it can be used again.
+/// Empties a batch, so that it can be used again. It keeps its memory for that.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_batch_clear(batch: Option<&mut alluvium_batch>) {
     quietly(|| {
         if let Some(batch) = batch {
-            batch.0 = WriteBatch::new();
+            batch.0.clear();
         }
     });
 }

@@ -98,6 +98,16 @@ impl Schema {
             Schema::Tables(schema) => schema.maps().to_vec(),
         }
     }
+
+    /// Whether its workload begins transactions. Without them an engine may be opened in a form that has none, as its
+    /// users would.
+    pub fn has_transactions(self) -> bool {
+        match self {
+            Schema::LinkBench => true,
+            Schema::KvSequence => false,
+            Schema::Tables(schema) => schema.has_transactions(),
+        }
+    }
 }
 
 /// How to open an engine for one trial.

@@ -117,8 +117,21 @@ pub trait KvConnection: Send {
     /// Writes new rows of a load, all of them atomically and with the engine's durability class.
     fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()>;
 
-    /// Removes keys that exist and that nobody else writes meanwhile, all of them atomically and with the engine's
-    /// durability class. An engine with a cheaper form than a transaction uses it.
+    /// Writes new rows of one map, given in ascending key order, straight into the engine's files, if it has a way to: all of
+    /// them at once and durable when the call returns. `false`: it has none, and nothing was written. Nobody else writes
+    /// the map meanwhile.
+    fn ingest<'a>(
+        &mut self,
+        map: MapId,
+        rows: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<bool> {
+        let _ = (map, rows);
+        Ok(false)
+    }
+
+    /// Removes keys that exist, that were written once since they last were absent and that nobody else writes meanwhile,
+    /// all of them atomically and with the engine's durability class. An engine with a cheaper form than a transaction
+    /// uses it.
     fn bulk_delete(&mut self, keys: &[(MapId, &[u8])]) -> Result<()> {
         let mut txn = self.begin()?;
         for (map, key) in keys {

@@ -206,22 +206,33 @@ impl KvEngine for Alluvium {
     type Connection = AlluviumConnection;
 
     fn connect(&self) -> Result<AlluviumConnection> {
-        Ok(AlluviumConnection(Arc::clone(&self.0)))
+        Ok(AlluviumConnection {
+            shared: Arc::clone(&self.0),
+            batch: WriteBatch::new(),
+        })
     }
 }
 
 /// One client's view of the database.
-pub struct AlluviumConnection(Arc<Shared>);
+pub struct AlluviumConnection {
+    shared: Arc<Shared>,
+    /// Filled anew by each bulk write.
+    batch: WriteBatch,
+}
 
 fn map_of(shared: &Shared, map: MapId) -> Result<&Keyspace> {
     shared.maps.get(map.0).ok_or_else(|| no_map(map))
 }
 
-/// For keys that nobody else writes.
-fn untracked() -> WriteOptions {
-    WriteOptions {
-        untracked: true,
-        ..WriteOptions::default()
+impl AlluviumConnection {
+    /// Writes the batch without row locks: nobody else writes its keys.
+    fn write_batch(&self) -> Result<()> {
+        let options = WriteOptions {
+            untracked: true,
+            ..WriteOptions::default()
+        };
+        let written = self.shared.db.write_with(&self.batch, &options);
+        written.map_err(failed)
     }
 }
 
@@ -234,7 +245,7 @@ impl KvConnection for AlluviumConnection {
         key: &[u8],
         read: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
-        map_of(&self.0, map)?.read(key, read).map_err(failed)
+        map_of(&self.shared, map)?.read(key, read).map_err(failed)
     }
 
     fn scan(
@@ -244,7 +255,7 @@ impl KvConnection for AlluviumConnection {
         mut visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
         let options = CursorOptions::range(scan.start, scan.end);
-        let mut cursor = map_of(&self.0, map)?.cursor(options).map_err(failed)?;
+        let mut cursor = map_of(&self.shared, map)?.cursor(options).map_err(failed)?;
         let mut found = match scan.direction {
             Direction::Forward => cursor.seek_first(),
             Direction::Reverse => cursor.seek_last(),
@@ -269,7 +280,7 @@ impl KvConnection for AlluviumConnection {
         keys: &[&[u8]],
         mut read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        let values = map_of(&self.0, map)?.multi_get(keys).map_err(failed)?;
+        let values = map_of(&self.shared, map)?.multi_get(keys).map_err(failed)?;
         for (place, value) in values.iter().enumerate() {
             read(place, value.as_deref());
         }
@@ -277,34 +288,52 @@ impl KvConnection for AlluviumConnection {
     }
 
     fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
-        map_of(&self.0, map)?.put(key, value).map_err(failed)
+        map_of(&self.shared, map)?.put(key, value).map_err(failed)
     }
 
     fn begin(&mut self) -> Result<AlluviumTxn<'_>> {
-        let txn = self.0.db.begin(Isolation::ReadCommitted).map_err(failed)?;
+        let txn = self
+            .shared
+            .db
+            .begin(Isolation::ReadCommitted)
+            .map_err(failed)?;
         Ok(AlluviumTxn {
             txn,
-            shared: &self.0,
+            shared: &self.shared,
         })
     }
 
     fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
-        let mut batch = WriteBatch::new();
+        self.batch.clear();
         for row in rows {
-            let map = map_of(&self.0, row.map)?;
-            batch.insert(map, row.key, row.value).map_err(failed)?;
+            let map = map_of(&self.shared, row.map)?;
+            let inserted = self.batch.insert(map, row.key, row.value);
+            inserted.map_err(failed)?;
         }
-        // New keys conflict with nobody.
-        self.0.db.write_with(&batch, &untracked()).map_err(failed)
+        self.write_batch()
+    }
+
+    fn ingest<'a>(
+        &mut self,
+        map: MapId,
+        rows: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<bool> {
+        let map = map_of(&self.shared, map)?;
+        let mut ingest = self.shared.db.ingest().map_err(failed)?;
+        for (key, value) in rows {
+            ingest.put(map, key, value).map_err(failed)?;
+        }
+        ingest.finish().map_err(failed)?;
+        Ok(true)
     }
 
     fn bulk_delete(&mut self, keys: &[(MapId, &[u8])]) -> Result<()> {
-        let mut batch = WriteBatch::new();
+        self.batch.clear();
         for (map, key) in keys {
-            let map = map_of(&self.0, *map)?;
-            batch.delete(map, key).map_err(failed)?;
+            let map = map_of(&self.shared, *map)?;
+            self.batch.delete(map, key).map_err(failed)?;
         }
-        self.0.db.write_with(&batch, &untracked()).map_err(failed)
+        self.write_batch()
     }
 }
 

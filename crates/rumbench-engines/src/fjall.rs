@@ -354,6 +354,24 @@ impl KvConnection for FjallConnection {
         batch.commit().map_err(failed("fjall: commit batch"))
     }
 
+    fn ingest<'a>(
+        &mut self,
+        map: MapId,
+        rows: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<bool> {
+        let map = self.map(map)?.inner();
+        let mut ingestion = map
+            .start_ingestion()
+            .map_err(failed("fjall: begin an ingestion"))?;
+        for (key, value) in rows {
+            let written = ingestion.write(key, value);
+            written.map_err(failed("fjall: ingest a row"))?;
+        }
+        let finished = ingestion.finish();
+        finished.map_err(failed("fjall: finish an ingestion"))?;
+        Ok(true)
+    }
+
     fn bulk_delete(&mut self, keys: &[(MapId, &[u8])]) -> Result<()> {
         let mut batch = self.0.db.inner().batch().durability(self.0.commit);
         for (map, key) in keys {

@@ -18,7 +18,7 @@ use crate::txn::write_set::{WriteEntry, WriteSet};
 /// Writes to any keyspaces that become visible and durable together: see [`crate::Database::write`].
 ///
 /// Later writes of a key replace earlier ones of the same batch. It is in memory until then, and may be written more than
-/// once. Its methods fail with `InvalidArgument` for keys and values that are too large and for a keyspace of another
+/// once, or cleared and filled again, which spares its allocations. Its methods fail with `InvalidArgument` for keys and values that are too large and for a keyspace of another
 /// database than the first, and with `KeyspaceDropped` and `Closed`; the batch stays as it was.
 #[derive(Default)]
 pub struct WriteBatch {
@@ -91,6 +91,13 @@ impl WriteBatch {
         self.enter(keyspace)?;
         self.writes.put(keyspace.id(), key, kind, &value);
         Ok(())
+    }
+
+    /// Takes everything out, and keeps the memory for the next writes.
+    pub fn clear(&mut self) {
+        self.writes.clear();
+        self.trees.clear();
+        self.database = None;
     }
 
     /// Makes the keyspace one of the batch's.

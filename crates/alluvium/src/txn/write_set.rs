@@ -274,6 +274,19 @@ impl WriteSet {
             + self.ranges.capacity() * size_of::<RangeDelete>()
     }
 
+    /// Takes everything out, and keeps the memory. Savepoints and views of before are gone.
+    pub fn clear(&mut self) {
+        let old = std::mem::take(self);
+        *self = WriteSet {
+            arena: cleared(old.arena),
+            entries: cleared(old.entries),
+            index: old.index.cleared(),
+            next_savepoint: old.next_savepoint,
+            stamp: old.stamp,
+            ..WriteSet::new()
+        };
+    }
+
     /// Whether a commit would write nothing.
     pub fn is_empty(&self) -> bool {
         self.len == 0 && self.ranges.is_empty()
@@ -434,6 +447,11 @@ impl WriteSet {
         self.arena[span.range()].copy_from_slice(bytes);
         span
     }
+}
+
+fn cleared<T>(mut all: Vec<T>) -> Vec<T> {
+    all.clear();
+    all
 }
 
 impl Default for WriteSet {

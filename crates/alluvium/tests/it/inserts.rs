@@ -109,3 +109,21 @@ fn an_optimistic_insert_that_came_second_is_a_conflict() {
     txn.insert(&k, b"a", b"2").expect("absent at its beginning");
     assert_error!(txn.commit(), Error::Conflict { .. });
 }
+
+#[test]
+fn a_cleared_batch_is_filled_anew_also_for_another_database() {
+    let (_vfs, db, k) = database(tiny());
+    let (_other_vfs, other, other_k) = database(tiny());
+    let mut batch = WriteBatch::new();
+    batch.put(&k, b"a", b"1").expect("put");
+    batch.delete_range(&k, b"b", b"c").expect("delete range");
+    batch.clear();
+    assert!(batch.is_empty());
+    db.write(&batch).expect("write nothing");
+    assert_eq!(k.get(b"a").expect("get"), None);
+    batch.put(&other_k, b"b", b"2").expect("put");
+    assert_eq!(batch.len(), 1);
+    other.write(&batch).expect("write");
+    assert_eq!(other_k.get(b"b").expect("get").as_deref(), Some(&b"2"[..]));
+    assert_eq!(other_k.get(b"a").expect("get"), None);
+}

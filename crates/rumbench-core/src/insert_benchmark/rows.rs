@@ -79,7 +79,7 @@ pub fn schema(config: &Config) -> Result<&'static TableSchema, String> {
         indexes: indexes.clone(),
         reads_hit: true,
     };
-    TableSchema::new((1..=config.tables()).map(table).collect())
+    TableSchema::without_transactions((1..=config.tables()).map(table).collect())
 }
 
 /// Makes rows and knows them again.

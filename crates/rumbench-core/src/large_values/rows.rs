@@ -16,7 +16,7 @@ const ROW_KEY: u64 = 0x6c61_7267;
 
 /// The table `large` with its key and its value.
 pub fn schema() -> Result<&'static TableSchema, String> {
-    TableSchema::new(vec![Table {
+    TableSchema::without_transactions(vec![Table {
         name: "large".to_owned(),
         columns: vec![
             Column::new("id", ColumnType::U64),

@@ -63,7 +63,8 @@ pub(super) fn built_indexes<C: KvConnection>(
     Ok(all)
 }
 
-/// Builds an index: reads the rows in order, sorts as many entries as fit into the sort buffer, writes them, goes on.
+/// Builds an index: reads the rows in order, sorts as many entries as fit into the sort buffer, writes them, goes on. Each
+/// sorted run is ingested where the engine can do that, as MyRocks builds its indexes, and committed in parts elsewhere.
 pub(super) fn build_index<C: KvConnection>(
     connection: &mut C,
     schema: &TableSchema,
@@ -125,13 +126,18 @@ fn write_sorted<C: KvConnection>(
 ) -> Result<()> {
     let mut sorted: Vec<&[u8]> = entries.chunks_exact(entry_bytes).collect();
     sorted.sort_unstable();
+    const NO_VALUE: &[u8] = b"";
+    let rows = sorted.iter().map(|key| (*key, NO_VALUE));
+    if connection.ingest(map, rows)? {
+        return Ok(());
+    }
     let mut commit = Vec::with_capacity(COMMIT_ENTRIES);
     for keys in sorted.chunks(COMMIT_ENTRIES) {
         commit.clear();
         commit.extend(keys.iter().map(|key| BulkRow {
             map,
             key,
-            value: b"",
+            value: NO_VALUE,
         }));
         at_once(|| connection.bulk_insert(&commit))?;
     }

@@ -153,6 +153,8 @@ pub struct TableSchema {
     maps: Vec<MapDef>,
     /// The map of each table's rows; its indexes follow.
     first_maps: Vec<usize>,
+    /// Whether statements change rows that others may change too.
+    transactions: bool,
 }
 
 impl TableSchema {
@@ -161,6 +163,16 @@ impl TableSchema {
     /// # Errors
     /// What of them cannot be.
     pub fn new(tables: Vec<Table>) -> Result<&'static TableSchema, String> {
+        TableSchema::checked(tables, true)
+    }
+
+    /// As [`TableSchema::new`], of tables that are only read and changed by
+    /// [`insert`](super::TableConnection::insert) and [`delete_first`](super::TableConnection::delete_first).
+    pub fn without_transactions(tables: Vec<Table>) -> Result<&'static TableSchema, String> {
+        TableSchema::checked(tables, false)
+    }
+
+    fn checked(tables: Vec<Table>, transactions: bool) -> Result<&'static TableSchema, String> {
         let mut maps = vec![map(CATALOG.to_owned(), true, false)];
         let mut first_maps = Vec::new();
         for table in &tables {
@@ -180,6 +192,7 @@ impl TableSchema {
             tables,
             maps,
             first_maps,
+            transactions,
         })))
     }
 
@@ -201,6 +214,11 @@ impl TableSchema {
     /// The tables as ordered maps.
     pub fn maps(&self) -> &[MapDef] {
         &self.maps
+    }
+
+    /// Whether a workload on these tables begins transactions.
+    pub fn has_transactions(&self) -> bool {
+        self.transactions
     }
 
     /// Place of the map of a table's rows among [`TableSchema::maps`]; its indexes follow.

@@ -37,33 +37,26 @@ fn numbered_key(number: u64) -> [u8; 16] {
 fn check_loaded<E: KvEngine>(engine: &E, count: u64) {
     let mut connection = connect(engine);
     for map in [PLAIN, PREFIXED] {
-        let all = scan(
-            &mut connection,
-            map,
-            range(&[0], &[0xFF; 16], Direction::Forward, usize::MAX),
-        );
-        expect("rows", all.len() as u64, count);
-        for (number, (key, value)) in all.iter().enumerate() {
-            let expected = numbered_key(number as u64);
-            assert!(
-                key == &expected && value == &expected[8..],
-                "row {number} differs"
-            );
-        }
-        for number in (0..count).step_by(37) {
-            let key = numbered_key(number);
-            expect(
-                "value",
-                get(&mut connection, map, &key),
-                Some(key[8..].to_vec()),
-            );
-        }
-        expect(
-            "absent",
-            get(&mut connection, map, &numbered_key(count)),
-            None,
+        check_map(&mut connection, map, count);
+    }
+}
+
+fn check_map<C: KvConnection>(connection: &mut C, map: MapId, count: u64) {
+    let all = range(&[0], &[0xFF; 16], Direction::Forward, usize::MAX);
+    let all = scan(connection, map, all);
+    expect("rows", all.len() as u64, count);
+    for (number, (key, value)) in all.iter().enumerate() {
+        let expected = numbered_key(number as u64);
+        assert!(
+            key == &expected && value == &expected[8..],
+            "row {number} differs"
         );
     }
+    for number in (0..count).step_by(37) {
+        let key = numbered_key(number);
+        expect("value", get(connection, map, &key), Some(key[8..].to_vec()));
+    }
+    expect("absent", get(connection, map, &numbered_key(count)), None);
 }
 
 pub(super) fn a_bulk_load_is_complete<E: KvEngine>(engine: &E) {
@@ -89,6 +82,45 @@ pub(super) fn rows_survive_settle_and_reopen<E: KvEngine + Engine>(
     let engine = open(&dir);
     check_loaded(&engine, ROWS);
     ok(Box::new(engine).close(), "close after reopen");
+}
+
+/// Two sorted runs that lie within each other, between commits; then every second row of both goes. An engine that ingests
+/// nothing has written nothing.
+pub(super) fn ingested_rows_are_rows_like_all_others<E: KvEngine>(engine: &E) {
+    const ROWS: u64 = 900;
+    let mut connection = connect(engine);
+    let keys: Vec<[u8; 16]> = (0..ROWS).map(numbered_key).collect();
+    let run = |place: usize| {
+        let keys = keys.iter().skip(place).step_by(3);
+        keys.map(|key| (&key[..], &key[8..]))
+    };
+    for map in [PLAIN, PREFIXED] {
+        if !ok(connection.ingest(map, run(0)), "ingest") {
+            let all = range(&[0], &[0xFF; 16], Direction::Forward, usize::MAX);
+            expect("rows", scan(&mut connection, map, all), Vec::new());
+            continue;
+        }
+        let rows: Vec<BulkRow<'_>> = run(1)
+            .map(|(key, value)| BulkRow { map, key, value })
+            .collect();
+        ok(connection.bulk_insert(&rows), "bulk insert");
+        expect(
+            "ingested",
+            ok(connection.ingest(map, run(2)), "ingest"),
+            true,
+        );
+        check_map(&mut connection, map, ROWS);
+        let gone: Vec<(MapId, &[u8])> = keys.iter().step_by(2).map(|key| (map, &key[..])).collect();
+        ok(connection.bulk_delete(&gone), "bulk delete");
+        let all = range(&[0], &[0xFF; 16], Direction::Forward, usize::MAX);
+        let left = scan(&mut connection, map, all).into_iter().map(|row| row.0);
+        let kept = keys.iter().skip(1).step_by(2).map(|key| key.to_vec());
+        expect(
+            "keys left",
+            left.collect::<Vec<_>>(),
+            kept.collect::<Vec<_>>(),
+        );
+    }
 }
 
 /// Every second key of both maps goes, in one commit.

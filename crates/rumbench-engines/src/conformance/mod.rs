@@ -49,35 +49,54 @@ type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 /// # Panics
 /// When the engine misbehaves.
 pub fn key_value<E: KvEngine + Engine>(root: &Path, open: &dyn Fn(&Path) -> E) {
-    let cases: &[fn(&E)] = &[
+    let with_transactions: &[fn(&E)] = &[
         visibility::committed_rows_are_seen,
-        visibility::single_puts_are_commits_of_their_own,
-        visibility::multi_gets_answer_each_key_in_its_place,
         visibility::uncommitted_rows_are_not_seen,
         visibility::a_dropped_transaction_leaves_nothing,
         visibility::a_transaction_reads_its_own_writes,
         visibility::deleted_rows_are_gone,
-        ranges::ranges_both_ways,
-        ranges::visitors_stop_scans,
         ranges::ranges_keep_to_their_prefix,
-        ranges::keys_are_ordered_as_bytes,
         visibility::maps_do_not_share_keys,
-        visibility::large_and_empty_values,
-        loading::a_bulk_load_is_complete,
-        loading::bulk_deletes_remove_exactly_their_keys,
         concurrency::no_increment_is_lost,
         concurrency::absent_rows_are_protected_too,
         concurrency::transfers_keep_the_sum,
         visibility::unknown_maps_are_errors,
     ];
+    run(&root.join("with-transactions"), open, with_transactions);
+    key_value_without_transactions(root, open);
+}
+
+/// The cases of [`key_value`] that begin no transaction, for an engine that was opened without.
+///
+/// # Panics
+/// When the engine misbehaves.
+pub fn key_value_without_transactions<E: KvEngine + Engine>(
+    root: &Path,
+    open: &dyn Fn(&Path) -> E,
+) {
+    let cases: &[fn(&E)] = &[
+        visibility::single_puts_are_commits_of_their_own,
+        visibility::multi_gets_answer_each_key_in_its_place,
+        ranges::ranges_both_ways,
+        ranges::visitors_stop_scans,
+        ranges::keys_are_ordered_as_bytes,
+        visibility::large_and_empty_values,
+        loading::a_bulk_load_is_complete,
+        loading::ingested_rows_are_rows_like_all_others,
+        loading::bulk_deletes_remove_exactly_their_keys,
+    ];
+    run(&root.join("without-transactions"), open, cases);
+    loading::rows_survive_settle_and_reopen(root, open);
+}
+
+fn run<E: Engine>(root: &Path, open: &dyn Fn(&Path) -> E, cases: &[fn(&E)]) {
     for (number, case) in cases.iter().enumerate() {
         let dir = root.join(format!("case-{number}"));
-        std::fs::create_dir(&dir).expect("create a directory for the case");
+        std::fs::create_dir_all(&dir).expect("create a directory for the case");
         let engine = open(&dir);
         case(&engine);
         ok(Box::new(engine).close(), "close");
     }
-    loading::rows_survive_settle_and_reopen(root, open);
 }
 
 /// The value, or a panic that names the call.
@@ -99,11 +118,9 @@ fn get_for_update<T: KvTxn>(txn: &mut T, map: MapId, key: &[u8]) -> Result<Optio
 }
 
 fn put<C: KvConnection>(connection: &mut C, map: MapId, rows: &[(&[u8], &[u8])]) {
-    let mut txn = ok(connection.begin(), "begin");
     for (key, value) in rows {
-        ok(txn.put(map, key, value), "put");
+        ok(connection.put(map, key, value), "put");
     }
-    ok(txn.commit(), "commit");
 }
 
 fn scan<C: KvConnection>(connection: &mut C, map: MapId, scan: Scan<'_>) -> Rows {

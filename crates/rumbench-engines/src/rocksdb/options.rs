@@ -220,6 +220,12 @@ impl Tuning {
         options
     }
 
+    /// What tables that are ingested into a map are written with; nothing with a file of the user's.
+    pub(super) fn file_options(&self, map: &MapDef, cache: &Cache) -> Option<Options> {
+        let known = self.file.is_none();
+        known.then(|| self.column_family(map, cache))
+    }
+
     fn tune_levels(&self, options: &mut Options) {
         options.set_write_buffer_size(self.write_buffer_bytes);
         options.set_max_write_buffer_number(self.write_buffers);
@@ -273,11 +279,6 @@ impl Tuning {
     pub(super) fn describe(&self, schema: &[MapDef]) -> Configuration {
         let mut c = Configuration::default();
         self.describe_cache(&mut c);
-        c.given(
-            "transactions",
-            "pessimistic, row locks, deadlock detection, 1 s lock timeout",
-        );
-        c.given("multi_get", "a loop of pinned gets");
         c.given("memtables_in_cache", self.memtables_in_cache);
         c.given("column_families", schema.len());
         c.given("statistics", "off");

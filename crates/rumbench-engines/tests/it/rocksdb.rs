@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use rumbench_core::engine::{Durability, Engine, OpenConfig};
+use rumbench_core::kv::{KvConnection, KvEngine};
 use rumbench_engines::conformance;
-use rumbench_engines::rocksdb::RocksDb;
+use rumbench_engines::rocksdb::{Plain, RocksDb, Transactional};
 
 use crate::setup::config;
 
@@ -12,8 +13,46 @@ use crate::setup::config;
 fn rocksdb_behaves_as_an_ordered_map() {
     let root = tempfile::tempdir().unwrap();
     conformance::key_value(root.path(), &|dir| {
-        RocksDb::open(&config(dir, Durability::Buffered), conformance::SCHEMA).unwrap()
+        RocksDb::<Transactional>::open(&config(dir, Durability::Buffered), conformance::SCHEMA)
+            .unwrap()
     });
+}
+
+#[test]
+fn rocksdb_without_transactions_behaves_as_an_ordered_map() {
+    for variant in [None, Some("universal"), Some("default"), Some("myrocks")] {
+        let root = tempfile::tempdir().unwrap();
+        conformance::key_value_without_transactions(root.path(), &|dir| {
+            let mut config = config(dir, Durability::Buffered);
+            config.variant = variant.map(str::to_string);
+            RocksDb::<Plain>::open(&config, conformance::SCHEMA).unwrap()
+        });
+    }
+}
+
+#[test]
+fn rocksdb_without_transactions_refuses_one_and_says_so() {
+    let root = tempfile::tempdir().unwrap();
+    let config = config(root.path(), Durability::Buffered);
+    let engine = RocksDb::<Plain>::open(&config, conformance::SCHEMA).unwrap();
+    let stated = &engine.facts().configuration["transactions"];
+    assert!(stated.starts_with("none"), "{stated}");
+    let mut connection = engine.connect().unwrap();
+    let refusal = connection.begin().map(|_| ()).unwrap_err().to_string();
+    assert!(refusal.contains("opened without transactions"), "{refusal}");
+}
+
+/// A table of ours that was ingested is RocksDB's: nothing of it stays beside.
+#[test]
+fn an_ingested_table_leaves_no_file_behind() {
+    let root = tempfile::tempdir().unwrap();
+    let config = config(root.path(), Durability::Buffered);
+    let engine = RocksDb::<Plain>::open(&config, conformance::SCHEMA).unwrap();
+    let mut connection = engine.connect().unwrap();
+    let rows = [(&b"a"[..], &b"1"[..]), (b"b", b"2")];
+    let map = rumbench_core::kv::MapId(0);
+    assert!(connection.ingest(map, rows.into_iter()).unwrap());
+    assert!(!root.path().join("ingested").exists());
 }
 
 #[test]
@@ -23,7 +62,7 @@ fn every_variant_of_rocksdb_behaves_as_an_ordered_map() {
         conformance::key_value(root.path(), &|dir| {
             let mut config = config(dir, Durability::Buffered);
             config.variant = Some(variant.to_string());
-            RocksDb::open(&config, conformance::SCHEMA).unwrap()
+            RocksDb::<Transactional>::open(&config, conformance::SCHEMA).unwrap()
         });
     }
 }
@@ -55,7 +94,7 @@ fn rocksdb_with_a_users_options_behaves_as_an_ordered_map() {
     let file = root.path().join("OPTIONS");
     std::fs::write(&file, OPTIONS).unwrap();
     conformance::key_value(root.path(), &|dir| {
-        RocksDb::open(&with_file(dir, &file), conformance::SCHEMA).unwrap()
+        RocksDb::<Transactional>::open(&with_file(dir, &file), conformance::SCHEMA).unwrap()
     });
 }
 
@@ -66,7 +105,8 @@ fn a_users_options_are_those_that_rocksdb_runs_with() {
     std::fs::write(&file, OPTIONS).unwrap();
     let dir = root.path().join("data");
     std::fs::create_dir(&dir).unwrap();
-    let engine = RocksDb::open(&with_file(&dir, &file), conformance::SCHEMA).unwrap();
+    let engine =
+        RocksDb::<Transactional>::open(&with_file(&dir, &file), conformance::SCHEMA).unwrap();
     let configuration = engine.facts().configuration;
     let database = &configuration["options_file [DBOptions]"];
     assert_eq!(database, "max_background_jobs=3");
@@ -123,6 +163,6 @@ fn rocksdb_with_an_lru_cache_behaves_as_an_ordered_map() {
         config
             .settings
             .insert("block_cache".to_string(), "lru".to_string());
-        RocksDb::open(&config, conformance::SCHEMA).unwrap()
+        RocksDb::<Transactional>::open(&config, conformance::SCHEMA).unwrap()
     });
 }

@@ -15,6 +15,8 @@ const CHUNK_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Index {
     chunks: Vec<Vec<Place>>,
+    /// Emptied chunks, for their memory.
+    spare: Vec<Vec<Place>>,
 }
 
 /// The place of an entry in an [`Index`] until its next change, or the end.
@@ -54,7 +56,17 @@ impl Probe {
 impl Index {
     /// The memory of the chunks, taken to be full.
     pub(super) fn allocated_bytes(&self) -> usize {
-        self.chunks.len() * CHUNK_MAX * size_of::<Place>()
+        (self.chunks.len() + self.spare.len()) * CHUNK_MAX * size_of::<Place>()
+    }
+
+    /// An empty index with the memory of this one.
+    pub(super) fn cleared(mut self) -> Index {
+        let chunks = self.chunks.drain(..).map(|mut chunk| {
+            chunk.clear();
+            chunk
+        });
+        self.spare.extend(chunks);
+        self
     }
 
     /// Where a key is, or where it would be inserted.
@@ -68,6 +80,9 @@ impl Index {
             let by_probe = place.probe.cmp(&probe);
             by_probe.then_with(|| key_of(place.entry).cmp(key))
         };
+        if let Some(end) = self.behind_all(compare) {
+            return Err(end);
+        }
         let above = self
             .chunks
             .partition_point(|chunk| compare(&chunk[0]) != Ordering::Greater);
@@ -82,17 +97,28 @@ impl Index {
         }
     }
 
+    /// The place behind the last key, if the key that is compared with belongs there: bulk loads write in key order.
+    fn behind_all(&self, compare: impl Fn(&Place) -> Ordering) -> Option<Position> {
+        let last = self.chunks.last()?;
+        let behind = compare(last.last()?) == Ordering::Less;
+        behind.then(|| Position {
+            chunk: self.chunks.len() - 1,
+            at: last.len(),
+        })
+    }
+
     /// Inserts an entry where [`find`](Self::find) said.
     pub(super) fn insert(&mut self, position: Position, probe: Probe, entry: u32) {
         let Position { mut chunk, mut at } = position;
         if self.chunks.is_empty() {
-            self.chunks.push(Vec::new());
+            self.chunks.push(self.spare.pop().unwrap_or_default());
         }
         if self.chunks[chunk].len() == CHUNK_MAX {
             // Keys that come in order leave full chunks behind.
             let in_order = at == CHUNK_MAX && chunk + 1 == self.chunks.len();
             let cut = if in_order { CHUNK_MAX } else { CHUNK_MAX / 2 };
-            let mut upper = Vec::with_capacity(CHUNK_MAX);
+            let mut upper = self.spare.pop().unwrap_or_default();
+            upper.reserve(CHUNK_MAX);
             upper.extend(self.chunks[chunk].drain(cut..));
             self.chunks.insert(chunk + 1, upper);
             if at > cut || in_order {

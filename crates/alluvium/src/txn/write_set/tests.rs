@@ -381,13 +381,44 @@ fn random_writes_savepoints_and_views_match_the_model() {
         println!("seed {seed}");
         let mut random = Random(seed);
         let mut pair = Pair::default();
-        for step in 0..steps {
-            pair.step(&mut random, distinct);
-            if step % (steps / 40) == 0 {
-                pair.check(&mut random, distinct);
+        for _ in 0..2 {
+            for step in 0..steps {
+                pair.step(&mut random, distinct);
+                if step % (steps / 40) == 0 {
+                    pair.check(&mut random, distinct);
+                }
             }
+            pair.check(&mut random, distinct);
+            // A cleared set is as good as a new one.
+            let mut set = std::mem::take(&mut pair.set);
+            set.clear();
+            pair = Pair {
+                set,
+                ..Pair::default()
+            };
+            pair.check(&mut random, distinct);
         }
-        pair.check(&mut random, distinct);
+    }
+}
+
+#[test]
+fn keys_in_rising_order_are_found_again_and_a_cleared_set_takes_no_more_memory() {
+    let mut set = WriteSet::new();
+    let mut allocated = None;
+    for _ in 0..3 {
+        for n in 0..2_000u32 {
+            set.put(KS, &n.to_be_bytes(), Put, b"1");
+            // The last one again: no second entry.
+            set.put(KS, &n.to_be_bytes(), Put, b"2");
+        }
+        let written = set.iter().map(|entry| (entry.key.to_vec(), entry.value));
+        let expected = (0..2_000u32).map(|n| (n.to_be_bytes().to_vec(), &b"2"[..]));
+        assert!(written.eq(expected));
+        assert_eq!(set.len(), 2_000);
+        let now = set.allocated_bytes();
+        assert_eq!(*allocated.get_or_insert(now), now);
+        set.clear();
+        assert!(set.is_empty() && set.get(KS, &7u32.to_be_bytes()).is_none());
     }
 }
 

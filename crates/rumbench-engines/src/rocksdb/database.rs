@@ -1,0 +1,280 @@
+//! The two forms in which RocksDB is opened: with transactions, and as the plain database where a workload has none.
+//!
+//! A `TransactionDB` locks each key of a put or a batch for its duration, and the crate has neither the option that
+//! turns this off nor RocksDB's batched `MultiGet` for it. Somebody who needs no transactions would not pay for them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rocksdb::{
+    BoundColumnFamily, ColumnFamilyDescriptor, DBAccess, DBRawIteratorWithThreadMode,
+    DBWithThreadMode, Error, IngestExternalFileOptions, MultiThreaded, Options, ReadOptions,
+    TransactionDB, TransactionDBOptions, WriteBatchWithTransaction, WriteOptions,
+    properties::PropName,
+};
+use rumbench_core::engine::{EngineError, Result};
+use rumbench_core::kv::KvTxn;
+
+use super::connection::RocksConnection;
+use super::transaction::{NoTxn, RocksTxn};
+use super::{conflict_or, rocks_error};
+use crate::error::failed;
+
+/// RocksDB with pessimistic transactions, as MyRocks uses it.
+pub type Transactional = TransactionDB<MultiThreaded>;
+/// RocksDB without transactions.
+pub type Plain = DBWithThreadMode<MultiThreaded>;
+
+/// As MyRocks' default; deadlocks are detected at once, so only a stuck client waits so long.
+const LOCK_TIMEOUT_MS: i64 = 1_000;
+
+/// One write of a batch: its map, its key and the value; without a value it is a delete.
+pub(super) type Write<'a> = (
+    &'a Arc<BoundColumnFamily<'static>>,
+    &'a [u8],
+    Option<&'a [u8]>,
+);
+
+/// What both forms offer, under one name.
+pub trait Database: DBAccess + Sized + Send + Sync + 'static {
+    /// What the result says of transactions.
+    const TRANSACTIONS: &str;
+    /// What the result says of reads of several keys.
+    const MULTI_GET: &str;
+
+    /// Whether tables can be ingested: the crate has no call for it beside transactions.
+    const INGESTS: bool;
+
+    /// A transaction, or something that cannot be had.
+    type Txn<'a>: KvTxn;
+
+    /// Opens or creates the database.
+    fn open(
+        options: &Options,
+        dir: &Path,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Self, Error>;
+
+    /// The handle of a column family.
+    fn family(&self, name: &str) -> Option<Arc<BoundColumnFamily<'_>>>;
+
+    /// Hands the log to the kernel, and waits for the device with `sync`.
+    fn flush_log(&self, sync: bool) -> Result<(), Error>;
+
+    /// Writes the memtables of a column family to tables.
+    fn flush_family(&self, family: &Arc<BoundColumnFamily<'static>>) -> Result<(), Error>;
+
+    /// A number that RocksDB knows of the whole database.
+    fn property(&self, name: &PropName) -> Option<u64>;
+
+    /// An iterator over a column family.
+    fn rows(
+        &self,
+        family: &Arc<BoundColumnFamily<'static>>,
+        options: ReadOptions,
+    ) -> DBRawIteratorWithThreadMode<'_, Self>;
+
+    /// Reads several keys of a column family; see [`rumbench_core::kv::KvConnection::multi_get`].
+    fn read_several(
+        &self,
+        family: &Arc<BoundColumnFamily<'static>>,
+        keys: &[&[u8]],
+        options: &ReadOptions,
+        read: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()>;
+
+    /// Writes one row.
+    fn put_row(
+        &self,
+        family: &Arc<BoundColumnFamily<'static>>,
+        row: (&[u8], &[u8]),
+        options: &WriteOptions,
+    ) -> Result<(), Error>;
+
+    /// Writes everything at once. What it deletes was written once and is deleted once.
+    fn write_all<'a>(
+        &self,
+        writes: impl Iterator<Item = Result<Write<'a>>>,
+        options: &WriteOptions,
+    ) -> Result<()>;
+
+    /// Makes a finished table part of a column family: moved, not copied.
+    fn ingest_file(&self, family: &Arc<BoundColumnFamily<'static>>, path: &Path) -> Result<()>;
+
+    /// Begins a transaction.
+    fn begin(connection: &RocksConnection<Self>) -> Result<Self::Txn<'_>>;
+}
+
+/// The calls that both types have under the same name, but not by a common trait.
+macro_rules! common_calls {
+    () => {
+        fn family(&self, name: &str) -> Option<Arc<BoundColumnFamily<'_>>> {
+            self.cf_handle(name)
+        }
+
+        fn flush_log(&self, sync: bool) -> Result<(), Error> {
+            self.flush_wal(sync)
+        }
+
+        fn flush_family(&self, family: &Arc<BoundColumnFamily<'static>>) -> Result<(), Error> {
+            self.flush_cf(family)
+        }
+
+        fn property(&self, name: &PropName) -> Option<u64> {
+            self.property_int_value(name).ok().flatten()
+        }
+
+        fn rows(
+            &self,
+            family: &Arc<BoundColumnFamily<'static>>,
+            options: ReadOptions,
+        ) -> DBRawIteratorWithThreadMode<'_, Self> {
+            self.raw_iterator_cf_opt(family, options)
+        }
+
+        fn put_row(
+            &self,
+            family: &Arc<BoundColumnFamily<'static>>,
+            (key, value): (&[u8], &[u8]),
+            options: &WriteOptions,
+        ) -> Result<(), Error> {
+            self.put_cf_opt(family, key, value, options)
+        }
+    };
+}
+
+impl Database for Transactional {
+    const TRANSACTIONS: &str = "pessimistic, row locks, deadlock detection, 1 s lock timeout";
+    const MULTI_GET: &str = "a loop of pinned gets";
+    const INGESTS: bool = false;
+
+    type Txn<'a> = RocksTxn<'a>;
+
+    common_calls!();
+
+    fn open(
+        options: &Options,
+        dir: &Path,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Self, Error> {
+        let mut transactions = TransactionDBOptions::default();
+        transactions.set_txn_lock_timeout(LOCK_TIMEOUT_MS);
+        transactions.set_default_lock_timeout(LOCK_TIMEOUT_MS);
+        Transactional::open_cf_descriptors(options, &transactions, dir, families)
+    }
+
+    fn read_several(
+        &self,
+        family: &Arc<BoundColumnFamily<'static>>,
+        keys: &[&[u8]],
+        options: &ReadOptions,
+        mut read: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        for (place, key) in keys.iter().enumerate() {
+            let value = self.get_pinned_cf_opt(family, key, options);
+            read(place, value.map_err(failed("rocksdb: get"))?.as_deref());
+        }
+        Ok(())
+    }
+
+    fn write_all<'a>(
+        &self,
+        writes: impl Iterator<Item = Result<Write<'a>>>,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        let batch = batch::<true>(writes, |batch, family, key| batch.delete_cf(family, key))?;
+        self.write_opt(batch, options)
+            .map_err(conflict_or("rocksdb: write batch"))
+    }
+
+    fn ingest_file(&self, _: &Arc<BoundColumnFamily<'static>>, _: &Path) -> Result<()> {
+        Err(EngineError::Unsupported(
+            "rocksdb ingests no tables beside transactions".to_owned(),
+        ))
+    }
+
+    fn begin(connection: &RocksConnection<Self>) -> Result<RocksTxn<'_>> {
+        Ok(RocksTxn::new(connection))
+    }
+}
+
+impl Database for Plain {
+    const TRANSACTIONS: &str = "none: the workload has none, so opened without";
+    const MULTI_GET: &str = "one batched, pinned MultiGet";
+    const INGESTS: bool = true;
+
+    type Txn<'a> = NoTxn;
+
+    common_calls!();
+
+    fn open(
+        options: &Options,
+        dir: &Path,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Self, Error> {
+        Plain::open_cf_descriptors(options, dir, families)
+    }
+
+    fn read_several(
+        &self,
+        family: &Arc<BoundColumnFamily<'static>>,
+        keys: &[&[u8]],
+        options: &ReadOptions,
+        mut read: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        const SORTED: bool = false;
+        let values = self.batched_multi_get_cf_opt(family, keys.iter(), SORTED, options);
+        for (place, value) in values.into_iter().enumerate() {
+            read(
+                place,
+                value.map_err(failed("rocksdb: multi-get"))?.as_deref(),
+            );
+        }
+        Ok(())
+    }
+
+    fn write_all<'a>(
+        &self,
+        writes: impl Iterator<Item = Result<Write<'a>>>,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        // As MyRocks removes index entries: what was written once may vanish with its delete where the two meet.
+        let batch = batch::<false>(writes, |batch, family, key| {
+            batch.single_delete_cf(family, key);
+        })?;
+        self.write_opt(batch, options)
+            .map_err(|error| rocks_error("rocksdb: write batch", error))
+    }
+
+    fn ingest_file(&self, family: &Arc<BoundColumnFamily<'static>>, path: &Path) -> Result<()> {
+        let mut options = IngestExternalFileOptions::default();
+        options.set_move_files(true);
+        self.ingest_external_file_cf_opts(family, &options, vec![path])
+            .map_err(failed("rocksdb: ingest a table"))
+    }
+
+    fn begin(_: &RocksConnection<Self>) -> Result<NoTxn> {
+        Err(EngineError::Unsupported(
+            "rocksdb was opened without transactions, because the schema of this workload says that it has none"
+                .to_owned(),
+        ))
+    }
+}
+
+fn batch<'a, const TRANSACTION: bool>(
+    writes: impl Iterator<Item = Result<Write<'a>>>,
+    delete: impl Fn(
+        &mut WriteBatchWithTransaction<TRANSACTION>,
+        &Arc<BoundColumnFamily<'static>>,
+        &[u8],
+    ),
+) -> Result<WriteBatchWithTransaction<TRANSACTION>> {
+    let mut batch = WriteBatchWithTransaction::default();
+    for write in writes {
+        match write? {
+            (family, key, Some(value)) => batch.put_cf(family, key, value),
+            (family, key, None) => delete(&mut batch, family, key),
+        }
+    }
+    Ok(batch)
+}
