@@ -29,6 +29,12 @@ const HISTORY_BYTES: i64 = 1;
 /// What flushes and compactions of a MyRocks server may write.
 const MYROCKS_BYTES_PER_SECOND: i64 = 100 << 20;
 
+/// A table with this many entries in a row of which three quarters are deletes is compacted soon: otherwise the head of a
+/// queue keeps its deletes for as long as no level is too large, and each range that begins there reads all of them.
+const DELETION_WINDOW: usize = 128;
+/// The window of the same name in the configuration that MyRocks' wiki recommends.
+const MYROCKS_DELETION_WINDOW: usize = 200_000;
+
 /// Which configuration to build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Profile {
@@ -72,6 +78,7 @@ pub(super) struct Tuning {
     background_jobs: i32,
     direct_io: bool,
     memtables_in_cache: bool,
+    deletion_window: usize,
 }
 
 impl Tuning {
@@ -83,6 +90,11 @@ impl Tuning {
         let (block_bytes, write_buffer_bytes) = match profile {
             Profile::MyRocks => (16 * KIB, 128 * MIB),
             _ => (8 * KIB, (cache_bytes / 16).clamp(4 * MIB, 64 * MIB)),
+        };
+        let window = match profile {
+            Profile::Default => 0,
+            Profile::MyRocks => MYROCKS_DELETION_WINDOW,
+            _ => DELETION_WINDOW,
         };
         let file: Option<String> = settings.take_text("options_file");
         let tuning = Tuning {
@@ -103,6 +115,7 @@ impl Tuning {
                 "memtables_in_cache",
                 !matches!(profile, Profile::Default | Profile::MyRocks),
             )?,
+            deletion_window: settings.take_in("deletion_window", window, 0..=1 << 20)?,
         };
         settings.finish()?;
         let Some(file) = file else {
@@ -220,6 +233,14 @@ impl Tuning {
         options
     }
 
+    /// How many deletes in the window make a table one to compact.
+    fn deletion_trigger(&self) -> usize {
+        match self.profile {
+            Profile::MyRocks => self.deletion_window.saturating_sub(1),
+            _ => self.deletion_window / 4 * 3,
+        }
+    }
+
     /// What tables that are ingested into a map are written with; nothing with a file of the user's.
     pub(super) fn file_options(&self, map: &MapDef, cache: &Cache) -> Option<Options> {
         let known = self.file.is_none();
@@ -231,6 +252,16 @@ impl Tuning {
         options.set_max_write_buffer_number(self.write_buffers);
         if self.profile != Profile::MyRocks {
             options.set_max_write_buffer_size_to_maintain(HISTORY_BYTES);
+        }
+        if self.deletion_window > 0 {
+            // No ratio of a whole file: where deletes and inserts alternate it would compact all files at once.
+            const NO_RATIO: f64 = 0.0;
+            let trigger = self.deletion_trigger();
+            options.add_compact_on_deletion_collector_factory(
+                self.deletion_window,
+                trigger,
+                NO_RATIO,
+            );
         }
         options.set_level_compaction_dynamic_level_bytes(true);
         options.set_compaction_pri(CompactionPri::MinOverlappingRatio);
@@ -358,6 +389,18 @@ impl Tuning {
             _ => "leveled, dynamic level bytes, minimal overlapping ratio first",
         };
         c.given("compaction", style);
+        if self.deletion_window > 0 {
+            let value = format!(
+                "{} deletes among {} entries",
+                self.deletion_trigger(),
+                self.deletion_window
+            );
+            c.tuned(
+                "compact_on_deletion",
+                value,
+                "ranges at the head of a queue would read all of its deletes",
+            );
+        }
         let compression = match self.profile {
             Profile::Zlib => "LZ4, zlib in the last level",
             Profile::Zstd => "zstd",
