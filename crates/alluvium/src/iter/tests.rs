@@ -139,6 +139,27 @@ fn shown_key(cursor: &mut MergeCursor) -> String {
     String::from_utf8(row.key().to_vec()).unwrap()
 }
 
+/// An index whose entries are deleted at the low end of each of its values has a dead head for each of them.
+#[test]
+fn a_thousand_heads_have_an_interval_each() {
+    const HEADS: usize = 1_000;
+    let tree = tree(vec![group("", &[], &[])]);
+    write(&tree, 1, ValueKind::Put, 0..50 * HEADS);
+    let head = |n: usize| format!("key{:05}", 50 * n);
+    for n in 0..HEADS {
+        write(&tree, 2, ValueKind::Delete, 50 * n..50 * n + 40);
+    }
+    for n in 0..HEADS {
+        assert!(cursor(&tree, 2).seek(head(n).as_bytes()).unwrap());
+    }
+    for n in (0..HEADS).rev() {
+        let mut end = Vec::new();
+        let reach = tree.dead.find_end(head(n).as_bytes(), 2, &mut end);
+        assert!(reach.is_some(), "head {n}");
+        assert_eq!(end, format!("key{:05}", 50 * n + 40).as_bytes());
+    }
+}
+
 #[test]
 fn a_walk_over_deleted_rows_leaves_an_interval_for_the_next_cursor() {
     let tree = tree(vec![group("", &[], &[])]);

@@ -28,14 +28,15 @@
 //! Deadness is that of committed rows only: a transaction's own deletes, and rows that have expired, are no evidence,
 //! because others see them otherwise.
 
+mod intervals;
+
 use crossbeam_utils::CachePadded;
 
 use crate::base::SeqNo;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use intervals::{Interval, Intervals};
 
-/// Intervals kept: the oldest makes room for a new one.
-const INTERVALS_MAX: usize = 16;
 /// Walks that may be announced at a time; more readers walk without leaving anything behind.
 const PENDING_MAX: usize = 16;
 
@@ -48,23 +49,15 @@ pub(crate) struct DeadSpace {
     /// The newest commit that put a row here. Stored by the commit leader alone, at each commit, so it has a cache line of
     /// its own; ordered by the fences.
     last_put: CachePadded<AtomicU64>,
-    /// Guards all intervals. A leaf in the lock order; held for a look at 32 intervals at most.
-    intervals: Mutex<Intervals>,
+    /// Guards all intervals. A leaf in the lock order; held for a descent, and a look at 16 walks at most.
+    intervals: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Intervals {
-    committed: Vec<Interval>,
+struct State {
+    committed: Intervals,
     pending: Vec<(u64, Interval)>,
     next_id: u64,
-}
-
-/// Keys from `start` (inclusive) to `end` (exclusive; `None`: no end), dead for every read point from `since` on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Interval {
-    start: Vec<u8>,
-    end: Option<Vec<u8>>,
-    since: SeqNo,
 }
 
 /// How far an interval reaches in the direction of a walk.
@@ -80,25 +73,6 @@ pub(crate) enum Reach {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Announced(u64);
 
-impl Interval {
-    fn contains(&self, key: &[u8]) -> bool {
-        self.start.as_slice() <= key && self.end.as_deref().is_none_or(|end| key < end)
-    }
-
-    fn is_empty(&self) -> bool {
-        let end = self.end.as_deref();
-        end.is_some_and(|end| end <= self.start.as_slice())
-    }
-
-    /// Whether the two have a key in common or border each other.
-    fn touches(&self, other: &Interval) -> bool {
-        let reaches = |a: &Interval, b: &Interval| {
-            a.end.as_deref().is_none_or(|end| end >= b.start.as_slice())
-        };
-        reaches(self, other) && reaches(other, self)
-    }
-}
-
 impl DeadSpace {
     /// Whether it is worth asking for intervals.
     pub fn in_use(&self) -> bool {
@@ -109,9 +83,7 @@ impl DeadSpace {
     /// where there is no interval.
     pub fn find_end(&self, key: &[u8], read_point: SeqNo, to: &mut Vec<u8>) -> Option<Reach> {
         let intervals = self.intervals.lock();
-        let mut committed = intervals.committed.iter();
-        let found = committed.find(|i| i.since <= read_point && i.contains(key))?;
-        let Some(end) = &found.end else {
+        let Some(end) = intervals.committed.end_around(key, read_point)? else {
             return Some(Reach::Everything);
         };
         to.clear();
@@ -127,19 +99,12 @@ impl DeadSpace {
         to: &mut Vec<u8>,
     ) -> Option<Reach> {
         let intervals = self.intervals.lock();
-        let reaches = |i: &&Interval| match (before, i.end.as_deref()) {
-            (None, end) => end.is_none(),
-            (Some(before), end) => {
-                i.start.as_slice() < before && end.is_none_or(|end| before <= end)
-            }
-        };
-        let mut committed = intervals.committed.iter();
-        let found = committed.find(|i| i.since <= read_point && reaches(i))?;
-        if found.start.is_empty() {
+        let start = intervals.committed.start_before(before, read_point)?;
+        if start.is_empty() {
             return Some(Reach::Everything);
         }
         to.clear();
-        to.extend_from_slice(&found.start);
+        to.extend_from_slice(start);
         Some(Reach::To)
     }
 
@@ -197,25 +162,9 @@ impl DeadSpace {
             (Some(own), _) => Some(own),
             (None, end) => end.map(<[u8]>::to_vec),
         };
-        if walked.is_empty() {
-            return;
+        if !walked.is_empty() {
+            intervals.committed.add(walked);
         }
-        // What it touches becomes part of it, for readers as new as both.
-        let mut at = 0;
-        while at < intervals.committed.len() {
-            if !intervals.committed[at].touches(&walked) {
-                at += 1;
-                continue;
-            }
-            let other = intervals.committed.remove(at);
-            walked.start = walked.start.min(other.start);
-            walked.end = walked.end.zip(other.end).map(|(a, b)| a.max(b));
-            walked.since = walked.since.max(other.since);
-        }
-        if intervals.committed.len() >= INTERVALS_MAX {
-            intervals.committed.remove(0);
-        }
-        intervals.committed.push(walked);
     }
 
     /// The commit leader is about to put rows with `seqno`: called before it is published. Answers whether each of
@@ -229,17 +178,13 @@ impl DeadSpace {
     /// Takes a key that is put out of all intervals: what lies before it stays.
     pub fn revive(&self, key: &[u8]) {
         let mut intervals = self.intervals.lock();
-        let Intervals {
-            committed, pending, ..
-        } = &mut *intervals;
-        let pending = pending.iter_mut().map(|(_, interval)| interval);
-        for interval in committed.iter_mut().chain(pending) {
+        intervals.committed.cut(key);
+        for (_, interval) in &mut intervals.pending {
             if interval.contains(key) {
                 // The front part: a queue is walked from its front, and its puts come behind.
                 interval.end = Some(key.to_vec());
             }
         }
-        committed.retain(|interval| !interval.is_empty());
     }
 
     /// Ends all intervals: rows come by another way than puts, with `seqno`. Called before it is published.
@@ -285,7 +230,7 @@ mod tests {
         walk(&dead, "g", "h", 6);
         assert_eq!(shown(&dead), "b-d@5 g-h@6");
         walk(&dead, "d", "e", 7);
-        assert_eq!(shown(&dead), "g-h@6 b-e@7");
+        assert_eq!(shown(&dead), "b-e@7 g-h@6");
         walk(&dead, "a", "z", 8);
         assert_eq!(shown(&dead), "a-z@8");
     }
@@ -333,18 +278,6 @@ mod tests {
         assert!(!dead.putting(7));
         assert_eq!(dead.announce(b"b", None, 6), None);
         assert!(dead.announce(b"b", None, 7).is_some());
-    }
-
-    #[test]
-    fn the_oldest_interval_makes_room() {
-        let dead = DeadSpace::default();
-        for n in 0..=INTERVALS_MAX {
-            let (start, end) = (format!("{n:02}a"), format!("{n:02}c"));
-            walk(&dead, &start, &end, 5);
-        }
-        assert_eq!(dead.intervals.lock().committed.len(), INTERVALS_MAX);
-        assert_eq!(found(&dead, "00b", 9), None);
-        assert!(found(&dead, "01b", 9).is_some());
     }
 }
 
