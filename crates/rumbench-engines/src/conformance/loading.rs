@@ -123,6 +123,23 @@ pub(super) fn ingested_rows_are_rows_like_all_others<E: KvEngine>(engine: &E) {
     }
 }
 
+/// One map is ingested while another is half way.
+pub(super) fn two_maps_are_ingested_at_once<E: KvEngine>(engine: &E) {
+    const ROWS: u64 = 500;
+    let (mut outer, mut inner) = (connect(engine), connect(engine));
+    let keys: Vec<[u8; 16]> = (0..ROWS).map(numbered_key).collect();
+    let rows = || keys.iter().map(|key| (&key[..], &key[8..]));
+    let half_way = rows().enumerate().map(|(place, row)| {
+        if place as u64 == ROWS / 2 {
+            expect("inner", ok(inner.ingest(PREFIXED, rows()), "ingest"), true);
+        }
+        row
+    });
+    if ok(outer.ingest(PLAIN, half_way), "ingest") {
+        check_loaded(engine, ROWS);
+    }
+}
+
 /// Every second key of both maps goes, in one commit.
 pub(super) fn bulk_deletes_remove_exactly_their_keys<E: KvEngine>(engine: &E) {
     load(engine, 300);

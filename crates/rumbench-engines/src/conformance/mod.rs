@@ -83,6 +83,7 @@ pub fn key_value_without_transactions<E: KvEngine + Engine>(
         visibility::large_and_empty_values,
         loading::a_bulk_load_is_complete,
         loading::ingested_rows_are_rows_like_all_others,
+        loading::two_maps_are_ingested_at_once,
         loading::bulk_deletes_remove_exactly_their_keys,
     ];
     run(&root.join("without-transactions"), open, cases);

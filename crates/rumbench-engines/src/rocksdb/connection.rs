@@ -128,7 +128,8 @@ impl<D: Database> KvConnection for RocksConnection<D> {
         let Some(options) = &info.file_options else {
             return Ok(false);
         };
-        let path = self.shared.dir.join("ingested");
+        // Other connections may be at other maps.
+        let path = self.shared.dir.join(format!("ingested-{}", map.0));
         let mut file = SstFileWriter::create(options);
         file.open(&path).map_err(failed("rocksdb: open a table"))?;
         for (key, value) in rows {
