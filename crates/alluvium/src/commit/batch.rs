@@ -18,8 +18,9 @@ use crate::txn::write_set::{WriteEntry, WriteSet};
 /// Writes to any keyspaces that become visible and durable together: see [`crate::Database::write`].
 ///
 /// Later writes of a key replace earlier ones of the same batch. It is in memory until then, and may be written more than
-/// once, or cleared and filled again, which spares its allocations. Its methods fail with `InvalidArgument` for keys and values that are too large and for a keyspace of another
-/// database than the first, and with `KeyspaceDropped` and `Closed`; the batch stays as it was.
+/// once, or cleared and filled again, which spares its allocations. Its methods fail with `InvalidArgument` for keys and
+/// values that are too large and for a keyspace of another database than the first, and with `KeyspaceDropped` and
+/// `Closed`; the batch stays as it was.
 #[derive(Default)]
 pub struct WriteBatch {
     writes: WriteSet,

@@ -5,7 +5,7 @@ use std::path::Path;
 use rumbench_core::engine::Engine;
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, MapId};
 
-use super::{PLAIN, PREFIXED, connect, expect, get, ok, range, scan};
+use super::{PLAIN, PREFIXED, Rows, connect, expect, get, ok, range, scan};
 
 /// Loads `count` rows into both maps, in batches, with keys in descending order.
 fn load<E: KvEngine>(engine: &E, count: u64) {
@@ -41,9 +41,13 @@ fn check_loaded<E: KvEngine>(engine: &E, count: u64) {
     }
 }
 
-fn check_map<C: KvConnection>(connection: &mut C, map: MapId, count: u64) {
+fn all_rows<C: KvConnection>(connection: &mut C, map: MapId) -> Rows {
     let all = range(&[0], &[0xFF; 16], Direction::Forward, usize::MAX);
-    let all = scan(connection, map, all);
+    scan(connection, map, all)
+}
+
+fn check_map<C: KvConnection>(connection: &mut C, map: MapId, count: u64) {
+    let all = all_rows(connection, map);
     expect("rows", all.len() as u64, count);
     for (number, (key, value)) in all.iter().enumerate() {
         let expected = numbered_key(number as u64);
@@ -96,8 +100,7 @@ pub(super) fn ingested_rows_are_rows_like_all_others<E: KvEngine>(engine: &E) {
     };
     for map in [PLAIN, PREFIXED] {
         if !ok(connection.ingest(map, run(0)), "ingest") {
-            let all = range(&[0], &[0xFF; 16], Direction::Forward, usize::MAX);
-            expect("rows", scan(&mut connection, map, all), Vec::new());
+            expect("rows", all_rows(&mut connection, map), Vec::new());
             continue;
         }
         let rows: Vec<BulkRow<'_>> = run(1)
@@ -112,8 +115,7 @@ pub(super) fn ingested_rows_are_rows_like_all_others<E: KvEngine>(engine: &E) {
         check_map(&mut connection, map, ROWS);
         let gone: Vec<(MapId, &[u8])> = keys.iter().step_by(2).map(|key| (map, &key[..])).collect();
         ok(connection.bulk_delete(&gone), "bulk delete");
-        let all = range(&[0], &[0xFF; 16], Direction::Forward, usize::MAX);
-        let left = scan(&mut connection, map, all).into_iter().map(|row| row.0);
+        let left = all_rows(&mut connection, map).into_iter().map(|row| row.0);
         let kept = keys.iter().skip(1).step_by(2).map(|key| key.to_vec());
         expect(
             "keys left",
@@ -149,8 +151,7 @@ pub(super) fn bulk_deletes_remove_exactly_their_keys<E: KvEngine>(engine: &E) {
     let keys: Vec<(MapId, &[u8])> = gone.iter().flat_map(|key| both(&key[..])).collect();
     ok(connection.bulk_delete(&keys), "bulk delete");
     for map in [PLAIN, PREFIXED] {
-        let everything = range(&[0], &[0xFF; 16], Direction::Forward, usize::MAX);
-        let left = scan(&mut connection, map, everything);
+        let left = all_rows(&mut connection, map);
         let left: Vec<Vec<u8>> = left.into_iter().map(|(key, _)| key).collect();
         let kept: Vec<Vec<u8>> = (1..300)
             .step_by(2)

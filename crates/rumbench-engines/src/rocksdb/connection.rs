@@ -120,11 +120,7 @@ impl<D: Database> KvConnection for RocksConnection<D> {
         map: MapId,
         rows: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<bool> {
-        if !D::INGESTS {
-            return Ok(false);
-        }
         let info = self.shared.map(map)?;
-        // With a user's options file the options of one family cannot be had alone.
         let Some(options) = &info.file_options else {
             return Ok(false);
         };

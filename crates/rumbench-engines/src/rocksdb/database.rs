@@ -15,9 +15,9 @@ use rocksdb::{
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::kv::KvTxn;
 
+use super::conflict_or;
 use super::connection::RocksConnection;
 use super::transaction::{NoTxn, RocksTxn};
-use super::{conflict_or, rocks_error};
 use crate::error::failed;
 
 /// RocksDB with pessimistic transactions, as MyRocks uses it.
@@ -243,7 +243,7 @@ impl Database for Plain {
             batch.single_delete_cf(family, key);
         })?;
         self.write_opt(batch, options)
-            .map_err(|error| rocks_error("rocksdb: write batch", error))
+            .map_err(conflict_or("rocksdb: write batch"))
     }
 
     fn ingest_file(&self, family: &Arc<BoundColumnFamily<'static>>, path: &Path) -> Result<()> {

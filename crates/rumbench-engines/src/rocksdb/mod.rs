@@ -58,7 +58,7 @@ struct MapInfo {
     family: Arc<BoundColumnFamily<'static>>,
     /// Scans that stay within one prefix of this length may ask the prefix filter.
     filtered_prefix: Option<usize>,
-    /// What tables for this map are written with, where that is known.
+    /// What tables for this map are written with, where any can be ingested.
     file_options: Option<Options>,
 }
 
@@ -97,7 +97,9 @@ impl<D: Database> RocksDb<D> {
                 filtered_prefix: map
                     .scan_prefix_bytes
                     .filter(|_| tuning.has_prefix_filters()),
-                file_options: tuning.file_options(map, &cache),
+                file_options: D::INGESTS
+                    .then(|| tuning.file_options(map, &cache))
+                    .flatten(),
             });
         }
         let syncer = match config.durability {

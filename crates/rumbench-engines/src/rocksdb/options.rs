@@ -237,11 +237,12 @@ impl Tuning {
     fn deletion_trigger(&self) -> usize {
         match self.profile {
             Profile::MyRocks => self.deletion_window.saturating_sub(1),
-            _ => self.deletion_window / 4 * 3,
+            _ => (3 * self.deletion_window).div_ceil(4),
         }
     }
 
-    /// What tables that are ingested into a map are written with; nothing with a file of the user's.
+    /// What tables that are ingested into a map are written with; nothing with a file of the user's, of which the options
+    /// of one family cannot be had alone.
     pub(super) fn file_options(&self, map: &MapDef, cache: &Cache) -> Option<Options> {
         let known = self.file.is_none();
         known.then(|| self.column_family(map, cache))

@@ -10,7 +10,7 @@ use std::ops::Bound;
 use crate::base::SeqNo;
 
 /// What the intervals of one tree may take in bytes, keys included; one is kept whatever it takes.
-pub(super) const BYTES_MAX: usize = 512 << 10;
+const BYTES_MAX: usize = 512 << 10;
 
 /// Keys from `start` (inclusive) to `end` (exclusive; `None`: no end), dead for every read point from `since` on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,10 +145,9 @@ impl Intervals {
         let Some((start, _)) = next.or_else(|| self.by_start.first_key_value()) else {
             return false;
         };
-        self.hand = start.clone();
-        let hand = std::mem::take(&mut self.hand);
-        self.remove(&hand);
-        self.hand = hand;
+        let start = start.clone();
+        self.remove(&start);
+        self.hand = start;
         true
     }
 
