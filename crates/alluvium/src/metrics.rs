@@ -86,9 +86,9 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Counts a read.
-    pub fn note(&self, sources: usize) {
-        self.add(sources, 1);
+    /// Counts a read. Returns how many like it this thread's shard had counted before.
+    pub fn note(&self, sources: usize) -> u64 {
+        self.add(sources, 1)
     }
 
     /// Counts a number among those that need as many bits: a histogram by powers of two.
@@ -101,8 +101,8 @@ impl Counts {
         self.add((u64::BITS - n.leading_zeros()) as usize, times);
     }
 
-    fn add(&self, n: usize, times: u64) {
-        self.shards[thread_shard()][n.min(NOTED_MAX)].fetch_add(times, Ordering::Relaxed);
+    fn add(&self, n: usize, times: u64) -> u64 {
+        self.shards[thread_shard()][n.min(NOTED_MAX)].fetch_add(times, Ordering::Relaxed)
     }
 
     /// How often each number was noted.

@@ -32,6 +32,8 @@ struct Worth {
     /// What expires at or before this has expired for everybody.
     expired_for_all: u64,
     victims: HashSet<ValueFileId>,
+    /// Whether a merge may be made for the sake of reads alone.
+    tidies: bool,
 }
 
 pub(crate) fn survey(shared: &Shared) -> Survey {
@@ -47,6 +49,7 @@ pub(crate) fn survey(shared: &Shared) -> Survey {
             false => 0,
         },
         victims: files_to_empty(&versions),
+        tidies: shared.options.idle_after.is_some(),
     };
     let mut survey = Survey {
         sizes: Vec::new(),
@@ -94,6 +97,10 @@ fn group_size(group: &Group, worth: &Worth, busy: bool) -> GroupSize {
         // Of a table that several groups share, each counts all: the first merge settles it.
         expired: tables().map(|table| worth.expired(table)).sum(),
         victim_bytes: tables().map(|table| worth.victim_bytes(table)).sum(),
+        needless_seeks: match worth.tidies {
+            true => group.scan_cost.needless_seeks(),
+            false => 0,
+        },
         busy,
     }
 }
@@ -167,4 +174,60 @@ pub(crate) fn value_usage(versions: &[Arc<Version>]) -> ValueUsage {
         }
     }
     usage
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::db::{Database, Options};
+    use crate::iter::CursorOptions;
+    use crate::keyspace::{Keyspace, KeyspaceOptions};
+    use crate::vfs::MemVfs;
+
+    fn flush_rows(db: &Database, k: &Keyspace, rows: u32) {
+        for n in 0..rows {
+            k.put(&n.to_be_bytes(), b"value").expect("put");
+        }
+        db.flush().expect("flush");
+    }
+
+    fn seek(k: &Keyspace, times: u32) {
+        let mut cursor = k.cursor(CursorOptions::default()).expect("cursor");
+        for n in 0..times {
+            assert!(cursor.seek(&(n % 100).to_be_bytes()).expect("seek"));
+        }
+    }
+
+    #[test]
+    fn needless_seeks_are_counted_until_tables_come_or_are_merged() {
+        let db = Database::open_on(Arc::new(MemVfs::new()), "db", Options::default());
+        let db = db.expect("open");
+        let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
+        let other = db.keyspace("other", KeyspaceOptions::default());
+        let other = other.expect("keyspace");
+        let needless = || {
+            let survey = survey(db.shared());
+            let mut places = survey.places.iter();
+            let at = places.position(|place| &*place.tree.name == "k");
+            survey.sizes[at.expect("one group")].needless_seeks
+        };
+        flush_rows(&db, &k, 5_000);
+        seek(&k, 160);
+        assert_eq!(needless(), 0, "one table is no more than a merged one");
+        flush_rows(&db, &k, 100);
+        seek(&k, 160);
+        assert_eq!(needless(), 160);
+        // A flush that changes other keyspaces only.
+        flush_rows(&db, &other, 100);
+        seek(&k, 160);
+        assert_eq!(needless(), 320);
+        flush_rows(&db, &k, 100);
+        assert_eq!(needless(), 0);
+        seek(&k, 160);
+        assert_eq!(needless(), 320, "two of three");
+        k.compact_range(&[], None).expect("compact");
+        assert_eq!(needless(), 0);
+        seek(&k, 160);
+        assert_eq!(needless(), 0);
+    }
 }

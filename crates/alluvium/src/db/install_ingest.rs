@@ -100,7 +100,7 @@ impl Shared {
             let tables = ingested.tables.iter();
             tables.for_each(|t| t.table.raise_seqnos(seqno));
             store.add_tables(&ingested.tables);
-            let version = Arc::new(store.version(ingested.tree.id));
+            let version = store.next_version(&ingested.tree);
             // Before its number is published: rows come to life that no put announces.
             ingested.tree.dead.clear(seqno);
             ingested.tree.change(|state| {

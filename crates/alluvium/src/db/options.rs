@@ -48,8 +48,8 @@ pub struct Options {
     /// More saves background writes, less saves space and reads.
     pub upper_fraction: f64,
     /// After this long without a commit the database tidies itself: it flushes its memtables and merges all upper
-    /// tables away, as far as no writer comes back, so that reads find each row in one table. `None`: never. At most
-    /// a tenth of one core and of the device goes into it.
+    /// tables away, as far as no writer comes back, so that reads find each row in one table. At most a tenth of one
+    /// core and of the device goes into it. `None`: never, and what scans have paid for is not merged either.
     pub idle_after: Option<Duration>,
     /// Size in bytes of the active memtables together at which they are sealed; `None` derives it from
     /// [`Options::memory_bytes`]. Tests set it small.

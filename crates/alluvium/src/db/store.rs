@@ -150,6 +150,11 @@ impl Store {
         self.last_run
     }
 
+    /// The open form of a keyspace's tables, to succeed the one that it has.
+    pub fn next_version(&self, tree: &Tree) -> Arc<Version> {
+        Arc::new(self.version(tree.id).after(&tree.load().version))
+    }
+
     /// The open form of a keyspace's tables.
     pub fn version(&self, keyspace: KeyspaceId) -> Version {
         let Some(state) = self.state().keyspaces.get(&keyspace) else {
@@ -173,6 +178,7 @@ impl Store {
             low: low.to_vec(),
             upper: upper.collect(),
             last: state.last.iter().map(open).collect(),
+            scan_cost: Arc::default(),
         }
     }
 
@@ -261,7 +267,7 @@ impl Shared {
             let bytes = flush.tables.iter().map(|t| t.record.file_bytes).sum();
             flush.tree.counters.flushed_bytes.add(bytes);
             store.add_tables(&flush.tables);
-            let version = Arc::new(store.version(flush.tree.id));
+            let version = store.next_version(&flush.tree);
             flush.tree.change(|state| {
                 state
                     .sealed
@@ -306,7 +312,7 @@ impl Shared {
             Merged::Upper { .. } => tree.counters.tier_bytes.add(bytes),
         }
         store.add_tables(outputs);
-        let version = Arc::new(store.version(tree.id));
+        let version = store.next_version(tree);
         tree.change(|state| state.version = version);
         store.release_unnamed(self);
         drop(store);

@@ -148,6 +148,13 @@ impl MergeCursor {
         }
     }
 
+    /// Counts a seek, for the statistics and for the group that it went to.
+    pub(super) fn note_seek(&self) {
+        let nth = self.tree.counters.seeks.note(self.sources.len());
+        let group = &self.version().groups()[self.group];
+        group.scan_cost.note(nth, self.sources.len() - self.fixed);
+    }
+
     /// While no table of the current group has rows left, opens the next group inside the bounds.
     pub(super) fn next_group(&mut self) -> Result<()> {
         while !(self.fixed..self.sources.len()).any(|i| self.live(i)) {

@@ -249,7 +249,7 @@ impl MergeCursor {
                 input.source.seek(key)?;
             }
         }
-        self.tree.counters.seeks.note(self.sources.len());
+        self.note_seek();
         self.settle_forward()
     }
 
@@ -257,7 +257,7 @@ impl MergeCursor {
         self.reverse = true;
         self.current = None;
         if self.begin_walk_back(key)? {
-            self.tree.counters.seeks.note(self.sources.len());
+            self.note_seek();
             return self.settle_reverse();
         }
         let group = match key {
@@ -273,7 +273,7 @@ impl MergeCursor {
             input.past_end = false;
             input.source.seek_before(key)?;
         }
-        self.tree.counters.seeks.note(self.sources.len());
+        self.note_seek();
         self.settle_reverse()
     }
 

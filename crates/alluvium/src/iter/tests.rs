@@ -39,6 +39,7 @@ fn group(low: &str, upper: &[(u64, &Arc<Table>)], last: &[&Arc<Table>]) -> Arc<G
         low: low.as_bytes().to_vec(),
         upper: upper.collect(),
         last: last.iter().map(|t| Arc::clone(t)).collect(),
+        scan_cost: Arc::default(),
     })
 }
 

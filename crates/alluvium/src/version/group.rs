@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use crate::base::TableId;
+use crate::metrics::Counter;
 use crate::table::Table;
 
 /// An upper table as one group lists it.
@@ -36,7 +37,13 @@ pub(crate) struct Group {
     pub upper: Vec<Upper>,
     /// In key order, not overlapping.
     pub last: Vec<Arc<Table>>,
+    /// What its upper tables have cost scans since it has these tables.
+    pub scan_cost: Arc<ScanCost>,
 }
+
+/// The seeks that scans made in tables of a group which they would not have made in a merged one.
+#[derive(Debug, Default)]
+pub(crate) struct ScanCost(Counter);
 
 /// All groups of a keyspace at one time. Never empty: a new keyspace has one group without tables.
 pub(crate) struct Version {
@@ -61,6 +68,13 @@ impl Group {
         table.first_key() < self.low.as_slice() || high.is_some_and(|high| table.last_key() >= high)
     }
 
+    /// Whether this group has the tables that `before` had.
+    fn is_same(&self, before: &Group) -> bool {
+        let upper = |group: &Group| group.upper.iter().map(|u| u.table.id()).collect::<Vec<_>>();
+        let last = |group: &Group| group.last.iter().map(|t| t.id()).collect::<Vec<_>>();
+        self.low == before.low && upper(self) == upper(before) && last(self) == last(before)
+    }
+
     /// Bytes of its upper tables that count as this group's.
     pub fn upper_bytes(&self) -> u64 {
         self.upper.iter().map(Upper::bytes).sum()
@@ -76,6 +90,24 @@ impl Upper {
     /// The share of the table's bytes that one group answers for.
     pub fn bytes(&self) -> u64 {
         self.table.file_bytes() / u64::from(self.shared_by.max(1))
+    }
+}
+
+/// One seek in so many is noted, for all of them: every reader of the group writes to the same counter.
+const SEEKS_PER_NOTE: u64 = 16;
+
+impl ScanCost {
+    /// Counts the seek of a scan in `tables` of a group, the `nth` like it.
+    pub fn note(&self, nth: u64, tables: usize) {
+        let needless = tables.saturating_sub(1) as u64;
+        if needless > 0 && nth.is_multiple_of(SEEKS_PER_NOTE) {
+            self.0.add(SEEKS_PER_NOTE * needless);
+        }
+    }
+
+    /// The seeks so far.
+    pub fn needless_seeks(&self) -> u64 {
+        self.0.get()
     }
 }
 
@@ -104,6 +136,17 @@ impl Version {
             version.check();
         }
         version
+    }
+
+    /// The same tables as the successor of `before`: groups that did not change keep what scans have paid for them.
+    pub fn after(mut self, before: &Version) -> Version {
+        for group in &mut self.groups {
+            let same = before.find_low(&group.low).map(|i| &before.groups[i]);
+            if let Some(same) = same.filter(|same| group.is_same(same)) {
+                Arc::make_mut(group).scan_cost = Arc::clone(&same.scan_cost);
+            }
+        }
+        self
     }
 
     /// Within each group: upper runs newest first with falling, disjoint sequence number ranges, the last level in

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use alluvium::vfs::Vfs;
 use alluvium::{
-    Database, Error, Event, EventListener, Keyspace, KeyspaceOptions, KeyspaceStats, Options,
-    WriteBatch,
+    CursorOptions, Database, Error, Event, EventListener, Keyspace, KeyspaceOptions, KeyspaceStats,
+    Options, WriteBatch,
 };
 
 use alluvium_testkit::random::Rng;
@@ -82,6 +82,38 @@ fn a_database_that_is_not_to_tidy_itself_does_not() {
         assert_eq!(all(&k).len(), 500);
     }
     assert!(!is_tidy(&db, 1));
+}
+
+#[test]
+fn what_is_scanned_often_is_merged_although_somebody_writes() {
+    let options = Options {
+        // So long that the database is never idle here.
+        idle_after: Some(Duration::from_secs(3600)),
+        ..soon_idle()
+    };
+    let (_vfs, db, k) = database(options);
+    let other = db
+        .keyspace("other", KeyspaceOptions::default())
+        .expect("keyspace");
+    // An upper table that is small beside the last level, and the budget.
+    put_all(&db, &k, 5_000, &[1; 50]);
+    db.flush().expect("flush");
+    k.compact_range(&[], None).expect("compact");
+    put_all(&db, &k, 20, &[2; 50]);
+    db.flush().expect("flush");
+    db.settle().expect("settle");
+    assert!(!is_tidy(&db, 1), "nothing was due");
+    wait_until(|| {
+        let mut cursor = k.cursor(CursorOptions::default()).expect("cursor");
+        for n in 0..1_000_u32 {
+            assert!(cursor.seek(&n.to_be_bytes()).expect("seek"));
+        }
+        other.put(b"row", b"value").expect("put");
+        // Its end is what the merging threads wake for.
+        db.flush().expect("flush");
+        is_tidy(&db, 5_000)
+    });
+    assert_eq!(all(&k).len(), 5_000);
 }
 
 #[test]

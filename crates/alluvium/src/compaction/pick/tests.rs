@@ -5,7 +5,8 @@ use alluvium_testkit::script::{self, Command};
 use super::*;
 
 /// A line of input is a group: `upper=BYTES[/TOMBSTONE_BYTES],...` newest first, `last=BYTES`, `entries=N`, `dead=N`
-/// (upper tombstones that nobody needs), `last_dead=N`, `expired=N`, `victims=BYTES`, `busy`. What is left out is 0.
+/// (upper tombstones that nobody needs), `last_dead=N`, `expired=N`, `victims=BYTES`,
+/// `seeks=N` (needless ones), `busy`. What is left out is 0.
 fn group(line: &str) -> GroupSize {
     let mut group = GroupSize::default();
     for word in line.split_whitespace() {
@@ -19,6 +20,7 @@ fn group(line: &str) -> GroupSize {
             "last_dead" => group.last_dead = number(),
             "expired" => group.expired = number(),
             "victims" => group.victim_bytes = number(),
+            "seeks" => group.needless_seeks = number(),
             "busy" => group.busy = true,
             other => panic!("no such word: {other}"),
         }
