@@ -17,7 +17,7 @@ use crate::cache::Cache;
 pub enum Use {
     /// Memtables with their filters, from their making until nobody holds them any more.
     Memtables,
-    /// Open tables: fences, filters, properties and the cache's slots.
+    /// Open tables: fences, filters, properties and the cache's slots; and dead intervals of keyspaces.
     Tables,
     /// Buffers of flushes, merges, ingests and bulk loads.
     Jobs,

@@ -104,6 +104,14 @@ impl Job {
         result.map(drop)
     }
 
+    /// Its merge was not possible: before it is tried again, scans have to pay for it again.
+    pub fn charge_scans_again(&self) {
+        let version = Arc::clone(&self.tree.load().version);
+        if let Some(index) = version.find_low(&self.low) {
+            version.groups()[index].scan_cost.reset();
+        }
+    }
+
     fn tell_begin(&self, shared: &Shared, group: &Group) {
         shared.events.tell(|| Event::CompactionBegin {
             keyspace: self.tree.name.clone(),

@@ -13,8 +13,8 @@
 //! - **Last-level merge of a group half of which has expired, or whose rows point into value files that are mostly
 //!   garbage**: nothing else would ever return their space where nobody writes.
 //! - **Last-level merge of a group whose upper tables have cost scans as much as the merge will**, since the newest of
-//!   them came: whoever reads much and writes little gets a merged group. Where flushes come sooner, there would soon
-//!   be upper tables again, and nothing is done.
+//!   them came, where nothing else is to do: whoever reads much and writes little gets a merged group. Where flushes come
+//!   sooner, there would soon be upper tables again, and nothing is done.
 //! - **Tier merge** of neighbouring upper tables of a group whose number costs reads: similar sizes together, so
 //!   that each entry is rewritten about once per size class.
 
@@ -58,10 +58,11 @@ impl GroupSize {
             && (self.victim_bytes > 0 || self.expired > 0 && 2 * self.expired >= self.entries)
     }
 
-    /// Whether scans have spent as much time in its upper tables as merging it takes.
-    fn is_paid_by_scans(&self) -> bool {
-        let price = (self.upper_bytes() + self.last_bytes) / MERGED_BYTES_PER_SEEK;
-        !self.busy && !self.upper.is_empty() && self.needless_seeks > price
+    /// The time that scans have spent needlessly in its tables, as a share of what merging it takes.
+    fn paid_by_scans(&self) -> f64 {
+        let bytes = self.upper_bytes() + self.last_bytes;
+        let price = SEEKS_PER_MERGE + bytes / MERGED_BYTES_PER_SEEK;
+        self.needless_seeks as f64 / price as f64
     }
 
     fn upper_bytes(&self) -> u64 {
@@ -108,6 +109,8 @@ const TOMBSTONE_WEIGHT: f64 = 4.0;
 /// The bytes of tables that a merge reads and writes again in the time of one seek in a table: 1 us at 32 MB/s, as
 /// measured with everything cached.
 const MERGED_BYTES_PER_SEEK: u64 = 32;
+/// What a merge costs whatever its size, in seeks: its files are made durable, and so is the manifest.
+const SEEKS_PER_MERGE: u64 = 5_000;
 /// Tables whose sizes differ by no more than this factor belong to one size class.
 const CLASS_FACTOR: u64 = 4;
 /// A group with this many times the upper tables that it should have is merged before others go on.
@@ -137,7 +140,6 @@ impl PickRules {
             densest.flatten()
         });
         let whole = whole.or_else(|| groups.iter().position(GroupSize::is_worth_clearing));
-        let whole = whole.or_else(|| groups.iter().position(GroupSize::is_paid_by_scans));
         if let Some(group) = whole {
             return Some(Picked {
                 group,
@@ -163,6 +165,16 @@ impl PickRules {
         let group = groups.iter().position(crowded)?;
         let (from, to) = similar_window(&groups[group].upper)?;
         let work = Work::Tier { from, to };
+        Some(Picked { group, work })
+    }
+
+    /// The next merge where nothing is due: of the group whose merge scans have paid for most.
+    pub fn pick_for_scans(&self, groups: &[GroupSize]) -> Option<Picked> {
+        let free = |g: &GroupSize| !g.busy && !g.upper.is_empty();
+        let paid = groups.iter().map(GroupSize::paid_by_scans).enumerate();
+        let paid = paid.filter(|(i, paid)| free(&groups[*i]) && *paid >= 1.0);
+        let (group, _) = paid.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+        let work = Work::LastLevel;
         Some(Picked { group, work })
     }
 

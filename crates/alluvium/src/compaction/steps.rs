@@ -30,6 +30,8 @@ const FLUSH_FIRST: Duration = Duration::from_millis(20);
 pub(crate) enum Mode {
     /// Due work.
     Due,
+    /// Not due, but paid for by scans.
+    ForScans,
     /// Due work that another merge made room for: it makes room for none.
     Urgent,
     /// Not due, done while nobody writes: ends as soon as there is a newer commit than this.
@@ -105,7 +107,7 @@ impl<'a> Steps<'a> {
         crate::sync::thread::yield_now();
         self.shared.let_flush_go_first(FLUSH_FIRST);
         match self.mode {
-            Mode::Due => run_urgent(self.shared),
+            Mode::Due | Mode::ForScans => run_urgent(self.shared),
             Mode::Urgent | Mode::Tidy(_) => Ok(()),
         }
     }

@@ -32,8 +32,6 @@ struct Worth {
     /// What expires at or before this has expired for everybody.
     expired_for_all: u64,
     victims: HashSet<ValueFileId>,
-    /// Whether a merge may be made for the sake of reads alone.
-    tidies: bool,
 }
 
 pub(crate) fn survey(shared: &Shared) -> Survey {
@@ -49,7 +47,6 @@ pub(crate) fn survey(shared: &Shared) -> Survey {
             false => 0,
         },
         victims: files_to_empty(&versions),
-        tidies: shared.options.idle_after.is_some(),
     };
     let mut survey = Survey {
         sizes: Vec::new(),
@@ -97,10 +94,7 @@ fn group_size(group: &Group, worth: &Worth, busy: bool) -> GroupSize {
         // Of a table that several groups share, each counts all: the first merge settles it.
         expired: tables().map(|table| worth.expired(table)).sum(),
         victim_bytes: tables().map(|table| worth.victim_bytes(table)).sum(),
-        needless_seeks: match worth.tidies {
-            true => group.scan_cost.needless_seeks(),
-            false => 0,
-        },
+        needless_seeks: group.scan_cost.needless_seeks(),
         busy,
     }
 }
@@ -216,15 +210,21 @@ mod tests {
         assert_eq!(needless(), 0, "one table is no more than a merged one");
         flush_rows(&db, &k, 100);
         seek(&k, 160);
-        assert_eq!(needless(), 160);
+        // One of sixteen is taken for all, about evenly.
+        let about = |n: u64| n - n / 4..=n + n / 4;
+        assert!(about(160).contains(&needless()), "{}", needless());
         // A flush that changes other keyspaces only.
         flush_rows(&db, &other, 100);
         seek(&k, 160);
-        assert_eq!(needless(), 320);
+        assert!(about(320).contains(&needless()), "{}", needless());
         flush_rows(&db, &k, 100);
         assert_eq!(needless(), 0);
         seek(&k, 160);
-        assert_eq!(needless(), 320, "two of three");
+        assert!(
+            about(320).contains(&needless()),
+            "two of three: {}",
+            needless()
+        );
         k.compact_range(&[], None).expect("compact");
         assert_eq!(needless(), 0);
         seek(&k, 160);

@@ -53,6 +53,10 @@ pub(crate) fn run(shared: &Shared) {
         update_admission(shared);
         match result {
             Ok(()) => shared.found_space(),
+            Err(Error::NoSpace { .. }) if job.mode == Mode::ForScans => {
+                job.charge_scans_again();
+                shared.jobs.found_no_space(&job);
+            }
             Err(error @ Error::NoSpace { .. }) => {
                 if !shared.spend_reserve(Taker::Background, &error) {
                     shared.jobs.found_no_space(&job);
@@ -165,10 +169,15 @@ fn claim(shared: &Shared) -> Option<Job> {
     let due =
         wanted.or_else(|| claim_by(shared, Mode::Due, |rules, survey| rules.pick(&survey.sizes)));
     let low = shared.reserve.is_low();
-    due.or_else(|| {
+    due.or_else(|| match low {
         // Whatever a merge may drop is worth its work now.
-        let any = |rules: &PickRules, survey: &mut Survey| rules.pick_idle(&survey.sizes);
-        low.then(|| claim_by(shared, Mode::Due, any)).flatten()
+        true => claim_by(shared, Mode::Due, |rules, survey| {
+            rules.pick_idle(&survey.sizes)
+        }),
+        false if shared.options.idle_after.is_none() => None,
+        false => claim_by(shared, Mode::ForScans, |rules, survey| {
+            rules.pick_for_scans(&survey.sizes)
+        }),
     })
 }
 

@@ -152,7 +152,9 @@ impl MergeCursor {
     pub(super) fn note_seek(&self) {
         let nth = self.tree.counters.seeks.note(self.sources.len());
         let group = &self.version().groups()[self.group];
-        group.scan_cost.note(nth, self.sources.len() - self.fixed);
+        // Behind an interval without an end no table was looked at.
+        let sought = self.sources[self.fixed..].iter().filter(|i| !i.past_end);
+        group.scan_cost.note(nth, sought.count());
     }
 
     /// While no table of the current group has rows left, opens the next group inside the bounds.

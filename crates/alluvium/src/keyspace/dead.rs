@@ -32,7 +32,11 @@ mod intervals;
 
 use crossbeam_utils::CachePadded;
 
+use std::sync::Arc;
+
 use crate::base::SeqNo;
+use crate::cache::Cache;
+use crate::memory::{Charge, Use};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use intervals::{Interval, Intervals};
@@ -51,6 +55,9 @@ pub(crate) struct DeadSpace {
     last_put: CachePadded<AtomicU64>,
     /// Guards all intervals. A leaf in the lock order; held for a descent, and a look at 16 walks at most.
     intervals: Mutex<State>,
+    /// What the committed intervals take of the memory number, as of the newest of them. Locked for itself, after
+    /// `intervals` was released: blocks may go for it.
+    charge: Option<Mutex<Charge>>,
 }
 
 #[derive(Default)]
@@ -74,6 +81,14 @@ pub(crate) enum Reach {
 pub(crate) struct Announced(u64);
 
 impl DeadSpace {
+    /// Without intervals yet; they take their memory from that of `cache`.
+    pub fn new(cache: &Arc<Cache>) -> DeadSpace {
+        DeadSpace {
+            charge: Some(Mutex::new(Charge::new(cache, Use::Tables))),
+            ..DeadSpace::default()
+        }
+    }
+
     /// Whether it is worth asking for intervals.
     pub fn in_use(&self) -> bool {
         self.in_use.load(Ordering::Relaxed)
@@ -162,8 +177,14 @@ impl DeadSpace {
             (Some(own), _) => Some(own),
             (None, end) => end.map(<[u8]>::to_vec),
         };
-        if !walked.is_empty() {
-            intervals.committed.add(walked);
+        if walked.is_empty() {
+            return;
+        }
+        intervals.committed.add(walked);
+        let bytes = intervals.committed.bytes();
+        drop(intervals);
+        if let Some(charge) = &self.charge {
+            charge.lock().set(bytes);
         }
     }
 

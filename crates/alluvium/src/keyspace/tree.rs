@@ -96,7 +96,7 @@ impl Tree {
             publications: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
             cursors: OpenCursors::default(),
-            dead: DeadSpace::default(),
+            dead: DeadSpace::new(cache),
             filter: Mutex::new(None),
             memtable_bytes: AtomicUsize::new(memtable_bytes),
             cache: Arc::clone(cache),

@@ -93,16 +93,24 @@ impl Upper {
     }
 }
 
-/// One seek in so many is noted, for all of them: every reader of the group writes to the same counter.
+/// One seek in so many is noted, for all of them: every reader of the group writes to the same counter. A power of two.
 const SEEKS_PER_NOTE: u64 = 16;
+/// 2^64 divided by the golden ratio: products with it are spread evenly, whatever the steps are that a reader takes from
+/// group to group.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl ScanCost {
     /// Counts the seek of a scan in `tables` of a group, the `nth` like it.
     pub fn note(&self, nth: u64, tables: usize) {
         let needless = tables.saturating_sub(1) as u64;
-        if needless > 0 && nth.is_multiple_of(SEEKS_PER_NOTE) {
+        if needless > 0 && nth.wrapping_mul(SPREAD) < u64::MAX / SEEKS_PER_NOTE {
             self.0.add(SEEKS_PER_NOTE * needless);
         }
+    }
+
+    /// Scans have to pay anew.
+    pub fn reset(&self) {
+        self.0.set(0);
     }
 
     /// The seeks so far.

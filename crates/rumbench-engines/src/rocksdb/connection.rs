@@ -124,6 +124,11 @@ impl<D: Database> KvConnection for RocksConnection<D> {
         let Some(options) = &info.file_options else {
             return Ok(false);
         };
+        let mut rows = rows.peekable();
+        // A table without rows is refused.
+        if rows.peek().is_none() {
+            return Ok(true);
+        }
         // Other connections may be at other maps.
         let path = self.shared.dir.join(format!("ingested-{}", map.0));
         let mut file = SstFileWriter::create(options);

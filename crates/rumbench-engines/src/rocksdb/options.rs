@@ -31,9 +31,13 @@ const MYROCKS_BYTES_PER_SECOND: i64 = 100 << 20;
 
 /// A table with this many entries in a row of which three quarters are deletes is compacted soon: otherwise the head of a
 /// queue keeps its deletes for as long as no level is too large, and each range that begins there reads all of them.
-const DELETION_WINDOW: usize = 128;
+const DELETION_WINDOW: usize = DELETION_BUCKETS;
+/// RocksDB counts deletes in so many parts of the window, and rounds it up to a multiple of them.
+const DELETION_BUCKETS: usize = 128;
 /// The window of the same name in the configuration that MyRocks' wiki recommends.
 const MYROCKS_DELETION_WINDOW: usize = 200_000;
+/// The deletes in it that make a table one to compact.
+const MYROCKS_DELETIONS: usize = 199_999;
 
 /// Which configuration to build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +119,9 @@ impl Tuning {
                 "memtables_in_cache",
                 !matches!(profile, Profile::Default | Profile::MyRocks),
             )?,
-            deletion_window: settings.take_in("deletion_window", window, 0..=1 << 20)?,
+            deletion_window: settings
+                .take_in("deletion_window", window, 0..=1 << 20)?
+                .next_multiple_of(DELETION_BUCKETS),
         };
         settings.finish()?;
         let Some(file) = file else {
@@ -236,7 +242,7 @@ impl Tuning {
     /// How many deletes in the window make a table one to compact.
     fn deletion_trigger(&self) -> usize {
         match self.profile {
-            Profile::MyRocks => self.deletion_window.saturating_sub(1),
+            Profile::MyRocks => MYROCKS_DELETIONS.min(self.deletion_window - 1),
             _ => (3 * self.deletion_window).div_ceil(4),
         }
     }

@@ -105,6 +105,7 @@ pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
         seed: arguments.seed,
         durability: arguments.durability.into(),
         memory: arguments.memory,
+        storage: None,
         placement: arguments.placement,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: false,

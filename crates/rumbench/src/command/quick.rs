@@ -86,6 +86,7 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         seed: 1,
         durability: Durability::Buffered,
         memory: None,
+        storage: None,
         placement: Placement::Free,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: false,

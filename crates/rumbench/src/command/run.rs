@@ -19,6 +19,7 @@ use crate::run::placement::Placement;
 use crate::run::plan::{EngineChoice, Point, Suite};
 use crate::run::progress::say;
 use crate::run::protocol::TrialSpec;
+use crate::run::storage::Storage;
 use crate::run::suite;
 use crate::store::result::SuiteResult;
 use crate::store::{file, history};
@@ -172,9 +173,9 @@ pub struct RunArgs {
     /// On which cores client and engine threads run
     #[arg(long, value_enum, default_value = "free")]
     placement: Placement,
-    /// Emulate a slower device
-    #[arg(long, value_name = "PROFILE")]
-    storage: Option<String>,
+    /// Emulate a slower device by limits of the kernel on the operations of a trial
+    #[arg(long, value_enum)]
+    storage: Option<Storage>,
     /// Another build of rumbench as the process of trials: of those with --engine ENGINE@NAME, or without a NAME of all others
     #[arg(long = "host", value_name = "[NAME=]BINARY")]
     hosts: Vec<String>,
@@ -208,7 +209,6 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
 /// # Errors
 /// Usage errors.
 pub fn suite(arguments: &RunArgs) -> Result<Suite> {
-    refuse_unavailable(arguments)?;
     let (workload, definition) = named(&arguments.workload)?;
     let mut sets = arguments.sets.clone();
     sets.extend(definition.map(|text| format!("{}={text}", catalog::DEFINITION)));
@@ -243,6 +243,7 @@ pub fn suite(arguments: &RunArgs) -> Result<Suite> {
         seed: arguments.seed,
         durability: arguments.durability.into(),
         memory: arguments.memory,
+        storage: arguments.storage,
         placement: arguments.placement,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: arguments.keep_data,
@@ -265,7 +266,7 @@ pub fn check(suite: &mut Suite) -> Result<()> {
         check_base(base, &names)?;
     }
     check_placement(suite)?;
-    check_external(suite.memory, &suite.points)?;
+    check_external(suite)?;
     check_memory(suite.memory, &suite.points)
 }
 
@@ -424,12 +425,16 @@ fn check_placement(suite: &Suite) -> Result<()> {
 }
 
 /// A server that runs already is no part of the trial that is bounded.
-fn check_external(memory: Option<u64>, points: &[Point]) -> Result<()> {
-    let mut engines = points.iter().flat_map(|point| &point.engines);
+fn check_external(suite: &Suite) -> Result<()> {
+    let mut engines = suite.points.iter().flat_map(|point| &point.engines);
     let external = |choice: &&EngineChoice| choice.settings.contains_key("address");
-    match (memory, engines.find(external)) {
-        (Some(_), Some(choice)) => Err(usage(format!(
-            "--memory cannot bound {}, which is a server that runs already; leave one of them out",
+    let bound = match (suite.memory, suite.storage) {
+        (Some(_), _) => Some("--memory"),
+        (None, storage) => storage.map(|_| "--storage"),
+    };
+    match (bound, engines.find(external)) {
+        (Some(bound), Some(choice)) => Err(usage(format!(
+            "{bound} cannot bound {}, which is a server that runs already; leave one of them out",
             choice.name()
         ))),
         _ => Ok(()),
@@ -448,12 +453,5 @@ fn check_memory(memory: Option<u64>, points: &[Point]) -> Result<()> {
             )))
         }
         _ => Ok(()),
-    }
-}
-
-fn refuse_unavailable(arguments: &RunArgs) -> Result<()> {
-    match arguments.storage {
-        Some(_) => Err(usage("--storage is not available in this version")),
-        None => Ok(()),
     }
 }

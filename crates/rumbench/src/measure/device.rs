@@ -3,9 +3,11 @@
 //! The counters are the device's: everything on it is counted, whoever asked. Discards have fields of their own in the
 //! kernel and are left out. A file system without a block device (overlay, tmpfs) has no counters.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// Sectors in the kernel's block statistics are always this long.
 const SECTOR_BYTES: u64 = 512;
@@ -21,6 +23,35 @@ pub struct DeviceIo {
     pub writes: u64,
     /// Bytes written.
     pub write_bytes: u64,
+}
+
+/// How the kernel numbers a block device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceNumber {
+    /// Of the driver.
+    pub major: u32,
+    /// Among the driver's devices.
+    pub minor: u32,
+}
+
+impl fmt::Display for DeviceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+impl FromStr for DeviceNumber {
+    type Err = ();
+
+    /// From its form in /sys, `8:16`.
+    fn from_str(text: &str) -> Result<DeviceNumber, ()> {
+        let (major, minor) = text.trim().split_once(':').ok_or(())?;
+        let number = |text: &str| text.parse().map_err(|_| ());
+        Ok(DeviceNumber {
+            major: number(major)?,
+            minor: number(minor)?,
+        })
+    }
 }
 
 /// The device of one directory.
@@ -62,6 +93,12 @@ impl Device {
         Some(entry.parent()?.to_path_buf())
     }
 
+    /// The whole disk: limits are set for no partition.
+    pub fn disk(&self) -> Option<DeviceNumber> {
+        let text = fs::read_to_string(self.sys_directory()?.join("dev"));
+        text.ok()?.parse().ok()
+    }
+
     /// Counters now.
     pub fn read(&self) -> Option<DeviceIo> {
         parse(&fs::read_to_string(&self.stat).ok()?)
@@ -100,5 +137,15 @@ mod tests {
         };
         assert_eq!(parse(text), Some(expected));
         assert_eq!(parse("1 2 3"), None);
+    }
+
+    #[test]
+    fn a_device_number_is_written_as_it_is_read() {
+        let number: DeviceNumber = "259:3\n".parse().expect("a number");
+        assert_eq!((number.major, number.minor), (259, 3));
+        assert_eq!(number.to_string(), "259:3");
+        for text in ["", "259", "a:b", "1:2:3"] {
+            assert!(text.parse::<DeviceNumber>().is_err(), "{text}");
+        }
     }
 }

@@ -15,9 +15,11 @@ use serde::Serialize;
 
 use super::statistics::median;
 use super::{environment, size};
+use crate::measure::device::Device;
 use crate::report::html::label_us;
 use crate::report::table::count;
-use crate::run::cgroup::{Group, Hierarchy};
+use crate::run::cgroup::{Bound, Bounds};
+use crate::run::storage::Storage;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
@@ -67,7 +69,8 @@ pub struct Machine {
     /// Processes that want a CPU, mean of the last minute.
     load: Option<f64>,
     free_bytes: Option<u64>,
-    groups: Option<Result<(), String>>,
+    /// What control groups can bound, by the option that needs them.
+    groups: Vec<(&'static str, Result<(), String>)>,
     may_drop_caches: bool,
     fsync_us: Option<f64>,
     fdatasync_us: Option<f64>,
@@ -85,10 +88,6 @@ impl Machine {
         let off = number("/sys/devices/system/cpu/intel_pstate/no_turbo").map(|off| off == 0.0);
         let on = number("/sys/devices/system/cpu/cpufreq/boost").map(|on| on == 1.0);
         let (fsync_us, fdatasync_us) = syncs(dir)?;
-        let bounded = || -> Result<()> {
-            let hierarchy = Hierarchy::of_this_process()?;
-            Group::new(&hierarchy, GROUP_BYTES).map(drop)
-        };
         let caches = OpenOptions::new()
             .write(true)
             .open("/proc/sys/vm/drop_caches");
@@ -98,7 +97,7 @@ impl Machine {
             perf_event_paranoid: number("/proc/sys/kernel/perf_event_paranoid").map(|n| n as i64),
             load: number("/proc/loadavg"),
             free_bytes: size::free_bytes(dir).ok(),
-            groups: Some(bounded().map_err(|error| format!("{error:#}"))),
+            groups: groups(dir),
             may_drop_caches: caches.is_ok(),
             fsync_us,
             fdatasync_us,
@@ -339,6 +338,24 @@ fn storage(machine: &Machine) -> Vec<Finding> {
     all
 }
 
+/// Tries each kind of group once.
+fn groups(dir: &Path) -> Vec<(&'static str, Result<(), String>)> {
+    let tried = |bound: Result<Bound>| {
+        let bounds = bound.and_then(|bound| Bounds::new([bound]));
+        bounds.map(drop).map_err(|error| format!("{error:#}"))
+    };
+    let disk = Device::of(dir).and_then(|device| device.disk());
+    let disk = disk.context("the folder is on no block device that the kernel shows");
+    let limit = Storage::DiskArray.operations_per_s().unwrap_or(u64::MAX);
+    vec![
+        ("--memory", tried(Ok(Bound::Memory(GROUP_BYTES)))),
+        (
+            "--storage",
+            tried(disk.map(|disk| Bound::Operations(disk, limit))),
+        ),
+    ]
+}
+
 fn permissions(machine: &Machine) -> Vec<Finding> {
     let mut all = vec![judged(
         "page cache",
@@ -351,19 +368,12 @@ fn permissions(machine: &Machine) -> Vec<Finding> {
         },
         "trials begin with whatever is cached, which results say: run as root where cold reads matter",
     )];
-    all.extend(machine.groups.as_ref().map(|groups| match groups {
-        Ok(()) => finding(
-            "control groups",
-            Verdict::Good,
-            "--memory can bound trials",
-            "",
-        ),
-        Err(why) => finding(
-            "control groups",
-            Verdict::Note,
-            format!("--memory is not available: {why}"),
-            "",
-        ),
+    all.extend(machine.groups.iter().map(|(option, found)| {
+        let (verdict, text) = match found {
+            Ok(()) => (Verdict::Good, format!("{option} can bound trials")),
+            Err(why) => (Verdict::Note, format!("{option} is not available: {why}")),
+        };
+        finding("control groups", verdict, text, "")
     }));
     all.extend(machine.perf_event_paranoid.map(|level| judged(
         "hardware counters", level <= 1, Verdict::Note, &format!("perf_event_paranoid {level}"),
@@ -384,7 +394,7 @@ mod tests {
             perf_event_paranoid: Some(1),
             load: Some(0.1),
             free_bytes: Some(100 << 30),
-            groups: Some(Ok(())),
+            groups: vec![("--memory", Ok(()))],
             may_drop_caches: true,
             fsync_us: Some(900.0),
             fdatasync_us: Some(800.0),

@@ -21,6 +21,7 @@ pub mod search;
 pub mod specification;
 pub mod split;
 pub mod standing;
+pub mod storage;
 pub mod suite;
 pub mod threads;
 pub mod trial;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::pacing::Rate;
 use super::placement::Placement;
 use super::search::{self, Search};
+use super::storage::Storage;
 use crate::store::result::{Host, TrialResult, engine_name};
 
 /// One engine of a suite.
@@ -102,6 +103,9 @@ pub struct Suite {
     pub durability: Durability,
     /// What the memory of each trial is bounded by, in bytes.
     pub memory: Option<u64>,
+    /// The device that trials are to find.
+    #[serde(default)]
+    pub storage: Option<Storage>,
     /// On which cores clients and engine run.
     #[serde(default)]
     pub placement: Placement,
@@ -256,6 +260,7 @@ pub mod tests {
             seed: 1,
             durability: Durability::Buffered,
             memory: None,
+            storage: None,
             placement: Placement::Free,
             out: out.to_path_buf(),
             keep_data: false,

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::cgroup::{Group, Hierarchy};
+use super::cgroup::{Bound, Bounds, Group};
 use super::follow::Follower;
 use super::interrupt::Interrupts;
 use super::plan::{self, EngineChoice, Point, Suite, Upcoming};
@@ -19,7 +19,9 @@ use super::protocol::{Event, TrialSpec};
 use super::specification;
 use super::split;
 use super::standing::Standing;
+use super::storage::Storage;
 use crate::catalog;
+use crate::measure::device::Device;
 use crate::measure::{environment, size};
 use crate::report::{find_rate, marks, spread, sweep};
 use crate::store::file;
@@ -34,8 +36,8 @@ pub struct Runner<'a> {
     suite: &'a Suite,
     interrupts: &'a Interrupts,
     progress: Progress,
-    /// Where groups of trials are made that may take so many bytes.
-    group: Option<(Hierarchy, u64)>,
+    /// What bounds the trials.
+    bounds: Bounds,
     result: SuiteResult,
     saved: Instant,
 }
@@ -56,9 +58,9 @@ pub fn timestamp() -> String {
 pub fn run(suite: &Suite, interrupts: &Interrupts) -> Result<SuiteResult> {
     file::prepare_directory(&suite.out)?;
     check_disk(suite)?;
-    let group = suite.memory.map(bounded).transpose()?;
+    let bounds = bounds_of(suite)?;
     let _claim = specification::begin(suite)?;
-    drive(suite, interrupts, group, fresh(suite))
+    drive(suite, interrupts, bounds, fresh(suite))
 }
 
 /// Runs the trials of a stopped suite that have not ended. `kept` are those that have; the caller has claimed the folder.
@@ -71,10 +73,10 @@ pub fn resume(
     stopped: Option<SuiteResult>,
     kept: Vec<TrialResult>,
 ) -> Result<SuiteResult> {
-    let group = suite.memory.map(bounded).transpose()?;
+    let bounds = bounds_of(suite)?;
     let Some(stopped) = stopped else {
         check_disk(suite)?;
-        return drive(suite, interrupts, group, fresh(suite));
+        return drive(suite, interrupts, bounds, fresh(suite));
     };
     let mut result = SuiteResult {
         trials: kept,
@@ -85,20 +87,20 @@ pub fn resume(
         check_disk(suite)?;
         result.resumed_at.push(timestamp());
     }
-    drive(suite, interrupts, group, result)
+    drive(suite, interrupts, bounds, result)
 }
 
 fn drive(
     suite: &Suite,
     interrupts: &Interrupts,
-    group: Option<(Hierarchy, u64)>,
+    bounds: Bounds,
     result: SuiteResult,
 ) -> Result<SuiteResult> {
     let mut runner = Runner {
         suite,
         interrupts,
         progress: Progress::new(),
-        group,
+        bounds,
         result,
         saved: Instant::now(),
     };
@@ -131,12 +133,21 @@ fn fresh(suite: &Suite) -> SuiteResult {
     }
 }
 
-/// Tried once before anything runs, so that a kernel that refuses is told at once.
-fn bounded(bytes: u64) -> Result<(Hierarchy, u64)> {
-    let hierarchy = Hierarchy::of_this_process()?;
-    hierarchy.sweep();
-    Group::new(&hierarchy, bytes)?;
-    Ok((hierarchy, bytes))
+/// What bounds the trials of a suite. The result folder is there.
+fn bounds_of(suite: &Suite) -> Result<Bounds> {
+    let memory = suite.memory.map(Bound::Memory);
+    let operations = suite.storage.and_then(Storage::operations_per_s);
+    let operations = operations.map(|limit| {
+        let device = Device::of(&suite.out).and_then(|device| device.disk());
+        let device = device.with_context(|| {
+            format!(
+                "--storage limits a block device, and {} is on none that the kernel shows; choose another --out DIR",
+                suite.out.display()
+            )
+        })?;
+        anyhow::Ok(Bound::Operations(device, limit))
+    });
+    Bounds::new(memory.into_iter().chain(operations.transpose()?))
 }
 
 /// What the result says about the sweep before anything was measured.
@@ -411,10 +422,10 @@ impl Runner<'_> {
     ) -> Result<()> {
         let host = trial.host.as_ref().map(|host| PathBuf::from(&host.path));
         // Calibration has a shorter load and no engine: it needs no bounds.
-        let group = self.group.as_ref().filter(|_| standing.trial > 0);
-        let group = group
-            .map(|(all, bytes)| Group::new(all, *bytes))
-            .transpose()?;
+        let group = match standing.trial {
+            0 => None,
+            _ => self.bounds.group()?,
+        };
         let started = TrialProcess::start(host.as_deref(), "trial-child", spec, group.as_ref());
         let mut process = match started {
             Ok(process) => process,
@@ -473,7 +484,11 @@ impl Runner<'_> {
         finished: bool,
         group: Option<&Group>,
     ) {
-        let memory = group.map(Group::memory_use);
+        if let Some(storage) = self.suite.storage {
+            let words = storage.words();
+            trial.configuration.insert("storage".to_string(), words);
+        }
+        let memory = group.and_then(Group::memory_use);
         if let Some(memory) = &memory {
             let limit = memory.limit_bytes.to_string();
             trial

@@ -16,6 +16,7 @@ mod memory;
 mod oltp_range;
 mod resume;
 mod series;
+mod storage;
 mod suite;
 mod sweep;
 mod usage;

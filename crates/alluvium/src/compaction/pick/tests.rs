@@ -47,6 +47,7 @@ fn answer(command: &Command) -> String {
     let picked = match command.name.as_str() {
         "pick" => rules.pick(&groups),
         "idle" => rules.pick_idle(&groups),
+        "scans" => rules.pick_for_scans(&groups),
         "urgent" => rules.pick_urgent(&groups),
         other => panic!("no such command: {other}"),
     };

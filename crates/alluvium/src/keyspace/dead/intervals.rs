@@ -118,6 +118,13 @@ impl Intervals {
         let old = rest.end.replace(key.to_vec());
         self.bytes -= old.map_or(0, |old| old.len());
         self.bytes += key.len();
+        // A key may be longer than the end that it replaces.
+        while self.bytes > BYTES_MAX && self.by_start.len() > 1 && self.make_room() {}
+    }
+
+    /// The memory of all of them.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Takes all of them out.

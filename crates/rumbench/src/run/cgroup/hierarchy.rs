@@ -1,0 +1,196 @@
+//! Where the kernel has control groups for memory and for devices, and how their files are called there.
+//!
+//! Version 1 has a hierarchy for each controller, version 2 one for all. Groups of trials are made below the laboratory's
+//! own, so what bounds the laboratory bounds its trials too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::PREFIX;
+
+/// What a group can bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Controller {
+    /// Memory, page cache included.
+    Memory,
+    /// Operations of a block device.
+    Io,
+}
+
+impl Controller {
+    /// The option of the command line that needs it.
+    pub(super) fn option(self) -> &'static str {
+        match self {
+            Controller::Memory => "--memory",
+            Controller::Io => "--storage",
+        }
+    }
+
+    /// Its name in version 2.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Controller::Memory => "memory",
+            Controller::Io => "io",
+        }
+    }
+
+    fn name_in_version_1(self) -> &'static str {
+        match self {
+            Controller::Memory => "memory",
+            Controller::Io => "blkio",
+        }
+    }
+
+    /// What it bounds.
+    fn subject(self) -> &'static str {
+        match self {
+            Controller::Memory => "memory",
+            Controller::Io => "block devices",
+        }
+    }
+}
+
+/// Whose files a hierarchy has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// A hierarchy for each controller.
+    One,
+    /// One hierarchy.
+    Two,
+}
+
+/// Where groups are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hierarchy {
+    /// The laboratory's own group.
+    pub(super) directory: PathBuf,
+    pub(super) version: Version,
+}
+
+impl Hierarchy {
+    /// That of this process.
+    ///
+    /// # Errors
+    /// When the kernel has none for the controller.
+    pub fn of_this_process(controller: Controller) -> Result<Hierarchy> {
+        let mounts = super::read(Path::new("/proc/self/mounts"))?;
+        let groups = super::read(Path::new("/proc/self/cgroup"))?;
+        Hierarchy::parse(controller, &mounts, &groups).with_context(|| {
+            format!(
+                "{} needs control groups, and this system has none for {}",
+                controller.option(),
+                controller.subject()
+            )
+        })
+    }
+
+    /// From the kernel's lists of mounts and of the groups of a process.
+    fn parse(controller: Controller, mounts: &str, groups: &str) -> Option<Hierarchy> {
+        let has = |list: &str, name: &str| list.split(',').any(|one| one == name);
+        let mounted = |kind: &str, option: Option<&str>| {
+            mounts.lines().find_map(|line| {
+                let fields: Vec<&str> = line.split(' ').collect();
+                let options = fields.get(3)?;
+                let fits = fields[2] == kind && option.is_none_or(|o| has(options, o));
+                fits.then(|| PathBuf::from(fields[1]))
+            })
+        };
+        // `4:memory:/a/b` in version 1, `0::/a/b` in version 2.
+        let own = |fits: &dyn Fn(&str) -> bool| {
+            groups.lines().find_map(|line| {
+                let mut fields = line.splitn(3, ':').skip(1);
+                fits(fields.next()?).then_some(fields.next()?)
+            })
+        };
+        let below = |root: PathBuf, group: &str| root.join(group.trim_start_matches('/'));
+        let name = controller.name_in_version_1();
+        let first = mounted("cgroup", Some(name)).zip(own(&|all| has(all, name)));
+        if let Some((root, group)) = first {
+            return Some(Hierarchy {
+                directory: below(root, group),
+                version: Version::One,
+            });
+        }
+        let (root, group) = mounted("cgroup2", None).zip(own(&str::is_empty))?;
+        Some(Hierarchy {
+            directory: below(root, group),
+            version: Version::Two,
+        })
+    }
+
+    /// Removes what killed laboratories have left.
+    pub fn sweep(&self) {
+        let Ok(entries) = fs::read_dir(&self.directory) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+            if let Some(pid) = owner.and_then(|pid| pid.parse::<u32>().ok())
+                && !Path::new(&format!("/proc/{pid}")).exists()
+            {
+                // One that has processes stays: the kernel refuses.
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: &str = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
+        cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\n\
+        cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n\
+        cgroup /sys/fs/cgroup/blkio cgroup rw,relatime,blkio 0 0\n\
+        cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+
+    fn parse(controller: Controller, mounts: &str, groups: &str) -> Option<(String, Version)> {
+        let found = Hierarchy::parse(controller, mounts, groups)?;
+        Some((found.directory.display().to_string(), found.version))
+    }
+
+    #[test]
+    fn each_controller_is_in_the_version_that_has_it() {
+        use Controller::{Io, Memory};
+        let groups = "7:blkio:/\n4:cpu,memory:/a/b\n0::/\n";
+        let memory = "/sys/fs/cgroup/memory/a/b".to_string();
+        assert_eq!(parse(Memory, BOTH, groups), Some((memory, Version::One)));
+        let blkio = "/sys/fs/cgroup/blkio/".to_string();
+        assert_eq!(parse(Io, BOTH, groups), Some((blkio, Version::One)));
+        let unified = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n";
+        for controller in [Memory, Io] {
+            let found = parse(controller, unified, "0::/user.slice/a:b.scope\n");
+            let directory = "/sys/fs/cgroup/user.slice/a:b.scope".to_string();
+            assert_eq!(found, Some((directory, Version::Two)));
+            assert_eq!(
+                parse(controller, "proc /proc proc rw 0 0\n", "0::/\n"),
+                None
+            );
+        }
+    }
+
+    #[test]
+    fn what_killed_laboratories_left_is_removed() {
+        let root = tempfile::tempdir().expect("temporary directory");
+        let hierarchy = Hierarchy {
+            directory: root.path().to_path_buf(),
+            version: Version::Two,
+        };
+        let of = |pid: u32| root.path().join(format!("{PREFIX}{pid}"));
+        // No process has a number this high.
+        for path in [
+            of(u32::MAX),
+            of(std::process::id()),
+            root.path().join("rumbench-x"),
+        ] {
+            fs::create_dir(path).expect("directory");
+        }
+        hierarchy.sweep();
+        assert!(!of(u32::MAX).exists() && of(std::process::id()).exists());
+        assert!(root.path().join("rumbench-x").exists());
+    }
+}

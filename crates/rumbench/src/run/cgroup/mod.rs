@@ -1,0 +1,307 @@
+//! Control groups of the kernel for one trial: what bounds its memory, page cache included, and its operations on a device.
+//!
+//! Versions 1 and 2 are known. A group that a killed laboratory left behind is removed by the next one.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+pub use self::hierarchy::Controller;
+use self::hierarchy::{Hierarchy, Version};
+use crate::measure::device::DeviceNumber;
+use crate::store::result::MemoryUse;
+
+mod hierarchy;
+
+/// Groups are named with this and the laboratory's process number.
+const PREFIX: &str = "rumbench-";
+
+/// An ended process leaves its group a moment later.
+const REMOVALS: u32 = 50;
+const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
+
+/// What a trial may take at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// Memory in bytes, page cache included.
+    Memory(u64),
+    /// Reads of a device in a second, and as many writes.
+    Operations(DeviceNumber, u64),
+}
+
+impl Bound {
+    fn controller(self) -> Controller {
+        match self {
+            Bound::Memory(_) => Controller::Memory,
+            Bound::Operations(..) => Controller::Io,
+        }
+    }
+
+    /// The files that bound a group and what is written to them, and whether a kernel may lack the file.
+    fn files(self, version: Version) -> Vec<(&'static str, String, bool)> {
+        match (self, version) {
+            // Without a bound of its swap a group would swap what it may not hold; in version 1 that counts memory too.
+            (Bound::Memory(bytes), Version::One) => vec![
+                ("memory.limit_in_bytes", bytes.to_string(), false),
+                ("memory.memsw.limit_in_bytes", bytes.to_string(), true),
+            ],
+            (Bound::Memory(bytes), Version::Two) => vec![
+                ("memory.max", bytes.to_string(), false),
+                ("memory.swap.max", "0".to_string(), true),
+            ],
+            (Bound::Operations(device, n), Version::One) => {
+                let limit = format!("{device} {n}");
+                vec![
+                    ("blkio.throttle.read_iops_device", limit.clone(), false),
+                    ("blkio.throttle.write_iops_device", limit, false),
+                ]
+            }
+            (Bound::Operations(device, n), Version::Two) => {
+                vec![("io.max", format!("{device} riops={n} wiops={n}"), false)]
+            }
+        }
+    }
+}
+
+/// What bounds the trials of a suite, and where.
+#[derive(Debug, Clone, Default)]
+pub struct Bounds(Vec<(Hierarchy, Bound)>);
+
+impl Bounds {
+    /// These bounds. Tried once, so that a kernel that refuses is told before anything runs; what killed laboratories left
+    /// is removed.
+    ///
+    /// # Errors
+    /// When the kernel has no control groups for one of them, or refuses.
+    pub fn new(bounds: impl IntoIterator<Item = Bound>) -> Result<Bounds> {
+        let bounds = bounds.into_iter().map(|bound| {
+            let hierarchy = Hierarchy::of_this_process(bound.controller())?;
+            hierarchy.sweep();
+            Ok((hierarchy, bound))
+        });
+        let bounds = Bounds(bounds.collect::<Result<_>>()?);
+        bounds.group()?;
+        Ok(bounds)
+    }
+
+    /// The groups for one trial, if it is bounded.
+    ///
+    /// # Errors
+    /// When the kernel refuses: a plain user may make groups only where they were delegated.
+    pub fn group(&self) -> Result<Option<Group>> {
+        let mut group = Group {
+            members: Vec::new(),
+            memory: None,
+        };
+        for (hierarchy, bound) in &self.0 {
+            group.add(hierarchy, *bound)?;
+        }
+        Ok((!group.members.is_empty()).then_some(group))
+    }
+}
+
+/// One trial's groups: one for all controllers in version 2. Removed when dropped.
+#[derive(Debug)]
+pub struct Group {
+    members: Vec<(PathBuf, Version)>,
+    /// Which of them bounds memory, and at how many bytes.
+    memory: Option<(usize, u64)>,
+}
+
+impl Group {
+    fn add(&mut self, hierarchy: &Hierarchy, bound: Bound) -> Result<()> {
+        let directory = hierarchy
+            .directory
+            .join(format!("{PREFIX}{}", std::process::id()));
+        let known = self.members.iter().position(|(d, _)| *d == directory);
+        let member = match known {
+            Some(member) => member,
+            None => {
+                make(&directory, bound.controller())?;
+                self.members.push((directory.clone(), hierarchy.version));
+                self.members.len() - 1
+            }
+        };
+        if let Bound::Memory(bytes) = bound {
+            self.memory = Some((member, bytes));
+        }
+        for (file, text, may_lack) in bound.files(hierarchy.version) {
+            match directory.join(file).exists() {
+                true => write(&directory.join(file), &text, bound.controller())?,
+                false if may_lack => {}
+                false => return Err(not_enabled(&hierarchy.directory, bound.controller())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a process in. What it had before is not counted.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn enter(&self, pid: u32) -> Result<()> {
+        self.members.iter().try_for_each(|(directory, _)| {
+            let path = directory.join("cgroup.procs");
+            fs::write(&path, pid.to_string())
+                .with_context(|| format!("cannot move a trial to {}", path.display()))
+        })
+    }
+
+    /// What it took so far, where memory is bounded.
+    pub fn memory_use(&self) -> Option<MemoryUse> {
+        let (member, limit_bytes) = self.memory?;
+        let (directory, version) = &self.members[member];
+        // The second has a line `oom_kill N`.
+        let (peak, kills) = match version {
+            Version::One => ("memory.max_usage_in_bytes", "memory.oom_control"),
+            Version::Two => ("memory.peak", "memory.events"),
+        };
+        let text = |file| read(&directory.join(file)).unwrap_or_default();
+        let kills = text(kills);
+        let kills = kills
+            .lines()
+            .find_map(|line| line.strip_prefix("oom_kill "));
+        Some(MemoryUse {
+            limit_bytes,
+            peak_bytes: text(peak).trim().parse().ok(),
+            killed: kills.is_some_and(|n| n.trim() != "0"),
+        })
+    }
+}
+
+fn make(directory: &Path, controller: Controller) -> Result<()> {
+    match fs::create_dir(directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            let own = directory.parent().unwrap_or(directory).display();
+            bail!(
+                "{} cannot make a control group in {own}: {error}; run as root, or with `systemd-run --user --scope -p Delegate=yes`",
+                controller.option()
+            );
+        }
+        _ => Ok(()),
+    }
+}
+
+fn not_enabled(own: &Path, controller: Controller) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{} cannot bound a group in {}: the controller `{}` is not enabled there (cgroup.subtree_control); run as root, or with `systemd-run --user --scope -p Delegate=yes`",
+        controller.option(),
+        own.display(),
+        controller.name()
+    )
+}
+
+fn write(path: &Path, text: &str, controller: Controller) -> Result<()> {
+    fs::write(path, text).with_context(|| {
+        let option = controller.option();
+        format!("{option} cannot write {text} to {}", path.display())
+    })
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.members.drain(..).for_each(|(directory, version)| {
+            for _ in 0..REMOVALS {
+                // Gives the page cache of the group back. Refused while a process is ending.
+                let empty = directory.join("memory.force_empty");
+                if version == Version::One && empty.exists() {
+                    let _ = fs::write(empty, "0");
+                }
+                match fs::remove_dir(&directory) {
+                    Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+                        std::thread::sleep(REMOVAL_PAUSE);
+                    }
+                    // What stays is removed by the next laboratory.
+                    _ => return,
+                }
+            }
+        });
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEVICE: DeviceNumber = DeviceNumber {
+        major: 8,
+        minor: 16,
+    };
+
+    /// A directory that looks like a group to whoever reads and writes files, and the trial's group in it with these files.
+    fn pretended(version: Version, files: &[&str]) -> (tempfile::TempDir, Hierarchy, PathBuf) {
+        let root = tempfile::tempdir().expect("temporary directory");
+        let directory = root.path().to_path_buf();
+        let own = directory.join(format!("{PREFIX}{}", std::process::id()));
+        fs::create_dir(&own).expect("directory");
+        for file in files {
+            fs::write(own.join(file), "max").expect("file");
+        }
+        (root, Hierarchy { directory, version }, own)
+    }
+
+    #[test]
+    fn a_group_without_the_controller_is_refused_with_what_to_do() {
+        let (_root, hierarchy, _) = pretended(Version::Two, &[]);
+        for (bound, named) in [
+            (Bound::Memory(1 << 20), "--memory"),
+            (Bound::Operations(DEVICE, 1000), "--storage"),
+        ] {
+            let bounds = Bounds(vec![(hierarchy.clone(), bound)]);
+            let error = bounds.group().expect_err("no file").to_string();
+            assert!(
+                error.contains("Delegate=yes") && error.contains(named),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn limits_of_version_2_are_in_one_group() {
+        let files = ["memory.max", "memory.swap.max", "io.max"];
+        let (_root, hierarchy, own) = pretended(Version::Two, &files);
+        let bounds = [Bound::Memory(5 << 20), Bound::Operations(DEVICE, 1000)];
+        let bounds = Bounds(bounds.map(|bound| (hierarchy.clone(), bound)).to_vec());
+        let group = bounds.group().expect("allowed").expect("a group");
+        group.enter(17).expect("entered");
+        assert_eq!(group.members.len(), 1);
+        let text = |file: &str| read(&own.join(file)).expect("file");
+        assert_eq!(text("memory.max"), "5242880");
+        assert_eq!(text("memory.swap.max"), "0");
+        assert_eq!(text("io.max"), "8:16 riops=1000 wiops=1000");
+        assert_eq!(text("cgroup.procs"), "17");
+        fs::write(own.join("memory.peak"), "4000000\n").expect("file");
+        fs::write(own.join("memory.events"), "oom 3\noom_kill 1\n").expect("file");
+        let found = group.memory_use().expect("bounded");
+        assert_eq!((found.peak_bytes, found.killed), (Some(4_000_000), true));
+    }
+
+    #[test]
+    fn limits_of_version_1_are_in_a_group_for_each_controller() {
+        let memory = ["memory.limit_in_bytes"];
+        let io = [
+            "blkio.throttle.read_iops_device",
+            "blkio.throttle.write_iops_device",
+        ];
+        let (_memory, in_memory, _) = pretended(Version::One, &memory);
+        let (_io, in_io, own) = pretended(Version::One, &io);
+        let bounds = Bounds(vec![
+            (in_memory, Bound::Memory(5 << 20)),
+            (in_io, Bound::Operations(DEVICE, 10_000)),
+        ]);
+        let group = bounds.group().expect("allowed").expect("a group");
+        assert_eq!(group.members.len(), 2);
+        for file in io {
+            assert_eq!(read(&own.join(file)).expect("file"), "8:16 10000");
+        }
+        assert!(group.memory_use().is_some());
+        assert!(Bounds::default().group().expect("nothing to do").is_none());
+    }
+}

@@ -1,0 +1,43 @@
+//! `--storage`: devices slower than the one that is there, by limits on the operations that a trial may ask it for.
+//!
+//! The tiers are those of a published comparison (docs/guide/running.md): about 1,000 and 10,000 random operations a second,
+//! and no limit. Reads and writes are limited each.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// A tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Storage {
+    /// 1,000 reads and 1,000 writes a second
+    DiskArray,
+    /// 10,000 reads and 10,000 writes a second
+    SlowSsd,
+    /// The device as it is
+    FastSsd,
+}
+
+impl Storage {
+    /// Reads in a second, and as many writes; `None`: no limit.
+    pub fn operations_per_s(self) -> Option<u64> {
+        match self {
+            Storage::DiskArray => Some(1_000),
+            Storage::SlowSsd => Some(10_000),
+            Storage::FastSsd => None,
+        }
+    }
+
+    /// For a result.
+    pub fn words(self) -> String {
+        let name = match self {
+            Storage::DiskArray => "disk-array",
+            Storage::SlowSsd => "slow-ssd",
+            Storage::FastSsd => "fast-ssd",
+        };
+        match self.operations_per_s() {
+            Some(n) => format!("{name} (at most {n} reads and {n} writes a second)"),
+            None => format!("{name} (no limit)"),
+        }
+    }
+}

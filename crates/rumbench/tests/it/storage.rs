@@ -1,0 +1,77 @@
+//! `--storage`: trials whose operations on a device the kernel limits. Where it does not let this user make a control group,
+//! or the folder is on no device, that must be said.
+
+use crate::{result, rumbench, script, text};
+
+#[test]
+fn a_trial_runs_in_a_group_with_the_limits_of_its_tier() {
+    let dir = tempfile::tempdir().unwrap();
+    // The process of the trial notes where it is, once it was moved, and what is written there.
+    let this = env!("CARGO_BIN_EXE_rumbench");
+    let noted = dir.path().join("noted");
+    let body = format!(
+        "if [ \"$1\" = trial-child ]; then\n\
+         for n in $(seq 500); do grep -q rumbench- /proc/$$/cgroup && break; sleep 0.01; done\n\
+         group=$(grep rumbench- /proc/$$/cgroup | head -n 1 | cut -d: -f3)\n\
+         cat /sys/fs/cgroup/blkio$group/blkio.throttle.*_iops_device /sys/fs/cgroup$group/io.max \
+         /sys/fs/cgroup/unified$group/io.max > {} 2> /dev/null\n\
+         fi\nexec {this} \"$@\"",
+        noted.display()
+    );
+    let host = format!("noting={}", script(dir.path(), "noting", &body));
+    let out = dir.path().join("out");
+    let arguments = [
+        "run",
+        "linkbench",
+        "--engine",
+        "alluvium@noting",
+        "--host",
+        &host,
+        "--storage",
+        "slow-ssd",
+        "--out",
+        out.to_str().unwrap(),
+        "--set",
+        "nodes=2000",
+        "--set",
+        "numbers=2011",
+        "--set",
+        "operations=400",
+    ];
+    let output = rumbench(dir.path(), &arguments);
+    let said = text(&output.stderr);
+    if !out.join("result.json").exists() {
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let why = said.contains("control group") || said.contains("block device");
+        assert!(said.contains("--storage") && why, "{said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let trial = &result(&out)["trials"][0];
+    let expected = "slow-ssd (at most 10000 reads and 10000 writes a second)";
+    assert_eq!(trial["configuration"]["storage"], expected);
+    let noted = std::fs::read_to_string(noted).expect("the script ran");
+    assert_eq!(noted.matches("10000").count(), 2, "{noted}");
+}
+
+#[test]
+fn a_tier_without_limits_needs_no_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let mut arguments = vec![
+        "run",
+        "linkbench",
+        "--engine",
+        "null",
+        "--storage",
+        "fast-ssd",
+    ];
+    arguments.extend(["--out", out.to_str().unwrap()]);
+    for set in ["nodes=1000", "numbers=2011", "operations=100"] {
+        arguments.extend(["--set", set]);
+    }
+    let output = rumbench(dir.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let trial = &result(&out)["trials"][0];
+    assert_eq!(trial["configuration"]["storage"], "fast-ssd (no limit)");
+}
