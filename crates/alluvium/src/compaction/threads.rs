@@ -176,9 +176,24 @@ fn claim(shared: &Shared) -> Option<Job> {
         }),
         false if shared.options.idle_after.is_none() => None,
         false => claim_by(shared, Mode::ForScans, |rules, survey| {
-            rules.pick_for_scans(&survey.sizes)
+            pick_for_scans(shared, rules, survey)
         }),
     })
+}
+
+/// A merge that scans have paid for, where it leaves the device as much room as it may take: it is not worth a refused
+/// commit. Otherwise they pay again.
+fn pick_for_scans(shared: &Shared, rules: &PickRules, survey: &Survey) -> Option<Picked> {
+    let picked = rules.pick_for_scans(&survey.sizes)?;
+    let place = &survey.places[picked.group];
+    let group = &place.version.groups()[place.index];
+    let bytes = group.upper_bytes() + group.last_bytes();
+    let free = shared.vfs.free_bytes(&shared.dir).unwrap_or(0);
+    if free < 2 * bytes {
+        group.scan_cost.reset();
+        return None;
+    }
+    Some(picked)
 }
 
 fn claim_by(

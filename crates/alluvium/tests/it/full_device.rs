@@ -1,10 +1,15 @@
 //! A device that fills up: writes are refused and nothing is lost, what deletes goes on, and service resumes by itself.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use alluvium::vfs::{CrashOptions, MemVfs, Vfs};
-use alluvium::{Database, Durability, Error, Keyspace, KeyspaceOptions, Options};
+use alluvium::{
+    CursorOptions, Database, Durability, Error, Event, EventListener, Keyspace, KeyspaceOptions,
+    Options,
+};
 use alluvium_testkit::random::{Rng, Seeded};
 
 use crate::fixture::{all, assert_error, dir, open};
@@ -261,4 +266,72 @@ fn a_reserve_that_cannot_be_made_costs_nothing_but_itself() {
     keyspace(&db, "k").put(b"b", b"1").expect("put");
     db.flush().expect("flush");
     assert_eq!(all(&keyspace(&db, "k")).len(), 2);
+}
+
+/// Counts merges of the keyspace `k` that began.
+#[derive(Default)]
+struct Merges(AtomicUsize);
+
+impl EventListener for Merges {
+    fn on_event(&self, event: &Event) {
+        if let Event::CompactionBegin { keyspace, .. } = event
+            && keyspace == "k"
+        {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[test]
+fn a_merge_that_only_scans_want_is_not_begun_where_it_could_fill_the_device() {
+    const ROOMY: u64 = 100 << 20;
+    let vfs = MemVfs::with_capacity(ROOMY);
+    let merges = Arc::new(Merges::default());
+    let options = Options {
+        partition_bytes: 16 << 20,
+        event_listener: Some(Arc::clone(&merges) as _),
+        ..options(Durability::Buffered)
+    };
+    let db = open(&vfs, options);
+    let (k, small) = (keyspace(&db, "k"), keyspace(&db, "small"));
+    let mut random = Rng::new(3);
+    let mut put = |rows| {
+        for n in 0..rows {
+            let row = value(&mut random);
+            k.put(&u32::to_be_bytes(n), &row).expect("put");
+        }
+        db.flush().expect("flush");
+    };
+    put(3_000);
+    k.compact_range(&[], None).expect("compact");
+    put(30);
+    db.settle().expect("settle");
+    let upper_tables = || {
+        let stats = db.stats().expect("stats");
+        let found = stats.keyspaces.iter().find(|of| of.name == "k");
+        found.expect("k").upper_tables
+    };
+    assert_eq!(upper_tables(), 1, "nothing was due");
+    let scan = || {
+        let mut cursor = k.cursor(CursorOptions::default()).expect("cursor");
+        for n in 0..1_000_u32 {
+            assert!(cursor.seek(&n.to_be_bytes()).expect("seek"));
+        }
+        small.put(b"a", b"1").expect("nothing is refused");
+        // Its end wakes the merging threads.
+        db.flush().expect("flush");
+    };
+    // A flush fits in, a merge of everything does not.
+    let used = ROOMY - vfs.free_bytes(&dir()).expect("space");
+    vfs.set_capacity(used + (2 << 20));
+    let begun = merges.0.load(Ordering::SeqCst);
+    (0..200).for_each(|_| scan());
+    db.settle().expect("nothing is due");
+    assert_eq!(merges.0.load(Ordering::SeqCst), begun);
+    vfs.set_capacity(ROOMY);
+    until(|| {
+        scan();
+        upper_tables() == 0
+    });
+    assert_eq!(all(&k).len(), 3_000);
 }
