@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{KeyspaceId, SeqNo};
+use crate::compaction::for_scans::Waiting;
 use crate::compaction::idle::IdleClock;
 use crate::compaction::job::Job;
 use crate::keyspace::tree::Tree;
@@ -33,6 +34,8 @@ pub(super) struct State {
     pub urgent_seen: u64,
     /// When to tidy; made at the first look.
     pub idle: Option<IdleClock>,
+    /// Sealed memtables that scans may pay the flush of.
+    pub waiting: Option<Waiting>,
     /// A thread is tidying.
     pub tidying: bool,
     /// The groups whose merge found no space, not tried again before the next round.

@@ -3,6 +3,7 @@
 
 mod debt;
 pub(crate) mod fold;
+mod for_scans;
 mod idle;
 mod job;
 mod jobs;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::base::SeqNo;
 use crate::compaction::debt::{rules, update_admission};
+use crate::compaction::for_scans;
 use crate::compaction::idle::{Advice, IdleClock};
 use crate::compaction::job::Job;
 use crate::compaction::jobs::{SPACE_LOOK, Wanted};
@@ -101,6 +102,7 @@ fn tidy(shared: &Shared) -> Next {
     let Some(after) = shared.options.idle_after else {
         return Next::Wait(None);
     };
+    for_scans::flush(shared);
     let points = &shared.read_points;
     let (visible, horizon, now) = (points.visible(), points.horizon(), Instant::now());
     let period = {
@@ -176,24 +178,9 @@ fn claim(shared: &Shared) -> Option<Job> {
         }),
         false if shared.options.idle_after.is_none() => None,
         false => claim_by(shared, Mode::ForScans, |rules, survey| {
-            pick_for_scans(shared, rules, survey)
+            for_scans::pick(shared, rules, survey)
         }),
     })
-}
-
-/// A merge that scans have paid for, where it leaves the device as much room as it may take: it is not worth a refused
-/// commit. Otherwise they pay again.
-fn pick_for_scans(shared: &Shared, rules: &PickRules, survey: &Survey) -> Option<Picked> {
-    let picked = rules.pick_for_scans(&survey.sizes)?;
-    let place = &survey.places[picked.group];
-    let group = &place.version.groups()[place.index];
-    let bytes = group.upper_bytes() + group.last_bytes();
-    let free = shared.vfs.free_bytes(&shared.dir).unwrap_or(0);
-    if free < 2 * bytes {
-        group.scan_cost.reset();
-        return None;
-    }
-    Some(picked)
 }
 
 fn claim_by(

@@ -117,6 +117,29 @@ fn what_is_scanned_often_is_merged_although_somebody_writes() {
 }
 
 #[test]
+fn sealed_memtables_that_scans_meet_are_flushed_although_somebody_writes() {
+    let options = Options {
+        memtable_bytes: Some(200_000),
+        // Too long to be idle here: there are commits all the time.
+        idle_after: Some(Duration::from_secs(2)),
+        ..Options::default()
+    };
+    let (_vfs, db, k) = database(options);
+    put_all(&db, &k, 5_000, &[1; 50]);
+    k.put(b"of the next memtable", b"").expect("put");
+    assert_eq!(stats_of(&db).table_entries, 0, "a flush is not worth it");
+    wait_until(|| {
+        let mut cursor = k.cursor(CursorOptions::default()).expect("cursor");
+        for n in 0..1_000_u32 {
+            assert!(cursor.seek(&n.to_be_bytes()).expect("seek"));
+        }
+        k.put(b"of the next memtable", b"").expect("put");
+        stats_of(&db).table_entries > 0
+    });
+    assert_eq!(all(&k).len(), 5_001);
+}
+
+#[test]
 fn tombstones_kept_for_a_snapshot_go_when_nobody_writes_after_it_is_closed() {
     let (_vfs, db, k) = database(soon_idle());
     put_all(&db, &k, 500, &[1; 50]);
