@@ -18,10 +18,6 @@ impl Counter {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    pub fn set(&self, n: u64) {
-        self.0.store(n, Ordering::Relaxed);
-    }
-
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use crate::base::TableId;
-use crate::metrics::Counter;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::Table;
 
 /// An upper table as one group lists it.
@@ -41,9 +41,10 @@ pub(crate) struct Group {
     pub scan_cost: Arc<ScanCost>,
 }
 
-/// The seeks that scans made in tables of a group which they would not have made in a merged one.
+/// The seeks that scans made in tables of a group which they would not have made in a merged one. Relaxed: it orders
+/// nothing, and a lost reset costs a merge.
 #[derive(Debug, Default)]
-pub(crate) struct ScanCost(Counter);
+pub(crate) struct ScanCost(AtomicU64);
 
 /// All groups of a keyspace at one time. Never empty: a new keyspace has one group without tables.
 pub(crate) struct Version {
@@ -104,18 +105,19 @@ impl ScanCost {
     pub fn note(&self, nth: u64, tables: usize) {
         let needless = tables.saturating_sub(1) as u64;
         if needless > 0 && nth.wrapping_mul(SPREAD) < u64::MAX / SEEKS_PER_NOTE {
-            self.0.add(SEEKS_PER_NOTE * needless);
+            self.0
+                .fetch_add(SEEKS_PER_NOTE * needless, Ordering::Relaxed);
         }
     }
 
     /// Scans have to pay anew.
     pub fn reset(&self) {
-        self.0.set(0);
+        self.0.store(0, Ordering::Relaxed);
     }
 
     /// The seeks so far.
     pub fn needless_seeks(&self) -> u64 {
-        self.0.get()
+        self.0.load(Ordering::Relaxed)
     }
 }
 
