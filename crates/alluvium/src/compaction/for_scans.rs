@@ -2,15 +2,13 @@
 //!
 //! None of it is due: it is done where nothing else is to do, and not at all where [`crate::Options::idle_after`] is `None`.
 
-use crate::compaction::pick::{PickRules, Picked};
+use crate::compaction::pick::{PickRules, Picked, SEEKS_PER_INSTALL};
 use crate::compaction::survey::Survey;
 use crate::db::shared::Shared;
 
 /// A flush is only brought forward, and what comes later will be another one: so a seek of a microsecond pays for more
 /// bytes than that of a merge does.
 const FLUSHED_BYTES_PER_SEEK: u64 = 1024;
-/// What a flush costs whatever its size, in seeks: its files are made durable, and so is the manifest.
-const SEEKS_PER_FLUSH: u64 = 5_000;
 
 /// Sealed memtables that wait for more of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +21,7 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Whether these memtables wait still, and scans have paid for their flush since.
     fn is_paid(self, now: Waiting) -> bool {
-        let price = SEEKS_PER_FLUSH + now.sealed_bytes / FLUSHED_BYTES_PER_SEEK;
+        let price = SEEKS_PER_INSTALL + now.sealed_bytes / FLUSHED_BYTES_PER_SEEK;
         self.sealed_bytes == now.sealed_bytes && now.seeks.saturating_sub(self.seeks) >= price
     }
 }

@@ -61,7 +61,7 @@ impl GroupSize {
     /// The time that scans have spent needlessly in its tables, as a share of what merging it takes.
     fn paid_by_scans(&self) -> f64 {
         let bytes = self.upper_bytes() + self.last_bytes;
-        let price = SEEKS_PER_MERGE + bytes / MERGED_BYTES_PER_SEEK;
+        let price = SEEKS_PER_INSTALL + bytes / MERGED_BYTES_PER_SEEK;
         self.needless_seeks as f64 / price as f64
     }
 
@@ -109,8 +109,8 @@ const TOMBSTONE_WEIGHT: f64 = 4.0;
 /// The bytes of tables that a merge reads and writes again in the time that one more table costs a short scan: 2 us at
 /// 32 MB/s, as measured with everything cached (docs/decisions/0029).
 const MERGED_BYTES_PER_SEEK: u64 = 64;
-/// What a merge costs whatever its size, in seeks: its files are made durable, and so is the manifest.
-const SEEKS_PER_MERGE: u64 = 5_000;
+/// What a merge or a flush costs whatever its size, in seeks: its files are made durable, and so is the manifest.
+pub(super) const SEEKS_PER_INSTALL: u64 = 5_000;
 /// Tables whose sizes differ by no more than this factor belong to one size class.
 const CLASS_FACTOR: u64 = 4;
 /// A group with this many times the upper tables that it should have is merged before others go on.

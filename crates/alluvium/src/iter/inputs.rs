@@ -14,7 +14,7 @@ use crate::iter::run::{PrefixProbe, RunCursor};
 use crate::iter::source::Source;
 use crate::keyspace::tree::TreeState;
 use crate::range_deletes::RangeDeletes;
-use crate::version::group::Version;
+use crate::version::group::{ScanCost, Version};
 
 /// No count of publications.
 pub(super) const NO_STATE: u64 = u64::MAX;
@@ -151,10 +151,12 @@ impl MergeCursor {
     /// Counts a seek, for the statistics and for the group that it went to.
     pub(super) fn note_seek(&self) {
         let nth = self.tree.counters.seeks.note(self.sources.len());
-        let group = &self.version().groups()[self.group];
-        // Behind an interval without an end no table was looked at.
-        let sought = self.sources[self.fixed..].iter().filter(|i| !i.past_end);
-        group.scan_cost.note(nth, sought.count());
+        if ScanCost::notes(nth) {
+            let group = &self.version().groups()[self.group];
+            // Behind an interval without an end no table was looked at.
+            let sought = self.sources[self.fixed..].iter().filter(|i| !i.past_end);
+            group.scan_cost.note(sought.count());
+        }
     }
 
     /// While no table of the current group has rows left, opens the next group inside the bounds.

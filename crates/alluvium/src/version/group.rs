@@ -101,10 +101,15 @@ const SEEKS_PER_NOTE: u64 = 16;
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl ScanCost {
-    /// Counts the seek of a scan in `tables` of a group, the `nth` like it.
-    pub fn note(&self, nth: u64, tables: usize) {
+    /// Whether the `nth` seek of its kind is to be noted.
+    pub fn notes(nth: u64) -> bool {
+        nth.wrapping_mul(SPREAD) < u64::MAX / SEEKS_PER_NOTE
+    }
+
+    /// Counts the seek of a scan in `tables` of a group, and those that it stands for.
+    pub fn note(&self, tables: usize) {
         let needless = tables.saturating_sub(1) as u64;
-        if needless > 0 && nth.wrapping_mul(SPREAD) < u64::MAX / SEEKS_PER_NOTE {
+        if needless > 0 {
             self.0
                 .fetch_add(SEEKS_PER_NOTE * needless, Ordering::Relaxed);
         }

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use alluvium::vfs::Vfs;
 use alluvium::{
-    CursorOptions, Database, Error, Event, EventListener, Keyspace, KeyspaceOptions, KeyspaceStats,
-    Options, WriteBatch,
+    Database, Error, Event, EventListener, Keyspace, KeyspaceOptions, KeyspaceStats, Options,
+    WriteBatch,
 };
 
 use alluvium_testkit::random::Rng;
 
-use crate::fixture::{all, assert_error, database, dir, of, open, table_files, tiny};
+use crate::fixture::{
+    all, assert_error, database, dir, of, open, seek_a_thousand, table_files, tiny,
+};
 use crate::hooks::{Call, HookVfs};
 
 /// Waits for what a background thread will do: a test that fails here does not end.
@@ -104,10 +106,7 @@ fn what_is_scanned_often_is_merged_although_somebody_writes() {
     db.settle().expect("settle");
     assert!(!is_tidy(&db, 1), "nothing was due");
     wait_until(|| {
-        let mut cursor = k.cursor(CursorOptions::default()).expect("cursor");
-        for n in 0..1_000_u32 {
-            assert!(cursor.seek(&n.to_be_bytes()).expect("seek"));
-        }
+        seek_a_thousand(&k);
         other.put(b"row", b"value").expect("put");
         // Its end is what the merging threads wake for.
         db.flush().expect("flush");
@@ -129,10 +128,7 @@ fn sealed_memtables_that_scans_meet_are_flushed_although_somebody_writes() {
     k.put(b"of the next memtable", b"").expect("put");
     assert_eq!(stats_of(&db).table_entries, 0, "a flush is not worth it");
     wait_until(|| {
-        let mut cursor = k.cursor(CursorOptions::default()).expect("cursor");
-        for n in 0..1_000_u32 {
-            assert!(cursor.seek(&n.to_be_bytes()).expect("seek"));
-        }
+        seek_a_thousand(&k);
         k.put(b"of the next memtable", b"").expect("put");
         stats_of(&db).table_entries > 0
     });

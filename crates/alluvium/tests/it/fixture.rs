@@ -57,6 +57,14 @@ pub fn all(keyspace: &Keyspace) -> Vec<Row> {
     rows(keyspace.cursor(CursorOptions::default()).expect("cursor"))
 }
 
+/// Seeks the first thousand keys that are numbers of four bytes, and finds something at or behind each.
+pub fn seek_a_thousand(keyspace: &Keyspace) {
+    let mut cursor = keyspace.cursor(CursorOptions::default()).expect("cursor");
+    for n in 0..1_000_u32 {
+        assert!(cursor.seek(&n.to_be_bytes()).expect("seek"));
+    }
+}
+
 /// The value of a key, as text.
 pub fn text(keyspace: &Keyspace, key: &str) -> Option<String> {
     let value = keyspace.get(key.as_bytes()).expect("get");

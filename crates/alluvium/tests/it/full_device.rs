@@ -7,12 +7,11 @@ use std::thread;
 
 use alluvium::vfs::{CrashOptions, MemVfs, Vfs};
 use alluvium::{
-    CursorOptions, Database, Durability, Error, Event, EventListener, Keyspace, KeyspaceOptions,
-    Options,
+    Database, Durability, Error, Event, EventListener, Keyspace, KeyspaceOptions, Options,
 };
 use alluvium_testkit::random::{Rng, Seeded};
 
-use crate::fixture::{all, assert_error, dir, open};
+use crate::fixture::{all, assert_error, dir, of, open, seek_a_thousand};
 
 const VALUE_BYTES: usize = 1000;
 
@@ -306,17 +305,10 @@ fn a_merge_that_only_scans_want_is_not_begun_where_it_could_fill_the_device() {
     k.compact_range(&[], None).expect("compact");
     put(30);
     db.settle().expect("settle");
-    let upper_tables = || {
-        let stats = db.stats().expect("stats");
-        let found = stats.keyspaces.iter().find(|of| of.name == "k");
-        found.expect("k").upper_tables
-    };
+    let upper_tables = || of(&db.stats().expect("stats"), "k").upper_tables;
     assert_eq!(upper_tables(), 1, "nothing was due");
     let scan = || {
-        let mut cursor = k.cursor(CursorOptions::default()).expect("cursor");
-        for n in 0..1_000_u32 {
-            assert!(cursor.seek(&n.to_be_bytes()).expect("seek"));
-        }
+        seek_a_thousand(&k);
         small.put(b"a", b"1").expect("nothing is refused");
         // Its end wakes the merging threads.
         db.flush().expect("flush");

@@ -15,11 +15,9 @@ use serde::Serialize;
 
 use super::statistics::median;
 use super::{environment, size};
-use crate::measure::device::Device;
 use crate::report::html::label_us;
 use crate::report::table::count;
 use crate::run::cgroup::{Bound, Bounds};
-use crate::run::storage::Storage;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
@@ -31,8 +29,9 @@ const FILE_BYTES: u64 = 64 << 20;
 const READING: Duration = Duration::from_millis(500);
 /// Smallest free space that is no reason to worry, in GiB.
 const FREE_GIB: f64 = 10.0;
-/// A bound for the trial of control groups.
+/// Bounds for the trial of control groups.
 const GROUP_BYTES: u64 = 64 << 20;
+const GROUP_OPERATIONS_PER_S: u64 = 1_000;
 
 /// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -344,14 +343,11 @@ fn groups(dir: &Path) -> Vec<(&'static str, Result<(), String>)> {
         let bounds = bound.and_then(|bound| Bounds::new([bound]));
         bounds.map(drop).map_err(|error| format!("{error:#}"))
     };
-    let disk = Device::of(dir).and_then(|device| device.disk());
-    let disk = disk.context("the folder is on no block device that the kernel shows");
-    let limit = Storage::DiskArray.operations_per_s().unwrap_or(u64::MAX);
     vec![
         ("--memory", tried(Ok(Bound::Memory(GROUP_BYTES)))),
         (
             "--storage",
-            tried(disk.map(|disk| Bound::Operations(disk, limit))),
+            tried(Bound::operations(dir, GROUP_OPERATIONS_PER_S)),
         ),
     ]
 }

@@ -30,11 +30,8 @@ impl Storage {
 
     /// For a result.
     pub fn words(self) -> String {
-        let name = match self {
-            Storage::DiskArray => "disk-array",
-            Storage::SlowSsd => "slow-ssd",
-            Storage::FastSsd => "fast-ssd",
-        };
+        let value = self.to_possible_value();
+        let name = value.as_ref().map_or("", |value| value.get_name());
         match self.operations_per_s() {
             Some(n) => format!("{name} (at most {n} reads and {n} writes a second)"),
             None => format!("{name} (no limit)"),

@@ -21,7 +21,6 @@ use super::split;
 use super::standing::Standing;
 use super::storage::Storage;
 use crate::catalog;
-use crate::measure::device::Device;
 use crate::measure::{environment, size};
 use crate::report::{find_rate, marks, spread, sweep};
 use crate::store::file;
@@ -137,16 +136,7 @@ fn fresh(suite: &Suite) -> SuiteResult {
 fn bounds_of(suite: &Suite) -> Result<Bounds> {
     let memory = suite.memory.map(Bound::Memory);
     let operations = suite.storage.and_then(Storage::operations_per_s);
-    let operations = operations.map(|limit| {
-        let device = Device::of(&suite.out).and_then(|device| device.disk());
-        let device = device.with_context(|| {
-            format!(
-                "--storage limits a block device, and {} is on none that the kernel shows; choose another --out DIR",
-                suite.out.display()
-            )
-        })?;
-        anyhow::Ok(Bound::Operations(device, limit))
-    });
+    let operations = operations.map(|per_s| Bound::operations(&suite.out, per_s));
     Bounds::new(memory.into_iter().chain(operations.transpose()?))
 }
 

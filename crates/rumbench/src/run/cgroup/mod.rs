@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 pub use self::hierarchy::Controller;
 use self::hierarchy::{Hierarchy, Version};
-use crate::measure::device::DeviceNumber;
+use crate::measure::device::{Device, DeviceNumber};
 use crate::store::result::MemoryUse;
 
 mod hierarchy;
@@ -33,6 +33,21 @@ pub enum Bound {
 }
 
 impl Bound {
+    /// So many reads of the disk under `dir` in a second, and as many writes.
+    ///
+    /// # Errors
+    /// When the folder is on no block device that the kernel shows.
+    pub fn operations(dir: &Path, per_s: u64) -> Result<Bound> {
+        let disk = Device::of(dir).and_then(|device| device.disk());
+        let disk = disk.with_context(|| {
+            format!(
+                "--storage limits a block device, and {} is on none that the kernel shows; choose another folder",
+                dir.display()
+            )
+        })?;
+        Ok(Bound::Operations(disk, per_s))
+    }
+
     fn controller(self) -> Controller {
         match self {
             Bound::Memory(_) => Controller::Memory,
