@@ -651,11 +651,11 @@ typedef struct alluvium_keyspace_amplification {
   uint64_t user_bytes;
   // Its share of the log, for each user byte. Shared out by user bytes.
   struct alluvium_compared log_writes;
-  // Bytes written by flushes for each user byte.
+  // Bytes written by flushes for each user byte, but for what goes straight into the last level.
   struct alluvium_compared flush_writes;
   // Bytes written by merges of upper tables for each user byte.
   struct alluvium_compared tier_writes;
-  // Bytes written by merges into the last level for each user byte.
+  // Bytes written into the last level for each user byte, by merges and by flushes of rows that meet nothing.
   struct alluvium_compared last_level_writes;
   // Bytes of its tables.
   uint64_t stored_bytes;

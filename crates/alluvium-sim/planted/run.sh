@@ -49,6 +49,7 @@ mistakes=(
     delay-told-twice        # a listener hears the end of a delay that has ended
     clock-runs-back         # the time by which rows expire goes back with the machine's clock
     filter-loses-value      # what a compaction filter puts in a row's place comes out another one
+    appends-below-range-delete # a flush writes rows to the last level and a range delete over them above it
     forgotten-options       # changed options of a keyspace are not in the manifest
 )
 

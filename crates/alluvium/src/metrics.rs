@@ -60,7 +60,8 @@ pub(crate) struct TreeCounters {
     pub seeks: Counts,
     /// Bytes of keys and values written to it, replayed ones included.
     pub user_bytes: Counter,
-    /// Bytes of the tables that its flushes, tier merges and last-level merges wrote.
+    /// Bytes of the tables that were written above the last level by its flushes, there by its tier merges, and into the
+    /// last level by its merges and flushes.
     pub flushed_bytes: Counter,
     pub tier_bytes: Counter,
     pub last_bytes: Counter,

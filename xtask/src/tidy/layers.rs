@@ -49,6 +49,7 @@ const LAYERS: &[&[&str]] = &[
         "flush",
         "recovery",
         "db::flush_queue",
+        "db::install_flush",
         "db::install_ingest",
         "db::memory",
         "db::old_segments",

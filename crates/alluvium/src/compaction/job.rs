@@ -262,7 +262,7 @@ impl Job {
             &retire,
             &rules,
             &mut counts,
-            || steps.key(),
+            |_| steps.key(),
             |key, seqno, kind, value| {
                 steps.wrote(key.len() + value.len());
                 output.add(key, seqno, kind, value)

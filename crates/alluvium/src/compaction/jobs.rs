@@ -64,6 +64,26 @@ impl Wanted {
     }
 }
 
+/// A group that no merge may touch; free again when it is dropped.
+pub(crate) struct Claim<'a> {
+    jobs: &'a Jobs,
+    group: (KeyspaceId, Vec<u8>),
+}
+
+impl Claim<'_> {
+    /// The low key of the group.
+    pub fn low(&self) -> &[u8] {
+        &self.group.1
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.jobs.state.lock().busy.remove(&self.group);
+        self.jobs.wake();
+    }
+}
+
 /// Weight of the newest merge in the smoothed drain rate.
 const DRAIN_SMOOTHING: f64 = 0.3;
 /// Before the first merge nothing is known: a rate that does not slow a load down needlessly.
@@ -157,8 +177,46 @@ impl Jobs {
         }
     }
 
+    /// Claims a group for somebody who is no job; `None` where a job owns it, or the database closes.
+    pub fn claim(&self, tree: &Tree, low: &[u8]) -> Option<Claim<'_>> {
+        let group = (tree.id, low.to_vec());
+        let mut state = self.state.lock();
+        let free = !state.stop && state.busy.insert(group.clone());
+        // A thread that has just picked this group is to pick another.
+        state.events += u64::from(free);
+        // Not made before it is known: its end frees the group.
+        free.then(|| Claim { jobs: self, group })
+    }
+
     /// Whether a job owns the group that starts at `low`.
     pub fn is_busy(&self, tree: &Tree, low: &[u8]) -> bool {
         self.state.lock().busy.contains(&(tree.id, low.to_vec()))
+    }
+}
+
+#[cfg(all(test, not(loom), not(feature = "simulation")))]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::db::{Database, Options};
+    use crate::keyspace::KeyspaceOptions;
+    use crate::vfs::MemVfs;
+
+    #[test]
+    fn a_claim_that_is_refused_frees_nothing() {
+        let db = Database::open_on(Arc::new(MemVfs::new()), Path::new("db"), Options::default());
+        let db = db.expect("open");
+        let k = db
+            .keyspace("k", KeyspaceOptions::default())
+            .expect("keyspace");
+        let (jobs, tree) = (&db.shared().jobs, k.tree());
+        let claim = jobs.claim(tree, b"").expect("nobody has it");
+        assert!(jobs.claim(tree, b"").is_none());
+        assert!(jobs.is_busy(tree, b""));
+        drop(claim);
+        assert!(!jobs.is_busy(tree, b""));
+        jobs.stop();
+        assert!(jobs.claim(tree, b"").is_none(), "it closes");
     }
 }

@@ -11,7 +11,11 @@ use crate::table::TableScan;
 
 /// A forward stream of all versions of all keys of one input.
 pub(crate) enum Stream {
-    Memtable(MemtableCursor),
+    Memtable {
+        cursor: MemtableCursor,
+        /// Exclusive; `None` is the end of the keyspace.
+        end: Option<Vec<u8>>,
+    },
     /// Tables in key order that do not overlap, read one after the other.
     Tables(TableSequence),
 }
@@ -97,10 +101,11 @@ impl Gathered {
 }
 
 impl Stream {
-    /// A stream over a sealed memtable.
-    pub fn memtable(mut cursor: MemtableCursor) -> Stream {
-        cursor.seek_first();
-        Stream::Memtable(cursor)
+    /// A stream over the part of a sealed memtable from `start` to before `end`.
+    pub fn memtable(mut cursor: MemtableCursor, start: &[u8], end: Option<&[u8]>) -> Stream {
+        cursor.seek(start);
+        let end = end.map(<[u8]>::to_vec);
+        Stream::Memtable { cursor, end }
     }
 
     /// A stream over tables in key order; `None` when they hold nothing.
@@ -120,7 +125,10 @@ impl Stream {
 
     fn key(&self) -> Option<&[u8]> {
         match self {
-            Stream::Memtable(cursor) => cursor.valid().then(|| cursor.key()),
+            Stream::Memtable { cursor, end } => {
+                let key = cursor.valid().then(|| cursor.key())?;
+                end.as_deref().is_none_or(|end| key < end).then_some(key)
+            }
             Stream::Tables(tables) => tables.valid.then(|| tables.current.key()),
         }
     }
@@ -128,7 +136,7 @@ impl Stream {
     /// Moves every version of the current key into `out` and goes on to the next key.
     fn take(&mut self, out: &mut Gathered) -> Result<()> {
         match self {
-            Stream::Memtable(cursor) => {
+            Stream::Memtable { cursor, .. } => {
                 for version in cursor.versions() {
                     out.push(version.seqno, memtable_kind(version.kind)?, version.value);
                 }
@@ -172,20 +180,19 @@ fn memtable_kind(kind: u8) -> Result<ValueKind> {
 ///
 /// `ranges` are the range deletes of all inputs. The outputs of a merge above the last level must carry them; in the
 /// last level they are written as deletes of the keys that a snapshot still needs.
-/// `before_key` is called for each key, kept or not; its error ends the merge.
+/// `at_key` is called for each key, kept or not, with the sequence number of its newest version; its error ends the merge.
 pub(crate) fn merge(
     streams: &mut [Stream],
     ranges: &RangeDeletes,
     retire: &Retire,
     rules: &FoldRules<'_>,
     counts: &mut FoldCounts,
-    mut before_key: impl FnMut() -> Result<()>,
+    mut at_key: impl FnMut(SeqNo) -> Result<()>,
     mut emit: impl FnMut(&[u8], SeqNo, ValueKind, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let mut gathered = Gathered::default();
     let mut fragments = ranges.fragments().iter().peekable();
     loop {
-        before_key()?;
         let mut least: Option<&[u8]> = None;
         for stream in streams.iter() {
             if let Some(key) = stream.key()
@@ -203,6 +210,7 @@ pub(crate) fn merge(
                 stream.take(&mut gathered)?;
             }
         }
+        at_key(gathered.versions.first().map_or(0, |newest| newest.seqno))?;
         while fragments.next_if(|f| *f.end <= *gathered.key).is_some() {}
         if let Some(fragment) = fragments.peek().filter(|f| f.contains(&gathered.key)) {
             gathered.push_ranges(fragment);

@@ -21,6 +21,6 @@ pub use retire::{CompactionFilter, FilterDecision};
 
 pub(crate) use debt::update_admission;
 pub(crate) use job::{Inputs, Merged};
-pub(crate) use jobs::Jobs;
+pub(crate) use jobs::{Claim, Jobs};
 pub(crate) use threads::run;
 pub(crate) use wait::{compact_range, settle};

@@ -192,9 +192,8 @@ where
         while self.border().is_some_and(|border| border <= key) {
             self.finish_part()?;
         }
-        let full = |open: &Open| open.builder.stored_bytes() >= self.cuts.bytes_max;
-        if self.open.as_ref().is_some_and(full) && key != self.last_key {
-            self.finish_table(RangeDeletes::default())?;
+        if self.open.is_some() && self.open_bytes() >= self.cuts.bytes_max && key != self.last_key {
+            self.cut()?;
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
@@ -231,6 +230,17 @@ where
             open.builder.note_expiry(until);
         }
         Ok(())
+    }
+
+    /// Bytes stored of the table that is being written.
+    pub fn open_bytes(&self) -> u64 {
+        self.open.as_ref().map_or(0, |o| o.builder.stored_bytes())
+    }
+
+    /// The next entry, which must be another key's, begins a new table.
+    pub fn cut(&mut self) -> Result<()> {
+        debug_assert!(self.carried.0.is_empty(), "range deletes are not cut");
+        self.finish_table(RangeDeletes::default())
     }
 
     /// Whether any entry was added.

@@ -74,7 +74,7 @@ impl<'a> Steps<'a> {
         self.given_up.get()
     }
 
-    /// To be called before each key. An error ends the merge.
+    /// To be called at each key. An error ends the merge.
     pub fn key(&self) -> Result<()> {
         let keys = self.keys.get() + 1;
         self.keys.set(keys);

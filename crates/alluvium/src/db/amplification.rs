@@ -48,11 +48,11 @@ pub struct KeyspaceAmplification {
     pub user_bytes: u64,
     /// Its share of the log, for each user byte. Shared out by user bytes.
     pub log_writes: Compared,
-    /// Bytes written by flushes for each user byte.
+    /// Bytes written by flushes for each user byte, but for what goes straight into the last level.
     pub flush_writes: Compared,
     /// Bytes written by merges of upper tables for each user byte.
     pub tier_writes: Compared,
-    /// Bytes written by merges into the last level for each user byte.
+    /// Bytes written into the last level for each user byte, by merges and by flushes of rows that meet nothing.
     pub last_level_writes: Compared,
     /// Bytes of its tables.
     pub stored_bytes: u64,

@@ -4,6 +4,7 @@ mod amplification;
 pub(crate) mod checkpoint;
 mod close;
 pub(crate) mod flush_queue;
+pub(crate) mod install_flush;
 pub(crate) mod install_ingest;
 mod keyspaces;
 pub(crate) mod memory;

@@ -18,10 +18,7 @@ pub(crate) fn upper_edits(
     table: &TableRecord,
     below: Option<&[u8]>,
 ) -> Vec<GroupEdit> {
-    let first = groups
-        .range::<[u8], _>((Bound::Unbounded, Bound::Included(&table.first_key[..])))
-        .next_back()
-        .map(|(low, _)| low);
+    let first = group_of(groups, &table.first_key);
     let later = groups
         .range::<[u8], _>((
             Bound::Excluded(&table.first_key[..]),
@@ -119,8 +116,18 @@ fn reaches(lows: &[Vec<u8>], i: usize, table: &TableRecord) -> bool {
     above && lows.get(i + 1).is_none_or(|high| table.first_key < *high)
 }
 
-/// An ingested table and where it goes: as upper table with a run number, or, with `None`, into the last level.
+/// A table and where it goes: as upper table with a run number, or, with `None`, into the last level.
 pub(crate) type Placed = (Option<u64>, TableRecord);
+
+/// The low key of the group whose range holds `key`.
+pub(crate) fn group_of<'g>(
+    groups: &'g BTreeMap<Vec<u8>, GroupState>,
+    key: &[u8],
+) -> Option<&'g Vec<u8>> {
+    let upto = (Bound::Unbounded, Bound::Included(key));
+    let group = groups.range::<[u8], _>(upto).next_back();
+    group.map(|(low, _)| low)
+}
 
 /// Whether a table can go straight into the last level: it lies in one group, and nothing there that is newer than the
 /// last level, tombstones included, shares a key with its range, nor does the last level itself. Groups for which
@@ -130,17 +137,17 @@ pub(crate) fn fits_last_level(
     table: &TableRecord,
     is_busy: impl Fn(&[u8]) -> bool,
 ) -> bool {
-    let upto = (Bound::Unbounded, Bound::Included(&table.first_key[..]));
-    let Some((low, group)) = groups.range::<[u8], _>(upto).next_back() else {
+    let Some(low) = group_of(groups, &table.first_key) else {
         return false;
     };
     let inside = next_low(groups, low).is_none_or(|high| &table.last_key[..] < high);
     let apart = |t: &TableRecord| t.last_key < table.first_key || table.last_key < t.first_key;
-    inside && group.tables().all(apart) && !is_busy(low)
+    inside && groups[low].tables().all(apart) && !is_busy(low)
 }
 
-/// Puts ingested tables, in key order and without overlaps, into the groups that they reach into. A group that they
-/// make too large is split, so that what they bring is merged in pieces.
+/// Puts tables of an ingest or a flush, in the order of their first keys, into the groups that they reach into. A group
+/// that they make too large is split, so that what they bring is merged in pieces. Tables that overlap lie together in
+/// one group.
 pub(crate) fn plan_ingest(
     keyspace: KeyspaceId,
     groups: &BTreeMap<Vec<u8>, GroupState>,

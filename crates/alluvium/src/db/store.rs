@@ -9,16 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::{KeyspaceId, SeqNo, TableId};
-use crate::commit::SealedGeneration;
 use crate::compaction::output::{NewTable, discard};
 use crate::compaction::{Inputs, Merged};
 use crate::db::poison::Poison;
 use crate::db::shared::Shared;
-use crate::db::split::{plan_joins, plan_split, upper_edits};
+use crate::db::split::plan_split;
 use crate::error::{Error, Result};
-use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
-use crate::range_deletes::RangeDeletes;
 use crate::table::{Table, ValueFiles};
 use crate::version::group::{Group, Upper, Version};
 use crate::version::{
@@ -63,14 +60,6 @@ impl TableSizes {
     }
 }
 
-/// What a flush produced for one keyspace.
-pub(crate) struct FlushedTree {
-    pub tree: Arc<Tree>,
-    /// The memtables that the tables replace.
-    pub memtables: Vec<Arc<TreeMemtable>>,
-    pub tables: Vec<NewTable>,
-}
-
 impl Store {
     pub fn new(manifest: Manifest, tables: HashMap<TableId, Arc<Table>>) -> Store {
         let runs = manifest
@@ -103,6 +92,12 @@ impl Store {
     /// All commits up to this one, and no later ones, are in tables; 0 before the first flush since the open.
     pub fn flushed_to(&self) -> SeqNo {
         self.flushed_to
+    }
+
+    /// Notes that all commits up to this one are in tables, and which prepared transactions were unresolved after it.
+    pub fn note_flushed(&mut self, upto: SeqNo, prepared: &[Arc<[u8]>]) {
+        self.flushed_to = upto;
+        self.flushed_prepared = prepared.to_vec();
     }
 
     /// The prepared transactions that were unresolved after [`Store::flushed_to`].
@@ -235,59 +230,6 @@ impl Store {
 }
 
 impl Shared {
-    /// Installs the tables of a flush, of which `last` is the newest generation, and forgets its memtables and log
-    /// segments.
-    pub fn install_flush(&self, flushed: Vec<FlushedTree>, last: &SealedGeneration) -> Result<()> {
-        let last_seqno = last.last_seqno;
-        let oldest_needed = last.log.as_ref().map(|log| log.oldest_needed);
-        let mut store = self.store.lock();
-        let run = store.next_run();
-        let (live, dropped): (Vec<_>, Vec<_>) = flushed
-            .into_iter()
-            .partition(|f| store.state().keyspaces.contains_key(&f.tree.id));
-        let mut edit = VersionEdit {
-            next_table: Some(self.peek_next_table()),
-            last_seqno: Some(last_seqno),
-            oldest_segment: oldest_needed,
-            read_clock_ms: Store::read_clock(self),
-            ..VersionEdit::default()
-        };
-        for flush in &live {
-            edit.flushed_seqno.push((flush.tree.id, last_seqno));
-            edit.groups.extend(flush_edits(self, &store, flush, run));
-        }
-        dropped
-            .iter()
-            .for_each(|flush| discard(self, &flush.tables));
-        let named: Vec<&[NewTable]> = live.iter().map(|flush| &flush.tables[..]).collect();
-        store.append_naming(self, &edit, &named)?;
-        store.flushed_to = last_seqno;
-        store.flushed_prepared.clone_from(&last.prepared);
-        for flush in &live {
-            let bytes = flush.tables.iter().map(|t| t.record.file_bytes).sum();
-            flush.tree.counters.flushed_bytes.add(bytes);
-            store.add_tables(&flush.tables);
-            let version = store.next_version(&flush.tree);
-            flush.tree.change(|state| {
-                state
-                    .sealed
-                    .retain(|m| !flush.memtables.iter().any(|f| Arc::ptr_eq(f, m)));
-                state.version = version;
-            });
-        }
-        store.release_unnamed(self);
-        drop(store);
-        // Without the log's mutex, whose holder may be waiting for this flush: whoever is just going to sleep until
-        // something is durable hears of it from the next sync of the log.
-        self.note_durable(last_seqno);
-        live.iter()
-            .for_each(|flush| self.release_cursors(&flush.tree));
-        if let Some(oldest_needed) = oldest_needed {
-            self.trim_log(oldest_needed);
-        }
-        Ok(())
-    }
-
     /// Installs a merge, unless its inputs are no longer there as they were: then its outputs are discarded.
     pub fn install_merge(&self, tree: &Arc<Tree>, inputs: &Inputs, merged: Merged) -> Result<()> {
         let mut store = self.store.lock();
@@ -324,53 +266,6 @@ impl Shared {
     pub fn release_cursors(&self, tree: &Tree) {
         self.metrics.cursors_released.add(tree.cursors.release());
     }
-}
-
-/// The edits of a flushed keyspace. Groups are joined here and nowhere else: the only flusher has written its tables,
-/// so no table is on its way that was cut at a border which disappears.
-fn flush_edits(shared: &Shared, store: &Store, flush: &FlushedTree, run: u64) -> Vec<GroupEdit> {
-    let id = flush.tree.id;
-    let groups = &store.state().keyspaces[&id].groups;
-    let tables = flush.tables.iter();
-    let mut edits: Vec<GroupEdit> = tables
-        .flat_map(|t| upper_edits(id, groups, run, &t.record, t.below.as_deref()))
-        .collect();
-    let reached: HashSet<&[u8]> = edits.iter().map(GroupEdit::low).collect();
-    let is_quiet = |low: &[u8], group: &GroupState| {
-        group.upper.is_empty() && !reached.contains(low) && !shared.jobs.is_busy(&flush.tree, low)
-    };
-    let joins = plan_joins(id, groups, is_quiet, shared.options.partition_bytes);
-    edits.extend(joins);
-    edits.extend(hidden_last(shared, store, flush));
-    edits
-}
-
-/// Removes last-level tables of which a flushed range delete hides every entry from everybody: their space comes back
-/// without a merge. A merge that reads one of them at this moment fails at its install, and is made again.
-fn hidden_last(shared: &Shared, store: &Store, flush: &FlushedTree) -> Vec<GroupEdit> {
-    let mut ranges = RangeDeletes::default();
-    for table in &flush.tables {
-        let own = table.table.range_deletes();
-        own.iter().for_each(|own| ranges.add_all(own));
-    }
-    if ranges.is_empty() {
-        return Vec::new();
-    }
-    let horizon = shared.read_points.horizon();
-    let keyspace = flush.tree.id;
-    let mut edits = Vec::new();
-    for (low, group) in &store.state().keyspaces[&keyspace].groups {
-        let hidden = group.last.iter().filter(|r| {
-            let newest = r.global_seqno.unwrap_or(0).max(r.max_seqno);
-            ranges.hide_all(&r.first_key, &r.last_key, newest, horizon)
-        });
-        edits.extend(hidden.map(|record| GroupEdit::RemoveLast {
-            keyspace,
-            low: low.clone(),
-            table: record.id,
-        }));
-    }
-    edits
 }
 
 /// The edits of a finished merge; `None` when the compare-and-swap fails.

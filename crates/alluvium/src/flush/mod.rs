@@ -2,30 +2,39 @@
 //! keyspaces.
 //!
 //! Merging several sealed memtables at once makes large flush units, so that the tables below are merged less
-//! often, while each active memtable stays small and quick. Outputs are cut at the borders of the keyspace's
-//! groups. Order: tables written and synced, directory synced, edit synced, new state published, old log segments
+//! often, while each active memtable stays small and quick. Upper tables are cut at the borders of the keyspace's
+//! groups; appends go straight into the last level (`straight`). Order: tables written and synced, directory synced, edit synced, new state published, old log segments
 //! deleted. The log was synced through the newest flushed commit when its segment was left.
 
 use crate::sync::time::Instant;
+use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::base::SeqNo;
+use crate::base::{SeqNo, ValueKind};
 use crate::commit::SealedGeneration;
 use crate::compaction::fold::{FoldCounts, FoldRules};
 use crate::compaction::merge::{Stream, merge};
 use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
+use crate::compaction::retire::Retire;
 use crate::compaction::separate::ValueInputs;
 use crate::compaction::update_admission;
+use crate::db::install_flush::FlushedTree;
 use crate::db::reserve::Taker;
 use crate::db::shared::Shared;
-use crate::db::store::FlushedTree;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
+use crate::read_points::DropPoints;
 use crate::table::ValueFiles;
 use crate::wal::{LateSync, hard_io};
+
+use straight::Gap;
+
+mod straight;
+
+type TreeOutput<'a> = Output<&'a Shared, &'a Tree>;
 
 /// The flusher thread: ends when the database closes or is poisoned.
 pub(crate) fn run(shared: &Shared) {
@@ -107,7 +116,7 @@ fn flush(shared: &Shared, generations: &[SealedGeneration]) -> Result<()> {
     let written = write_all(shared, generations, &mut flushed);
     if let Err(error) = written {
         for flush in &flushed {
-            discard(shared, &flush.tables);
+            flush.discard(shared);
         }
         return Err(error);
     }
@@ -121,18 +130,27 @@ fn flush(shared: &Shared, generations: &[SealedGeneration]) -> Result<()> {
     Ok(())
 }
 
-fn write_all(
-    shared: &Shared,
+fn write_all<'a>(
+    shared: &'a Shared,
     generations: &[SealedGeneration],
-    flushed: &mut Vec<FlushedTree>,
+    flushed: &mut Vec<FlushedTree<'a>>,
 ) -> Result<()> {
     for (tree, memtables) in by_tree(generations) {
         if !tree.is_dropped() {
-            let tables = write_tables(shared, &tree, &memtables)?;
+            let writer = Writer::new(shared, &tree, &memtables);
+            let suits = |gap: &Gap| writer.leaves_nothing_dead(gap);
+            let straight = straight::claim(shared, &tree, &memtables, &writer.ranges, suits)?;
+            let gaps: Vec<&Gap> = straight.iter().flat_map(|s| &s.gaps).collect();
+            let upper = writer.write_upper(&gaps)?;
+            let last = writer
+                .write_last(&gaps)
+                .inspect_err(|_| discard(shared, &upper))?;
             flushed.push(FlushedTree {
                 tree,
                 memtables,
-                tables,
+                upper,
+                last,
+                claims: straight.into_iter().map(|s| s.claim).collect(),
             });
         }
     }
@@ -154,50 +172,167 @@ fn by_tree(generations: &[SealedGeneration]) -> Vec<(Arc<Tree>, Vec<Arc<TreeMemt
     trees
 }
 
-fn write_tables(
-    shared: &Shared,
-    tree: &Tree,
-    memtables: &[Arc<TreeMemtable>],
-) -> Result<Vec<NewTable>> {
-    let points = shared.read_points.horizon_points();
-    let retire = tree.retire(&shared.clock, &ValueFiles::default());
-    let rules = FoldRules {
-        points: &points,
-        bottom: false,
-    };
-    let mut ranges = RangeDeletes::default();
-    for memtable in memtables {
-        memtable
-            .range_deletes()
-            .iter()
-            .for_each(|r| ranges.add_all(r));
+/// Writes the tables of one keyspace.
+struct Writer<'a> {
+    shared: &'a Shared,
+    tree: &'a Tree,
+    memtables: &'a [Arc<TreeMemtable>],
+    points: DropPoints,
+    retire: Retire,
+    ranges: RangeDeletes,
+}
+
+impl<'a> Writer<'a> {
+    fn new(shared: &'a Shared, tree: &'a Tree, memtables: &'a [Arc<TreeMemtable>]) -> Writer<'a> {
+        let mut ranges = RangeDeletes::default();
+        for memtable in memtables {
+            memtable
+                .range_deletes()
+                .iter()
+                .for_each(|r| ranges.add_all(r));
+        }
+        Writer {
+            shared,
+            tree,
+            memtables,
+            points: shared.read_points.horizon_points(),
+            retire: tree.retire(&shared.clock, &ValueFiles::default()),
+            ranges,
+        }
     }
-    let version = Arc::clone(&tree.load().version);
-    let borders = version.groups()[1..]
-        .iter()
-        .map(|g| g.low.clone())
-        .collect();
-    let cuts = Cuts {
-        borders,
-        bytes_max: u64::MAX,
-    };
-    let options = table_options(&tree.options(), false);
-    let carried = Carried::new(&ranges, &points);
-    let mut output = Output::new(shared, tree, options, cuts, carried, ValueInputs::default());
-    let mut streams: Vec<_> = memtables
-        .iter()
-        .map(|m| Stream::memtable(m.rows.cursor(SeqNo::MAX)))
-        .collect();
-    let mut counts = FoldCounts::default();
-    merge(
-        &mut streams,
-        &ranges,
-        &retire,
-        &rules,
-        &mut counts,
-        || Ok(()),
-        |key, seqno, kind, value| output.add(key, seqno, kind, value),
-    )?;
-    shared.metrics.folded(&counts);
-    output.finish()
+
+    /// Upper tables of what lies outside of the gaps, one at most for each group.
+    fn write_upper(&self, gaps: &[&Gap]) -> Result<Vec<NewTable>> {
+        let version = Arc::clone(&self.tree.load().version);
+        let groups = version.groups()[1..].iter();
+        let cuts = Cuts {
+            borders: groups.map(|g| g.low.clone()).collect(),
+            bytes_max: u64::MAX,
+        };
+        let carried = Carried::new(&self.ranges, &self.points);
+        let mut output = self.output(cuts, carried, false);
+        let mut start: &[u8] = &[];
+        for gap in gaps {
+            self.write_part(start, Some(&gap.start), &mut output, false)?;
+            let Some(end) = &gap.end else {
+                return output.finish();
+            };
+            start = end;
+        }
+        self.write_part(start, None, &mut output, false)?;
+        output.finish()
+    }
+
+    /// Tables of the last level, in the gaps.
+    fn write_last(&self, gaps: &[&Gap]) -> Result<Vec<NewTable>> {
+        let cuts = Cuts {
+            borders: gaps.iter().skip(1).map(|g| g.start.clone()).collect(),
+            bytes_max: self.shared.options.partition_bytes,
+        };
+        let mut output = self.output(cuts, Carried::none(), true);
+        for gap in gaps {
+            self.write_part(&gap.start, gap.end.as_deref(), &mut output, true)?;
+        }
+        output.finish()
+    }
+
+    /// Whether each row in the gap leaves one version, and a deleted one nothing. What is kept for a reader would stay
+    /// in the last level until something is written beside it; in an upper table the next merge drops it.
+    fn leaves_nothing_dead(&self, gap: &Gap) -> Result<bool> {
+        let newest = self.seqno_range().map_or(0, |(_, newest)| newest);
+        if newest <= self.points.horizon() {
+            return Ok(true);
+        }
+        let mut last: Option<Vec<u8>> = None;
+        let mut dead = false;
+        let (start, end) = (&gap.start, gap.end.as_deref());
+        self.merge(
+            start,
+            end,
+            true,
+            |_| {},
+            |key, _, kind, _| {
+                dead |= kind.is_tombstone() || last.as_deref() == Some(key);
+                last.get_or_insert_default().clear();
+                last.get_or_insert_default().extend_from_slice(key);
+                Ok(())
+            },
+        )?;
+        Ok(!dead)
+    }
+
+    /// The sequence numbers of the rows.
+    fn seqno_range(&self) -> Option<(SeqNo, SeqNo)> {
+        let ranges = self.memtables.iter().filter_map(|m| m.seqno_range());
+        ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+
+    fn output(&self, cuts: Cuts, carried: Carried, last_level: bool) -> TreeOutput<'a> {
+        let options = table_options(&self.tree.options(), last_level);
+        let values = ValueInputs::default();
+        Output::new(self.shared, self.tree, options, cuts, carried, values)
+    }
+
+    /// Writes what the memtables have from `start` to before `end`.
+    fn write_part(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        output: &mut TreeOutput<'_>,
+        last_level: bool,
+    ) -> Result<()> {
+        let mut ends = straight::Ends::new(self.seqno_range());
+        let between_writers = Cell::new(false);
+        let piece = self.shared.options.partition_bytes / straight::LEAST_PIECE;
+        let counts = self.merge(
+            start,
+            end,
+            last_level,
+            |newest| between_writers.set(between_writers.get() || ends.is_passed(newest)),
+            |key, seqno, kind, value| {
+                if between_writers.take() && last_level && output.open_bytes() >= piece {
+                    output.cut()?;
+                }
+                output.add(key, seqno, kind, value)
+            },
+        )?;
+        self.shared.metrics.folded(&counts);
+        Ok(())
+    }
+
+    /// Hands what the memtables have from `start` to before `end`, as it is to be stored, to `emit`, and before it the
+    /// newest sequence number of each key to `at_key`.
+    fn merge(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        last_level: bool,
+        mut at_key: impl FnMut(SeqNo),
+        emit: impl FnMut(&[u8], SeqNo, ValueKind, &[u8]) -> Result<()>,
+    ) -> Result<FoldCounts> {
+        let rules = FoldRules {
+            points: &self.points,
+            bottom: last_level,
+        };
+        let memtables = self.memtables.iter();
+        let mut streams: Vec<_> = memtables
+            .map(|m| Stream::memtable(m.rows.cursor(SeqNo::MAX), start, end))
+            .collect();
+        let mut counts = FoldCounts::default();
+        let at_key = |newest| {
+            at_key(newest);
+            Ok(())
+        };
+        let (ranges, retire) = (&self.ranges, &self.retire);
+        merge(
+            &mut streams,
+            ranges,
+            retire,
+            &rules,
+            &mut counts,
+            at_key,
+            emit,
+        )?;
+        Ok(counts)
+    }
 }

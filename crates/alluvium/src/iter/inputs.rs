@@ -13,7 +13,7 @@ use crate::iter::merge::MergeCursor;
 use crate::iter::run::{PrefixProbe, RunCursor};
 use crate::iter::source::Source;
 use crate::keyspace::tree::TreeState;
-use crate::range_deletes::RangeDeletes;
+use crate::range_deletes::{Fragment, RangeDeletes};
 use crate::version::group::{ScanCost, Version};
 
 /// No count of publications.
@@ -49,10 +49,11 @@ impl Input {
         }
     }
 
-    pub(super) fn newest(&self) -> SeqNo {
+    /// Nothing that it has in the fragment is newer than this.
+    pub(super) fn newest_in(&self, fragment: &Fragment) -> SeqNo {
         match (&self.source, self.newest) {
             (_, Some(newest)) => newest,
-            (Source::Run(run), None) => run.newest(),
+            (Source::Run(run), None) => run.newest_in(fragment),
             _ => SeqNo::MAX,
         }
     }

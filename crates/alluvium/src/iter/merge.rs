@@ -381,7 +381,7 @@ impl MergeCursor {
             if !inside || matches!(input.source, Source::Writes(_)) {
                 continue;
             }
-            if input.newest() < seqno {
+            if input.newest_in(fragment) < seqno {
                 match self.reverse {
                     true => input.source.seek_before(Some(&fragment.start))?,
                     false => input.source.seek(&fragment.end)?,

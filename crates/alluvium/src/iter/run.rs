@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::base::{SeqNo, ValueKind};
 use crate::error::Result;
+use crate::range_deletes::Fragment;
 use crate::table::{PinnedValue, TableCursor};
 use crate::version::group::Group;
 
@@ -148,10 +149,13 @@ impl RunCursor {
         self.current().seqno()
     }
 
-    /// The newest entry of all its tables.
-    pub fn newest(&self) -> SeqNo {
-        let newest = self.group.last.iter().map(|t| t.max_seqno()).max();
-        newest.unwrap_or(0)
+    /// The newest entry of all its tables that reach into the fragment. Others may be newer: appends come straight into
+    /// the last level.
+    pub fn newest_in(&self, fragment: &Fragment) -> SeqNo {
+        let from = self.group.last_from(&fragment.start);
+        let tables = self.group.last[from..].iter();
+        let inside = tables.take_while(|t| *t.first_key() < *fragment.end);
+        inside.map(|t| t.max_seqno()).max().unwrap_or(0)
     }
 
     pub fn kind(&self) -> ValueKind {

@@ -8,7 +8,8 @@
 //!
 //! An upper table may be listed by several neighbouring groups (it was written before they were split); each
 //! group shows only its own range of it. Within a group the sequence number ranges of its sources never overlap
-//! from newest to oldest, so the first source that holds a key, asked newest first, holds its newest version.
+//! from newest to oldest, so the first source that holds a key, asked newest first, holds its newest version. A
+//! last-level table that an ingest or a flush put there may be newer than upper tables; it shares no key with them.
 //! Last-level tables may be listed by one group only.
 
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! What the engine does by itself: it tidies up while nobody writes, and lets go of a merge when it is closed.
 
-use std::io;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,14 +15,7 @@ use alluvium_testkit::random::Rng;
 use crate::fixture::{
     all, assert_error, database, dir, of, open, seek_a_thousand, table_files, tiny,
 };
-use crate::hooks::{Call, HookVfs};
-
-/// Waits for what a background thread will do: a test that fails here does not end.
-fn wait_until(mut done: impl FnMut() -> bool) {
-    while !done() {
-        std::thread::yield_now();
-    }
-}
+use crate::hooks::{Call, HookVfs, stopping_at_table, wait_until};
 
 fn put_all(db: &Database, k: &Keyspace, rows: u32, value: &[u8]) {
     let mut batch = WriteBatch::new();
@@ -191,25 +182,6 @@ fn replaced_tables_are_removed_by_a_thread_of_their_own_and_are_gone_when_who_wa
     assert!(removers.len() > before.len());
     let own = Some("alluvium-remove".to_owned());
     assert!(removers.iter().all(|name| *name == own), "{removers:?}");
-}
-
-/// A file system that stops in the `nth` creation of a table until it is let go, and whether it is there.
-fn stopping_at_table(nth: usize) -> (HookVfs, Arc<AtomicBool>, Arc<AtomicBool>) {
-    let (there, go) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicBool::new(false)),
-    );
-    let (hook_there, hook_go) = (Arc::clone(&there), Arc::clone(&go));
-    let tables = AtomicUsize::new(0);
-    let hook = move |call: Call, path: &Path| -> io::Result<()> {
-        let table = call == Call::Create && path.to_string_lossy().ends_with(".sst");
-        if table && tables.fetch_add(1, Ordering::SeqCst) + 1 == nth {
-            hook_there.store(true, Ordering::SeqCst);
-            wait_until(|| hook_go.load(Ordering::SeqCst));
-        }
-        Ok(())
-    };
-    (HookVfs::new(hook), there, go)
 }
 
 /// Options under which one flushed table of a few thousand rows is due for a merge.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use alluvium::vfs::{LockGuard, MemVfs, Vfs, VfsFile};
 
@@ -186,4 +186,30 @@ impl VfsFile for HookFile {
     fn drop_cached(&self, offset: u64, len: u64) {
         self.file.drop_cached(offset, len);
     }
+}
+
+/// Waits for what a background thread will do: a test that fails here does not end.
+pub fn wait_until(mut done: impl FnMut() -> bool) {
+    while !done() {
+        std::thread::yield_now();
+    }
+}
+
+/// A file system that stops in the `nth` creation of a table until it is let go, and whether it is there.
+pub fn stopping_at_table(nth: usize) -> (HookVfs, Arc<AtomicBool>, Arc<AtomicBool>) {
+    let (there, go) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (hook_there, hook_go) = (Arc::clone(&there), Arc::clone(&go));
+    let tables = AtomicUsize::new(0);
+    let hook = move |call: Call, path: &Path| -> io::Result<()> {
+        let table = call == Call::Create && path.to_string_lossy().ends_with(".sst");
+        if table && tables.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+            hook_there.store(true, Ordering::SeqCst);
+            wait_until(|| hook_go.load(Ordering::SeqCst));
+        }
+        Ok(())
+    };
+    (HookVfs::new(hook), there, go)
 }

@@ -1,6 +1,7 @@
 //! Integration tests of the engine, a module for each subject.
 
 mod anomalies;
+mod appends;
 mod background;
 mod backup;
 mod bank;

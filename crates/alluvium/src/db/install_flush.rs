@@ -1,0 +1,162 @@
+//! The tables of a flush take the place of its memtables.
+
+use crate::sync::collections::HashSet;
+use std::sync::Arc;
+
+use crate::commit::SealedGeneration;
+use crate::compaction::Claim;
+use crate::compaction::output::{NewTable, discard};
+use crate::db::shared::Shared;
+use crate::db::split::{Placed, group_of, plan_ingest, plan_joins, upper_edits};
+use crate::db::store::Store;
+use crate::error::Result;
+use crate::keyspace::memtable::TreeMemtable;
+use crate::keyspace::tree::Tree;
+use crate::range_deletes::RangeDeletes;
+use crate::version::{GroupEdit, GroupState, VersionEdit};
+
+/// What a flush produced for one keyspace.
+pub(crate) struct FlushedTree<'a> {
+    pub tree: Arc<Tree>,
+    /// The memtables that the tables replace.
+    pub memtables: Vec<Arc<TreeMemtable>>,
+    /// At most one for each group.
+    pub upper: Vec<NewTable>,
+    /// Those that have their range of keys to themselves: see `flush/straight.rs`.
+    pub last: Vec<NewTable>,
+    /// The groups that these belong to.
+    pub claims: Vec<Claim<'a>>,
+}
+
+impl FlushedTree<'_> {
+    /// Deletes the files.
+    pub fn discard(&self, shared: &Shared) {
+        discard(shared, &self.upper);
+        discard(shared, &self.last);
+    }
+
+    /// Whether the group that starts at `low` gets tables into its last level.
+    fn has_claimed(&self, low: &[u8]) -> bool {
+        self.claims.iter().any(|claim| claim.low() == low)
+    }
+}
+
+impl Shared {
+    /// Installs the tables of a flush, of which `last` is the newest generation, and forgets its memtables and log
+    /// segments.
+    pub fn install_flush(
+        &self,
+        flushed: Vec<FlushedTree<'_>>,
+        last: &SealedGeneration,
+    ) -> Result<()> {
+        let last_seqno = last.last_seqno;
+        let oldest_needed = last.log.as_ref().map(|log| log.oldest_needed);
+        let mut store = self.store.lock();
+        let run = store.next_run();
+        let (live, dropped): (Vec<_>, Vec<_>) = flushed
+            .into_iter()
+            .partition(|f| store.state().keyspaces.contains_key(&f.tree.id));
+        let mut edit = VersionEdit {
+            next_table: Some(self.peek_next_table()),
+            last_seqno: Some(last_seqno),
+            oldest_segment: oldest_needed,
+            read_clock_ms: Store::read_clock(self),
+            ..VersionEdit::default()
+        };
+        for flush in &live {
+            edit.flushed_seqno.push((flush.tree.id, last_seqno));
+            edit.groups.extend(flush_edits(self, &store, flush, run));
+        }
+        dropped.iter().for_each(|flush| flush.discard(self));
+        let tables = live.iter().flat_map(|f| [&f.upper[..], &f.last[..]]);
+        let named: Vec<&[NewTable]> = tables.collect();
+        store.append_naming(self, &edit, &named)?;
+        store.note_flushed(last_seqno, &last.prepared);
+        for flush in &live {
+            let bytes = |tables: &[NewTable]| tables.iter().map(|t| t.record.file_bytes).sum();
+            let counters = &flush.tree.counters;
+            counters.flushed_bytes.add(bytes(&flush.upper));
+            counters.last_bytes.add(bytes(&flush.last));
+            store.add_tables(&flush.upper);
+            store.add_tables(&flush.last);
+            let version = store.next_version(&flush.tree);
+            flush.tree.change(|state| {
+                state
+                    .sealed
+                    .retain(|m| !flush.memtables.iter().any(|f| Arc::ptr_eq(f, m)));
+                state.version = version;
+            });
+        }
+        store.release_unnamed(self);
+        drop(store);
+        // Without the log's mutex, whose holder may be waiting for this flush: whoever is just going to sleep until
+        // something is durable hears of it from the next sync of the log.
+        self.note_durable(last_seqno);
+        live.iter()
+            .for_each(|flush| self.release_cursors(&flush.tree));
+        if let Some(oldest_needed) = oldest_needed {
+            self.trim_log(oldest_needed);
+        }
+        Ok(())
+    }
+}
+
+/// The edits of a flushed keyspace. Groups are joined here and nowhere else: the only flusher has written its tables,
+/// so no table is on its way that was cut at a border which disappears.
+fn flush_edits(
+    shared: &Shared,
+    store: &Store,
+    flush: &FlushedTree<'_>,
+    run: u64,
+) -> Vec<GroupEdit> {
+    let id = flush.tree.id;
+    let groups = &store.state().keyspaces[&id].groups;
+    let partition_bytes = shared.options.partition_bytes;
+    let (beside, others): (Vec<_>, Vec<_>) = (flush.upper.iter()).partition(|t| {
+        group_of(groups, &t.record.first_key).is_some_and(|low| flush.has_claimed(low))
+    });
+    let mut edits: Vec<GroupEdit> = (others.into_iter())
+        .flat_map(|t| upper_edits(id, groups, run, &t.record, t.below.as_deref()))
+        .collect();
+    let beside = beside.into_iter().map(|t| (Some(run), t.record.clone()));
+    let last = flush.last.iter().map(|t| (None, t.record.clone()));
+    let mut placed: Vec<Placed> = beside.chain(last).collect();
+    placed.sort_by(|(_, a), (_, b)| a.first_key.cmp(&b.first_key));
+    edits.extend(plan_ingest(id, groups, &placed, partition_bytes));
+    let reached: HashSet<&[u8]> = edits.iter().map(GroupEdit::low).collect();
+    let is_quiet = |low: &[u8], group: &GroupState| {
+        group.upper.is_empty() && !reached.contains(low) && !shared.jobs.is_busy(&flush.tree, low)
+    };
+    let joins = plan_joins(id, groups, is_quiet, partition_bytes);
+    edits.extend(joins);
+    edits.extend(hidden_last(shared, store, flush));
+    edits
+}
+
+/// Removes last-level tables of which a flushed range delete hides every entry from everybody: their space comes back
+/// without a merge. A merge that reads one of them at this moment fails at its install, and is made again.
+fn hidden_last(shared: &Shared, store: &Store, flush: &FlushedTree<'_>) -> Vec<GroupEdit> {
+    let mut ranges = RangeDeletes::default();
+    for table in &flush.upper {
+        let own = table.table.range_deletes();
+        own.iter().for_each(|own| ranges.add_all(own));
+    }
+    if ranges.is_empty() {
+        return Vec::new();
+    }
+    let horizon = shared.read_points.horizon();
+    let keyspace = flush.tree.id;
+    let mut edits = Vec::new();
+    for (low, group) in &store.state().keyspaces[&keyspace].groups {
+        let hidden = group.last.iter().filter(|r| {
+            let newest = r.global_seqno.unwrap_or(0).max(r.max_seqno);
+            ranges.hide_all(&r.first_key, &r.last_key, newest, horizon)
+        });
+        edits.extend(hidden.map(|record| GroupEdit::RemoveLast {
+            keyspace,
+            low: low.clone(),
+            table: record.id,
+        }));
+    }
+    edits
+}

@@ -1,0 +1,314 @@
+//! Rows that have their range of keys to themselves are flushed straight into the last level, and nothing shows that they
+//! were.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use alluvium::vfs::{MemVfs, Vfs};
+use alluvium::{
+    CursorOptions, Database, Error, Keyspace, KeyspaceOptions, KeyspaceStats, Options, Snapshot,
+    WriteBatch,
+};
+use alluvium_testkit::model::Direction;
+use alluvium_testkit::random::Rng;
+
+use crate::driver::collect;
+use crate::fixture::{Row, all, database, dir, of, open, rows, table_files, tiny};
+use crate::hooks::{stopping_at_table, wait_until};
+
+fn options() -> Options {
+    Options {
+        memory_bytes: 32 << 20,
+        memtable_bytes: Some(4 << 20),
+        partition_bytes: 512 << 10,
+        idle_after: None,
+        ..tiny()
+    }
+}
+
+fn stats_of(db: &Database) -> KeyspaceStats {
+    of(&db.stats().expect("stats"), "k").clone()
+}
+
+fn key(n: u32) -> Vec<u8> {
+    n.to_be_bytes().to_vec()
+}
+
+/// Does not compress well.
+fn value(n: u32) -> Vec<u8> {
+    Rng::new(u64::from(n)).bytes(1_000)
+}
+
+fn assert_intact(db: &Database) {
+    let report = db.verify().expect("verify");
+    assert!(report.damage_count == 0, "{:?}", report.damages);
+}
+
+fn snapshot_rows(snapshot: &Snapshot, k: &Keyspace) -> Vec<Row> {
+    rows(
+        snapshot
+            .cursor(k, CursorOptions::default())
+            .expect("cursor"),
+    )
+}
+
+#[test]
+fn rows_in_the_order_of_their_keys_are_written_once() {
+    let (vfs, db, k) = database(options());
+    let expected: Vec<Row> = (0..12_000).map(|n| (key(n), value(n))).collect();
+    for (key, value) in &expected {
+        k.put(key, value).expect("put");
+    }
+    db.flush().expect("flush");
+    db.settle().expect("settle");
+    let (stats, of_all) = (stats_of(&db), db.stats().expect("stats"));
+    // The last flush is small and may lie above the last level.
+    assert!(stats.upper_tables <= 1 && stats.groups > 3, "{stats:?}");
+    assert_eq!(of_all.compactions, 0);
+    assert!(of_all.flushes > 1);
+    assert_eq!(all(&k), expected);
+    let back = k.cursor(CursorOptions::default()).expect("cursor");
+    let back = collect(back, Direction::Backward, usize::MAX);
+    assert!(back.iter().eq(expected.iter().rev()));
+    assert_intact(&db);
+    db.close().expect("close");
+    let db = open(&vfs, options());
+    let k = db.existing_keyspace("k").expect("open").expect("k");
+    assert_eq!(all(&k), expected);
+}
+
+#[test]
+fn appends_in_two_places_go_to_the_last_level_and_what_meets_older_rows_above_it() {
+    let (_vfs, db, k) = database(options());
+    for round in 0..4 {
+        for n in round * 2_000..(round + 1) * 2_000 {
+            k.put(&key(n), &value(n)).expect("put");
+            k.put(&key((1 << 24) + n), &value(n)).expect("put");
+        }
+        if let Some(late) = (round * 2_000).checked_sub(100) {
+            // As of two writers of one place: one of them comes a little late.
+            k.put(&key(late), b"late").expect("put");
+        }
+        db.flush().expect("flush");
+        let stats = stats_of(&db);
+        assert!(stats.upper_bytes <= 8_000 * u64::from(round), "{stats:?}");
+        assert!(stats.upper_tables > 0 || round == 0, "{stats:?}");
+    }
+    db.settle().expect("settle");
+    let rows = all(&k);
+    assert_eq!(rows.len(), 16_000);
+    assert_eq!(rows.iter().filter(|(_, v)| v == b"late").count(), 3);
+    assert_intact(&db);
+}
+
+#[test]
+fn what_only_a_snapshot_keeps_is_not_put_where_no_merge_would_look_for_it() {
+    let (_vfs, db, k) = database(options());
+    let before: Vec<Row> = (0..3_000).map(|n| (key(n), vec![7; 1_000])).collect();
+    for (key, value) in &before {
+        k.put(key, value).expect("put");
+    }
+    let snapshot = db.snapshot().expect("snapshot");
+    for n in 500..1_500 {
+        k.delete(&key(n)).expect("delete");
+        k.put(&key(n + 1_000), b"new").expect("put");
+    }
+    db.flush().expect("flush");
+    let stats = stats_of(&db);
+    assert_eq!((stats.last_tables, stats.table_entries), (0, 5_000));
+    assert_eq!(snapshot_rows(&snapshot, &k), before);
+    assert_eq!(all(&k).len(), 2_000);
+    drop(snapshot);
+    k.compact_range(&[], None).expect("compact");
+    assert_eq!(stats_of(&db).table_entries, 2_000);
+    assert_intact(&db);
+}
+
+#[test]
+fn a_snapshot_that_needs_no_older_versions_is_no_reason_to_write_appends_twice() {
+    let (_vfs, db, k) = database(options());
+    for n in 0..1_500 {
+        k.put(&key(n), &value(n)).expect("put");
+    }
+    let snapshot = db.snapshot().expect("snapshot");
+    for n in 1_500..3_000 {
+        k.put(&key(n), &value(n)).expect("put");
+    }
+    db.flush().expect("flush");
+    assert_eq!(stats_of(&db).upper_tables, 0);
+    assert_eq!(snapshot_rows(&snapshot, &k).len(), 1_500);
+    assert_eq!(all(&k).len(), 3_000);
+}
+
+#[test]
+fn where_a_merge_is_on_appends_go_above_the_last_level() {
+    // Tables 1 and 2 are flushed, table 3 is that of the merge.
+    let (vfs, there, go) = stopping_at_table(3);
+    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    let db = Database::open_on(shared, dir(), options()).expect("open");
+    let k = db.keyspace("k", KeyspaceOptions::default());
+    let k = k.expect("keyspace");
+    vfs.set(true);
+    for n in [0, 9_000] {
+        k.put(&key(n), &value(n)).expect("put");
+        db.flush().expect("flush");
+    }
+    let merging = std::thread::spawn({
+        let k = k.clone();
+        move || k.compact_range(&[], None)
+    });
+    wait_until(|| there.load(Ordering::SeqCst));
+    // Its table will reach over the gap.
+    for n in 1_000..3_000 {
+        k.put(&key(n), &value(n)).expect("put");
+    }
+    db.flush().expect("flush");
+    let stats = stats_of(&db);
+    assert_eq!((stats.upper_tables, stats.last_tables), (3, 0));
+    go.store(true, Ordering::SeqCst);
+    merging.join().expect("join").expect("compact");
+    assert_eq!(all(&k).len(), 2_002);
+    assert_intact(&db);
+}
+
+#[test]
+fn a_range_delete_keeps_only_the_groups_that_it_reaches_into_from_appends() {
+    let (_vfs, db, k) = database(options());
+    let append = |from: u32| {
+        for n in from..from + 3_000 {
+            k.put(&key(n), &value(n)).expect("put");
+        }
+    };
+    append(0);
+    db.flush().expect("flush");
+    assert!(stats_of(&db).groups > 3);
+    // As of a log that is kept for a while.
+    k.delete_range(&key(0), &key(500)).expect("delete");
+    append(3_000);
+    db.flush().expect("flush");
+    assert!(stats_of(&db).upper_bytes < 10_000, "{:?}", stats_of(&db));
+    assert_eq!(all(&k).len(), 5_500);
+    // It is not flushed below a range delete of the rows that it replaces.
+    k.delete_range(&key(5_000), &key(9_000)).expect("delete");
+    append(6_000);
+    db.flush().expect("flush");
+    assert!(stats_of(&db).upper_bytes > 1_000_000);
+    k.delete_range(&key(8_000), &key(8_500)).expect("delete");
+    assert_eq!(all(&k).len(), 7_000);
+    db.settle().expect("settle");
+    assert_eq!(all(&k).len(), 7_000);
+    assert_intact(&db);
+}
+
+#[test]
+fn a_device_that_fills_up_in_a_flush_of_both_kinds_loses_nothing_and_keeps_no_table_of_a_try() {
+    let vfs = MemVfs::with_capacity(24 << 20);
+    let db = open(&vfs, options());
+    let separating = KeyspaceOptions {
+        separate_values_from: Some(900),
+        ..KeyspaceOptions::default()
+    };
+    let k = db.keyspace("k", separating).expect("keyspace");
+    let mut rows = BTreeMap::new();
+    let mut put = |at: u32, n: u32| {
+        let done = k.put(&key(at), &value(n));
+        if done.is_ok() {
+            rows.insert(key(at), value(n));
+        }
+        done
+    };
+    // Beside each append an update of an old row.
+    let mut n = 0;
+    let full = loop {
+        if let Err(full) = put(n, n).and_then(|()| put(n / 2, n)) {
+            break full;
+        }
+        n += 1;
+    };
+    assert!(matches!(full, Error::NoSpace { .. }), "{full}");
+    vfs.set_capacity(64 << 20);
+    while let Err(full) = put(n, n) {
+        assert!(matches!(full, Error::NoSpace { .. }), "{full}");
+    }
+    db.flush().expect("flush");
+    db.settle().expect("settle");
+    assert!(db.stats().expect("stats").flushes > 3);
+    let expected: Vec<Row> = rows.into_iter().collect();
+    assert!(all(&k) == expected);
+    assert_intact(&db);
+    let stats = stats_of(&db);
+    db.close().expect("close");
+    let files = table_files(&vfs).len() as u64;
+    assert_eq!(files, stats.upper_tables + stats.last_tables);
+}
+
+#[test]
+fn appends_gaps_that_are_filled_and_random_writes_match_a_model() {
+    let mut straight = 0;
+    for seed in 0..4 {
+        let mut random = Rng::new(seed);
+        let (vfs, mut db, mut k) = database(options());
+        let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        let mut held: Option<(Snapshot, Vec<Row>)> = None;
+        for _ in 0..40 {
+            let mut batch = WriteBatch::new();
+            // A run of neighbours anywhere, mostly with nothing in between, or keys all over.
+            let (from, run) = (
+                random.next_u64() as u32 % 1_000,
+                !random.next_u64().is_multiple_of(3),
+            );
+            for n in 0..700_u32 {
+                let n = match run {
+                    true => (from << 16) + n,
+                    false => random.next_u64() as u32 % (1_000 << 16),
+                };
+                if random.next_u64().is_multiple_of(8) {
+                    batch.delete(&k, &key(n)).expect("delete");
+                    model.remove(&key(n));
+                } else {
+                    let value = vec![random.next_u64() as u8; 3_000];
+                    batch.put(&k, &key(n), &value).expect("put");
+                    model.insert(key(n), value);
+                }
+            }
+            db.write(&batch).expect("write");
+            match random.next_u64() % 12 {
+                0..5 => straight += u32::from(has_flushed_straight(&db)),
+                5 => db.settle().expect("settle"),
+                6 => {
+                    let rows = model.clone().into_iter().collect();
+                    held = Some((db.snapshot().expect("snapshot"), rows));
+                }
+                7 => {
+                    held = None;
+                    db.close().expect("close");
+                    db = open(&vfs, options());
+                    k = db.existing_keyspace("k").expect("open").expect("k");
+                }
+                _ => {}
+            }
+            if let Some((snapshot, rows)) = &held {
+                assert_eq!(&snapshot_rows(snapshot, &k), rows, "seed {seed}");
+            }
+        }
+        let expected: Vec<Row> = model.into_iter().collect();
+        assert!(all(&k) == expected, "seed {seed}");
+        assert_intact(&db);
+    }
+    assert!(straight > 0, "{straight} flushes had appends");
+}
+
+/// Flushes; whether the last level has grown, and not by a merge.
+fn has_flushed_straight(db: &Database) -> bool {
+    let now = || {
+        (
+            db.stats().expect("stats").compactions,
+            stats_of(db).last_bytes,
+        )
+    };
+    let before = now();
+    db.flush().expect("flush");
+    let after = now();
+    before.0 == after.0 && before.1 < after.1
+}
