@@ -11,7 +11,8 @@ use crate::retry::retried_with;
 const CATALOG: MapId = MapId(0);
 /// The key of the schema in words.
 const SCHEMA_KEY: &[u8] = b"schema";
-/// Bytes of entries that are sorted at once, as in the sort buffers of servers (Postgres' maintenance_work_mem: 64 MiB).
+/// Bytes of entries that are sorted at once, as in the sort buffers of servers (Postgres' maintenance_work_mem: 64 MiB), and
+/// allocated once: a buffer that grows takes twice as much, which a trial with little memory does not have.
 const SORT_BYTES: usize = 64 << 20;
 /// Entries of one commit.
 const COMMIT_ENTRIES: usize = 1000;
@@ -80,7 +81,8 @@ pub(super) fn build_index<C: KvConnection>(
     let row_key_bytes = key_bytes(0..of.key_columns, of);
     let end = vec![0xff; row_key_bytes + 1];
     let mut start = LOWEST.to_vec();
-    let mut entries = Vec::new();
+    let limit = SORT_BYTES / entry_bytes;
+    let mut entries = Vec::with_capacity(limit * entry_bytes);
     // Each round begins behind the last row of the round before.
     loop {
         entries.clear();
@@ -88,7 +90,7 @@ pub(super) fn build_index<C: KvConnection>(
             start: &start,
             end: &end,
             direction: Direction::Forward,
-            limit: SORT_BYTES / entry_bytes,
+            limit,
         };
         let (mut last, mut wrong) = (Vec::new(), None);
         connection.scan(rows_map(schema, table), rows, |key, value| {
@@ -124,19 +126,21 @@ fn write_sorted<C: KvConnection>(
     entries: &[u8],
     entry_bytes: usize,
 ) -> Result<()> {
-    let mut sorted: Vec<&[u8]> = entries.chunks_exact(entry_bytes).collect();
-    sorted.sort_unstable();
+    let entry = |place: u32| &entries[place as usize * entry_bytes..][..entry_bytes];
+    // By number: a slice each would take as much as many an entry.
+    let mut sorted: Vec<u32> = (0..(entries.len() / entry_bytes) as u32).collect();
+    sorted.sort_unstable_by(|&a, &b| entry(a).cmp(entry(b)));
     const NO_VALUE: &[u8] = b"";
-    let rows = sorted.iter().map(|key| (*key, NO_VALUE));
+    let rows = sorted.iter().map(|&place| (entry(place), NO_VALUE));
     if connection.ingest(map, rows)? {
         return Ok(());
     }
     let mut commit = Vec::with_capacity(COMMIT_ENTRIES);
-    for keys in sorted.chunks(COMMIT_ENTRIES) {
+    for places in sorted.chunks(COMMIT_ENTRIES) {
         commit.clear();
-        commit.extend(keys.iter().map(|key| BulkRow {
+        commit.extend(places.iter().map(|&place| BulkRow {
             map,
-            key,
+            key: entry(place),
             value: NO_VALUE,
         }));
         at_once(|| connection.bulk_insert(&commit))?;
