@@ -29,11 +29,7 @@ use crate::version::group::Version;
 /// would leave it in small pieces that no merge ever puts together.
 const LEAST_PART: u64 = 4;
 /// Of so few bytes a merge is made in no time. The simulator makes fewer.
-const LEAST_BYTES: u64 = if cfg!(feature = "simulation") {
-    0
-} else {
-    1 << 20
-};
+const LEAST_BYTES: u64 = 1 << if cfg!(feature = "simulation") { 10 } else { 20 };
 
 /// The end of one writer's keys is no reason to cut a table that is smaller than this part of one.
 pub(super) const LEAST_PIECE: u64 = 16;
