@@ -3,8 +3,9 @@
 //!
 //! Merging several sealed memtables at once makes large flush units, so that the tables below are merged less
 //! often, while each active memtable stays small and quick. Upper tables are cut at the borders of the keyspace's
-//! groups; appends go straight into the last level (`straight`). Order: tables written and synced, directory synced, edit synced, new state published, old log segments
-//! deleted. The log was synced through the newest flushed commit when its segment was left.
+//! groups; appends go straight into the last level (`straight`). Order: tables written and synced, directory
+//! synced, edit synced, new state published, old log segments deleted. The log was synced through the newest
+//! flushed commit when its segment was left.
 
 use crate::sync::time::Instant;
 use std::cell::Cell;

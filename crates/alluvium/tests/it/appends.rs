@@ -7,14 +7,13 @@ use std::sync::atomic::Ordering;
 
 use alluvium::vfs::{MemVfs, Vfs};
 use alluvium::{
-    CursorOptions, Database, Error, Keyspace, KeyspaceOptions, KeyspaceStats, Options, Snapshot,
-    WriteBatch,
+    CursorOptions, Database, Error, Keyspace, KeyspaceOptions, Options, Snapshot, WriteBatch,
 };
 use alluvium_testkit::model::Direction;
 use alluvium_testkit::random::Rng;
 
 use crate::driver::collect;
-use crate::fixture::{Row, all, database, dir, of, open, rows, table_files, tiny};
+use crate::fixture::{Row, all, database, dir, open, rows, stats_of_k, table_files, tiny};
 use crate::hooks::{stopping_at_table, wait_until};
 
 fn options() -> Options {
@@ -25,10 +24,6 @@ fn options() -> Options {
         idle_after: None,
         ..tiny()
     }
-}
-
-fn stats_of(db: &Database) -> KeyspaceStats {
-    of(&db.stats().expect("stats"), "k").clone()
 }
 
 fn key(n: u32) -> Vec<u8> {
@@ -62,7 +57,7 @@ fn rows_in_the_order_of_their_keys_are_written_once() {
     }
     db.flush().expect("flush");
     db.settle().expect("settle");
-    let (stats, of_all) = (stats_of(&db), db.stats().expect("stats"));
+    let (stats, of_all) = (stats_of_k(&db), db.stats().expect("stats"));
     // The last flush is small and may lie above the last level.
     assert!(stats.upper_tables <= 1 && stats.groups > 3, "{stats:?}");
     assert_eq!(of_all.compactions, 0);
@@ -91,7 +86,7 @@ fn appends_in_two_places_go_to_the_last_level_and_what_meets_older_rows_above_it
             k.put(&key(late), b"late").expect("put");
         }
         db.flush().expect("flush");
-        let stats = stats_of(&db);
+        let stats = stats_of_k(&db);
         assert!(stats.upper_bytes <= 8_000 * u64::from(round), "{stats:?}");
         assert!(stats.upper_tables > 0 || round == 0, "{stats:?}");
     }
@@ -115,13 +110,13 @@ fn what_only_a_snapshot_keeps_is_not_put_where_no_merge_would_look_for_it() {
         k.put(&key(n + 1_000), b"new").expect("put");
     }
     db.flush().expect("flush");
-    let stats = stats_of(&db);
+    let stats = stats_of_k(&db);
     assert_eq!((stats.last_tables, stats.table_entries), (0, 5_000));
     assert_eq!(snapshot_rows(&snapshot, &k), before);
     assert_eq!(all(&k).len(), 2_000);
     drop(snapshot);
     k.compact_range(&[], None).expect("compact");
-    assert_eq!(stats_of(&db).table_entries, 2_000);
+    assert_eq!(stats_of_k(&db).table_entries, 2_000);
     assert_intact(&db);
 }
 
@@ -136,7 +131,7 @@ fn a_snapshot_that_needs_no_older_versions_is_no_reason_to_write_appends_twice()
         k.put(&key(n), &value(n)).expect("put");
     }
     db.flush().expect("flush");
-    assert_eq!(stats_of(&db).upper_tables, 0);
+    assert_eq!(stats_of_k(&db).upper_tables, 0);
     assert_eq!(snapshot_rows(&snapshot, &k).len(), 1_500);
     assert_eq!(all(&k).len(), 3_000);
 }
@@ -164,7 +159,7 @@ fn where_a_merge_is_on_appends_go_above_the_last_level() {
         k.put(&key(n), &value(n)).expect("put");
     }
     db.flush().expect("flush");
-    let stats = stats_of(&db);
+    let stats = stats_of_k(&db);
     assert_eq!((stats.upper_tables, stats.last_tables), (3, 0));
     go.store(true, Ordering::SeqCst);
     merging.join().expect("join").expect("compact");
@@ -182,18 +177,22 @@ fn a_range_delete_keeps_only_the_groups_that_it_reaches_into_from_appends() {
     };
     append(0);
     db.flush().expect("flush");
-    assert!(stats_of(&db).groups > 3);
+    assert!(stats_of_k(&db).groups > 3);
     // As of a log that is kept for a while.
     k.delete_range(&key(0), &key(500)).expect("delete");
     append(3_000);
     db.flush().expect("flush");
-    assert!(stats_of(&db).upper_bytes < 10_000, "{:?}", stats_of(&db));
+    assert!(
+        stats_of_k(&db).upper_bytes < 10_000,
+        "{:?}",
+        stats_of_k(&db)
+    );
     assert_eq!(all(&k).len(), 5_500);
     // It is not flushed below a range delete of the rows that it replaces.
     k.delete_range(&key(5_000), &key(9_000)).expect("delete");
     append(6_000);
     db.flush().expect("flush");
-    assert!(stats_of(&db).upper_bytes > 1_000_000);
+    assert!(stats_of_k(&db).upper_bytes > 1_000_000);
     k.delete_range(&key(8_000), &key(8_500)).expect("delete");
     assert_eq!(all(&k).len(), 7_000);
     db.settle().expect("settle");
@@ -237,7 +236,7 @@ fn a_device_that_fills_up_in_a_flush_of_both_kinds_loses_nothing_and_keeps_no_ta
     let expected: Vec<Row> = rows.into_iter().collect();
     assert!(all(&k) == expected);
     assert_intact(&db);
-    let stats = stats_of(&db);
+    let stats = stats_of_k(&db);
     db.close().expect("close");
     let files = table_files(&vfs).len() as u64;
     assert_eq!(files, stats.upper_tables + stats.last_tables);
@@ -304,7 +303,7 @@ fn has_flushed_straight(db: &Database) -> bool {
     let now = || {
         (
             db.stats().expect("stats").compactions,
-            stats_of(db).last_bytes,
+            stats_of_k(db).last_bytes,
         )
     };
     let before = now();

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use alluvium::vfs::Vfs;
 use alluvium::{
-    Database, Error, Event, EventListener, Keyspace, KeyspaceOptions, KeyspaceStats, Options,
-    WriteBatch,
+    Database, Error, Event, EventListener, Keyspace, KeyspaceOptions, Options, WriteBatch,
 };
 
 use alluvium_testkit::random::Rng;
 
 use crate::fixture::{
-    all, assert_error, database, dir, of, open, seek_a_thousand, table_files, tiny,
+    all, assert_error, database, dir, open, seek_a_thousand, stats_of_k, table_files, tiny,
 };
 use crate::hooks::{Call, HookVfs, stopping_at_table, wait_until};
 
@@ -25,13 +24,9 @@ fn put_all(db: &Database, k: &Keyspace, rows: u32, value: &[u8]) {
     db.write(&batch).expect("write");
 }
 
-fn stats_of(db: &Database) -> KeyspaceStats {
-    of(&db.stats().expect("stats"), "k").clone()
-}
-
 /// Everything in one run of each group, and at least `rows` of it.
 fn is_tidy(db: &Database, rows: u64) -> bool {
-    let stats = stats_of(db);
+    let stats = stats_of_k(db);
     stats.table_entries >= rows && stats.upper_tables == 0
 }
 
@@ -53,7 +48,11 @@ fn a_database_that_nobody_writes_to_tidies_itself_and_then_leaves_itself_alone()
     put_all(&db, &k, 500, &[3; 50]);
     k.put(b"last", b"1").expect("put");
     wait_until(|| is_tidy(&db, 501));
-    assert_eq!(stats_of(&db).table_entries, 501, "one version of each row");
+    assert_eq!(
+        stats_of_k(&db).table_entries,
+        501,
+        "one version of each row"
+    );
     let written = db.stats().expect("stats").table_bytes_written;
     // Reads are not writes.
     for _ in 0..50 {
@@ -117,11 +116,11 @@ fn sealed_memtables_that_scans_meet_are_flushed_although_somebody_writes() {
     let (_vfs, db, k) = database(options);
     put_all(&db, &k, 5_000, &[1; 50]);
     k.put(b"of the next memtable", b"").expect("put");
-    assert_eq!(stats_of(&db).table_entries, 0, "a flush is not worth it");
+    assert_eq!(stats_of_k(&db).table_entries, 0, "a flush is not worth it");
     wait_until(|| {
         seek_a_thousand(&k);
         k.put(b"of the next memtable", b"").expect("put");
-        stats_of(&db).table_entries > 0
+        stats_of_k(&db).table_entries > 0
     });
     assert_eq!(all(&k).len(), 5_001);
 }
@@ -138,13 +137,13 @@ fn tombstones_kept_for_a_snapshot_go_when_nobody_writes_after_it_is_closed() {
     }
     db.write(&batch).expect("write");
     wait_until(|| is_tidy(&db, 900));
-    assert_eq!(stats_of(&db).table_entries, 900);
+    assert_eq!(stats_of_k(&db).table_entries, 900);
     assert_eq!(
         snapshot.get(&k, &[0; 4]).expect("get").as_deref(),
         Some(&[1; 50][..])
     );
     drop(snapshot);
-    wait_until(|| stats_of(&db).table_entries == 100);
+    wait_until(|| stats_of_k(&db).table_entries == 100);
     assert_eq!(all(&k).len(), 100);
 }
 
@@ -305,7 +304,7 @@ fn amplification_counts_reads_and_writes_of_each_keyspace() {
     );
     assert_eq!(of_k.seek_sources.predicted, 3.0);
     assert_eq!(of_k.user_bytes, 200_000);
-    let tables: u64 = stats_of(&db).upper_bytes;
+    let tables: u64 = stats_of_k(&db).upper_bytes;
     assert_eq!(of_k.stored_bytes, tables);
     assert_eq!(of_k.flush_writes.measured, Some(tables as f64 / 200_000.0));
     assert_eq!(of_k.last_level_writes.measured, Some(0.0));

@@ -79,6 +79,11 @@ pub fn table_files(vfs: &MemVfs) -> Vec<String> {
     names
 }
 
+/// The statistics of the keyspace `k`.
+pub fn stats_of_k(db: &Database) -> KeyspaceStats {
+    of(&db.stats().expect("stats"), "k").clone()
+}
+
 /// The part of `stats` about a keyspace.
 pub fn of<'a>(stats: &'a Stats, name: &str) -> &'a KeyspaceStats {
     let mut found = stats.keyspaces.iter();

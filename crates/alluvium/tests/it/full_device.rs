@@ -12,6 +12,7 @@ use alluvium::{
 use alluvium_testkit::random::{Rng, Seeded};
 
 use crate::fixture::{all, assert_error, dir, of, open, seek_a_thousand};
+use crate::hooks::wait_until;
 
 const VALUE_BYTES: usize = 1000;
 
@@ -28,13 +29,6 @@ fn options(durability: Durability) -> Options {
 fn keyspace(db: &Database, name: &str) -> Keyspace {
     let keyspace = db.keyspace(name, KeyspaceOptions::default());
     keyspace.expect("keyspace")
-}
-
-/// Lets other threads run until `done`; the test's own time limit bounds it.
-fn until(mut done: impl FnMut() -> bool) {
-    while !done() {
-        thread::yield_now();
-    }
 }
 
 /// Bytes that no codec makes smaller.
@@ -92,10 +86,10 @@ fn resumes(durability: Durability, make_room: impl Fn(&Database, &Keyspace)) {
     check(&k, &rows, "full");
     make_room(&db, &k);
     let small = keyspace(&db, "small");
-    until(|| small.put(b"b", b"2").is_ok());
+    wait_until(|| small.put(b"b", b"2").is_ok());
     // Not by the last bytes of the reserve: there is room for many more.
     let (mut random, mut more) = (Rng::new(2), 0u64);
-    until(|| {
+    wait_until(|| {
         match small.put(&more.to_be_bytes(), &value(&mut random)) {
             Ok(()) => more += 1,
             Err(Error::NoSpace { .. }) => {}
@@ -133,7 +127,7 @@ fn deletes_make_room_on_a_full_device() {
     resumes(Durability::Buffered, |_, k| {
         for (key, _) in all(k) {
             // The log takes them as fast as flushes let its segments go.
-            until(|| match k.delete(&key) {
+            wait_until(|| match k.delete(&key) {
                 Ok(()) => true,
                 Err(Error::NoSpace { .. }) => false,
                 Err(error) => panic!("{error}"),
@@ -171,7 +165,7 @@ fn a_full_database_opens_again_with_all_rows_and_can_delete() {
         check(&k, &rows, at);
         again.drop_keyspace(&k).expect("drop");
         let small = keyspace(&again, "small");
-        until(|| small.put(b"b", b"2").is_ok());
+        wait_until(|| small.put(b"b", b"2").is_ok());
     }
     drop(db);
 }
@@ -238,7 +232,7 @@ fn the_reserve_is_given_up_and_taken_back() {
         let file = vfs.open_read(&dir().join("reserve")).expect("reserve");
         file.len().expect("length")
     };
-    until(|| {
+    wait_until(|| {
         // What is still there when everything is refused is for those who make room.
         let _ = k.put(b"more", b"0");
         reserve() <= 1 << 20
@@ -247,7 +241,7 @@ fn the_reserve_is_given_up_and_taken_back() {
     k.put(b"more", b"1").expect("put");
     // It follows the size of the tables.
     db.flush().expect("flush");
-    until(|| reserve() > 1 << 20);
+    wait_until(|| reserve() > 1 << 20);
     db.close().expect("close");
 }
 
@@ -321,7 +315,7 @@ fn a_merge_that_only_scans_want_is_not_begun_where_it_could_fill_the_device() {
     db.settle().expect("nothing is due");
     assert_eq!(merges.0.load(Ordering::SeqCst), begun);
     vfs.set_capacity(ROOMY);
-    until(|| {
+    wait_until(|| {
         scan();
         upper_tables() == 0
     });
