@@ -149,6 +149,11 @@ impl ReadCount<'_> {
     pub fn source(&mut self) {
         self.sources += 1;
     }
+
+    /// The read is put off, and counts when it comes again.
+    pub fn cancel(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for ReadCount<'_> {

@@ -24,8 +24,12 @@ use crate::compaction::retire::CompactionFilter;
 use crate::db::{Database, WriteOptions};
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, CursorOptions};
-use crate::table::PinnedValue;
+use crate::table::{Misses, PinnedValue};
 use crate::txn::write_set::WriteSet;
+
+/// Keys of a `multi_get` whose reads are started together. What is started for many more could leave the page cache before
+/// it is read.
+const MISSES_TOGETHER: usize = 128;
 
 /// A handle of a keyspace: an ordered map from byte keys to byte values. Cheap to clone; keeps the database open.
 ///
@@ -111,7 +115,8 @@ impl Keyspace {
     }
 
     /// The values of several keys at one commit, in the order of `keys`. Cheaper than single reads: it registers once,
-    /// and looks the keys up in key order, so that neighbours find the same blocks.
+    /// and looks the keys up in key order, so that neighbours find the same blocks. The first block or large value that each
+    /// key misses in memory is asked of the device before any is waited for.
     ///
     /// # Errors
     ///
@@ -132,9 +137,26 @@ impl Keyspace {
         let mut order: Vec<usize> = (0..keys.len()).collect();
         order.sort_unstable_by_key(|&at| keys[at].as_ref());
         let mut values = vec![None; keys.len()];
-        for at in order {
+        let mut look_up = |at: usize, misses| -> Result<bool> {
             let pin = |value: Option<FoundIn<'_>>| value.map(FoundIn::pin);
-            values[at] = self.read_at(keys[at].as_ref(), read_point, now_ms, pin)?;
+            let found = self.look_up_at(keys[at].as_ref(), read_point, now_ms, misses, pin)?;
+            Ok(found.map(|value| values[at] = value).is_some())
+        };
+        let mut left = Vec::new();
+        for together in order.chunks(MISSES_TOGETHER) {
+            match together {
+                [alone] => left.push(*alone),
+                several => {
+                    for &at in several {
+                        if !look_up(at, Misses::Start)? {
+                            left.push(at);
+                        }
+                    }
+                }
+            }
+            for at in left.drain(..) {
+                look_up(at, Misses::Read)?;
+            }
         }
         Ok(values)
     }
@@ -159,15 +181,29 @@ impl Keyspace {
         now_ms: u64,
         read: impl FnOnce(Option<FoundIn<'_>>) -> R,
     ) -> Result<R> {
+        let done = self.look_up_at(key, read_point, now_ms, Misses::Read, read)?;
+        Ok(done.expect("misses are read"))
+    }
+
+    /// As [`Keyspace::read_at`], but `None` where [`Misses::Start`] has met something that is not in memory.
+    fn look_up_at<R>(
+        &self,
+        key: &[u8],
+        read_point: SeqNo,
+        now_ms: u64,
+        misses: Misses,
+        read: impl FnOnce(Option<FoundIn<'_>>) -> R,
+    ) -> Result<Option<R>> {
         let state = self.tree.load();
         self.tree.check()?;
         if !self.expires() {
-            return state.get(key, read_point, read);
+            return state.get(key, read_point, misses, read);
         }
-        state.get(key, read_point, |found| {
+        let done = state.get(key, read_point, misses, |found| {
             let found = found.map(|found| self.unexpired(found, now_ms)).transpose();
             found.map(|found| read(found.flatten()))
-        })?
+        })?;
+        done.transpose()
     }
 
     /// The value proper of a found row, if it is there at `now_ms`.

@@ -23,7 +23,7 @@ use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::options::KeyspaceOptions;
 use crate::keyspace::resting::OpenCursors;
 use crate::metrics::TreeCounters;
-use crate::table::{BlockEntry, Table, ValueFiles};
+use crate::table::{BlockEntry, Lookup, Misses, Table, ValueFiles};
 use crate::version::group::Version;
 
 /// Everything of a keyspace that a read looks at, newest first.
@@ -223,13 +223,14 @@ fn new_memtable(options: &KeyspaceOptions, bytes: usize, cache: &Arc<Cache>) -> 
 
 impl TreeState {
     /// The newest version of `key` at or below `read_point`; `Ok(None)` also for a deleted key. `read` runs while
-    /// the value is in place.
+    /// the value is in place. `None` where [`Misses::Start`] has met something that is not in memory.
     pub fn get<R>(
         &self,
         key: &[u8],
         read_point: SeqNo,
+        misses: Misses,
         mut read: impl FnOnce(Option<FoundIn<'_>>) -> R,
-    ) -> Result<R> {
+    ) -> Result<Option<R>> {
         let hash = checksum::key_hash(key);
         let mut count = self.counters.gets.read();
         for memtable in std::iter::once(&self.active).chain(&self.sealed) {
@@ -243,10 +244,11 @@ impl TreeState {
             };
             if let Some(entry) = entry {
                 let live = entry.kind != ValueKind::Delete as u8 && entry.seqno >= deleted_at;
-                return Ok(read(live.then_some(FoundIn::Memory(entry.value))));
+                let value = live.then_some(FoundIn::Memory(entry.value));
+                return Ok(Some(read(value)));
             }
             if deleted_at > 0 {
-                return Ok(read(None));
+                return Ok(Some(read(None)));
             }
         }
         let group = &self.version.groups()[self.version.find(key)];
@@ -258,21 +260,29 @@ impl TreeState {
             let deleted_at = table.deleted_at(key, read_point);
             if table.may_contain(hash) {
                 count.source();
-                let found = table.find(key, read_point, read, |read, entry| {
+                let found = table.find(key, read_point, misses, read, |read, entry| {
                     let live = !entry.kind().is_tombstone() && entry.seqno() >= deleted_at;
+                    if live && misses == Misses::Start && entry.kind().is_pointer() {
+                        table.start_reading_value(entry.value().bytes());
+                        return Ok(None);
+                    }
                     let value = live.then(|| found_in(table, &entry)).transpose()?;
-                    Ok(read(value))
+                    Ok(Some(read(value)))
                 })?;
                 match found {
-                    Ok(done) => return done,
-                    Err(back) => read = back,
+                    Lookup::Found(Ok(None)) | Lookup::Started => {
+                        count.cancel();
+                        return Ok(None);
+                    }
+                    Lookup::Found(done) => return done,
+                    Lookup::NotThere(back) => read = back,
                 }
             }
             if deleted_at > 0 {
-                return Ok(read(None));
+                return Ok(Some(read(None)));
             }
         }
-        Ok(read(None))
+        Ok(Some(read(None)))
     }
 
     /// The newest sequence number at which `key` was written after `snapshot`, if it was. Sources without anything

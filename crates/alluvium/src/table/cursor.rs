@@ -7,6 +7,7 @@
 use crate::base::{SeqNo, ValueKind};
 use crate::table::block::DecodedBlock;
 use crate::table::pinned::{BlockValue, PinnedValue};
+use crate::table::read_ahead::ReadAhead;
 use crate::table::reader::Table;
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub struct TableCursor {
     key: Vec<u8>,
     /// The block whose prefix `key` begins with.
     key_index: usize,
+    ahead: ReadAhead,
 }
 
 #[derive(Clone)]
@@ -54,6 +56,7 @@ impl TableCursor {
             valid: false,
             key: Vec::new(),
             key_index: usize::MAX,
+            ahead: ReadAhead::default(),
         }
     }
 
@@ -312,7 +315,7 @@ impl TableCursor {
 
     fn load(&mut self, index: usize) -> Result<()> {
         if self.at.index != index {
-            self.at.block = Some(self.table.block(index)?);
+            self.at.block = Some(self.table.block(index, &mut self.ahead)?);
             self.at.index = index;
         }
         Ok(())

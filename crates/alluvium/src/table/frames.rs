@@ -54,6 +54,11 @@ impl Frames {
         guard
     }
 
+    /// Whether the block is here. No use of it, and counted neither as found nor as missed.
+    pub(in crate::table) fn has(&self, block: usize) -> bool {
+        self.slots[block].block.load().is_some()
+    }
+
     /// Offers a block that was just read, and returns the one to use, and one that had to go for it.
     pub(in crate::table) fn install(
         self: &Arc<Self>,

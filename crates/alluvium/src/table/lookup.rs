@@ -20,6 +20,25 @@ pub struct Found {
     pub value: PinnedValue,
 }
 
+/// What a lookup does about what is not in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Misses {
+    /// Waits for the device.
+    Read,
+    /// Has the device start reading it, and gives up: who looks several keys up waits for all of them at once.
+    Start,
+}
+
+/// How a lookup in a table has ended.
+pub(crate) enum Lookup<R, C> {
+    /// With what was made of the entry.
+    Found(R),
+    /// Without an entry: the caller gets its context back.
+    NotThere(C),
+    /// By [`Misses::Start`].
+    Started,
+}
+
 impl Table {
     /// The newest entry of `key` whose seqno is at most `read_point`. `key_hash` is [`key_hash`] of the key; the
     /// whole-key filter is asked first.
@@ -31,12 +50,11 @@ impl Table {
         if !self.may_contain(key_hash) {
             return Ok(None);
         }
-        let found = self.find(key, read_point, (), |(), entry| Found {
+        self.find_now(key, read_point, |entry| Found {
             seqno: entry.seqno(),
             kind: entry.kind(),
             value: entry.value().pin(),
-        })?;
-        Ok(found.ok())
+        })
     }
 
     /// The seqno of the newest entry of `key`, for conflict checks. Cost and errors as for [`Table::get`].
@@ -44,46 +62,65 @@ impl Table {
         if !self.may_contain(key_hash) {
             return Ok(None);
         }
-        let found = self.find(key, SeqNo::MAX, (), |(), entry| entry.seqno())?;
-        Ok(found.ok())
+        self.find_now(key, SeqNo::MAX, |entry| entry.seqno())
     }
 
-    /// Runs `found` on the newest entry of `key` whose seqno is at most `read_point`, in place and without counting a
-    /// reference where its block is cached. `found` gets `context` as well; without such an entry the caller gets it
-    /// back. No filter is asked.
-    ///
-    /// Errors: `Corruption` and `Io` for the block.
-    pub fn find<C, R>(
+    fn find_now<R>(
         &self,
         key: &[u8],
         read_point: SeqNo,
+        found: impl Fn(BlockEntry<'_>) -> R,
+    ) -> Result<Option<R>> {
+        let found = |(), entry: BlockEntry<'_>| found(entry);
+        Ok(match self.find(key, read_point, Misses::Read, (), found)? {
+            Lookup::Found(found) => Some(found),
+            Lookup::NotThere(()) => None,
+            Lookup::Started => unreachable!("misses are read"),
+        })
+    }
+
+    /// Runs `found` on the newest entry of `key` whose seqno is at most `read_point`, in place and without counting a
+    /// reference where its block is cached. `found` gets `context` as well. No filter is asked.
+    ///
+    /// Errors: `Corruption` and `Io` for the block.
+    pub(crate) fn find<C, R>(
+        &self,
+        key: &[u8],
+        read_point: SeqNo,
+        misses: Misses,
         mut context: C,
         found: impl Fn(C, BlockEntry<'_>) -> R,
-    ) -> Result<Result<R, C>> {
+    ) -> Result<Lookup<R, C>> {
         let floor = self.seqno_floor();
         // A read point below the floor sees nothing of the table; any other is above it, so that stored numbers decide.
         if read_point < floor {
-            return Ok(Err(context));
+            return Ok(Lookup::NotThere(context));
         }
         for index in self.fences.find(key)..self.fences.len() {
+            if misses == Misses::Start && !self.has_block(index) {
+                self.start_reading_block(index);
+                return Ok(Lookup::Started);
+            }
             let (outcome, at_end) = self.with_block(index, |block| {
                 let mut slot = block.seek(key);
                 while slot < block.len() && block.key_is(slot, key) {
                     if block.seqno(slot) <= read_point {
                         let entry = BlockEntry::new(block, slot, floor);
-                        return (Ok(found(context, entry)), false);
+                        return (Lookup::Found(found(context, entry)), false);
                     }
                     slot += 1;
                 }
                 // Older versions of the key may follow in the next block.
-                (Err(context), slot == block.len())
+                (Lookup::NotThere(context), slot == block.len())
             })?;
             match outcome {
-                Err(back) if at_end && self.fences.separator_is(index, key) => context = back,
+                Lookup::NotThere(back) if at_end && self.fences.separator_is(index, key) => {
+                    context = back;
+                }
                 outcome => return Ok(outcome),
             }
         }
-        Ok(Err(context))
+        Ok(Lookup::NotThere(context))
     }
 }
 

@@ -11,7 +11,7 @@
 //!
 //! In reading order: `block` (the two layouts of rows), `section` and `codec` (frame and compression), `fences`,
 //! `filters`, `ranges`, `properties`, `footer`, then `builder`, `reader`, `owned_file`, `cursor`, `scan`,
-//! `verify`, and `frames` (the cached blocks).
+//! `read_ahead`, `verify`, and `frames` (the cached blocks).
 //!
 //! Left out: expiry columns and dictionaries have their place in the format and are not used yet.
 
@@ -31,6 +31,7 @@ mod pinned;
 pub(crate) mod pool;
 mod properties;
 mod ranges;
+mod read_ahead;
 mod reader;
 mod salvage;
 mod scan;
@@ -47,7 +48,7 @@ pub use estimate::TableShare;
 pub(crate) use estimate::fraction_between;
 pub use filters::{FilterOptions, PrefixFilter};
 pub use lookup::Found;
-pub(crate) use lookup::{BlockBytes, BlockEntry};
+pub(crate) use lookup::{BlockBytes, BlockEntry, Lookup, Misses};
 pub(crate) use owned_file::Leave;
 pub use pinned::{BlockValue, PinnedValue};
 pub use properties::{Expiring, KeyspacePart, Properties, ValuesPart};

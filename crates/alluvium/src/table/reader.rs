@@ -18,9 +18,10 @@ use crate::table::owned_file::{Leave, OwnedFile};
 use crate::table::pinned::PinnedValue;
 use crate::table::properties::{Properties, ValuesPart};
 use crate::table::ranges;
+use crate::table::read_ahead::ReadAhead;
 use crate::table::scan::TableScan;
 use crate::table::section::{Layout, Section, open_section};
-use crate::table::values::{ValueFile, ValueFiles, resolve};
+use crate::table::values::{Pointer, ValueFile, ValueFiles, resolve};
 use crate::vfs::VfsFile;
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -117,6 +118,7 @@ impl Table {
             let malformed = Malformed::new("sum of all sections", footer.file_bytes, covered);
             return Err(malformed.at(file.path(), footer.fences.offset));
         }
+        file.expect_random_reads();
         let frames = Frames::new(Arc::clone(&cache), fences.len());
         let mut table = Table {
             file: OwnedFile::new(file),
@@ -168,6 +170,15 @@ impl Table {
     /// Errors: `Corruption`, `Io`. Cost: one read of the value file.
     pub fn value(&self, stored: &[u8]) -> Result<PinnedValue> {
         resolve(&self.values, stored, self.file.path())
+    }
+
+    /// Has the device read that value; does not wait. What is wrong with the row is left for [`Table::value`] to say.
+    pub(crate) fn start_reading_value(&self, stored: &[u8]) {
+        if let Some((pointer, _)) = Pointer::decode(stored)
+            && let Some(file) = self.values.get(&pointer.file)
+        {
+            file.start_reading(&pointer);
+        }
     }
 
     /// The value files that rows of this table point into.
@@ -283,13 +294,33 @@ impl Table {
         self.file.mark_obsolete(leave);
     }
 
-    /// The block, from the cache or from the file.
-    pub(in crate::table) fn block(&self, index: usize) -> Result<Arc<DecodedBlock>> {
+    /// The block, from the cache or from the file, for a reader whose reads are noted in `ahead`.
+    pub(in crate::table) fn block(
+        &self,
+        index: usize,
+        ahead: &mut ReadAhead,
+    ) -> Result<Arc<DecodedBlock>> {
         let guard = self.frames.load(index);
         match SwapGuard::into_inner(guard) {
             Some(block) => Ok(block),
-            None => self.miss(index),
+            None => {
+                let blocks = 0..self.fences.blocks_end();
+                ahead.note(&*self.file, self.fences.block_range(index), blocks);
+                self.miss(index)
+            }
         }
+    }
+
+    /// Whether the block is in the cache now.
+    pub(in crate::table) fn has_block(&self, index: usize) -> bool {
+        self.frames.has(index)
+    }
+
+    /// Has the device read the block; does not wait.
+    pub(in crate::table) fn start_reading_block(&self, index: usize) {
+        let range = self.fences.block_range(index);
+        self.file
+            .start_reading(range.start, range.end - range.start);
     }
 
     /// Runs `work` on the block without counting a reference where it is cached.

@@ -151,6 +151,11 @@ impl TableScan {
         self.ahead.resize((end - first.start) as usize, 0);
         self.ahead_offset = first.start;
         let file = &self.table.file;
+        // The device reads the next piece while this one is merged.
+        let last = fences.block_range(self.end_block - 1).end;
+        if last > end {
+            file.start_reading(end, (last - end).min(READ_AHEAD_BYTES));
+        }
         let read = file.read_at(&mut self.ahead, first.start);
         read.map_err(|e| Error::io("read blocks of", file.path(), e))
     }

@@ -10,6 +10,7 @@
 //! points to any more in a file that is still needed is garbage, which merges collect by moving the rest.
 
 use crate::sync::collections::HashMap;
+use crate::sync::plain::Mutex;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::table::malformed::Malformed;
 use crate::table::owned_file::{Leave, OwnedFile};
 use crate::table::pinned::PinnedValue;
 use crate::table::properties::ValuesPart;
+use crate::table::read_ahead::ReadAhead;
 use crate::table::section::{HEADER_BYTES, Layout, Place, open_section, put_section};
 use crate::vfs::{Lifetime, Vfs, VfsFile};
 use crate::{Error, Result};
@@ -32,6 +34,9 @@ const FOOTER_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"\x89ALVVAL\n";
 /// Bytes that are collected before they are written.
 const WRITE_BYTES: usize = 1 << 20;
+
+/// How much of a value is read before somebody waits for it, in bytes: the device is busy with that for a while.
+const READ_HINT_BYTES: u64 = 1 << 20;
 
 /// Where a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +78,8 @@ pub struct ValueFile {
     uid: u64,
     /// Where the values end.
     end: u64,
+    /// Guards what is known of the reads, whoever does them. Taken only where it is free. A leaf in the lock order.
+    ahead: Mutex<ReadAhead>,
 }
 
 /// The value files that a table points into, or that a merge knows, by number.
@@ -103,11 +110,13 @@ impl ValueFile {
                 supported: FORMAT_VERSION,
             });
         }
+        file.expect_random_reads();
         Ok(Arc::new(ValueFile {
             file: OwnedFile::new(file),
             id,
             uid: expected_uid,
             end,
+            ahead: Mutex::default(),
         }))
     }
 
@@ -146,13 +155,16 @@ impl ValueFile {
         let path = self.file.path();
         let wrong = |m: Malformed| m.at(path, pointer.offset);
         let end = pointer.offset.checked_add(u64::from(pointer.stored_bytes));
-        if end.is_none_or(|end| end > self.end) {
+        let Some(end) = end.filter(|&end| end <= self.end) else {
             let expected = format!("an end up to {}", self.end);
             return Err(wrong(Malformed::new(
                 "value pointer",
                 expected,
                 pointer.offset,
             )));
+        };
+        if let Some(mut ahead) = self.ahead.try_lock() {
+            ahead.note(&*self.file, pointer.offset..end, 0..self.end);
         }
         // A decompressor of its own for each value would cost as much as the value does.
         Scratch::with(|Scratch { stored, unpacker }| {
@@ -173,6 +185,16 @@ impl ValueFile {
                 rest => Ok(PinnedValue::from(&[section.raw, rest].concat()[..])),
             }
         })
+    }
+
+    /// Has the device read a value; does not wait.
+    pub(crate) fn start_reading(&self, pointer: &Pointer) {
+        // A wrong pointer is for the read to complain of.
+        let bytes = u64::from(pointer.stored_bytes).min(READ_HINT_BYTES);
+        let end = pointer.offset.checked_add(bytes);
+        if end.is_some_and(|end| end <= self.end) {
+            self.file.start_reading(pointer.offset, bytes);
+        }
     }
 
     /// Says that no table points here any more: `leave` gets the file when the last user has let go of it.

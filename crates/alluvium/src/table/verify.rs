@@ -4,6 +4,7 @@ use crate::base::{SEQNO_MAX, SeqNo};
 use crate::table::block::Row;
 use crate::table::malformed::Malformed;
 use crate::table::properties::Properties;
+use crate::table::read_ahead::ReadAhead;
 use crate::table::reader::Table;
 use crate::{Error, Result};
 use std::cmp::Ordering;
@@ -25,10 +26,11 @@ impl Table {
     /// As [`Table::verify`], but goes on behind a bad block and reports each. `read` is told the length of each block
     /// that was read, between two blocks, and may take its time.
     pub fn verify_all(&self, read: &mut dyn FnMut(u64), report: &mut dyn FnMut(Error)) {
-        let mut seen = Seen::default();
+        let (mut seen, mut ahead) = (Seen::default(), ReadAhead::default());
         let mut whole = true;
         for index in 0..self.blocks() {
             let range = self.fences.block_range(index);
+            ahead.note(&*self.file, range.clone(), 0..self.fences.blocks_end());
             if let Err(error) = self.verify_block(index, &mut seen, report) {
                 whole = false;
                 report(error);

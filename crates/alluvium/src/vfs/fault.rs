@@ -305,6 +305,14 @@ impl VfsFile for FaultFile {
         self.inner.expect_lifetime(lifetime);
     }
 
+    fn expect_random_reads(&self) {
+        self.inner.expect_random_reads();
+    }
+
+    fn start_reading(&self, offset: u64, len: u64) {
+        self.inner.start_reading(offset, len);
+    }
+
     fn drop_cached(&self, offset: u64, len: u64) {
         self.inner.drop_cached(offset, len);
     }

@@ -154,6 +154,15 @@ pub trait VfsFile: Send + Sync + fmt::Debug {
         let _ = lifetime;
     }
 
+    /// A hint that reads will come in no order, so that nothing but what they ask for should be read from the device.
+    /// Who reads in order all the same says so by [`VfsFile::start_reading`].
+    fn expect_random_reads(&self) {}
+
+    /// A hint to start reading the range into the page cache. Does not wait for the device, promises nothing.
+    fn start_reading(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+
     /// A hint that the range will not be read soon. Clean pages leave the page cache.
     fn drop_cached(&self, offset: u64, len: u64);
 }

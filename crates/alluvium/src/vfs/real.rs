@@ -13,6 +13,10 @@ use rustix::io::Errno;
 
 use super::{Lifetime, LockGuard, Vfs, VfsFile};
 
+/// Linux cuts one hint to read ahead at the larger of the device's read-ahead and its largest request, 128 KiB unless
+/// somebody sets them, and says nothing; what is cut off would be read piece by piece, waiting for each.
+const READ_HINT_BYTES: u64 = 128 << 10;
+
 /// The files of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealVfs;
@@ -21,6 +25,16 @@ pub struct RealVfs;
 struct RealFile {
     file: File,
     path: PathBuf,
+}
+
+impl RealFile {
+    /// Tells the kernel about a range.
+    fn advise(&self, offset: u64, len: u64, advice: Advice) {
+        // Advice may be refused without harm. A length of zero would mean "to the end".
+        if let Some(len) = NonZeroU64::new(len) {
+            let _ = rustix::fs::fadvise(&self.file, offset, Some(len), advice);
+        }
+    }
 }
 
 fn open_with(options: &OpenOptions, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
@@ -188,10 +202,18 @@ impl VfsFile for RealFile {
         let _ = set_write_hint(&self.file, hint);
     }
 
-    fn drop_cached(&self, offset: u64, len: u64) {
-        // Advice may be refused without harm. A length of zero would mean "to the end".
-        if let Some(len) = NonZeroU64::new(len) {
-            let _ = rustix::fs::fadvise(&self.file, offset, Some(len), Advice::DontNeed);
+    fn expect_random_reads(&self) {
+        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::Random);
+    }
+
+    fn start_reading(&self, offset: u64, len: u64) {
+        for start in (0..len).step_by(READ_HINT_BYTES as usize) {
+            let piece = READ_HINT_BYTES.min(len - start);
+            self.advise(offset + start, piece, Advice::WillNeed);
         }
+    }
+
+    fn drop_cached(&self, offset: u64, len: u64) {
+        self.advise(offset, len, Advice::DontNeed);
     }
 }

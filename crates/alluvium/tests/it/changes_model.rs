@@ -30,6 +30,8 @@ pub fn apply(state: &mut State, change: &Change, original: &Database) {
         }
         ChangeKind::Ingest { keyspaces } => {
             let now = state_of(original);
+            // Or a power loss could take away what was copied and no change has shown yet.
+            original.sync().expect("sync");
             for (keyspace, rows) in keyspaces {
                 assert!(*rows > 0);
                 if let Some(rows) = now.get(&keyspace.name) {

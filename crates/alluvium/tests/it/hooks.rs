@@ -1,4 +1,5 @@
-//! A file system in memory that asks a hook before calls that create, make durable or remove.
+//! A file system in memory that asks a hook before calls that create, make durable or remove, and hears of
+//! hints about reads.
 //!
 //! `FaultVfs` fails the n-th call; a hook decides by the file and by what the test is waiting for.
 
@@ -16,6 +17,9 @@ pub enum Call {
     Create,
     Sync,
     Remove,
+    /// The two hints about reads; what the hook answers does not matter.
+    ExpectRandomReads,
+    StartReading,
 }
 
 type Hook = Arc<dyn Fn(Call, &Path) -> io::Result<()> + Send + Sync>;
@@ -181,6 +185,16 @@ impl VfsFile for HookFile {
 
     fn start_writeback(&self, offset: u64, len: u64) {
         self.file.start_writeback(offset, len);
+    }
+
+    fn expect_random_reads(&self) {
+        let _ = self.vfs.ask(Call::ExpectRandomReads, self.file.path());
+        self.file.expect_random_reads();
+    }
+
+    fn start_reading(&self, offset: u64, len: u64) {
+        let _ = self.vfs.ask(Call::StartReading, self.file.path());
+        self.file.start_reading(offset, len);
     }
 
     fn drop_cached(&self, offset: u64, len: u64) {

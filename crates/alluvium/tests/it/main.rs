@@ -34,6 +34,7 @@ mod lifetimes;
 mod memory;
 mod model;
 mod ranges;
+mod read_ahead;
 mod read_only;
 mod recovery;
 mod reliability;

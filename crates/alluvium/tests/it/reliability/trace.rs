@@ -341,6 +341,14 @@ impl<N: Send + Sync> VfsFile for TraceFile<N> {
         self.inner.start_writeback(offset, len);
     }
 
+    fn expect_random_reads(&self) {
+        self.inner.expect_random_reads();
+    }
+
+    fn start_reading(&self, offset: u64, len: u64) {
+        self.inner.start_reading(offset, len);
+    }
+
     fn drop_cached(&self, offset: u64, len: u64) {
         self.inner.drop_cached(offset, len);
     }
