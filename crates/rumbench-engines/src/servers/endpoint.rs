@@ -44,11 +44,46 @@ impl fmt::Display for Address {
     }
 }
 
+/// What a user is known by. Shown nowhere.
+#[derive(Clone)]
+pub(super) struct Password(String);
+
+impl Password {
+    /// The first line of a file.
+    pub(super) fn read(engine: &str, file: &str) -> Result<Password> {
+        let wrong = |why: String| {
+            EngineError::Unsupported(format!(
+                "{engine}.password_file={file}: {why}; its first line is to be the password"
+            ))
+        };
+        // A suite is resumed from any folder.
+        if !file.starts_with('/') {
+            return Err(wrong("a path from the root on is needed".to_string()));
+        }
+        let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+        match text.lines().next() {
+            Some(line) if !line.is_empty() => Ok(Password(line.to_string())),
+            _ => Err(wrong("nothing is in it".to_string())),
+        }
+    }
+
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Password(..)")
+    }
+}
+
 /// How to reach a server.
 #[derive(Debug, Clone)]
 pub(super) struct Endpoint {
     pub(super) address: Address,
     pub(super) user: String,
+    pub(super) password: Option<Password>,
     pub(super) database: String,
     /// Where a server logs that was started here.
     pub(super) log: Option<PathBuf>,
@@ -142,6 +177,29 @@ mod tests {
         ] {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_password_is_the_first_line_of_a_file_and_shown_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("password");
+        let name = file.to_str().unwrap();
+        let refused = |content: Option<&str>| {
+            if let Some(content) = content {
+                std::fs::write(&file, content).unwrap();
+            }
+            let error = Password::read("postgresql", name).unwrap_err().to_string();
+            assert!(error.contains("postgresql.password_file=") && error.contains("first line"));
+        };
+        refused(None);
+        let relative = Password::read("postgresql", "password");
+        assert!(relative.unwrap_err().to_string().contains("from the root"));
+        refused(Some(""));
+        refused(Some("\nlater"));
+        std::fs::write(&file, "two words \r\nlater").unwrap();
+        let password = Password::read("postgresql", name).unwrap();
+        assert_eq!(password.reveal(), "two words ");
+        assert_eq!(format!("{password:?}"), "Password(..)");
     }
 
     #[test]

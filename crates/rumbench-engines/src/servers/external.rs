@@ -7,7 +7,7 @@
 
 use rumbench_core::engine::{EngineError, External, Result, Schema};
 
-use super::endpoint::{Address, Endpoint};
+use super::endpoint::{Address, Endpoint, Password};
 use super::session::Session;
 use super::sql::{CATALOG_TABLE, Dialect};
 use crate::settings::Settings;
@@ -20,8 +20,13 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// The settings `address`, `user`, `database` and `overwrite`; `None` without an address, where the others are unknown.
-    pub(super) fn take(asked: &mut Settings<'_>, default_user: &str) -> Result<Option<Given>> {
+    /// The settings `address`, `user`, `password_file`, `database` and `overwrite`; `None` without an address, where the
+    /// others are unknown.
+    pub(super) fn take(
+        engine: &str,
+        asked: &mut Settings<'_>,
+        default_user: &str,
+    ) -> Result<Option<Given>> {
         let Some(address) = asked.take_parsed::<Address>("address")? else {
             return Ok(None);
         };
@@ -37,6 +42,10 @@ impl Given {
             endpoint: Endpoint {
                 address,
                 user: text(asked.take_text("user"), default_user),
+                password: asked
+                    .take_text("password_file")
+                    .map(|file| Password::read(engine, &file))
+                    .transpose()?,
                 database,
                 log: None,
             },

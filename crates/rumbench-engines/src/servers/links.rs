@@ -457,7 +457,15 @@ impl<S: Session> LinkConnection for LinksConnection<S> {
         for table in ["nodetable", "linktable", "counttable"] {
             check_table(&mut self.session, self.dialect, table)?;
         }
-        if let Some(wrong) = self.session.query(link_sql::WRONG_COUNTS)?.first() {
+        if self.dialect == Dialect::Postgres {
+            // For the sake of the LIMIT it would compare every count with every list.
+            self.session.query("SET enable_nestloop = off")?;
+        }
+        let wrong = self.session.query(link_sql::WRONG_COUNTS)?;
+        if self.dialect == Dialect::Postgres {
+            self.session.query("RESET enable_nestloop")?;
+        }
+        if let Some(wrong) = wrong.first() {
             let [id, link_type, count, links] = &wrong[..] else {
                 return Err(EngineError::Wrong("a check without an answer".to_string()));
             };

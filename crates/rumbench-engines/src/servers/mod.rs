@@ -130,7 +130,22 @@ fn counters(rows: &[Vec<String>], wanted: &[(&str, &str)]) -> Vec<Counter> {
 
 #[cfg(test)]
 mod tests {
+    use rumbench_core::engine::Durability;
+
     use super::*;
+
+    /// A small trial in a folder.
+    pub(super) fn config(dir: &Path, durability: Durability) -> OpenConfig {
+        OpenConfig {
+            dir: dir.to_path_buf(),
+            schema: Schema::LinkBench,
+            variant: None,
+            cache_bytes: 64 << 20,
+            durability,
+            clients: 2,
+            settings: BTreeMap::new(),
+        }
+    }
 
     #[test]
     fn counters_are_those_that_were_asked_for_and_that_are_numbers() {

@@ -215,6 +215,7 @@ mod tests {
         let endpoint = Endpoint {
             address: Address::Socket(socket),
             user: String::new(),
+            password: None,
             database: String::new(),
             log: Some(log),
         };

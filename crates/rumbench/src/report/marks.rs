@@ -104,9 +104,15 @@ pub fn judge(trial: &mut TrialResult) {
 
 /// Whether a trial counts as failed: exit code 1.
 pub fn failed(trial: &TrialResult) -> bool {
-    ["wrong-answer", "child-died", "failed", "errors"]
-        .iter()
-        .any(|name| trial.has_mark(name))
+    [
+        "wrong-answer",
+        "child-died",
+        "out-of-memory",
+        "failed",
+        "errors",
+    ]
+    .iter()
+    .any(|name| trial.has_mark(name))
 }
 
 /// All marks, a line each.

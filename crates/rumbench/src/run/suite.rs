@@ -496,6 +496,9 @@ impl Runner<'_> {
             )),
             Some(death) => trial.mark(format!("child-died ({death})")),
             None if !finished => trial.mark("child-died (no reason given)"),
+            None if too_little => trial.mark(
+                "out-of-memory (the kernel killed a process of the engine: it needs more memory than --memory gives it)",
+            ),
             None => {}
         }
     }

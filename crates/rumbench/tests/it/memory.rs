@@ -65,15 +65,23 @@ fn a_trial_that_needs_more_is_marked_and_the_suite_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     // It keeps what it reads and never meets the end of a line.
     let this = env!("CARGO_BIN_EXE_rumbench");
-    let body = format!("[ \"$1\" = trial-child ] && exec tail /dev/zero\nexec {this} \"$@\"");
-    let greedy = format!("greedy={}", script(dir.path(), "greedy", &body));
+    let host = |name: &str, tail: &str| {
+        let body = format!("[ \"$1\" = trial-child ] && {tail} /dev/zero\nexec {this} \"$@\"");
+        format!("{name}={}", script(dir.path(), name, &body))
+    };
+    // The first is the trial's process, the second one that it started, as a server is.
+    let (greedy, server) = (host("greedy", "exec tail"), host("server", "tail"));
     let engines = [
         "--engine",
         "null@greedy",
         "--engine",
         "null",
+        "--engine",
+        "null@server",
         "--host",
         &greedy,
+        "--host",
+        &server,
     ];
     let output = run(dir.path(), 65 * MIB, 1, &engines);
     if !bounded(dir.path(), &output) {
@@ -86,6 +94,8 @@ fn a_trial_that_needs_more_is_marked_and_the_suite_goes_on() {
     assert!(marks.contains("more memory than --memory"), "{marks}");
     assert_eq!(trials[1]["memory"]["killed"], false);
     assert!(trials[1]["verified"].is_string(), "{}", trials[1]["marks"]);
+    let marks = trials[2]["marks"].to_string();
+    assert!(marks.contains("out-of-memory"), "{marks}");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //!   engines.
 //! - It checks no passwords: its socket is in a folder that nobody else can enter.
 
+mod login;
 mod options;
 mod read_back;
 mod variants;
@@ -113,6 +114,7 @@ impl MariaDb {
         let endpoint = Endpoint {
             address: Address::Socket(folder.path().join("socket")),
             user: "root".to_string(),
+            password: None,
             database: DATABASE.to_string(),
             log: Some(places.log.clone()),
         };

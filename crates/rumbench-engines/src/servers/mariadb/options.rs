@@ -141,7 +141,7 @@ impl Tuning {
     /// For what is unknown or out of range, and for an options file that cannot be read.
     pub(super) fn of(config: &OpenConfig, storage: Storage) -> Result<Tuning> {
         let mut asked = Settings::of(storage.engine(), config);
-        let given = Given::take(&mut asked, "root")?;
+        let given = Given::take(storage.engine(), &mut asked, "root")?;
         // Of a server that runs already nothing is configured.
         let (mut log_mib, mut file) = (1024, None);
         if given.is_none() {
@@ -435,22 +435,16 @@ optimize_filters_for_hits=true;compaction_pri=kMinOverlappingRatio";
 
 #[cfg(test)]
 mod tests {
-    use rumbench_core::engine::Schema;
-
     use super::*;
+    use crate::servers::tests::config;
 
     fn file(storage: Storage, durability: Durability, settings: &[(&str, &str)]) -> Result<String> {
         let pairs = settings
             .iter()
             .map(|(key, value)| (key.to_string(), value.to_string()));
         let config = OpenConfig {
-            dir: std::path::PathBuf::new(),
-            schema: Schema::LinkBench,
-            variant: None,
-            cache_bytes: 64 << 20,
-            durability,
-            clients: 2,
             settings: pairs.collect(),
+            ..config(Path::new(""), durability)
         };
         let at = Path::new;
         Ok(Tuning::of(&config, storage)?.file(at("/data"), at("/tmp"), at("/"), at("/run")))

@@ -1,12 +1,13 @@
 //! The protocol of MySQL and MariaDB, as far as prepared statements need it: values and rows in binary form.
 //!
-//! A private server checks no passwords, and another one must know the user without: by the socket, or by an empty one. Rows that an
-//! update has found count as changed, also where the new values are the old ones.
+//! Rows that an update has found count as changed, also where the new values are the old ones. How a connection begins is
+//! in `login`.
 
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
 
-use crate::servers::endpoint::Endpoint;
+use super::login::{self, Asked};
+use crate::servers::endpoint::{Endpoint, Password};
 use crate::servers::session::{Fields, Session, Statement, Visit, Wire, cannot_hold, unexpected};
 
 pub(super) const SERVER: &str = "mariadb";
@@ -20,6 +21,7 @@ const CAPABILITIES: u32 =
 /// Bytes of one packet at most; longer messages are several.
 const PACKET_MAX: usize = 0xff_ffff;
 const MORE_RESULTS: u16 = 8;
+const ACCESS_DENIED: u16 = 1045;
 
 const COM_QUERY: u8 = 3;
 const COM_PREPARE: u8 = 0x16;
@@ -69,20 +71,24 @@ impl MariaSession {
             columns: Vec::new(),
             duplicate: false,
         };
-        session.answer()?;
+        let scramble = login::scramble_of_greeting(session.answer()?)?;
+        let password = endpoint.password.as_ref();
+        let proof = login::proof(password, &scramble);
         session.begin();
         session.out.extend_from_slice(&CAPABILITIES.to_le_bytes());
         session.out.extend_from_slice(&(1_u32 << 30).to_le_bytes());
         // The character set `binary`, then what is reserved.
         session.out.push(63);
         session.out.extend_from_slice(&[0; 23]);
-        // User, no password, database, authentication.
         session.out.extend_from_slice(endpoint.user.as_bytes());
-        session.out.extend_from_slice(b"\0\0");
+        session.out.extend_from_slice(&[0, proof.len() as u8]);
+        session.out.extend_from_slice(&proof);
         session.out.extend_from_slice(endpoint.database.as_bytes());
-        session.out.extend_from_slice(b"\0mysql_native_password\0");
+        session.out.push(0);
+        session.out.extend_from_slice(login::NATIVE.as_bytes());
+        session.out.push(0);
         session.send(1)?;
-        session.enter()?;
+        session.enter(password)?;
         Ok(session)
     }
 
@@ -148,17 +154,20 @@ impl MariaSession {
         self.packet()
     }
 
-    /// The answer to who asks to connect. A server that wants to know the user by another way gets an empty password.
-    fn enter(&mut self) -> Result<()> {
-        let [mut first] = self.answer()?.array()?;
-        if first == 0xfe {
-            self.begin();
-            self.send(3)?;
-            [first] = self.answer()?.array()?;
-        }
-        match first {
-            0 => Ok(()),
-            other => Err(unexpected(SERVER, other)),
+    /// The answer to who asks to connect. A server may want to know the user by another way first.
+    fn enter(&mut self, password: Option<&Password>) -> Result<()> {
+        let proof = match Asked::read(self.answer()?)? {
+            Asked::Nothing => return Ok(()),
+            Asked::Proof { plugin, scramble } => {
+                login::proof_by(&plugin, password, &scramble).map_err(EngineError::Unsupported)?
+            }
+        };
+        self.begin();
+        self.out.extend_from_slice(&proof);
+        self.send(3)?;
+        match Asked::read(self.answer()?)? {
+            Asked::Nothing => Ok(()),
+            Asked::Proof { .. } => Err(unexpected(SERVER, 0xfe)),
         }
     }
 
@@ -216,7 +225,10 @@ fn server_error(mut fields: Fields<'_>) -> (bool, EngineError) {
         Some(rest) => rest.get(5..).unwrap_or_default(),
         None => &text,
     };
-    let message = format!("{text} [{code}]");
+    let mut message = format!("{text} [{code}]");
+    if code == ACCESS_DENIED {
+        message += "; a password is read from the first line of the file that the setting `password_file` names";
+    }
     match code {
         // Lock wait timeout, deadlock (or a conflict in MyRocks), a row that changed since it was read.
         1205 | 1213 | 1020 => (false, EngineError::Retry(message)),

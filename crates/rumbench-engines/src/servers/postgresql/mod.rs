@@ -7,6 +7,7 @@
 //!   the other engines append to an index by themselves.
 //! - It refuses to run as root and then runs as the user `postgres` or `nobody`.
 
+mod login;
 mod wire;
 
 use std::fs;
@@ -79,7 +80,7 @@ struct Tuning {
 impl Tuning {
     fn of(config: &OpenConfig) -> Result<Tuning> {
         let mut asked = Settings::without_variants(SERVER, config)?;
-        let given = Given::take(&mut asked, "postgres")?;
+        let given = Given::take(SERVER, &mut asked, "postgres")?;
         // Of a server that runs already nothing is configured.
         let (mut wal_mib, mut file) = (4096, None);
         if given.is_none() {
@@ -258,6 +259,7 @@ impl PostgreSql {
         let endpoint = Endpoint {
             address: Address::Socket(folder.path().join(SOCKET)),
             user: USER.to_string(),
+            password: None,
             database: MAINTENANCE.to_string(),
             log: Some(places.log.clone()),
         };
@@ -517,22 +519,15 @@ mod tests {
     use rumbench_core::engine::Schema;
 
     use super::*;
-
-    fn config(durability: Durability) -> OpenConfig {
-        OpenConfig {
-            dir: std::path::PathBuf::new(),
-            schema: Schema::LinkBench,
-            variant: None,
-            cache_bytes: 64 << 20,
-            durability,
-            clients: 2,
-            settings: std::collections::BTreeMap::new(),
-        }
-    }
+    use crate::servers::tests::config;
 
     #[test]
     fn the_class_decides_what_a_commit_waits_for() {
-        let file = |class| Tuning::of(&config(class)).unwrap().file(Path::new("/run"));
+        let file = |class| {
+            Tuning::of(&config(Path::new(""), class))
+                .unwrap()
+                .file(Path::new("/run"))
+        };
         assert!(file(Durability::Sync).contains("fsync = 'on'\nsynchronous_commit = 'on'\n"));
         assert!(file(Durability::Buffered).contains("fsync = 'on'\nsynchronous_commit = 'off'\n"));
         assert!(file(Durability::None).contains("fsync = 'off'\nsynchronous_commit = 'off'\n"));
@@ -543,7 +538,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let own = dir.path().join("own.conf");
         fs::write(&own, "jit = on\nlisten_addresses = '*'").unwrap();
-        let mut config = config(Durability::Buffered);
+        let mut config = config(Path::new(""), Durability::Buffered);
         let path = own.to_str().unwrap().to_string();
         config.settings.insert("options_file".to_string(), path);
         let file = Tuning::of(&config).unwrap().file(Path::new("/run"));
@@ -554,7 +549,7 @@ mod tests {
 
     #[test]
     fn unknown_settings_and_workloads_of_keys_and_values_are_refused() {
-        let mut asked = config(Durability::Buffered);
+        let mut asked = config(Path::new(""), Durability::Buffered);
         asked
             .settings
             .insert("max_wal_mb".to_string(), "1".to_string());
@@ -562,7 +557,7 @@ mod tests {
         assert!(error.contains("did you mean `max_wal_mib`"), "{error}");
         let asked = OpenConfig {
             schema: Schema::KvSequence,
-            ..config(Durability::Buffered)
+            ..config(Path::new(""), Durability::Buffered)
         };
         assert!(
             check(&asked)

@@ -1,12 +1,13 @@
 //! PostgreSQL's protocol, version 3, as far as prepared statements need it: values and rows in binary form.
 //!
 //! A statement is bound, executed and synced in one message out and one answer back, which is a transaction of its own
-//! outside of BEGIN and COMMIT. Types of parameters are those that the server has inferred. A private server trusts the
-//! user, since its socket is in a folder that nobody else can enter; another one must do so too, or know it by the socket.
+//! outside of BEGIN and COMMIT. Types of parameters are those that the server has inferred. How a connection begins is in
+//! `login`.
 
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
 
+use super::login;
 use crate::servers::endpoint::Endpoint;
 use crate::servers::session::{Fields, Session, Statement, Visit, Wire, cannot_hold, unexpected};
 
@@ -51,7 +52,7 @@ impl PostgresSession {
         startup.extend_from_slice(&(3_u32 << 16).to_be_bytes());
         startup.extend_from_slice(parameters.as_bytes());
         session.wire.send(&startup)?;
-        session.enter()?;
+        login::enter(&mut session.wire, endpoint)?;
         session.answer(&mut |_, _| Ok(()))?;
         Ok(session)
     }
@@ -59,23 +60,6 @@ impl PostgresSession {
     /// As [`Wire::listener`].
     pub(super) fn listener(&self) -> Option<u32> {
         self.wire.listener()
-    }
-
-    /// The answer to who asks to connect, up to the server's consent. One that refuses, or waits for a password, never says
-    /// that it is ready.
-    fn enter(&mut self) -> Result<()> {
-        let header = self.wire.take(5)?;
-        let kind = header[0];
-        let length = Fields(&header[1..]).array().map(u32::from_be_bytes)?;
-        let mut body = Fields(self.wire.take((length as usize).saturating_sub(4))?);
-        match kind {
-            b'E' => Err(server_error(body).into()),
-            b'R' if u32::from_be_bytes(body.array()?) == 0 => Ok(()),
-            b'R' => Err(EngineError::Unsupported(
-                "postgresql asks for a password; a user is needed that it trusts (pg_hba.conf: trust or peer)".to_string(),
-            )),
-            other => Err(unexpected(SERVER, other)),
-        }
     }
 
     /// Begins a message; [`PostgresSession::close_message`] writes its length.
@@ -128,7 +112,7 @@ impl PostgresSession {
     }
 }
 
-enum ServerError {
+pub(super) enum ServerError {
     Retry(String),
     Duplicate(String),
     Other(String),
@@ -147,7 +131,7 @@ impl From<ServerError> for EngineError {
 
 /// Code and message of an error.
 #[cold]
-fn server_error(mut fields: Fields<'_>) -> ServerError {
+pub(super) fn server_error(mut fields: Fields<'_>) -> ServerError {
     let (mut code, mut message) = (String::new(), String::new());
     while let Ok([kind]) = fields.array()
         && kind != 0

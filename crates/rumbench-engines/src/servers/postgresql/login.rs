@@ -1,0 +1,237 @@
+//! How a user proves to PostgreSQL's server who he is: by a password, or by being trusted.
+//!
+//! A private server trusts its user, since its socket is in a folder that nobody else can enter. Of another one SCRAM-SHA-256
+//! and MD5 are spoken, and a password as it is, but that over a Unix socket only.
+
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
+use rumbench_core::engine::{EngineError, Result};
+
+use super::wire::{SERVER, server_error};
+use crate::servers::endpoint::{Address, Endpoint, Password};
+use crate::servers::session::{Fields, Wire, unexpected};
+
+/// What the server asks for; numbers of the protocol.
+mod asked {
+    pub(super) const NOTHING: u32 = 0;
+    pub(super) const CLEAR_TEXT: u32 = 3;
+    pub(super) const MD5: u32 = 5;
+    pub(super) const SASL: u32 = 10;
+    pub(super) const SASL_MORE: u32 = 11;
+    pub(super) const SASL_END: u32 = 12;
+}
+
+/// The most that a server asks until it lets a user in: SCRAM takes four messages.
+const MESSAGES_MAX: u32 = 8;
+/// The longest of them, in bytes; errors are the longest.
+const MESSAGE_BYTES_MAX: u32 = 64 << 10;
+
+/// Answers what the server asks of who wants to connect, up to its consent.
+///
+/// # Errors
+/// When it refuses, when it asks for a password and there is none, or by a way that is not spoken here; when it cannot prove
+/// that it knows the password itself.
+pub(super) fn enter(wire: &mut Wire, endpoint: &Endpoint) -> Result<()> {
+    // Between the first message of SCRAM and the server's proof.
+    let mut scram = None;
+    for _ in 0..MESSAGES_MAX {
+        let (kind, body) = message(wire)?;
+        let mut body = Fields(&body);
+        if kind == b'E' {
+            return Err(server_error(body).into());
+        }
+        let way = u32::from_be_bytes(body.array()?);
+        match (way, &mut scram) {
+            (asked::NOTHING, None) => return Ok(()),
+            (asked::NOTHING, Some(_)) => {
+                return Err(EngineError::Wrong(
+                    "postgresql let the user in without a proof that it knows the password"
+                        .to_string(),
+                ));
+            }
+            (asked::CLEAR_TEXT, None) => match endpoint.address {
+                Address::Socket(_) => answer(wire, &[password(endpoint)?.as_bytes(), b"\0"])?,
+                Address::Network(_) => {
+                    return Err(EngineError::Unsupported(
+                        "postgresql asks for the password as it is over the network, where it is not sent; scram-sha-256 \
+                         belongs into its pg_hba.conf"
+                            .to_string(),
+                    ));
+                }
+            },
+            (asked::MD5, None) => {
+                let (user, password) = (endpoint.user.as_bytes(), password(endpoint)?.as_bytes());
+                let hash = md5_hash(user, password, body.array()?);
+                answer(wire, &[hash.as_bytes(), b"\0"])?;
+            }
+            (asked::SASL, None) => {
+                let begun = ScramSha256::new(
+                    password(endpoint)?.as_bytes(),
+                    ChannelBinding::unsupported(),
+                );
+                let first = begun.message();
+                let length = (first.len() as u32).to_be_bytes();
+                answer(wire, &[SCRAM_SHA_256.as_bytes(), b"\0", &length, first])?;
+                scram = Some(begun);
+            }
+            (asked::SASL_MORE, Some(begun)) => {
+                begun.update(body.0).map_err(wrong_proof)?;
+                answer(wire, &[begun.message()])?;
+            }
+            (asked::SASL_END, Some(begun)) => {
+                begun.finish(body.0).map_err(wrong_proof)?;
+                scram = None;
+            }
+            (way, _) => {
+                return Err(EngineError::Unsupported(format!(
+                    "postgresql wants to know the user by way {way} of its protocol; scram-sha-256, md5, trust and peer are \
+                     understood here (pg_hba.conf)"
+                )));
+            }
+        }
+    }
+    Err(EngineError::Wrong(
+        "postgresql asks who the user is again and again".to_string(),
+    ))
+}
+
+/// Kind and body of the next message: an error, or what is asked for.
+fn message(wire: &mut Wire) -> Result<(u8, Vec<u8>)> {
+    let header = wire.take(5)?;
+    let kind = header[0];
+    let length = Fields(&header[1..]).array().map(u32::from_be_bytes)?;
+    // Whatever else listens there says something else.
+    if !matches!(kind, b'E' | b'R') || length > MESSAGE_BYTES_MAX {
+        return Err(unexpected(SERVER, kind));
+    }
+    let body = wire.take((length as usize).saturating_sub(4))?;
+    Ok((kind, body.to_vec()))
+}
+
+fn answer(wire: &mut Wire, parts: &[&[u8]]) -> Result<()> {
+    let length = 4 + parts.iter().map(|part| part.len()).sum::<usize>();
+    let mut out = vec![b'p'];
+    out.extend_from_slice(&(length as u32).to_be_bytes());
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+    wire.send(&out)
+}
+
+fn password(endpoint: &Endpoint) -> Result<&str> {
+    let given = endpoint.password.as_ref().map(Password::reveal);
+    given.ok_or_else(|| {
+        EngineError::Unsupported(
+            "postgresql asks for a password; it is read from the first line of the file that the setting `password_file` \
+             names, or a user is needed that it trusts (pg_hba.conf: trust or peer)"
+                .to_string(),
+        )
+    })
+}
+
+fn wrong_proof(error: std::io::Error) -> EngineError {
+    EngineError::failed("postgresql: log in with scram-sha-256", error)
+}
+
+#[cfg(test)]
+mod tests {
+    use rumbench_core::engine::Durability;
+
+    use super::super::PostgreSql;
+    use super::super::wire::PostgresSession;
+    use super::*;
+    use crate::servers::DATA_FOLDER;
+    use crate::servers::session::Session;
+    use crate::servers::tests::config;
+
+    /// Ways of `pg_hba.conf`, each with a user of its name.
+    const WAYS: [(&str, &str); 3] = [
+        ("scram", "scram-sha-256"),
+        ("hashed", "md5"),
+        ("clear", "password"),
+    ];
+
+    /// Has the server want passwords of these users.
+    fn want_passwords(own: &mut PostgresSession, data: &std::path::Path) {
+        for (user, way) in WAYS {
+            let hash = if way == "md5" { way } else { "scram-sha-256" };
+            own.query(&format!("SET password_encryption = '{hash}'"))
+                .unwrap();
+            own.query(&format!("CREATE USER {user} PASSWORD 'two words'"))
+                .unwrap();
+        }
+        let rules = data.join("pg_hba.conf");
+        let before = std::fs::read_to_string(&rules).unwrap();
+        let lines = WAYS.map(|(user, way)| format!("local all {user} {way}\n"));
+        std::fs::write(&rules, lines.concat() + &before).unwrap();
+        own.query("SELECT pg_reload_conf()").unwrap();
+    }
+
+    /// What a user with a password is told by a server that answers each message with the next of these.
+    fn told_by(answers: Vec<&'static [u8]>) -> EngineError {
+        use std::io::{Read, Write};
+        let dir = tempfile::tempdir().unwrap();
+        let (socket, file) = (dir.path().join("socket"), dir.path().join("password"));
+        std::fs::write(&file, "two words").unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            for answer in answers {
+                let _ = stream.read(&mut [0; 1024]);
+                let _ = stream.write_all(answer);
+            }
+        });
+        let told = PostgresSession::connect(&Endpoint {
+            address: Address::Socket(socket),
+            user: "bench".to_string(),
+            password: Some(Password::read(SERVER, file.to_str().unwrap()).unwrap()),
+            database: "given".to_string(),
+            log: None,
+        });
+        server.join().unwrap();
+        told.err().expect("not let in")
+    }
+
+    #[test]
+    fn a_server_must_prove_that_it_knows_the_password_and_be_one() {
+        let scram: &[u8] = b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0";
+        let error = told_by(vec![scram, b"R\0\0\0\x08\0\0\0\0"]);
+        assert!(error.to_string().contains("without a proof"), "{error}");
+        let error = told_by(vec![b"SSH-2.0-another program\r\n"]);
+        assert!(matches!(error, EngineError::Wrong(_)), "{error}");
+        let again: &[u8] = b"R\0\0\0\x0c\0\0\0\x05salt";
+        let error = told_by(vec![again; 9]);
+        assert!(error.to_string().contains("again and again"), "{error}");
+    }
+
+    #[test]
+    fn users_with_passwords_enter_a_real_server_and_nobody_else_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(dir.path(), Durability::Buffered);
+        let server = PostgreSql::open(&config).unwrap();
+        let endpoint = server.shared.endpoint.clone();
+        let mut own = PostgresSession::connect(&endpoint).unwrap();
+        want_passwords(&mut own, &dir.path().join(DATA_FOLDER));
+        let enter = |user: &str, given: Option<&str>| {
+            let password = given.map(|text| {
+                let file = dir.path().join("password");
+                std::fs::write(&file, text).unwrap();
+                Password::read(SERVER, file.to_str().unwrap()).unwrap()
+            });
+            let mut session = PostgresSession::connect(&Endpoint {
+                user: user.to_string(),
+                password,
+                ..endpoint.clone()
+            })?;
+            session.ask("SELECT current_user")
+        };
+        for (user, _) in WAYS {
+            // The server reads its rules when it gets to it.
+            while enter(user, None).is_ok() {}
+            assert_eq!(enter(user, Some("two words")).unwrap(), user);
+            let error = enter(user, None).unwrap_err().to_string();
+            assert!(error.contains("password_file"), "{error}");
+            let error = format!("{:?}", enter(user, Some("two word")).unwrap_err());
+            assert!(error.contains("28P01"), "{user}: {error}");
+            assert!(!error.contains("two word"), "{error}");
+        }
+    }
+}
