@@ -7,6 +7,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 
 use parking_lot::Mutex;
 
@@ -79,6 +80,8 @@ pub struct Fault {
 #[derive(Debug, Default)]
 struct Plan {
     fault: Option<Fault>,
+    /// The thread whose calls alone count, if the fault was armed for one.
+    thread: Option<ThreadId>,
     /// Calls that counted since the fault was armed.
     matched: u64,
     tripped: bool,
@@ -109,8 +112,19 @@ impl FaultVfs {
 
     /// Replaces the armed fault and starts counting its calls from zero.
     pub fn arm(&self, fault: Fault) {
+        self.arm_for(None, fault);
+    }
+
+    /// Like [`arm`](FaultVfs::arm), for the calls of the calling thread alone: those of background threads, which come
+    /// when they come, are not counted and do not fail.
+    pub fn arm_for_this_thread(&self, fault: Fault) {
+        self.arm_for(Some(thread::current().id()), fault);
+    }
+
+    fn arm_for(&self, thread: Option<ThreadId>, fault: Fault) {
         let mut plan = self.plan.lock();
         plan.fault = Some(fault);
+        plan.thread = thread;
         plan.matched = 0;
         plan.tripped = false;
     }
@@ -147,7 +161,9 @@ fn trip(plan: &Mutex<Plan>, kind: IoCall) -> Option<FaultEffect> {
     let mut plan = plan.lock();
     plan.calls[kind as usize] += 1;
     let fault = plan.fault.clone()?;
-    if !fault.calls.is_empty() && !fault.calls.contains(&kind) {
+    let counts = fault.calls.is_empty() || fault.calls.contains(&kind);
+    let here = plan.thread.is_none_or(|id| id == thread::current().id());
+    if !(counts && here) {
         return None;
     }
     plan.matched += 1;

@@ -314,6 +314,23 @@ fn the_chosen_call_fails_once_or_from_then_on() {
 }
 
 #[test]
+fn a_fault_of_one_thread_leaves_the_calls_of_others_alone() {
+    let vfs = FaultVfs::new(Arc::new(MemVfs::new()));
+    let file = vfs.create(Path::new("/a")).unwrap();
+    vfs.arm_for_this_thread(Fault {
+        calls: vec![IoCall::Sync],
+        nth: 2,
+        sticky: false,
+        effect: FaultEffect::Error,
+    });
+    file.sync().unwrap();
+    std::thread::scope(|s| s.spawn(|| file.sync()).join().unwrap()).unwrap();
+    assert!(!vfs.tripped());
+    file.sync().unwrap_err();
+    assert!(vfs.tripped());
+}
+
+#[test]
 fn a_short_write_leaves_half_of_its_bytes_and_a_full_device_says_so() {
     let vfs = FaultVfs::new(Arc::new(MemVfs::new()));
     let file = vfs.create(Path::new("/a")).unwrap();

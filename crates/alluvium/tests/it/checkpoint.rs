@@ -185,7 +185,8 @@ fn fail_every_call(effect: FaultEffect, calls: &[IoCall]) {
     let expected = state_of(&db);
     let mut whole = 0;
     for nth in 1.. {
-        faults.arm(Fault {
+        // The sync thread readies segments of the log and syncs it whenever it comes to that.
+        faults.arm_for_this_thread(Fault {
             calls: calls.to_vec(),
             nth,
             sticky: false,
@@ -261,7 +262,7 @@ fn power_loss_leaves_a_whole_checkpoint_or_none() {
         for nth in 1.. {
             let (vfs, faults, db) = settled();
             let expected = state_of(&db);
-            faults.arm(Fault {
+            faults.arm_for_this_thread(Fault {
                 calls: vec![IoCall::Sync, IoCall::SyncDir, IoCall::Rename],
                 nth,
                 sticky: true,
