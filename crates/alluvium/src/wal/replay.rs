@@ -11,6 +11,9 @@
 //!
 //! A file without a valid header was made ahead of time, or its header was lost in the same way. If one of its records
 //! says that something was durable, the header was damaged.
+//!
+//! Segments without records at the end of the log are cut off too, unless it begins there. Every opening starts a
+//! segment; on a full device those of sessions that wrote nothing would take what the next opening needs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,7 +44,8 @@ pub struct ReplayEnd {
     /// Bytes behind the end in its segment that belong to no record: writes that a crash cut off. They are never read
     /// again.
     pub torn_tail_bytes: u64,
-    /// Files behind the end, oldest first: cut off with it, or made ahead of time. See [`ReplayEnd::remove_cut`].
+    /// Files behind the end, oldest first: cut off with it, empty, or made ahead of time. See
+    /// [`ReplayEnd::remove_cut`].
     pub cut: Vec<SegmentId>,
     /// The smallest number for a new segment: above every file that is there.
     pub next_segment: SegmentId,
@@ -112,9 +116,31 @@ pub fn replay(
     }
     go_on(unproven.values(), database_uid, visit, &mut end)?;
     let last = end.segments.last().copied();
-    let behind = unproven.into_keys().filter(|&id| Some(id) > last);
-    end.cut = behind.collect();
+    let behind = unproven.keys().filter(|&&id| Some(id) > last);
+    end.cut = behind.copied().collect();
+    let linked = chain.iter().map(|(segment, ..)| *segment);
+    cut_empty(linked.chain(unproven.values()), oldest_needed, &mut end);
     Ok(end)
+}
+
+/// Cuts off the segments without records in which the log ends, for as long as there is one before that is needed.
+fn cut_empty<'a>(
+    mut segments: impl DoubleEndedIterator<Item = &'a OpenSegment>,
+    oldest_needed: SegmentId,
+    end: &mut ReplayEnd,
+) {
+    while let Some(at) = end.end
+        && at.offset == SEGMENT_HEADER_BYTES
+        && at.segment > oldest_needed
+        && let Some(header) = segments
+            .rfind(|s| s.id == at.segment)
+            .and_then(|s| s.header)
+        && let Some(previous) = header.0.previous
+    {
+        end.segments.pop();
+        end.cut.insert(0, at.segment);
+        end.end = Some(previous);
+    }
 }
 
 /// The oldest of the segments behind the newest proven one, if there are any. The oldest needed one counts as proven: it

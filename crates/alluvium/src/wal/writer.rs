@@ -117,7 +117,7 @@ impl WalWriter {
         let mut header = SegmentHeader {
             database_uid,
             segment: first,
-            allocated_bytes: allocation(segment_bytes, 0),
+            allocated_bytes: allocation(first_segment_bytes(&*vfs, dir, segment_bytes), 0),
             previous,
             prepared: false,
             unsynced: false,
@@ -466,6 +466,21 @@ impl Segment {
             marked: 0,
             prepared: header.prepared,
         }
+    }
+}
+
+/// How large the first segment of a session is made. Where a larger one leaves too little, the next opening would find no
+/// room for a manifest and a segment.
+fn first_segment_bytes(vfs: &dyn Vfs, dir: &Path, segment_bytes: u64) -> u64 {
+    let Ok(free) = vfs.free_bytes(dir) else {
+        return segment_bytes;
+    };
+    if free >= segment_bytes.saturating_add(4 * SHORT_SEGMENT_BYTES) {
+        segment_bytes
+    } else if free >= SHORT_SEGMENT_BYTES + SHORT_SEGMENT_BYTES / 2 {
+        segment_bytes.min(SHORT_SEGMENT_BYTES)
+    } else {
+        segment_bytes.min(FIRST_SEGMENT_BYTES_MIN)
     }
 }
 

@@ -170,6 +170,28 @@ fn a_full_database_opens_again_with_all_rows_and_can_delete() {
     drop(db);
 }
 
+/// Whatever little is free beside the reserve, and wherever each session ends.
+#[test]
+fn a_full_database_opens_any_number_of_times() {
+    let (vfs, db, _, rows) = full(Durability::Sync);
+    for free in [0, 100_000, 400_000, 1_100_000] {
+        let mut left = vfs.crash(1, CrashOptions::PROCESS_KILLED);
+        let taken = (12 << 20) - left.free_bytes(dir()).expect("free bytes");
+        left.set_capacity(taken + free);
+        for nth in 0..12 {
+            let again = open(&left, options(Durability::Sync));
+            let context = format!("{free} bytes free, opening {nth}");
+            check(&keyspace(&again, "k"), &rows, &context);
+            let losses = [CrashOptions::PROCESS_KILLED, CrashOptions::LOSE_UNSYNCED];
+            match nth % 3 {
+                2 => drop(again),
+                loss => left = left.crash(1, losses[loss]),
+            }
+        }
+    }
+    drop(db);
+}
+
 /// Two writers, one of whom also deletes, on a device that is full more often than not.
 fn crowd(random: &mut Rng) {
     let vfs = MemVfs::with_capacity((4 << 20) + random.next_u64() % (4 << 20));

@@ -389,6 +389,34 @@ fn what_was_cut_off_is_removed_before_the_log_goes_on() {
     assert_eq!(end.segments, [SegmentId(1), SegmentId(3)]);
 }
 
+/// A full device may be opened many times before anybody makes room.
+#[test]
+fn segments_of_sessions_that_wrote_nothing_are_cut_off() {
+    let vfs = mem();
+    let mut wal = writer(&vfs, 1, None);
+    commit(&mut wal, &record(1, 30));
+    let end = start(&vfs, dir(), 1).unwrap().1.end;
+    // As left by builds that did not cut them off.
+    drop(writer(&vfs, 2, end));
+    let empty = start(&vfs, dir(), 2).unwrap().1;
+    assert_eq!(empty.segments, [SegmentId(2)], "the log begins there");
+    drop(writer(&vfs, 3, empty.end));
+    for next in 4..10 {
+        let (found, left) = start(&vfs, dir(), 1).unwrap();
+        assert_eq!(found, [record(1, 30)]);
+        assert_eq!((left.end, &*left.segments), (end, &[SegmentId(1)][..]));
+        assert_eq!(left.next_segment, SegmentId(next));
+        left.remove_cut(&vfs, dir()).unwrap();
+        drop(writer(&vfs, next, left.end));
+        assert_eq!(vfs.list(dir()).unwrap().len(), 2);
+    }
+    let left = start(&vfs, dir(), 1).unwrap().1;
+    left.remove_cut(&vfs, dir()).unwrap();
+    commit(&mut writer(&vfs, 10, left.end), &record(2, 30));
+    let records = start(&vfs, dir(), 1).unwrap().0;
+    assert_eq!(records, [record(1, 30), record(2, 30)]);
+}
+
 fn flip(file: &dyn VfsFile, bit: u64) {
     let mut byte = [0];
     file.read_at(&mut byte, bit / 8).unwrap();
