@@ -4,8 +4,12 @@
 //! memtable is taken by whichever client leads a commit and freed by the flusher, so it would pile up in heaps where
 //! nobody asks for it, beside what the engine believes to have: a third of a memory number of 128 MiB, measured. What is
 //! freed here is the system's at once. A fresh page costs a fault, about as much as filling it with rows.
+//!
+//! And [`free`] for what comes from the allocator, and is large enough that its pages are missed.
 
 use std::alloc::{Layout, handle_alloc_error};
+use std::mem::{self, MaybeUninit};
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 /// Of the machines that we know; where pages are larger, the system rounds up once more.
@@ -91,27 +95,74 @@ unsafe fn unmap(start: NonNull<u8>, layout: Layout) {
     unsafe { std::alloc::dealloc(start.as_ptr(), layout) }
 }
 
-/// Gives the whole pages under `bytes` back to the system, for memory that is about to be freed and that the allocator
-/// would keep. The bytes may be anything afterwards, mostly zeros. Where the system refuses, nothing happens.
-///
-/// An allocator keeps what is freed for the next who asks for as much. That is a loss where many pieces are freed and
-/// nobody comes: the hole of a piece then costs its address, not its memory, but for the pages that it shares with its
-/// neighbours.
-pub fn release(bytes: &mut [u8]) {
-    #[cfg(not(miri))]
-    {
-        let page = rustix::param::page_size();
-        let start = bytes.as_ptr().align_offset(page);
-        let whole = bytes.len().saturating_sub(start) / page * page;
-        if whole > 0 {
-            let pages = &mut bytes[start..start + whole];
-            let advice = rustix::mm::Advice::LinuxDontNeed;
-            // SAFETY: the pages lie within bytes that nobody else refers to, and any byte is a valid `u8`.
-            let _ = unsafe { rustix::mm::madvise(pages.as_mut_ptr().cast(), whole, advice) };
-        }
+/// A vector that is freed as [`free`] does.
+#[derive(Debug)]
+pub struct Buffer<T: Copy>(Vec<T>);
+
+impl<T: Copy> Default for Buffer<T> {
+    fn default() -> Buffer<T> {
+        Buffer(Vec::new())
     }
-    #[cfg(miri)]
-    bytes.fill(0);
+}
+
+impl<T: Copy> From<Vec<T>> for Buffer<T> {
+    fn from(vector: Vec<T>) -> Buffer<T> {
+        Buffer(vector)
+    }
+}
+
+impl<T: Copy> Deref for Buffer<T> {
+    type Target = Vec<T>;
+
+    fn deref(&self) -> &Vec<T> {
+        &self.0
+    }
+}
+
+impl<T: Copy> DerefMut for Buffer<T> {
+    fn deref_mut(&mut self) -> &mut Vec<T> {
+        &mut self.0
+    }
+}
+
+impl<T: Copy> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        free(mem::take(&mut self.0));
+    }
+}
+
+/// Frees a vector, and gives the whole pages under it back to the system before. Where the system refuses, it is freed.
+///
+/// An allocator keeps what is freed for the next who asks for as much. That is a loss where much is freed and nobody
+/// comes: the hole then costs its address, not its memory, but for the pages that it shares with its neighbours.
+pub fn free<T: Copy>(mut vector: Vec<T>) {
+    vector.clear();
+    release(vector.spare_capacity_mut());
+}
+
+/// Frees what a vector has beyond its length, as [`free`] does.
+pub fn shrink_to_fit<T: Copy>(vector: &mut Vec<T>) {
+    release(vector.spare_capacity_mut());
+    vector.shrink_to_fit();
+}
+
+#[cfg(not(miri))]
+fn release<T>(room: &mut [MaybeUninit<T>]) {
+    let page = rustix::param::page_size();
+    let (first, bytes) = (room.as_mut_ptr().cast::<u8>(), size_of_val(room));
+    let start = first.align_offset(page);
+    let whole = bytes.saturating_sub(start) / page * page;
+    if whole > 0 {
+        let advice = rustix::mm::Advice::LinuxDontNeed;
+        // SAFETY: the pages lie within room that nobody else refers to, and that need not hold anything.
+        let _ = unsafe { rustix::mm::madvise(first.add(start).cast(), whole, advice) };
+    }
+}
+
+/// Miri knows no system calls.
+#[cfg(miri)]
+fn release<T>(room: &mut [MaybeUninit<T>]) {
+    room.fill_with(MaybeUninit::zeroed);
 }
 
 #[cfg(test)]
@@ -122,16 +173,31 @@ mod tests {
     fn released_pages_are_empty_and_their_neighbours_untouched() {
         // Two pages of the largest size that systems use are in the middle.
         let (edge, middle) = (500, 2 << 16);
-        let mut bytes = vec![7u8; edge + middle + edge];
-        release(&mut bytes[edge..edge + middle]);
+        let mut bytes = Vec::with_capacity(edge + middle + edge);
+        bytes.resize(bytes.capacity(), 7u8);
+        bytes.truncate(edge);
+        release(&mut bytes.spare_capacity_mut()[..middle]);
+        // SAFETY: written above, and zeros or what was there before since then.
+        unsafe { bytes.set_len(edge + middle + edge) };
         assert!(bytes[..edge].iter().all(|byte| *byte == 7));
         assert!(bytes[edge + middle..].iter().all(|byte| *byte == 7));
         let zeros = bytes.iter().filter(|byte| **byte == 0).count();
         assert!(zeros >= middle / 2, "{zeros}");
         bytes.fill(9);
         assert!(bytes.iter().all(|byte| *byte == 9));
-        release(&mut bytes[..10]);
-        release(&mut []);
+        bytes.truncate(1000);
+        shrink_to_fit(&mut bytes);
+        assert!(bytes.iter().all(|byte| *byte == 9));
+        free(bytes);
+        free(vec![1u64; 3]);
+        free(Vec::<u8>::new());
+    }
+
+    #[test]
+    fn a_buffer_is_a_vector() {
+        let mut buffer = Buffer::default();
+        buffer.extend_from_slice(&[7u64; 100_000]);
+        assert_eq!((buffer.len(), buffer[99_999]), (100_000, 7));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use crate::pages::Buffer;
+
 use super::{LINE_BYTES, LINE_WORDS, PROBES_MAX, bits_of, line_of, lines_for, probes_for};
 
 const TRAILER_BYTES: usize = 8;
@@ -22,7 +24,7 @@ const TRAILER_BYTES: usize = 8;
 pub struct FilterBuilder {
     bits_per_key: u32,
     /// Full chunks, then the one being filled: one buffer that grows would take twice as much while it is copied.
-    chunks: Vec<Vec<u64>>,
+    chunks: Vec<Buffer<u64>>,
     last: Option<u64>,
 }
 
@@ -47,7 +49,8 @@ impl FilterBuilder {
         match self.chunks.last_mut() {
             Some(chunk) if chunk.len() < CHUNK_HASHES => chunk.push(hash),
             _ => {
-                let mut chunk = Vec::with_capacity(CHUNK_HASHES);
+                let mut chunk = Buffer::default();
+                chunk.reserve_exact(CHUNK_HASHES);
                 chunk.push(hash);
                 self.chunks.push(chunk);
             }
@@ -57,7 +60,7 @@ impl FilterBuilder {
     /// How many hashes count so far.
     pub fn len(&self) -> usize {
         let full = self.chunks.len().saturating_sub(1) * CHUNK_HASHES;
-        full + self.chunks.last().map_or(0, Vec::len)
+        full + self.chunks.last().map_or(0, |chunk| chunk.len())
     }
 
     /// Whether nothing was added.
@@ -82,7 +85,7 @@ impl FilterBuilder {
         let mut bytes = Vec::with_capacity(self.encoded_bytes());
         let mut lines = vec![Line::default(); line_count as usize];
         for chunk in self.chunks {
-            for hash in chunk {
+            for &hash in chunk.iter() {
                 let line = &mut lines[line_of(hash, line_count as usize)];
                 for (word, bit) in bits_of(hash, probes) {
                     line.0[word] |= bit;

@@ -35,9 +35,9 @@ pub mod plain {
 /// Threads.
 pub mod thread {
     #[cfg(all(feature = "simulation", not(loom)))]
-    pub use crate::simulation::threads::{Builder, JoinHandle, current, yield_now};
+    pub use crate::simulation::threads::{Builder, JoinHandle, ThreadId, current, yield_now};
     #[cfg(not(all(feature = "simulation", not(loom))))]
-    pub use std::thread::{Builder, JoinHandle, current, yield_now};
+    pub use std::thread::{Builder, JoinHandle, ThreadId, current, yield_now};
 }
 
 /// Channels.

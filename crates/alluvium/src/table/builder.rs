@@ -16,6 +16,7 @@ use crate::table::ranges;
 use crate::table::section::{Layout, Place, put_section};
 use crate::vfs::{Lifetime, VfsFile};
 use crate::{Error, Result};
+use alluvium_mem::pages::Buffer;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -115,9 +116,9 @@ pub struct TableBuilder {
     properties: Properties,
     ranges: RangeDeletes,
     /// Raw bytes of the block that is being encoded, kept for its memory.
-    raw: Vec<u8>,
+    raw: Buffer<u8>,
     /// What is not written yet, and where it goes.
-    chunk: Vec<u8>,
+    chunk: Buffer<u8>,
     chunk_offset: u64,
 }
 
@@ -147,8 +148,8 @@ impl TableBuilder {
                 ..Properties::default()
             },
             ranges: RangeDeletes::default(),
-            raw: Vec::new(),
-            chunk: Vec::new(),
+            raw: Buffer::default(),
+            chunk: Buffer::default(),
             chunk_offset: 0,
         }
     }
@@ -303,11 +304,11 @@ impl TableBuilder {
         let Some(raw) = raw else {
             return Ok(Handle::default());
         };
-        self.raw = raw;
+        self.raw = raw.into();
         let packer = std::mem::replace(&mut self.packer, Packer::new(Codec::None));
         let written = self.write_section(Layout::Filter, 1);
         self.packer = packer;
-        self.raw = Vec::new();
+        self.raw = Buffer::default();
         written
     }
 

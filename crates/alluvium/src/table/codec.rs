@@ -6,6 +6,7 @@
 use crate::table::malformed::Malformed;
 use crate::table::pool::Pool;
 use crate::{Error, Result};
+use alluvium_mem::pages::Buffer;
 use std::path::Path;
 use std::sync::Arc;
 use zstd::bulk::{Compressor, Decompressor};
@@ -48,7 +49,7 @@ const ZSTD_CONTEXT_BYTES: usize = 1 << 20;
 pub(in crate::table) struct Packer {
     codec: Codec,
     zstd: Option<Compressor<'static>>,
-    packed: Vec<u8>,
+    packed: Buffer<u8>,
 }
 
 impl Packer {
@@ -57,7 +58,7 @@ impl Packer {
         Packer {
             codec,
             zstd: None,
-            packed: Vec::new(),
+            packed: Buffer::default(),
         }
     }
 

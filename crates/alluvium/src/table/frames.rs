@@ -117,8 +117,8 @@ pub(in crate::table) fn keep_spare(block: Arc<DecodedBlock>) {
 
 impl FrameMemory for DecodedBlock {
     fn give_back(self: Arc<DecodedBlock>) {
-        if let Some(mut block) = Arc::into_inner(self) {
-            block.release_pages();
+        if let Some(block) = Arc::into_inner(self) {
+            block.free();
         }
     }
 }

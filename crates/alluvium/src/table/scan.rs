@@ -9,6 +9,7 @@ use crate::table::codec::Unpacker;
 use crate::table::reader::Table;
 use crate::table::section::open_section;
 use crate::{Error, Result};
+use alluvium_mem::pages::Buffer;
 use std::sync::Arc;
 
 /// Bytes of blocks that are read at a time; one block at least.
@@ -32,7 +33,7 @@ pub struct TableScan {
     /// The slot that is shown next.
     next_slot: usize,
     /// Bytes of the file from `ahead_offset`.
-    ahead: Vec<u8>,
+    ahead: Buffer<u8>,
     ahead_offset: u64,
     unpacker: Unpacker,
     key: Vec<u8>,
@@ -56,7 +57,7 @@ impl TableScan {
             end_block,
             block: DecodedBlock::empty(),
             next_slot: 0,
-            ahead: Vec::new(),
+            ahead: Buffer::default(),
             ahead_offset: 0,
             unpacker: Unpacker::default(),
             key: Vec::new(),

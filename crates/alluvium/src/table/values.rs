@@ -11,6 +11,7 @@
 
 use crate::sync::collections::HashMap;
 use crate::sync::plain::Mutex;
+use alluvium_mem::pages::Buffer;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -227,7 +228,7 @@ pub(crate) struct ValueWriter {
     uid: u64,
     keyspace: KeyspaceId,
     packer: Packer,
-    chunk: Vec<u8>,
+    chunk: Buffer<u8>,
     chunk_offset: u64,
     values: u64,
     value_bytes: u64,
@@ -249,7 +250,7 @@ impl ValueWriter {
             uid,
             keyspace,
             packer: Packer::new(codec),
-            chunk: Vec::new(),
+            chunk: Buffer::default(),
             chunk_offset: 0,
             values: 0,
             value_bytes: 0,

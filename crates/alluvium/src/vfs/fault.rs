@@ -7,9 +7,10 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::{self, ThreadId};
 
 use parking_lot::Mutex;
+
+use crate::sync::thread::{self, ThreadId};
 
 use super::{Lifetime, LockGuard, Vfs, VfsFile};
 

@@ -10,6 +10,8 @@ use crate::table::block::planes::transpose;
 use crate::table::block::{DecodedBlock, Ints, ValueOrder, head};
 use crate::table::malformed::Malformed;
 use crate::table::section::{Layout, Section};
+use alluvium_mem::pages;
+use std::mem;
 
 /// The parts of a block in stored layout, all in bounds.
 struct Columns<'a> {
@@ -80,7 +82,8 @@ impl DecodedBlock {
         self.shape = columns.shape();
         let bytes = columns.prefix.len() + columns.suffixes.len() + columns.values.len();
         if self.data.capacity() < bytes {
-            self.data = Vec::with_capacity(bytes);
+            pages::free(mem::take(&mut self.data));
+            self.data.reserve_exact(bytes);
         }
         self.data.resize(bytes, 0);
         self.data[..columns.prefix.len()].copy_from_slice(columns.prefix);

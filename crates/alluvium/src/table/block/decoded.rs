@@ -2,6 +2,7 @@
 
 use crate::base::{SeqNo, ValueKind};
 use crate::table::block::{head, ties};
+use alluvium_mem::pages;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -92,9 +93,9 @@ impl DecodedBlock {
     /// Gives back memory that was used by another block before and that this one leaves mostly empty, so that the
     /// cache holds blocks and not room for them.
     pub(in crate::table) fn give_back_excess(&mut self) {
-        fn fit<T>(buffer: &mut Vec<T>) {
+        fn fit<T: Copy>(buffer: &mut Vec<T>) {
             if buffer.capacity() > buffer.len() + buffer.len() / 8 + EXCESS_ALLOWED {
-                buffer.shrink_to_fit();
+                pages::shrink_to_fit(buffer);
             }
         }
         fit(&mut self.data);
@@ -102,9 +103,9 @@ impl DecodedBlock {
         fit(&mut self.seqnos);
     }
 
-    /// Gives its memory back to the system, as far as it has whole pages, before it is freed. Its bytes are lost.
-    pub(in crate::table) fn release_pages(&mut self) {
-        alluvium_mem::pages::release(&mut self.data);
+    /// Frees it, to the system as far as it has whole pages.
+    pub(in crate::table) fn free(self) {
+        pages::free(self.data);
     }
 
     /// How many slots there are; at least 1 in a block that came from a table.
