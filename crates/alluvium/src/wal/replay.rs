@@ -105,7 +105,7 @@ pub fn replay(
         Some(first) => found.split_off(&first),
         None => BTreeMap::new(),
     };
-    let chain = link(dir, oldest_needed, &found, database_uid)?;
+    let (chain, stale) = link(dir, oldest_needed, &found, database_uid)?;
     for (place, &linked) in chain.iter().enumerate() {
         let reader = SegmentReplay::new(linked, database_uid)?;
         match chain.get(place + 1) {
@@ -117,9 +117,10 @@ pub fn replay(
     go_on(unproven.values(), database_uid, visit, &mut end)?;
     let last = end.segments.last().copied();
     let behind = unproven.keys().filter(|&&id| Some(id) > last);
-    end.cut = behind.copied().collect();
+    end.cut = stale.into_iter().chain(behind.copied()).collect();
     let linked = chain.iter().map(|(segment, ..)| *segment);
     cut_empty(linked.chain(unproven.values()), oldest_needed, &mut end);
+    end.cut.sort_unstable();
     Ok(end)
 }
 
@@ -138,7 +139,7 @@ fn cut_empty<'a>(
         && let Some(previous) = header.0.previous
     {
         end.segments.pop();
-        end.cut.insert(0, at.segment);
+        end.cut.push(at.segment);
         end.end = Some(previous);
     }
 }
@@ -206,34 +207,40 @@ pub(super) fn list_segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<SegmentId>>
 
 type Linked<'a> = (&'a OpenSegment, SegmentHeader, u64);
 
-/// Follows the headers back from the newest segment to the oldest needed one. Returns the log's segments, oldest first.
+/// Follows the headers back from the newest segment to the oldest needed one. Returns the log's segments, oldest first, and
+/// those beside it that were cut off because they are empty: who copies a database over an older copy of it has them again.
 fn link<'a>(
     dir: &Path,
     oldest_needed: SegmentId,
     found: &'a BTreeMap<SegmentId, OpenSegment>,
     database_uid: u64,
-) -> Result<Vec<Linked<'a>>> {
-    let mut chain: Vec<Linked<'a>> = Vec::new();
-    // The segment that must come next, going back; anything goes for the newest one.
-    let mut wanted = None;
+) -> Result<(Vec<Linked<'a>>, Vec<SegmentId>)> {
+    let (mut chain, mut stale): (Vec<Linked<'a>>, _) = (Vec::new(), Vec::new());
+    // The end of the segment that must come next, going back; anything goes for the newest one.
+    let mut wanted: Option<SegmentEnd> = None;
     for (&id, segment) in found.iter().rev() {
         match segment.header {
             None => check_unfinished(segment, database_uid)?,
-            Some((header, sum)) if wanted.is_none_or(|wanted| wanted == id) => {
+            Some((header, sum)) if wanted.is_none_or(|wanted| wanted.segment == id) => {
                 segment.check_length()?;
-                wanted = header.previous.map(|end| end.segment);
+                wanted = header.previous;
                 chain.push((segment, header, sum));
                 if id == oldest_needed || wanted.is_none() {
                     break;
                 }
             }
-            Some(_) => return Err(broken_chain(dir, wanted, segment)),
+            Some((header, _))
+                if header.previous == wanted && !holds_records(segment, database_uid)? =>
+            {
+                stale.push(id);
+            }
+            Some(_) => return Err(broken_chain(dir, wanted.map(|end| end.segment), segment)),
         }
     }
     let reached = chain.last().map(|(segment, ..)| segment.id);
     let missing = match (reached, wanted) {
         _ if reached == Some(oldest_needed) => None,
-        (_, Some(previous)) => Some(previous.max(oldest_needed)),
+        (_, Some(previous)) => Some(previous.segment.max(oldest_needed)),
         // The log's first segment ever was reached, or there is no log.
         (_, None) => (oldest_needed.0 != 0).then_some(oldest_needed),
     };
@@ -243,7 +250,7 @@ fn link<'a>(
         return Err(Error::corruption(&path, 0, what, "a valid segment", "none"));
     }
     chain.reverse();
-    Ok(chain)
+    Ok((chain, stale))
 }
 
 /// `found` is not the segment that must come next. Where that one would be newer, it is missing or has lost its header:
@@ -270,9 +277,7 @@ fn name_of(segment: Option<SegmentId>) -> String {
 
 /// A file without a valid header is left over from a creation that stopped, unless it holds records.
 pub(super) fn check_unfinished(segment: &OpenSegment, database_uid: u64) -> Result<()> {
-    let uid = segment_uid(database_uid, segment.id);
-    let frames = FrameReader::new(&*segment.file, uid, SEGMENT_HEADER_BYTES, 0)?;
-    if frames.any_header_follows()? {
+    if holds_records(segment, database_uid)? {
         let path = segment.file.path();
         let what = "header of a log segment";
         return Err(Error::corruption(
@@ -284,6 +289,11 @@ pub(super) fn check_unfinished(segment: &OpenSegment, database_uid: u64) -> Resu
         ));
     }
     Ok(())
+}
+
+fn holds_records(segment: &OpenSegment, database_uid: u64) -> Result<bool> {
+    let uid = segment_uid(database_uid, segment.id);
+    FrameReader::new(&*segment.file, uid, SEGMENT_HEADER_BYTES, 0)?.any_header_follows()
 }
 
 /// The reading of one segment.

@@ -29,7 +29,8 @@ pub(crate) fn salvage(
 ) -> Result<Option<Error>> {
     let (segments, unopened) = open_from(vfs, dir, database_uid, oldest_needed)?;
     let unproven = first_unproven(&segments, oldest_needed, database_uid)?;
-    let mut before: Option<SegmentEnd> = None;
+    // Where the next segment may go on. Behind an empty one, which an open cuts off, there are several places.
+    let mut ends: Vec<SegmentEnd> = Vec::new();
     // Why the last segment so far does not end as a log does.
     let mut tail = None;
     for (id, segment) in segments {
@@ -43,9 +44,9 @@ pub(crate) fn salvage(
         };
         let path = segment_path(dir, id);
         let whole = segment.check_length();
-        let joined = match before {
-            None => oldest_needed.0 == 0 || id == oldest_needed,
-            Some(end) => header.previous == Some(end),
+        let joined = match ends.is_empty() {
+            true => oldest_needed.0 == 0 || id == oldest_needed,
+            false => header.previous.is_some_and(|end| ends.contains(&end)),
         };
         if unproven && (!joined || whole.is_err()) {
             // A power loss cut the log here, as at an open.
@@ -64,7 +65,10 @@ pub(crate) fn salvage(
         if let Some(error) = visit_records(id, &path, &mut frames, visit)? {
             return Ok(Some(error));
         }
-        before = Some(SegmentEnd {
+        if frames.offset() > SEGMENT_HEADER_BYTES {
+            ends.clear();
+        }
+        ends.push(SegmentEnd {
             segment: id,
             offset: frames.offset(),
             chain: frames.chain(),
@@ -72,7 +76,7 @@ pub(crate) fn salvage(
         tail = frames.finish().err();
     }
     let tail = unopened.or(tail);
-    if before.is_some() || oldest_needed.0 == 0 {
+    if !ends.is_empty() || oldest_needed.0 == 0 {
         return Ok(tail);
     }
     let path = segment_path(dir, oldest_needed);

@@ -476,12 +476,10 @@ fn first_segment_bytes(vfs: &dyn Vfs, dir: &Path, segment_bytes: u64) -> u64 {
         return segment_bytes;
     };
     if free >= segment_bytes.saturating_add(4 * SHORT_SEGMENT_BYTES) {
-        segment_bytes
-    } else if free >= SHORT_SEGMENT_BYTES + SHORT_SEGMENT_BYTES / 2 {
-        segment_bytes.min(SHORT_SEGMENT_BYTES)
-    } else {
-        segment_bytes.min(FIRST_SEGMENT_BYTES_MIN)
+        return segment_bytes;
     }
+    let rest = free.saturating_sub(SHORT_SEGMENT_BYTES / 2);
+    segment_bytes.min(rest.clamp(FIRST_SEGMENT_BYTES_MIN, SHORT_SEGMENT_BYTES))
 }
 
 /// The length of a segment that must hold a group of this size.

@@ -417,6 +417,47 @@ fn segments_of_sessions_that_wrote_nothing_are_cut_off() {
     assert_eq!(records, [record(1, 30), record(2, 30)]);
 }
 
+/// As after a copy over an older copy, or where a file system forgets a removal.
+#[test]
+fn an_empty_segment_that_was_cut_off_and_is_there_again_is_passed_over_and_removed() {
+    let vfs = mem();
+    let first = record(1, 30);
+    commit(&mut writer(&vfs, 1, None), &first);
+    let end = start(&vfs, dir(), 1).unwrap().1.end;
+    drop(writer(&vfs, 2, end));
+    let stale = segment_path(dir(), SegmentId(2));
+    let bytes = bytes_of(&vfs, &stale);
+    let left = start(&vfs, dir(), 1).unwrap().1;
+    left.remove_cut(&vfs, dir()).unwrap();
+    let second = record(2, 30);
+    commit(&mut writer(&vfs, 3, left.end), &second);
+
+    let again = |bytes: &[u8]| {
+        let file = vfs.create(&stale).unwrap();
+        file.write_at(bytes, 0).unwrap();
+    };
+    again(&bytes);
+    let (found, left) = start(&vfs, dir(), 1).unwrap();
+    assert_eq!(found, [first.clone(), second.clone()]);
+    assert_eq!(left.segments, [SegmentId(1), SegmentId(3)]);
+    assert_eq!(left.cut, [SegmentId(2)]);
+    let mut salvaged = Vec::new();
+    let damage = salvage(&vfs, dir(), UID, SegmentId(1), &mut |_, seqno, _, _| {
+        salvaged.push(seqno);
+        Ok(())
+    });
+    assert!(damage.unwrap().is_none());
+    assert_eq!(salvaged, [1, 2]);
+    left.remove_cut(&vfs, dir()).unwrap();
+    assert_eq!(start(&vfs, dir(), 1).unwrap().1.cut, []);
+
+    // With a record it is none that was cut off.
+    let other = mem();
+    commit(&mut writer(&other, 2, end), &second);
+    again(&bytes_of(&other, &stale));
+    assert!(is_corruption(&start(&vfs, dir(), 1)));
+}
+
 fn flip(file: &dyn VfsFile, bit: u64) {
     let mut byte = [0];
     file.read_at(&mut byte, bit / 8).unwrap();
