@@ -65,12 +65,18 @@ fn a_trial_that_needs_more_is_marked_and_the_suite_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     // It keeps what it reads and never meets the end of a line.
     let this = env!("CARGO_BIN_EXE_rumbench");
-    let host = |name: &str, tail: &str| {
-        let body = format!("[ \"$1\" = trial-child ] && {tail} /dev/zero\nexec {this} \"$@\"");
+    // Once it is in its group, and not without end should it never be.
+    let waits =
+        "n=0; until grep -q rumbench- /proc/self/cgroup || [ $n = 999 ]; do n=$((n+1)); done";
+    let grows = "ulimit -v 1000000; exec tail /dev/zero";
+    let host = |name: &str, grows: &str| {
+        let body =
+            format!("if [ \"$1\" = trial-child ]; then {waits}; {grows}; fi\nexec {this} \"$@\"");
         format!("{name}={}", script(dir.path(), name, &body))
     };
     // The first is the trial's process, the second one that it started, as a server is.
-    let (greedy, server) = (host("greedy", "exec tail"), host("server", "tail"));
+    let greedy = host("greedy", grows);
+    let server = host("server", &format!("({grows})"));
     let engines = [
         "--engine",
         "null@greedy",
