@@ -1,0 +1,86 @@
+//! Segments behind the end of the log, and empty ones at it, are removed before the log goes on.
+
+use super::*;
+
+#[test]
+fn what_was_cut_off_is_removed_before_the_log_goes_on() {
+    let (vfs, records) = overlapping(false);
+    let file = vfs.open(&segment_path(dir(), SegmentId(1))).unwrap();
+    flip(&*file, SEGMENT_HEADER_BYTES * 8);
+    let (_, end) = start(&vfs, dir(), 1).unwrap();
+    end.remove_cut(&vfs, dir()).unwrap();
+    let mut wal = writer(&vfs, end.next_segment.0, end.end);
+    commit(&mut wal, &records[4]);
+    let (found, end) = start(&vfs, dir(), 1).unwrap();
+    assert_eq!(found, records[4..]);
+    assert_eq!(end.segments, [SegmentId(1), SegmentId(3)]);
+}
+
+/// A full device may be opened many times before anybody makes room.
+#[test]
+fn segments_of_sessions_that_wrote_nothing_are_cut_off() {
+    let vfs = mem();
+    let mut wal = writer(&vfs, 1, None);
+    commit(&mut wal, &record(1, 30));
+    let end = start(&vfs, dir(), 1).unwrap().1.end;
+    // As left by builds that did not cut them off.
+    drop(writer(&vfs, 2, end));
+    let empty = start(&vfs, dir(), 2).unwrap().1;
+    assert_eq!(empty.segments, [SegmentId(2)], "the log begins there");
+    drop(writer(&vfs, 3, empty.end));
+    for next in 4..10 {
+        let (found, left) = start(&vfs, dir(), 1).unwrap();
+        assert_eq!(found, [record(1, 30)]);
+        assert_eq!((left.end, &*left.segments), (end, &[SegmentId(1)][..]));
+        assert_eq!(left.next_segment, SegmentId(next));
+        left.remove_cut(&vfs, dir()).unwrap();
+        drop(writer(&vfs, next, left.end));
+        assert_eq!(vfs.list(dir()).unwrap().len(), 2);
+    }
+    let left = start(&vfs, dir(), 1).unwrap().1;
+    left.remove_cut(&vfs, dir()).unwrap();
+    commit(&mut writer(&vfs, 10, left.end), &record(2, 30));
+    let records = start(&vfs, dir(), 1).unwrap().0;
+    assert_eq!(records, [record(1, 30), record(2, 30)]);
+}
+
+/// As after a copy over an older copy, or where a file system forgets a removal.
+#[test]
+fn an_empty_segment_that_was_cut_off_and_is_there_again_is_passed_over_and_removed() {
+    let vfs = mem();
+    let first = record(1, 30);
+    commit(&mut writer(&vfs, 1, None), &first);
+    let end = start(&vfs, dir(), 1).unwrap().1.end;
+    drop(writer(&vfs, 2, end));
+    let stale = segment_path(dir(), SegmentId(2));
+    let bytes = bytes_of(&vfs, &stale);
+    let left = start(&vfs, dir(), 1).unwrap().1;
+    left.remove_cut(&vfs, dir()).unwrap();
+    let second = record(2, 30);
+    commit(&mut writer(&vfs, 3, left.end), &second);
+
+    let again = |bytes: &[u8]| {
+        let file = vfs.create(&stale).unwrap();
+        file.write_at(bytes, 0).unwrap();
+    };
+    again(&bytes);
+    let (found, left) = start(&vfs, dir(), 1).unwrap();
+    assert_eq!(found, [first.clone(), second.clone()]);
+    assert_eq!(left.segments, [SegmentId(1), SegmentId(3)]);
+    assert_eq!(left.cut, [SegmentId(2)]);
+    let mut salvaged = Vec::new();
+    let damage = salvage(&vfs, dir(), UID, SegmentId(1), &mut |_, seqno, _, _| {
+        salvaged.push(seqno);
+        Ok(())
+    });
+    assert!(damage.unwrap().is_none());
+    assert_eq!(salvaged, [1, 2]);
+    left.remove_cut(&vfs, dir()).unwrap();
+    assert_eq!(start(&vfs, dir(), 1).unwrap().1.cut, []);
+
+    // With a record it is none that was cut off.
+    let other = mem();
+    commit(&mut writer(&other, 2, end), &second);
+    again(&bytes_of(&other, &stale));
+    assert!(is_corruption(&start(&vfs, dir(), 1)));
+}
