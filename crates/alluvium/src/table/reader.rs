@@ -21,7 +21,7 @@ use crate::table::ranges;
 use crate::table::read_ahead::ReadAhead;
 use crate::table::scan::TableScan;
 use crate::table::section::{Layout, Section, open_section};
-use crate::table::values::{Pointer, ValueFile, ValueFiles, resolve};
+use crate::table::values::{ValueFile, ValueFiles, locate, resolve};
 use crate::vfs::VfsFile;
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -174,9 +174,7 @@ impl Table {
 
     /// Has the device read that value; does not wait. What is wrong with the row is left for [`Table::value`] to say.
     pub(crate) fn start_reading_value(&self, stored: &[u8]) {
-        if let Some((pointer, _)) = Pointer::decode(stored)
-            && let Some(file) = self.values.get(&pointer.file)
-        {
+        if let Ok((file, pointer, _)) = locate(&self.values, stored, self.file.path()) {
             file.start_reading(&pointer);
         }
     }

@@ -212,13 +212,23 @@ impl fmt::Debug for ValueFile {
 
 /// Reads the value that a stored row points to, with what follows the pointer behind it.
 pub(crate) fn resolve(files: &ValueFiles, stored: &[u8], named_by: &Path) -> Result<PinnedValue> {
+    let (file, pointer, rest) = locate(files, stored, named_by)?;
+    file.read(&pointer, rest)
+}
+
+/// The file that a stored row points into, the pointer, and what follows it.
+pub(in crate::table) fn locate<'a>(
+    files: &'a ValueFiles,
+    stored: &'a [u8],
+    named_by: &Path,
+) -> Result<(&'a ValueFile, Pointer, &'a [u8])> {
     let wrong = |found: &str| {
         Malformed::new("pointer to a value", "one into a file of the table", found).at(named_by, 0)
     };
     let (pointer, rest) = Pointer::decode(stored).ok_or_else(|| wrong("a cut one"))?;
     let file = files.get(&pointer.file);
     let file = file.ok_or_else(|| wrong(&pointer.file.to_string()))?;
-    file.read(&pointer, rest)
+    Ok((file, pointer, rest))
 }
 
 /// Writes one value file. After an error the file is worthless.
