@@ -129,7 +129,10 @@ const used = async (file, name) => {
     await why.evaluate((node) => { const folded = node.closest("details"); if (folded) folded.open = true; });
     await why.focus();
     await page.keyboard.press("Enter");
-    const target = page.locator(new URL(page.url()).hash);
+    // The key is answered before the browser has told of the new address.
+    const hash = await why.getAttribute("href");
+    await page.waitForURL((url) => url.hash === hash);
+    const target = page.locator(hash);
     check(name, "a sentence leads to its figures", (await target.count()) === 1 && (await target.isVisible()));
     await why.evaluate((node) => { const folded = node.closest("details"); if (folded) folded.open = false; });
   }
