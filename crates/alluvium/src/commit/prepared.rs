@@ -3,8 +3,9 @@
 //! A prepare record holds the transaction's id and its operations. So does the record that commits it: replay applies
 //! that one alone, and a memtable that holds the commit never depends on the segment of the prepare. What an
 //! unresolved prepare depends on is only its own record. Whenever memtables are sealed, the log moves to a new segment
-//! and all unresolved prepares are written into it again and synced, before anything can remove the older segments;
-//! recovery does the same in its first segment. A record of a prepare that is already known changes nothing.
+//! and all unresolved prepares are written into it again and synced, before anything can remove the older segments. A
+//! generation that recovery seals lets nothing go that an unresolved prepare is in. Those that a copy of a database has in
+//! its manifest are written into the first segment. A record of a prepare that is already known changes nothing.
 //!
 //! The list of unresolved prepares is guarded by the log's mutex and changes in log order.
 
@@ -67,6 +68,8 @@ struct Slot {
     state: Arc<PreparedState>,
     /// Whether a handle is out that will resolve it.
     taken: bool,
+    /// Where recovery found its newest record; 0 in the manifest, and for one of this session.
+    segment: SegmentId,
 }
 
 impl PreparedState {
@@ -146,10 +149,21 @@ impl Unresolved {
         states.find(|state| state.keyspaces.contains(&keyspace))
     }
 
-    fn add(&mut self, state: Arc<PreparedState>, taken: bool) {
+    /// The oldest segment of the log that recovery found one of them in.
+    pub fn oldest_found(&self) -> Option<SegmentId> {
+        let found = self.by_xid.values().map(|slot| slot.segment);
+        found.filter(|segment| segment.0 > 0).min()
+    }
+
+    fn add(&mut self, state: Arc<PreparedState>, taken: bool, segment: SegmentId) {
         self.remove(&state.xid);
         self.bytes += state.body.len();
-        self.by_xid.insert(state.xid.clone(), Slot { state, taken });
+        let slot = Slot {
+            state,
+            taken,
+            segment,
+        };
+        self.by_xid.insert(slot.state.xid.clone(), slot);
     }
 
     fn remove(&mut self, xid: &[u8]) {
@@ -250,7 +264,7 @@ impl Log {
     /// Notes a step that was logged.
     pub(super) fn note_phase(&mut self, phase: Phase, state: &Arc<PreparedState>) {
         match phase {
-            Phase::Prepare => self.unresolved.add(Arc::clone(state), true),
+            Phase::Prepare => self.unresolved.add(Arc::clone(state), true, SegmentId(0)),
             Phase::Commit | Phase::Rollback => self.unresolved.remove(&state.xid),
         }
     }
@@ -268,24 +282,25 @@ impl Log {
         self.sync(shared)
     }
 
-    /// As `carry_prepared` for the first segment of a session, before any thread runs.
+    /// As `carry_prepared` for the first segment of a session, before any thread runs: what the manifest has moves into
+    /// the log.
     pub fn carry_recovered(&mut self, store: &mut Store) -> Result<()> {
-        if self.unresolved.is_empty() {
+        if store.state().prepared.is_empty() {
             return Ok(());
         }
         let poison = Poison::default();
         self.append_unresolved(&poison)?;
-        let Some(unsynced) = self.unsynced() else {
-            return Ok(());
-        };
-        let position = unsynced.position;
-        unsynced.syncer.sync()?;
-        self.note_durable(position);
-        // The log may have moved on for them, and numbers of segments are never used again.
-        let edit = VersionEdit {
-            next_segment: Some(SegmentId(position.segment.0 + 1)),
+        let mut edit = VersionEdit {
+            prepared_logged: true,
             ..VersionEdit::default()
         };
+        if let Some(unsynced) = self.unsynced() {
+            let position = unsynced.position;
+            unsynced.syncer.sync()?;
+            self.note_durable(position);
+            // The log may have moved on for them, and numbers of segments are never used again.
+            edit.next_segment = Some(SegmentId(position.segment.0 + 1));
+        }
         store.append(&poison, &edit)
     }
 
@@ -301,10 +316,11 @@ impl Log {
         Ok(())
     }
 
-    /// Follows a record of a prepared transaction at recovery. Returns the operations to be applied. The error
-    /// describes damage.
+    /// Follows a record of a prepared transaction at recovery, from a segment, or 0 from the manifest. Returns the
+    /// operations to be applied. The error describes damage.
     pub fn replay_phase<'a>(
         &mut self,
+        segment: SegmentId,
         kind: RecordKind,
         payload: &'a [u8],
         next_keyspace: KeyspaceId,
@@ -319,7 +335,7 @@ impl Log {
         }
         if kind == RecordKind::Prepare {
             let state = PreparedState::new(xid, ops, durability);
-            self.unresolved.add(Arc::new(state), false);
+            self.unresolved.add(Arc::new(state), false, segment);
             return Ok(&[]);
         }
         self.unresolved.remove(xid);

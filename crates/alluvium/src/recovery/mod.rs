@@ -85,7 +85,6 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
         if options.durability != Durability::None {
             log.wal = Some(start_log(&vfs, dir, &options, &mut store, &end)?);
             log.carry_recovered(&mut store)?;
-            forget_prepared(&mut store)?;
         } else if !log.unresolved.is_empty() {
             let message = "the database has prepared transactions, which need its log: \
                            open it with another durability and resolve them";
@@ -361,25 +360,13 @@ fn read_prepared(
 ) -> Result<()> {
     for body in &state.prepared {
         let (kind, durability) = (RecordKind::Prepare, options.durability);
-        let read = log.replay_phase(kind, body, state.next_keyspace, durability);
+        let read = log.replay_phase(SegmentId(0), kind, body, state.next_keyspace, durability);
         read.map_err(|found| {
             let (what, expected) = ("prepared transaction", "operations on known keyspaces");
             Error::corruption(&dir.join("CURRENT"), 0, what, expected, found)
         })?;
     }
     Ok(())
-}
-
-/// The log has them, synced.
-fn forget_prepared(store: &mut Store) -> Result<()> {
-    if store.state().prepared.is_empty() {
-        return Ok(());
-    }
-    let edit = VersionEdit {
-        prepared_logged: true,
-        ..VersionEdit::default()
-    };
-    store.append(&Poison::default(), &edit)
 }
 
 /// Applies every logged commit above its keyspace's flushed sequence number.
@@ -409,7 +396,13 @@ fn replay(
                 .ok_or_else(|| "a malformed packing".to_owned())
                 .and_then(|raw| log.replay(seqno, &raw, state.next_keyspace, &flushed)),
             RecordKind::Prepare | RecordKind::CommitPrepared | RecordKind::Rollback => log
-                .replay_phase(kind, payload, state.next_keyspace, options.durability)
+                .replay_phase(
+                    segment,
+                    kind,
+                    payload,
+                    state.next_keyspace,
+                    options.durability,
+                )
                 .and_then(|ops| log.replay(seqno, ops, state.next_keyspace, &flushed)),
             _ => return Ok(()),
         };
@@ -426,8 +419,9 @@ fn replay(
         })?;
         if log.active_bytes() >= active_bytes {
             // Only what lies before this segment is complete in the generation.
+            let prepared = log.unresolved.oldest_found();
             let log_left = SealedLog {
-                oldest_needed: segment,
+                oldest_needed: prepared.map_or(segment, |prepared| prepared.min(segment)),
                 syncer: None,
             };
             sealed.push(log.sealed_generation(Some(log_left)));
@@ -476,6 +470,14 @@ fn start_log(
     let first = SegmentId(end.next_segment.max(store.state().next_segment).0.max(1));
     let segment_bytes = MemoryPlan::new(options).segment_bytes();
     let uid = store.database_uid();
+    if !end.cut.is_empty() && first > store.state().next_segment {
+        // Nothing else tells of their numbers once they are gone.
+        let edit = VersionEdit {
+            next_segment: Some(first),
+            ..VersionEdit::default()
+        };
+        store.append(&Poison::default(), &edit)?;
+    }
     end.remove_cut(&**vfs, dir)?;
     let wal = WalWriter::create(Arc::clone(vfs), dir, uid, first, end.end, segment_bytes)?;
     let edit = VersionEdit {

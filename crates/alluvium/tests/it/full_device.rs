@@ -7,7 +7,8 @@ use std::thread;
 
 use alluvium::vfs::{CrashOptions, MemVfs, Vfs};
 use alluvium::{
-    Database, Durability, Error, Event, EventListener, Keyspace, KeyspaceOptions, Options,
+    Database, Durability, Error, Event, EventListener, Isolation, Keyspace, KeyspaceOptions,
+    Options,
 };
 use alluvium_testkit::random::{Rng, Seeded};
 
@@ -171,9 +172,7 @@ fn a_full_database_opens_again_with_all_rows_and_can_delete() {
 }
 
 /// Whatever little is free beside the reserve, and wherever each session ends.
-#[test]
-fn a_full_database_opens_any_number_of_times() {
-    let (vfs, db, _, rows) = full(Durability::Sync);
+fn opens_any_number_of_times(vfs: &MemVfs, rows: &Rows, prepared: &[&[u8]]) {
     for free in [0, 100_000, 400_000, 1_100_000] {
         let mut left = vfs.crash(1, CrashOptions::PROCESS_KILLED);
         let taken = (12 << 20) - left.free_bytes(dir()).expect("free bytes");
@@ -181,7 +180,8 @@ fn a_full_database_opens_any_number_of_times() {
         for nth in 0..12 {
             let again = open(&left, options(Durability::Sync));
             let context = format!("{free} bytes free, opening {nth}");
-            check(&keyspace(&again, "k"), &rows, &context);
+            check(&keyspace(&again, "k"), rows, &context);
+            assert_eq!(again.prepared().expect("list"), prepared, "{context}");
             let losses = [CrashOptions::PROCESS_KILLED, CrashOptions::LOSE_UNSYNCED];
             match nth % 3 {
                 2 => drop(again),
@@ -189,7 +189,25 @@ fn a_full_database_opens_any_number_of_times() {
             }
         }
     }
+}
+
+#[test]
+fn a_full_database_opens_any_number_of_times() {
+    let (vfs, db, _, rows) = full(Durability::Sync);
+    opens_any_number_of_times(&vfs, &rows, &[]);
     drop(db);
+}
+
+#[test]
+fn a_full_database_with_a_prepared_transaction_opens_any_number_of_times() {
+    let vfs = MemVfs::with_capacity(12 << 20);
+    let db = open(&vfs, options(Durability::Sync));
+    let txn = db.begin(Isolation::Snapshot).expect("begin");
+    txn.put(&keyspace(&db, "l"), b"a", b"1").expect("put");
+    let prepared = txn.prepare(b"x").expect("prepare");
+    let rows = fill(&keyspace(&db, "k"), &mut Rng::new(8), 0);
+    opens_any_number_of_times(&vfs, &rows, &[b"x"]);
+    drop((prepared, db));
 }
 
 /// Two writers, one of whom also deletes, on a device that is full more often than not.

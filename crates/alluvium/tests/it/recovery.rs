@@ -8,6 +8,7 @@ use alluvium_testkit::random::{Rng, Seeded};
 
 use crate::driver::{chain, state_of};
 use crate::fixture::{all, assert_error, database, dir, open, text, tiny};
+use crate::hooks::wait_until;
 use crate::script::{options, play};
 
 /// The device stops at call `nth` of these kinds, for good.
@@ -41,6 +42,41 @@ fn power_loss_at_every_sync(durability: Durability, rng: &mut Rng) {
             let context = format!("{durability:?}, power lost at sync {nth}, {loss:?} {seed}");
             played.check(&left, &options, played.durable, &context);
         }
+    }
+}
+
+/// The numbers of the segments that are there.
+fn segments(vfs: &MemVfs) -> Vec<u32> {
+    let names = vfs.list(dir()).expect("list");
+    let numbers = names.iter().filter_map(|name| name.strip_suffix(".wal"));
+    let mut numbers: Vec<u32> = numbers.map(|n| n.parse().expect("a number")).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[test]
+fn the_number_of_a_segment_that_was_cut_off_is_not_given_out_again() {
+    let (vfs, db, k) = database(tiny());
+    // Half of a segment, so that the next one is prepared.
+    k.put(b"a", &[7; 600_000]).expect("put");
+    wait_until(|| segments(&vfs).len() > 1);
+    let vfs = vfs.crash(1, CrashOptions::PROCESS_KILLED);
+    drop((k, db));
+    let ahead = segments(&vfs).pop().expect("a segment");
+    for nth in 1.. {
+        let vfs = vfs.crash(1, CrashOptions::PROCESS_KILLED);
+        let faults = FaultVfs::new(Arc::new(vfs.clone()));
+        faults.arm(stop_at(nth, &[IoCall::Allocate, IoCall::SyncDir]));
+        let opened = Database::open_on(Arc::new(faults.clone()), dir(), tiny());
+        if !faults.tripped() {
+            assert!(nth > 2, "an opening removes one and begins another");
+            return;
+        }
+        drop(opened);
+        let vfs = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
+        let db = open(&vfs, tiny());
+        assert!(segments(&vfs).pop() > Some(ahead), "stopped at {nth}");
+        drop(db);
     }
 }
 
