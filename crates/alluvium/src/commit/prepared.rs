@@ -3,9 +3,10 @@
 //! A prepare record holds the transaction's id and its operations. So does the record that commits it: replay applies
 //! that one alone, and a memtable that holds the commit never depends on the segment of the prepare. What an
 //! unresolved prepare depends on is only its own record. Whenever memtables are sealed, the log moves to a new segment
-//! and all unresolved prepares are written into it again and synced, before anything can remove the older segments. A
-//! generation that recovery seals lets nothing go that an unresolved prepare is in. Those that a copy of a database has in
-//! its manifest are written into the first segment. A record of a prepare that is already known changes nothing.
+//! and all unresolved prepares are written into it again and synced, before anything can remove the older segments.
+//! Recovery does so in its first segment where it has sealed memtables, or where the manifest has prepares, as that of a
+//! copy does. On a full device, where each opening would leave a file, memtables of replayed rows keep the segments that
+//! unresolved prepares are in. A record of a prepare that is already known changes nothing.
 //!
 //! The list of unresolved prepares is guarded by the log's mutex and changes in log order.
 
@@ -16,17 +17,18 @@ use crate::base::coding::{Decoder, put_bytes};
 use crate::base::{KeyspaceId, SegmentId};
 use crate::cache::Cache;
 use crate::commit::batch::Ops;
-use crate::commit::log::Log;
+use crate::commit::log::{Log, SealedGeneration};
 use crate::commit::queue::Request;
 use crate::db::options::Durability;
 use crate::db::poison::Poison;
+use crate::db::reserve::Taker;
 use crate::db::shared::Shared;
 use crate::db::store::Store;
 use crate::error::{Error, Result};
 use crate::memory::{Charge, Use};
 use crate::txn::lock_table::{LockHash, TxnId};
 use crate::version::VersionEdit;
-use crate::wal::RecordKind;
+use crate::wal::{RecordKind, WalWriter};
 
 /// The longest id of a prepared transaction in bytes.
 pub const XID_BYTES_MAX: usize = 255;
@@ -278,15 +280,31 @@ impl Log {
         if self.unresolved.is_empty() || self.wal.is_none() {
             return Ok(());
         }
-        self.append_unresolved(&shared.poison)?;
+        shared.with_reserve(Taker::Log, || self.append_unresolved(&shared.poison))?;
         self.sync(shared)
     }
 
-    /// As `carry_prepared` for the first segment of a session, before any thread runs: what the manifest has moves into
-    /// the log.
-    pub fn carry_recovered(&mut self, store: &mut Store) -> Result<()> {
+    /// As `carry_prepared` for the first segment of a session, before any thread runs, where something could let older
+    /// ones go. What the manifest has moves into the log.
+    pub fn carry_recovered(
+        &mut self,
+        store: &mut Store,
+        sealed: &mut [SealedGeneration],
+    ) -> Result<()> {
         if store.state().prepared.is_empty() {
-            return Ok(());
+            let Some(oldest) = self
+                .unresolved
+                .oldest_found()
+                .filter(|_| !sealed.is_empty())
+            else {
+                return Ok(());
+            };
+            if !self.wal.as_ref().is_some_and(WalWriter::is_whole) {
+                for log in sealed.iter_mut().filter_map(|g| g.log.as_mut()) {
+                    log.oldest_needed = log.oldest_needed.min(oldest);
+                }
+                return Ok(());
+            }
         }
         let poison = Poison::default();
         self.append_unresolved(&poison)?;

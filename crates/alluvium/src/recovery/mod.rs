@@ -1,9 +1,10 @@
 //! What happens between open and ready: manifest, tables, log.
 //!
 //! Order: take the directory's lock, read the manifest, move aside files that nothing names, open every table,
-//! replay the log above what is flushed, start a new log segment that begins with the unresolved prepared transactions. Nothing is ever appended to a segment that was
-//! replayed, and no table is deleted that an earlier manifest might still need: tables that nothing names wait in
-//! a subdirectory until the next successful open.
+//! replay the log above what is flushed, start a new log segment, and see to it that what will be flushed takes no
+//! unresolved prepared transaction with its segment. Nothing is ever appended to a segment that was replayed, and no table
+//! is deleted that an earlier manifest might still need: tables that nothing names wait in a subdirectory until the next
+//! successful open.
 //!
 //! A database that is only read goes through the same steps but those that write: its lock is shared, its manifest is
 //! not written anew, no file is moved, and what replay fills stays in memory.
@@ -78,13 +79,15 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     // From 0: a generation that replay seals ends with the commit just replayed, whatever the manifest has seen since.
     let mut log = Log::new(None, 0, trees.clone());
     read_prepared(dir, &options, store.state(), &mut log)?;
-    let (end, sealed) = replay(&*vfs, dir, &options, &store, &mut log)?;
+    let (end, mut sealed) = replay(&*vfs, dir, &options, &store, &mut log)?;
     log.last_seqno = log.last_seqno.max(numbers::newest_commit(store.state()));
     if !options.read_only {
         remember_numbers(&mut store, next_table)?;
         if options.durability != Durability::None {
-            log.wal = Some(start_log(&vfs, dir, &options, &mut store, &end)?);
-            log.carry_recovered(&mut store)?;
+            let prepared = !log.unresolved.is_empty();
+            let wal = start_log(&vfs, dir, &options, &mut store, &end, prepared)?;
+            log.wal = Some(wal);
+            log.carry_recovered(&mut store, &mut sealed)?;
         } else if !log.unresolved.is_empty() {
             let message = "the database has prepared transactions, which need its log: \
                            open it with another durability and resolve them";
@@ -419,9 +422,8 @@ fn replay(
         })?;
         if log.active_bytes() >= active_bytes {
             // Only what lies before this segment is complete in the generation.
-            let prepared = log.unresolved.oldest_found();
             let log_left = SealedLog {
-                oldest_needed: prepared.map_or(segment, |prepared| prepared.min(segment)),
+                oldest_needed: segment,
                 syncer: None,
             };
             sealed.push(log.sealed_generation(Some(log_left)));
@@ -466,6 +468,7 @@ fn start_log(
     options: &Options,
     store: &mut Store,
     end: &ReplayEnd,
+    prepared: bool,
 ) -> Result<WalWriter> {
     let first = SegmentId(end.next_segment.max(store.state().next_segment).0.max(1));
     let segment_bytes = MemoryPlan::new(options).segment_bytes();
@@ -479,7 +482,8 @@ fn start_log(
         store.append(&Poison::default(), &edit)?;
     }
     end.remove_cut(&**vfs, dir)?;
-    let wal = WalWriter::create(Arc::clone(vfs), dir, uid, first, end.end, segment_bytes)?;
+    let shared = Arc::clone(vfs);
+    let wal = WalWriter::create(shared, dir, uid, first, end.end, prepared, segment_bytes)?;
     let edit = VersionEdit {
         next_segment: Some(SegmentId(first.0 + 1)),
         oldest_segment: (store.state().oldest_segment.0 == 0).then_some(first),

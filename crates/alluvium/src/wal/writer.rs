@@ -96,7 +96,8 @@ struct Pending {
 
 impl WalWriter {
     /// Starts a log, or goes on with one in a new segment: `first` is a number that no file has ever had,
-    /// `previous` is where replay ended. On return the segment is durable.
+    /// `previous` is where replay ended. `prepared` says whether there are unresolved prepared transactions, to be written
+    /// again. On return the segment is durable.
     ///
     /// # Errors
     ///
@@ -111,6 +112,7 @@ impl WalWriter {
         database_uid: u64,
         first: SegmentId,
         previous: Option<SegmentEnd>,
+        prepared: bool,
         segment_bytes: u64,
     ) -> Result<WalWriter> {
         assert!(first.0 > previous.map_or(0, |end| end.segment.0));
@@ -119,7 +121,7 @@ impl WalWriter {
             segment: first,
             allocated_bytes: allocation(first_segment_bytes(&*vfs, dir, segment_bytes), 0),
             previous,
-            prepared: false,
+            prepared,
             unsynced: false,
         };
         let least = allocation(segment_bytes.min(FIRST_SEGMENT_BYTES_MIN), 0);
@@ -146,7 +148,7 @@ impl WalWriter {
             buffer: Vec::new(),
             pending: Vec::new(),
             last_seqno: 0,
-            prepared: false,
+            prepared,
             failure: Arc::default(),
         })
     }
@@ -328,10 +330,20 @@ impl WalWriter {
     /// As [`WalWriter::write`].
     pub fn rotate(&mut self) -> Result<SegmentId> {
         self.check()?;
-        if self.segment.end > SEGMENT_HEADER_BYTES {
+        if !self.is_at_a_start() {
             self.roll()?;
         }
         Ok(self.segment.id)
+    }
+
+    /// Whether the segment being written is as large as it is to be: the device is not full.
+    pub fn is_whole(&self) -> bool {
+        self.segment.allocated_bytes >= self.segment_bytes
+    }
+
+    /// Whether nothing is in the segment being written.
+    pub fn is_at_a_start(&self) -> bool {
+        self.segment.end == SEGMENT_HEADER_BYTES
     }
 
     /// What to prepare for a roll to come; `None` where enough is prepared or on its way. The file is to be made without

@@ -154,7 +154,7 @@ fn work_with_fault(calls: &[IoCall], nth: u64, effect: FaultEffect, seed: u64) -
     let mut random = SplitMix::new(seed);
     let mut ledger = Ledger::default();
     let shared: Arc<dyn Vfs> = Arc::new(faulty.clone());
-    if let Ok(mut wal) = WalWriter::create(shared, dir(), UID, SegmentId(1), None, SMALL) {
+    if let Ok(mut wal) = WalWriter::create(shared, dir(), UID, SegmentId(1), None, false, SMALL) {
         match ledger.work(&mut wal, &mut random, 30) {
             Ok(()) => {}
             Err(Error::NoSpace { .. }) => {
@@ -254,7 +254,7 @@ fn prepared_log() -> (MemVfs, FaultVfs, WalWriter) {
     let base = mem();
     let faulty = FaultVfs::new(Arc::new(base.clone()));
     let shared: Arc<dyn Vfs> = Arc::new(faulty.clone());
-    let mut wal = WalWriter::create(shared, dir(), UID, SegmentId(1), None, SMALL).unwrap();
+    let mut wal = WalWriter::create(shared, dir(), UID, SegmentId(1), None, false, SMALL).unwrap();
     (1..=3).for_each(|seqno| commit(&mut wal, &record(seqno, 50)));
     let prepared = wal.plan_next().unwrap().create().unwrap();
     assert!(wal.offer(prepared).is_none());
@@ -332,7 +332,8 @@ fn power_loss_at_every_call_of_a_preparation_and_its_roll_loses_nothing_synced()
         let base = mem();
         let faulty = FaultVfs::new(Arc::new(base.clone()));
         let shared: Arc<dyn Vfs> = Arc::new(faulty.clone());
-        let mut wal = WalWriter::create(shared, dir(), UID, SegmentId(1), None, SMALL).unwrap();
+        let mut wal =
+            WalWriter::create(shared, dir(), UID, SegmentId(1), None, false, SMALL).unwrap();
         commit(&mut wal, &record(1, 50));
         faulty.arm(Fault {
             calls: Vec::new(),

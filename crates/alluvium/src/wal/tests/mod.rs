@@ -51,7 +51,7 @@ fn start(vfs: &dyn Vfs, dir: &Path, oldest: u64) -> Result<(Vec<Record>, ReplayE
 
 fn writer(vfs: &MemVfs, first: u64, previous: Option<SegmentEnd>) -> WalWriter {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    WalWriter::create(vfs, dir(), UID, SegmentId(first), previous, SMALL).unwrap()
+    WalWriter::create(vfs, dir(), UID, SegmentId(first), previous, false, SMALL).unwrap()
 }
 
 fn record(seqno: SeqNo, len: usize) -> Record {
@@ -99,7 +99,7 @@ fn round_trip(vfs: Arc<dyn Vfs>, dir: &Path) {
         .collect();
     let (first, second) = records.split_at(120);
     let mut writer =
-        WalWriter::create(Arc::clone(&vfs), dir, UID, SegmentId(1), None, SMALL).unwrap();
+        WalWriter::create(Arc::clone(&vfs), dir, UID, SegmentId(1), None, false, SMALL).unwrap();
     for group in first.chunks(7) {
         group.iter().for_each(|record| append(&mut writer, record));
         writer.write().unwrap();
@@ -117,6 +117,7 @@ fn round_trip(vfs: Arc<dyn Vfs>, dir: &Path) {
         UID,
         end.next_segment,
         previous,
+        false,
         SMALL,
     )
     .unwrap();
@@ -531,7 +532,7 @@ fn a_device_without_room_for_a_whole_segment_gets_a_short_one() {
     let vfs = mem();
     let whole = 4 * SHORT_SEGMENT_BYTES;
     let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let mut wal = WalWriter::create(shared, dir(), UID, SegmentId(1), None, whole).unwrap();
+    let mut wal = WalWriter::create(shared, dir(), UID, SegmentId(1), None, false, whole).unwrap();
     commit(&mut wal, &record(1, 10));
     vfs.set_capacity(whole + 3 * SHORT_SEGMENT_BYTES);
     wal.rotate().unwrap();
