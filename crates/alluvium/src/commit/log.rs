@@ -417,28 +417,18 @@ impl Log {
         // A commit may be in the log and have failed all the same, because somebody else's write failed before its
         // sync. What would be carried over behind it is the prepare that it has resolved.
         shared.poison.check()?;
-        let mut kept = None;
         if let Some(wal) = &mut self.wal {
-            if wal.is_at_a_start() && shared.reserve.is_low() {
-                // All that is sealed was replayed, and what is written now would stay with every opening.
-                kept = self.unresolved.oldest_found();
-            }
             let rotated = shared.with_reserve(Taker::Log, || {
                 wal.use_short_segments(shared.reserve.is_low());
                 wal.rotate()
             });
             shared.poison.guard(rotated)?;
         }
-        if kept.is_none() {
-            // Before the flush that lets the older segments go can even begin.
-            self.carry_prepared(shared)?;
-        }
-        let log = self.wal.as_ref().map(|wal| {
-            let segment = wal.position().segment;
-            SealedLog {
-                oldest_needed: kept.map_or(segment, |kept| kept.min(segment)),
-                syncer: Some(wal.late_syncer()),
-            }
+        // Before the flush that lets the older segments go can even begin.
+        self.carry_prepared(shared)?;
+        let log = self.wal.as_ref().map(|wal| SealedLog {
+            oldest_needed: wal.position().segment,
+            syncer: Some(wal.late_syncer()),
         });
         shared.queue_flush(self.sealed_generation(log));
         // Sealed memtables are a debt too, and the flusher may be in the middle of a long flush.

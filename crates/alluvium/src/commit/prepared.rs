@@ -3,10 +3,10 @@
 //! A prepare record holds the transaction's id and its operations. So does the record that commits it: replay applies
 //! that one alone, and a memtable that holds the commit never depends on the segment of the prepare. What an
 //! unresolved prepare depends on is only its own record. Whenever memtables are sealed, the log moves to a new segment
-//! and all unresolved prepares are written into it again and synced, before anything can remove the older segments.
-//! Recovery does so in its first segment where it has sealed memtables, or where the manifest has prepares, as that of a
-//! copy does. On a full device, where each opening would leave a file, memtables of replayed rows keep the segments that
-//! unresolved prepares are in. A record of a prepare that is already known changes nothing.
+//! and all unresolved prepares are written into it again and synced, before anything can remove the older segments;
+//! recovery does the same in its first segment where its replay has sealed some, or where the manifest has prepares, as
+//! that of a copy does. A record of a prepare that is already known changes nothing, and a segment in which the log ends
+//! with nothing else goes with the next opening.
 //!
 //! The list of unresolved prepares is guarded by the log's mutex and changes in log order.
 
@@ -17,7 +17,7 @@ use crate::base::coding::{Decoder, put_bytes};
 use crate::base::{KeyspaceId, SegmentId};
 use crate::cache::Cache;
 use crate::commit::batch::Ops;
-use crate::commit::log::{Log, SealedGeneration};
+use crate::commit::log::Log;
 use crate::commit::queue::Request;
 use crate::db::options::Durability;
 use crate::db::poison::Poison;
@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::memory::{Charge, Use};
 use crate::txn::lock_table::{LockHash, TxnId};
 use crate::version::VersionEdit;
-use crate::wal::{RecordKind, WalWriter};
+use crate::wal::RecordKind;
 
 /// The longest id of a prepared transaction in bytes.
 pub const XID_BYTES_MAX: usize = 255;
@@ -70,8 +70,6 @@ struct Slot {
     state: Arc<PreparedState>,
     /// Whether a handle is out that will resolve it.
     taken: bool,
-    /// Where recovery found its newest record; 0 in the manifest, and for one of this session.
-    segment: SegmentId,
 }
 
 impl PreparedState {
@@ -121,6 +119,12 @@ pub(crate) fn decode(payload: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl Unresolved {
+    /// Whether the record of a prepare says nothing new.
+    pub fn knows(&self, body: &[u8]) -> bool {
+        let slot = decode(body).and_then(|(xid, _)| self.by_xid.get(xid));
+        slot.is_some_and(|slot| *slot.state.body == *body)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.by_xid.is_empty()
     }
@@ -151,21 +155,10 @@ impl Unresolved {
         states.find(|state| state.keyspaces.contains(&keyspace))
     }
 
-    /// The oldest segment of the log that recovery found one of them in.
-    pub fn oldest_found(&self) -> Option<SegmentId> {
-        let found = self.by_xid.values().map(|slot| slot.segment);
-        found.filter(|segment| segment.0 > 0).min()
-    }
-
-    fn add(&mut self, state: Arc<PreparedState>, taken: bool, segment: SegmentId) {
+    fn add(&mut self, state: Arc<PreparedState>, taken: bool) {
         self.remove(&state.xid);
         self.bytes += state.body.len();
-        let slot = Slot {
-            state,
-            taken,
-            segment,
-        };
-        self.by_xid.insert(slot.state.xid.clone(), slot);
+        self.by_xid.insert(state.xid.clone(), Slot { state, taken });
     }
 
     fn remove(&mut self, xid: &[u8]) {
@@ -266,7 +259,7 @@ impl Log {
     /// Notes a step that was logged.
     pub(super) fn note_phase(&mut self, phase: Phase, state: &Arc<PreparedState>) {
         match phase {
-            Phase::Prepare => self.unresolved.add(Arc::clone(state), true, SegmentId(0)),
+            Phase::Prepare => self.unresolved.add(Arc::clone(state), true),
             Phase::Commit | Phase::Rollback => self.unresolved.remove(&state.xid),
         }
     }
@@ -284,32 +277,17 @@ impl Log {
         self.sync(shared)
     }
 
-    /// As `carry_prepared` for the first segment of a session, before any thread runs, where something could let older
-    /// ones go. What the manifest has moves into the log.
-    pub fn carry_recovered(
-        &mut self,
-        store: &mut Store,
-        sealed: &mut [SealedGeneration],
-    ) -> Result<()> {
-        if store.state().prepared.is_empty() {
-            let Some(oldest) = self
-                .unresolved
-                .oldest_found()
-                .filter(|_| !sealed.is_empty())
-            else {
-                return Ok(());
-            };
-            if !self.wal.as_ref().is_some_and(WalWriter::is_whole) {
-                for log in sealed.iter_mut().filter_map(|g| g.log.as_mut()) {
-                    log.oldest_needed = log.oldest_needed.min(oldest);
-                }
-                return Ok(());
-            }
+    /// As `carry_prepared` for the first segment of a session, before any thread runs, where something could let go of
+    /// what has them: the flush of what replay has `sealed`. What the manifest has moves into the log.
+    pub fn carry_recovered(&mut self, store: &mut Store, sealed: bool) -> Result<()> {
+        let in_manifest = !store.state().prepared.is_empty();
+        if !in_manifest && (!sealed || self.unresolved.is_empty()) {
+            return Ok(());
         }
         let poison = Poison::default();
         self.append_unresolved(&poison)?;
         let mut edit = VersionEdit {
-            prepared_logged: true,
+            prepared_logged: in_manifest,
             ..VersionEdit::default()
         };
         if let Some(unsynced) = self.unsynced() {
@@ -334,11 +312,10 @@ impl Log {
         Ok(())
     }
 
-    /// Follows a record of a prepared transaction at recovery, from a segment, or 0 from the manifest. Returns the
-    /// operations to be applied. The error describes damage.
+    /// Follows a record of a prepared transaction at recovery. Returns the operations to be applied. The error
+    /// describes damage.
     pub fn replay_phase<'a>(
         &mut self,
-        segment: SegmentId,
         kind: RecordKind,
         payload: &'a [u8],
         next_keyspace: KeyspaceId,
@@ -353,7 +330,7 @@ impl Log {
         }
         if kind == RecordKind::Prepare {
             let state = PreparedState::new(xid, ops, durability);
-            self.unresolved.add(Arc::new(state), false, segment);
+            self.unresolved.add(Arc::new(state), false);
             return Ok(&[]);
         }
         self.unresolved.remove(xid);

@@ -1,8 +1,8 @@
 //! What happens between open and ready: manifest, tables, log.
 //!
 //! Order: take the directory's lock, read the manifest, move aside files that nothing names, open every table,
-//! replay the log above what is flushed, start a new log segment, and see to it that what will be flushed takes no
-//! unresolved prepared transaction with its segment. Nothing is ever appended to a segment that was replayed, and no table
+//! replay the log above what is flushed, start a new log segment, and write the unresolved prepared transactions into it
+//! where a flush of what was replayed could take their segments away. Nothing is ever appended to a segment that was replayed, and no table
 //! is deleted that an earlier manifest might still need: tables that nothing names wait in a subdirectory until the next
 //! successful open.
 //!
@@ -79,7 +79,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     // From 0: a generation that replay seals ends with the commit just replayed, whatever the manifest has seen since.
     let mut log = Log::new(None, 0, trees.clone());
     read_prepared(dir, &options, store.state(), &mut log)?;
-    let (end, mut sealed) = replay(&*vfs, dir, &options, &store, &mut log)?;
+    let (end, sealed) = replay(&*vfs, dir, &options, &store, &mut log)?;
     log.last_seqno = log.last_seqno.max(numbers::newest_commit(store.state()));
     if !options.read_only {
         remember_numbers(&mut store, next_table)?;
@@ -87,7 +87,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
             let prepared = !log.unresolved.is_empty();
             let wal = start_log(&vfs, dir, &options, &mut store, &end, prepared)?;
             log.wal = Some(wal);
-            log.carry_recovered(&mut store, &mut sealed)?;
+            log.carry_recovered(&mut store, !sealed.is_empty())?;
         } else if !log.unresolved.is_empty() {
             let message = "the database has prepared transactions, which need its log: \
                            open it with another durability and resolve them";
@@ -363,7 +363,7 @@ fn read_prepared(
 ) -> Result<()> {
     for body in &state.prepared {
         let (kind, durability) = (RecordKind::Prepare, options.durability);
-        let read = log.replay_phase(SegmentId(0), kind, body, state.next_keyspace, durability);
+        let read = log.replay_phase(kind, body, state.next_keyspace, durability);
         read.map_err(|found| {
             let (what, expected) = ("prepared transaction", "operations on known keyspaces");
             Error::corruption(&dir.join("CURRENT"), 0, what, expected, found)
@@ -390,8 +390,13 @@ fn replay(
             .map_or(SeqNo::MAX, |k| k.flushed_seqno)
     };
     let mut order = LogOrder::new(dir);
+    // The newest segment that holds more than prepares that older ones hold too.
+    let mut newest = SegmentId(0);
     let mut visit = |segment: SegmentId, seqno: SeqNo, kind: RecordKind, payload: &[u8]| {
         order.check(segment, kind, seqno)?;
+        if kind != RecordKind::Prepare || !log.unresolved.knows(payload) {
+            newest = segment;
+        }
         log.last_seqno = log.last_seqno.max(seqno);
         let replayed = match kind {
             RecordKind::Commit => log.replay(seqno, payload, state.next_keyspace, &flushed),
@@ -399,13 +404,7 @@ fn replay(
                 .ok_or_else(|| "a malformed packing".to_owned())
                 .and_then(|raw| log.replay(seqno, &raw, state.next_keyspace, &flushed)),
             RecordKind::Prepare | RecordKind::CommitPrepared | RecordKind::Rollback => log
-                .replay_phase(
-                    segment,
-                    kind,
-                    payload,
-                    state.next_keyspace,
-                    options.durability,
-                )
+                .replay_phase(kind, payload, state.next_keyspace, options.durability)
                 .and_then(|ops| log.replay(seqno, ops, state.next_keyspace, &flushed)),
             _ => return Ok(()),
         };
@@ -431,13 +430,9 @@ fn replay(
         Ok(())
     };
     // 0: nothing was recorded yet, and whatever log there is must reach back to its beginning.
-    let end = crate::wal::replay(
-        vfs,
-        dir,
-        store.database_uid(),
-        state.oldest_segment,
-        &mut visit,
-    )?;
+    let oldest = state.oldest_segment;
+    let mut end = crate::wal::replay(vfs, dir, store.database_uid(), oldest, &mut visit)?;
+    end.cut_behind(newest.max(oldest));
     Ok((end, sealed))
 }
 

@@ -12,8 +12,9 @@
 //! A file without a valid header was made ahead of time, or its header was lost in the same way. If one of its records
 //! says that something was durable, the header was damaged.
 //!
-//! Segments without records at the end of the log are cut off too, unless it begins there. Every opening starts a
-//! segment; on a full device those of sessions that wrote nothing would take what the next opening needs.
+//! Segments without records at the end of the log are cut off too, unless it begins there, and whoever knows what the
+//! records say can cut off more ([`ReplayEnd::cut_behind`]). Every opening starts a segment; on a full device those of
+//! sessions that wrote nothing new would take what the next opening needs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,6 +42,8 @@ pub struct ReplayEnd {
     pub end: Option<SegmentEnd>,
     /// The segments that make up the log, oldest first.
     pub segments: Vec<SegmentId>,
+    /// Where each of them ends.
+    ends: Vec<SegmentEnd>,
     /// Bytes behind the end in its segment that belong to no record: writes that a crash cut off. They are never read
     /// again.
     pub torn_tail_bytes: u64,
@@ -52,6 +55,25 @@ pub struct ReplayEnd {
 }
 
 impl ReplayEnd {
+    /// Cuts off the segments behind one whose records say nothing that it or older ones do not say.
+    pub fn cut_behind(&mut self, newest: SegmentId) {
+        self.cut_while(|end| end.segment > newest);
+    }
+
+    /// Cuts off the newest segments for as long as nobody needs them and there is one before.
+    fn cut_while(&mut self, is_needless: impl Fn(SegmentEnd) -> bool) {
+        while let [.., previous, last] = self.ends[..]
+            && is_needless(last)
+        {
+            self.ends.pop();
+            self.segments.pop();
+            self.cut.push(last.segment);
+            self.end = Some(previous);
+            self.torn_tail_bytes = 0;
+        }
+        self.cut.sort_unstable();
+    }
+
     /// Removes the files behind the end. A new segment must not be begun before, because it would prove them.
     ///
     /// They go one after the other from the newest on: whichever of them a power loss leaves then begin where the log ends.
@@ -93,6 +115,7 @@ pub fn replay(
         records: 0,
         end: None,
         segments: Vec::new(),
+        ends: Vec::new(),
         torn_tail_bytes: 0,
         cut: Vec::new(),
         next_segment: SegmentId(newest.max(oldest_needed).0 + 1),
@@ -118,30 +141,8 @@ pub fn replay(
     let last = end.segments.last().copied();
     let behind = unproven.keys().filter(|&&id| Some(id) > last);
     end.cut = stale.into_iter().chain(behind.copied()).collect();
-    let linked = chain.iter().map(|(segment, ..)| *segment);
-    cut_empty(linked.chain(unproven.values()), oldest_needed, &mut end);
-    end.cut.sort_unstable();
+    end.cut_while(|at| at.offset == SEGMENT_HEADER_BYTES && at.segment > oldest_needed);
     Ok(end)
-}
-
-/// Cuts off the segments without records in which the log ends, for as long as there is one before that is needed.
-fn cut_empty<'a>(
-    mut segments: impl DoubleEndedIterator<Item = &'a OpenSegment>,
-    oldest_needed: SegmentId,
-    end: &mut ReplayEnd,
-) {
-    while let Some(at) = end.end
-        && at.offset == SEGMENT_HEADER_BYTES
-        && at.segment > oldest_needed
-        && let Some(header) = segments
-            .rfind(|s| s.id == at.segment)
-            .and_then(|s| s.header)
-        && let Some(previous) = header.0.previous
-    {
-        end.segments.pop();
-        end.cut.push(at.segment);
-        end.end = Some(previous);
-    }
 }
 
 /// The oldest of the segments behind the newest proven one, if there are any. The oldest needed one counts as proven: it
@@ -323,6 +324,7 @@ impl<'a> SegmentReplay<'a> {
         let Some(expected) = next.previous else {
             return Ok(());
         };
+        end.ends.push(expected);
         while self.frames.offset() < expected.offset {
             match self.frames.next()? {
                 Some(frame) => visit_frame(self.id, self.path, &frame, visit, end)?,
@@ -346,11 +348,13 @@ impl<'a> SegmentReplay<'a> {
         while let Some(frame) = self.frames.next()? {
             visit_frame(self.id, self.path, &frame, visit, end)?;
         }
-        end.end = Some(SegmentEnd {
+        let at = SegmentEnd {
             segment: self.id,
             offset: self.frames.offset(),
             chain: self.frames.chain(),
-        });
+        };
+        end.end = Some(at);
+        end.ends.push(at);
         end.torn_tail_bytes = self.frames.finish()?;
         Ok(())
     }

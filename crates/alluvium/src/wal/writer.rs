@@ -330,20 +330,10 @@ impl WalWriter {
     /// As [`WalWriter::write`].
     pub fn rotate(&mut self) -> Result<SegmentId> {
         self.check()?;
-        if !self.is_at_a_start() {
+        if self.segment.end > SEGMENT_HEADER_BYTES {
             self.roll()?;
         }
         Ok(self.segment.id)
-    }
-
-    /// Whether the segment being written is as large as it is to be: the device is not full.
-    pub fn is_whole(&self) -> bool {
-        self.segment.allocated_bytes >= self.segment_bytes
-    }
-
-    /// Whether nothing is in the segment being written.
-    pub fn is_at_a_start(&self) -> bool {
-        self.segment.end == SEGMENT_HEADER_BYTES
     }
 
     /// What to prepare for a roll to come; `None` where enough is prepared or on its way. The file is to be made without

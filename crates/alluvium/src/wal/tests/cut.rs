@@ -44,6 +44,31 @@ fn segments_of_sessions_that_wrote_nothing_are_cut_off() {
     assert_eq!(records, [record(1, 30), record(2, 30)]);
 }
 
+/// What somebody knows who understands the records.
+#[test]
+fn segments_behind_one_can_be_cut_off_with_their_records() {
+    let vfs = mem();
+    let mut end = None;
+    for n in 1..=4 {
+        commit(&mut writer(&vfs, n, end), &record(n, 30));
+        end = start(&vfs, dir(), 1).unwrap().1.end;
+    }
+    let mut left = start(&vfs, dir(), 1).unwrap().1;
+    left.cut_behind(SegmentId(2));
+    assert_eq!(left.segments, [SegmentId(1), SegmentId(2)]);
+    assert_eq!(left.cut, [SegmentId(3), SegmentId(4)]);
+    assert_eq!(left.next_segment, SegmentId(5));
+    left.remove_cut(&vfs, dir()).unwrap();
+    commit(&mut writer(&vfs, 5, left.end), &record(5, 30));
+    let (found, left) = start(&vfs, dir(), 1).unwrap();
+    assert_eq!(found, [record(1, 30), record(2, 30), record(5, 30)]);
+    assert_eq!(left.cut, []);
+
+    let mut all = left.clone();
+    all.cut_behind(SegmentId(0));
+    assert_eq!(all.segments, [SegmentId(1)], "where the log begins");
+}
+
 /// As after a copy over an older copy, or where a file system forgets a removal.
 #[test]
 fn an_empty_segment_that_was_cut_off_and_is_there_again_is_passed_over_and_removed() {
