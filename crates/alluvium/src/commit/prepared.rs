@@ -5,8 +5,8 @@
 //! unresolved prepare depends on is only its own record. Whenever memtables are sealed, the log moves to a new segment
 //! and all unresolved prepares are written into it again and synced, before anything can remove the older segments;
 //! recovery does the same in its first segment where its replay has sealed some, or where the manifest has prepares, as
-//! that of a copy does. A record of a prepare that is already known changes nothing, and a segment in which the log ends
-//! with nothing else goes with the next opening.
+//! that of a copy does. A record of a prepare that is already known changes nothing, and where the log ends with segments
+//! that hold nothing else the next opening removes them, up to the oldest one that is needed.
 //!
 //! The list of unresolved prepares is guarded by the log's mutex and changes in log order.
 

@@ -390,7 +390,7 @@ fn replay(
             .map_or(SeqNo::MAX, |k| k.flushed_seqno)
     };
     let mut order = LogOrder::new(dir);
-    // The newest segment that holds more than prepares that older ones hold too.
+    // The newest segment that holds more than prepares that older ones or the manifest hold too.
     let mut newest = SegmentId(0);
     let mut visit = |segment: SegmentId, seqno: SeqNo, kind: RecordKind, payload: &[u8]| {
         order.check(segment, kind, seqno)?;

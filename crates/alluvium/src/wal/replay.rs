@@ -209,7 +209,7 @@ pub(super) fn list_segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<SegmentId>>
 type Linked<'a> = (&'a OpenSegment, SegmentHeader, u64);
 
 /// Follows the headers back from the newest segment to the oldest needed one. Returns the log's segments, oldest first, and
-/// those beside it that were cut off because they are empty: who copies a database over an older copy of it has them again.
+/// those beside it that were cut off as needless: who copies a database over an older copy of it has them again.
 fn link<'a>(
     dir: &Path,
     oldest_needed: SegmentId,
@@ -230,8 +230,8 @@ fn link<'a>(
                     break;
                 }
             }
-            Some((header, _))
-                if header.previous == wanted && !holds_records(segment, database_uid)? =>
+            Some((header, sum))
+                if header.previous == wanted && may_have_been_cut(segment, sum, database_uid)? =>
             {
                 stale.push(id);
             }
@@ -290,6 +290,24 @@ pub(super) fn check_unfinished(segment: &OpenSegment, database_uid: u64) -> Resu
         ));
     }
     Ok(())
+}
+
+/// Whether a segment at the end of a log may have been cut off because it says nothing new: it is empty, or holds prepares
+/// alone.
+pub(super) fn may_have_been_cut(
+    segment: &OpenSegment,
+    sum: u64,
+    database_uid: u64,
+) -> Result<bool> {
+    let uid = segment_uid(database_uid, segment.id);
+    let mut frames = FrameReader::new(&*segment.file, uid, SEGMENT_HEADER_BYTES, sum)?;
+    while let Some(frame) = frames.next()? {
+        let kind = RecordKind::from_u8(frame.header.kind);
+        if !matches!(kind, Some(RecordKind::Prepare | RecordKind::SyncMark)) {
+            return Ok(false);
+        }
+    }
+    Ok(!frames.any_header_follows()?)
 }
 
 fn holds_records(segment: &OpenSegment, database_uid: u64) -> Result<bool> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::frame::FrameReader;
-use super::replay::{check_unfinished, first_unproven, list_segments};
+use super::replay::{check_unfinished, first_unproven, list_segments, may_have_been_cut};
 use super::segment::{OpenSegment, SEGMENT_HEADER_BYTES, segment_path, segment_uid};
 use super::{RecordKind, SegmentEnd};
 use crate::base::{SegmentId, SeqNo};
@@ -29,7 +29,7 @@ pub(crate) fn salvage(
 ) -> Result<Option<Error>> {
     let (segments, unopened) = open_from(vfs, dir, database_uid, oldest_needed)?;
     let unproven = first_unproven(&segments, oldest_needed, database_uid)?;
-    // Where the next segment may go on. Behind an empty one, which an open cuts off, there are several places.
+    // Where the next segment may go on. Behind one that an open may have cut off there are several places.
     let mut ends: Vec<SegmentEnd> = Vec::new();
     // Why the last segment so far does not end as a log does.
     let mut tail = None;
@@ -65,7 +65,7 @@ pub(crate) fn salvage(
         if let Some(error) = visit_records(id, &path, &mut frames, visit)? {
             return Ok(Some(error));
         }
-        if frames.offset() > SEGMENT_HEADER_BYTES {
+        if !may_have_been_cut(&segment, sum, database_uid)? {
             ends.clear();
         }
         ends.push(SegmentEnd {

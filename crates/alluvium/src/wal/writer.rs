@@ -62,7 +62,8 @@ pub struct WalWriter {
     buffer: Vec<u8>,
     pending: Vec<Pending>,
     last_seqno: SeqNo,
-    /// Whether new segments may hold records of prepared transactions: from the first such record on.
+    /// Whether new segments may hold records of prepared transactions: where replay has found one that is unresolved, or
+    /// from the first such record on.
     prepared: bool,
     /// The first failed write or sync, shared with every [`WalSync`]. Set once; nothing is written afterwards.
     failure: Arc<OnceLock<Error>>,
@@ -96,8 +97,8 @@ struct Pending {
 
 impl WalWriter {
     /// Starts a log, or goes on with one in a new segment: `first` is a number that no file has ever had,
-    /// `previous` is where replay ended. `prepared` says whether there are unresolved prepared transactions, to be written
-    /// again. On return the segment is durable.
+    /// `previous` is where replay ended. `prepared` says whether there are unresolved prepared transactions, which may
+    /// be written again. On return the segment is durable.
     ///
     /// # Errors
     ///

@@ -71,15 +71,29 @@ fn segments_behind_one_can_be_cut_off_with_their_records() {
 
 /// As after a copy over an older copy, or where a file system forgets a removal.
 #[test]
-fn an_empty_segment_that_was_cut_off_and_is_there_again_is_passed_over_and_removed() {
+fn a_segment_that_was_cut_off_and_is_there_again_is_passed_over_and_removed() {
+    for prepared in [false, true] {
+        is_passed_over_and_removed(prepared);
+    }
+}
+
+/// A segment of nothing, or of a prepare that is known from elsewhere.
+fn is_passed_over_and_removed(prepared: bool) {
     let vfs = mem();
     let first = record(1, 30);
     commit(&mut writer(&vfs, 1, None), &first);
     let end = start(&vfs, dir(), 1).unwrap().1.end;
-    drop(writer(&vfs, 2, end));
+    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    let mut wal = WalWriter::create(shared, dir(), UID, SegmentId(2), end, true, SMALL).unwrap();
+    if prepared {
+        wal.append(1, RecordKind::Prepare, b"known");
+        wal.write().unwrap();
+    }
+    drop(wal);
     let stale = segment_path(dir(), SegmentId(2));
     let bytes = bytes_of(&vfs, &stale);
-    let left = start(&vfs, dir(), 1).unwrap().1;
+    let mut left = replay(&vfs, dir(), UID, SegmentId(1), &mut |_, _, _, _| Ok(())).unwrap();
+    left.cut_behind(SegmentId(1));
     left.remove_cut(&vfs, dir()).unwrap();
     let second = record(2, 30);
     commit(&mut writer(&vfs, 3, left.end), &second);
@@ -94,8 +108,10 @@ fn an_empty_segment_that_was_cut_off_and_is_there_again_is_passed_over_and_remov
     assert_eq!(left.segments, [SegmentId(1), SegmentId(3)]);
     assert_eq!(left.cut, [SegmentId(2)]);
     let mut salvaged = Vec::new();
-    let damage = salvage(&vfs, dir(), UID, SegmentId(1), &mut |_, seqno, _, _| {
-        salvaged.push(seqno);
+    let damage = salvage(&vfs, dir(), UID, SegmentId(1), &mut |_, seqno, kind, _| {
+        if kind == RecordKind::Commit {
+            salvaged.push(seqno);
+        }
         Ok(())
     });
     assert!(damage.unwrap().is_none());
@@ -103,7 +119,7 @@ fn an_empty_segment_that_was_cut_off_and_is_there_again_is_passed_over_and_remov
     left.remove_cut(&vfs, dir()).unwrap();
     assert_eq!(start(&vfs, dir(), 1).unwrap().1.cut, []);
 
-    // With a record it is none that was cut off.
+    // With any other record it is none that was cut off.
     let other = mem();
     commit(&mut writer(&other, 2, end), &second);
     again(&bytes_of(&other, &stale));
