@@ -26,7 +26,8 @@ use crate::range_deletes::RangeDeletes;
 use crate::version::group::Version;
 
 /// Rows of fewer bytes than this part of a last-level table go above the last level: otherwise frequent small flushes
-/// would leave it in small pieces that no merge ever puts together.
+/// would leave it in small pieces that no merge ever puts together. Where memory is so small that no flush has many
+/// more, half of a flush is enough: all rows of a load would be written twice instead.
 const LEAST_PART: u64 = 4;
 /// Of so few bytes a merge is made in no time. The simulator makes fewer.
 const LEAST_BYTES: u64 = 1 << if cfg!(feature = "simulation") { 10 } else { 20 };
@@ -115,7 +116,9 @@ pub(super) fn claim<'a>(
     suits: impl Fn(&Gap) -> Result<bool>,
 ) -> Result<Vec<Straight<'a>>> {
     let mut claimed = Vec::new();
-    let least = LEAST_BYTES.max(shared.options.partition_bytes / LEAST_PART);
+    let flush_bytes = shared.plan().flush_bytes() as u64;
+    let least = (shared.options.partition_bytes / LEAST_PART).min(flush_bytes / 2);
+    let least = least.max(LEAST_BYTES);
     let bytes: u64 = memtables.iter().map(|m| m.bytes() as u64).sum();
     if bytes < least {
         return Ok(claimed);

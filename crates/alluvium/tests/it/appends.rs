@@ -74,6 +74,27 @@ fn rows_in_the_order_of_their_keys_are_written_once() {
 }
 
 #[test]
+fn half_of_a_flush_is_enough_where_memory_is_much_smaller_than_a_table() {
+    let small = Options {
+        memory_bytes: 16 << 20,
+        memtable_bytes: None,
+        partition_bytes: Options::default().partition_bytes,
+        ..options()
+    };
+    let (_vfs, db, k) = database(small);
+    for n in 0..6_000 {
+        k.put(&key(n), &value(n)).expect("put");
+        if n % 1_500 == 1_499 {
+            // No more than what is flushed at most, and less than a quarter of a table.
+            db.flush().expect("flush");
+        }
+    }
+    // A flush that came early may be smaller.
+    let stats = stats_of_k(&db);
+    assert!(stats.upper_bytes < stats.last_bytes / 4, "{stats:?}");
+}
+
+#[test]
 fn appends_in_two_places_go_to_the_last_level_and_what_meets_older_rows_above_it() {
     let (_vfs, db, k) = database(options());
     for round in 0..4 {
