@@ -72,6 +72,7 @@ impl Follower {
                 finish_phase(&mut trial.phases, self.load_bytes);
             }
             Event::Mark { mark } => trial.mark(mark),
+            Event::Measured => standing.note = "its rows are checked".to_string(),
             Event::Verified { sentence } => trial.verified = Some(sentence),
             Event::Finished { error } => {
                 self.finished = true;

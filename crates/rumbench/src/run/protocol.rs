@@ -109,6 +109,8 @@ pub enum Event {
         /// Name, with details in parentheses.
         mark: String,
     },
+    /// Nothing more is measured; the final check begins.
+    Measured,
     /// The final check passed.
     Verified {
         /// What was found.

@@ -439,6 +439,9 @@ impl Runner<'_> {
                         {
                             self.result.workload_version = Some(*workload_version);
                         }
+                        if let (Event::Measured, Some(group)) = (&event, &group) {
+                            group.lift_operations();
+                        }
                         follower.apply(event, trial, &mut standing);
                         if phase_ended && standing.trial > 0 {
                             self.put(trial.clone());

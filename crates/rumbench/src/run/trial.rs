@@ -203,6 +203,7 @@ fn run_phases(
     if !settled {
         settles.settle(context, workload)?;
     }
+    emitter.emit(&Event::Measured);
     let sentence = workload.verify(engine)?;
     emitter.emit(&Event::Verified { sentence });
     Ok(())

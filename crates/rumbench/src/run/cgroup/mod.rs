@@ -81,6 +81,15 @@ impl Bound {
     }
 }
 
+/// The files of a group that bound its operations on a device, and what lifts the bound. A group has those of one version.
+fn lifting(device: DeviceNumber) -> [(&'static str, String); 3] {
+    [
+        ("blkio.throttle.read_iops_device", format!("{device} 0")),
+        ("blkio.throttle.write_iops_device", format!("{device} 0")),
+        ("io.max", format!("{device} riops=max wiops=max")),
+    ]
+}
+
 /// What bounds the trials of a suite, and where.
 #[derive(Debug, Clone, Default)]
 pub struct Bounds(Vec<(Hierarchy, Bound)>);
@@ -110,6 +119,7 @@ impl Bounds {
         let mut group = Group {
             members: Vec::new(),
             memory: None,
+            operations: None,
         };
         for (hierarchy, bound) in &self.0 {
             group.add(hierarchy, *bound)?;
@@ -124,6 +134,8 @@ pub struct Group {
     members: Vec<(PathBuf, Version)>,
     /// Which of them bounds memory, and at how many bytes.
     memory: Option<(usize, u64)>,
+    /// Which of them bounds the operations on which device.
+    operations: Option<(usize, DeviceNumber)>,
 }
 
 impl Group {
@@ -140,8 +152,9 @@ impl Group {
                 self.members.len() - 1
             }
         };
-        if let Bound::Memory(bytes) = bound {
-            self.memory = Some((member, bytes));
+        match bound {
+            Bound::Memory(bytes) => self.memory = Some((member, bytes)),
+            Bound::Operations(device, _) => self.operations = Some((member, device)),
         }
         for (file, text, may_lack) in bound.files(hierarchy.version) {
             match directory.join(file).exists() {
@@ -163,6 +176,21 @@ impl Group {
             fs::write(&path, pid.to_string())
                 .with_context(|| format!("cannot move a trial to {}", path.display()))
         })
+    }
+
+    /// Ends the bound of operations: the check of a database reads all of it, and measures nothing. Where the kernel refuses,
+    /// the check takes as long as it takes.
+    pub fn lift_operations(&self) {
+        let Some((member, device)) = self.operations else {
+            return;
+        };
+        let (directory, _) = &self.members[member];
+        for (file, text) in lifting(device) {
+            let path = directory.join(file);
+            if path.exists() {
+                let _ = fs::write(path, text);
+            }
+        }
     }
 
     /// What it took so far, where memory is bounded.
@@ -292,6 +320,9 @@ mod tests {
         assert_eq!(text("memory.swap.max"), "0");
         assert_eq!(text("io.max"), "8:16 riops=1000 wiops=1000");
         assert_eq!(text("cgroup.procs"), "17");
+        group.lift_operations();
+        assert_eq!(text("io.max"), "8:16 riops=max wiops=max");
+        assert_eq!(text("memory.max"), "5242880");
         fs::write(own.join("memory.peak"), "4000000\n").expect("file");
         fs::write(own.join("memory.events"), "oom 3\noom_kill 1\n").expect("file");
         let found = group.memory_use().expect("bounded");
@@ -317,6 +348,11 @@ mod tests {
             assert_eq!(read(&own.join(file)).expect("file"), "8:16 10000");
         }
         assert!(group.memory_use().is_some());
+        group.lift_operations();
+        for file in io {
+            assert_eq!(read(&own.join(file)).expect("file"), "8:16 0");
+        }
+        assert!(!own.join("io.max").exists());
         assert!(Bounds::default().group().expect("nothing to do").is_none());
     }
 }
