@@ -6,17 +6,20 @@ use crate::{result, rumbench, script, text};
 #[test]
 fn a_trial_runs_in_a_group_with_the_limits_of_its_tier() {
     let dir = tempfile::tempdir().unwrap();
-    // The process of the trial notes where it is, once it was moved, and what is written there.
+    // The process of the trial notes where it is, once it was moved, and what is written there, then and at last.
     let this = env!("CARGO_BIN_EXE_rumbench");
-    let noted = dir.path().join("noted");
+    let [noted, at_last] = ["noted", "at_last"].map(|name| dir.path().join(name));
     let body = format!(
-        "if [ \"$1\" = trial-child ]; then\n\
+        "[ \"$1\" = trial-child ] || exec {this} \"$@\"\n\
          for n in $(seq 500); do grep -q rumbench- /proc/$$/cgroup && break; sleep 0.01; done\n\
          group=$(grep rumbench- /proc/$$/cgroup | head -n 1 | cut -d: -f3)\n\
-         cat /sys/fs/cgroup/blkio$group/blkio.throttle.*_iops_device /sys/fs/cgroup$group/io.max \
-         /sys/fs/cgroup/unified$group/io.max > {} 2> /dev/null\n\
-         fi\nexec {this} \"$@\"",
-        noted.display()
+         limits() {{ cat /sys/fs/cgroup/blkio$group/blkio.throttle.*_iops_device /sys/fs/cgroup$group/io.max \
+         /sys/fs/cgroup/unified$group/io.max 2> /dev/null; }}\n\
+         limits > {}\n{this} \"$@\"\nstatus=$?\n\
+         for n in $(seq 500); do limits | grep -q 10000 || break; sleep 0.01; done\n\
+         limits > {}\nexit $status",
+        noted.display(),
+        at_last.display()
     );
     let host = format!("noting={}", script(dir.path(), "noting", &body));
     let out = dir.path().join("out");
@@ -52,6 +55,11 @@ fn a_trial_runs_in_a_group_with_the_limits_of_its_tier() {
     assert_eq!(trial["configuration"]["storage"], expected);
     let noted = std::fs::read_to_string(noted).expect("the script ran");
     assert_eq!(noted.matches("10000").count(), 2, "{noted}");
+    let at_last = std::fs::read_to_string(at_last).expect("the script ran to its end");
+    assert!(
+        !at_last.contains("10000"),
+        "the check is limited: {at_last}"
+    );
 }
 
 #[test]
