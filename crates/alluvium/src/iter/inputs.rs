@@ -14,6 +14,7 @@ use crate::iter::run::{PrefixProbe, RunCursor};
 use crate::iter::source::Source;
 use crate::keyspace::tree::TreeState;
 use crate::range_deletes::{Fragment, RangeDeletes};
+use crate::table::TableCursor;
 use crate::version::group::{ScanCost, Version};
 
 /// No count of publications.
@@ -156,7 +157,11 @@ impl MergeCursor {
             let group = &self.version().groups()[self.group];
             // Behind an interval without an end no table was looked at.
             let sought = self.sources[self.fixed..].iter().filter(|i| !i.past_end);
-            group.scan_cost.note(sought.count());
+            // In a merged group there is one: the oldest.
+            let needless = sought.rev().skip(1);
+            let reads = |i: &&Input| i.source.table().is_some_and(TableCursor::has_read);
+            let (seeks, reads) = (needless.clone().count(), needless.filter(reads).count());
+            group.scan_cost.note(seeks as u64, reads as u64);
         }
     }
 

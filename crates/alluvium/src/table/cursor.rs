@@ -64,8 +64,7 @@ impl TableCursor {
     ///
     /// Errors, of all moves: `Corruption` and `Io` for a block.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.valid = false;
-        if self.sees_nothing() {
+        if !self.begin() {
             return Ok(false);
         }
         let index = self.table.fences.find(key);
@@ -95,8 +94,7 @@ impl TableCursor {
 
     /// Goes to the last key that is below `key`.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
-        self.valid = false;
-        if self.sees_nothing() {
+        if !self.begin() {
             return Ok(false);
         }
         let index = self.table.fences.find(key);
@@ -113,8 +111,7 @@ impl TableCursor {
 
     /// Goes to the first key.
     pub fn seek_first(&mut self) -> Result<bool> {
-        self.valid = false;
-        if self.sees_nothing() {
+        if !self.begin() {
             return Ok(false);
         }
         self.load(0)?;
@@ -124,8 +121,7 @@ impl TableCursor {
 
     /// Goes to the last key.
     pub fn seek_last(&mut self) -> Result<bool> {
-        self.valid = false;
-        if self.sees_nothing() {
+        if !self.begin() {
             return Ok(false);
         }
         self.load(self.table.fences.len() - 1)?;
@@ -175,10 +171,17 @@ impl TableCursor {
         }
     }
 
-    /// Whether the whole table is newer than the read point: then no block is looked at. A read point that is not
-    /// below the floor is compared with stored numbers, which then decide as the raised ones would.
-    fn sees_nothing(&self) -> bool {
-        self.read_point < self.seqno_floor
+    /// Begins a seek. False where the whole table is newer than the read point: then no block is looked at. A read point
+    /// that is not below the floor is compared with stored numbers, which then decide as the raised ones would.
+    fn begin(&mut self) -> bool {
+        self.valid = false;
+        self.ahead.has_read = false;
+        self.read_point >= self.seqno_floor
+    }
+
+    /// Whether the last seek, or a step behind it, found a block that was not in the cache.
+    pub fn has_read(&self) -> bool {
+        self.ahead.has_read
     }
 
     /// Whether the cursor stands on an entry; the accessors below may be called only then.

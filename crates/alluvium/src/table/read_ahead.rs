@@ -31,11 +31,14 @@ pub(in crate::table) struct ReadAhead {
     window: u64,
     /// Where what has been asked for ends, in the direction of the reads.
     edge: u64,
+    /// Whether there was a read since its user last said no.
+    pub has_read: bool,
 }
 
 impl ReadAhead {
     /// Notes that `read` is read now, of a file whose content is `content`, and asks for what will follow.
     pub fn note(&mut self, file: &dyn VfsFile, read: Range<u64>, content: Range<u64>) {
+        self.has_read = true;
         if let Some(hint) = self.next_hint(read, content) {
             file.start_reading(hint.start, hint.end - hint.start);
         }

@@ -42,8 +42,8 @@ pub(crate) struct Group {
     pub scan_cost: Arc<ScanCost>,
 }
 
-/// The seeks that scans made in tables of a group which they would not have made in a merged one. Relaxed: it orders
-/// nothing, and a lost reset costs a merge.
+/// The seeks that scans made in tables of a group which they would not have made in a merged one, in units of a seek in
+/// a cached block. Relaxed: it orders nothing, and a lost reset costs a merge.
 #[derive(Debug, Default)]
 pub(crate) struct ScanCost(AtomicU64);
 
@@ -97,6 +97,9 @@ impl Upper {
 
 /// One seek in so many is noted, for all of them: every reader of the group writes to the same counter. A power of two.
 const SEEKS_PER_NOTE: u64 = 16;
+/// How many seeks in cached blocks a block takes that is read from the page cache and decoded: some 15 us, as measured
+/// (docs/decisions/0029). One that comes from the device costs more; the file system does not say which it was.
+const SEEKS_PER_READ: u64 = 7;
 /// 2^64 divided by the golden ratio: products with it are spread evenly, whatever the steps are that a reader takes from
 /// group to group.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -107,12 +110,12 @@ impl ScanCost {
         nth.wrapping_mul(SPREAD) < u64::MAX / SEEKS_PER_NOTE
     }
 
-    /// Counts the seek of a scan in `tables` of a group, and those that it stands for.
-    pub fn note(&self, tables: usize) {
-        let needless = tables.saturating_sub(1) as u64;
+    /// Counts a scan that sought in `needless` tables of a group beyond one and had to read a block in `reads` of these, and
+    /// the scans that it stands for.
+    pub fn note(&self, needless: u64, reads: u64) {
         if needless > 0 {
-            self.0
-                .fetch_add(SEEKS_PER_NOTE * needless, Ordering::Relaxed);
+            let cost = needless + SEEKS_PER_READ * reads;
+            self.0.fetch_add(SEEKS_PER_NOTE * cost, Ordering::Relaxed);
         }
     }
 

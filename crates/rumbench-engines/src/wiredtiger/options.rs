@@ -10,6 +10,8 @@ use crate::settings::Settings;
 
 /// Sessions beside those of the clients: the adapter's own, and the library's background threads.
 const OTHER_SESSIONS: usize = 100;
+/// Percent of the cache that may be dirty before clients write pages, as the library has it.
+const DIRTY_PERCENT: u32 = 20;
 /// What the library takes at least.
 const CACHE_BYTES_MIN: u64 = 1 << 20;
 
@@ -25,6 +27,7 @@ pub(super) struct Tuning {
     leaf_page_bytes: u32,
     prefix_compression: bool,
     eviction_threads: u32,
+    eviction_dirty_percent: u32,
     checkpoint_seconds: u32,
     direct_io: bool,
 }
@@ -80,6 +83,11 @@ impl Tuning {
                 if tuned { 2 } else { 8 },
                 1..=20,
             )?,
+            eviction_dirty_percent: settings.take_in(
+                "eviction_dirty_percent",
+                if tuned { 60 } else { DIRTY_PERCENT },
+                DIRTY_PERCENT..=80,
+            )?,
             checkpoint_seconds: settings.take_in("checkpoint_seconds", 60, 1..=86_400)?,
             direct_io: settings.take("direct_io", false)?,
         };
@@ -104,6 +112,7 @@ impl Tuning {
                 "eviction=(threads_min=1,threads_max={})",
                 self.eviction_threads
             ),
+            self.dirty(),
             "statistics=(fast)".to_string(),
             self.log().to_string(),
         ];
@@ -117,6 +126,20 @@ impl Tuning {
             parts.push("direct_io=[data]".to_string());
         }
         parts.join(",")
+    }
+
+    /// How much of the cache may be dirty before the background threads write, and before clients must (`trigger`). The bounds
+    /// of updates that are in no page yet are half of these unless they are named.
+    fn dirty(&self) -> String {
+        let trigger = self.eviction_dirty_percent;
+        let target = trigger / 4;
+        if trigger == DIRTY_PERCENT {
+            return format!("eviction_dirty_target={target},eviction_dirty_trigger={trigger}");
+        }
+        format!(
+            "eviction_dirty_target={target},eviction_dirty_trigger={trigger},\
+             eviction_updates_target={target},eviction_updates_trigger={trigger}"
+        )
     }
 
     /// The log as the class wants it. Method `none` waits until the kernel has the commit's record.
