@@ -7,7 +7,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::{Exit, print};
-use crate::measure::doctor::{Finding, Machine, Verdict, findings};
+use crate::measure::doctor::{Machine, findings};
+use crate::report::doctor::machine;
 use crate::report::table::{Format, Table};
 
 /// Flags of `rumbench doctor`.
@@ -27,7 +28,7 @@ pub struct DoctorArgs {
 /// When nothing can be written into the folder.
 pub fn run(arguments: &DoctorArgs) -> Result<Exit> {
     let dir = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("."));
-    let found = findings(&Machine::look(&dir)?);
+    let found = findings(&Machine::look(&dir, true)?);
     if arguments.json {
         let engines: Vec<_> = rumbench_engines::engines()
             .iter()
@@ -44,29 +45,6 @@ pub fn run(arguments: &DoctorArgs) -> Result<Exit> {
     print("\n");
     print(&engines().render(Format::Text));
     Ok(Exit::Done)
-}
-
-fn machine(found: &[Finding]) -> Table {
-    let mut table = Table::new("This machine", &["", "what", "found"]);
-    table.text_columns = 3;
-    for of in found {
-        let mark = match of.verdict {
-            Verdict::Good => "ok",
-            Verdict::Note => "note",
-            Verdict::Warning => "WARN",
-        };
-        let row = [mark, of.about, &of.found];
-        table.rows.push(row.map(str::to_string).into());
-    }
-    let advice = found.iter().filter(|of| !of.advice.is_empty());
-    let advice: Vec<String> = advice
-        .map(|of| format!("{}: {}", of.about, of.advice))
-        .collect();
-    match advice.is_empty() {
-        true => table.notes.push("Nothing to do.".to_string()),
-        false => table.notes = advice,
-    }
-    table
 }
 
 fn engines() -> Table {

@@ -107,6 +107,7 @@ pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
         memory: arguments.memory,
         storage: None,
         placement: arguments.placement,
+        profile: false,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: false,
         mix_durability: arguments.print.mix_durability,

@@ -88,6 +88,7 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         memory: None,
         storage: None,
         placement: Placement::Free,
+        profile: false,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: false,
         mix_durability: true,

@@ -179,6 +179,9 @@ pub struct RunArgs {
     /// Another build of rumbench as the process of trials: of those with --engine ENGINE@NAME, or without a NAME of all others
     #[arg(long = "host", value_name = "[NAME=]BINARY")]
     hosts: Vec<String>,
+    /// Sample on which functions CPU time goes, with a flame graph for each phase in DIR/profile, and read the processor's counters
+    #[arg(long)]
+    profile: bool,
     /// An engine's own options file instead of its configuration here; RocksDB takes one
     #[arg(long = "options-file", value_name = "ENGINE=FILE")]
     options_files: Vec<String>,
@@ -245,6 +248,7 @@ pub fn suite(arguments: &RunArgs) -> Result<Suite> {
         memory: arguments.memory,
         storage: arguments.storage,
         placement: arguments.placement,
+        profile: arguments.profile,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: arguments.keep_data,
         mix_durability: arguments.print.mix_durability,
@@ -312,6 +316,7 @@ pub fn ask_hosts(suite: &mut Suite) -> Result<()> {
                 rate: at.rate,
                 turnover: suite.turnover.clone(),
                 placement: suite.placement,
+                profile: suite.profile,
                 directory: PathBuf::new(),
             };
             host::ask(host, &spec)?;

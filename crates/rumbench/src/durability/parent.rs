@@ -133,6 +133,7 @@ impl<'a> Killer<'a> {
                 rate: None,
                 turnover: None,
                 placement: Placement::Free,
+                profile: false,
                 directory: directory.to_path_buf(),
             },
             script_seed: test.seed,

@@ -3,6 +3,7 @@
 //! Facts are read in one place ([`Machine::look`]) and judged in another ([`findings`]), which is pure. The device is tried with
 //! files of its own in the data folder: how long a sync of one written page takes, and how many pages it reads in a second.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -11,10 +12,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::counters::Counters;
 use super::statistics::median;
 use super::{environment, size};
+use crate::profile::Profiler;
 use crate::report::html::label_us;
 use crate::report::table::count;
 use crate::run::cgroup::{Bound, Bounds};
@@ -33,8 +36,12 @@ const FREE_GIB: f64 = 10.0;
 const GROUP_BYTES: u64 = 64 << 20;
 const GROUP_OPERATIONS_PER_S: u64 = 1_000;
 
+/// What to do where the kernel refuses samples.
+pub const PROFILE_ADVICE: &str =
+    "run as root, or allow it with `sysctl kernel.perf_event_paranoid=1`";
+
 /// How serious a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Nothing to do.
@@ -46,10 +53,10 @@ pub enum Verdict {
 }
 
 /// One fact, judged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// What was looked at.
-    pub about: &'static str,
+    pub about: Cow<'static, str>,
     /// How serious it is.
     pub verdict: Verdict,
     /// What was found.
@@ -64,7 +71,10 @@ pub struct Machine {
     facts: BTreeMap<String, String>,
     /// Whether clock speed changes with heat and load.
     turbo: Option<bool>,
-    perf_event_paranoid: Option<i64>,
+    /// Kinds of events that the processor counts for this user.
+    counters: Vec<&'static str>,
+    /// Whether the kernel samples functions, and what it leaves out.
+    samples: Option<Result<Option<&'static str>, String>>,
     /// Processes that want a CPU, mean of the last minute.
     load: Option<f64>,
     free_bytes: Option<u64>,
@@ -77,30 +87,35 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at the machine and tries the device of a folder.
+    /// Looks at the machine, and tries the device of a folder where that is wanted, for about a second.
     ///
     /// # Errors
     /// When nothing can be written into the folder.
-    pub fn look(dir: &Path) -> Result<Machine> {
+    pub fn look(dir: &Path, device: bool) -> Result<Machine> {
         let read = |path: &str| fs::read_to_string(path).ok();
         let number = |path: &str| read(path)?.split_whitespace().next()?.parse::<f64>().ok();
         let off = number("/sys/devices/system/cpu/intel_pstate/no_turbo").map(|off| off == 0.0);
         let on = number("/sys/devices/system/cpu/cpufreq/boost").map(|on| on == 1.0);
-        let (fsync_us, fdatasync_us) = syncs(dir)?;
+        let (fsync_us, fdatasync_us) = match device {
+            true => syncs(dir)?,
+            false => (None, None),
+        };
+        let reads = device.then(|| random_reads(dir));
         let caches = OpenOptions::new()
             .write(true)
             .open("/proc/sys/vm/drop_caches");
         Ok(Machine {
             facts: environment::describe(dir),
             turbo: off.or(on),
-            perf_event_paranoid: number("/proc/sys/kernel/perf_event_paranoid").map(|n| n as i64),
+            counters: Counters::open().names(),
+            samples: Some(samples()),
             load: number("/proc/loadavg"),
             free_bytes: size::free_bytes(dir).ok(),
             groups: groups(dir),
             may_drop_caches: caches.is_ok(),
             fsync_us,
             fdatasync_us,
-            reads_per_s: Some(random_reads(dir).map_err(|error| format!("{error:#}"))),
+            reads_per_s: reads.map(|reads| reads.map_err(|error| format!("{error:#}"))),
         })
     }
 
@@ -196,7 +211,7 @@ fn finding(
     advice: &str,
 ) -> Finding {
     Finding {
-        about,
+        about: Cow::Borrowed(about),
         verdict,
         found: found.into(),
         advice: advice.to_string(),
@@ -312,10 +327,14 @@ fn storage(machine: &Machine) -> Vec<Finding> {
         synced(machine.fsync_us),
         synced(machine.fdatasync_us)
     );
-    all.push(judged(
-        "syncs", !fast, Verdict::Warning, &found,
+    let syncs = judged(
+        "syncs",
+        !fast,
+        Verdict::Warning,
+        &found,
         "faster than devices are: a cache answers, and may lose what it has; --durability sync means little here",
-    ));
+    );
+    all.extend(machine.fdatasync_us.map(|_| syncs));
     all.extend(machine.reads_per_s.as_ref().map(|reads| match reads {
         Ok(reads) => finding(
             "random reads",
@@ -371,11 +390,42 @@ fn permissions(machine: &Machine) -> Vec<Finding> {
         };
         finding("control groups", verdict, text, "")
     }));
-    all.extend(machine.perf_event_paranoid.map(|level| judged(
-        "hardware counters", level <= 1, Verdict::Note, &format!("perf_event_paranoid {level}"),
-        "perf sees less of other processes: sysctl kernel.perf_event_paranoid=1, only where a profile is wanted",
-    )));
+    all.extend(profiling(machine));
     all
+}
+
+/// Tries to sample this process.
+fn samples() -> Result<Option<&'static str>, String> {
+    let attached = Profiler::attach(std::process::id());
+    attached
+        .map(|profiler| profiler.lacks())
+        .map_err(|error| error.to_string())
+}
+
+/// What `--profile` can do.
+fn profiling(machine: &Machine) -> Vec<Finding> {
+    let counters = match machine.counters.as_slice() {
+        [] => "none".to_string(),
+        some => some.join(", "),
+    };
+    let counts = judged(
+        "hardware counters",
+        !machine.counters.is_empty(),
+        Verdict::Note,
+        &counters,
+        "results have no instructions and cycles for each operation: usual on virtual machines, whose host would have to pass them on",
+    );
+    let sampled = machine.samples.as_ref().map(|samples| match samples {
+        Ok(None) => finding(
+            "stack samples",
+            Verdict::Good,
+            "--profile can take them",
+            "",
+        ),
+        Ok(Some(lacks)) => finding("stack samples", Verdict::Note, *lacks, PROFILE_ADVICE),
+        Err(why) => finding("stack samples", Verdict::Note, why.as_str(), PROFILE_ADVICE),
+    });
+    std::iter::once(counts).chain(sampled).collect()
 }
 
 #[cfg(test)]
@@ -387,7 +437,8 @@ mod tests {
         Machine {
             facts: pairs.map(|(k, v)| (k.to_string(), v.to_string())).collect(),
             turbo: Some(false),
-            perf_event_paranoid: Some(1),
+            counters: vec!["instructions"],
+            samples: Some(Ok(None)),
             load: Some(0.1),
             free_bytes: Some(100 << 30),
             groups: vec![("--memory", Ok(()))],
@@ -411,12 +462,12 @@ mod tests {
         ("device", "nvme0n1"),
     ];
 
-    fn worried(machine: &Machine) -> Vec<&'static str> {
+    fn worried(machine: &Machine) -> Vec<String> {
         let all = findings(machine);
         let bad = all.iter().filter(|of| of.verdict != Verdict::Good);
         bad.map(|of| {
             assert!(!of.advice.is_empty(), "{of:?} says what to do");
-            of.about
+            of.about.to_string()
         })
         .collect()
     }
@@ -442,7 +493,8 @@ mod tests {
         bad.free_bytes = Some(1 << 30);
         bad.fdatasync_us = Some(1.0);
         bad.may_drop_caches = false;
-        bad.perf_event_paranoid = Some(4);
+        bad.counters.clear();
+        bad.samples = Some(Err("refused".to_string()));
         assert_eq!(
             worried(&bad),
             [
@@ -457,7 +509,8 @@ mod tests {
                 "free space",
                 "syncs",
                 "page cache",
-                "hardware counters"
+                "hardware counters",
+                "stack samples"
             ]
         );
     }
@@ -465,11 +518,12 @@ mod tests {
     #[test]
     fn looking_at_this_machine_leaves_nothing_in_the_folder() {
         let dir = tempfile::tempdir().unwrap();
-        let found = findings(&Machine::look(dir.path()).unwrap());
-        assert!(found.iter().any(|of| of.about == "syncs"));
+        let found = |device| findings(&Machine::look(dir.path(), device).unwrap());
+        let tried = |device| found(device).iter().any(|of| of.about == "syncs");
+        assert!(tried(true) && !tried(false));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         let missing = dir.path().join("missing");
-        let error = Machine::look(&missing).unwrap_err().to_string();
+        let error = Machine::look(&missing, true).unwrap_err().to_string();
         assert!(error.contains("choose another --dir"), "{error}");
     }
 }

@@ -3,6 +3,7 @@
 //! ([`theory`]) and the table that defines every metric ([`metrics`]).
 
 pub mod compressed;
+pub mod counters;
 pub mod device;
 pub mod doctor;
 pub mod environment;

@@ -5,6 +5,7 @@
 
 pub mod compare;
 pub mod decision;
+pub mod doctor;
 pub mod explain;
 pub mod find_rate;
 pub mod html;
@@ -15,6 +16,7 @@ pub mod latency;
 pub mod linkbench;
 pub mod marks;
 pub mod oltp_range;
+pub mod profile;
 #[cfg(test)]
 pub mod sample;
 pub mod selection;
@@ -200,6 +202,7 @@ fn phase_tables(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Vec<Tabl
     tables.push(throughput::cpu(group, phase));
     tables.extend(latency::short(group, phase));
     tables.extend(latency::full(group, phase));
+    tables.extend(profile::tables(group, phase));
     tables
 }
 

@@ -149,6 +149,7 @@ pub fn suite() -> SuiteResult {
         environment: environment
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .into(),
+        machine: Vec::new(),
         calibration: None,
         calibrations: BTreeMap::new(),
         sweep: None,
@@ -468,4 +469,33 @@ pub fn ageing() -> SuiteResult {
     });
     super::sweep::conclude(&mut suite);
     suite
+}
+
+/// As `--profile` leaves it: the requests were sampled, on a machine with few counters.
+pub fn profiled(suite: &mut SuiteResult) {
+    for trial in &mut suite.trials {
+        let name = trial.name();
+        let phase = &mut trial.phases[1];
+        phase.counts_per_op = Some(CountsPerOp {
+            instructions: Some(54_321.0),
+            page_faults: Some(0.25),
+            ..CountsPerOp::default()
+        });
+        let functions = [
+            (format!("{name}::table<u8>::lookup"), 0.4, 0.7),
+            ("copy_user_[k]".to_string(), 0.2, 0.2),
+        ];
+        phase.profile = Some(Profile {
+            samples: 1990,
+            lost: 3,
+            graph: format!("profile/{name}-1-request.svg"),
+            functions: functions
+                .map(|(name, own_share, share)| HotFunction {
+                    name,
+                    own_share,
+                    share,
+                })
+                .into(),
+        });
+    }
 }

@@ -30,6 +30,11 @@ pub fn unit(phase: &str) -> &'static str {
     if counts_rows(phase) { "rows/s" } else { "op/s" }
 }
 
+/// What costs of a phase are for.
+pub fn item(phase: &str) -> &'static str {
+    if counts_rows(phase) { "row" } else { "op" }
+}
+
 /// Rows per second of a load, operations per second of all else.
 pub fn rate(phase: &PhaseResult) -> Option<f64> {
     if counts_rows(&phase.name) {

@@ -1,4 +1,4 @@
-//! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`host`], [`cgroup`], [`progress`], [`standing`],
+//! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`host`], [`cgroup`], [`profiled`], [`progress`], [`standing`],
 //! [`search`] for rates that are looked for, [`specification`] and [`remainder`] for suites that are resumed), the child's side ([`trial`], [`phase`], [`threads`], [`client`],
 //! [`pacing`], [`sampler`], [`turnover`]) and what they say to each other ([`protocol`], [`split`]).
 
@@ -13,6 +13,7 @@ pub mod phase;
 pub mod placement;
 pub mod plan;
 pub mod process;
+pub mod profiled;
 pub mod progress;
 pub mod protocol;
 pub mod remainder;

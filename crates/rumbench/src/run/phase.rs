@@ -1,5 +1,6 @@
 //! One phase in the child: run its threads between two looks at all counters, put the measurements together.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -15,6 +16,7 @@ use super::pacing::Rate;
 use super::protocol::Emitter;
 use super::sampler::{self, Samples, Snapshot, Watched};
 use super::threads::{self, ClientEnd, Ends, Threads};
+use crate::measure::counters::{Counters, Counts};
 use crate::measure::device::Device;
 use crate::measure::latency::Latencies;
 use crate::measure::server::ServerProcesses;
@@ -42,6 +44,15 @@ pub struct PhaseContext<'a> {
     pub interrupted: &'a AtomicBool,
     /// Where events go.
     pub emitter: &'a Emitter,
+    /// The processor's counters, where they are read.
+    pub counters: Option<&'a RefCell<Counters>>,
+}
+
+impl PhaseContext<'_> {
+    fn counts(&self) -> Counts {
+        let counters = self.counters.map(|counters| counters.borrow_mut().read());
+        counters.unwrap_or_default()
+    }
 }
 
 /// A phase's result, and the wrong answer if a client met one.
@@ -58,6 +69,7 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
     let limit = Limit::of(phase.end);
     let rate = context.rate.filter(|_| phase.paced);
     let before = Snapshot::take(context.device, context.server);
+    let counts = context.counts();
     let main_cpu = process::thread_cpu_ns();
     let watched = Watched {
         engine: context.engine,
@@ -83,6 +95,7 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
         watched: &watched,
     });
     let main_cpu_seconds = process::thread_cpu_ns().saturating_sub(main_cpu) as f64 * 1e-9;
+    let counted = context.counts();
     let after = Snapshot::take(context.device, context.server);
     let mut result = PhaseResult {
         name: phase.name,
@@ -93,6 +106,7 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
     let all = || ends.clients.iter().chain(&ends.background);
     let wrong = all().find_map(|end| end.report.wrong.clone());
     fill_counts(&mut result, &ends.clients);
+    result.counts_per_op = counted.per_op(counts, result.operations);
     if let Some(asked) = background {
         fill_background(&mut result, &ends.background, &asked);
     }

@@ -109,6 +109,9 @@ pub struct Suite {
     /// On which cores clients and engine run.
     #[serde(default)]
     pub placement: Placement,
+    /// Whether trials are sampled and the processor's counters read.
+    #[serde(default)]
+    pub profile: bool,
     /// Result folder; where it lies is no part of what a suite is.
     #[serde(skip)]
     pub out: PathBuf,
@@ -262,6 +265,7 @@ pub mod tests {
             memory: None,
             storage: None,
             placement: Placement::Free,
+            profile: false,
             out: out.to_path_buf(),
             keep_data: false,
             mix_durability: false,

@@ -9,8 +9,6 @@ use std::sync::mpsc::{self, Receiver};
 
 use anyhow::{Context, Result};
 
-use super::cgroup::Group;
-
 /// A child process in its own process group, so that Ctrl-C reaches the laboratory alone.
 pub struct TrialProcess {
     child: Child,
@@ -20,22 +18,22 @@ pub struct TrialProcess {
 }
 
 impl TrialProcess {
-    /// Starts this binary, or the build at `host`, with a hidden command, moves it into its group, and gives it its
+    /// Starts this binary, or the build at `host`, with a hidden command, has its process number prepared for, and gives it its
     /// specification, without which it does nothing.
     ///
     /// # Errors
-    /// When the process cannot be started or the group is refused.
+    /// When the process cannot be started or the preparation fails.
     pub fn start(
         host: Option<&Path>,
         command: &str,
         spec: &impl serde::Serialize,
-        group: Option<&Group>,
+        prepare: impl FnOnce(u32) -> Result<()>,
     ) -> Result<TrialProcess> {
         let binary = match host {
             Some(binary) => binary.to_path_buf(),
             None => own_binary()?,
         };
-        TrialProcess::start_binary(&binary, command, spec, [], group)
+        TrialProcess::start_binary(&binary, command, spec, [], prepare)
     }
 
     /// Starts this binary with these variables in its environment.
@@ -47,7 +45,7 @@ impl TrialProcess {
         spec: &impl serde::Serialize,
         environment: impl IntoIterator<Item = (&'static str, OsString)>,
     ) -> Result<TrialProcess> {
-        TrialProcess::start_binary(&own_binary()?, command, spec, environment, None)
+        TrialProcess::start_binary(&own_binary()?, command, spec, environment, |_| Ok(()))
     }
 
     fn start_binary(
@@ -55,7 +53,7 @@ impl TrialProcess {
         command: &str,
         spec: &impl serde::Serialize,
         environment: impl IntoIterator<Item = (&'static str, OsString)>,
-        group: Option<&Group>,
+        prepare: impl FnOnce(u32) -> Result<()>,
     ) -> Result<TrialProcess> {
         let mut child = Command::new(binary)
             .arg(command)
@@ -80,7 +78,7 @@ impl TrialProcess {
             stdin,
             lines,
         };
-        if let Some(refused) = group.and_then(|group| group.enter(process.child.id()).err()) {
+        if let Err(refused) = prepare(process.child.id()) {
             process.kill();
             process.wait()?;
             return Err(refused);

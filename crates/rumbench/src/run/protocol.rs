@@ -49,6 +49,9 @@ pub struct TrialSpec {
     /// On which cores clients and engine run.
     #[serde(default)]
     pub placement: Placement,
+    /// Whether the processor's counters are read.
+    #[serde(default)]
+    pub profile: bool,
     /// Existing, empty data directory.
     pub directory: PathBuf,
 }

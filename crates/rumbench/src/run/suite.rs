@@ -14,6 +14,7 @@ use super::follow::Follower;
 use super::interrupt::Interrupts;
 use super::plan::{self, EngineChoice, Point, Suite, Upcoming};
 use super::process::TrialProcess;
+use super::profiled::Profiled;
 use super::progress::{Progress, say};
 use super::protocol::{Event, TrialSpec};
 use super::specification;
@@ -21,6 +22,7 @@ use super::split;
 use super::standing::Standing;
 use super::storage::Storage;
 use crate::catalog;
+use crate::measure::doctor::{self, Finding, Machine};
 use crate::measure::{environment, size};
 use crate::report::{find_rate, marks, spread, sweep};
 use crate::store::file;
@@ -107,6 +109,12 @@ fn drive(
     Ok(runner.result)
 }
 
+/// What is to be known of the machine. Nothing is timed with a build that is not optimised, and so the device is not.
+fn machine(out: &Path) -> Vec<Finding> {
+    let machine = Machine::look(out, !cfg!(debug_assertions));
+    machine.map_or(Vec::new(), |machine| doctor::findings(&machine))
+}
+
 /// A result before the first trial.
 fn fresh(suite: &Suite) -> SuiteResult {
     SuiteResult {
@@ -121,6 +129,7 @@ fn fresh(suite: &Suite) -> SuiteResult {
         workload_version: None,
         settings: suite.common_settings(),
         environment: environment::describe(&suite.out),
+        machine: machine(&suite.out),
         calibration: None,
         calibrations: BTreeMap::new(),
         sweep: sweep_of(suite),
@@ -345,6 +354,7 @@ impl Runner<'_> {
             rate: point.rate,
             turnover: self.suite.turnover.clone(),
             placement: self.suite.placement,
+            profile: self.suite.profile,
             directory: directory.to_path_buf(),
         }
     }
@@ -416,7 +426,12 @@ impl Runner<'_> {
             0 => None,
             _ => self.bounds.group()?,
         };
-        let started = TrialProcess::start(host.as_deref(), "trial-child", spec, group.as_ref());
+        let label = &standing.label;
+        let profiled = (self.suite.profile && standing.trial > 0)
+            .then(|| Profiled::new(&self.suite.out, label));
+        let mut watch = Watch { group, profiled };
+        let prepare = |pid| watch.begin(pid);
+        let started = TrialProcess::start(host.as_deref(), "trial-child", spec, prepare);
         let mut process = match started {
             Ok(process) => process,
             // A build that is gone costs its own trials, not those of the others.
@@ -431,7 +446,7 @@ impl Runner<'_> {
         loop {
             match process.lines.recv_timeout(Duration::from_millis(200)) {
                 Ok(line) => match serde_json::from_str::<Event>(&line) {
-                    Ok(event) => {
+                    Ok(mut event) => {
                         let phase_ended = matches!(event, Event::Phase { .. });
                         if let Event::Opened {
                             workload_version, ..
@@ -439,9 +454,7 @@ impl Runner<'_> {
                         {
                             self.result.workload_version = Some(*workload_version);
                         }
-                        if let (Event::Measured, Some(group)) = (&event, &group) {
-                            group.lift_operations();
-                        }
+                        watch.follow(&mut event);
                         follower.apply(event, trial, &mut standing);
                         if phase_ended && standing.trial > 0 {
                             self.put(trial.clone());
@@ -457,6 +470,7 @@ impl Runner<'_> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            watch.look();
             self.progress.show(&standing);
             self.follow_interrupts(&mut process, &mut asked);
             if self.saved.elapsed() >= SAVE_EVERY && standing.trial > 0 {
@@ -465,7 +479,7 @@ impl Runner<'_> {
             }
         }
         let death = process.wait()?;
-        self.conclude(trial, death, follower.finished, group.as_ref());
+        self.conclude(trial, death, follower.finished, watch);
         Ok(())
     }
 
@@ -475,13 +489,17 @@ impl Runner<'_> {
         trial: &mut TrialResult,
         death: Option<String>,
         finished: bool,
-        group: Option<&Group>,
+        watch: Watch,
     ) {
         if let Some(storage) = self.suite.storage {
             let words = storage.words();
             trial.configuration.insert("storage".to_string(), words);
         }
-        let memory = group.and_then(Group::memory_use);
+        let memory = watch.group.as_ref().and_then(Group::memory_use);
+        if let Some(profiled) = watch.profiled {
+            let words = profiled.words();
+            trial.configuration.insert("profile".to_string(), words);
+        }
         if let Some(memory) = &memory {
             let limit = memory.limit_bytes.to_string();
             trial
@@ -529,6 +547,37 @@ fn remove(directory: &Path) {
             "warning: cannot remove {}: {error}",
             directory.display()
         ));
+    }
+}
+
+/// What stands around the process of a trial.
+struct Watch {
+    group: Option<Group>,
+    profiled: Option<Profiled>,
+}
+
+impl Watch {
+    /// The process is there, and does nothing yet.
+    fn begin(&mut self, pid: u32) -> Result<()> {
+        if let Some(profiled) = &mut self.profiled {
+            profiled.attach(pid);
+        }
+        self.group.as_ref().map_or(Ok(()), |group| group.enter(pid))
+    }
+
+    fn follow(&mut self, event: &mut Event) {
+        if let (Event::Measured, Some(group)) = (&*event, &self.group) {
+            group.lift_operations();
+        }
+        if let Some(profiled) = &mut self.profiled {
+            profiled.follow(event);
+        }
+    }
+
+    fn look(&mut self) {
+        if let Some(profiled) = &mut self.profiled {
+            profiled.drain();
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The child process of a trial: open the engine, run the phases, settle, verify, close.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use super::protocol::{Emitter, Event, TrialSpec};
 use super::turnover::{Counter, Next};
 use crate::catalog;
 use crate::measure::compressed;
+use crate::measure::counters::Counters;
 use crate::measure::device::Device;
 use crate::measure::server::ServerProcesses;
 use crate::run::client::error_chain;
@@ -91,6 +93,9 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
     if let Some(cores) = &cores {
         cores.for_engine()?;
     }
+    // Before the engine's threads and processes, which inherit them.
+    let counters = spec.profile.then(Counters::open).unwrap_or_default();
+    let counters = RefCell::new(counters);
     let engine = open_engine(spec, workload.schema())?;
     if let Some(cores) = &cores {
         cores.for_clients()?;
@@ -119,6 +124,7 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
         seed: spec.seed,
         interrupted,
         emitter,
+        counters: spec.profile.then(|| &counters),
     };
     let turnover = spec.turnover.as_ref();
     if let Err(error) = run_phases(workload.as_mut(), &context, turnover) {

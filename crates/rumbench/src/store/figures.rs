@@ -188,3 +188,51 @@ pub struct Amplification {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space_compressed: Option<f64>,
 }
+
+/// On which functions the CPU time of a phase went, as far as samples tell.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// Samples that were taken.
+    pub samples: u64,
+    /// Samples that the kernel could not store.
+    #[serde(default)]
+    pub lost: u64,
+    /// The flame graph, in the folder of the result; beside it lie the stacks as text.
+    pub graph: String,
+    /// The functions that took most, by what they did themselves.
+    pub functions: Vec<HotFunction>,
+}
+
+/// One function of a profile.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HotFunction {
+    /// Its name; of the kernel's functions with `_[k]`.
+    pub name: String,
+    /// Share of the samples in which it was running itself.
+    pub own_share: f64,
+    /// Share of the samples in which it was on the stack.
+    pub share: f64,
+}
+
+/// Counts of the processor and of the kernel for one operation; of the engine, its server and the laboratory together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct CountsPerOp {
+    /// Instructions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<f64>,
+    /// Cycles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<f64>,
+    /// Accesses that the last cache did not have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_misses: Option<f64>,
+    /// Loads whose page the processor had to look up in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tlb_misses: Option<f64>,
+    /// Branches that were guessed wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch_misses: Option<f64>,
+    /// Pages that the kernel had to bring, or give.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_faults: Option<f64>,
+}

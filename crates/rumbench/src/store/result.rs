@@ -9,10 +9,12 @@ use rumbench_core::engine::{Durability, DurabilityFacts};
 use serde::{Deserialize, Serialize};
 
 pub use super::figures::{
-    Amplification, CpuPerOp, CpuSeconds, Latency, ProcessIo, RssBytes, SizeBytes, StoredBytes,
+    Amplification, CountsPerOp, CpuPerOp, CpuSeconds, HotFunction, Latency, ProcessIo, Profile,
+    RssBytes, SizeBytes, StoredBytes,
 };
 use super::rate_search::RateSearch;
 use super::sweep::Sweep;
+use crate::measure::doctor::Finding;
 use crate::measure::latency::Buckets;
 
 /// Version of this schema, raised when a reader of the old one would misunderstand the new one. A result without what is new in
@@ -49,6 +51,9 @@ pub struct SuiteResult {
     pub settings: BTreeMap<String, String>,
     /// Hardware, kernel, file system, build.
     pub environment: BTreeMap<String, String>,
+    /// What of the machine decides or spoils a measurement, as `rumbench doctor` tells it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machine: Vec<Finding>,
     /// What the laboratory itself costs for each phase, measured on the `null` engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
@@ -84,6 +89,7 @@ impl SuiteResult {
             workload_version: None,
             settings: BTreeMap::new(),
             environment: BTreeMap::new(),
+            machine: Vec::new(),
             calibration: None,
             calibrations: BTreeMap::new(),
             sweep: None,
@@ -348,6 +354,12 @@ pub struct PhaseResult {
     /// Voluntary and involuntary switches of all threads of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_switches_per_op: Option<f64>,
+    /// Counts of the processor, under `--profile` and where there are counters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts_per_op: Option<CountsPerOp>,
+    /// What its processes were doing, under `--profile`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Device read requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads_per_op: Option<f64>,

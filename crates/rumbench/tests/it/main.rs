@@ -14,6 +14,7 @@ mod insert_benchmark;
 mod large_values;
 mod memory;
 mod oltp_range;
+mod profile;
 mod resume;
 mod series;
 mod storage;

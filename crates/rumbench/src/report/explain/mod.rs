@@ -2,12 +2,13 @@
 //!
 //! Every sentence is a [`Finding`] with the figures that it rests on, so that a reader can look at them. [`usage`] is the arithmetic:
 //! where the time of the clients' threads went. [`bound`] says what bounded a phase, [`cost`] which cost sets an engine apart
-//! from the base, [`stalls`] when throughput stood still and what the engine did then, [`theory`] what should not cost so much,
+//! from the base, [`hot`] on which functions its CPU time went, [`stalls`] when throughput stood still and what the engine did then, [`theory`] what should not cost so much,
 //! [`warnings`] what speaks against the experiment itself. `docs/guide/explain.md` tells readers the rules. Nothing here measures; a sentence needs its figures.
 
 pub mod account;
 pub mod bound;
 pub mod cost;
+pub mod hot;
 #[cfg(test)]
 mod published;
 pub mod stalls;
@@ -34,6 +35,8 @@ pub enum Kind {
     Stall,
     /// What costs more than theory allows.
     Theory,
+    /// On which functions CPU time went.
+    Function,
     /// What speaks against the experiment.
     Warning,
 }
@@ -251,6 +254,7 @@ pub fn of_phase(scene: &Scene<'_>, engine: &str, phase: &str) -> Vec<Finding> {
     bound
         .into_iter()
         .chain(cost::finding(scene, engine, phase))
+        .chain(hot::finding(scene, engine, phase))
         .collect()
 }
 

@@ -36,6 +36,7 @@ pub fn findings(suite: &SuiteResult) -> Vec<Finding> {
     found.extend(marked(suite));
     found.extend(promises(suite));
     found.extend(machine::build(suite));
+    found.extend(machine::doctor(suite));
     found.extend(repetitions(suite));
     found.extend(noisy(suite));
     found.extend(short(suite));
@@ -45,6 +46,7 @@ pub fn findings(suite: &SuiteResult) -> Vec<Finding> {
     found.extend(machine::stolen(suite));
     found.extend(machine::page_cache(suite));
     found.extend(machine::memory(suite));
+    found.extend(machine::profile(suite));
     found.extend(calibration(suite));
     found
 }

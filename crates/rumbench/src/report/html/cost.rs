@@ -6,7 +6,7 @@ use super::page::View;
 use super::tables;
 use super::verdict::written;
 use crate::report::table::{Table, gib, number};
-use crate::report::throughput::{counts_rows, per_item};
+use crate::report::throughput::{item, per_item};
 use crate::store::result::{CpuPerOp, PhaseResult};
 
 /// A part of the CPU: its class, its name and where it is found.
@@ -18,10 +18,6 @@ const PARTS: [Part; 4] = [
     ("p2", "engine background", |cpu| Some(cpu.engine_background)),
     ("p3", "server", |cpu| cpu.server),
 ];
-
-fn item(phase: &str) -> &'static str {
-    if counts_rows(phase) { "row" } else { "op" }
-}
 
 /// CPU and written KiB for each operation, side by side.
 pub fn bars(view: &View<'_>, phase: &str) -> String {

@@ -125,6 +125,7 @@ fn item(finding: &Finding, place: &dyn Fn(&Figure) -> String) -> String {
         Kind::Cost => "why-cost",
         Kind::Stall => "why-stall",
         Kind::Theory => "why-theory",
+        Kind::Function => "why-function",
         Kind::Warning => "why-warning",
     };
     format!(
@@ -157,7 +158,9 @@ fn place(view: &View<'_>, finding: &Finding, figure: &Figure) -> String {
 
 /// Where a fact about the suite is on the page.
 fn place_of_suite(figure: &Figure, tables: Option<&str>) -> String {
-    const FACTS: [&str; 5] = [
+    const FACTS: [&str; 7] = [
+        "machine",
+        "profile",
         "memory.",
         "environment.",
         "cache_state",

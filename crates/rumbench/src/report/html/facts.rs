@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::markup::{details, element, escape};
 use super::tables;
 use crate::catalog::DEFINITION;
+use crate::report::doctor::machine;
 use crate::report::hosts;
 use crate::report::selection::durability;
 use crate::report::table::{Table, number};
@@ -30,6 +31,9 @@ pub fn html(suite: &SuiteResult, engines: &[String]) -> String {
         out += &details(&same.title.clone(), &tables::html(&same));
     }
     out += &tables::html(&pairs("Machine and build", &suite.environment));
+    if !suite.machine.is_empty() {
+        out += &tables::html(&machine(&suite.machine));
+    }
     let mut given = suite.settings.clone();
     let definition = given.remove(DEFINITION);
     out += &tables::html(&pairs("Settings given", &given));

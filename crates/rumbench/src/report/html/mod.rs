@@ -11,7 +11,7 @@ mod facts;
 mod find_rate;
 mod heat;
 pub mod index;
-mod markup;
+pub mod markup;
 mod over_time;
 mod page;
 mod percentiles;

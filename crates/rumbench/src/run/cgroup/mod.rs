@@ -67,27 +67,34 @@ impl Bound {
                 ("memory.max", bytes.to_string(), false),
                 ("memory.swap.max", "0".to_string(), true),
             ],
-            (Bound::Operations(device, n), Version::One) => {
-                let limit = format!("{device} {n}");
-                vec![
-                    ("blkio.throttle.read_iops_device", limit.clone(), false),
-                    ("blkio.throttle.write_iops_device", limit, false),
-                ]
-            }
-            (Bound::Operations(device, n), Version::Two) => {
-                vec![("io.max", format!("{device} riops={n} wiops={n}"), false)]
+            (Bound::Operations(device, n), version) => {
+                let files = operations(version, device, Some(n)).into_iter();
+                files.map(|(file, text)| (file, text, false)).collect()
             }
         }
     }
 }
 
-/// The files of a group that bound its operations on a device, and what lifts the bound. A group has those of one version.
-fn lifting(device: DeviceNumber) -> [(&'static str, String); 3] {
-    [
-        ("blkio.throttle.read_iops_device", format!("{device} 0")),
-        ("blkio.throttle.write_iops_device", format!("{device} 0")),
-        ("io.max", format!("{device} riops=max wiops=max")),
-    ]
+/// The files that bound a group's operations on a device, and what is written to them; without a number it lifts the bound.
+fn operations(
+    version: Version,
+    device: DeviceNumber,
+    per_s: Option<u64>,
+) -> Vec<(&'static str, String)> {
+    let number = |lifted: &str| per_s.map_or(lifted.to_string(), |n| n.to_string());
+    match version {
+        Version::One => {
+            let limit = format!("{device} {}", number("0"));
+            vec![
+                ("blkio.throttle.read_iops_device", limit.clone()),
+                ("blkio.throttle.write_iops_device", limit),
+            ]
+        }
+        Version::Two => {
+            let n = number("max");
+            vec![("io.max", format!("{device} riops={n} wiops={n}"))]
+        }
+    }
 }
 
 /// What bounds the trials of a suite, and where.
@@ -184,12 +191,9 @@ impl Group {
         let Some((member, device)) = self.operations else {
             return;
         };
-        let (directory, _) = &self.members[member];
-        for (file, text) in lifting(device) {
-            let path = directory.join(file);
-            if path.exists() {
-                let _ = fs::write(path, text);
-            }
+        let (directory, version) = &self.members[member];
+        for (file, text) in operations(*version, device, None) {
+            let _ = fs::write(directory.join(file), text);
         }
     }
 

@@ -2,9 +2,10 @@
 //! what its memory held.
 
 use super::{names, percent, requests, trial_name, usable, warning};
+use crate::measure::doctor::Verdict;
 use crate::report::explain::{Figure, Finding};
 use crate::report::table::{gib, number};
-use crate::store::result::SuiteResult;
+use crate::store::result::{SuiteResult, TrialResult};
 
 /// Other programs with more than this share of the processor time that the trial used are told.
 const OTHERS: f64 = 0.1;
@@ -21,6 +22,34 @@ pub(super) fn build(suite: &SuiteResult) -> Option<Finding> {
             vec![Figure::fact("environment.compiler_flags")],
         )
     })
+}
+
+/// What the doctor warns of, in its words.
+pub(super) fn doctor(suite: &SuiteResult) -> Vec<Finding> {
+    let bad = suite.machine.iter();
+    let bad = bad.filter(|found| found.verdict == Verdict::Warning);
+    let told = bad.map(|found| {
+        let text = format!(
+            "The machine, {}: {}; {}.",
+            found.about, found.found, found.advice
+        );
+        warning(text, vec![Figure::fact("machine")])
+    });
+    told.collect()
+}
+
+/// Trials that were to be sampled, and were not.
+pub(super) fn profile(suite: &SuiteResult) -> Option<Finding> {
+    let why = |trial: &TrialResult| {
+        let words = trial.configuration.get("profile")?;
+        words
+            .strip_prefix("none (")?
+            .strip_suffix(')')
+            .map(str::to_string)
+    };
+    let found = usable(suite).find_map(why)?;
+    let text = format!("No functions were sampled: {found}.");
+    Some(warning(text, vec![Figure::fact("profile")]))
 }
 
 /// Phases in which other programs used the machine.
@@ -111,4 +140,40 @@ pub(super) fn memory(suite: &SuiteResult) -> Option<Finding> {
         Figure::new(metric, Some(bytes as f64)),
     ];
     Some(warning(text, figures))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn what_the_doctor_warns_of_is_told_and_what_it_only_notes_is_not() {
+        let mut suite = sample::suite();
+        let found = |verdict| crate::measure::doctor::Finding {
+            about: "load".into(),
+            verdict,
+            found: "1.30 in the last minute".to_string(),
+            advice: "end it".to_string(),
+        };
+        suite.machine = vec![found(Verdict::Note), found(Verdict::Warning)];
+        let told = doctor(&suite);
+        let texts: Vec<&str> = told.iter().map(|found| found.text.as_str()).collect();
+        assert_eq!(
+            texts,
+            ["The machine, load: 1.30 in the last minute; end it."]
+        );
+    }
+
+    #[test]
+    fn a_refused_profile_says_why() {
+        let mut suite = sample::suite();
+        assert_eq!(profile(&suite), None);
+        let words = "none (the kernel gives no samples: denied; run as root)";
+        let configuration = &mut suite.trials[1].configuration;
+        configuration.insert("profile".to_string(), words.to_string());
+        let told = profile(&suite).expect("told").text;
+        let wanted = "No functions were sampled: the kernel gives no samples: denied; run as root.";
+        assert_eq!(told, wanted);
+    }
 }

@@ -1,0 +1,144 @@
+//! Counts of the processor, and of the kernel's page faults, for this process and what it starts.
+//!
+//! A counter is opened before the engine and inherited by every later thread and process. What the machine lacks, as many virtual
+//! ones lack all of the processor's, is absent from the result.
+
+use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Event, Hardware, Software};
+use perf_event::{Builder, Counter, ReadFormat};
+
+use crate::store::result::CountsPerOp;
+
+/// Kinds of counts, in the order of [`CountsPerOp`].
+const KINDS: usize = 6;
+
+/// The counters that could be opened.
+#[derive(Default)]
+pub struct Counters([Option<Counter>; KINDS]);
+
+/// What they have counted so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Counts([Option<f64>; KINDS]);
+
+impl Counters {
+    /// Counts what this thread does, and all that it starts from now on.
+    pub fn open() -> Counters {
+        let misses = |which| Cache {
+            which,
+            operation: CacheOp::READ,
+            result: CacheResult::MISS,
+        };
+        Counters([
+            counter(Hardware::INSTRUCTIONS),
+            counter(Hardware::CPU_CYCLES),
+            counter(misses(CacheId::LL)).or_else(|| counter(Hardware::CACHE_MISSES)),
+            counter(misses(CacheId::DTLB)),
+            counter(Hardware::BRANCH_MISSES),
+            counter(Software::PAGE_FAULTS),
+        ])
+    }
+
+    /// Those of the processor that could be opened.
+    pub fn names(&self) -> Vec<&'static str> {
+        const NAMES: [&str; KINDS - 1] = [
+            "instructions",
+            "cycles",
+            "cache misses",
+            "TLB misses",
+            "branch misses",
+        ];
+        let opened = self
+            .0
+            .iter()
+            .zip(NAMES)
+            .filter(|(counter, _)| counter.is_some());
+        opened.map(|(_, name)| name).collect()
+    }
+
+    /// What was counted so far; nothing of what was not opened.
+    pub fn read(&mut self) -> Counts {
+        Counts(self.0.each_mut().map(|counter| read(counter.as_mut()?)))
+    }
+}
+
+/// With the kernel's part, or without it where the user may not see that.
+fn counter(event: impl Event + Clone) -> Option<Counter> {
+    let open = |with_kernel: bool| {
+        let mut builder = Builder::new(event.clone());
+        let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+        builder
+            .observe_self()
+            .any_cpu()
+            .inherit(true)
+            .enabled(true)
+            .exclude_kernel(!with_kernel)
+            .read_format(times);
+        builder.build().ok()
+    };
+    open(true).or_else(|| open(false))
+}
+
+/// A processor has fewer counters than there are kinds: each runs for a part of the time, and its count stands for all of it.
+fn read(counter: &mut Counter) -> Option<f64> {
+    let found = counter.read_count_and_time().ok()?;
+    if found.time_running == 0 {
+        // Nothing ran yet, or its counter is always another's.
+        return (found.time_enabled == 0).then_some(0.0);
+    }
+    Some(found.count as f64 * found.time_enabled as f64 / found.time_running as f64)
+}
+
+impl Counts {
+    /// What was counted since `before`, for each of so many operations.
+    pub fn per_op(self, before: Counts, operations: u64) -> Option<CountsPerOp> {
+        let each = |kind: usize| {
+            let difference = (self.0[kind]? - before.0[kind]?).max(0.0);
+            (operations > 0).then(|| difference / operations as f64)
+        };
+        let found = CountsPerOp {
+            instructions: each(0),
+            cycles: each(1),
+            cache_misses: each(2),
+            tlb_misses: each(3),
+            branch_misses: each(4),
+            page_faults: each(5),
+        };
+        (found != CountsPerOp::default()).then_some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_told_for_each_operation() {
+        let before = Counts([Some(100.0), None, Some(5.0), None, None, Some(0.0)]);
+        let after = Counts([Some(300.0), None, Some(4.0), None, Some(7.0), Some(1.0)]);
+        let found = after.per_op(before, 50).expect("some");
+        let wanted = CountsPerOp {
+            instructions: Some(4.0),
+            cache_misses: Some(0.0),
+            page_faults: Some(0.02),
+            ..CountsPerOp::default()
+        };
+        assert_eq!(found, wanted);
+        assert_eq!(after.per_op(before, 0), None);
+        assert_eq!(Counts::default().per_op(Counts::default(), 9), None);
+    }
+
+    #[test]
+    fn counters_that_can_be_opened_count_what_later_threads_do() {
+        let mut counters = Counters::open();
+        let before = counters.read();
+        let touch = || std::hint::black_box(vec![1_u8; 16 << 20]).len();
+        assert_eq!(
+            std::thread::spawn(touch).join().expect("no panic"),
+            16 << 20
+        );
+        let after = counters.read();
+        // Where the kernel counts nothing for this user there is nothing to see.
+        if let Some((before, after)) = before.0[5].zip(after.0[5]) {
+            assert!(after - before >= 4.0, "{before} {after}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! One process: what is mapped where, and how a sample's stack is followed through it.
+
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use framehop::{CacheNative, Module as Unwound, Unwinder, UnwinderNative};
+
+use super::modules::{Bytes, Module, Modules};
+use super::sampling::Registers;
+
+/// Callers beyond this are left out: somebody recurses.
+const FRAMES_MAX: usize = 200;
+
+/// A mapped binary.
+struct Mapping {
+    addresses: Range<u64>,
+    module: Arc<Module>,
+    /// Address in the process minus address as linked.
+    bias: u64,
+}
+
+/// A process as its last look at `/proc` showed it.
+pub struct Process {
+    /// By address.
+    mappings: Vec<Mapping>,
+    unwinder: UnwinderNative<Bytes, framehop::MayAllocateDuringUnwind>,
+    cache: CacheNative<framehop::MayAllocateDuringUnwind>,
+}
+
+impl Process {
+    /// Looks at what it has mapped. One that has ended has nothing.
+    pub fn of(pid: u32, modules: &mut Modules) -> Process {
+        let text = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let mut process = Process {
+            mappings: Vec::new(),
+            unwinder: UnwinderNative::new(),
+            cache: CacheNative::new(),
+        };
+        for line in text.lines().filter_map(Line::parse) {
+            let module = modules.of(pid, Path::new(line.path), line.map);
+            // What is mapped has an address as linked, or it is no code of this file.
+            let Some(linked) = module.linked(line.offset) else {
+                continue;
+            };
+            let bias = line.addresses.start.wrapping_sub(linked);
+            process.unwinder.add_module(Unwound::new(
+                line.path.to_string(),
+                line.addresses.clone(),
+                bias,
+                module.sections(),
+            ));
+            process.mappings.push(Mapping {
+                addresses: line.addresses,
+                module,
+                bias,
+            });
+        }
+        process
+    }
+
+    /// Whether a binary is mapped there.
+    pub fn knows(&self, address: u64) -> bool {
+        self.mapping(address).is_some()
+    }
+
+    fn mapping(&self, address: u64) -> Option<&Mapping> {
+        let behind = |mapping: &Mapping| mapping.addresses.end <= address;
+        let mapping = self.mappings.get(self.mappings.partition_point(behind))?;
+        mapping.addresses.contains(&address).then_some(mapping)
+    }
+
+    /// Names of the functions on a stack, the outermost first.
+    pub fn frames(&mut self, regs: Registers, stack: &[u8]) -> Vec<String> {
+        let mut read = |address: u64| {
+            let at = address.checked_sub(regs.stack).ok_or(())? as usize;
+            let word = stack.get(at..at.checked_add(8).ok_or(())?).ok_or(())?;
+            word.try_into().map(u64::from_le_bytes).map_err(|_| ())
+        };
+        let mut addresses = Vec::new();
+        let mut iter = self
+            .unwinder
+            .iter_frames(regs.ip, native(regs), &mut self.cache, &mut read);
+        // The end of the stack, or of what the sample has of it.
+        while let Ok(Some(frame)) = iter.next() {
+            // Within the call, not behind it.
+            addresses.push(frame.address_for_lookup());
+            if addresses.len() == FRAMES_MAX {
+                break;
+            }
+        }
+        let names = addresses
+            .iter()
+            .rev()
+            .map(|address| self.function(*address));
+        let mut names: Vec<String> = names.collect();
+        // How the C library starts threads is told for some stacks only, and tells nothing.
+        let own = names.iter().position(|name| !name.starts_with("[libc"));
+        names.drain(..own.unwrap_or(0));
+        names
+    }
+
+    fn function(&self, address: u64) -> String {
+        match self.mapping(address) {
+            Some(mapping) => mapping.module.function(address.wrapping_sub(mapping.bias)),
+            // The kernel's own page in each process, or code that was made at run time.
+            None => "[elsewhere]".to_string(),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn native(regs: Registers) -> framehop::UnwindRegsNative {
+    framehop::UnwindRegsNative::new(regs.ip, regs.stack, regs.frame)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn native(regs: Registers) -> framehop::UnwindRegsNative {
+    framehop::UnwindRegsNative::new(regs.link, regs.stack, regs.frame)
+}
+
+/// A line of `/proc/PID/maps` about code.
+struct Line<'a> {
+    /// As in the name of its entry in `map_files`.
+    map: &'a str,
+    addresses: Range<u64>,
+    offset: u64,
+    path: &'a str,
+}
+
+impl Line<'_> {
+    /// `from-to rwxp offset device inode   path`.
+    fn parse(text: &str) -> Option<Line<'_>> {
+        let mut parts = text.splitn(6, ' ');
+        let map = parts.next()?;
+        let (from, to) = map.split_once('-')?;
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let addresses = hex(from)?..hex(to)?;
+        let is_code = parts.next()?.contains('x');
+        let offset = hex(parts.next()?)?;
+        let path = parts.nth(2)?.trim_start();
+        let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+        (is_code && path.starts_with('/')).then_some(Line {
+            map,
+            addresses,
+            offset,
+            path,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_of_code_are_read() {
+        let text = "55e0-55f0 r-xp 00001000 fe:00 123                        /a b/c (deleted)";
+        let line = Line::parse(text).expect("code");
+        assert_eq!(
+            (line.map, line.addresses, line.offset, line.path),
+            ("55e0-55f0", 0x55e0..0x55f0, 0x1000, "/a b/c")
+        );
+        for other in [
+            "55e0-55f0 rw-p 00001000 fe:00 123 /data",
+            "7ffd-7ffe r-xp 00000000 00:00 0 [vdso]",
+            "7ffd-7ffe r-xp 00000000 00:00 0",
+            "nonsense",
+        ] {
+            assert!(Line::parse(other).is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_own_process_knows_its_functions() {
+        let mut process = Process::of(std::process::id(), &mut Modules::default());
+        let here = the_own_process_knows_its_functions as fn() as usize as u64;
+        assert!(process.knows(here) && !process.knows(8));
+        let regs = Registers {
+            ip: here,
+            stack: 0x1000,
+            frame: 0,
+            link: 0,
+        };
+        let frames = process.frames(regs, &[]);
+        let [only] = frames.as_slice() else {
+            panic!("{frames:?}");
+        };
+        assert!(
+            only.contains("the_own_process_knows_its_functions"),
+            "{only}"
+        );
+    }
+}

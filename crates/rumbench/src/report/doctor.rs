@@ -1,0 +1,28 @@
+//! What decides or spoils a measurement on a machine, as a table.
+
+use super::table::Table;
+use crate::measure::doctor::{Finding, Verdict};
+
+/// The findings, with what to do below them.
+pub fn machine(found: &[Finding]) -> Table {
+    let mut table = Table::new("This machine", &["", "what", "found"]);
+    table.text_columns = 3;
+    for of in found {
+        let mark = match of.verdict {
+            Verdict::Good => "ok",
+            Verdict::Note => "note",
+            Verdict::Warning => "WARN",
+        };
+        let row = [mark, &of.about, &of.found];
+        table.rows.push(row.map(str::to_string).into());
+    }
+    let advice = found.iter().filter(|of| !of.advice.is_empty());
+    let advice: Vec<String> = advice
+        .map(|of| format!("{}: {}", of.about, of.advice))
+        .collect();
+    match advice.is_empty() {
+        true => table.notes.push("Nothing to do.".to_string()),
+        false => table.notes = advice,
+    }
+    table
+}

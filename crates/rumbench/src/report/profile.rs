@@ -1,0 +1,169 @@
+//! What `--profile` brings: counts of the processor for each operation, and the functions that CPU time went to.
+
+use super::selection::Group;
+use super::table::{Table, number};
+use super::throughput::{item, per_item};
+use crate::store::result::{CountsPerOp, HotFunction, PhaseResult, Profile};
+
+/// Functions of an engine that a table shows.
+const SHOWN: usize = 8;
+
+/// A column: header, and where it is found.
+type Count = (&'static str, fn(&CountsPerOp) -> Option<f64>);
+
+const COUNTS: [Count; 6] = [
+    ("instructions", |counts| counts.instructions),
+    ("cycles", |counts| counts.cycles),
+    ("cache misses", |counts| counts.cache_misses),
+    ("TLB misses", |counts| counts.tlb_misses),
+    ("branch misses", |counts| counts.branch_misses),
+    ("page faults", |counts| counts.page_faults),
+];
+
+/// The tables of a phase.
+pub fn tables(group: &Group<'_>, phase: &str) -> Vec<Table> {
+    counts(group, phase)
+        .into_iter()
+        .chain(functions(group, phase))
+        .collect()
+}
+
+/// Only of what was counted: few machines have all counters.
+fn counts(group: &Group<'_>, phase: &str) -> Option<Table> {
+    let of = |engine: &str, value: fn(&CountsPerOp) -> Option<f64>| {
+        let found = |p: &PhaseResult| per_item(p, p.counts_per_op.as_ref().and_then(value));
+        group.median(engine, phase, found)
+    };
+    let engines = group.engines_of(phase);
+    let counted = |(_, value): &&Count| engines.iter().any(|engine| of(engine, *value).is_some());
+    let columns: Vec<&Count> = COUNTS.iter().filter(counted).collect();
+    if columns.is_empty() {
+        return None;
+    }
+    let mut table = Table::new(format!("{phase}: counts of the processor"), &["engine"]);
+    let unit = |name: &str| format!("{name} (1/{})", item(phase));
+    table
+        .headers
+        .extend(columns.iter().map(|(name, _)| unit(name)));
+    for engine in &engines {
+        let cells = columns.iter().map(|(_, value)| number(of(engine, *value)));
+        let name = std::iter::once(group.label(engine));
+        table.rows.push(name.chain(cells).collect());
+    }
+    let note = "of engine, server and laboratory together";
+    table.notes.push(note.to_string());
+    Some(table)
+}
+
+fn functions(group: &Group<'_>, phase: &str) -> Option<Table> {
+    let title = format!("{phase}: where CPU time went");
+    let headers = ["engine", "function", "own (%)", "with all it calls (%)"];
+    let mut table = Table::new(title, &headers);
+    table.text_columns = 2;
+    for engine in group.engines_of(phase) {
+        let Some(profile) = profile(group, &engine, phase) else {
+            continue;
+        };
+        for function in profile.functions.iter().take(SHOWN) {
+            let percent = |share: f64| format!("{:.1}", 100.0 * share);
+            table.rows.push(vec![
+                group.label(&engine),
+                short(&function.name),
+                percent(function.own_share),
+                percent(function.share),
+            ]);
+        }
+        let (samples, graph) = (number(Some(profile.samples as f64)), &profile.graph);
+        let lost = match profile.lost {
+            0 => String::new(),
+            lost => format!(", {lost} more were lost"),
+        };
+        let label = group.label(&engine);
+        let note = format!("{label}: {samples} samples{lost}; flame graph: {graph}");
+        table.notes.push(note);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// What was sampled of an engine: its first trial that has it.
+pub fn profile<'a>(group: &Group<'a>, engine: &str, phase: &str) -> Option<&'a Profile> {
+    let own = |trial: &&&crate::store::result::TrialResult| trial.name() == engine;
+    let mut trials = group.trials.iter().filter(own);
+    trials.find_map(|trial| {
+        let found = trial.phases.iter().find(|found| found.name == phase)?;
+        found.profile.as_ref()
+    })
+}
+
+/// A function's name without the types that it is made for, cut where it is still long.
+pub fn short(name: &str) -> String {
+    const LETTERS: usize = 70;
+    let mut out = String::new();
+    let mut depth = 0;
+    let mut before = ' ';
+    for c in name.chars() {
+        match c {
+            // `operator<` and `->` are no brackets.
+            '<' if !out.ends_with("operator") && !out.is_empty() => depth += 1,
+            '>' if depth > 0 && before != '-' => depth -= 1,
+            _ if depth == 0 => out.push(c),
+            _ => {}
+        }
+        before = c;
+    }
+    // What is left of `a::<T>::b`.
+    let out = out.replace("::::", "::");
+    let out = out.trim_end_matches("::");
+    match out.chars().count() > LETTERS {
+        true => out.chars().take(LETTERS - 2).chain("..".chars()).collect(),
+        false => out.to_string(),
+    }
+}
+
+/// The functions of a profile by their own time, as words: `f (31 %), g (12 %) and h (9 %)`.
+pub fn in_words(functions: &[HotFunction]) -> String {
+    let told = |f: &HotFunction| format!("{} ({:.0} %)", short(&f.name), 100.0 * f.own_share);
+    super::and(&functions.iter().map(told).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+    use crate::report::selection::groups;
+    use crate::report::table::Format;
+
+    #[test]
+    fn types_are_left_out_of_names() {
+        for (name, wanted) in [
+            (
+                "alloc::vec::Vec<T,A>::extend_with",
+                "alloc::vec::Vec::extend_with",
+            ),
+            ("a::b::<u8>::c", "a::b::c"),
+            ("rocksdb::operator<", "rocksdb::operator<"),
+            (
+                "<alluvium::Table as core::ops::Drop>::drop",
+                "<alluvium::Table as core::ops::Drop>::drop",
+            ),
+            ("copy_user_[k]", "copy_user_[k]"),
+        ] {
+            assert_eq!(short(name), wanted);
+        }
+        assert_eq!(short(&"x".repeat(90)).len(), 70);
+    }
+
+    #[test]
+    fn tables_show_what_was_counted_and_sampled_and_nothing_else() {
+        let mut suite = sample::suite();
+        assert!(tables(&groups(&suite, false)[0], "request").is_empty());
+        sample::profiled(&mut suite);
+        let groups = groups(&suite, false);
+        let tables = tables(&groups[0], "request");
+        let text: String = tables
+            .iter()
+            .map(|t| t.render(Format::Text) + "\n")
+            .collect();
+        crate::report::assert_snapshot("profile.txt", &text);
+    }
+}
