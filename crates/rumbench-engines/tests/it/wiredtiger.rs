@@ -55,6 +55,7 @@ fn settings_that_the_library_would_refuse_are_found_before_anything_runs() {
     for (key, value, expected) in [
         ("compressor", "snappy", "must be none or zstd"),
         ("leaf_page_bytes", "5000", "multiple of 4096"),
+        ("eviction_dirty_percent", "81", "20"),
         ("eviction_thread", "1", "did you mean `eviction_threads`?"),
     ] {
         let mut config = config(std::path::Path::new(""), Durability::Buffered);
