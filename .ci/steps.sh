@@ -141,7 +141,7 @@ step_browser() {
     chromium >/dev/null || install_debian_packages chromium || missing 'Chromium (Debian: apt-get install chromium)'
     npm install --silent --no-audit --no-fund --no-package-lock --prefix "$driver" "playwright-core@$playwright"
     rm -rf "$pages"
-    RUMBENCH_TEST_PAGES=$pages cargo test --quiet --locked -p rumbench report::html::tests
+    RUMBENCH_TEST_PAGES=$pages cargo test --quiet --locked -p rumbench --bin rumbench -- report::html::tests profile::flame
     PLAYWRIGHT_FOLDER=$driver node crates/rumbench/tests/browser/report.mjs \
         "$(chromium)" "$pages" "$CARGO_TARGET_DIR/report-screenshots"
     printf 'screenshots and PDFs: %s\n' "$CARGO_TARGET_DIR/report-screenshots"

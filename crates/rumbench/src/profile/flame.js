@@ -20,8 +20,11 @@ function show(x, w, y) {
   }
 }
 for (const b of boxes) {
+  const tell = () => { tip.textContent = b.g.querySelector("title").textContent; };
+  const forget = () => { tip.textContent = hint; };
   b.g.addEventListener("click", () => show(b.x, b.w, b.y));
-  b.g.addEventListener("mouseenter", () => { tip.textContent = b.g.querySelector("title").textContent; });
-  b.g.addEventListener("mouseleave", () => { tip.textContent = hint; });
+  b.g.addEventListener("keydown", (e) => { if (e.key === "Enter") show(b.x, b.w, b.y); });
+  for (const event of ["mouseenter", "focus"]) b.g.addEventListener(event, tell);
+  for (const event of ["mouseleave", "blur"]) b.g.addEventListener(event, forget);
 }
 addEventListener("keydown", (e) => { if (e.key === "Escape") show(0, whole, Infinity); });

@@ -69,11 +69,11 @@ pub fn svg(title: &str, stacks: &Stacks) -> String {
     let levels = boxes.iter().map(|flame| flame.depth + 1).max().unwrap_or(0);
     let height = HEADER + levels * BOX_HEIGHT + 8;
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\">\n\
          <title>{title}: CPU time by function, {all} samples</title>\n<style>{STYLE}</style>\n\
          <rect width=\"{WIDTH}\" height=\"{height}\" style=\"fill:#fff;stroke:none\"/>\n\
          <text x=\"8\" y=\"18\" style=\"font-size:14px\">{title}: CPU time by function, {all} samples</text>\n\
-         <text id=\"tip\" x=\"8\" y=\"36\">threads at the bottom; orange: the kernel, green: the laboratory; a click makes a box wide</text>\n",
+         <text id=\"tip\" x=\"8\" y=\"36\">threads at the bottom; orange: the kernel, green: the laboratory; a click or Enter makes a box wide, Escape goes back</text>\n",
         title = escape(title),
     );
     for flame in &boxes {
@@ -99,7 +99,7 @@ impl Flame {
         };
         let share = 100.0 * self.samples as f64 / all as f64;
         format!(
-            "<g class=\"b {}\" data-x=\"{x:.2}\" data-w=\"{width:.2}\"><title>{} ({} samples, {share:.2} %)</title>\
+            "<g class=\"b {}\" tabindex=\"0\" data-x=\"{x:.2}\" data-w=\"{width:.2}\"><title>{} ({} samples, {share:.2} %)</title>\
              <rect x=\"{x:.2}\" y=\"{y}\" width=\"{width:.2}\" height=\"{BOX_HEIGHT}\"/><text x=\"{:.2}\" y=\"{}\">{}</text></g>\n",
             self.class(),
             escape(&self.name),
@@ -172,7 +172,14 @@ mod tests {
                 4,
             ),
         ]);
-        crate::report::assert_snapshot("flame.svg", &svg("alluvium & <co>", &stacks));
+        let picture = svg("alluvium & <co>", &stacks);
+        crate::report::assert_snapshot("flame.svg", &picture);
+        // For the test in a real browser.
+        if let Some(folder) = std::env::var_os("RUMBENCH_TEST_PAGES") {
+            std::fs::create_dir_all(&folder).expect("folder");
+            let path = std::path::Path::new(&folder).join("flame.svg");
+            std::fs::write(path, picture).expect("picture");
+        }
     }
 
     #[test]

@@ -187,7 +187,36 @@ const leads = async (file, name) => {
   await close();
 };
 
+// A flame graph: a box that is clicked becomes as wide as the picture, what is beside it goes, and Escape brings it back.
+const flames = async (file, name) => {
+  const { page, wrong, close } = await open(file, { viewport: { width: 1300, height: 600 } });
+  await page.screenshot({ path: join(out, `${name}.png`) });
+  const boxes = page.locator("g.b");
+  const width = (box) => box.locator("rect").evaluate((rect) => Number(rect.getAttribute("width")));
+  const shown = () => page.locator("g.b:not(.off)").count();
+  const whole = await page.evaluate(() => document.documentElement.viewBox.baseVal.width);
+  const [all, narrow] = [await shown(), boxes.filter({ hasText: "read_" })];
+  const before = await width(narrow);
+  await narrow.locator("rect").hover();
+  check(name, "a box under the pointer is told", (await page.locator("#tip").textContent()).includes("samples"));
+  await narrow.locator("rect").click();
+  check(name, "a clicked box is as wide as the picture", before < whole && (await width(narrow)) === whole);
+  check(name, "what is beside it is gone, its callers are not", (await shown()) < all && (await shown()) === 4);
+  await page.keyboard.press("Escape");
+  check(name, "Escape brings all back", (await shown()) === all && Math.abs((await width(narrow)) - before) < 0.1);
+  await narrow.focus();
+  await page.keyboard.press("Enter");
+  check(name, "Enter does what a click does", (await width(narrow)) === whole);
+  check(name, wrong.join("; "), wrong.length === 0);
+  await close();
+  const still = await open(file, { viewport: { width: 1300, height: 600 }, javaScriptEnabled: false });
+  check(name, "without scripts the boxes are there", (await still.page.locator("g.b").count()) === all);
+  await still.close();
+};
+
 mkdirSync(out, { recursive: true });
+const pictures = readdirSync(pages).filter((file) => file.endsWith(".svg"));
+for (const file of pictures) await flames(join(pages, file), basename(file, ".svg"));
 const files = readdirSync(pages).filter((file) => file.endsWith(".html"));
 for (const file of files) {
   const [path, name] = [join(pages, file), basename(file, ".html")];
@@ -202,7 +231,7 @@ for (const file of files) {
   await used(path, name);
 }
 await browser.close();
-check("all", "there are pages", files.length > 0);
+check("all", "there are pages", files.length > 0 && pictures.length > 0);
 for (const failure of failures) console.error(`failed: ${failure}`);
 console.log(`${checks - failures.length} passed, ${failures.length} failed`);
 process.exit(failures.length > 0 ? 1 : 0);
