@@ -320,6 +320,13 @@ fn storage(machine: &Machine) -> Vec<Finding> {
             "full devices are slow, and a suite needs three times its data",
         )
     }));
+    all.extend(tried(machine));
+    all
+}
+
+/// What the device did when it was tried.
+fn tried(machine: &Machine) -> Vec<Finding> {
+    let mut all = Vec::new();
     let synced = |us: Option<f64>| us.map_or("unknown".to_string(), label_us);
     let fast = machine.fdatasync_us.is_some_and(|us| us < 20.0);
     let found = format!(

@@ -124,7 +124,7 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
         seed: spec.seed,
         interrupted,
         emitter,
-        counters: spec.profile.then(|| &counters),
+        counters: spec.profile.then_some(&counters),
     };
     let turnover = spec.turnover.as_ref();
     if let Err(error) = run_phases(workload.as_mut(), &context, turnover) {
