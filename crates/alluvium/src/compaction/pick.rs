@@ -44,7 +44,8 @@ pub(crate) struct GroupSize {
     pub expired: u64,
     /// Bytes that its rows point to in value files that are to be emptied.
     pub victim_bytes: u64,
-    /// Seeks of scans in its tables, beyond one for each scan, since the last flush or merge changed them.
+    /// Seeks of scans in its tables, beyond one for each scan, since the last flush or merge changed them: what they took, in
+    /// seeks whose block is cached.
     pub needless_seeks: u64,
     /// A job owns it.
     pub busy: bool,

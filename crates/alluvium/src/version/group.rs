@@ -124,7 +124,7 @@ impl ScanCost {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// The seeks so far.
+    /// What they took so far, in seeks whose block is cached.
     pub fn needless_seeks(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -15,9 +15,17 @@ const KINDS: usize = 6;
 #[derive(Default)]
 pub struct Counters([Option<Counter>; KINDS]);
 
+/// A count, and how long it was wanted and taken, in ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Count {
+    count: u64,
+    enabled: u64,
+    running: u64,
+}
+
 /// What they have counted so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Counts([Option<f64>; KINDS]);
+pub struct Counts([Option<Count>; KINDS]);
 
 impl Counters {
     /// Counts what this thread does, and all that it starts from now on.
@@ -77,21 +85,33 @@ fn counter(event: impl Event + Clone) -> Option<Counter> {
     open(true).or_else(|| open(false))
 }
 
-/// A processor has fewer counters than there are kinds: each runs for a part of the time, and its count stands for all of it.
-fn read(counter: &mut Counter) -> Option<f64> {
+fn read(counter: &mut Counter) -> Option<Count> {
     let found = counter.read_count_and_time().ok()?;
-    if found.time_running == 0 {
-        // Nothing ran yet, or its counter is always another's.
-        return (found.time_enabled == 0).then_some(0.0);
+    Some(Count {
+        count: found.count,
+        enabled: found.time_enabled,
+        running: found.time_running,
+    })
+}
+
+impl Count {
+    /// What was counted since `before`. A processor may have fewer counters than there are kinds: then each runs for a part of the
+    /// time, and its count stands for all of it.
+    fn since(self, before: Count) -> Option<f64> {
+        let count = self.count.saturating_sub(before.count) as f64;
+        let enabled = self.enabled.saturating_sub(before.enabled) as f64;
+        match self.running.saturating_sub(before.running) {
+            0 => (enabled == 0.0).then_some(0.0),
+            running => Some(count * enabled / running as f64),
+        }
     }
-    Some(found.count as f64 * found.time_enabled as f64 / found.time_running as f64)
 }
 
 impl Counts {
     /// What was counted since `before`, for each of so many operations.
     pub fn per_op(self, before: Counts, operations: u64) -> Option<CountsPerOp> {
         let each = |kind: usize| {
-            let difference = (self.0[kind]? - before.0[kind]?).max(0.0);
+            let difference = self.0[kind]?.since(before.0[kind]?)?;
             (operations > 0).then(|| difference / operations as f64)
         };
         let found = CountsPerOp {
@@ -112,13 +132,35 @@ mod tests {
 
     #[test]
     fn counts_are_told_for_each_operation() {
-        let before = Counts([Some(100.0), None, Some(5.0), None, None, Some(0.0)]);
-        let after = Counts([Some(300.0), None, Some(4.0), None, Some(7.0), Some(1.0)]);
+        let count = |count, enabled, running| {
+            Some(Count {
+                count,
+                enabled,
+                running,
+            })
+        };
+        let before = [
+            count(100, 9, 9),
+            None,
+            count(5, 9, 3),
+            None,
+            None,
+            count(0, 9, 9),
+        ];
+        // The third had its counter for half of the time, the fourth is new, the last was never counted.
+        let after = [
+            count(300, 19, 19),
+            None,
+            count(105, 29, 13),
+            count(7, 9, 9),
+            None,
+            count(0, 19, 9),
+        ];
+        let (before, after) = (Counts(before), Counts(after));
         let found = after.per_op(before, 50).expect("some");
         let wanted = CountsPerOp {
             instructions: Some(4.0),
-            cache_misses: Some(0.0),
-            page_faults: Some(0.02),
+            cache_misses: Some(4.0),
             ..CountsPerOp::default()
         };
         assert_eq!(found, wanted);
@@ -138,7 +180,7 @@ mod tests {
         let after = counters.read();
         // Where the kernel counts nothing for this user there is nothing to see.
         if let Some((before, after)) = before.0[5].zip(after.0[5]) {
-            assert!(after - before >= 4.0, "{before} {after}");
+            assert!(after.since(before) >= Some(4.0), "{before:?} {after:?}");
         }
     }
 }

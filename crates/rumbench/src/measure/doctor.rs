@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::counters::Counters;
 use super::statistics::median;
 use super::{environment, size};
-use crate::profile::Profiler;
+use crate::profile::Samplers;
 use crate::report::html::label_us;
 use crate::report::table::count;
 use crate::run::cgroup::{Bound, Bounds};
@@ -403,9 +403,9 @@ fn permissions(machine: &Machine) -> Vec<Finding> {
 
 /// Tries to sample this process.
 fn samples() -> Result<Option<&'static str>, String> {
-    let attached = Profiler::attach(std::process::id());
+    let attached = Samplers::attach(std::process::id());
     attached
-        .map(|profiler| profiler.lacks())
+        .map(|samplers| samplers.lacks())
         .map_err(|error| error.to_string())
 }
 

@@ -142,6 +142,8 @@ fn is_code(segment: &object::Segment<'_, '_>) -> bool {
 
 /// A name as programmers write it.
 fn plain(name: &str) -> String {
+    // Versions of symbols are the linker's business.
+    let name = name.split('@').next().unwrap_or(name);
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}");
     }
@@ -151,8 +153,7 @@ fn plain(name: &str) -> String {
             .demangle_with_options(&options.no_params().no_return_type())
             .ok()
     });
-    // Versions of symbols are the linker's business.
-    cpp.unwrap_or_else(|| name.split('@').next().unwrap_or(name).to_string())
+    cpp.unwrap_or_else(|| name.to_string())
 }
 
 /// All binaries that were met.
@@ -160,13 +161,14 @@ fn plain(name: &str) -> String {
 pub struct Modules(HashMap<PathBuf, Arc<Module>>);
 
 impl Modules {
-    /// The binary of a file, as the process sees it: one that was replaced or is in another root is read through the process.
+    /// The binary of a file, as the process sees it where that is allowed: the file may have been replaced. What is no file has
+    /// no functions.
     pub fn of(&mut self, pid: u32, path: &Path, map: &str) -> Arc<Module> {
         let through = PathBuf::from(format!("/proc/{pid}/map_files/{map}"));
         let known = self.0.entry(path.to_path_buf());
         let module = known.or_insert_with(|| {
             let name = path.file_name().unwrap_or_default();
-            let readable = [path, &through].into_iter().find(|path| path.is_file());
+            let readable = [&through, path].into_iter().find(|path| path.is_file());
             let read = readable.map(Module::read).unwrap_or_default();
             Arc::new(Module {
                 name: name.to_string_lossy().into_owned(),

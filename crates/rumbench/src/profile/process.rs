@@ -39,18 +39,20 @@ impl Process {
             cache: CacheNative::new(),
         };
         for line in text.lines().filter_map(Line::parse) {
-            let module = modules.of(pid, Path::new(line.path), line.map);
-            // What is mapped has an address as linked, or it is no code of this file.
-            let Some(linked) = module.linked(line.offset) else {
-                continue;
-            };
-            let bias = line.addresses.start.wrapping_sub(linked);
-            process.unwinder.add_module(Unwound::new(
-                line.path.to_string(),
-                line.addresses.clone(),
-                bias,
-                module.sections(),
-            ));
+            // Its entry in `map_files`, whose numbers have no zeros in front.
+            let map = format!("{:x}-{:x}", line.addresses.start, line.addresses.end);
+            let module = modules.of(pid, Path::new(line.path), &map);
+            // Code of the kernel's own page, or that was made at run time, is in no file.
+            let linked = module.linked(line.offset);
+            let bias = line.addresses.start.wrapping_sub(linked.unwrap_or(0));
+            if linked.is_some() {
+                process.unwinder.add_module(Unwound::new(
+                    line.path.to_string(),
+                    line.addresses.clone(),
+                    bias,
+                    module.sections(),
+                ));
+            }
             process.mappings.push(Mapping {
                 addresses: line.addresses,
                 module,
@@ -60,7 +62,12 @@ impl Process {
         process
     }
 
-    /// Whether a binary is mapped there.
+    /// Whether it has no code: it has ended.
+    pub fn is_empty(&self) -> bool {
+        self.mappings.is_empty()
+    }
+
+    /// Whether code is mapped there.
     pub fn knows(&self, address: u64) -> bool {
         self.mapping(address).is_some()
     }
@@ -96,7 +103,7 @@ impl Process {
             .map(|address| self.function(*address));
         let mut names: Vec<String> = names.collect();
         // How the C library starts threads is told for some stacks only, and tells nothing.
-        let own = names.iter().position(|name| !name.starts_with("[libc"));
+        let own = names.iter().position(|name| !name.starts_with("[libc."));
         names.drain(..own.unwrap_or(0));
         names
     }
@@ -104,7 +111,6 @@ impl Process {
     fn function(&self, address: u64) -> String {
         match self.mapping(address) {
             Some(mapping) => mapping.module.function(address.wrapping_sub(mapping.bias)),
-            // The kernel's own page in each process, or code that was made at run time.
             None => "[elsewhere]".to_string(),
         }
     }
@@ -122,8 +128,6 @@ fn native(regs: Registers) -> framehop::UnwindRegsNative {
 
 /// A line of `/proc/PID/maps` about code.
 struct Line<'a> {
-    /// As in the name of its entry in `map_files`.
-    map: &'a str,
     addresses: Range<u64>,
     offset: u64,
     path: &'a str,
@@ -133,16 +137,14 @@ impl Line<'_> {
     /// `from-to rwxp offset device inode   path`.
     fn parse(text: &str) -> Option<Line<'_>> {
         let mut parts = text.splitn(6, ' ');
-        let map = parts.next()?;
-        let (from, to) = map.split_once('-')?;
+        let (from, to) = parts.next()?.split_once('-')?;
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let addresses = hex(from)?..hex(to)?;
         let is_code = parts.next()?.contains('x');
         let offset = hex(parts.next()?)?;
-        let path = parts.nth(2)?.trim_start();
+        let path = parts.nth(2).unwrap_or_default().trim_start();
         let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-        (is_code && path.starts_with('/')).then_some(Line {
-            map,
+        is_code.then_some(Line {
             addresses,
             offset,
             path,
@@ -159,15 +161,10 @@ mod tests {
         let text = "55e0-55f0 r-xp 00001000 fe:00 123                        /a b/c (deleted)";
         let line = Line::parse(text).expect("code");
         assert_eq!(
-            (line.map, line.addresses, line.offset, line.path),
-            ("55e0-55f0", 0x55e0..0x55f0, 0x1000, "/a b/c")
+            (line.addresses, line.offset, line.path),
+            (0x55e0..0x55f0, 0x1000, "/a b/c")
         );
-        for other in [
-            "55e0-55f0 rw-p 00001000 fe:00 123 /data",
-            "7ffd-7ffe r-xp 00000000 00:00 0 [vdso]",
-            "7ffd-7ffe r-xp 00000000 00:00 0",
-            "nonsense",
-        ] {
+        for other in ["55e0-55f0 rw-p 00001000 fe:00 123 /data", "nonsense"] {
             assert!(Line::parse(other).is_none(), "{other}");
         }
     }

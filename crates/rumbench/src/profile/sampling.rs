@@ -13,8 +13,9 @@ use perf_event::{Builder, SampleFlag, Sampler};
 const PER_SECOND: u64 = 199;
 /// Bytes of the stack in a sample. Deeper callers are lost; the kernel refuses 64 KiB.
 const STACK_BYTES: u32 = 24 << 10;
-/// Buffer of a processor: 160 samples, which take 0.8 s to come where one thread is always running.
-const BUFFER_BYTES: usize = 4 << 20;
+/// Buffer of a processor: 160 samples, which take 0.8 s to come where one thread is always running. The second is what the kernel
+/// allows to everybody (`kernel.perf_event_mlock_kb`): 20 samples.
+const BUFFER_BYTES: [usize; 2] = [4 << 20, 512 << 10];
 /// From here on an entry of a chain of calls is a mark and no address.
 const MARKS_FROM: u64 = u64::MAX - 4095;
 
@@ -70,14 +71,14 @@ pub struct Registers {
 }
 
 /// Where a thread was.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Sample {
     pub pid: u32,
     pub tid: u32,
     /// Addresses in the kernel, the innermost first.
     pub kernel: Vec<u64>,
-    /// In the program, or where it called the kernel. A thread of the kernel has none.
-    pub user: Option<Registers>,
+    /// In the program, or where it called the kernel.
+    pub user: Registers,
     /// Memory from the stack's top on.
     pub stack: Vec<u8>,
 }
@@ -94,25 +95,32 @@ impl Samplers {
     /// # Errors
     /// What the kernel says.
     pub fn attach(pid: u32) -> io::Result<Samplers> {
-        let attach = |with_kernel| {
-            let cpus = online().into_iter();
-            let all: io::Result<Vec<Sampler>> =
-                cpus.map(|cpu| sampler(pid, cpu, with_kernel)).collect();
-            Ok(Samplers {
-                all: all?,
-                with_kernel,
-            })
-        };
-        // A plain user may often look at programs, but not at the kernel.
-        attach(true).or_else(|_: io::Error| attach(false))
+        // A plain user may often look at programs and not at the kernel, or have small buffers only.
+        let mut refused = io::Error::from(io::ErrorKind::PermissionDenied);
+        for with_kernel in [true, false] {
+            for buffer in BUFFER_BYTES {
+                let cpus = allowed().into_iter();
+                let all = cpus.map(|cpu| sampler(pid, cpu, with_kernel, buffer));
+                match all.collect() {
+                    Ok(all) => return Ok(Samplers { all, with_kernel }),
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        refused = error;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Err(refused)
     }
 
     /// What the samples leave out.
     pub fn lacks(&self) -> Option<&'static str> {
-        (!self.with_kernel).then_some("without the kernel's part, which it shows root only")
+        (!self.with_kernel)
+            .then_some("without the kernel's part, as kernel.perf_event_paranoid is above 1")
     }
 
-    /// Gives the samples that there are to `take`. Returns how many the kernel could not store.
+    /// Gives the samples that there are to `take`. Returns how many the kernel could not store, or stored without a stack, as of a
+    /// process that is ending.
     pub fn drain(&mut self, mut take: impl FnMut(Sample)) -> u64 {
         let mut lost = 0;
         for sampler in &mut self.all {
@@ -122,17 +130,22 @@ impl Samplers {
                         let chain = sample.callchain().unwrap_or_default();
                         let kernel = chain.iter().filter(|address| **address < MARKS_FROM);
                         let user = sample.regs_user();
+                        let Some(user) = user.and_then(|user| registers::of(&user.regs)) else {
+                            lost += 1;
+                            continue;
+                        };
                         take(Sample {
                             pid: sample.pid().unwrap_or(0),
                             tid: sample.tid().unwrap_or(0),
                             kernel: kernel.copied().collect(),
-                            user: user.and_then(|user| registers::of(&user.regs)),
+                            user,
                             stack: sample.stack_user().unwrap_or_default().to_vec(),
                         });
                     }
                     Ok(Record::Lost(found)) => lost += found.lost,
                     Ok(Record::LostSamples(found)) => lost += found.lost,
-                    _ => {}
+                    Err(_) => lost += 1,
+                    Ok(_) => {}
                 }
             }
         }
@@ -140,7 +153,7 @@ impl Samplers {
     }
 }
 
-fn sampler(pid: u32, cpu: usize, with_kernel: bool) -> io::Result<Sampler> {
+fn sampler(pid: u32, cpu: usize, with_kernel: bool, buffer: usize) -> io::Result<Sampler> {
     let pid = i32::try_from(pid).map_err(io::Error::other)?;
     let mut builder = Builder::new(Software::CPU_CLOCK);
     builder
@@ -155,27 +168,16 @@ fn sampler(pid: u32, cpu: usize, with_kernel: bool) -> io::Result<Sampler> {
         .sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER)
         .sample_regs_user(registers::MASK)
         .sample_stack_user(STACK_BYTES);
-    builder.build()?.sampled(BUFFER_BYTES)
+    builder.build()?.sampled(buffer)
 }
 
-/// Numbers of the processors that run.
-fn online() -> Vec<usize> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let known = numbers(&text);
-    match known.is_empty() {
-        true => (0..std::thread::available_parallelism().map_or(1, usize::from)).collect(),
-        false => known,
-    }
-}
-
-/// `0-3,8` as numbers.
-fn numbers(text: &str) -> Vec<usize> {
-    let range = |part: &str| {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        Some(from.parse().ok()?..=to.parse().ok()?)
-    };
-    let ranges = text.trim().split(',').filter_map(range);
-    ranges.flatten().collect()
+/// Numbers of the processors that this process may use, and so its trials.
+fn allowed() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None);
+    let is_set = |cpu: &usize| set.as_ref().is_ok_and(|set| set.is_set(*cpu));
+    (0..rustix::thread::CpuSet::MAX_CPU)
+        .filter(is_set)
+        .collect()
 }
 
 #[cfg(test)]
@@ -183,9 +185,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_are_listed_as_ranges() {
-        assert_eq!(numbers("0-2,5,7-8\n"), [0, 1, 2, 5, 7, 8]);
-        assert!(numbers("").is_empty());
-        assert!(!online().is_empty());
+    fn there_is_a_processor_to_run_on() {
+        let found = allowed();
+        let parallel = std::thread::available_parallelism().expect("known");
+        assert!(found.len() >= parallel.get(), "{found:?}");
     }
 }

@@ -104,7 +104,9 @@ pub fn short(name: &str) -> String {
     for c in name.chars() {
         match c {
             // `operator<` and `->` are no brackets.
-            '<' if !out.ends_with("operator") && !out.is_empty() => depth += 1,
+            '<' if !out.ends_with("operator") && !out.ends_with("operator<") && !out.is_empty() => {
+                depth += 1;
+            }
             '>' if depth > 0 && before != '-' => depth -= 1,
             _ if depth == 0 => out.push(c),
             _ => {}
@@ -142,6 +144,7 @@ mod tests {
             ),
             ("a::b::<u8>::c", "a::b::c"),
             ("rocksdb::operator<", "rocksdb::operator<"),
+            ("std::operator<< <char>", "std::operator<< "),
             (
                 "<alluvium::Table as core::ops::Drop>::drop",
                 "<alluvium::Table as core::ops::Drop>::drop",

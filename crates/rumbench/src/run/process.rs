@@ -9,6 +9,8 @@ use std::sync::mpsc::{self, Receiver};
 
 use anyhow::{Context, Result};
 
+use super::profiled::Listener;
+
 /// A child process in its own process group, so that Ctrl-C reaches the laboratory alone.
 pub struct TrialProcess {
     child: Child,
@@ -18,8 +20,8 @@ pub struct TrialProcess {
 }
 
 impl TrialProcess {
-    /// Starts this binary, or the build at `host`, with a hidden command, has its process number prepared for, and gives it its
-    /// specification, without which it does nothing.
+    /// Starts this binary, or the build at `host`, with a hidden command, prepares for its process number, and gives it its
+    /// specification, without which it does nothing. What `prepare` returns sees each of its lines as soon as it comes.
     ///
     /// # Errors
     /// When the process cannot be started or the preparation fails.
@@ -27,7 +29,7 @@ impl TrialProcess {
         host: Option<&Path>,
         command: &str,
         spec: &impl serde::Serialize,
-        prepare: impl FnOnce(u32) -> Result<()>,
+        prepare: impl FnOnce(u32) -> Result<Option<Listener>>,
     ) -> Result<TrialProcess> {
         let binary = match host {
             Some(binary) => binary.to_path_buf(),
@@ -45,7 +47,7 @@ impl TrialProcess {
         spec: &impl serde::Serialize,
         environment: impl IntoIterator<Item = (&'static str, OsString)>,
     ) -> Result<TrialProcess> {
-        TrialProcess::start_binary(&own_binary()?, command, spec, environment, |_| Ok(()))
+        TrialProcess::start_binary(&own_binary()?, command, spec, environment, |_| Ok(None))
     }
 
     fn start_binary(
@@ -53,7 +55,7 @@ impl TrialProcess {
         command: &str,
         spec: &impl serde::Serialize,
         environment: impl IntoIterator<Item = (&'static str, OsString)>,
-        prepare: impl FnOnce(u32) -> Result<()>,
+        prepare: impl FnOnce(u32) -> Result<Option<Listener>>,
     ) -> Result<TrialProcess> {
         let mut child = Command::new(binary)
             .arg(command)
@@ -64,25 +66,31 @@ impl TrialProcess {
             .spawn()
             .with_context(|| format!("cannot start {}", binary.display()))?;
         let stdout = child.stdout.take().context("the child has no stdout")?;
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
         let stdin = child.stdin.take();
+        let (sender, lines) = mpsc::channel();
         let mut process = TrialProcess {
             child,
             stdin,
             lines,
         };
-        if let Err(refused) = prepare(process.child.id()) {
-            process.kill();
-            process.wait()?;
-            return Err(refused);
-        }
+        let mut listener = match prepare(process.child.id()) {
+            Ok(listener) => listener,
+            Err(refused) => {
+                process.kill();
+                process.wait()?;
+                return Err(refused);
+            }
+        };
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if let Some(listener) = &mut listener {
+                    listener(&line);
+                }
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
         process.send(&serde_json::to_string(spec)?);
         Ok(process)
     }

@@ -14,7 +14,7 @@ use super::follow::Follower;
 use super::interrupt::Interrupts;
 use super::plan::{self, EngineChoice, Point, Suite, Upcoming};
 use super::process::TrialProcess;
-use super::profiled::Profiled;
+use super::profiled::{Listener, Profiled};
 use super::progress::{Progress, say};
 use super::protocol::{Event, TrialSpec};
 use super::specification;
@@ -426,9 +426,9 @@ impl Runner<'_> {
             0 => None,
             _ => self.bounds.group()?,
         };
-        let label = &standing.label;
-        let profiled = (self.suite.profile && standing.trial > 0)
-            .then(|| Profiled::new(&self.suite.out, label));
+        let (number, label) = (standing.trial, &standing.label);
+        let profiled = (self.suite.profile && number > 0)
+            .then(|| Profiled::new(&self.suite.out, number, label));
         let mut watch = Watch { group, profiled };
         let prepare = |pid| watch.begin(pid);
         let started = TrialProcess::start(host.as_deref(), "trial-child", spec, prepare);
@@ -470,7 +470,6 @@ impl Runner<'_> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            watch.look();
             self.progress.show(&standing);
             self.follow_interrupts(&mut process, &mut asked);
             if self.saved.elapsed() >= SAVE_EVERY && standing.trial > 0 {
@@ -558,11 +557,12 @@ struct Watch {
 
 impl Watch {
     /// The process is there, and does nothing yet.
-    fn begin(&mut self, pid: u32) -> Result<()> {
-        if let Some(profiled) = &mut self.profiled {
-            profiled.attach(pid);
+    fn begin(&mut self, pid: u32) -> Result<Option<Listener>> {
+        if let Some(group) = &self.group {
+            group.enter(pid)?;
         }
-        self.group.as_ref().map_or(Ok(()), |group| group.enter(pid))
+        let profiled = self.profiled.as_mut();
+        Ok(profiled.and_then(|profiled| profiled.attach(pid)))
     }
 
     fn follow(&mut self, event: &mut Event) {
@@ -571,12 +571,6 @@ impl Watch {
         }
         if let Some(profiled) = &mut self.profiled {
             profiled.follow(event);
-        }
-    }
-
-    fn look(&mut self) {
-        if let Some(profiled) = &mut self.profiled {
-            profiled.drain();
         }
     }
 }

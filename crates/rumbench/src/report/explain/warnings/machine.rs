@@ -24,10 +24,11 @@ pub(super) fn build(suite: &SuiteResult) -> Option<Finding> {
     })
 }
 
-/// What the doctor warns of, in its words.
+/// What the doctor warns of, in its words. How much others worked while trials ran is measured and told by [`others`]; the load
+/// before them is often the suite before.
 pub(super) fn doctor(suite: &SuiteResult) -> Vec<Finding> {
     let bad = suite.machine.iter();
-    let bad = bad.filter(|found| found.verdict == Verdict::Warning);
+    let bad = bad.filter(|found| found.verdict == Verdict::Warning && found.about != "load");
     let told = bad.map(|found| {
         let text = format!(
             "The machine, {}: {}; {}.",
@@ -150,19 +151,20 @@ mod tests {
     #[test]
     fn what_the_doctor_warns_of_is_told_and_what_it_only_notes_is_not() {
         let mut suite = sample::suite();
-        let found = |verdict| crate::measure::doctor::Finding {
-            about: "load".into(),
+        let found = |about: &'static str, verdict| crate::measure::doctor::Finding {
+            about: about.into(),
             verdict,
-            found: "1.30 in the last minute".to_string(),
-            advice: "end it".to_string(),
+            found: "1 GiB".to_string(),
+            advice: "switch it off".to_string(),
         };
-        suite.machine = vec![found(Verdict::Note), found(Verdict::Warning)];
+        suite.machine = vec![
+            found("swap", Verdict::Note),
+            found("swap", Verdict::Warning),
+            found("load", Verdict::Warning),
+        ];
         let told = doctor(&suite);
         let texts: Vec<&str> = told.iter().map(|found| found.text.as_str()).collect();
-        assert_eq!(
-            texts,
-            ["The machine, load: 1.30 in the last minute; end it."]
-        );
+        assert_eq!(texts, ["The machine, swap: 1 GiB; switch it off."]);
     }
 
     #[test]
