@@ -91,7 +91,11 @@ fn idle(shared: &Shared) -> Next {
 fn make_room(shared: &Shared) -> Next {
     // Of files that others removed, or that a dropped keyspace had.
     shared.look_for_space();
-    if shared.has_memtables() {
+    // Sealed memtables that find no space are behind nothing that one more could bring: they would only pile up, above the
+    // ceiling and past every commit's look at it.
+    if shared.sealed_bytes() > 0 {
+        shared.want_flush();
+    } else if shared.has_memtables() {
         seal_idle(shared);
     }
     Next::Wait(Some(SPACE_LOOK))
@@ -267,4 +271,31 @@ fn release(shared: &Shared, job: &Job) {
     state.busy.remove(&(job.tree.id, job.low.clone()));
     state.events += 1;
     shared.jobs.changed.notify_all();
+}
+
+#[cfg(all(test, not(loom), not(feature = "simulation")))]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::db::{Database, Options};
+    use crate::keyspace::KeyspaceOptions;
+    use crate::vfs::MemVfs;
+
+    #[test]
+    fn looking_for_room_seals_nothing_behind_what_cannot_be_flushed() {
+        let db = Database::open_on(Arc::new(MemVfs::new()), Path::new("db"), Options::default());
+        let db = db.expect("open");
+        let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
+        let shared = db.shared();
+        shared.stop_flusher();
+        let sealed = [b"a", b"b", b"c"].map(|key| {
+            k.put(key, b"1").expect("put");
+            make_room(shared);
+            shared.sealed_bytes()
+        });
+        assert!(sealed[0] > 0);
+        assert_eq!(sealed, [sealed[0]; 3]);
+    }
 }
