@@ -33,7 +33,7 @@ struct Flushes {
     wanted: u64,
     /// How often somebody asked for a flush: a new request ends the flusher's pause after a full device.
     asked: u64,
-    /// How many tries found no space, and why the last one did.
+    /// How many tries found no space, and why the last one did, if none has ended well since.
     no_space: (u64, Option<Error>),
     stop: bool,
 }
@@ -106,6 +106,18 @@ impl Shared {
         self.poison.check()
     }
 
+    /// Where the last try found no space: waits for what is sealed. Whoever seals for a flush asks this first: behind
+    /// memtables that cannot be flushed, those of more and more calls would only pile up, past every commit's look at the
+    /// ceiling.
+    pub fn wait_for_flushes_without_space(&self) -> Result<()> {
+        let stuck = self.flushes.state.lock().no_space.1.is_some();
+        if stuck {
+            self.wait_for_flushes()
+        } else {
+            Ok(())
+        }
+    }
+
     /// Asks for a flush of everything sealed so far, without waiting for it.
     pub fn want_flush(&self) {
         let mut flushes = self.flushes.state.lock();
@@ -143,6 +155,7 @@ impl Shared {
         let mut flushes = self.flushes.state.lock();
         flushes.flushed += generations.len() as u64;
         flushes.sealed_bytes -= generations.iter().map(|g| g.bytes).sum::<usize>();
+        flushes.no_space.1 = None;
         self.flushes.changed.notify_all();
     }
 

@@ -298,6 +298,7 @@ impl Database {
     pub fn flush(&self) -> Result<()> {
         let shared = self.shared();
         shared.check_writable()?;
+        shared.wait_for_flushes_without_space()?;
         {
             // Checked under the log's lock: a closed database must not write to its directory any more.
             let mut log = shared.log.lock();

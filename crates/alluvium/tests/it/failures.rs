@@ -194,6 +194,25 @@ fn a_full_device_refuses_commits_at_the_ceiling_and_service_resumes() {
 }
 
 #[test]
+fn calls_that_flush_pile_up_nothing_on_a_full_device() {
+    let vfs = HookVfs::failing(Call::Create, ".sst", ErrorKind::StorageFull);
+    let (db, k) = open_on(&vfs, with(Durability::Buffered));
+    vfs.set(true);
+    let sealed = [0, 1, 2].map(|_| {
+        // Deletes are taken on a full device too.
+        k.delete(b"x").expect("delete");
+        assert_error!(db.flush(), Error::NoSpace { .. });
+        assert_error!(db.checkpoint("copy"), Error::NoSpace { .. });
+        db.stats().expect("stats").sealed_bytes
+    });
+    assert!(sealed[0] > 0);
+    assert_eq!(sealed, [sealed[0]; 3]);
+    vfs.set(false);
+    until(|| db.flush().is_ok());
+    assert_eq!(db.stats().expect("stats").sealed_bytes, 0);
+}
+
+#[test]
 fn flushes_that_find_no_space_leave_no_tables_behind() {
     let tries = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&tries);
