@@ -1,5 +1,7 @@
 //! The engines and workloads that the command line can name, and usage errors that offer the nearest name.
 
+mod short;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -64,7 +66,7 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         create: create_insert_benchmark,
         expand: |_| Ok(()),
         endless: |settings| repeat_last(settings, "l.i0,l.x,l.i1"),
-        shorten: shorten_insert_benchmark,
+        shorten: short::insert_benchmark,
     },
     WorkloadEntry {
         name: "kv-sequence",
@@ -76,7 +78,7 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         create: create_kv_sequence,
         expand: expand_kv_sequence,
         endless: |settings| repeat_last(settings, "load,overwrite"),
-        shorten: shorten_kv_sequence,
+        shorten: short::kv_sequence,
     },
     WorkloadEntry {
         name: "large-values",
@@ -91,7 +93,7 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
             Ok(())
         },
         endless: |_| None,
-        shorten: shorten_large_values,
+        shorten: short::large_values,
     },
     WorkloadEntry {
         name: "linkbench",
@@ -103,7 +105,7 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
             settings.insert("steps".to_string(), STEPS_MAX.to_string());
             Some("request".to_string())
         },
-        shorten: shorten_linkbench,
+        shorten: short::linkbench,
     },
     WorkloadEntry {
         name: "oltp-range",
@@ -112,7 +114,7 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         create: create_oltp_range,
         expand: |_| Ok(()),
         endless: |settings| repeat_last(settings, "load,index,update-index"),
-        shorten: shorten_oltp_range,
+        shorten: short::oltp_range,
     },
 ];
 
@@ -239,77 +241,6 @@ fn repeat_last(settings: &mut Settings, default: &str) -> Option<String> {
     Some(last)
 }
 
-/// Few nodes when there are many, two seconds of requests, no warm-up, one step.
-fn shorten_linkbench(settings: &Settings) -> (&'static [&'static str], Settings) {
-    const MOST_NODES: u64 = 100_000;
-    let removed = &[
-        "operations",
-        "seconds",
-        "steps",
-        "warmup_operations",
-        "warmup_seconds",
-    ];
-    let mut overrides = at_most(settings, "nodes", MOST_NODES);
-    overrides.insert("seconds".to_string(), "2".to_string());
-    (removed, overrides)
-}
-
-/// Few rows when there are many, and each mix for half a second as fast as it can be.
-fn shorten_custom() -> (&'static [&'static str], Settings) {
-    const MOST_ROWS: u64 = 100_000;
-    let most = MOST_ROWS.to_string();
-    let overrides = [("max_rows", &*most), ("seconds", "0.5"), ("rates", "no")];
-    let overrides = overrides.map(|(key, value)| (key.to_string(), value.to_string()));
-    (&["requests", "seconds"], overrides.into())
-}
-
-/// Few rows when there are many, and queries for half a second in each step.
-fn shorten_insert_benchmark(settings: &Settings) -> (&'static [&'static str], Settings) {
-    const MOST_ROWS: u64 = 200_000;
-    let mut overrides = at_most(settings, "rows", MOST_ROWS);
-    for key in ["rows_l_i1", "rows_l_i2"] {
-        if settings.contains_key(key) {
-            overrides.extend(at_most(settings, key, MOST_ROWS));
-        }
-    }
-    overrides.insert("seconds".to_string(), "0.5".to_string());
-    (&["operations", "seconds"], overrides)
-}
-
-/// Few rows when there are many: values decide what they take, and a load goes at memory's speed. Two seconds of queries.
-fn shorten_large_values(settings: &Settings) -> (&'static [&'static str], Settings) {
-    const MOST_ROWS: u64 = 20_000;
-    let mut overrides = at_most(settings, "rows", MOST_ROWS);
-    overrides.insert("seconds".to_string(), "2".to_string());
-    (&["operations", "seconds"], overrides)
-}
-
-/// Few rows when there are many, but not fewer than the longest range, and a third of a second for each test.
-fn shorten_oltp_range(settings: &Settings) -> (&'static [&'static str], Settings) {
-    let mut overrides = at_most(settings, "rows", oltp_range::tests::RANGE_MAX);
-    overrides.insert("seconds".to_string(), "0.3".to_string());
-    (&["operations", "seconds"], overrides)
-}
-
-/// Few keys when there are many, and as many operations as take some tenths of a second.
-fn shorten_kv_sequence(settings: &Settings) -> (&'static [&'static str], Settings) {
-    const MOST_KEYS: u64 = 100_000;
-    const OPERATIONS: u64 = 100_000;
-    let mut overrides = at_most(settings, "keys", MOST_KEYS);
-    overrides.insert("operations".to_string(), OPERATIONS.to_string());
-    (&["operations", "seconds"], overrides)
-}
-
-/// An override where a number is larger than `most`, or the default, which is taken to be.
-fn at_most(settings: &Settings, key: &str, most: u64) -> Settings {
-    let given = settings.get(key).and_then(|text| text.parse().ok());
-    let mut overrides = Settings::new();
-    if given.unwrap_or(u64::MAX) > most {
-        overrides.insert(key.to_string(), most.to_string());
-    }
-    overrides
-}
-
 /// Milliseconds since the epoch.
 fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -413,7 +344,7 @@ pub fn endless(name: &str, settings: &mut Settings) -> anyhow::Result<String> {
 /// As [`workload`].
 pub fn shortened(name: &str, settings: &Settings) -> anyhow::Result<(Settings, Settings)> {
     let (removed, overrides) = match definition(name, settings) {
-        Some(_) => shorten_custom(),
+        Some(_) => short::custom(),
         None => (find(name)?.shorten)(settings),
     };
     let mut short = settings.clone();

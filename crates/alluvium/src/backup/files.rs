@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::contents::remove_if_there;
 use super::listing::ListedFile;
-use super::remove_if_there;
 use crate::base::checksum::{RunningChecksum, checksum};
 use crate::error::{Error, Result};
 use crate::vfs::{Vfs, VfsFile};

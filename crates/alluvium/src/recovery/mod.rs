@@ -2,9 +2,9 @@
 //!
 //! Order: take the directory's lock, read the manifest, move aside files that nothing names, open every table,
 //! replay the log above what is flushed, start a new log segment, and write the unresolved prepared transactions into it
-//! where a flush of what was replayed could take their segments away. Nothing is ever appended to a segment that was replayed, and no table
-//! is deleted that an earlier manifest might still need: tables that nothing names wait in a subdirectory until the next
-//! successful open.
+//! where a flush of what was replayed could take their segments away. Nothing is ever appended to a segment that was
+//! replayed, and no table is deleted that an earlier manifest might still need: tables that nothing names wait in a
+//! subdirectory until the next successful open.
 //!
 //! A database that is only read goes through the same steps but those that write: its lock is shared, its manifest is
 //! not written anew, no file is moved, and what replay fills stays in memory.

@@ -6,6 +6,7 @@ pub(crate) mod lock_table;
 mod prepared;
 pub(crate) mod read_set;
 mod transaction;
+mod write;
 pub(crate) mod write_cursor;
 pub(crate) mod write_set;
 

@@ -1,8 +1,4 @@
-//! Transactions: reads with own writes, row locks, conflict checks, savepoints, commit.
-//!
-//! Writes lock their rows at once and are kept in the transaction until commit. Blind writes stay blind: a write
-//! reads nothing, but for the conflict check of snapshot isolation, which asks only sources that hold anything
-//! newer than the snapshot.
+//! Transactions: reads with own writes, row locks, conflict checks, savepoints.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -13,7 +9,6 @@ use crate::sync::plain::Mutex;
 use crate::base::{SeqNo, ValueKind};
 use crate::cache::Cache;
 use crate::clock::HeldTime;
-use crate::commit::batch::{check_range, check_sizes};
 use crate::db::shared::Shared;
 use crate::db::{Database, Durability};
 use crate::error::{Error, Result};
@@ -25,7 +20,7 @@ use crate::table::PinnedValue;
 use crate::txn::lock_table::{Granted, LockCancel, LockHash, LockMode, LockWait, TxnId};
 use crate::txn::read_set::{READ_SET_BYTES_MAX, ReadSet};
 use crate::txn::write_cursor::WriteCursor;
-use crate::txn::write_set::{SavepointId, View, WRITE_OVERHEAD, WriteSet};
+use crate::txn::write_set::{SavepointId, View, WriteSet};
 
 /// What concurrent commits a transaction sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -109,7 +104,7 @@ pub(super) struct Held {
     /// For writes and locks, once they are worth it.
     charge: Option<Charge>,
     /// What the writes take.
-    write_bytes: usize,
+    pub(super) write_bytes: usize,
 }
 
 /// What a lock costs: its slot, and its hash in `Held::locks`.
@@ -122,7 +117,7 @@ impl Held {
     }
 
     /// Charges what writes and locks take now. Most transactions are too small for that.
-    fn charge(&mut self, cache: &Arc<Cache>) {
+    pub(super) fn charge(&mut self, cache: &Arc<Cache>) {
         let bytes = self.bytes();
         if self.charge.is_some() || bytes >= CHARGE_STEP {
             let charge = self
@@ -174,7 +169,7 @@ impl Transaction {
         self.db.shared()
     }
 
-    fn check(&self, keyspace: &Keyspace) -> Result<()> {
+    pub(super) fn check(&self, keyspace: &Keyspace) -> Result<()> {
         keyspace.check_within(&self.db)?;
         if self.held.lock().ended {
             return Err(Error::InvalidArgument("the transaction has ended".into()));
@@ -228,7 +223,7 @@ impl Transaction {
     }
 
     /// Has the commit check that nobody changes this row until then.
-    fn note_read(&self, keyspace: &Keyspace, key: &[u8]) {
+    pub(super) fn note_read(&self, keyspace: &Keyspace, key: &[u8]) {
         if let Some(reads) = &self.reads {
             reads.lock().add_key(keyspace.tree(), key);
         }
@@ -265,7 +260,7 @@ impl Transaction {
         }
     }
 
-    fn lock_row(&self, keyspace: &Keyspace, key: &[u8], mode: LockMode) -> Result<()> {
+    pub(super) fn lock_row(&self, keyspace: &Keyspace, key: &[u8], mode: LockMode) -> Result<()> {
         let shared = self.shared();
         let hash = shared.row_locks.hash(keyspace.id(), key);
         let wait = self.lock_wait();
@@ -309,7 +304,11 @@ impl Transaction {
         }
     }
 
-    fn own_write(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Option<PinnedValue>>> {
+    pub(super) fn own_write(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+    ) -> Result<Option<Option<PinnedValue>>> {
         let writes = self.writes.lock();
         let Some((kind, stored)) = writes.get(keyspace.id(), key) else {
             return Ok(None);
@@ -323,173 +322,6 @@ impl Transaction {
             false => Some(found),
         };
         Ok(Some(found.map(FoundIn::pin)))
-    }
-
-    /// Writes `value` under `key`, whether or not the key exists. Locks the row. Errors as
-    /// [`Transaction::get_for_update`]; `TransactionTooLarge` above [`crate::Options::transaction_bytes`], and where open
-    /// transactions together take what they may.
-    pub fn put(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(keyspace, ValueKind::Put, key, value, None)
-    }
-
-    /// As [`Transaction::put`], gone from `until_ms` on: see [`Keyspace::put_until`].
-    pub fn put_until(
-        &self,
-        keyspace: &Keyspace,
-        key: &[u8],
-        value: &[u8],
-        until_ms: u64,
-    ) -> Result<()> {
-        self.write(keyspace, ValueKind::Put, key, value, Some(until_ms))
-    }
-
-    /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`]. Locks the row. Errors as
-    /// [`Transaction::put`]; in debug builds `InvalidArgument` where the key exists.
-    pub fn insert(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(keyspace, ValueKind::Insert, key, value, None)
-    }
-
-    /// Removes `key`, whether or not it exists. Locks the row. Errors as [`Transaction::put`].
-    pub fn delete(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-        self.write(keyspace, ValueKind::Delete, key, &[], None)
-    }
-
-    /// Removes every key from `start` (inclusive) to `end` (exclusive) when the transaction commits.
-    ///
-    /// It is a blind write: it takes no row locks and makes no conflict check for the rows that it removes, at any
-    /// isolation level. Rows that others commit before this transaction does are removed too.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` for an empty range; `TransactionTooLarge`, `ReadOnly`, `KeyspaceDropped`, `Closed`.
-    pub fn delete_range(&self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
-        check_range(start, end)?;
-        self.shared().check_writable()?;
-        self.check(keyspace)?;
-        self.check_room(start, end)?;
-        self.enter(keyspace, |writes| {
-            writes.delete_range(keyspace.id(), start, end)
-        });
-        Ok(())
-    }
-
-    /// Removes every key that begins with `prefix` when the transaction commits: see [`Transaction::delete_range`].
-    pub fn delete_prefix(&self, keyspace: &Keyspace, prefix: &[u8]) -> Result<()> {
-        check_sizes(prefix, &[])?;
-        self.shared().check_writable()?;
-        self.check(keyspace)?;
-        self.check_room(prefix, prefix)?;
-        self.enter(keyspace, |writes| {
-            writes.delete_prefix(keyspace.id(), prefix)
-        });
-        Ok(())
-    }
-
-    fn write(
-        &self,
-        keyspace: &Keyspace,
-        kind: ValueKind,
-        key: &[u8],
-        value: &[u8],
-        until_ms: Option<u64>,
-    ) -> Result<()> {
-        let value = keyspace.stored(kind, value, until_ms)?;
-        check_sizes(key, &value)?;
-        self.shared().check_writable()?;
-        self.check(keyspace)?;
-        self.check_room(key, &value)?;
-        match self.options.optimistic {
-            true => self.note_read(keyspace, key),
-            false => self.lock_row(keyspace, key, LockMode::Exclusive)?,
-        }
-        if cfg!(debug_assertions) && kind == ValueKind::Insert {
-            self.check_insert(keyspace, key)?;
-        }
-        self.add_write(keyspace, key, kind, &value);
-        Ok(())
-    }
-
-    /// Refuses an insert of a key that exists for this transaction. What it has written itself it may insert again: that
-    /// is stored as a put.
-    fn check_insert(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-        if self.own_write(keyspace, key)?.is_some() {
-            return Ok(());
-        }
-        // Without a lock the newest commit says nothing; what has changed since the beginning is a conflict later.
-        let point = self.point.as_ref().filter(|_| self.options.optimistic);
-        keyspace.check_insert(key, point.map(ReadPoint::seqno))
-    }
-
-    /// Writes without a row lock or conflict check: for changes that something else serialises already, for example
-    /// secondary index entries of a row that is locked, or replication. Never waits, and never meets `Conflict`, `Deadlock`
-    /// or `LockTimeout`; otherwise errors as [`Transaction::put`].
-    pub fn put_untracked(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write_untracked(keyspace, ValueKind::Put, key, value)
-    }
-
-    /// As [`Transaction::put_untracked`] for [`Transaction::insert`].
-    pub fn insert_untracked(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write_untracked(keyspace, ValueKind::Insert, key, value)
-    }
-
-    /// As [`Transaction::put_untracked`] for [`Transaction::delete`].
-    pub fn delete_untracked(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-        self.write_untracked(keyspace, ValueKind::Delete, key, &[])
-    }
-
-    fn write_untracked(
-        &self,
-        keyspace: &Keyspace,
-        kind: ValueKind,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<()> {
-        let value = keyspace.stored(kind, value, None)?;
-        check_sizes(key, &value)?;
-        self.shared().check_writable()?;
-        self.check_room(key, &value)?;
-        self.check(keyspace)?;
-        self.add_write(keyspace, key, kind, &value);
-        Ok(())
-    }
-
-    /// Refuses a write after which the transaction would take too much memory, or a record too large for the log.
-    fn check_room(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let writes = self.writes.lock().memory_bytes();
-        let write = key.len() + value.len() + WRITE_OVERHEAD;
-        let shared = self.shared();
-        shared.check_commit_bytes(writes + write)?;
-        shared.check_open_transactions(writes, write)
-    }
-
-    fn add_write(&self, keyspace: &Keyspace, key: &[u8], kind: ValueKind, value: &[u8]) {
-        self.enter(keyspace, |writes| {
-            writes.put(keyspace.id(), key, kind, value)
-        });
-    }
-
-    /// Changes the write set, with the keyspace as one of the transaction's.
-    fn enter(&self, keyspace: &Keyspace, change: impl FnOnce(&mut WriteSet)) {
-        let mut held = self.held.lock();
-        if !held.trees.iter().any(|tree| tree.id == keyspace.id()) {
-            held.trees.push(Arc::clone(keyspace.tree()));
-        }
-        let mut writes = self.writes.lock();
-        change(&mut writes);
-        held.write_bytes = writes.allocated_bytes();
-        drop(writes);
-        held.charge(&self.shared().cache);
-    }
-
-    /// Gives the memory of the writes back, when they are in the payload of their commit. A cursor that is still open
-    /// keeps them.
-    pub(super) fn forget_writes(&self) {
-        if Arc::strong_count(&self.writes) == 1 {
-            *self.writes.lock() = WriteSet::new();
-            let mut held = self.held.lock();
-            held.write_bytes = 0;
-            held.charge(&self.shared().cache);
-        }
     }
 
     /// A cursor over what this transaction sees: its snapshot (read committed: the newest commit now) and the own

@@ -11,44 +11,25 @@
 //! `docs/format/manifest.md` has the bytes.
 
 mod edits;
+mod file;
+mod read;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::current::{
-    CURRENT, file_name, newer, parse_name, read_pointer, read_start, switch_current, sync_dir,
-};
-use super::edit::{EditError, VersionEdit};
+use self::file::{EditLog, KIND_EDIT, KIND_MARK, checked_len};
+use self::read::{read_current, salvage_file};
+use super::current::{CURRENT, parse_name, read_pointer};
+use super::edit::VersionEdit;
 use super::state::ManifestState;
-use crate::base::checksum::checksum;
-use crate::base::coding::Decoder;
 use crate::error::{Error, Result};
-use crate::vfs::{Vfs, VfsFile};
-use crate::wal::frame::{FRAME_HEADER_BYTES, Frame, FrameHeader, FrameReader, frame_bytes, seal};
-use crate::wal::{PAYLOAD_BYTES_MAX, hard_io, open_settled};
+use crate::vfs::Vfs;
+use crate::wal::frame::frame_bytes;
 
 pub use edits::edits;
 
 /// The newest manifest format that this build reads, and the one it writes.
 pub const FORMAT_VERSION: u32 = 1;
-
-/// On disk; never changes.
-const MAGIC: [u8; 8] = *b"alluvman";
-
-/// Bytes before the first frame. On disk; never changes.
-const HEADER_BYTES: u64 = 48;
-
-/// The bytes that the header's checksum covers. On disk; never changes, also in later versions.
-const COVERED_BYTES: usize = 40;
-
-/// Frame kinds. On disk; they never change.
-const KIND_EDIT: u8 = 1;
-/// Nothing but the durable mark that every frame carries.
-const KIND_MARK: u8 = 2;
-
-/// The file is allocated ahead in this unit, so that a full device is noticed before an edit is half written. A length
-/// that is no multiple of it means that the file has lost its end.
-const ALLOCATION_UNIT_BYTES: u64 = 64 << 10;
 
 /// A manifest below this length is not written anew.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
@@ -88,26 +69,6 @@ pub struct Manifest {
     rewrite_at: u64,
     /// The first failure; nothing is written afterwards.
     failure: Option<Error>,
-}
-
-/// The file being appended to.
-#[derive(Debug)]
-struct EditLog {
-    number: u64,
-    file: Arc<dyn VfsFile>,
-    file_uid: u64,
-    allocated_bytes: u64,
-    end: u64,
-    chain: u64,
-    durable: u64,
-}
-
-/// What a manifest file says.
-#[derive(Debug)]
-struct Contents {
-    number: u64,
-    uid: u64,
-    state: ManifestState,
 }
 
 impl Manifest {
@@ -345,246 +306,8 @@ fn rewrite_at(log: &EditLog) -> u64 {
     (2 * log.end).max(REWRITE_BYTES_MIN)
 }
 
-fn checked_len(payload: &[u8], path: &Path) -> Result<usize> {
-    if payload.len() > PAYLOAD_BYTES_MAX {
-        let message = format!("an edit of {} is too large", path.display());
-        return Err(Error::InvalidArgument(message));
-    }
-    Ok(payload.len())
-}
-
 fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<String>> {
     vfs.list(dir).map_err(|error| Error::io("list", dir, error))
-}
-
-/// What seeds the checksums of a manifest's frames, together with their offset.
-fn file_uid(uid: u64, number: u64) -> u64 {
-    checksum(&number.to_le_bytes(), uid)
-}
-
-impl EditLog {
-    /// Creates a manifest that holds `state`, and switches `CURRENT` to it. Durable on return.
-    fn create(
-        vfs: &dyn Vfs,
-        dir: &Path,
-        uid: u64,
-        number: u64,
-        state: &ManifestState,
-    ) -> Result<EditLog> {
-        let path = dir.join(file_name(number));
-        let result = EditLog::prepare(vfs, dir, uid, number, state).and_then(|log| {
-            switch_current(vfs, dir, number)?;
-            Ok(log)
-        });
-        if let Err(Error::NoSpace { .. }) = result {
-            // Not named by CURRENT yet. A leftover does no harm.
-            let _ = vfs.remove(&path);
-        }
-        result
-    }
-
-    /// Creates a manifest that holds `state`, durable on return but not yet in force.
-    fn prepare(
-        vfs: &dyn Vfs,
-        dir: &Path,
-        uid: u64,
-        number: u64,
-        state: &ManifestState,
-    ) -> Result<EditLog> {
-        let path = dir.join(file_name(number));
-        let payload = state.to_edit().encode();
-        let frame = frame_bytes(checked_len(&payload, &path)?) as u64;
-        let file = vfs
-            .create(&path)
-            .map_err(|error| Error::io("create", &path, error))?;
-        let mut log = EditLog {
-            number,
-            file,
-            file_uid: file_uid(uid, number),
-            allocated_bytes: 0,
-            end: HEADER_BYTES,
-            chain: 0,
-            durable: 0,
-        };
-        log.reserve(frame)?;
-        let (header, sum) = encode_header(uid, number);
-        log.chain = sum;
-        log.file
-            .write_at(&header, 0)
-            .map_err(|error| hard_io("write the header of", &path, error))?;
-        log.append(KIND_EDIT, &payload)?;
-        log.sync()?;
-        sync_dir(vfs, dir)?;
-        Ok(log)
-    }
-
-    /// Makes sure that a frame of this length, and the mark behind it, find room.
-    fn reserve(&mut self, frame_len: u64) -> Result<()> {
-        let needed =
-            (self.end + frame_len + frame_bytes(0) as u64).next_multiple_of(ALLOCATION_UNIT_BYTES);
-        if needed > self.allocated_bytes {
-            self.file
-                .allocate(needed)
-                .map_err(|error| Error::io("allocate", self.file.path(), error))?;
-            self.allocated_bytes = needed;
-        }
-        Ok(())
-    }
-
-    fn append(&mut self, kind: u8, payload: &[u8]) -> Result<()> {
-        let mut frame = vec![0; frame_bytes(payload.len())];
-        frame[FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + payload.len()].copy_from_slice(payload);
-        let header = FrameHeader {
-            payload_bytes: payload.len() as u32,
-            kind,
-            seqno: 0,
-            chain: self.chain,
-            durable: self.durable,
-        };
-        let sum = seal(&mut frame, header, self.file_uid, self.end);
-        self.file
-            .write_at(&frame, self.end)
-            .map_err(|error| hard_io("write an edit to", self.file.path(), error))?;
-        self.chain = sum;
-        self.end += frame.len() as u64;
-        Ok(())
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        self.file
-            .sync()
-            .map_err(|error| hard_io("sync", self.file.path(), error))?;
-        self.durable = self.end;
-        Ok(())
-    }
-}
-
-/// The header's bytes and its checksum, with which the chain of the file's frames starts.
-fn encode_header(uid: u64, number: u64) -> (Vec<u8>, u64) {
-    let mut out = MAGIC.to_vec();
-    out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-    // Features that a reader must know, features that it may ignore, and room.
-    out.extend_from_slice(&[0; 12]);
-    out.extend_from_slice(&uid.to_le_bytes());
-    out.extend_from_slice(&number.to_le_bytes());
-    debug_assert_eq!(out.len(), COVERED_BYTES);
-    let sum = checksum(&out, number);
-    out.extend_from_slice(&sum.to_le_bytes());
-    (out, sum)
-}
-
-/// The uid in a header, and the header's checksum.
-fn decode_header(bytes: &[u8], number: u64, path: &Path) -> Result<(u64, u64)> {
-    let mut d = Decoder::new(bytes);
-    let fields = (|| {
-        let magic = d.take(8)?;
-        let (version, must_know) = (d.u32()?, d.u32()?);
-        let _may_ignore_and_room = d.u64()?;
-        let (uid, stored_number, sum) = (d.u64()?, d.u64()?, d.u64()?);
-        let valid = magic == MAGIC && stored_number == number;
-        let intact = checksum(bytes.get(..COVERED_BYTES)?, number) == sum;
-        (valid && intact).then_some((version, must_know, uid, sum))
-    })();
-    let Some((version, must_know, uid, sum)) = fields else {
-        let what = "header of the manifest";
-        return Err(Error::corruption(
-            path,
-            0,
-            what,
-            "a valid header",
-            "other bytes",
-        ));
-    };
-    if version > FORMAT_VERSION || must_know != 0 {
-        return Err(newer(path, version.max(FORMAT_VERSION + 1)));
-    }
-    Ok((uid, sum))
-}
-
-fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Contents> {
-    let number = read_pointer(vfs, dir)?;
-    let path = dir.join(file_name(number));
-    let (file, len) = open_settled(vfs, &path)?;
-    if len == 0 || !len.is_multiple_of(ALLOCATION_UNIT_BYTES) {
-        let what = "length of the manifest";
-        let expected = format!("a multiple of {ALLOCATION_UNIT_BYTES}");
-        return Err(Error::corruption(&path, len, what, expected, len));
-    }
-    let (uid, sum) = decode_header(&read_start(&*file, len, HEADER_BYTES)?, number, &path)?;
-    let mut frames = FrameReader::new(&*file, file_uid(uid, number), HEADER_BYTES, sum)?;
-    let mut state = ManifestState::default();
-    while let Some(frame) = frames.next()? {
-        apply_frame(&frame, &path, &mut state)?;
-    }
-    if frames.offset() == HEADER_BYTES {
-        // The whole state was durable before CURRENT named the file.
-        let what = "first edit of the manifest";
-        return Err(Error::corruption(
-            &path,
-            HEADER_BYTES,
-            what,
-            "a valid edit",
-            "none",
-        ));
-    }
-    // Whatever is left may be an edit that a crash cut off, which nobody was told of.
-    frames.finish()?;
-    Ok(Contents { number, uid, state })
-}
-
-/// The state up to the first edit that is not valid or does not fit.
-fn salvage_file(
-    vfs: &dyn Vfs,
-    dir: &Path,
-    number: u64,
-    report: &mut dyn FnMut(Error),
-) -> Result<(u64, ManifestState)> {
-    let path = dir.join(file_name(number));
-    let (file, len) = open_settled(vfs, &path)?;
-    let (uid, sum) = decode_header(&read_start(&*file, len, HEADER_BYTES)?, number, &path)?;
-    let mut frames = FrameReader::new(&*file, file_uid(uid, number), HEADER_BYTES, sum)?;
-    let mut state = None;
-    while let Some(frame) = frames.next()? {
-        let mut next = state.clone().unwrap_or_default();
-        if let Err(error) = apply_frame(&frame, &path, &mut next) {
-            report(error);
-            break;
-        }
-        state = Some(next);
-    }
-    let Some(state) = state else {
-        let what = "first edit of the manifest";
-        return Err(Error::corruption(
-            &path,
-            HEADER_BYTES,
-            what,
-            "a valid edit",
-            "none",
-        ));
-    };
-    if let Err(error) = frames.finish() {
-        report(error);
-    }
-    Ok((uid, state))
-}
-
-fn apply_frame(frame: &Frame<'_>, path: &Path, state: &mut ManifestState) -> Result<()> {
-    let damage = |expected: &str, found: String| {
-        Error::corruption(path, frame.offset, "edit", expected, found)
-    };
-    match frame.header.kind {
-        KIND_MARK => Ok(()),
-        KIND_EDIT => {
-            let edit = VersionEdit::decode(frame.payload).map_err(|error| match error {
-                EditError::UnknownField(_) => newer(path, FORMAT_VERSION + 1),
-                EditError::Malformed(what) => damage("well-formed fields", what.to_owned()),
-            })?;
-            state
-                .apply(&edit)
-                .map_err(|error| damage(error.expected, error.found))
-        }
-        other => Err(damage("an edit or a mark", format!("kind {other}"))),
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::{Lifetime, LockGuard, Vfs, VfsFile};
 
 /// Linux cuts one hint to read ahead at the larger of the device's read-ahead and its largest request, 128 KiB unless
 /// somebody sets them, and says nothing; what is cut off would be read piece by piece, waiting for each.
-const READ_HINT_BYTES: u64 = 128 << 10;
+const ADVICE_BYTES: u64 = 128 << 10;
 
 /// The files of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -207,8 +207,8 @@ impl VfsFile for RealFile {
     }
 
     fn start_reading(&self, offset: u64, len: u64) {
-        for start in (0..len).step_by(READ_HINT_BYTES as usize) {
-            let piece = READ_HINT_BYTES.min(len - start);
+        for start in (0..len).step_by(ADVICE_BYTES as usize) {
+            let piece = ADVICE_BYTES.min(len - start);
             self.advise(offset + start, piece, Advice::WillNeed);
         }
     }

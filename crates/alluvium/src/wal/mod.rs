@@ -47,6 +47,7 @@ mod replay;
 mod salvage;
 mod scrub;
 mod segment;
+mod sync;
 mod writer;
 
 #[cfg(test)]
@@ -58,7 +59,8 @@ pub use replay::{ReplayEnd, replay};
 pub(crate) use salvage::salvage;
 pub(crate) use scrub::{ScrubLog, scrub};
 pub use segment::parse_segment_name;
-pub use writer::{LateSync, PAYLOAD_BYTES_MAX, SHORT_SEGMENT_BYTES, WalSync, WalWriter};
+pub use sync::{LateSync, WalSync};
+pub use writer::{PAYLOAD_BYTES_MAX, SHORT_SEGMENT_BYTES, WalWriter};
 
 use std::path::Path;
 use std::sync::Arc;

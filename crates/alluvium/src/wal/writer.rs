@@ -8,13 +8,14 @@
 //! Frames are sealed at the write, not at the append, because their checksums depend on the place they get.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, frame_bytes, seal};
 use super::prepare::{PreparedSegment, SegmentPlan, Stock};
 use super::segment::{
     SEGMENT_HEADER_BYTES, SegmentHeader, begin_segment, create_segment, segment_uid,
 };
+use super::sync::{LateSync, Names, WalSync};
 use super::{RecordKind, SegmentEnd, WalPosition, hard_io, sync_dir};
 use crate::base::{SEQNO_MAX, SegmentId, SeqNo};
 use crate::error::{Error, Result};
@@ -491,72 +492,4 @@ fn allocation(segment_bytes: u64, group_bytes: usize) -> u64 {
     segment_bytes
         .max(needed)
         .next_multiple_of(ALLOCATION_UNIT_BYTES)
-}
-
-/// Syncs the log as far as it was written when this was taken.
-#[derive(Debug, Clone)]
-pub struct WalSync {
-    /// Segments before the newest that were not known to be durable, oldest first.
-    older: Vec<Arc<dyn VfsFile>>,
-    file: Arc<dyn VfsFile>,
-    names: Option<Names>,
-    failure: Arc<OnceLock<Error>>,
-}
-
-impl WalSync {
-    /// Makes everything written so far durable, older segments first. Costs one `fdatasync` for each of them, and one of
-    /// the directory where a roll had to make a file.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] is final, and repeated by every later call on this log: a second sync could report success
-    /// although the system has dropped the pages that the first one could not write.
-    pub fn sync(&self) -> Result<()> {
-        if let Some(error) = self.failure.get() {
-            return Err(error.clone());
-        }
-        let mut files = self.older.iter().chain([&self.file]);
-        files.try_for_each(|file| sync_file(&**file, &self.failure))?;
-        sync_names(self.names.as_ref(), &self.failure)
-    }
-}
-
-/// Where names of segments are not durable yet.
-#[derive(Debug, Clone)]
-struct Names {
-    vfs: Arc<dyn Vfs>,
-    dir: PathBuf,
-}
-
-/// See [`WalWriter::late_syncer`].
-#[derive(Debug, Clone)]
-pub struct LateSync {
-    /// Oldest first. One that is gone was durable when the writer let go of it.
-    files: Vec<Weak<dyn VfsFile>>,
-    names: Option<Names>,
-    failure: Arc<OnceLock<Error>>,
-}
-
-impl LateSync {
-    /// As [`WalSync::sync`].
-    pub fn sync(&self) -> Result<()> {
-        if let Some(error) = self.failure.get() {
-            return Err(error.clone());
-        }
-        let mut files = self.files.iter().filter_map(Weak::upgrade);
-        files.try_for_each(|file| sync_file(&*file, &self.failure))?;
-        sync_names(self.names.as_ref(), &self.failure)
-    }
-}
-
-fn sync_file(file: &dyn VfsFile, failure: &OnceLock<Error>) -> Result<()> {
-    file.sync().map_err(|error| {
-        let error = hard_io("sync", file.path(), error);
-        failure.get_or_init(|| error).clone()
-    })
-}
-
-fn sync_names(names: Option<&Names>, failure: &OnceLock<Error>) -> Result<()> {
-    let synced = names.map_or(Ok(()), |names| sync_dir(&*names.vfs, &names.dir));
-    synced.map_err(|error| failure.get_or_init(|| error).clone())
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use alluvium::vfs::{MemVfs, Vfs};
+use alluvium::vfs::{Fault, FaultEffect, IoCall, MemVfs, Vfs};
 use alluvium::{
     Cursor, CursorOptions, Database, Durability, Keyspace, KeyspaceOptions, KeyspaceStats, Options,
     Stats,
@@ -73,10 +73,29 @@ pub fn text(keyspace: &Keyspace, key: &str) -> Option<String> {
 
 /// The names of the table files.
 pub fn table_files(vfs: &MemVfs) -> Vec<String> {
+    files_ending(vfs, ".sst")
+}
+
+/// The names of the log's segments, oldest first.
+pub fn segments(vfs: &MemVfs) -> Vec<String> {
+    files_ending(vfs, ".wal")
+}
+
+fn files_ending(vfs: &MemVfs, ending: &str) -> Vec<String> {
     let mut names = vfs.list(dir()).expect("list");
-    names.retain(|name| name.ends_with(".sst"));
+    names.retain(|name| name.ends_with(ending));
     names.sort();
     names
+}
+
+/// The device stops at call `nth` of these kinds, for good.
+pub fn stop_at(nth: u64, calls: &[IoCall], effect: FaultEffect) -> Fault {
+    Fault {
+        calls: calls.to_vec(),
+        nth,
+        sticky: true,
+        effect,
+    }
 }
 
 /// The statistics of the keyspace `k`.

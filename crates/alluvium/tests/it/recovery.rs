@@ -2,24 +2,14 @@
 
 use std::sync::Arc;
 
-use alluvium::vfs::{CrashOptions, Fault, FaultEffect, FaultVfs, IoCall, MemVfs, RealVfs, Vfs};
+use alluvium::vfs::{CrashOptions, FaultEffect, FaultVfs, IoCall, MemVfs, RealVfs, Vfs};
 use alluvium::{Database, Durability, Error, KeyspaceOptions, Options, WriteBatch, WriteOptions};
 use alluvium_testkit::random::{Rng, Seeded};
 
 use crate::driver::{chain, state_of};
-use crate::fixture::{all, assert_error, database, dir, open, text, tiny};
+use crate::fixture::{all, assert_error, database, dir, open, segments, stop_at, text, tiny};
 use crate::hooks::wait_until;
 use crate::script::{options, play};
-
-/// The device stops at call `nth` of these kinds, for good.
-fn stop_at(nth: u64, calls: &[IoCall]) -> Fault {
-    Fault {
-        calls: calls.to_vec(),
-        nth,
-        sticky: true,
-        effect: FaultEffect::Error,
-    }
-}
 
 const SYNCS: [IoCall; 2] = [IoCall::Sync, IoCall::SyncDir];
 
@@ -29,7 +19,7 @@ fn power_loss_at_every_sync(durability: Durability, rng: &mut Rng) {
     for nth in 1.. {
         let vfs = MemVfs::new();
         let faults = FaultVfs::new(Arc::new(vfs.clone()));
-        faults.arm(stop_at(nth, &SYNCS));
+        faults.arm(stop_at(nth, &SYNCS, FaultEffect::Error));
         let played = play(&faults, &options, &mut || {});
         if !faults.tripped() {
             assert!(nth > 20, "the script syncs");
@@ -45,15 +35,6 @@ fn power_loss_at_every_sync(durability: Durability, rng: &mut Rng) {
     }
 }
 
-/// The numbers of the segments that are there.
-fn segments(vfs: &MemVfs) -> Vec<u32> {
-    let names = vfs.list(dir()).expect("list");
-    let numbers = names.iter().filter_map(|name| name.strip_suffix(".wal"));
-    let mut numbers: Vec<u32> = numbers.map(|n| n.parse().expect("a number")).collect();
-    numbers.sort_unstable();
-    numbers
-}
-
 #[test]
 fn the_number_of_a_segment_that_was_cut_off_is_not_given_out_again() {
     let (vfs, db, k) = database(tiny());
@@ -66,7 +47,11 @@ fn the_number_of_a_segment_that_was_cut_off_is_not_given_out_again() {
     for nth in 1.. {
         let vfs = vfs.crash(1, CrashOptions::PROCESS_KILLED);
         let faults = FaultVfs::new(Arc::new(vfs.clone()));
-        faults.arm(stop_at(nth, &[IoCall::Allocate, IoCall::SyncDir]));
+        faults.arm(stop_at(
+            nth,
+            &[IoCall::Allocate, IoCall::SyncDir],
+            FaultEffect::Error,
+        ));
         let opened = Database::open_on(Arc::new(faults.clone()), dir(), tiny());
         if !faults.tripped() {
             assert!(nth > 2, "an opening removes one and begins another");
@@ -75,7 +60,10 @@ fn the_number_of_a_segment_that_was_cut_off_is_not_given_out_again() {
         drop(opened);
         let vfs = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
         let db = open(&vfs, tiny());
-        assert!(segments(&vfs).pop() > Some(ahead), "stopped at {nth}");
+        assert!(
+            segments(&vfs).pop().as_ref() > Some(&ahead),
+            "stopped at {nth}"
+        );
         drop(db);
     }
 }
@@ -101,12 +89,16 @@ fn power_loss_during_recovery_loses_nothing_more() {
         let vfs = MemVfs::new();
         let faults = FaultVfs::new(Arc::new(vfs.clone()));
         // Late enough that there are tables, a log and dropped keyspaces.
-        faults.arm(stop_at(rng.range(60..75) as u64, &SYNCS));
+        faults.arm(stop_at(
+            rng.range(60..75) as u64,
+            &SYNCS,
+            FaultEffect::Error,
+        ));
         let played = play(&faults, &options, &mut || {});
         for nth in 1..200 {
             let first = vfs.crash(rng.next_u64(), CrashOptions::POWER_LOSS);
             let again = FaultVfs::new(Arc::new(first.clone()));
-            again.arm(stop_at(nth, &[]));
+            again.arm(stop_at(nth, &[], FaultEffect::Error));
             let opened = Database::open_on(Arc::new(again.clone()), dir(), options.clone());
             let seed = rng.next_u64();
             let second = first.crash(seed, CrashOptions::POWER_LOSS);

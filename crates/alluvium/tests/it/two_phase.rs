@@ -9,9 +9,8 @@ use alluvium::{
     Transaction, TransactionOptions,
 };
 
-use crate::fixture::{all, assert_error, database, dir, open, text, tiny};
+use crate::fixture::{all, assert_error, database, dir, open, segments, stop_at, text, tiny};
 use crate::hooks::wait_until;
-use crate::two_phase_crash::stop_at;
 
 pub fn impatient(db: &Database) -> Transaction {
     let options = TransactionOptions {
@@ -32,13 +31,6 @@ fn reopen(vfs: &MemVfs, options: Options) -> (Database, Keyspace) {
     let db = open(vfs, options);
     let k = db.existing_keyspace("k").expect("look").expect("keyspace");
     (db, k)
-}
-
-fn segments(vfs: &MemVfs) -> Vec<String> {
-    let mut names = vfs.list(dir()).expect("list");
-    names.retain(|name| name.ends_with(".wal"));
-    names.sort();
-    names
 }
 
 #[test]

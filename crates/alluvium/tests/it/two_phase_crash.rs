@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use alluvium::vfs::{CrashOptions, Fault, FaultEffect, FaultVfs, IoCall, MemVfs};
+use alluvium::vfs::{CrashOptions, FaultEffect, FaultVfs, IoCall, MemVfs};
 use alluvium::{
     CursorOptions, Database, Durability, Error, Isolation, Keyspace, KeyspaceOptions, Options,
     Result,
@@ -10,7 +10,7 @@ use alluvium::{
 use alluvium_testkit::random::{Rng, Seeded};
 
 use crate::driver::chain;
-use crate::fixture::{all, dir, open, rows};
+use crate::fixture::{all, dir, open, rows, stop_at};
 use crate::script;
 use crate::two_phase::impatient;
 
@@ -276,15 +276,6 @@ const CHANGES: [IoCall; 7] = [
     IoCall::Rename,
     IoCall::Remove,
 ];
-
-pub fn stop_at(nth: u64, calls: &[IoCall], effect: FaultEffect) -> Fault {
-    Fault {
-        calls: calls.to_vec(),
-        nth,
-        sticky: true,
-        effect,
-    }
-}
 
 /// Stops at calls a few apart, beginning anywhere: the runs together meet all of them.
 fn stop_everywhere(durability: Durability, rng: &mut Rng) {

@@ -11,14 +11,14 @@
 //! take at least so long, asleep: an engine whose highest rate is known, clients / `service_us`. With `fail_after_calls`
 //! every call after so many fails, as on a device that has died.
 
+mod delays;
 mod tables;
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
-use rumbench_core::engine::{Counter, Engine, EngineError, EngineFacts, OpenConfig, Result};
+use rumbench_core::engine::{Counter, Engine, EngineFacts, OpenConfig, Result};
 use rumbench_core::kv::Scan;
 use rumbench_core::kv_sequence::{Row, RowConnection, RowStore};
 use rumbench_core::linkbench::{
@@ -27,9 +27,9 @@ use rumbench_core::linkbench::{
 };
 use rumbench_core::tables::{TableSchema, TableStore};
 
-use crate::facts::{Configuration, survives};
+use crate::facts::survives;
 use crate::registry::Adapter;
-use crate::settings::Settings;
+use delays::Delays;
 use tables::{NullTable, NullTables};
 
 /// How the registry reaches this engine. No variants; settings `stall_every_s`, `stall_s`, `service_us` and
@@ -57,27 +57,6 @@ struct Shared {
     tables: OnceLock<Vec<NullTable>>,
 }
 
-impl Shared {
-    /// The start of every operation: stands still while a scripted stall lasts, then for the time of its service, and fails
-    /// when that is due.
-    #[inline]
-    fn start(&self) -> Result<()> {
-        if let Some(stalls) = &self.delays.stalls {
-            let left = stalls.remaining(stalls.opened.elapsed());
-            if !left.is_zero() {
-                std::thread::sleep(left);
-            }
-        }
-        if !self.delays.service.is_zero() {
-            std::thread::sleep(self.delays.service);
-        }
-        match &self.delays.failing {
-            Some(failing) => failing.call(),
-            None => Ok(()),
-        }
-    }
-}
-
 /// Rows that a real database would hold.
 #[derive(Default)]
 struct Totals {
@@ -102,104 +81,11 @@ impl Null {
     }
 }
 
-/// What operations are made to wait for, or to fail with.
-struct Delays {
-    stalls: Option<Stalls>,
-    /// How long each call takes at least.
-    service: Duration,
-    failing: Option<Failing>,
-}
-
-impl Delays {
-    fn of(config: &OpenConfig) -> Result<Delays> {
-        let mut settings = Settings::without_variants("null", config)?;
-        let every_s: f64 = settings.take_in("stall_every_s", 0.0, 0.0..=1e6)?;
-        let length_s: f64 = settings.take_in("stall_s", 0.0, 0.0..=1e6)?;
-        let service_us: f64 = settings.take_in("service_us", 0.0, 0.0..=1e9)?;
-        let fail_after: u64 = settings.take_in("fail_after_calls", 0, 0..=u64::MAX)?;
-        settings.finish()?;
-        Ok(Delays {
-            stalls: Stalls::script(every_s, length_s)?,
-            service: Duration::from_secs_f64(service_us * 1e-6),
-            failing: (fail_after > 0).then(|| Failing {
-                after: fail_after,
-                calls: AtomicU64::new(0),
-            }),
-        })
-    }
-}
-
-/// Calls fail after so many.
-struct Failing {
-    after: u64,
-    /// Relaxed: which call is the first to fail among those at the same time does not matter.
-    calls: AtomicU64,
-}
-
-impl Failing {
-    fn call(&self) -> Result<()> {
-        match self.calls.fetch_add(1, Ordering::Relaxed) < self.after {
-            true => Ok(()),
-            false => Err(EngineError::failed(
-                format!("null.fail_after_calls={}", self.after),
-                "the scripted end",
-            )),
-        }
-    }
-}
-
-/// A stall of `length` at each multiple of `every` after `opened`.
-struct Stalls {
-    opened: Instant,
-    every: Duration,
-    length: Duration,
-}
-
-impl Stalls {
-    fn script(every_s: f64, length_s: f64) -> Result<Option<Stalls>> {
-        if length_s == 0.0 {
-            return Ok(None);
-        }
-        if every_s <= length_s {
-            return Err(EngineError::Unsupported(format!(
-                "null.stall_every_s={every_s} must exceed null.stall_s={length_s}"
-            )));
-        }
-        Ok(Some(Stalls {
-            opened: Instant::now(),
-            every: Duration::from_secs_f64(every_s),
-            length: Duration::from_secs_f64(length_s),
-        }))
-    }
-
-    /// How long an operation that starts `elapsed` after opening stands still.
-    fn remaining(&self, elapsed: Duration) -> Duration {
-        if elapsed < self.every {
-            return Duration::ZERO;
-        }
-        let into_cycle = elapsed.as_nanos() % self.every.as_nanos();
-        let left = self.length.as_nanos().saturating_sub(into_cycle);
-        Duration::from_nanos(left as u64)
-    }
-}
-
 impl Engine for Null {
     fn facts(&self) -> EngineFacts {
-        let mut configuration = Configuration::default();
-        let delays = &self.0.delays;
-        if let Some(stalls) = &delays.stalls {
-            configuration.given("stall_every_s", stalls.every.as_secs_f64());
-            configuration.given("stall_s", stalls.length.as_secs_f64());
-        }
-        if !delays.service.is_zero() {
-            configuration.given("service_us", delays.service.as_micros());
-        }
-        if let Some(failing) = &delays.failing {
-            configuration.given("fail_after_calls", failing.after);
-        }
         EngineFacts {
             version: format!("null {}", env!("CARGO_PKG_VERSION")),
-            configuration: configuration.to_map(),
+            configuration: self.0.delays.configuration().to_map(),
             durability: survives("nothing", "nothing"),
         }
     }
@@ -250,7 +136,7 @@ struct NullConnection(Arc<Shared>);
 
 impl LinkConnection for NullConnection {
     fn load_nodes(&mut self, nodes: &[Node<'_>]) -> Result<()> {
-        self.0.start()?;
+        self.0.delays.start()?;
         let nodes = black_box(nodes);
         let totals = &self.0.totals;
         totals
@@ -262,53 +148,53 @@ impl LinkConnection for NullConnection {
     }
 
     fn load_links(&mut self, links: &[Link<'_>]) -> Result<()> {
-        self.0.start()?;
+        self.0.delays.start()?;
         let rows = black_box(links).len() as u64;
         self.0.totals.links.fetch_add(rows, Ordering::Relaxed);
         Ok(())
     }
 
     fn load_counts(&mut self, counts: &[Count]) -> Result<()> {
-        self.0.start()?;
+        self.0.delays.start()?;
         let rows = black_box(counts).len() as u64;
         self.0.totals.counts.fetch_add(rows, Ordering::Relaxed);
         Ok(())
     }
 
     fn add_link(&mut self, link: &Link<'_>) -> Result<WriteOutcome> {
-        self.0.start()?;
+        self.0.delays.start()?;
         black_box(link);
         self.0.totals.links.fetch_add(1, Ordering::Relaxed);
         Ok(WriteOutcome::Inserted)
     }
 
     fn update_link(&mut self, link: &Link<'_>) -> Result<WriteOutcome> {
-        self.0.start()?;
+        self.0.delays.start()?;
         black_box(link);
         Ok(WriteOutcome::Changed)
     }
 
     fn delete_link(&mut self, key: LinkKey, time: u64, expunge: bool) -> Result<WriteOutcome> {
-        self.0.start()?;
+        self.0.delays.start()?;
         black_box((key, time, expunge));
         Ok(WriteOutcome::Nothing)
     }
 
     fn count_links(&mut self, id1: u64, link_type: u64) -> Result<u64> {
-        self.0.start()?;
+        self.0.delays.start()?;
         black_box((id1, link_type));
         Ok(1)
     }
 
     fn multiget_links(&mut self, id1: u64, link_type: u64, id2s: &[u64]) -> Result<u64> {
-        self.0.start()?;
+        self.0.delays.start()?;
         let (_, _, id2s) = black_box((id1, link_type, id2s));
         // Half of the ids that LinkBench asks for exist.
         Ok(id2s.len() as u64 / 2)
     }
 
     fn list_links(&mut self, query: &ListQuery) -> Result<ListResult> {
-        self.0.start()?;
+        self.0.delays.start()?;
         let query = black_box(query);
         // Most lists of LinkBench hold one link.
         let rows = u64::from(query.limit > 0 && query.offset == 0);
@@ -317,26 +203,26 @@ impl LinkConnection for NullConnection {
     }
 
     fn add_node(&mut self, node: &Node<'_>) -> Result<u64> {
-        self.0.start()?;
+        self.0.delays.start()?;
         black_box(node);
         self.0.totals.nodes.fetch_add(1, Ordering::Relaxed);
         Ok(self.0.totals.next_node_id.fetch_add(1, Ordering::Relaxed))
     }
 
     fn update_node(&mut self, node: &Node<'_>) -> Result<bool> {
-        self.0.start()?;
+        self.0.delays.start()?;
         black_box(node);
         Ok(true)
     }
 
     fn delete_node(&mut self, id: u64, node_type: u32) -> Result<bool> {
-        self.0.start()?;
+        self.0.delays.start()?;
         black_box((id, node_type));
         Ok(false)
     }
 
     fn get_node(&mut self, id: u64, node_type: u32) -> Result<bool> {
-        self.0.start()?;
+        self.0.delays.start()?;
         black_box((id, node_type));
         Ok(true)
     }
@@ -391,7 +277,7 @@ impl NullRowConnection {
 
 impl RowConnection for NullRowConnection {
     fn load(&mut self, rows: &[Row<'_>]) -> Result<()> {
-        self.0.start()?;
+        self.0.delays.start()?;
         if let Some(first) = black_box(rows).first() {
             self.0
                 .row
@@ -401,13 +287,13 @@ impl RowConnection for NullRowConnection {
     }
 
     fn put(&mut self, row: Row<'_>) -> Result<()> {
-        self.0.start()?;
+        self.0.delays.start()?;
         black_box(row);
         Ok(())
     }
 
     fn get(&mut self, key: &[u8], read: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        self.0.start()?;
+        self.0.delays.start()?;
         black_box(key);
         read(self.value());
         Ok(())
@@ -418,7 +304,7 @@ impl RowConnection for NullRowConnection {
         keys: &[&[u8]],
         read: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        self.0.start()?;
+        self.0.delays.start()?;
         for place in 0..black_box(keys).len() {
             read(place, self.value());
         }
@@ -426,7 +312,7 @@ impl RowConnection for NullRowConnection {
     }
 
     fn scan(&mut self, scan: Scan<'_>, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        self.0.start()?;
+        self.0.delays.start()?;
         let scan = black_box(scan);
         let Some((key, value)) = self.0.row.get() else {
             return Ok(());
@@ -448,27 +334,9 @@ impl RowConnection for NullRowConnection {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
-
-    fn stalls() -> Stalls {
-        Stalls::script(10.0, 1.0).unwrap().unwrap()
-    }
-
-    fn remaining_ms(elapsed_ms: u64) -> u128 {
-        stalls()
-            .remaining(Duration::from_millis(elapsed_ms))
-            .as_millis()
-    }
-
-    #[test]
-    fn operations_inside_a_stall_wait_for_its_end_and_others_do_not_wait() {
-        assert_eq!(remaining_ms(0), 0, "there is no stall at the start");
-        assert_eq!(remaining_ms(9_999), 0);
-        assert_eq!(remaining_ms(10_000), 1_000);
-        assert_eq!(remaining_ms(10_900), 100);
-        assert_eq!(remaining_ms(11_000), 0);
-        assert_eq!(remaining_ms(20_250), 750);
-    }
 
     #[test]
     fn every_call_takes_as_long_as_it_is_told_to() {
@@ -489,15 +357,5 @@ mod tests {
         // A sleep is never shorter than what was asked for.
         assert!(start.elapsed() >= Duration::from_micros(2000));
         assert!(Null::open(&with("-1")).is_err());
-    }
-
-    #[test]
-    fn without_a_length_there_are_no_stalls() {
-        assert!(Stalls::script(10.0, 0.0).unwrap().is_none());
-    }
-
-    #[test]
-    fn stalls_that_never_end_are_refused() {
-        assert!(Stalls::script(1.0, 1.0).is_err());
     }
 }

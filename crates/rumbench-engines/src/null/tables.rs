@@ -44,7 +44,7 @@ impl TableStore for NullTables {
     }
 
     fn build_index(&self, table: TableId, index: usize) -> Result<()> {
-        self.shared.start()?;
+        self.shared.delays.start()?;
         black_box((table, index));
         Ok(())
     }
@@ -92,7 +92,7 @@ impl NullTableConnection {
 
 impl TableConnection for NullTableConnection {
     fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
-        self.shared.start()?;
+        self.shared.delays.start()?;
         let rows = black_box(rows);
         let table = self.table(table);
         table.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl TableConnection for NullTableConnection {
     }
 
     fn delete_first(&mut self, table: TableId, from: &[Value<'_>], rows: usize) -> Result<usize> {
-        self.shared.start()?;
+        self.shared.delays.start()?;
         black_box(from);
         let counted = &self.table(table).rows;
         counted.fetch_sub(rows as u64, Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl TableConnection for NullTableConnection {
     }
 
     fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool> {
-        self.shared.start()?;
+        self.shared.delays.start()?;
         black_box((table, key));
         Ok(true)
     }
@@ -121,13 +121,13 @@ impl TableConnection for NullTableConnection {
         column: usize,
         change: Change<'_>,
     ) -> Result<bool> {
-        self.shared.start()?;
+        self.shared.delays.start()?;
         black_box((table, key, column, change));
         Ok(true)
     }
 
     fn replace(&mut self, table: TableId, row: &RowBatch) -> Result<bool> {
-        self.shared.start()?;
+        self.shared.delays.start()?;
         black_box((table, row));
         Ok(true)
     }
@@ -136,7 +136,7 @@ impl TableConnection for NullTableConnection {
         &mut self,
         statements: &mut dyn FnMut(&mut dyn TableWrites) -> Result<()>,
     ) -> Result<()> {
-        self.shared.start()?;
+        self.shared.delays.start()?;
         statements(&mut NullWrites(&*self))
     }
 
@@ -146,7 +146,7 @@ impl TableConnection for NullTableConnection {
         keys: &RowBatch,
         read: &mut dyn FnMut(usize, Option<&[Value<'_>]>),
     ) -> Result<()> {
-        self.shared.start()?;
+        self.shared.delays.start()?;
         let mut values = [Value::Unsigned(0); VALUES];
         let row = self.row(table, Path::Primary, &mut values);
         for place in 0..black_box(keys).len() {
@@ -162,7 +162,7 @@ impl TableConnection for NullTableConnection {
         range: Range<'_>,
         visit: &mut dyn FnMut(&[Value<'_>]) -> bool,
     ) -> Result<()> {
-        self.shared.start()?;
+        self.shared.delays.start()?;
         let range = black_box(range);
         let mut values = [Value::Unsigned(0); VALUES];
         let Some(row) = self.row(table, path, &mut values) else {

@@ -1,22 +1,21 @@
-//! The parent of a suite: one child process after the other, every event into the result, the result to disk.
+//! The parent of a suite: one child process after the other, the result to disk.
+
+mod calibrate;
+mod drive;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::cgroup::{Bound, Bounds, Group};
-use super::follow::Follower;
+use super::cgroup::{Bound, Bounds};
 use super::interrupt::Interrupts;
 use super::plan::{self, EngineChoice, Point, Suite, Upcoming};
-use super::process::TrialProcess;
-use super::profiled::{Listener, Profiled};
 use super::progress::{Progress, say};
-use super::protocol::{Event, TrialSpec};
+use super::protocol::TrialSpec;
 use super::specification;
 use super::split;
 use super::standing::Standing;
@@ -26,7 +25,7 @@ use crate::measure::doctor::{self, Finding, Machine};
 use crate::measure::{environment, size};
 use crate::report::{find_rate, marks, spread, sweep};
 use crate::store::file;
-use crate::store::result::{Host, SuiteResult, TrialResult};
+use crate::store::result::{SuiteResult, TrialResult};
 use crate::store::sweep::{Sweep, TURNOVER};
 
 /// The result is written at least this often while a phase runs.
@@ -233,84 +232,6 @@ impl Runner<'_> {
         file::save(&self.suite.out, &self.result)
     }
 
-    /// Measures the client's own cost with short trials on `null`: one, or one for each value that changes what the client does.
-    fn calibrate(&mut self, trials: usize) -> Result<()> {
-        let choices = self.suite.engines();
-        if choices.iter().all(|choice| choice.engine == "null") {
-            return Ok(());
-        }
-        let mut builds: Vec<Option<Host>> = Vec::new();
-        for choice in choices.iter().filter(|choice| choice.engine != "null") {
-            if !builds.contains(&choice.host) {
-                builds.push(choice.host.clone());
-            }
-        }
-        // The settings of an engine are nothing to `null`.
-        let varied = self.suite.varied.as_ref();
-        let each = varied.is_some_and(|varied| !varied.is_of_an_engine());
-        let points = if each { self.suite.points.len() } else { 1 };
-        for host in builds {
-            for point in self.suite.points.iter().take(points) {
-                if self.interrupts.count() > 0 {
-                    return Ok(());
-                }
-                let point = Point {
-                    label: point.label.clone().filter(|_| each),
-                    ..point.clone()
-                };
-                self.calibration(host.clone(), &point, trials)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// One of these trials, into the result.
-    fn calibration(&mut self, host: Option<Host>, point: &Point, trials: usize) -> Result<()> {
-        let (settings, overrides) = catalog::shortened(&self.suite.workload, &point.settings)?;
-        let choice = EngineChoice {
-            engine: "null".to_string(),
-            variant: None,
-            host,
-            settings: BTreeMap::new(),
-        };
-        let mut trial = self.new_trial(&choice, point, 1, String::new());
-        let key = trial.build_and_point();
-        let known = match key.is_empty() {
-            true => self.result.calibration.is_some(),
-            false => self.result.calibrations.contains_key(&key),
-        };
-        if known {
-            return Ok(());
-        }
-        let directory = self.data_directory(plan::CALIBRATION_FOLDER)?;
-        let mut spec = self.spec(&choice, point, self.suite.seed, &directory);
-        spec.settings = settings;
-        spec.rate = None;
-        spec.turnover = None;
-        let standing = Standing {
-            trials,
-            label: format!("calibration on {}", trial.contestant()),
-            ..Standing::default()
-        };
-        self.drive(&spec, &mut trial, standing)?;
-        remove(&directory);
-        if !trial.marks.is_empty() {
-            self.progress.clear();
-            let marks = trial.marks.join("; ");
-            say(&format!(
-                "warning: no calibration on {}: {marks}",
-                trial.contestant()
-            ));
-            return Ok(());
-        }
-        let found = split::calibration(&trial.phases, overrides);
-        match key.is_empty() {
-            true => self.result.calibration = Some(found),
-            false => drop(self.result.calibrations.insert(key, found)),
-        }
-        Ok(())
-    }
-
     fn new_trial(
         &self,
         choice: &EngineChoice,
@@ -412,131 +333,6 @@ impl Runner<'_> {
             *last = trial;
         }
     }
-
-    /// Starts the child and follows it to its end.
-    fn drive(
-        &mut self,
-        spec: &TrialSpec,
-        trial: &mut TrialResult,
-        mut standing: Standing,
-    ) -> Result<()> {
-        let host = trial.host.as_ref().map(|host| PathBuf::from(&host.path));
-        // Calibration has a shorter load and no engine: it needs no bounds.
-        let group = match standing.trial {
-            0 => None,
-            _ => self.bounds.group()?,
-        };
-        let (number, label) = (standing.trial, &standing.label);
-        let profiled = (self.suite.profile && number > 0)
-            .then(|| Profiled::new(&self.suite.out, number, label));
-        let mut watch = Watch { group, profiled };
-        let prepare = |pid| watch.begin(pid);
-        let started = TrialProcess::start(host.as_deref(), "trial-child", spec, prepare);
-        let mut process = match started {
-            Ok(process) => process,
-            // A build that is gone costs its own trials, not those of the others.
-            Err(error) if host.is_some() => {
-                trial.mark(format!("failed ({error:#})"));
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        let mut follower = Follower::default();
-        let mut asked = 0;
-        loop {
-            match process.lines.recv_timeout(Duration::from_millis(200)) {
-                Ok(line) => match serde_json::from_str::<Event>(&line) {
-                    Ok(mut event) => {
-                        let phase_ended = matches!(event, Event::Phase { .. });
-                        if let Event::Opened {
-                            workload_version, ..
-                        } = &event
-                        {
-                            self.result.workload_version = Some(*workload_version);
-                        }
-                        watch.follow(&mut event);
-                        follower.apply(event, trial, &mut standing);
-                        if phase_ended && standing.trial > 0 {
-                            self.put(trial.clone());
-                            self.save_meanwhile();
-                        }
-                    }
-                    // An engine's library printed to stdout.
-                    Err(_) => {
-                        self.progress.clear();
-                        say(&line);
-                    }
-                },
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            self.progress.show(&standing);
-            self.follow_interrupts(&mut process, &mut asked);
-            if self.saved.elapsed() >= SAVE_EVERY && standing.trial > 0 {
-                self.put(trial.clone());
-                self.save_meanwhile();
-            }
-        }
-        let death = process.wait()?;
-        self.conclude(trial, death, follower.finished, watch);
-        Ok(())
-    }
-
-    /// What the end of a trial's process says of it.
-    fn conclude(
-        &self,
-        trial: &mut TrialResult,
-        death: Option<String>,
-        finished: bool,
-        watch: Watch,
-    ) {
-        if let Some(storage) = self.suite.storage {
-            let words = storage.words();
-            trial.configuration.insert("storage".to_string(), words);
-        }
-        let memory = watch.group.as_ref().and_then(Group::memory_use);
-        if let Some(profiled) = watch.profiled {
-            let words = profiled.words();
-            trial.configuration.insert("profile".to_string(), words);
-        }
-        if let Some(memory) = &memory {
-            let limit = memory.limit_bytes.to_string();
-            trial
-                .configuration
-                .insert("memory_limit_bytes".to_string(), limit);
-        }
-        let too_little = memory.as_ref().is_some_and(|memory| memory.killed);
-        trial.memory = memory;
-        match death {
-            Some(death) if self.interrupts.count() > 1 => {
-                trial.mark(format!("interrupted ({death})"))
-            }
-            Some(death) if too_little => trial.mark(format!(
-                "child-died ({death}: it needs more memory than --memory gives it)"
-            )),
-            Some(death) => trial.mark(format!("child-died ({death})")),
-            None if !finished => trial.mark("child-died (no reason given)"),
-            None if too_little => trial.mark(
-                "out-of-memory (the kernel killed a process of the engine: it needs more memory than --memory gives it)",
-            ),
-            None => {}
-        }
-    }
-
-    fn follow_interrupts(&mut self, process: &mut TrialProcess, asked: &mut usize) {
-        let count = self.interrupts.count();
-        if count > *asked {
-            self.progress.clear();
-            if *asked == 0 {
-                say("interrupted: finishing the interval and saving; again to stop now");
-                process.send("stop");
-            }
-            if count > 1 {
-                process.kill();
-            }
-            *asked = count;
-        }
-    }
 }
 
 /// Removes a trial's data; what cannot be removed is said, not fatal.
@@ -546,32 +342,6 @@ fn remove(directory: &Path) {
             "warning: cannot remove {}: {error}",
             directory.display()
         ));
-    }
-}
-
-/// What stands around the process of a trial.
-struct Watch {
-    group: Option<Group>,
-    profiled: Option<Profiled>,
-}
-
-impl Watch {
-    /// The process is there, and does nothing yet.
-    fn begin(&mut self, pid: u32) -> Result<Option<Listener>> {
-        if let Some(group) = &self.group {
-            group.enter(pid)?;
-        }
-        let profiled = self.profiled.as_mut();
-        Ok(profiled.and_then(|profiled| profiled.attach(pid)))
-    }
-
-    fn follow(&mut self, event: &mut Event) {
-        if let (Event::Measured, Some(group)) = (&*event, &self.group) {
-            group.lift_operations();
-        }
-        if let Some(profiled) = &mut self.profiled {
-            profiled.follow(event);
-        }
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::{
-    HEADER_BYTES, KIND_EDIT, apply_frame, decode_header, file_name, file_uid, list, parse_name,
-    read_pointer, read_start,
-};
+use super::file::{HEADER_BYTES, KIND_EDIT, decode_header, file_uid};
+use super::list;
+use super::read::apply_frame;
 use crate::error::{Error, Result};
+use crate::version::current::{file_name, parse_name, read_pointer, read_start};
 use crate::version::{ManifestState, VersionEdit};
 use crate::vfs::Vfs;
 use crate::wal::frame::FrameReader;

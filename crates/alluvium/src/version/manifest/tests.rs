@@ -1,8 +1,9 @@
 //! Tests of the manifest: edits come back, damage is reported, crashes and failing calls lose nothing acknowledged.
 
+use super::file::ALLOCATION_UNIT_BYTES;
 use super::*;
 use crate::base::{KeyspaceId, TableId};
-use crate::version::current::current_line;
+use crate::version::current::{current_line, file_name};
 use crate::version::{GroupEdit, KeyspaceRecord, TableRecord};
 use crate::vfs::{CrashOptions, Fault, FaultEffect, FaultVfs, IoCall, MemVfs, RealVfs, SplitMix};
 

@@ -8,6 +8,7 @@
 //! - It refuses to run as root and then runs as the user `postgres` or `nobody`.
 
 mod login;
+mod tuning;
 mod wire;
 
 use std::fs;
@@ -35,9 +36,9 @@ use super::{
     LOG_FILE, Places, Server, check_schema, counters, create_tables, no_key_value, packages,
 };
 use crate::error::{failed, still_open};
-use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, survives};
+use crate::facts::{ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND, survives};
 use crate::registry::Adapter;
-use crate::settings::Settings;
+use tuning::Tuning;
 use wire::{PostgresSession, SERVER, USER};
 
 const OLDEST_VERSION: u32 = 15;
@@ -62,136 +63,6 @@ fn check(config: &OpenConfig) -> Result<()> {
 fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
     check_schema(config)?;
     Ok(Box::new(PostgreSql::open(config)?))
-}
-
-/// A setting, its value, and the reason where it is not the default.
-type Setting = (&'static str, String, &'static str);
-
-/// What is written into `postgresql.conf`.
-struct Tuning {
-    settings: Vec<Setting>,
-    /// The user's own lines, which come last and so win.
-    own: String,
-    class: Durability,
-    /// The running server that was given.
-    given: Option<Given>,
-}
-
-impl Tuning {
-    fn of(config: &OpenConfig) -> Result<Tuning> {
-        let mut asked = Settings::without_variants(SERVER, config)?;
-        let given = Given::take(SERVER, &mut asked, "postgres")?;
-        // Of a server that runs already nothing is configured.
-        let (mut wal_mib, mut file) = (4096, None);
-        if given.is_none() {
-            wal_mib = asked.take_in("max_wal_mib", wal_mib, 32..=1 << 20)?;
-            file = asked.take_text("options_file");
-        }
-        asked.finish()?;
-        let own = match file {
-            Some(file) => fs::read_to_string(&file)
-                .map_err(|error| EngineError::failed(format!("cannot read {file}"), error))?,
-            None => String::new(),
-        };
-        let class = config.durability;
-        let on = |is_on: bool| if is_on { "on" } else { "off" }.to_string();
-        let log = "long writes must not be a storm of checkpoints";
-        let vacuum = "keeps up with a queue of inserts and deletes";
-        let plan = "statements are small";
-        let settings = vec![
-            (
-                "shared_buffers",
-                format!("{}kB", (config.cache_bytes >> 10).max(128)),
-                "cache_bytes",
-            ),
-            ("fsync", on(class != Durability::None), "durability class"),
-            (
-                "synchronous_commit",
-                on(class == Durability::Sync),
-                "durability class",
-            ),
-            ("full_page_writes", on(true), "torn pages are repaired"),
-            ("max_wal_size", format!("{wal_mib}MB"), log),
-            ("checkpoint_timeout", "30min".to_string(), log),
-            ("autovacuum_naptime", "10s".to_string(), vacuum),
-            ("autovacuum_vacuum_cost_delay", "1ms".to_string(), vacuum),
-            ("autovacuum_vacuum_cost_limit", "4000".to_string(), vacuum),
-            ("autovacuum_vacuum_scale_factor", "0.05".to_string(), vacuum),
-            (
-                "autovacuum_vacuum_insert_scale_factor",
-                "0.05".to_string(),
-                vacuum,
-            ),
-            ("jit", on(false), plan),
-            ("max_parallel_workers_per_gather", "0".to_string(), plan),
-            (
-                "max_parallel_maintenance_workers",
-                "0".to_string(),
-                "an index is built by one process, as elsewhere",
-            ),
-            (
-                "max_connections",
-                (config.clients + OTHER_CONNECTIONS).to_string(),
-                "clients",
-            ),
-        ];
-        Ok(Tuning {
-            settings,
-            own,
-            class,
-            given,
-        })
-    }
-
-    /// The whole file. Sockets are in `folder`, nothing listens on the network.
-    fn file(&self, folder: &Path) -> String {
-        let mut file = String::new();
-        for (name, value, _) in &self.settings {
-            file += &format!("{name} = '{value}'\n");
-        }
-        file += &self.own;
-        // Behind the user's lines, which must not open the server to others.
-        file += &format!(
-            "\nlisten_addresses = ''\nunix_socket_directories = '{}'\nunix_socket_permissions = 0700\nport = 5432\n",
-            folder.display()
-        );
-        file
-    }
-
-    /// What the server says it runs with, with the reasons of what was set here.
-    fn effective(&self, session: &mut PostgresSession) -> Result<Configuration> {
-        let rows = session.query(
-            "SELECT name, current_setting(name) FROM pg_settings WHERE (source = 'configuration file' \
-             AND name NOT LIKE 'unix_socket%' AND name NOT IN ('listen_addresses', 'port')) \
-             OR name IN ('wal_compression', 'autovacuum', 'data_checksums', 'wal_sync_method', 'wal_writer_delay', \
-             'effective_cache_size', 'random_page_cost', 'huge_pages', 'block_size', 'shared_buffers', 'fsync', \
-             'synchronous_commit', 'full_page_writes', 'max_wal_size', 'checkpoint_timeout')",
-        )?;
-        let mut configuration = Configuration::default();
-        for row in rows {
-            let [name, value] = &row[..] else { continue };
-            match self.settings.iter().find(|(known, _, _)| known == name) {
-                Some((_, _, reason)) if self.given.is_none() => {
-                    configuration.tuned(name, value, reason)
-                }
-                _ => configuration.given(name, value),
-            }
-        }
-        Ok(configuration)
-    }
-
-    /// Refuses a running server whose commits are of another durability class.
-    fn check_class(&self, given: &Given, session: &mut PostgresSession) -> Result<()> {
-        for (setting, _, _) in &self.settings {
-            if ["fsync", "synchronous_commit"].contains(setting) {
-                let found = session.ask(&format!("SHOW {setting}"))?;
-                let asked = self.settings.iter().find(|(name, _, _)| name == setting);
-                let asked = asked.map_or("", |(_, value, _)| value);
-                external::check_class(SERVER, given, setting, &found, asked)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 fn durability_facts(class: Durability) -> DurabilityFacts {
@@ -520,32 +391,6 @@ mod tests {
 
     use super::*;
     use crate::servers::tests::config;
-
-    #[test]
-    fn the_class_decides_what_a_commit_waits_for() {
-        let file = |class| {
-            Tuning::of(&config(Path::new(""), class))
-                .unwrap()
-                .file(Path::new("/run"))
-        };
-        assert!(file(Durability::Sync).contains("fsync = 'on'\nsynchronous_commit = 'on'\n"));
-        assert!(file(Durability::Buffered).contains("fsync = 'on'\nsynchronous_commit = 'off'\n"));
-        assert!(file(Durability::None).contains("fsync = 'off'\nsynchronous_commit = 'off'\n"));
-    }
-
-    #[test]
-    fn lines_of_the_user_win_but_do_not_open_the_server() {
-        let dir = tempfile::tempdir().unwrap();
-        let own = dir.path().join("own.conf");
-        fs::write(&own, "jit = on\nlisten_addresses = '*'").unwrap();
-        let mut config = config(Path::new(""), Durability::Buffered);
-        let path = own.to_str().unwrap().to_string();
-        config.settings.insert("options_file".to_string(), path);
-        let file = Tuning::of(&config).unwrap().file(Path::new("/run"));
-        let place = |text: &str| file.rfind(text).unwrap();
-        assert!(place("jit = on") > place("jit = 'off'"));
-        assert!(place("listen_addresses = ''") > place("listen_addresses = '*'"));
-    }
 
     #[test]
     fn unknown_settings_and_workloads_of_keys_and_values_are_refused() {

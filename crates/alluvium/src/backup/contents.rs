@@ -1,0 +1,163 @@
+//! What is in the directory of a store, by name: listings, states and tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::files::{self, read_checked, write_file};
+use super::listing::{ListedFile, Listing};
+use super::{BackupStore, TABLES, unknown};
+use crate::base::checksum::checksum;
+use crate::error::{Error, Result};
+use crate::version::{ManifestState, VersionEdit};
+use crate::vfs::Vfs;
+
+impl BackupStore {
+    pub(super) fn write_state(&self, id: u64, state: &ManifestState) -> Result<ListedFile> {
+        let bytes = state.to_edit().encode();
+        let name = state_name(id);
+        write_file(&*self.vfs, &self.dir.join(&name), &bytes)?;
+        Ok(ListedFile {
+            name,
+            bytes: bytes.len() as u64,
+            checksum: checksum(&bytes, 0),
+        })
+    }
+
+    pub(super) fn read_state(&self, listing: &Listing) -> Result<ManifestState> {
+        let path = self.dir.join(&listing.state.name);
+        let bytes = read_checked(&*self.vfs, &path, &listing.state)?;
+        let malformed = |found: String| {
+            let expected = "an edit that makes an empty state the whole one";
+            Error::corruption(&path, 0, "state of a backup", expected, found)
+        };
+        let edit = VersionEdit::decode(&bytes).map_err(|error| malformed(error.to_string()))?;
+        let mut state = ManifestState::default();
+        let applied = state.apply(&edit);
+        applied.map_err(|error| malformed(error.to_string()))?;
+        Ok(state)
+    }
+
+    pub(super) fn write_listing(&self, id: u64, listing: &Listing) -> Result<()> {
+        let path = self.dir.join(listing_name(id));
+        let temporary = self.dir.join(format!("{}.tmp", listing_name(id)));
+        remove_if_there(&*self.vfs, &temporary)?;
+        write_file(&*self.vfs, &temporary, listing.encode().as_bytes())?;
+        // The state's name, before anything names it.
+        sync_dir(&*self.vfs, &self.dir)?;
+        self.vfs
+            .rename(&temporary, &path)
+            .map_err(|e| Error::io("rename to", &path, e))?;
+        // If this fails the listing stays, and its files with it: they must not go while a power cut may leave it.
+        sync_dir(&*self.vfs, &self.dir)
+    }
+
+    pub(super) fn find(&self, id: u64) -> Result<Listing> {
+        match self.ids()?.contains(&id) {
+            true => self.read_listing(id),
+            false => Err(unknown(id)),
+        }
+    }
+
+    pub(super) fn read_listing(&self, id: u64) -> Result<Listing> {
+        let path = self.dir.join(listing_name(id));
+        Listing::decode(&files::read_all(&*self.vfs, &path)?, &path)
+    }
+
+    /// The numbers of all backups, readable or not, in order.
+    pub(super) fn ids(&self) -> Result<BTreeSet<u64>> {
+        Ok(numbers(&self.names()?, ".backup"))
+    }
+
+    pub(super) fn next_id(&self) -> Result<u64> {
+        let names = self.names()?;
+        // A state without a listing is left of a backup that stopped.
+        let used = [".backup", ".state", ".backup.tmp"];
+        let highest = used
+            .iter()
+            .filter_map(|end| numbers(&names, end).pop_last());
+        Ok(highest.max().unwrap_or(0) + 1)
+    }
+
+    /// The tables that readable backups list, by name.
+    pub(super) fn known_tables(&self) -> Result<BTreeMap<String, ListedFile>> {
+        let mut known = BTreeMap::new();
+        for id in self.ids()? {
+            let tables = self.read_listing(id).map(|listing| listing.tables);
+            let files = tables.into_iter().flatten().map(|(_, file)| file);
+            known.extend(files.map(|file| (file.name.clone(), file)));
+        }
+        Ok(known)
+    }
+
+    /// Whether a listed table is there in its full length: otherwise it is copied again, which mends older backups too.
+    pub(super) fn is_there(&self, file: &ListedFile) -> bool {
+        let opened = self.vfs.open_read(&self.table_path(file));
+        opened.and_then(|open| open.len()).ok() == Some(file.bytes)
+    }
+
+    /// Removes what no listing names, unless a listing cannot be read: then nothing is known of what it needs.
+    pub(super) fn remove_unlisted(&self) -> Result<()> {
+        let mut needed = BTreeSet::new();
+        for id in self.ids()? {
+            let Ok(listing) = self.read_listing(id) else {
+                return Ok(());
+            };
+            needed.insert(listing.state.name);
+            needed.extend(listing.tables.into_iter().map(|(_, file)| file.name));
+        }
+        let tables = self.dir.join(TABLES);
+        let listed = self.vfs.list(&tables);
+        let listed = listed.map_err(|e| Error::io("list", &tables, e))?;
+        let in_tables = listed.iter().filter(|name| name.contains(".table"));
+        let stray = in_tables.filter(|name| !needed.contains(*name));
+        let mut paths: Vec<PathBuf> = stray.map(|name| tables.join(name)).collect();
+        let names = self.names()?;
+        let own = |name: &&String| name.ends_with(".state") || name.ends_with(".backup.tmp");
+        let stray = names
+            .iter()
+            .filter(own)
+            .filter(|name| !needed.contains(*name));
+        paths.extend(stray.map(|name| self.dir.join(name)));
+        for path in &paths {
+            remove_if_there(&*self.vfs, path)?;
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        let names = self.vfs.list(&self.dir);
+        names.map_err(|e| Error::io("list", &self.dir, e))
+    }
+
+    pub(super) fn table_path(&self, file: &ListedFile) -> PathBuf {
+        self.dir.join(TABLES).join(&file.name)
+    }
+}
+
+pub(super) fn listing_name(id: u64) -> String {
+    format!("{id:06}.backup")
+}
+
+pub(super) fn state_name(id: u64) -> String {
+    format!("{id:06}.state")
+}
+
+/// The numbers of the names with this ending.
+fn numbers(names: &[String], ending: &str) -> BTreeSet<u64> {
+    let numbers = names.iter().filter_map(|name| name.strip_suffix(ending));
+    numbers.filter_map(|number| number.parse().ok()).collect()
+}
+
+pub(super) fn sync_dir(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    vfs.sync_dir(dir)
+        .map_err(|e| Error::io("sync directory", dir, e))
+}
+
+pub(super) fn remove_if_there(vfs: &dyn Vfs, path: &Path) -> Result<()> {
+    match vfs.remove(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}

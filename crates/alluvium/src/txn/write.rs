@@ -1,0 +1,185 @@
+//! What a transaction writes.
+//!
+//! Writes lock their rows at once and are kept in the transaction until commit. Blind writes stay blind: a write
+//! reads nothing, but for the conflict check of snapshot isolation, which asks only sources that hold anything
+//! newer than the snapshot.
+
+use std::sync::Arc;
+
+use crate::base::ValueKind;
+use crate::commit::batch::{check_range, check_sizes};
+use crate::error::Result;
+use crate::keyspace::Keyspace;
+use crate::read_points::ReadPoint;
+use crate::txn::Transaction;
+use crate::txn::lock_table::LockMode;
+use crate::txn::write_set::{WRITE_OVERHEAD, WriteSet};
+
+impl Transaction {
+    /// Writes `value` under `key`, whether or not the key exists. Locks the row. Errors as
+    /// [`Transaction::get_for_update`]; `TransactionTooLarge` above [`crate::Options::transaction_bytes`], and where open
+    /// transactions together take what they may.
+    pub fn put(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(keyspace, ValueKind::Put, key, value, None)
+    }
+
+    /// As [`Transaction::put`], gone from `until_ms` on: see [`Keyspace::put_until`].
+    pub fn put_until(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        until_ms: u64,
+    ) -> Result<()> {
+        self.write(keyspace, ValueKind::Put, key, value, Some(until_ms))
+    }
+
+    /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`]. Locks the row. Errors as
+    /// [`Transaction::put`]; in debug builds `InvalidArgument` where the key exists.
+    pub fn insert(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(keyspace, ValueKind::Insert, key, value, None)
+    }
+
+    /// Removes `key`, whether or not it exists. Locks the row. Errors as [`Transaction::put`].
+    pub fn delete(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+        self.write(keyspace, ValueKind::Delete, key, &[], None)
+    }
+
+    /// Removes every key from `start` (inclusive) to `end` (exclusive) when the transaction commits.
+    ///
+    /// It is a blind write: it takes no row locks and makes no conflict check for the rows that it removes, at any
+    /// isolation level. Rows that others commit before this transaction does are removed too.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for an empty range; `TransactionTooLarge`, `ReadOnly`, `KeyspaceDropped`, `Closed`.
+    pub fn delete_range(&self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
+        check_range(start, end)?;
+        self.shared().check_writable()?;
+        self.check(keyspace)?;
+        self.check_room(start, end)?;
+        self.enter(keyspace, |writes| {
+            writes.delete_range(keyspace.id(), start, end)
+        });
+        Ok(())
+    }
+
+    /// Removes every key that begins with `prefix` when the transaction commits: see [`Transaction::delete_range`].
+    pub fn delete_prefix(&self, keyspace: &Keyspace, prefix: &[u8]) -> Result<()> {
+        check_sizes(prefix, &[])?;
+        self.shared().check_writable()?;
+        self.check(keyspace)?;
+        self.check_room(prefix, prefix)?;
+        self.enter(keyspace, |writes| {
+            writes.delete_prefix(keyspace.id(), prefix)
+        });
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        keyspace: &Keyspace,
+        kind: ValueKind,
+        key: &[u8],
+        value: &[u8],
+        until_ms: Option<u64>,
+    ) -> Result<()> {
+        let value = keyspace.stored(kind, value, until_ms)?;
+        check_sizes(key, &value)?;
+        self.shared().check_writable()?;
+        self.check(keyspace)?;
+        self.check_room(key, &value)?;
+        match self.options.optimistic {
+            true => self.note_read(keyspace, key),
+            false => self.lock_row(keyspace, key, LockMode::Exclusive)?,
+        }
+        if cfg!(debug_assertions) && kind == ValueKind::Insert {
+            self.check_insert(keyspace, key)?;
+        }
+        self.add_write(keyspace, key, kind, &value);
+        Ok(())
+    }
+
+    /// Refuses an insert of a key that exists for this transaction. What it has written itself it may insert again: that
+    /// is stored as a put.
+    fn check_insert(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+        if self.own_write(keyspace, key)?.is_some() {
+            return Ok(());
+        }
+        // Without a lock the newest commit says nothing; what has changed since the beginning is a conflict later.
+        let point = self.point.as_ref().filter(|_| self.options.optimistic);
+        keyspace.check_insert(key, point.map(ReadPoint::seqno))
+    }
+
+    /// Writes without a row lock or conflict check: for changes that something else serialises already, for example
+    /// secondary index entries of a row that is locked, or replication. Never waits, and never meets `Conflict`, `Deadlock`
+    /// or `LockTimeout`; otherwise errors as [`Transaction::put`].
+    pub fn put_untracked(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write_untracked(keyspace, ValueKind::Put, key, value)
+    }
+
+    /// As [`Transaction::put_untracked`] for [`Transaction::insert`].
+    pub fn insert_untracked(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write_untracked(keyspace, ValueKind::Insert, key, value)
+    }
+
+    /// As [`Transaction::put_untracked`] for [`Transaction::delete`].
+    pub fn delete_untracked(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+        self.write_untracked(keyspace, ValueKind::Delete, key, &[])
+    }
+
+    fn write_untracked(
+        &self,
+        keyspace: &Keyspace,
+        kind: ValueKind,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let value = keyspace.stored(kind, value, None)?;
+        check_sizes(key, &value)?;
+        self.shared().check_writable()?;
+        self.check_room(key, &value)?;
+        self.check(keyspace)?;
+        self.add_write(keyspace, key, kind, &value);
+        Ok(())
+    }
+
+    /// Refuses a write after which the transaction would take too much memory, or a record too large for the log.
+    fn check_room(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let writes = self.writes.lock().memory_bytes();
+        let write = key.len() + value.len() + WRITE_OVERHEAD;
+        let shared = self.shared();
+        shared.check_commit_bytes(writes + write)?;
+        shared.check_open_transactions(writes, write)
+    }
+
+    fn add_write(&self, keyspace: &Keyspace, key: &[u8], kind: ValueKind, value: &[u8]) {
+        self.enter(keyspace, |writes| {
+            writes.put(keyspace.id(), key, kind, value)
+        });
+    }
+
+    /// Changes the write set, with the keyspace as one of the transaction's.
+    fn enter(&self, keyspace: &Keyspace, change: impl FnOnce(&mut WriteSet)) {
+        let mut held = self.held.lock();
+        if !held.trees.iter().any(|tree| tree.id == keyspace.id()) {
+            held.trees.push(Arc::clone(keyspace.tree()));
+        }
+        let mut writes = self.writes.lock();
+        change(&mut writes);
+        held.write_bytes = writes.allocated_bytes();
+        drop(writes);
+        held.charge(&self.shared().cache);
+    }
+
+    /// Gives the memory of the writes back, when they are in the payload of their commit. A cursor that is still open
+    /// keeps them.
+    pub(super) fn forget_writes(&self) {
+        if Arc::strong_count(&self.writes) == 1 {
+            *self.writes.lock() = WriteSet::new();
+            let mut held = self.held.lock();
+            held.write_bytes = 0;
+            held.charge(&self.shared().cache);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Handles that make what was written durable, while the writer goes on.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, Weak};
+
+use super::{hard_io, sync_dir};
+use crate::error::{Error, Result};
+use crate::vfs::{Vfs, VfsFile};
+
+/// Syncs the log as far as it was written when this was taken.
+#[derive(Debug, Clone)]
+pub struct WalSync {
+    /// Segments before the newest that were not known to be durable, oldest first.
+    pub(super) older: Vec<Arc<dyn VfsFile>>,
+    pub(super) file: Arc<dyn VfsFile>,
+    pub(super) names: Option<Names>,
+    pub(super) failure: Arc<OnceLock<Error>>,
+}
+
+impl WalSync {
+    /// Makes everything written so far durable, older segments first. Costs one `fdatasync` for each of them, and one of
+    /// the directory where a roll had to make a file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] is final, and repeated by every later call on this log: a second sync could report success
+    /// although the system has dropped the pages that the first one could not write.
+    pub fn sync(&self) -> Result<()> {
+        if let Some(error) = self.failure.get() {
+            return Err(error.clone());
+        }
+        let mut files = self.older.iter().chain([&self.file]);
+        files.try_for_each(|file| sync_file(&**file, &self.failure))?;
+        sync_names(self.names.as_ref(), &self.failure)
+    }
+}
+
+/// Where names of segments are not durable yet.
+#[derive(Debug, Clone)]
+pub(super) struct Names {
+    pub vfs: Arc<dyn Vfs>,
+    pub dir: PathBuf,
+}
+
+/// See [`super::WalWriter::late_syncer`].
+#[derive(Debug, Clone)]
+pub struct LateSync {
+    /// Oldest first. One that is gone was durable when the writer let go of it.
+    pub(super) files: Vec<Weak<dyn VfsFile>>,
+    pub(super) names: Option<Names>,
+    pub(super) failure: Arc<OnceLock<Error>>,
+}
+
+impl LateSync {
+    /// As [`WalSync::sync`].
+    pub fn sync(&self) -> Result<()> {
+        if let Some(error) = self.failure.get() {
+            return Err(error.clone());
+        }
+        let mut files = self.files.iter().filter_map(Weak::upgrade);
+        files.try_for_each(|file| sync_file(&*file, &self.failure))?;
+        sync_names(self.names.as_ref(), &self.failure)
+    }
+}
+
+fn sync_file(file: &dyn VfsFile, failure: &OnceLock<Error>) -> Result<()> {
+    file.sync().map_err(|error| {
+        let error = hard_io("sync", file.path(), error);
+        failure.get_or_init(|| error).clone()
+    })
+}
+
+fn sync_names(names: Option<&Names>, failure: &OnceLock<Error>) -> Result<()> {
+    let synced = names.map_or(Ok(()), |names| sync_dir(&*names.vfs, &names.dir));
+    synced.map_err(|error| failure.get_or_init(|| error).clone())
+}

@@ -1,0 +1,93 @@
+//! What the client itself costs: short trials on `null` before the suite's own.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use super::super::plan::{self, EngineChoice, Point};
+use super::super::progress::say;
+use super::super::split;
+use super::super::standing::Standing;
+use super::{Runner, remove};
+use crate::catalog;
+use crate::store::result::Host;
+
+impl Runner<'_> {
+    /// Measures the client's own cost with short trials on `null`: one, or one for each value that changes what the client does.
+    pub(super) fn calibrate(&mut self, trials: usize) -> Result<()> {
+        let choices = self.suite.engines();
+        if choices.iter().all(|choice| choice.engine == "null") {
+            return Ok(());
+        }
+        let mut builds: Vec<Option<Host>> = Vec::new();
+        for choice in choices.iter().filter(|choice| choice.engine != "null") {
+            if !builds.contains(&choice.host) {
+                builds.push(choice.host.clone());
+            }
+        }
+        // The settings of an engine are nothing to `null`.
+        let varied = self.suite.varied.as_ref();
+        let each = varied.is_some_and(|varied| !varied.is_of_an_engine());
+        let points = if each { self.suite.points.len() } else { 1 };
+        for host in builds {
+            for point in self.suite.points.iter().take(points) {
+                if self.interrupts.count() > 0 {
+                    return Ok(());
+                }
+                let point = Point {
+                    label: point.label.clone().filter(|_| each),
+                    ..point.clone()
+                };
+                self.calibration(host.clone(), &point, trials)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One of these trials, into the result.
+    fn calibration(&mut self, host: Option<Host>, point: &Point, trials: usize) -> Result<()> {
+        let (settings, overrides) = catalog::shortened(&self.suite.workload, &point.settings)?;
+        let choice = EngineChoice {
+            engine: "null".to_string(),
+            variant: None,
+            host,
+            settings: BTreeMap::new(),
+        };
+        let mut trial = self.new_trial(&choice, point, 1, String::new());
+        let key = trial.build_and_point();
+        let known = match key.is_empty() {
+            true => self.result.calibration.is_some(),
+            false => self.result.calibrations.contains_key(&key),
+        };
+        if known {
+            return Ok(());
+        }
+        let directory = self.data_directory(plan::CALIBRATION_FOLDER)?;
+        let mut spec = self.spec(&choice, point, self.suite.seed, &directory);
+        spec.settings = settings;
+        spec.rate = None;
+        spec.turnover = None;
+        let standing = Standing {
+            trials,
+            label: format!("calibration on {}", trial.contestant()),
+            ..Standing::default()
+        };
+        self.drive(&spec, &mut trial, standing)?;
+        remove(&directory);
+        if !trial.marks.is_empty() {
+            self.progress.clear();
+            let marks = trial.marks.join("; ");
+            say(&format!(
+                "warning: no calibration on {}: {marks}",
+                trial.contestant()
+            ));
+            return Ok(());
+        }
+        let found = split::calibration(&trial.phases, overrides);
+        match key.is_empty() {
+            true => self.result.calibration = Some(found),
+            false => drop(self.result.calibrations.insert(key, found)),
+        }
+        Ok(())
+    }
+}

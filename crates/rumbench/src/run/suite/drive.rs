@@ -1,0 +1,170 @@
+//! One trial's process from its start to its end: every event into the result.
+
+use std::path::PathBuf;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::super::cgroup::Group;
+use super::super::follow::Follower;
+use super::super::process::TrialProcess;
+use super::super::profiled::{Listener, Profiled};
+use super::super::progress::say;
+use super::super::protocol::{Event, TrialSpec};
+use super::super::standing::Standing;
+use super::{Runner, SAVE_EVERY};
+use crate::store::result::TrialResult;
+
+/// What stands around the process of a trial.
+struct Watch {
+    group: Option<Group>,
+    profiled: Option<Profiled>,
+}
+
+impl Watch {
+    /// The process is there, and does nothing yet.
+    fn begin(&mut self, pid: u32) -> Result<Option<Listener>> {
+        if let Some(group) = &self.group {
+            group.enter(pid)?;
+        }
+        let profiled = self.profiled.as_mut();
+        Ok(profiled.and_then(|profiled| profiled.attach(pid)))
+    }
+
+    fn follow(&mut self, event: &mut Event) {
+        if let (Event::Measured, Some(group)) = (&*event, &self.group) {
+            group.lift_operations();
+        }
+        if let Some(profiled) = &mut self.profiled {
+            profiled.follow(event);
+        }
+    }
+}
+
+impl Runner<'_> {
+    /// Starts the child and follows it to its end.
+    pub(super) fn drive(
+        &mut self,
+        spec: &TrialSpec,
+        trial: &mut TrialResult,
+        mut standing: Standing,
+    ) -> Result<()> {
+        let host = trial.host.as_ref().map(|host| PathBuf::from(&host.path));
+        // Calibration has a shorter load and no engine: it needs no bounds.
+        let group = match standing.trial {
+            0 => None,
+            _ => self.bounds.group()?,
+        };
+        let (number, label) = (standing.trial, &standing.label);
+        let profiled = (self.suite.profile && number > 0)
+            .then(|| Profiled::new(&self.suite.out, number, label));
+        let mut watch = Watch { group, profiled };
+        let prepare = |pid| watch.begin(pid);
+        let started = TrialProcess::start(host.as_deref(), "trial-child", spec, prepare);
+        let mut process = match started {
+            Ok(process) => process,
+            // A build that is gone costs its own trials, not those of the others.
+            Err(error) if host.is_some() => {
+                trial.mark(format!("failed ({error:#})"));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let mut follower = Follower::default();
+        let mut asked = 0;
+        loop {
+            match process.lines.recv_timeout(Duration::from_millis(200)) {
+                Ok(line) => match serde_json::from_str::<Event>(&line) {
+                    Ok(mut event) => {
+                        let phase_ended = matches!(event, Event::Phase { .. });
+                        if let Event::Opened {
+                            workload_version, ..
+                        } = &event
+                        {
+                            self.result.workload_version = Some(*workload_version);
+                        }
+                        watch.follow(&mut event);
+                        follower.apply(event, trial, &mut standing);
+                        if phase_ended && standing.trial > 0 {
+                            self.put(trial.clone());
+                            self.save_meanwhile();
+                        }
+                    }
+                    // An engine's library printed to stdout.
+                    Err(_) => {
+                        self.progress.clear();
+                        say(&line);
+                    }
+                },
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.progress.show(&standing);
+            self.follow_interrupts(&mut process, &mut asked);
+            if self.saved.elapsed() >= SAVE_EVERY && standing.trial > 0 {
+                self.put(trial.clone());
+                self.save_meanwhile();
+            }
+        }
+        let death = process.wait()?;
+        self.conclude(trial, death, follower.finished, watch);
+        Ok(())
+    }
+
+    /// What the end of a trial's process says of it.
+    fn conclude(
+        &self,
+        trial: &mut TrialResult,
+        death: Option<String>,
+        finished: bool,
+        watch: Watch,
+    ) {
+        if let Some(storage) = self.suite.storage {
+            let words = storage.words();
+            trial.configuration.insert("storage".to_string(), words);
+        }
+        let memory = watch.group.as_ref().and_then(Group::memory_use);
+        if let Some(profiled) = watch.profiled {
+            let words = profiled.words();
+            trial.configuration.insert("profile".to_string(), words);
+        }
+        if let Some(memory) = &memory {
+            let limit = memory.limit_bytes.to_string();
+            trial
+                .configuration
+                .insert("memory_limit_bytes".to_string(), limit);
+        }
+        let too_little = memory.as_ref().is_some_and(|memory| memory.killed);
+        trial.memory = memory;
+        match death {
+            Some(death) if self.interrupts.count() > 1 => {
+                trial.mark(format!("interrupted ({death})"))
+            }
+            Some(death) if too_little => trial.mark(format!(
+                "child-died ({death}: it needs more memory than --memory gives it)"
+            )),
+            Some(death) => trial.mark(format!("child-died ({death})")),
+            None if !finished => trial.mark("child-died (no reason given)"),
+            None if too_little => trial.mark(
+                "out-of-memory (the kernel killed a process of the engine: it needs more memory than --memory gives it)",
+            ),
+            None => {}
+        }
+    }
+
+    fn follow_interrupts(&mut self, process: &mut TrialProcess, asked: &mut usize) {
+        let count = self.interrupts.count();
+        if count > *asked {
+            self.progress.clear();
+            if *asked == 0 {
+                say("interrupted: finishing the interval and saving; again to stop now");
+                process.send("stop");
+            }
+            if count > 1 {
+                process.kill();
+            }
+            *asked = count;
+        }
+    }
+}
