@@ -140,12 +140,6 @@ pub fn free<T: Copy>(mut vector: Vec<T>) {
     release(vector.spare_capacity_mut());
 }
 
-/// Frees what a vector has beyond its length, as [`free`] does.
-pub fn shrink_to_fit<T: Copy>(vector: &mut Vec<T>) {
-    release(vector.spare_capacity_mut());
-    vector.shrink_to_fit();
-}
-
 #[cfg(not(miri))]
 fn release<T>(room: &mut [MaybeUninit<T>]) {
     let page = rustix::param::page_size();
@@ -184,9 +178,6 @@ mod tests {
         let zeros = bytes.iter().filter(|byte| **byte == 0).count();
         assert!(zeros >= middle / 2, "{zeros}");
         bytes.fill(9);
-        assert!(bytes.iter().all(|byte| *byte == 9));
-        bytes.truncate(1000);
-        shrink_to_fit(&mut bytes);
         assert!(bytes.iter().all(|byte| *byte == 9));
         free(bytes);
         free(vec![1u64; 3]);

@@ -20,7 +20,7 @@ const OWNED: [(&str, &str); 9] = [
 ];
 
 /// Where they may be named all the same.
-const FREE: [(&str, &str); 9] = [
+const FREE: [(&str, &str); 10] = [
     // They make the seam.
     ("sync/", ""),
     ("simulation/", ""),
@@ -31,6 +31,7 @@ const FREE: [(&str, &str); 9] = [
     ("vfs/mem/", "parking_lot::"),
     ("vfs/fault.rs", "parking_lot::"),
     // Shared by all simulations of the process, held for a push or a pop.
+    ("table/buffers.rs", "parking_lot::"),
     ("table/pool.rs", "parking_lot::"),
     // Their hash is fixed.
     ("txn/lock_table", "std::collections::HashMap"),

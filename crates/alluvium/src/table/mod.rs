@@ -16,6 +16,7 @@
 //! Left out: expiry columns and dictionaries have their place in the format and are not used yet.
 
 mod block;
+mod buffers;
 mod builder;
 mod codec;
 mod cursor;

@@ -339,7 +339,6 @@ impl Table {
     fn miss(&self, index: usize) -> Result<Arc<DecodedBlock>> {
         let mut block = take_spare();
         self.read_block_into(index, &mut block)?;
-        block.give_back_excess();
         let (block, spare) = self.frames.install(index, Arc::new(block));
         spare.into_iter().for_each(keep_spare);
         Ok(block)

@@ -8,10 +8,9 @@ use crate::base::{KEY_BYTES_MAX, SEQNO_MAX, VALUE_BYTES_MAX, ValueKind};
 use crate::table::block::decoded::{Kinds, Rows, Shape, Suffixes};
 use crate::table::block::planes::transpose;
 use crate::table::block::{DecodedBlock, Ints, ValueOrder, head};
+use crate::table::buffers::{BYTES, WORDS};
 use crate::table::malformed::Malformed;
 use crate::table::section::{Layout, Section};
-use alluvium_mem::pages;
-use std::mem;
 
 /// The parts of a block in stored layout, all in bounds.
 struct Columns<'a> {
@@ -62,8 +61,8 @@ impl DecodedBlock {
         limit("seqno", seqno, SEQNO_MAX)?;
         limit("key length", key.len(), KEY_BYTES_MAX)?;
         limit("value length", d.rest().len(), VALUE_BYTES_MAX)?;
+        BYTES.fit(&mut self.data, key.len() + d.rest().len());
         self.data.clear();
-        self.data.reserve_exact(key.len() + d.rest().len());
         self.data.extend_from_slice(key);
         self.data.extend_from_slice(d.rest());
         self.shape = Shape {
@@ -72,7 +71,9 @@ impl DecodedBlock {
             suffixes: Suffixes::Width(0),
         };
         self.kinds = Kinds::All(kind);
+        make_room(&mut self.seqnos, usize::from(seqno != 0));
         self.seqnos.extend((seqno != 0).then_some(seqno));
+        make_room(&mut self.heads, 1);
         self.heads.push(0);
         Ok(())
     }
@@ -81,23 +82,29 @@ impl DecodedBlock {
         let count = columns.count;
         self.shape = columns.shape();
         let bytes = columns.prefix.len() + columns.suffixes.len() + columns.values.len();
-        if self.data.capacity() < bytes {
-            pages::free(mem::take(&mut self.data));
-            self.data.reserve_exact(bytes);
-        }
+        BYTES.fit(&mut self.data, bytes);
         self.data.resize(bytes, 0);
         self.data[..columns.prefix.len()].copy_from_slice(columns.prefix);
         columns.place_suffixes(&self.shape, &mut self.data);
         columns.place_values(&self.shape, &mut self.data);
-        if columns.seqnos.constant() != Some(0) {
+        let written = columns.seqnos.constant() != Some(0);
+        make_room(&mut self.seqnos, if written { count } else { 0 });
+        if written {
             let seqnos = (0..count).map(|i| columns.seqnos.get(i));
             self.seqnos.extend(seqnos);
         }
         let (shape, data) = (&self.shape, &self.data);
         let suffix = |slot| &data[shape.start(slot)..][..shape.suffix_bytes(slot)];
+        make_room(&mut self.heads, count);
         self.heads.extend((0..count).map(|slot| head(suffix(slot))));
         self.kinds = columns.kinds;
     }
+}
+
+/// Empties words and makes them ones with room for `len`.
+fn make_room(words: &mut Vec<u64>, len: usize) {
+    WORDS.fit(words, len);
+    words.clear();
 }
 
 impl<'a> Columns<'a> {

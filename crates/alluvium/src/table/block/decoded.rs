@@ -6,9 +6,6 @@ use alluvium_mem::pages;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Elements of a reused buffer that may stay unused beside an eighth of its length.
-const EXCESS_ALLOWED: usize = 16;
-
 /// One byte is charged for so many that a block asked for: holes that other blocks have left and this one did not fill.
 /// With the allocator of glibc they are 18 to 25 % under saturating writers (see `docs/results/stalls.md`).
 const ALLOCATOR_SHARE: usize = 6;
@@ -88,19 +85,6 @@ impl DecodedBlock {
             kinds: Kinds::All(ValueKind::Put),
             seqnos: Vec::new(),
         }
-    }
-
-    /// Gives back memory that was used by another block before and that this one leaves mostly empty, so that the
-    /// cache holds blocks and not room for them.
-    pub(in crate::table) fn give_back_excess(&mut self) {
-        fn fit<T: Copy>(buffer: &mut Vec<T>) {
-            if buffer.capacity() > buffer.len() + buffer.len() / 8 + EXCESS_ALLOWED {
-                pages::shrink_to_fit(buffer);
-            }
-        }
-        fit(&mut self.data);
-        fit(&mut self.heads);
-        fit(&mut self.seqnos);
     }
 
     /// Frees it, to the system as far as it has whole pages.
