@@ -13,6 +13,9 @@ use std::mem;
 /// Bytes of idle buffers that are kept at most: those of some fifty usual blocks.
 const IDLE_BYTES_MAX: usize = 512 << 10;
 
+/// A longer buffer, which few blocks need, is as long as its block.
+const ROUNDED_MAX: usize = 64 << 10;
+
 /// Elements that a buffer may have unused beside an eighth of what is asked for.
 const EXCESS_ALLOWED: usize = 16;
 
@@ -86,10 +89,13 @@ fn fits<T>(buffer: &Vec<T>, len: usize) -> bool {
     (len..=len + len / 8 + EXCESS_ALLOWED).contains(&buffer.capacity())
 }
 
-/// Lengths are rounded up to one of sixteen or more for each power of two, so that a buffer fits others than its first
+/// Usual lengths are rounded up to one of sixteen for each power of two, so that a buffer fits others than its first
 /// block, by less than a sixteenth.
 fn rounded(len: usize) -> usize {
-    len.next_multiple_of((len.next_power_of_two() / 32).max(1))
+    match len {
+        0..=ROUNDED_MAX => len.next_multiple_of((len.next_power_of_two() / 32).max(1)),
+        _ => len,
+    }
 }
 
 fn bytes_of<T>(buffer: &Vec<T>) -> usize {
@@ -116,6 +122,8 @@ mod tests {
         assert_eq!(other.as_ptr(), place, "what the first has left");
         buffers.fit(&mut other, 1_000);
         assert!(other.capacity() < 1_200, "nor is one far too large");
+        buffers.fit(&mut other, 1_000_001);
+        assert_eq!(other.capacity(), 1_000_001);
     }
 
     #[test]

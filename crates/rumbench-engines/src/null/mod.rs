@@ -70,7 +70,7 @@ impl Null {
     /// Opens it; `config.dir` is not touched.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`] for a variant, an unknown setting or stalls that leave no time between them.
+    /// [`rumbench_core::engine::EngineError::Unsupported`] for a variant, an unknown setting or stalls that leave no time between them.
     pub fn open(config: &OpenConfig) -> Result<Null> {
         Ok(Null(Arc::new(Shared {
             delays: Delays::of(config)?,
