@@ -39,14 +39,7 @@ pub(super) fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Contents> {
     }
     if frames.offset() == HEADER_BYTES {
         // The whole state was durable before CURRENT named the file.
-        let what = "first edit of the manifest";
-        return Err(Error::corruption(
-            &path,
-            HEADER_BYTES,
-            what,
-            "a valid edit",
-            "none",
-        ));
+        return Err(no_first_edit(&path));
     }
     // Whatever is left may be an edit that a crash cut off, which nobody was told of.
     frames.finish()?;
@@ -74,19 +67,17 @@ pub(super) fn salvage_file(
         state = Some(next);
     }
     let Some(state) = state else {
-        let what = "first edit of the manifest";
-        return Err(Error::corruption(
-            &path,
-            HEADER_BYTES,
-            what,
-            "a valid edit",
-            "none",
-        ));
+        return Err(no_first_edit(&path));
     };
     if let Err(error) = frames.finish() {
         report(error);
     }
     Ok((uid, state))
+}
+
+fn no_first_edit(path: &Path) -> Error {
+    let what = "first edit of the manifest";
+    Error::corruption(path, HEADER_BYTES, what, "a valid edit", "none")
 }
 
 pub(super) fn apply_frame(frame: &Frame<'_>, path: &Path, state: &mut ManifestState) -> Result<()> {
