@@ -11,7 +11,7 @@
 //! Lock order: the ring's mutex is a leaf. It is taken on misses only, never on a hit, and nothing is freed under it.
 
 use crate::memory::Use;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 // What decides about evictions is known to the models; the other numbers are hints.
 use crate::sync::atomic::AtomicU64 as DecidingU64;
 use crossbeam_utils::CachePadded;
@@ -182,7 +182,7 @@ impl Cache {
         let enough = self.used_bytes().saturating_sub(bytes);
         // Ends: each step gives frames up, or finds none to give up.
         while !self.is_within() && self.used_bytes() > enough {
-            let evicted = self.evict(&mut self.ring.lock(), EVICTIONS_PER_TRIM_STEP);
+            let evicted = self.evict(self.ring.lock(), EVICTIONS_PER_TRIM_STEP);
             if evicted.is_empty() {
                 return;
             }
@@ -243,7 +243,7 @@ impl Cache {
                 ring.push_back(entry);
             }
         }
-        self.evict(&mut ring, EVICTIONS_PER_CHARGE)
+        self.evict(ring, EVICTIONS_PER_CHARGE)
     }
 
     /// Returns the bytes of frames that their owner has dropped by itself.
@@ -252,8 +252,13 @@ impl Cache {
     }
 
     /// Gives up to `frames_max` frames up, until the total is within the capacity.
-    fn evict(&self, ring: &mut VecDeque<RingEntry>, frames_max: usize) -> Vec<Evicted> {
+    fn evict(
+        &self,
+        mut ring: MutexGuard<'_, VecDeque<RingEntry>>,
+        frames_max: usize,
+    ) -> Vec<Evicted> {
         let mut evicted = Vec::new();
+        let mut unowned = Vec::new();
         let steps_max = ring.len() * ROUNDS_MAX;
         for _ in 0..steps_max {
             if self.is_within() || evicted.len() >= frames_max {
@@ -272,7 +277,13 @@ impl Cache {
                     evicted.extend(memory);
                 }
             }
+            // Its table went meanwhile: all its blocks are freed with it.
+            if Arc::strong_count(&owner) == 1 {
+                unowned.push(owner);
+            }
         }
+        drop(ring);
+        drop(unowned);
         evicted
     }
 

@@ -5,6 +5,7 @@
 use crate::compaction::pick::{PickRules, Picked, SEEKS_PER_INSTALL};
 use crate::compaction::survey::Survey;
 use crate::db::shared::Shared;
+use crate::version::group::Group;
 
 /// A flush is only brought forward, and what comes later will be another one: so a seek of a microsecond pays for more
 /// bytes than that of a merge does.
@@ -51,15 +52,19 @@ pub(super) fn flush(shared: &Shared) {
     }
 }
 
-/// A merge that scans have paid for, where it leaves the device as much room as it may take: it is not worth a refused
-/// commit. Otherwise they pay again.
+/// What has to be free on the device for a merge that is not due: as much as it may take, and as much again that it leaves.
+/// It is not worth a refused commit.
+pub(super) fn room_for(group: &Group) -> u64 {
+    2 * (group.upper_bytes() + group.last_bytes())
+}
+
+/// A merge that scans have paid for, where there is room for it. Otherwise they pay again.
 pub(super) fn pick(shared: &Shared, rules: &PickRules, survey: &Survey) -> Option<Picked> {
     let picked = rules.pick_for_scans(&survey.sizes)?;
     let place = &survey.places[picked.group];
     let group = &place.version.groups()[place.index];
-    let bytes = group.upper_bytes() + group.last_bytes();
     let free = shared.vfs.free_bytes(&shared.dir).unwrap_or(0);
-    if free < 2 * bytes {
+    if free < room_for(group) {
         group.scan_cost.reset();
         return None;
     }

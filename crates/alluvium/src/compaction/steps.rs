@@ -38,6 +38,13 @@ pub(crate) enum Mode {
     Tidy(SeqNo),
 }
 
+impl Mode {
+    /// Whether commits would sooner or later wait for it.
+    pub fn is_due(self) -> bool {
+        matches!(self, Mode::Due | Mode::Urgent)
+    }
+}
+
 /// The steps of one merge.
 pub(crate) struct Steps<'a> {
     shared: &'a Shared,

@@ -54,8 +54,11 @@ pub(crate) fn run(shared: &Shared) {
         update_admission(shared);
         match result {
             Ok(()) => shared.found_space(),
-            Err(Error::NoSpace { .. }) if job.mode == Mode::ForScans => {
-                job.charge_scans_again();
+            // Not worth the reserve, without which commits are refused.
+            Err(Error::NoSpace { .. }) if !job.mode.is_due() => {
+                if job.mode == Mode::ForScans {
+                    job.charge_scans_again();
+                }
                 shared.jobs.found_no_space(&job);
             }
             Err(error @ Error::NoSpace { .. }) => {
@@ -155,11 +158,13 @@ fn seal_idle(shared: &Shared) {
 
 fn claim_tidy(shared: &Shared, visible: SeqNo) -> Option<Job> {
     claim_by(shared, Mode::Tidy(visible), |rules, survey| {
+        let free = shared.vfs.free_bytes(&shared.dir).unwrap_or(0);
         let state = shared.jobs.state.lock();
         for (size, place) in survey.sizes.iter_mut().zip(&survey.places) {
-            let low = &place.version.groups()[place.index].low;
+            let group = &place.version.groups()[place.index];
             let clock = state.idle.as_ref();
-            size.busy |= clock.is_some_and(|clock| clock.has_merged(place.tree.id, low));
+            size.busy |= clock.is_some_and(|clock| clock.has_merged(place.tree.id, &group.low));
+            size.busy |= free < for_scans::room_for(group);
         }
         rules.pick_idle(&survey.sizes)
     })

@@ -121,13 +121,9 @@ impl Held {
         let Some(file) = self.file.as_ref().filter(|_| self.bytes < bytes) else {
             return Ok(());
         };
-        let grown = file.allocate(bytes);
-        match grown {
-            Ok(()) => self.bytes = bytes,
-            // Some systems leave a part allocated.
-            Err(_) => drop(file.truncate(self.bytes)),
-        }
-        grown
+        file.allocate(bytes)?;
+        self.bytes = bytes;
+        Ok(())
     }
 }
 

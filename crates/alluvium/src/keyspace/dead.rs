@@ -55,8 +55,8 @@ pub(crate) struct DeadSpace {
     last_put: CachePadded<AtomicU64>,
     /// Guards all intervals. A leaf in the lock order; held for a descent, and a look at 16 walks at most.
     intervals: Mutex<State>,
-    /// What the committed intervals take of the memory number, as of the newest of them. Locked for itself, after
-    /// `intervals` was released: blocks may go for it.
+    /// What the committed intervals take of the memory number. Locked before `intervals`, never after it: blocks may go
+    /// for it.
     charge: Option<Mutex<Charge>>,
 }
 
@@ -181,10 +181,16 @@ impl DeadSpace {
             return;
         }
         intervals.committed.add(walked);
-        let bytes = intervals.committed.bytes();
         drop(intervals);
+        self.charge();
+    }
+
+    /// Charges what the intervals take now: of several callers the last one reads the newest number.
+    fn charge(&self) {
         if let Some(charge) = &self.charge {
-            charge.lock().set(bytes);
+            let mut charge = charge.lock();
+            let bytes = self.intervals.lock().committed.bytes();
+            charge.set(bytes);
         }
     }
 
@@ -214,6 +220,8 @@ impl DeadSpace {
         let mut intervals = self.intervals.lock();
         intervals.committed.clear();
         intervals.pending.clear();
+        drop(intervals);
+        self.charge();
     }
 }
 

@@ -12,6 +12,8 @@ use std::mem;
 
 /// Bytes of idle buffers that are kept at most: those of some fifty usual blocks.
 const IDLE_BYTES_MAX: usize = 512 << 10;
+/// Idle buffers at most, however short they are: each look goes over all of them.
+const IDLE_MAX: usize = 128;
 
 /// A longer buffer, which few blocks need, is as long as its block.
 const ROUNDED_MAX: usize = 64 << 10;
@@ -77,7 +79,7 @@ impl<T: Copy> Idle<T> {
         self.buffers.push(buffer);
         let mut going = 0;
         // The newest one goes as well where it alone is too large.
-        while self.bytes > IDLE_BYTES_MAX {
+        while self.bytes > IDLE_BYTES_MAX || self.buffers.len() - going > IDLE_MAX {
             self.bytes -= bytes_of(&self.buffers[going]);
             going += 1;
         }

@@ -110,8 +110,9 @@ pub(in crate::table) fn keep_spare(block: Arc<DecodedBlock>) {
     let Some(block) = Arc::into_inner(block) else {
         return;
     };
-    if block.resident_bytes() <= SPARE_BYTES_MAX {
-        SPARES.keep(block);
+    match block.resident_bytes() <= SPARE_BYTES_MAX {
+        true => SPARES.keep(block),
+        false => block.free(),
     }
 }
 
@@ -143,8 +144,10 @@ impl FrameOwner for Frames {
 impl Drop for Frames {
     fn drop(&mut self) {
         let blocks = self.slots.iter().filter_map(|slot| slot.block.swap(None));
-        self.cache
-            .release(blocks.map(|block| block.resident_bytes() as u64).sum());
+        for block in blocks {
+            self.cache.release(block.resident_bytes() as u64);
+            block.give_back();
+        }
     }
 }
 

@@ -127,7 +127,7 @@ pub trait VfsFile: Send + Sync + fmt::Debug {
     fn sync(&self) -> io::Result<()>;
 
     /// Extends the file to `len` bytes of zeros that have their place on the device, so that writing there cannot run
-    /// out of space. Never shrinks. Fails with `StorageFull` where there is no room.
+    /// out of space. Never shrinks. Fails with `StorageFull` where there is no room: then the length is what it was.
     fn allocate(&self, len: u64) -> io::Result<()>;
 
     /// The length in bytes.

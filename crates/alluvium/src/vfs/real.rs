@@ -161,16 +161,22 @@ impl VfsFile for RealFile {
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        if self.len()? >= len {
+        let old = self.len()?;
+        if old >= len {
             return Ok(());
         }
-        let result = rustix::io::retry_on_intr(|| {
-            rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len)
+        // The length only once there is room for all of it: some file systems leave a part where there is not.
+        let reserved = rustix::io::retry_on_intr(|| {
+            rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len)
         });
-        match result {
+        match reserved {
             // Some file systems cannot reserve: the length is set all the same, only the promise of room is lost.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.file.set_len(len),
-            other => Ok(other?),
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.file.set_len(len),
+            Err(error) => {
+                // Gives the part back.
+                let _ = self.file.set_len(old);
+                Err(error.into())
+            }
         }
     }
 

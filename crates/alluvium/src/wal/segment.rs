@@ -320,11 +320,7 @@ pub(super) fn create_room(
     };
     let mut allocated = allocate(bytes);
     for fewer in [SHORT_SEGMENT_BYTES, least] {
-        // Some systems leave a part allocated.
-        if matches!(allocated, Err(Error::NoSpace { .. }))
-            && (least..bytes).contains(&fewer)
-            && file.truncate(0).is_ok()
-        {
+        if matches!(allocated, Err(Error::NoSpace { .. })) && (least..bytes).contains(&fewer) {
             allocated = allocate(fewer);
         }
     }
@@ -332,7 +328,7 @@ pub(super) fn create_room(
         Ok(allocated) => Ok((file, allocated)),
         Err(error) => {
             // An empty or header-less leftover is harmless: replay takes it for a creation that did not finish.
-            let _ = file.truncate(0).and_then(|()| vfs.remove(&path));
+            let _ = vfs.remove(&path);
             Err(error)
         }
     }

@@ -62,10 +62,9 @@ pub struct WalWriter {
     /// Frames not yet written, their headers still blank.
     buffer: Vec<u8>,
     pending: Vec<Pending>,
+    /// Whether a record of a prepared transaction is among them.
+    pending_prepared: bool,
     last_seqno: SeqNo,
-    /// Whether new segments may hold records of prepared transactions: where replay has found one that is unresolved, or
-    /// from the first such record on.
-    prepared: bool,
     /// The first failed write or sync, shared with every [`WalSync`]. Set once; nothing is written afterwards.
     failure: Arc<OnceLock<Error>>,
 }
@@ -149,8 +148,8 @@ impl WalWriter {
             short: false,
             buffer: Vec::new(),
             pending: Vec::new(),
+            pending_prepared: false,
             last_seqno: 0,
-            prepared,
             failure: Arc::default(),
         })
     }
@@ -172,7 +171,7 @@ impl WalWriter {
             .resize(self.buffer.len() + FRAME_HEADER_BYTES, 0);
         self.buffer.extend_from_slice(payload);
         self.buffer.resize(end, 0);
-        self.prepared |= kind.is_of_prepared();
+        self.pending_prepared |= kind.is_of_prepared();
         self.pending.push(Pending {
             payload_bytes: payload.len() as u32,
             kind,
@@ -199,7 +198,7 @@ impl WalWriter {
         }
         let full = self.segment.end + self.buffer.len() as u64 > self.segment.allocated_bytes;
         // The header of a segment must say what may be in it.
-        if full || self.prepared && !self.segment.prepared {
+        if full || self.pending_prepared && !self.segment.prepared {
             self.roll()?;
         }
         let chain = self.seal_group();
@@ -224,6 +223,7 @@ impl WalWriter {
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_KEPT_BYTES);
         self.pending.clear();
+        self.pending_prepared = false;
     }
 
     /// Fills in the headers of the group for the place where it is about to be written. Returns the last checksum.
@@ -418,7 +418,8 @@ impl WalWriter {
                 offset: self.segment.end,
                 chain: self.segment.chain,
             }),
-            prepared: self.prepared,
+            // From the first such record on: a prepare may wait for its commit in any later segment.
+            prepared: self.segment.prepared || self.pending_prepared,
             unsynced,
         };
         let created = prepared.is_none();

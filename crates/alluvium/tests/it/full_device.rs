@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use alluvium::vfs::{CrashOptions, MemVfs, Vfs};
 use alluvium::{
@@ -315,18 +316,23 @@ impl EventListener for Merges {
     }
 }
 
-#[test]
-fn a_merge_that_only_scans_want_is_not_begun_where_it_could_fill_the_device() {
-    const ROOMY: u64 = 100 << 20;
-    let vfs = MemVfs::with_capacity(ROOMY);
-    let merges = Arc::new(Merges::default());
-    let options = Options {
+const ROOMY: u64 = 100 << 20;
+
+/// Options for merges to be counted.
+fn counted(merges: &Arc<Merges>) -> Options {
+    Options {
         partition_bytes: 64 << 20,
-        event_listener: Some(Arc::clone(&merges) as _),
+        event_listener: Some(Arc::clone(merges) as _),
         ..options(Durability::Buffered)
-    };
-    let db = open(&vfs, options);
-    let (k, small) = (keyspace(&db, "k"), keyspace(&db, "small"));
+    }
+}
+
+/// A last level of 12 MB and a small table above it that nothing has to merge, on a device where small flushes fit in, but
+/// not twice what a merge of the two may take.
+fn one_table_above(merges: &Arc<Merges>) -> (MemVfs, Database, Keyspace) {
+    let vfs = MemVfs::with_capacity(ROOMY);
+    let db = open(&vfs, counted(merges));
+    let k = keyspace(&db, "k");
     let mut random = Rng::new(3);
     let mut put = |rows| {
         for n in 0..rows {
@@ -339,17 +345,27 @@ fn a_merge_that_only_scans_want_is_not_begun_where_it_could_fill_the_device() {
     k.compact_range(&[], None).expect("compact");
     put(30);
     db.settle().expect("settle");
-    let upper_tables = || of(&db.stats().expect("stats"), "k").upper_tables;
-    assert_eq!(upper_tables(), 1, "nothing was due");
+    assert_eq!(upper_tables(&db), 1, "nothing was due");
+    let used = ROOMY - vfs.free_bytes(dir()).expect("space");
+    vfs.set_capacity(used + (20 << 20));
+    (vfs, db, k)
+}
+
+fn upper_tables(db: &Database) -> u64 {
+    of(&db.stats().expect("stats"), "k").upper_tables
+}
+
+#[test]
+fn a_merge_that_only_scans_want_is_not_begun_where_it_could_fill_the_device() {
+    let merges = Arc::new(Merges::default());
+    let (vfs, db, k) = one_table_above(&merges);
+    let small = keyspace(&db, "small");
     let scan = || {
         seek_a_thousand(&k);
         small.put(b"a", b"1").expect("nothing is refused");
         // Its end wakes the merging threads.
         db.flush().expect("flush");
     };
-    // Small flushes fit in, but not twice what the merge may take.
-    let used = ROOMY - vfs.free_bytes(dir()).expect("space");
-    vfs.set_capacity(used + (20 << 20));
     let begun = merges.0.load(Ordering::SeqCst);
     (0..200).for_each(|_| scan());
     db.settle().expect("nothing is due");
@@ -357,7 +373,28 @@ fn a_merge_that_only_scans_want_is_not_begun_where_it_could_fill_the_device() {
     vfs.set_capacity(ROOMY);
     wait_until(|| {
         scan();
-        upper_tables() == 0
+        upper_tables(&db) == 0
     });
     assert_eq!(all(&k).len(), 12_000);
+}
+
+#[test]
+fn nor_is_a_merge_that_only_tidies() {
+    let merges = Arc::new(Merges::default());
+    let (vfs, db, _) = one_table_above(&merges);
+    db.close().expect("close");
+    let options = Options {
+        idle_after: Some(Duration::from_millis(1)),
+        ..counted(&merges)
+    };
+    let begun = merges.0.load(Ordering::SeqCst);
+    let db = open(&vfs, options);
+    let k = keyspace(&db, "k");
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(merges.0.load(Ordering::SeqCst), begun);
+    vfs.set_capacity(ROOMY);
+    // What was looked at is looked at again once something has changed.
+    k.put(b"new", b"1").expect("put");
+    wait_until(|| upper_tables(&db) == 0);
+    assert_eq!(all(&k).len(), 12_001);
 }

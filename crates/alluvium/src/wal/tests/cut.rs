@@ -125,3 +125,13 @@ fn is_passed_over_and_removed(prepared: bool) {
     again(&bytes_of(&other, &stale));
     assert!(is_corruption(&start(&vfs, dir(), 1)));
 }
+
+#[test]
+fn a_refused_prepare_leaves_no_mark_on_the_log() {
+    let vfs = mem();
+    let mut wal = writer(&vfs, 1, None);
+    wal.append(1, RecordKind::Prepare, b"refused");
+    wal.discard();
+    append(&mut wal, &record(1, 20));
+    assert_eq!(wal.write().unwrap().segment, SegmentId(1));
+}
