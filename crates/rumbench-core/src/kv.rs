@@ -22,6 +22,8 @@ pub struct MapDef {
     pub point_reads: bool,
     /// Whether point reads are expected to find their key nearly always.
     pub reads_hit: bool,
+    /// Whether rows are deleted in the order in which they came, so that the front of the map fills with deletes.
+    pub is_queue: bool,
 }
 
 /// Which way a scan goes.

@@ -16,6 +16,7 @@ pub fn schema() -> [MapDef; 1] {
         scan_prefix_bytes: None,
         point_reads: true,
         reads_hit: true,
+        is_queue: false,
     }]
 }
 

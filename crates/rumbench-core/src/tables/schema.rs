@@ -173,14 +173,16 @@ impl TableSchema {
     }
 
     fn checked(tables: Vec<Table>, transactions: bool) -> Result<&'static TableSchema, String> {
-        let mut maps = vec![map(CATALOG.to_owned(), true, false)];
+        let mut maps = vec![map(CATALOG.to_owned(), true, false, false)];
+        // Without them the only deletes are those of first rows.
+        let is_queue = !transactions;
         let mut first_maps = Vec::new();
         for table in &tables {
             table.check()?;
             first_maps.push(maps.len());
-            maps.push(map(table.name.clone(), true, table.reads_hit));
+            maps.push(map(table.name.clone(), true, table.reads_hit, is_queue));
             let indexes = 0..table.indexes.len();
-            maps.extend(indexes.map(|index| map(table.index_name(index), false, false)));
+            maps.extend(indexes.map(|index| map(table.index_name(index), false, false, is_queue)));
         }
         for (place, one) in maps.iter().enumerate() {
             if maps[..place].iter().any(|other| other.name == one.name) {
@@ -265,12 +267,13 @@ impl TableSchema {
     }
 }
 
-fn map(name: String, point_reads: bool, reads_hit: bool) -> MapDef {
+fn map(name: String, point_reads: bool, reads_hit: bool, is_queue: bool) -> MapDef {
     MapDef {
         name: name.leak(),
         scan_prefix_bytes: None,
         point_reads,
         reads_hit,
+        is_queue,
     }
 }
 

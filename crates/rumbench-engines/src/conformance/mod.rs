@@ -32,12 +32,14 @@ pub const SCHEMA: &[MapDef] = &[
         scan_prefix_bytes: None,
         point_reads: true,
         reads_hit: true,
+        is_queue: true,
     },
     MapDef {
         name: "prefixed",
         scan_prefix_bytes: Some(8),
         point_reads: true,
         reads_hit: false,
+        is_queue: false,
     },
 ];
 

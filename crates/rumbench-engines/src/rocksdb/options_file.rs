@@ -247,6 +247,7 @@ mod tests {
             scan_prefix_bytes: None,
             point_reads: true,
             reads_hit: true,
+            is_queue: false,
         }
     }
 
