@@ -390,7 +390,16 @@ fn nor_is_a_merge_that_only_tidies() {
     let begun = merges.0.load(Ordering::SeqCst);
     let db = open(&vfs, options);
     let k = keyspace(&db, "k");
-    thread::sleep(Duration::from_millis(200));
+    let small = keyspace(&db, "small");
+    for _ in 0..5 {
+        // For this one there is room.
+        small.put(b"a", b"1").expect("put");
+        wait_until(|| {
+            let stats = db.stats().expect("stats");
+            let small = of(&stats, "small");
+            small.upper_tables == 0 && small.last_tables == 1
+        });
+    }
     assert_eq!(merges.0.load(Ordering::SeqCst), begun);
     vfs.set_capacity(ROOMY);
     // What was looked at is looked at again once something has changed.
