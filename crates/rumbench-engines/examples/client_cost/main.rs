@@ -1,12 +1,14 @@
-//! What the laboratory's client costs on each server, beside a bare client in C that sends the same messages.
+//! What the laboratory's client costs on each server, beside bare clients in C that send the same statements.
 //!
 //! `cargo run --release -p rumbench-engines --features mariadb,postgresql --example client_cost [-- shared|split [REQUESTS [SERVER]]]`
 //!
-//! One client runs steps of LinkBench requests. The messages of one step are written down by a relay, and a loop in C
-//! (`bare_client.c`) sends them and reads the answers. Both take turns on the same server in the same placement: `shared` has
-//! client and server on one core, `split` on two. Ours is choosing and generating a request, writing the message, reading and
-//! decoding the answer, and two looks at the clock; theirs is only sending and receiving.
+//! One client runs steps of LinkBench requests. The messages of one step are written down by a relay, and two loops in C run
+//! them again: `library_client.c` through the server's own C library, as a program that does nothing else would, and
+//! `bare_client.c` as bytes that are sent and answers that are received, which is the least that any client could do. They take
+//! turns on the same server in the same placement: `shared` has client and server on one core, `split` on two. Ours is choosing
+//! and generating a request, writing the message, reading and decoding the answer, and two looks at the clock.
 
+mod loops;
 mod relay;
 
 use std::collections::BTreeMap;
@@ -14,9 +16,9 @@ use std::error::Error;
 use std::hint::black_box;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use loops::{Cost, Loops};
 use relay::{IsWhole, Relay};
 use rumbench_core::engine::{Durability, Engine, OpenConfig, Schema};
 use rumbench_core::linkbench::{Config, Hooks, LinkBench};
@@ -30,19 +32,6 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 const ROUNDS: usize = 7;
 /// Ticks of /proc in a second.
 const TICKS: f64 = 100.0;
-
-/// CPU of one client for a step, in microseconds a request.
-#[derive(Debug, Clone, Copy)]
-struct Cost {
-    user: f64,
-    system: f64,
-}
-
-impl Cost {
-    fn total(self) -> f64 {
-        self.user + self.system
-    }
-}
 
 struct Asked {
     split: bool,
@@ -61,17 +50,7 @@ fn main() -> Outcome {
     let only = arguments.next();
     let asked = Asked { split, requests };
     let scratch = tempfile::tempdir()?;
-    let bare = scratch.path().join("bare_client");
-    let package = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("examples are run by cargo")?;
-    let source = Path::new(&package).join("examples/client_cost/bare_client.c");
-    let built = Command::new("cc")
-        .arg("-O2")
-        .arg("-o")
-        .args([&bare, &source])
-        .status()?;
-    if !built.success() {
-        return Err("cc cannot build bare_client.c".into());
-    }
+    let loops = Loops::build(scratch.path())?;
     let mut out = std::io::stdout();
     writeln!(
         out,
@@ -79,13 +58,22 @@ fn main() -> Outcome {
     )?;
     writeln!(
         out,
-        "{:<18} {:>10} {:>10} {:>10} {:>10} {:>10} {:>18}",
-        "server", "user", "total", "C user", "C total", "total/C", "messages/request"
+        "{:<18} {:>8} {:>8} {:>12} {:>13} {:>14} {:>10} {:>11} {:>12} {:>18}",
+        "server",
+        "user",
+        "total",
+        "library user",
+        "library total",
+        "total/library",
+        "bytes user",
+        "bytes total",
+        "total/bytes",
+        "messages/request"
     )?;
     for name in ["mariadb-innodb", "mariadb-rocksdb", "postgresql"] {
         let entry = rumbench_engines::find(name)?.entry;
         if entry.is_available() && only.as_deref().is_none_or(|only| only == name) {
-            let line = server(name, &asked, scratch.path(), &bare)?;
+            let line = server(name, &asked, scratch.path(), &loops)?;
             writeln!(out, "{line}")?;
         }
     }
@@ -93,7 +81,7 @@ fn main() -> Outcome {
 }
 
 /// Measures one server; its line of the table.
-fn server(name: &str, asked: &Asked, scratch: &Path, bare: &Path) -> Outcome<String> {
+fn server(name: &str, asked: &Asked, scratch: &Path, loops: &Loops) -> Outcome<String> {
     let dir = scratch.join(name);
     std::fs::create_dir(&dir)?;
     let engine = start(name, &dir, asked)?;
@@ -114,50 +102,47 @@ fn server(name: &str, asked: &Asked, scratch: &Path, bare: &Path) -> Outcome<Str
     let recording = relay.finish()?;
     let file = scratch.join("recording");
     std::fs::write(&file, recording)?;
-    let (mut ours, mut theirs, mut messages) = (Vec::new(), Vec::new(), 0.0);
+    let (mut ours, mut library, mut bytes, mut messages) =
+        (Vec::new(), Vec::new(), Vec::new(), 0.0);
     for _ in 0..ROUNDS {
         ours.push(measured(next(&mut linkbench, &*engine)?, asked.requests)?);
-        let output = Command::new(bare)
-            .arg(protocol)
-            .args([&socket, &file])
-            .output()?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).into());
-        }
-        let text = String::from_utf8(output.stdout)?;
-        let numbers: Vec<f64> = text
-            .split_whitespace()
-            .map(str::parse)
-            .collect::<Result<_, _>>()?;
-        let [sent, user, system] = numbers[..] else {
-            return Err(format!("bare_client printed {text}").into());
-        };
+        let (sent, cost) = loops.library(protocol, &socket, &file, asked.requests)?;
+        library.push(cost);
         messages = sent / asked.requests as f64;
-        let each = |us: f64| us / asked.requests as f64;
-        theirs.push(Cost {
-            user: each(user),
-            system: each(system),
-        });
+        bytes.push(loops.bytes(protocol, &socket, &file, asked.requests)?.1);
     }
     drop(linkbench);
     engine.close()?;
-    let ratios = ours
-        .iter()
-        .zip(&theirs)
-        .map(|(ours, theirs)| ours.total() / theirs.total());
     Ok(format!(
-        "{name:<18} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {messages:>18.2}",
+        "{name:<18} {:>8.2} {:>8.2} {:>12.2} {:>13.2} {:>14.2} {:>10.2} {:>11.2} {:>12.2} {messages:>18.2}",
         median(ours.iter().map(|cost| cost.user)),
         median(ours.iter().map(|cost| cost.total())),
-        median(theirs.iter().map(|cost| cost.user)),
-        median(theirs.iter().map(|cost| cost.total())),
-        median(ratios),
+        median(library.iter().map(|cost| cost.user)),
+        median(library.iter().map(|cost| cost.total())),
+        ratio(&ours, &library),
+        median(bytes.iter().map(|cost| cost.user)),
+        median(bytes.iter().map(|cost| cost.total())),
+        ratio(&ours, &bytes),
     ))
+}
+
+/// The median of the ratios of the same rounds.
+fn ratio(ours: &[Cost], theirs: &[Cost]) -> f64 {
+    let pairs = ours.iter().zip(theirs);
+    median(pairs.map(|(ours, theirs)| ours.total() / theirs.total()))
 }
 
 /// A private server on its core, which its processes inherit.
 fn start(name: &str, dir: &Path, asked: &Asked) -> Outcome<Box<dyn Engine>> {
     place(usize::from(asked.split))?;
+    let mut settings = BTreeMap::new();
+    if name != "postgresql" {
+        // The server numbers the statements of a connection from 1, unless it gives it a thread that had another one before.
+        // A recording names them by number.
+        let file = dir.with_extension("cnf");
+        std::fs::write(&file, "[mariadbd]\nthread_cache_size=0\n")?;
+        settings.insert("options_file".to_string(), file.display().to_string());
+    }
     let config = OpenConfig {
         dir: dir.to_path_buf(),
         schema: Schema::LinkBench,
@@ -165,7 +150,7 @@ fn start(name: &str, dir: &Path, asked: &Asked) -> Outcome<Box<dyn Engine>> {
         cache_bytes: 256 << 20,
         durability: Durability::Buffered,
         clients: 1,
-        settings: BTreeMap::new(),
+        settings,
     };
     Ok(rumbench_engines::find(name)?.entry.open(&config)?)
 }
