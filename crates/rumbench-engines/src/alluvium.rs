@@ -3,12 +3,13 @@
 //! Transactions run at read committed, as MyRocks and InnoDB do in published LinkBench runs. Single reads look at the
 //! value in place; scans use a cursor with the map's prefix filter where one was declared.
 
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use alluvium::{
-    CursorOptions, Database, Error, Isolation, Keyspace, KeyspaceOptions, Options, Transaction,
-    WriteBatch, WriteOptions,
+    Compression, CursorOptions, Database, Error, Isolation, Keyspace, KeyspaceOptions, Options,
+    Transaction, WriteBatch, WriteOptions,
 };
 use rumbench_core::engine::{
     Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
@@ -35,7 +36,8 @@ struct Shared {
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
-    options(config).map(drop)
+    options(config)?;
+    Ok(())
 }
 
 fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
@@ -48,25 +50,42 @@ impl Alluvium {
     /// # Errors
     /// [`EngineError::Unsupported`] for a variant or an unknown setting.
     pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Alluvium> {
-        let options = options(config)?;
+        let (options, rows) = options(config)?;
         let db = Database::open(&config.dir, options.clone()).map_err(failed)?;
         let mut maps = Vec::with_capacity(schema.len());
         for map in schema {
             maps.push(
-                db.keyspace(map.name, keyspace_options(map))
+                db.keyspace(map.name, keyspace_options(map, &rows))
                     .map_err(failed)?,
             );
         }
         let facts = EngineFacts {
             version: format!("alluvium {}", crate_version("alluvium")),
-            configuration: describe(&options).to_map(),
+            configuration: describe(&options, &rows).to_map(),
             durability: durability_facts(config.durability),
         };
         Ok(Alluvium(Arc::new(Shared { db, maps, facts })))
     }
 }
 
-fn options(config: &OpenConfig) -> Result<Options> {
+/// The setting `compression`.
+struct Codec(Compression);
+
+impl FromStr for Codec {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Codec, &'static str> {
+        match text {
+            "adaptive" => Ok(Codec(Compression::Adaptive)),
+            "lz4" => Ok(Codec(Compression::Lz4)),
+            "none" => Ok(Codec(Compression::None)),
+            _ => Err("must be adaptive, lz4 or none"),
+        }
+    }
+}
+
+/// Options of the database, and what is the same for all keyspaces.
+fn options(config: &OpenConfig) -> Result<(Options, KeyspaceOptions)> {
     let mut settings = Settings::without_variants("alluvium", config)?;
     let defaults = Options::default();
     let memory = usize::try_from(config.cache_bytes).unwrap_or(usize::MAX);
@@ -92,23 +111,29 @@ fn options(config: &OpenConfig) -> Result<Options> {
         )?),
         ..defaults
     };
+    let rows = KeyspaceOptions::default();
+    let rows = KeyspaceOptions {
+        block_bytes: settings.take_in("block_bytes", rows.block_bytes, 1 << 10..=64 << 10)?,
+        compression: settings.take("compression", Codec(rows.compression))?.0,
+        ..rows
+    };
     settings.finish()?;
     match options.check() {
-        Ok(()) => Ok(options),
+        Ok(()) => Ok((options, rows)),
         Err(error) => Err(EngineError::Unsupported(format!("alluvium: {error}"))),
     }
 }
 
-fn keyspace_options(map: &MapDef) -> KeyspaceOptions {
+fn keyspace_options(map: &MapDef, rows: &KeyspaceOptions) -> KeyspaceOptions {
     KeyspaceOptions {
         whole_key_filter: map.point_reads,
         prefix_filter_bytes: map.scan_prefix_bytes,
         reads_hit: map.reads_hit,
-        ..KeyspaceOptions::default()
+        ..rows.clone()
     }
 }
 
-fn describe(options: &Options) -> Configuration {
+fn describe(options: &Options, rows: &KeyspaceOptions) -> Configuration {
     let mut configuration = Configuration::default();
     configuration.tuned(
         "memory_bytes",
@@ -120,8 +145,13 @@ fn describe(options: &Options) -> Configuration {
     configuration.given("compaction_threads", options.compaction_threads);
     configuration.given("sync_interval_ms", options.sync_interval.as_millis());
     configuration.given("multi_get", "a call of its own");
-    configuration.given("compression", "LZ4, zstd level 1 in the last level");
-    configuration.given("block_bytes", KeyspaceOptions::default().block_bytes);
+    let compression = match rows.compression {
+        Compression::Adaptive => "LZ4, zstd level 1 in the last level",
+        Compression::Lz4 => "LZ4",
+        Compression::None => "none",
+    };
+    configuration.given("compression", compression);
+    configuration.given("block_bytes", rows.block_bytes);
     configuration.given("isolation", "read committed, row locks");
     configuration.given(
         "filters",

@@ -333,6 +333,13 @@ const WIREDTIGER: Option<Adapter> = Some(crate::wiredtiger::ADAPTER);
 #[cfg(not(feature = "wiredtiger"))]
 const WIREDTIGER: Option<Adapter> = None;
 
+/// Ends servers that outlived the laboratory that started them, because it was killed, and removes their sockets. Those of
+/// laboratories that run are left alone, and so is data. A build without servers has nothing to do.
+pub fn remove_left_overs() {
+    #[cfg(any(feature = "mariadb", feature = "postgresql"))]
+    crate::servers::remove_left_overs();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@
 //! MyRocks avoids, and so does each single put and each row of a batch; no batched multi-get; properties are those of the
 //! whole database and of the default column family only.
 
+mod compression;
 mod connection;
 mod database;
 mod options;

@@ -7,11 +7,12 @@ use std::path::Path;
 
 use rocksdb::{
     BlockBasedOptions, BlockBasedTablePinningTier, Cache, ColumnFamilyDescriptor, CompactionPri,
-    DBCompactionStyle, DBCompressionType, Options, SliceTransform, WriteBufferManager,
+    DBCompactionStyle, Options, SliceTransform, WriteBufferManager,
 };
 use rumbench_core::engine::{EngineError, OpenConfig, Result};
 use rumbench_core::kv::MapDef;
 
+use super::compression::Compression;
 use super::options_file::OptionsFile;
 use crate::facts::Configuration;
 use crate::settings::Settings;
@@ -45,7 +46,7 @@ const MYROCKS_DELETIONS: usize = 199_999;
 
 /// Which configuration to build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Profile {
+pub(super) enum Profile {
     Tuned,
     Universal,
     Zlib,
@@ -83,6 +84,7 @@ pub(super) struct Tuning {
     write_buffer_bytes: usize,
     write_buffers: i32,
     block_bytes: usize,
+    compression: Compression,
     background_jobs: i32,
     direct_io: bool,
     memtables_in_cache: bool,
@@ -118,6 +120,7 @@ impl Tuning {
             )?,
             write_buffers: settings.take_in("write_buffers", 4, 2..=64)?,
             block_bytes: settings.take_in("block_bytes", block_bytes, KIB..=MIB)?,
+            compression: Compression::take(&mut settings, profile)?,
             background_jobs: settings.take_in("background_jobs", 2, 1..=64)?,
             direct_io: settings.take("direct_io", false)?,
             memtables_in_cache: settings.take(
@@ -237,7 +240,7 @@ impl Tuning {
         table.set_block_cache(cache);
         if self.profile != Profile::Default {
             self.tune_levels(&mut options, map);
-            self.tune_compression(&mut options);
+            self.compression.apply(&mut options);
             self.tune_table(&mut table);
             tune_filters(&mut options, &mut table, map);
         }
@@ -287,21 +290,6 @@ impl Tuning {
                 options.set_level_zero_stop_writes_trigger(15);
             }
             _ => options.set_max_bytes_for_level_base(4 * self.write_buffer_bytes as u64),
-        }
-    }
-
-    fn tune_compression(&self, options: &mut Options) {
-        use DBCompressionType::{Lz4, None, Zlib, Zstd};
-        let (upper, last) = match self.profile {
-            Profile::Zlib => (Lz4, Zlib),
-            Profile::Zstd => (Zstd, Zstd),
-            _ => (Lz4, Zstd),
-        };
-        options.set_compression_type(upper);
-        options.set_bottommost_compression_type(last);
-        if self.profile == Profile::MyRocks {
-            options.set_compression_per_level(&[None, None, Lz4, Lz4, Lz4, Lz4, Lz4]);
-            options.set_bottommost_compression_type(Zstd);
         }
     }
 
@@ -410,17 +398,8 @@ impl Tuning {
                 "ranges at the head of a queue would read all of its deletes",
             );
         }
-        let compression = match self.profile {
-            Profile::Zlib => "LZ4, zlib in the last level",
-            Profile::Zstd => "zstd",
-            Profile::MyRocks => "none in levels 0 and 1, LZ4, zstd in the last level",
-            _ => "LZ4, zstd in the last level",
-        };
-        c.tuned(
-            "compression",
-            compression,
-            "cheap where data is rewritten, small where most of it lies",
-        );
+        let (compression, reason) = self.compression.describe();
+        c.tuned("compression", compression, reason);
         c.tuned(
             "block_size",
             self.block_bytes,

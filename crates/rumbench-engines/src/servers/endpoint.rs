@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use rumbench_core::engine::{EngineError, Result};
 
@@ -119,6 +120,21 @@ impl Stream {
         stream.map_err(|error| {
             EngineError::failed(format!("{server}: cannot connect to {address}"), error)
         })
+    }
+
+    /// How long a read or a write may wait for the server. A process that stands still keeps its connections open.
+    pub(super) fn limit(&self, wait: Duration) -> std::io::Result<()> {
+        let limit = Some(wait);
+        match self {
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(limit)?;
+                stream.set_write_timeout(limit)
+            }
+            Stream::Tcp(stream) => {
+                stream.set_read_timeout(limit)?;
+                stream.set_write_timeout(limit)
+            }
+        }
     }
 
     /// The process that listens at the other end, where the kernel tells: it does for sockets of this machine, unless the

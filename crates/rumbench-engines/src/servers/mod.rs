@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 
 use rumbench_core::engine::{Counter, EngineError, OpenConfig, Result, Schema};
 
+pub(crate) use run_folder::remove_left_overs;
 use session::Session;
 use sql::Dialect;
 

@@ -22,8 +22,15 @@ fn cache() -> Option<PathBuf> {
 /// The cache of root, where its own is closed to the user that PostgreSQL runs as; also known to `.ci/peers.sh`.
 const SHARED: &str = "/var/cache/alluvium/peers";
 
-/// The roots under which a `usr` may hold a server: the caches first, since somebody asked for what is there.
-fn roots() -> Vec<PathBuf> {
+/// The setting that names a root; by its values several builds of a server are compared.
+pub(super) const ROOT: &str = "root";
+
+/// The roots under which a `usr` may hold a server: the one that was asked for alone, or the caches first, since somebody asked
+/// for what is there.
+fn roots(asked: Option<&Path>) -> Vec<PathBuf> {
+    if let Some(asked) = asked {
+        return vec![asked.to_path_buf()];
+    }
     let machine = [SHARED, "/"].map(PathBuf::from);
     cache().into_iter().chain(machine).collect()
 }
@@ -42,9 +49,21 @@ pub(super) fn libraries(root: &Path) -> Option<OsString> {
     std::env::join_paths(folders.into_iter().flatten()).ok()
 }
 
-/// The folder `bin` of the newest PostgreSQL of at least this major version, with the root that it was found under.
-pub(super) fn postgresql(oldest: u32) -> Result<(PathBuf, PathBuf)> {
-    let installed = roots().into_iter().flat_map(|root| {
+/// What was not found, and what to do.
+fn missing(what: &str, asked: Option<&Path>) -> EngineError {
+    EngineError::Unsupported(match asked {
+        Some(root) => format!(
+            "no {what} is under {}/usr: the setting `{ROOT}` names a folder with the files of a package in it",
+            root.display()
+        ),
+        None => format!("no {what} is here: {HOW_TO_GET}"),
+    })
+}
+
+/// The folder `bin` of the newest PostgreSQL of at least this major version, with the root that it was found under: `asked`, if
+/// there is one.
+pub(super) fn postgresql(oldest: u32, asked: Option<&Path>) -> Result<(PathBuf, PathBuf)> {
+    let installed = roots(asked).into_iter().flat_map(|root| {
         let folder = root.join("usr/lib/postgresql");
         let versions = std::fs::read_dir(folder).into_iter().flatten().flatten();
         versions.filter_map(move |entry| {
@@ -58,22 +77,20 @@ pub(super) fn postgresql(oldest: u32) -> Result<(PathBuf, PathBuf)> {
     });
     match installed.max_by_key(|(version, _, _)| *version) {
         Some((_, bin, root)) => Ok((bin, root)),
-        None => Err(EngineError::Unsupported(format!(
-            "no PostgreSQL {oldest} or newer is here: {HOW_TO_GET}"
-        ))),
+        None => Err(missing(&format!("PostgreSQL {oldest} or newer"), asked)),
     }
 }
 
-/// The root under which MariaDB's server lies with this plugin, if one is needed.
-pub(super) fn mariadb(plugin: Option<&str>) -> Result<PathBuf> {
+/// The root under which MariaDB's server lies with this plugin, if one is needed: `asked`, if there is one.
+pub(super) fn mariadb(plugin: Option<&str>, asked: Option<&Path>) -> Result<PathBuf> {
     let has = |root: &PathBuf| {
         let plugins = root.join("usr/lib/mysql/plugin");
         root.join("usr/sbin/mariadbd").exists()
             && plugin.is_none_or(|name| plugins.join(format!("{name}.so")).exists())
     };
-    roots().into_iter().find(has).ok_or_else(|| {
+    roots(asked).into_iter().find(has).ok_or_else(|| {
         let with = plugin.map_or(String::new(), |plugin| format!(" with the plugin {plugin}"));
-        EngineError::Unsupported(format!("no MariaDB server{with} is here: {HOW_TO_GET}"))
+        missing(&format!("MariaDB server{with}"), asked)
     })
 }
 
@@ -104,12 +121,31 @@ mod tests {
 
     #[test]
     fn a_version_that_does_not_exist_is_refused_with_the_command_that_brings_one() {
-        let error = postgresql(10_000).unwrap_err().to_string();
+        let error = postgresql(10_000, None).unwrap_err().to_string();
         assert!(error.contains("make peers"), "{error}");
-        let error = mariadb(Some("ha_no_such_engine")).unwrap_err().to_string();
+        let error = mariadb(Some("ha_no_such_engine"), None)
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("ha_no_such_engine is here: `make peers`"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_root_that_was_asked_for_is_the_only_place_to_look_at() {
+        let root = tempfile::tempdir().unwrap();
+        let asked = Some(root.path());
+        for error in [
+            mariadb(None, asked).unwrap_err(),
+            postgresql(1, asked).unwrap_err(),
+        ] {
+            let error = error.to_string();
+            assert!(error.contains("/usr: the setting `root`"), "{error}");
+        }
+        let sbin = root.path().join("usr/sbin");
+        std::fs::create_dir_all(&sbin).unwrap();
+        std::fs::write(sbin.join("mariadbd"), "").unwrap();
+        assert_eq!(mariadb(None, asked).unwrap(), root.path());
     }
 }

@@ -6,7 +6,7 @@
 //! may share the folder. The note `server` holds the same of the server and its data folder.
 //!
 //! A server normally gets a signal from the kernel when its laboratory dies (see `process`). What remains then is this
-//! folder; [`sweep`] removes those whose laboratory is gone, and ends a server that outlived it all the same. Data folders
+//! folder; [`remove_left_overs`], which every start of the laboratory calls, removes those whose laboratory is gone, and ends a server that outlived it all the same. Data folders
 //! belong to the results of a run and are only named, so that nothing is deleted that somebody may want to look at.
 
 use std::fs;
@@ -29,8 +29,8 @@ impl RunFolder {
     /// Makes one that only this user can enter, after what other runs left behind is gone.
     pub(super) fn create() -> Result<RunFolder> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
+        remove_left_overs();
         let parent = std::env::temp_dir();
-        sweep(&parent);
         let own = std::process::id();
         let start = started_at(own).unwrap_or(0);
         // Relaxed: only uniqueness matters.
@@ -90,8 +90,14 @@ fn is_alive(pid: u32, start: u64) -> bool {
     started_at(pid) == Some(start)
 }
 
+/// Removes what killed laboratories left of their servers in the folder for temporary files, and ends servers that outlived
+/// them. Data folders are named, with the command that removes them.
+pub(crate) fn remove_left_overs() {
+    sweep(&std::env::temp_dir());
+}
+
 /// Removes the run folders in `parent` whose laboratory is gone. What is not surely ours stays.
-pub(super) fn sweep(parent: &Path) {
+fn sweep(parent: &Path) {
     let own_user = rustix::process::geteuid();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -135,7 +141,7 @@ fn remove_left_over(path: &Path) {
         // No error of the trial that is about to run; where nobody listens, nobody needs it.
         let _ = writeln!(
             std::io::stderr(),
-            "rumbench: a run that was killed left the data of its server in {data}; delete it if nobody needs it"
+            "rumbench: a run that was killed left the data of its server in {data}; if nobody needs it: rm -r '{data}'"
         );
     }
 }

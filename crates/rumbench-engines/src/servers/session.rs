@@ -5,6 +5,7 @@
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value};
@@ -79,20 +80,40 @@ pub(super) struct Wire {
     received: Vec<u8>,
     /// What is received and not yet read.
     unread: std::ops::Range<usize>,
+    /// How long an answer may take.
+    wait: Duration,
 }
 
 impl Wire {
     /// Received bytes that are kept room for; longer messages make more.
     const ROOM: usize = 64 << 10;
+    /// A server that does not know yet who comes has little to do.
+    const LOGIN: Duration = Duration::from_secs(60);
+    /// The longest statements build an index or vacuum a database.
+    const STATEMENT: Duration = Duration::from_secs(2 * 60 * 60);
 
     pub(super) fn connect(server: &'static str, endpoint: &Endpoint) -> Result<Wire> {
-        Ok(Wire {
+        let mut wire = Wire {
             server,
             stream: Stream::connect(server, &endpoint.address)?,
             log: endpoint.log.clone(),
             received: vec![0; Wire::ROOM],
             unread: 0..0,
-        })
+            wait: Wire::LOGIN,
+        };
+        wire.limit(Wire::LOGIN)?;
+        Ok(wire)
+    }
+
+    /// The login is over: from now on answers take as long as their statements.
+    pub(super) fn entered(&mut self) -> Result<()> {
+        self.limit(Wire::STATEMENT)
+    }
+
+    fn limit(&mut self, wait: Duration) -> Result<()> {
+        self.wait = wait;
+        let limited = self.stream.limit(wait);
+        limited.map_err(|error| self.broken(&error))
     }
 
     /// As [`Stream::listener`].
@@ -107,8 +128,13 @@ impl Wire {
 
     #[cold]
     fn broken(&self, error: &std::io::Error) -> EngineError {
+        use std::io::ErrorKind::{TimedOut, WouldBlock};
+        let what = match error.kind() {
+            TimedOut | WouldBlock => format!("no answer for {:?}", self.wait),
+            _ => format!("the connection broke ({error})"),
+        };
         EngineError::failed(
-            format!("{}: the connection broke ({error})", self.server),
+            format!("{}: {what}", self.server),
             match &self.log {
                 Some(log) => log_tail(log),
                 None => "its log is where the server runs".to_string(),
@@ -205,6 +231,25 @@ mod tests {
 
     use super::*;
     use crate::servers::endpoint::Address;
+
+    #[test]
+    fn a_server_that_stands_still_is_an_error_and_no_wait_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        // Its connections are accepted, as the kernel does for a process that was stopped, and nothing answers.
+        let _silent = UnixListener::bind(&socket).unwrap();
+        let endpoint = Endpoint {
+            address: Address::Socket(socket),
+            user: String::new(),
+            password: None,
+            database: String::new(),
+            log: None,
+        };
+        let mut wire = Wire::connect("server", &endpoint).unwrap();
+        wire.limit(Duration::from_millis(20)).unwrap();
+        let error = wire.take(1).unwrap_err().to_string();
+        assert!(error.contains("server: no answer for 20ms"), "{error}");
+    }
 
     #[test]
     fn bytes_arrive_in_order_and_a_closed_connection_names_the_log() {

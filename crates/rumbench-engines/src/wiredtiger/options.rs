@@ -68,10 +68,16 @@ impl Tuning {
         } else {
             Compressor::None
         };
+        if config.cache_bytes < CACHE_BYTES_MIN {
+            return Err(EngineError::Unsupported(format!(
+                "wiredtiger: cache_bytes={} is less than the {CACHE_BYTES_MIN} that its cache has at least",
+                config.cache_bytes
+            )));
+        }
         let mut settings = Settings::of("wiredtiger", config);
         let tuning = Tuning {
             tuned,
-            cache_bytes: config.cache_bytes.max(CACHE_BYTES_MIN),
+            cache_bytes: config.cache_bytes,
             clients: config.clients,
             durability: config.durability,
             compressor: settings.take("compressor", compressor)?,

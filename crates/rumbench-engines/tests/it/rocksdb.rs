@@ -20,7 +20,8 @@ fn rocksdb_behaves_as_an_ordered_map() {
 
 #[test]
 fn rocksdb_without_transactions_behaves_as_an_ordered_map() {
-    for variant in [None, Some("universal"), Some("default"), Some("myrocks")] {
+    let variants = ["universal", "zlib", "zstd", "default", "myrocks"];
+    for variant in variants.map(Some).into_iter().chain([None]) {
         let root = tempfile::tempdir().unwrap();
         conformance::key_value_without_transactions(root.path(), &|dir| {
             let mut config = config(dir, Durability::Buffered);
@@ -156,6 +157,32 @@ fn what_contradicts_an_options_file_is_refused() {
     );
     let cache = set("block_cache", "clock");
     assert!(cache.contains("must be hyperclock or lru"), "{cache}");
+}
+
+#[test]
+fn one_codec_for_all_levels_is_a_setting_and_told() {
+    let root = tempfile::tempdir().unwrap();
+    let open = |variant: Option<&str>, codec: &str| {
+        let mut config = config(root.path(), Durability::Buffered);
+        config.variant = variant.map(str::to_string);
+        let setting = ("compression".to_string(), codec.to_string());
+        config.settings.extend([setting]);
+        RocksDb::<Plain>::open(&config, conformance::SCHEMA).map(|engine| engine.facts())
+    };
+    let facts = open(None, "none").unwrap();
+    assert_eq!(
+        facts.configuration["compression"],
+        "none in all levels (as set)"
+    );
+    let facts = open(Some("universal"), "zstd").unwrap();
+    assert!(facts.configuration["compression"].starts_with("zstd in all levels"));
+    let error = open(None, "gzip").map(drop).unwrap_err().to_string();
+    assert!(error.contains("none, lz4, zlib or zstd"), "{error}");
+    let error = open(Some("default"), "lz4").map(drop).unwrap_err();
+    assert!(
+        error.to_string().contains("compresses as the library does"),
+        "{error}"
+    );
 }
 
 #[test]

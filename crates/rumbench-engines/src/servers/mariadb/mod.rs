@@ -66,10 +66,11 @@ pub(crate) const ROCKSDB: Adapter = Adapter {
 
 fn check(config: &OpenConfig, storage: Storage) -> Result<()> {
     check_schema(config)?;
-    if Tuning::of(config, storage)?.given.is_some() {
+    let tuning = Tuning::of(config, storage)?;
+    if tuning.given.is_some() {
         return Ok(());
     }
-    packages::mariadb(storage.plugin()).map(drop)
+    packages::mariadb(storage.plugin(), tuning.root.as_deref()).map(drop)
 }
 
 fn open(config: &OpenConfig, storage: Storage) -> Result<Box<dyn Engine>> {
@@ -109,7 +110,7 @@ impl MariaDb {
 
     /// Starts a private server.
     fn start(config: &OpenConfig, storage: Storage, tuning: &Tuning) -> Result<MariaDb> {
-        let root = packages::mariadb(storage.plugin())?;
+        let root = packages::mariadb(storage.plugin(), tuning.root.as_deref())?;
         let (places, exists) = Places::prepare(&config.dir)?;
         let folder = RunFolder::create()?;
         let endpoint = Endpoint {

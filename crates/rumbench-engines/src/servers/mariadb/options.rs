@@ -1,6 +1,6 @@
 //! The configuration of MariaDB for each storage engine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rumbench_core::engine::{Durability, DurabilityFacts, EngineError, OpenConfig, Result};
 
@@ -10,6 +10,7 @@ use super::variants::Variation;
 use super::wire::MariaSession;
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, SOME_PREFIX, survives};
 use crate::servers::external::{self, Given};
+use crate::servers::packages;
 use crate::servers::session::Session;
 use crate::settings::Settings;
 
@@ -107,6 +108,9 @@ impl Storage {
 /// What the server counts above its storage engine: statements that read or sort more than they answer show here.
 const SERVER_COUNTERS: &[(&str, &str)] = &[
     ("binlog_bytes_written", "binlog_bytes"),
+    ("questions", "statements"),
+    ("rows_sent", "rows_sent"),
+    ("handler_read_key", "index_reads_by_key"),
     ("handler_read_next", "index_rows_read_forward"),
     ("handler_read_prev", "index_rows_read_backward"),
     ("sort_rows", "rows_sorted"),
@@ -122,6 +126,8 @@ pub(super) struct Tuning {
     pub(super) variation: Variation,
     /// The running server that was given.
     pub(super) given: Option<Given>,
+    /// Where the binaries of a server that is started here are to be looked for.
+    pub(super) root: Option<PathBuf>,
     class: Durability,
     /// What the log of the storage engine does at a commit.
     at_commit: &'static str,
@@ -139,8 +145,9 @@ impl Tuning {
         let mut asked = Settings::of(storage.engine(), config);
         let given = Given::take(storage.engine(), &mut asked, "root")?;
         // Of a server that runs already nothing is configured.
-        let (mut log_mib, mut file) = (1024, None);
+        let (mut log_mib, mut file, mut root) = (1024, None, None);
         if given.is_none() {
+            root = asked.take_text(packages::ROOT).map(PathBuf::from);
             log_mib = asked.take_in("log_mib", log_mib, 16..=1 << 20)?;
             file = asked.take_text("options_file");
         }
@@ -166,6 +173,7 @@ impl Tuning {
             storage,
             variation,
             given,
+            root,
             at_commit,
             class: config.durability,
             settings,

@@ -89,6 +89,7 @@ impl MariaSession {
         session.out.push(0);
         session.send(1)?;
         session.enter(password)?;
+        session.wire.entered()?;
         Ok(session)
     }
 

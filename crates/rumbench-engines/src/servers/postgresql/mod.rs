@@ -54,10 +54,11 @@ pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
     check_schema(config)?;
-    if Tuning::of(config)?.given.is_some() {
+    let tuning = Tuning::of(config)?;
+    if tuning.given.is_some() {
         return Ok(());
     }
-    packages::postgresql(OLDEST_VERSION).map(drop)
+    packages::postgresql(OLDEST_VERSION, tuning.root.as_deref()).map(drop)
 }
 
 fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
@@ -103,7 +104,7 @@ impl PostgreSql {
 
     /// Starts a private server.
     fn start(config: &OpenConfig, tuning: &Tuning) -> Result<PostgreSql> {
-        let (bin, root) = packages::postgresql(OLDEST_VERSION)?;
+        let (bin, root) = packages::postgresql(OLDEST_VERSION, tuning.root.as_deref())?;
         let user = User::instead_of_root(&["postgres", "nobody"])?;
         if let Some(user) = &user {
             check_reachable(&bin, user)?;

@@ -1,7 +1,7 @@
 //! How a PostgreSQL is configured, and what it says of that itself.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rumbench_core::engine::{Durability, EngineError, OpenConfig, Result};
 
@@ -9,6 +9,7 @@ use super::OTHER_CONNECTIONS;
 use super::wire::{PostgresSession, SERVER};
 use crate::facts::Configuration;
 use crate::servers::external::{self, Given};
+use crate::servers::packages;
 use crate::servers::session::Session;
 use crate::settings::Settings;
 
@@ -23,6 +24,8 @@ pub(super) struct Tuning {
     pub class: Durability,
     /// The running server that was given.
     pub given: Option<Given>,
+    /// Where the binaries of a server that is started here are to be looked for.
+    pub root: Option<PathBuf>,
 }
 
 impl Tuning {
@@ -30,8 +33,9 @@ impl Tuning {
         let mut asked = Settings::without_variants(SERVER, config)?;
         let given = Given::take(SERVER, &mut asked, "postgres")?;
         // Of a server that runs already nothing is configured.
-        let (mut wal_mib, mut file) = (4096, None);
+        let (mut wal_mib, mut file, mut root) = (4096, None, None);
         if given.is_none() {
+            root = asked.take_text(packages::ROOT).map(PathBuf::from);
             wal_mib = asked.take_in("max_wal_mib", wal_mib, 32..=1 << 20)?;
             file = asked.take_text("options_file");
         }
@@ -88,6 +92,7 @@ impl Tuning {
             own,
             class,
             given,
+            root,
         })
     }
 

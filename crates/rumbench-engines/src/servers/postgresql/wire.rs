@@ -54,6 +54,7 @@ impl PostgresSession {
         session.wire.send(&startup)?;
         login::enter(&mut session.wire, endpoint)?;
         session.answer(&mut |_, _| Ok(()))?;
+        session.wire.entered()?;
         Ok(session)
     }
 
