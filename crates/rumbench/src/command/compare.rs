@@ -14,8 +14,11 @@ use crate::report::compare::{Row, compare, differences, overall, summary, table}
 use crate::report::marks;
 use crate::report::table::Format;
 use crate::run::progress::say;
-use crate::store::file;
 use crate::store::result::{SuiteResult, TrialResult};
+use crate::store::{file, history};
+
+/// The base that is looked for in the store.
+const PREVIOUS: &str = "@previous";
 
 /// Lines on differences that are shown for one engine; JSON has all.
 const DIFFERENCES: usize = 20;
@@ -23,9 +26,11 @@ const DIFFERENCES: usize = 20;
 /// Flags of `rumbench compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Result folder, or its trials of one engine: DIR#ENGINE or DIR#ENGINE:VARIANT; of a sweep 'DIR#ENGINE KEY=VALUE'
+    /// Result folder or name of a stored result (`rumbench results`), or its trials of one engine: DIR#ENGINE or
+    /// DIR#ENGINE:VARIANT; of a sweep 'DIR#ENGINE KEY=VALUE'. @previous: the newest stored result before NEW, of the same workload,
+    /// machine and an engine that both have
     base: String,
-    /// Result folder, or its trials of one engine: DIR#ENGINE or DIR#ENGINE:VARIANT; of a sweep 'DIR#ENGINE KEY=VALUE'
+    /// Result folder or name of a stored result, as BASE
     new: String,
     /// Exit with 3 when this holds, for example 'response_us_p99 > +10%' or 'request:ops_per_s < -5%'; may be repeated
     #[arg(long, value_name = "[PHASE:]METRIC > +N%")]
@@ -55,22 +60,58 @@ impl Side {
     /// A folder that exists is taken as it is, whatever characters its name has.
     fn read(selector: &str) -> Result<Side> {
         let (dir, engine) = match selector.rsplit_once('#') {
-            Some((dir, engine)) if !Path::new(selector).exists() => (dir, Some(engine.to_string())),
+            Some((dir, engine)) if !Path::new(selector).exists() => (dir, Some(engine)),
             _ => (selector, None),
         };
-        let suite =
-            file::load(Path::new(dir)).with_context(|| format!("cannot compare {selector}"))?;
-        let side = Side {
-            selector: selector.to_string(),
+        let path = Path::new(dir);
+        let stored = match history::default_path() {
+            Some(store) if !path.exists() => history::find(&store, dir)?,
+            _ => None,
+        };
+        let suite = match stored {
+            Some(suite) => suite,
+            None => file::load(path).with_context(|| format!("cannot compare {selector}"))?,
+        };
+        Side::of(selector.to_string(), suite, engine)
+    }
+
+    /// What was stored before `new`, or its trials of one engine.
+    fn before(new: &Side, engine: Option<&str>) -> Result<Side> {
+        let engines = new.engines();
+        let is_like = |suite: &SuiteResult| {
+            let mut trials = suite.trials.iter().map(TrialResult::contestant);
+            differences::same_machine(suite, &new.suite)
+                && trials.any(|name| engines.contains(&name))
+        };
+        let store = history::default_path();
+        let found = store.map(|store| history::before(&store, &new.suite, is_like));
+        let (directory, suite) = found.transpose()?.flatten().ok_or_else(|| {
+            usage(format!(
+                "{PREVIOUS}: no stored result of {} on this machine started before {}; `rumbench results` lists what there is",
+                new.suite.workload, new.selector
+            ))
+        })?;
+        let engine_suffix = engine.map(|engine| format!("#{engine}"));
+        Side::of(
+            directory + &engine_suffix.unwrap_or_default(),
             suite,
             engine,
+        )
+    }
+
+    fn of(selector: String, suite: SuiteResult, engine: Option<&str>) -> Result<Side> {
+        let side = Side {
+            selector,
+            suite,
+            engine: engine.map(str::to_string),
         };
         if let Some(engine) = &side.engine {
             let engines = side.engines();
             if !engines.contains(engine) {
                 let known: Vec<&str> = engines.iter().map(String::as_str).collect();
                 return Err(usage(format!(
-                    "{selector}: {}",
+                    "{}: {}",
+                    side.selector,
                     unknown("engine of this result", engine, &known)
                 )));
             }
@@ -212,7 +253,12 @@ pub fn run(arguments: &CompareArgs) -> Result<Exit> {
         .iter()
         .map(|text| Threshold::parse(text))
         .collect::<Result<_>>()?;
-    let (base, new) = (Side::read(&arguments.base)?, Side::read(&arguments.new)?);
+    let new = Side::read(&arguments.new)?;
+    let base = match arguments.base.strip_prefix(PREVIOUS) {
+        Some("") => Side::before(&new, None)?,
+        Some(rest) if rest.starts_with('#') => Side::before(&new, Some(&rest[1..]))?,
+        _ => Side::read(&arguments.base)?,
+    };
     differences::refuse(&base.suite, &new.suite)?;
     let mut warnings = differences::of_suites(&base.suite, &new.suite);
     warnings.extend(base.failures("base"));
@@ -240,7 +286,8 @@ pub fn run(arguments: &CompareArgs) -> Result<Exit> {
         let all = json!({"base": base.selector, "new": new.selector, "verdict": verdict, "differences": warnings, "comparisons": rows, "thresholds": outcomes});
         print(&format!("{}\n", serde_json::to_string_pretty(&all)?));
     } else {
-        print(&text(arguments, &warnings, &rows, &outcomes));
+        let sides = format!("base {}\nnew  {}\n", base.selector, new.selector);
+        print(&(sides + &text(arguments, &warnings, &rows, &outcomes)));
     }
     let failed = outcomes.iter().filter(|outcome| outcome.failed).count();
     if failed > 0 {
@@ -259,7 +306,7 @@ fn text(
     rows: &[Row],
     outcomes: &[Outcome],
 ) -> String {
-    let mut out = format!("base {}\nnew  {}\n", arguments.base, arguments.new);
+    let mut out = String::new();
     if !warnings.is_empty() {
         out += "\nWhat differs besides the numbers\n";
         for line in warnings.iter().take(DIFFERENCES) {

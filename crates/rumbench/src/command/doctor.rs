@@ -27,6 +27,7 @@ pub struct DoctorArgs {
 /// # Errors
 /// When nothing can be written into the folder.
 pub fn run(arguments: &DoctorArgs) -> Result<Exit> {
+    rumbench_engines::remove_left_overs();
     let dir = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     let found = findings(&Machine::look(&dir, true)?);
     if arguments.json {

@@ -20,7 +20,7 @@ use crate::store::{file, history};
 /// Flags of `rumbench explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Result folder, or the name of a stored one (`rumbench list results`); or a metric, phase or preset
+    /// Result folder, or the name of a stored one (`rumbench results`); or a metric, phase or preset
     /// (`rumbench list metrics`, `phases`, `workloads`). A folder that is named like one of them: ./NAME
     name: String,
     /// Base of the comparisons [default: the first engine]

@@ -106,6 +106,7 @@ pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
         durability: arguments.durability.into(),
         memory: arguments.memory,
         storage: None,
+        storage_from: None,
         placement: arguments.placement,
         profile: false,
         out: arguments.out.clone().unwrap_or_else(default_out),

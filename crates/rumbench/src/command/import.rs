@@ -27,6 +27,9 @@ pub struct ImportArgs {
     /// Name of the engine in tables; records of the Insert Benchmark have tags
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
+    /// Clients that each step of 21-column records had, which they do not say
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    clients: Option<u16>,
     /// Result folder of a suite of ours whose trials come first; it is not changed
     #[arg(long, value_name = "DIR")]
     beside: Option<PathBuf>,
@@ -50,7 +53,15 @@ pub fn run(arguments: &ImportArgs) -> Result<Exit> {
         .iter()
         .map(|text| source(text))
         .collect::<Result<_>>()?;
-    let found = import::read(arguments.program, &sources)?;
+    let is_of_records = arguments.program == Program::Iibench;
+    if arguments.clients.is_some() && !is_of_records {
+        return Err(usage(format!(
+            "--clients: what {} prints says how many there were; leave it out",
+            arguments.program.name()
+        )));
+    }
+    let clients = arguments.clients.map(usize::from);
+    let found = import::read(arguments.program, &sources, clients)?;
     let mut result = beside(arguments)?;
     let trials = named(found, arguments.engine.as_deref(), arguments.program)?;
     for (engine, found) in trials {

@@ -36,9 +36,25 @@ pub fn list(arguments: &ListArgs) -> Result<Exit> {
         What::Workloads => workloads(),
         What::Phases => phases(),
         What::Metrics => all_metrics(),
-        What::Results => results()?,
+        What::Results => stored(None)?,
     };
     print(&table.render(Format::Text));
+    Ok(Exit::Done)
+}
+
+/// Flags of `rumbench results`.
+#[derive(Debug, Args)]
+pub struct ResultsArgs {
+    /// Only those whose workload, engines or folder hold this text
+    of: Option<String>,
+}
+
+/// Prints the stored results.
+///
+/// # Errors
+/// When the results store cannot be read.
+pub fn results(arguments: &ResultsArgs) -> Result<Exit> {
+    print(&stored(arguments.of.as_deref())?.render(Format::Text));
     Ok(Exit::Done)
 }
 
@@ -131,13 +147,13 @@ pub fn better(metric: &Metric) -> &'static str {
     }
 }
 
-fn results() -> Result<Table> {
+fn stored(of: Option<&str>) -> Result<Table> {
     let mut table = text_table(
         "Stored results, newest first",
         &["started", "workload", "engines", "folder"],
     );
     if let Some(path) = history::default_path() {
-        for suite in history::list(&path)? {
+        for suite in history::list(&path, of)? {
             table.rows.push(vec![
                 suite.started_at,
                 suite.workload,

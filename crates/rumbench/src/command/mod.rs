@@ -48,7 +48,7 @@ pub enum Exit {
     version,
     about = "A benchmark laboratory for databases of small data: performance, quality of service and efficiency together.",
     color = clap::ColorChoice::Never,
-    after_help = "First steps:\n  rumbench doctor                whether this machine is fit for it\n  rumbench quick                 compare the embedded engines of this build, about three minutes\n  rumbench suite list            several workloads at a time, up to a night long\n  rumbench list engines          what can be measured\n  rumbench explain DIR           what decided a result, in words\n  rumbench explain ops_per_s     what a number means"
+    after_help = "First steps:\n  rumbench doctor                whether this machine is fit for it\n  rumbench quick                 compare the embedded engines of this build, about two minutes\n  rumbench suite list            several workloads at a time, up to a night long\n  rumbench list engines          what can be measured\n  rumbench explain DIR           what decided a result, in words\n  rumbench explain ops_per_s     what a number means"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -63,7 +63,7 @@ enum Command {
     Run(run::RunArgs),
     /// Say what `run` with these flags would do: trials in order, settings and where each comes from, space and time
     Plan(run::RunArgs),
-    /// Run a small LinkBench on every embedded engine of this build, about three minutes
+    /// Run a small LinkBench on every embedded engine of this build, about two minutes
     Quick(quick::QuickArgs),
     /// Run several workloads one after the other, as a file says or one of this build's suites
     Suite(suite::SuiteArgs),
@@ -79,6 +79,8 @@ enum Command {
     Compare(compare::CompareArgs),
     /// List engines, workloads, phases, metrics or stored results
     List(list::ListArgs),
+    /// List stored results, newest first
+    Results(list::ResultsArgs),
     /// Say in words what decided a result; or what a metric means, what a phase does; print the file of a preset
     Explain(explain::ExplainArgs),
     /// Kill a writing process again and again and check what survived
@@ -146,6 +148,7 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
         Some(Command::Report(arguments)) => report::run(&arguments),
         Some(Command::Compare(arguments)) => compare::run(&arguments),
         Some(Command::List(arguments)) => list::list(&arguments),
+        Some(Command::Results(arguments)) => list::results(&arguments),
         Some(Command::Explain(arguments)) => explain::run(&arguments),
         Some(Command::Durability(arguments)) => durability::run(&arguments),
         Some(Command::Completions(arguments)) => shell::completions(&arguments),

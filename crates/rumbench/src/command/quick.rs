@@ -1,4 +1,4 @@
-//! `rumbench quick`: a small LinkBench on every embedded engine of this build, sized for some three minutes on two cores.
+//! `rumbench quick`: a small LinkBench on every embedded engine of this build, sized for some two minutes on two cores.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         .map(|(key, value)| ((*key).to_string(), (*value).to_string()));
     let settings: BTreeMap<String, String> = pairs.collect();
     let equivalent = equivalent(&engines);
-    say(&format!("about three minutes; the same as\n  {equivalent}"));
+    say(&format!("about two minutes; the same as\n  {equivalent}"));
     let suite = Suite {
         workload: "linkbench".to_string(),
         points: vec![Point {
@@ -87,6 +87,7 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         durability: Durability::Buffered,
         memory: None,
         storage: None,
+        storage_from: None,
         placement: Placement::Free,
         profile: false,
         out: arguments.out.clone().unwrap_or_else(default_out),

@@ -176,13 +176,16 @@ pub struct RunArgs {
     /// Emulate a slower device by limits of the kernel on the operations of a trial
     #[arg(long, value_enum)]
     storage: Option<Storage>,
+    /// First phase that --storage limits, such as request: what fills the database finds the device as it is
+    #[arg(long, value_name = "PHASE", requires = "storage")]
+    storage_from: Option<String>,
     /// Another build of rumbench as the process of trials: of those with --engine ENGINE@NAME, or without a NAME of all others
     #[arg(long = "host", value_name = "[NAME=]BINARY")]
     hosts: Vec<String>,
     /// Sample on which functions CPU time goes, with a flame graph for each phase in DIR/profile, and read the processor's counters
     #[arg(long)]
     profile: bool,
-    /// An engine's own options file instead of its configuration here; RocksDB takes one
+    /// An engine's own options file instead of its configuration here: RocksDB, MariaDB, PostgreSQL
     #[arg(long = "options-file", value_name = "ENGINE=FILE")]
     options_files: Vec<String>,
     /// Result folder [default: rumbench-out/TIMESTAMP]
@@ -247,6 +250,7 @@ pub fn suite(arguments: &RunArgs) -> Result<Suite> {
         durability: arguments.durability.into(),
         memory: arguments.memory,
         storage: arguments.storage,
+        storage_from: arguments.storage_from.clone(),
         placement: arguments.placement,
         profile: arguments.profile,
         out: arguments.out.clone().unwrap_or_else(default_out),

@@ -18,11 +18,12 @@ use crate::store::result::{
 const CLIENT_COLUMNS: usize = 17;
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// Reads all files: one trial for each tag of records, one for the output of clients.
+/// Reads all files: one trial for each tag of records, one for the output of clients. Records do not say of how many clients they
+/// are.
 ///
 /// # Errors
 /// A usage error for a file that is neither, or whose step is not known.
-pub fn read(sources: &[Source]) -> Result<Vec<Found>> {
+pub fn read(sources: &[Source], clients: Option<usize>) -> Result<Vec<Found>> {
     let mut found: Vec<Found> = Vec::new();
     for source in sources {
         // Published steps are named with a place behind them: `qr100.L1`.
@@ -34,8 +35,8 @@ pub fn read(sources: &[Source]) -> Result<Vec<Found>> {
             )));
         }
         let records = columns(&source.text, "wkbpi");
-        let clients = client_lines(&source.text);
-        if records.is_empty() && clients.is_empty() {
+        let lines = client_lines(&source.text);
+        if records.is_empty() && lines.is_empty() {
             return Err(source.refused(
                 "neither 21-column records (with a line of their names, ips to tag) nor a client's lines of 17 numbers",
             ));
@@ -43,10 +44,10 @@ pub fn read(sources: &[Source]) -> Result<Vec<Found>> {
         for record in &records {
             let tag = record.get("tag").copied().unwrap_or_default();
             let of = of_engine(&mut found, Some(tag));
-            of.phases.extend(of_record(record, step));
+            of.phases.extend(of_record(record, step, clients));
         }
-        if !clients.is_empty() {
-            add_client(of_engine(&mut found, None), step, &clients);
+        if !lines.is_empty() {
+            add_client(of_engine(&mut found, None), step, &lines);
         }
     }
     Ok(found)
@@ -93,7 +94,19 @@ fn background(step: &str, clients: usize, rows_per_s: Option<f64>) -> Option<Bac
     })
 }
 
-fn of_record(record: &BTreeMap<&str, &str>, step: &str) -> Option<PhaseResult> {
+/// Columns that results have no place for, and the counters that keep them for the record.
+const KEPT: &[(&str, &str)] = &[
+    ("rss", "iibench.rss_gib"),
+    ("cpups", "iibench.cpups"),
+    ("p50", "iibench.p50"),
+    ("p99", "iibench.p99"),
+];
+
+fn of_record(
+    record: &BTreeMap<&str, &str>,
+    step: &str,
+    clients: Option<usize>,
+) -> Option<PhaseResult> {
     let value = |column: &str| record.get(column).and_then(|text| number(text));
     let writes = counts_rows(step);
     let (ips, qps) = (value("ips"), value("qps"));
@@ -130,12 +143,17 @@ fn of_record(record: &BTreeMap<&str, &str>, step: &str) -> Option<PhaseResult> {
     });
     let max = max.map(|latency| (operation(step).to_string(), latency));
     phase.latency_us = max.into_iter().collect();
-    // How many clients there were is not in a record, so neither is what was asked of them.
+    phase.clients = clients;
+    // How many clients there were decides what was asked of their inserts.
+    phase.background = clients.and_then(|clients| background(step, clients, ips));
+    let kept = KEPT
+        .iter()
+        .filter_map(|(column, counter)| Some(((*counter).to_string(), value(column)?)));
     let inserts = ips.filter(|_| !writes);
     phase.engine_counters = inserts
         .map(|ips| ("iibench.ips".to_string(), ips))
         .into_iter()
-        .chain(value("rss").map(|gib| ("iibench.rss_gib".to_string(), gib)))
+        .chain(kept)
         .collect();
     Some(phase)
 }

@@ -87,15 +87,15 @@ pub struct Found {
     pub phases: Vec<PhaseResult>,
 }
 
-/// Reads all files.
+/// Reads all files. `clients` is for what does not say of how many clients it is.
 ///
 /// # Errors
 /// A usage error with file and line for what is not of this program.
-pub fn read(program: Program, sources: &[Source]) -> Result<Vec<Found>> {
+pub fn read(program: Program, sources: &[Source], clients: Option<usize>) -> Result<Vec<Found>> {
     match program {
         Program::DbBench => db_bench::read(sources).map(|found| vec![found]),
         Program::Sysbench => sysbench::read(sources).map(|found| vec![found]),
-        Program::Iibench => iibench::read(sources),
+        Program::Iibench => iibench::read(sources, clients),
     }
 }
 

@@ -22,9 +22,13 @@ fn text(file: &str, text: &str) -> Source {
 
 /// A result of these files and nothing else.
 fn suite(program: Program, sources: &[Source]) -> SuiteResult {
+    suite_of(program, sources, None)
+}
+
+fn suite_of(program: Program, sources: &[Source], clients: Option<usize>) -> SuiteResult {
     let command = "rumbench import ...".to_string();
     let mut suite = SuiteResult::empty(program.workload(), command, "then".to_string());
-    for found in read(program, sources).unwrap() {
+    for found in read(program, sources, clients).unwrap() {
         let name = found.engine.clone().unwrap_or("imported".to_string());
         suite
             .trials
@@ -48,7 +52,7 @@ fn report(suite: &SuiteResult, options: &ReportOptions) -> String {
 }
 
 fn refusal(program: Program, source: Source) -> String {
-    read(program, &[source]).unwrap_err().to_string()
+    read(program, &[source], None).unwrap_err().to_string()
 }
 
 #[test]
@@ -94,7 +98,7 @@ fn what_db_bench_prints_becomes_the_same() {
 fn imported_steps_stand_beside_ours_and_what_they_lack_is_missing() {
     let mut suite = sample::kv_sequence();
     let sources = [source(None, "db_bench_report.tsv")];
-    let found = read(Program::DbBench, &sources).unwrap().remove(0);
+    let found = read(Program::DbBench, &sources, None).unwrap().remove(0);
     let mut imported = trial(
         found,
         "rocksdb-8.8".to_string(),
@@ -151,6 +155,19 @@ fn records_of_the_insert_benchmark_come_out_as_they_went_in() {
     for cell in ["1.665", "25.0", "0.061", "22.280", "33.2", "357"] {
         assert!(shown.contains(cell), "{cell}: {shown}");
     }
+}
+
+#[test]
+fn the_published_records_become_the_published_tables() {
+    let steps = [
+        "l.i0", "l.x", "l.i1", "l.i2", "qr100", "qp100", "qr1000", "qp1000",
+    ];
+    let sources = steps.map(|step| source(Some(step), &format!("2024-03/{step}.tsv")));
+    let suite = suite_of(Program::Iibench, &sources, Some(1));
+    let shown = report(&suite, &ReportOptions::default());
+    let summaries = shown.find("\n\nSpread").unwrap();
+    assert_snapshot("import_published.txt", &shown[..summaries]);
+    assert!(shown.contains("924 !"), "{shown}");
 }
 
 #[test]

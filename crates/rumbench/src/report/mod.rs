@@ -168,7 +168,7 @@ fn hosts(suite: &SuiteResult) -> Vec<(String, &Host)> {
 fn group_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions) -> Vec<Table> {
     let mut tables = summary_tables(suite, group, options);
     for phase in group.phases() {
-        tables.extend(phase_tables(suite, group, &phase));
+        tables.extend(phase_tables(suite, group, &phase, options));
     }
     tables.extend(throughput::settles(group));
     tables.extend(theory::table(suite, group));
@@ -193,11 +193,17 @@ fn summary_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOption
 }
 
 /// Everything about one phase.
-fn phase_tables(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Vec<Table> {
+fn phase_tables(
+    suite: &SuiteResult,
+    group: &Group<'_>,
+    phase: &str,
+    options: &ReportOptions,
+) -> Vec<Table> {
+    let base = group.base(options.base.as_deref());
     let mut tables = Vec::new();
     tables.extend(linkbench::columns(suite, group, phase));
     tables.extend(kv_sequence::columns(suite, group, phase));
-    tables.extend(insert_benchmark::step(suite, group, phase));
+    tables.extend(insert_benchmark::step(suite, group, phase, &base));
     tables.extend(oltp_range::columns(suite, group, phase));
     tables.push(throughput::cpu(group, phase));
     tables.extend(latency::short(group, phase));

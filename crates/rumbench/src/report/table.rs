@@ -1,5 +1,7 @@
 //! A table of text cells, as aligned text or as Markdown.
 
+use std::collections::BTreeMap;
+
 /// How a table is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
@@ -8,6 +10,23 @@ pub enum Format {
     Text,
     /// GitHub's Markdown.
     Markdown,
+}
+
+/// What the background of a cell says. Only HTML shows it; a letter, a sign or the number itself says the same as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tint {
+    /// In the better quarter of its column.
+    Good,
+    /// In the worse quarter.
+    Bad,
+    /// The rate beside it was missed.
+    Missed,
+    /// Above the base by more than a twentieth.
+    Above,
+    /// Below the base by more than a twentieth.
+    Below,
+    /// A share of the whole, in twentieths.
+    Share(u8),
 }
 
 /// Title, headers with units, rows, notes.
@@ -23,6 +42,8 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
     /// Lines below.
     pub notes: Vec<String>,
+    /// Tinted cells, by row and column.
+    pub tints: BTreeMap<(usize, usize), Tint>,
 }
 
 impl Table {
@@ -34,6 +55,13 @@ impl Table {
             text_columns: 1,
             ..Table::default()
         }
+    }
+
+    /// Tints the last cell of the last row.
+    pub fn tint_last(&mut self, tint: Option<Tint>) {
+        let row = self.rows.len().checked_sub(1);
+        let cell = row.and_then(|row| Some((row, self.rows[row].len().checked_sub(1)?)));
+        self.tints.extend(cell.zip(tint));
     }
 
     /// Writes it, ending with a newline.

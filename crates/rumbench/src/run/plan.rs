@@ -106,6 +106,9 @@ pub struct Suite {
     /// The device that trials are to find.
     #[serde(default)]
     pub storage: Option<Storage>,
+    /// The phase from which on the device is so, and not before; `None`: all of them.
+    #[serde(default)]
+    pub storage_from: Option<String>,
     /// On which cores clients and engine run.
     #[serde(default)]
     pub placement: Placement,
@@ -264,6 +267,7 @@ pub mod tests {
             durability: Durability::Buffered,
             memory: None,
             storage: None,
+            storage_from: None,
             placement: Placement::Free,
             profile: false,
             out: out.to_path_buf(),

@@ -58,6 +58,7 @@ pub fn timestamp() -> String {
 pub fn run(suite: &Suite, interrupts: &Interrupts) -> Result<SuiteResult> {
     file::prepare_directory(&suite.out)?;
     check_disk(suite)?;
+    rumbench_engines::remove_left_overs();
     let bounds = bounds_of(suite)?;
     let _claim = specification::begin(suite)?;
     drive(suite, interrupts, bounds, fresh(suite))
@@ -73,6 +74,7 @@ pub fn resume(
     stopped: Option<SuiteResult>,
     kept: Vec<TrialResult>,
 ) -> Result<SuiteResult> {
+    rumbench_engines::remove_left_overs();
     let bounds = bounds_of(suite)?;
     let Some(stopped) = stopped else {
         check_disk(suite)?;

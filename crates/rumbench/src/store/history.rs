@@ -91,7 +91,7 @@ pub fn add(path: &Path, directory: &Path, suite: &SuiteResult) -> Result<()> {
     transaction.commit().context("cannot store the result")
 }
 
-/// One line of `rumbench list results`.
+/// One line of `rumbench results`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StoredSuite {
     /// RFC 3339 start.
@@ -104,21 +104,22 @@ pub struct StoredSuite {
     pub directory: String,
 }
 
-/// Stored suites, newest first, at most 100.
+/// Stored suites, newest first, at most 100: all, or those whose workload, engines or folder hold a text.
 ///
 /// # Errors
 /// When the store cannot be read. No store at all is an empty list.
-pub fn list(path: &Path) -> Result<Vec<StoredSuite>> {
+pub fn list(path: &Path, of: Option<&str>) -> Result<Vec<StoredSuite>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
     let connection = open(path)?;
     let mut statement = connection.prepare(
-        "SELECT started_at, workload, directory,
-           coalesce((SELECT group_concat(engine, ' ') FROM (SELECT DISTINCT engine FROM phases WHERE suite = id)), '')
-         FROM suites ORDER BY id DESC LIMIT 100",
+        "SELECT * FROM (SELECT started_at, workload, directory,
+           coalesce((SELECT group_concat(engine, ' ') FROM (SELECT DISTINCT engine FROM phases WHERE suite = id)), '') AS engines
+         FROM suites ORDER BY id DESC)
+         WHERE instr(workload || ' ' || engines || ' ' || directory, ?1) > 0 LIMIT 100",
     )?;
-    let rows = statement.query_map([], |row| {
+    let rows = statement.query_map([of.unwrap_or_default()], |row| {
         Ok(StoredSuite {
             started_at: row.get(0)?,
             workload: row.get(1)?,
@@ -155,6 +156,34 @@ pub fn find(path: &Path, name: &str) -> Result<Option<SuiteResult>> {
     Ok(None)
 }
 
+/// The newest suite of the same workload that started before this one and passes `is_like`, and its folder.
+///
+/// # Errors
+/// When the store cannot be read. No store, or no such suite in it, is `None`.
+pub fn before(
+    path: &Path,
+    suite: &SuiteResult,
+    is_like: impl Fn(&SuiteResult) -> bool,
+) -> Result<Option<(String, SuiteResult)>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let connection = open(path)?;
+    let mut statement = connection.prepare(
+        "SELECT directory, json FROM suites WHERE workload = ?1 AND started_at < ?2 ORDER BY started_at DESC",
+    )?;
+    let mut rows = statement.query([&suite.workload, &suite.started_at])?;
+    while let Some(row) = rows.next().context("cannot read the results store")? {
+        // What an older build stored in another form is no predecessor.
+        if let Ok(found) = serde_json::from_str(&row.get::<_, String>(1)?)
+            && is_like(&found)
+        {
+            return Ok(Some((row.get(0)?, found)));
+        }
+    }
+    Ok(None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,11 +193,11 @@ mod tests {
     fn stored_suite_is_listed_once_after_storing_twice() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/results.sqlite");
-        assert!(list(&path).unwrap().is_empty());
+        assert!(list(&path, None).unwrap().is_empty());
         let suite = sample::suite();
         add(&path, dir.path(), &suite).unwrap();
         add(&path, dir.path(), &suite).unwrap();
-        let listed = list(&path).unwrap();
+        let listed = list(&path, None).unwrap();
         assert_eq!(listed.len(), 1);
         assert_eq!(listed[0].engines, "alluvium sqlite");
         let name = dir.path().file_name().unwrap().to_str().unwrap();
@@ -177,5 +206,33 @@ mod tests {
             assert_eq!(found.command, suite.command);
         }
         assert!(find(&path, "other").unwrap().is_none());
+        assert_eq!(list(&path, Some("sqlite")).unwrap(), listed);
+        assert!(list(&path, Some("lmdb")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_suite_before_is_the_newest_that_is_like_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.sqlite");
+        let of = |started: &str, seed: u64| SuiteResult {
+            started_at: started.to_string(),
+            seed,
+            ..sample::suite()
+        };
+        let newest = of("2026-04-01T00:00:00Z", 1);
+        for (name, suite) in [
+            ("a", of("2026-01-01T00:00:00Z", 1)),
+            ("b", of("2026-02-01T00:00:00Z", 1)),
+            ("c", of("2026-03-01T00:00:00Z", 2)),
+            ("d", newest.clone()),
+            ("e", of("2026-05-01T00:00:00Z", 1)),
+        ] {
+            add(&path, &dir.path().join(name), &suite).unwrap();
+        }
+        let before = |suite| before(&path, suite, |other| other.seed == 1).unwrap();
+        let (directory, found) = before(&newest).unwrap();
+        assert!(directory.ends_with("/b"), "{directory}");
+        assert_eq!(found.started_at, "2026-02-01T00:00:00Z");
+        assert!(before(&of("2026-01-01T00:00:00Z", 1)).is_none());
     }
 }

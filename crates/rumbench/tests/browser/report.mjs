@@ -1,10 +1,12 @@
 // Opens report pages in a real Chromium and uses them as a reader would: three widths, dark, printed, without scripts, hovering,
 // sorting, switching engines off, by pointer and by keyboard. Any message on the console, any request but the page's own and any
-// text that leaves its box is a failure. Screenshots and PDFs are left in OUT for people to look at.
+// text that leaves its box is a failure. So is what axe-core finds against WCAG 2.1 (levels A and AA, contrast included) and what
+// html-validate finds against the standard. Screenshots and PDFs are left in OUT for people to look at.
 //
 //   node report.mjs CHROMIUM PAGES OUT      PAGES is a folder of pages, for example written by `cargo test -p rumbench html`
-//                                           with RUMBENCH_TEST_PAGES set; playwright-core is taken from PLAYWRIGHT_FOLDER
-import { mkdirSync, readdirSync } from "node:fs";
+//                                           with RUMBENCH_TEST_PAGES set; playwright-core, axe-core and html-validate are taken
+//                                           from PLAYWRIGHT_FOLDER
+import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -16,6 +18,8 @@ if (!out) {
 }
 const require = createRequire(join(resolve(process.env.PLAYWRIGHT_FOLDER ?? "."), "x.js"));
 const playwright = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core"), "utf8");
+const { HtmlValidate } = require("html-validate");
 
 const WIDTHS = [360, 900, 1600];
 let checks = 0;
@@ -76,6 +80,31 @@ const looks = async (file, name) => {
   }
 };
 
+// Rules that need every element's colours take minutes on the largest page, whose elements are of the same kinds as the others'.
+const SLOW_RULES = ["color-contrast"];
+const accessible = async (file, name) => {
+  const large = readFileSync(file).length > 400_000;
+  for (const scheme of ["light", "dark"]) {
+    const { page, close } = await open(file, { viewport: { width: 1200, height: 900 }, colorScheme: scheme });
+    for (const details of await page.locator("details").all()) await details.evaluate((node) => { node.open = true; });
+    await page.addScriptTag({ content: axe });
+    const rules = Object.fromEntries(SLOW_RULES.map((rule) => [rule, { enabled: !large }]));
+    const found = await page.evaluate((rules) => axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], rules }), rules);
+    check(name, `${scheme}: axe-core tried nothing`, found.passes.length > 10);
+    for (const problem of found.violations) {
+      check(name, `${scheme}: ${problem.id} (${problem.help}): ${problem.nodes.slice(0, 3).map((node) => node.html).join(" ")}`, false);
+    }
+    await close();
+  }
+};
+
+const validator = new HtmlValidate({ extends: ["html-validate:standard"] });
+const valid = async (file, name) => {
+  const report = await validator.validateString(readFileSync(file, "utf8"));
+  const found = report.results.flatMap((result) => result.messages);
+  check(name, `not valid: ${found.slice(0, 5).map((problem) => `${problem.line}:${problem.column} ${problem.ruleId} ${problem.message}`).join("; ")}`, found.length === 0);
+};
+
 const withoutScripts = async (file, name) => {
   const { page, wrong, close } = await open(file, { viewport: { width: 900, height: 900 }, javaScriptEnabled: false });
   await page.screenshot({ path: join(out, `${name}-noscript.png`) });
@@ -95,7 +124,7 @@ const printed = async (file, name) => {
   await close();
 };
 
-const numbers = (cells) => cells.map((text) => Number(text.replace(/[,!\s]/g, "")));
+const numbers = (cells) => cells.map((text) => Number(text.replace(/ [GR+-](?= |$)|[,!\s]/g, "")));
 
 const used = async (file, name) => {
   const { page, wrong, close } = await open(file, { viewport: { width: 1200, height: 900 } });
@@ -221,6 +250,8 @@ const files = readdirSync(pages).filter((file) => file.endsWith(".html"));
 for (const file of files) {
   const [path, name] = [join(pages, file), basename(file, ".html")];
   await looks(path, name);
+  await accessible(path, name);
+  await valid(path, name);
   if (name === "index") {
     await printed(path, name);
     await leads(path, name);

@@ -32,6 +32,68 @@ fn suite(store: &Path, out: &Path, more: &[&str]) {
 }
 
 #[test]
+fn the_result_before_is_found_in_the_store_also_when_its_folder_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = |name: &str| dir.path().join(name);
+    let new = out("new");
+    let compare = |base: &str| rumbench(dir.path(), &["compare", base, new.to_str().unwrap()]);
+    let run = |name: &str, engine: &str| {
+        let out = out(name);
+        let arguments = [
+            "run",
+            "linkbench",
+            "--engine",
+            engine,
+            "--set",
+            "nodes=50",
+            "--set",
+            "numbers=2011",
+            "--set",
+            "operations=300",
+            "--set",
+            "steps=1",
+            "--out",
+        ];
+        let arguments = [&arguments[..], &[out.to_str().unwrap()]].concat();
+        let output = rumbench(dir.path(), &arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    };
+    run("old", "null");
+    run("other", "sqlite");
+    run("new", "null");
+    std::fs::remove_dir_all(out("old")).unwrap();
+    for base in ["@previous", "@previous#null", "old"] {
+        let compared = compare(base);
+        let shown = text(&compared.stdout);
+        assert_eq!(
+            compared.status.code(),
+            Some(0),
+            "{base}: {}",
+            text(&compared.stderr)
+        );
+        assert!(
+            shown.starts_with("base ") && shown.contains("old"),
+            "{base}: {shown}"
+        );
+    }
+    let listed = text(&rumbench(dir.path(), &["results", "sqlite"]).stdout);
+    assert!(
+        listed.contains("/other") && !listed.contains("/new"),
+        "{listed}"
+    );
+    let first = rumbench(
+        dir.path(),
+        &["compare", "@previous", out("other").to_str().unwrap()],
+    );
+    assert_eq!(first.status.code(), Some(2));
+    assert!(
+        text(&first.stderr).contains("no stored result of linkbench on this machine"),
+        "{}",
+        text(&first.stderr)
+    );
+}
+
+#[test]
 fn compare_says_what_differs_and_fails_a_threshold_with_exit_code_3() {
     let dir = tempfile::tempdir().unwrap();
     let (base, new) = (dir.path().join("base#1"), dir.path().join("new"));

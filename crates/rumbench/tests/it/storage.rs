@@ -63,6 +63,41 @@ fn a_trial_runs_in_a_group_with_the_limits_of_its_tier() {
 }
 
 #[test]
+fn the_limits_can_begin_with_a_phase() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |phase: &str| {
+        let out = dir.path().join(phase);
+        let mut arguments = vec![
+            "run",
+            "linkbench",
+            "--engine",
+            "alluvium",
+            "--storage",
+            "slow-ssd",
+        ];
+        arguments.extend(["--storage-from", phase, "--out", out.to_str().unwrap()]);
+        for set in ["nodes=1000", "numbers=2011", "operations=100"] {
+            arguments.extend(["--set", set]);
+        }
+        let output = rumbench(dir.path(), &arguments);
+        (
+            out.join("result.json").exists().then(|| result(&out)),
+            output,
+        )
+    };
+    let (found, output) = run("request");
+    // The test above has looked at the refusal of a kernel that has no groups for us.
+    let Some(found) = found else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let expected = "slow-ssd (at most 10000 reads and 10000 writes a second), from request on";
+    assert_eq!(found["trials"][0]["configuration"]["storage"], expected);
+    let (found, output) = run("elsewhere");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let marks = found.expect("a result")["trials"][0]["marks"].to_string();
+    assert!(marks.contains("no phase of this name began"), "{marks}");
+}
+
+#[test]
 fn a_tier_without_limits_needs_no_group() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");

@@ -34,6 +34,15 @@ pub fn refuse(base: &SuiteResult, new: &SuiteResult) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What tells one machine from another in a result.
+const MACHINE: &[&str] = &["cpu", "cpus", "memory", "file_system", "device"];
+
+/// Whether two suites ran on one machine, as far as results can tell.
+pub fn same_machine(one: &SuiteResult, other: &SuiteResult) -> bool {
+    let same = |name: &str| one.environment.get(name) == other.environment.get(name);
+    MACHINE.iter().all(|name| same(name))
+}
+
 /// Lines on all that differs between two suites.
 pub fn of_suites(base: &SuiteResult, new: &SuiteResult) -> Vec<String> {
     let mut lines = maps("setting", &base.settings, &new.settings, &[]);

@@ -1,6 +1,7 @@
-//! Whether verdicts can be trusted: made-up recordings of `null` with an injected delay, from seeds.
+//! Whether verdicts can be trusted: recordings of `null` with an injected delay, one that really ran and made-up ones from seeds.
 //!
-//! A recording has what real ones have: a drift of the machine that both trials of a pair share, and noise of each trial alone.
+//! A made-up one has what real ones have: a drift of the machine that both trials of a pair share, and noise of each trial alone.
+//! The real one is drawn from: five of its fifty repetitions for each comparison.
 
 use super::*;
 use crate::report::sample;
@@ -54,6 +55,93 @@ fn recorded(seed: u64, slower: f64) -> [Vec<TrialResult>; 2] {
         }
     }
     sides
+}
+
+/// Operations per second of `null` with 500 us and with 560 us of delay, by repetition; see there.
+const REALLY_RAN: &str = include_str!("null_trials.txt");
+
+fn really_ran() -> Vec<[f64; 2]> {
+    let lines = REALLY_RAN.lines().filter(|line| !line.starts_with('#'));
+    let numbers = |line: &str| -> Vec<f64> {
+        let words = line.split_whitespace();
+        words.map(|word| word.parse().unwrap()).collect()
+    };
+    let pairs = lines.map(|line| <[f64; 2]>::try_from(numbers(line)).unwrap());
+    pairs.collect()
+}
+
+/// Trials with these throughputs, as repetitions 1 to 5.
+fn trials(per_s: impl Iterator<Item = f64>) -> Vec<TrialResult> {
+    let one = sample::suite().trials.remove(0);
+    let trials = (1..).zip(per_s).map(|(repetition, per_s)| {
+        let mut trial = TrialResult {
+            engine: "null".to_string(),
+            repetition,
+            ..one.clone()
+        };
+        trial.phases[1].ops_per_s = Some(per_s);
+        trial
+    });
+    trials.collect()
+}
+
+/// How many of the comparisons of five pairs, each drawn from the recording by its seed, give a verdict that is wanted.
+fn drawn(pairs: &[[f64; 2]], wanted: &[Verdict]) -> usize {
+    let judged = (1..=COMPARISONS).map(|seed| {
+        let mut random = Random(seed);
+        let mut left = pairs.to_vec();
+        let drawn: Vec<[f64; 2]> = (0..5)
+            .map(|_| left.swap_remove((random.uniform() * left.len() as f64) as usize))
+            .collect();
+        let [base, new] = [0, 1].map(|side| trials(drawn.iter().map(|pair| pair[side])));
+        let rows = compare(
+            "null",
+            &base.iter().collect::<Vec<_>>(),
+            &new.iter().collect::<Vec<_>>(),
+        );
+        let mut rows = rows.into_iter();
+        let row = rows.find(|row| row.phase == "request" && row.metric == "ops_per_s");
+        row.expect("both sides have it").verdict
+    });
+    judged.filter(|verdict| wanted.contains(verdict)).count()
+}
+
+#[test]
+fn of_trials_that_really_ran_equal_ones_hardly_ever_get_a_verdict() {
+    // Neighbours of one series were as far apart in time as the two of a pair; which comes first is no matter of time.
+    let ran = really_ran();
+    let neighbours = ran.chunks_exact(2).enumerate();
+    let equal: Vec<[f64; 2]> = neighbours
+        .flat_map(|(i, pair)| {
+            let side = |side: usize| {
+                let mut both = [pair[0][side], pair[1][side]];
+                if (i + side) % 2 == 0 {
+                    both.reverse();
+                }
+                both
+            };
+            // Of the slower series too: it is as equal to itself.
+            [side(0), side(1)]
+        })
+        .collect();
+    let wrong = drawn(&equal, &[Verdict::Better, Verdict::Worse]);
+    assert!(
+        wrong * 100 < COMPARISONS as usize * 5,
+        "{wrong} of {COMPARISONS}"
+    );
+}
+
+#[test]
+fn of_trials_that_really_ran_a_slower_one_is_found_in_more_than_nine_of_ten() {
+    let ran = really_ran();
+    let slower: f64 = ran.iter().map(|[base, new]| new / base).sum::<f64>() / ran.len() as f64;
+    assert!((0.88..0.92).contains(&slower), "a tenth slower: {slower}");
+    let found = drawn(&ran, &[Verdict::Worse]);
+    assert!(
+        found * 100 > COMPARISONS as usize * 90,
+        "{found} of {COMPARISONS}"
+    );
+    assert_eq!(drawn(&ran, &[Verdict::Better]), 0);
 }
 
 /// How many of the comparisons gave each verdict on one number.

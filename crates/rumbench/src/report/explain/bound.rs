@@ -191,9 +191,13 @@ fn processor(of: &Judged<'_>, part: Part, figures: &mut Vec<Figure>) -> String {
             let used = per_item(phase, Some(cpu.total)).zip(rate(phase));
             let used = number(used.map(|(us, per_s)| us * per_s / 1e6));
             format!(
-                ": {} us/{item}, which is {used} processors in use for {}, everything included",
+                ": {} us/{item}, which is {used} processors in use for {}, everything included{}",
                 of.per(Some(cpu.total)),
-                clients(phase)
+                clients(phase),
+                match phase.background {
+                    Some(_) => ", the clients beside it too",
+                    None => "",
+                }
             )
         }
     }

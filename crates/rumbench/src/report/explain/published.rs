@@ -157,18 +157,56 @@ fn postgres_loses_small_transactions_to_cpu_on_one_processor() {
     let (text, causes) = cause("myrocks", "l.i2");
     assert_eq!(causes, [CPU], "{text}");
     assert!(text.contains("22.6 times less"), "{text}");
-    let bound = said()
-        .into_iter()
-        .find(|finding| finding.kind == Kind::Bound && finding.phase.as_deref() == Some("l.i2"));
-    let bound = bound.unwrap();
-    assert_eq!(bound.engine.as_deref(), Some("postgres"));
+    let bound = bound("postgres", "l.i2");
     assert!(
-        bound.text.starts_with(
+        bound.starts_with(
             "was bounded by CPU: 9,640 us/row, which is 0.993 processors in use for 2 clients"
         ),
-        "{}",
-        bound.text
+        "{bound}"
     );
+}
+
+/// What is said of what bounded an engine in a phase.
+fn bound(engine: &str, phase: &str) -> String {
+    let found = said().into_iter().find(|finding| {
+        let of = (finding.engine.as_deref(), finding.phase.as_deref());
+        finding.kind == Kind::Bound && of == (Some(engine), Some(phase))
+    });
+    found.map_or_else(
+        || panic!("nothing bounded {engine} in {phase}"),
+        |found| found.text,
+    )
+}
+
+#[test]
+fn b_trees_and_point_queries_wait_for_the_device_and_the_rest_for_cpu() {
+    let reads = [
+        ("innodb", "l.i1"),
+        ("innodb", "l.i2"),
+        ("innodb", "qr1000"),
+        ("postgres", "qp100"),
+        ("postgres", "qp1000"),
+        ("innodb", "qp1000"),
+        ("myrocks", "qp1000"),
+    ];
+    for (engine, phase) in reads {
+        let bound = bound(engine, phase);
+        assert!(
+            bound.starts_with("was bounded by device reads"),
+            "{engine} {phase}: {bound}"
+        );
+    }
+    for (engine, phase) in [
+        ("myrocks", "l.i1"),
+        ("myrocks", "qr100"),
+        ("postgres", "qr1000"),
+    ] {
+        let bound = bound(engine, phase);
+        assert!(
+            bound.starts_with("was bounded by CPU"),
+            "{engine} {phase}: {bound}"
+        );
+    }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! In a closed loop `clients / throughput` is the time that one operation takes on the thread of its client, to the last nanosecond.
 //! For embedded engines the processor's part of it is measured; the rest is waiting. How much of the waiting is the device's is
 //! not measured: it is estimated from requests and bytes with the two constants below, and sentences say "about".
-//! Of a server only the processor time of all its processes is known, which may be more than the clients waited for.
+//! Of a server only the processor time of all its processes is known, which may be more than the clients waited for: threads that
+//! write pages back and clients beside the phase are in it. So it gets at most what the device's estimate leaves.
 
 use rumbench_core::engine::Durability;
 
@@ -47,7 +48,7 @@ pub enum Resource {
 pub struct Part {
     /// On what.
     pub resource: Resource,
-    /// From 0 to 1; of a server's processor time also more.
+    /// From 0 to 1.
     pub share: f64,
 }
 
@@ -138,14 +139,22 @@ impl Usage {
         self.sort();
     }
 
-    /// Shares where only the processor time of all is known: each by itself, so that their sum means nothing.
+    /// Shares where only the processor time of all is known. A client waits for one thing at a time.
     fn estimate(&mut self, phase: &PhaseResult) {
         let whole = self.thread_us;
-        let cpu = all_cpu(phase).unwrap_or(0.0);
+        let mut left = 1.0;
+        let mut take = |us: f64| {
+            let taken = (us / whole).clamp(0.0, left);
+            left -= taken;
+            taken
+        };
+        let reads = take(read_us(phase));
+        let writes = take(write_us(phase));
+        let cpu = take(all_cpu(phase).unwrap_or(0.0));
         self.parts = vec![
-            part(Resource::Cpu, cpu / whole),
-            part(Resource::Reads, read_us(phase) / whole),
-            part(Resource::Writes, write_us(phase) / whole),
+            part(Resource::Cpu, cpu),
+            part(Resource::Reads, reads),
+            part(Resource::Writes, writes),
         ];
         self.sort();
     }
@@ -309,6 +318,26 @@ mod tests {
             trial.phases[1].kb_written_per_op = Some(400.0);
         });
         assert_eq!(first(&usage), Resource::Writes);
+    }
+
+    #[test]
+    fn of_a_server_the_processor_has_at_most_what_the_device_leaves() {
+        let usage = measured(|trial| {
+            let phase = &mut trial.phases[1];
+            let cpu = phase.cpu_us_per_op.as_mut().unwrap();
+            // One and a half processors for each client, background threads included.
+            (cpu.server, cpu.total) = (Some(1500.0), 1500.0);
+            (phase.reads_per_op, phase.kb_written_per_op) = (Some(4.5), Some(100.0));
+        });
+        assert_eq!(first(&usage), Resource::Reads);
+        assert!((share(&usage, Resource::Writes) - 0.2).abs() < 1e-9);
+        assert!((share(&usage, Resource::Cpu) - 0.35).abs() < 1e-9);
+        let usage = measured(|trial| {
+            let phase = &mut trial.phases[1];
+            phase.cpu_us_per_op.as_mut().unwrap().server = Some(900.0);
+            phase.reads_per_op = Some(20.0);
+        });
+        assert_eq!((first(&usage), usage.parts.len()), (Resource::Reads, 1));
     }
 
     #[test]

@@ -366,7 +366,7 @@ fn numbers(view: &View<'_>, findings: &[Finding], options: &ReportOptions) -> St
         out += &over_time::charts(view, phase);
         out += &percentiles::charts(view, phase);
         out += &timelines(view, phase);
-        for table in phase_tables(view.suite, view.group, phase) {
+        for table in phase_tables(view.suite, view.group, phase, options) {
             out += &tables::html(&table);
         }
         out += "</section>\n";

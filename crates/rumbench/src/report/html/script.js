@@ -27,10 +27,10 @@
     link.addEventListener("blur", hide);
   }
 
-  // Tables sort by a column; numbers as numbers, what was not measured always last.
+  // Tables sort by a column; numbers as numbers, whatever mark stands behind them, what was not measured always last.
   const key = (cell) => {
     const text = cell ? cell.textContent.trim() : "";
-    const number = /^-?[\d,]+(\.\d+)?( !)?$/.test(text) ? parseFloat(text.replace(/,/g, "")) : NaN;
+    const number = /^-?[\d,]+(\.\d+)?( [GR+-])?( !)?$/.test(text) ? parseFloat(text.replace(/,/g, "")) : NaN;
     return { text, number };
   };
   const order = (a, b) => {

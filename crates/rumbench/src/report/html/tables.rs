@@ -2,7 +2,7 @@
 
 use super::markup::escape;
 use crate::measure::metrics::{self, METRICS};
-use crate::report::table::Table;
+use crate::report::table::{Table, Tint};
 
 /// Headers without their unit, and the metric behind each.
 const HEADERS: &[(&str, &str)] = &[
@@ -122,7 +122,7 @@ pub fn html(table: &Table) -> String {
         );
     }
     out += "</thead><tbody>\n";
-    for row in &table.rows {
+    for (number, row) in table.rows.iter().enumerate() {
         out += "<tr>";
         for (i, cell) in row.iter().enumerate() {
             let metric = metrics::find(cell).map(|metric| metric.name);
@@ -130,7 +130,7 @@ pub fn html(table: &Table) -> String {
             out += &match i {
                 0 => format!("<th scope=\"row\">{text}"),
                 i if i < table.text_columns => format!("<td class=\"t\">{text}"),
-                _ => format!("<td>{text}"),
+                _ => format!("<td{}>{text}", background(table.tints.get(&(number, i)))),
             };
         }
         out.push('\n');
@@ -140,6 +140,22 @@ pub fn html(table: &Table) -> String {
         out += &format!("<p class=\"note\">{}</p>\n", escape(note));
     }
     out
+}
+
+/// The attributes of a tinted cell; the colours are in the style sheet.
+fn background(tint: Option<&Tint>) -> String {
+    let class = match tint {
+        None => return String::new(),
+        Some(Tint::Share(twentieths)) => {
+            return format!(" class=\"share\" style=\"--n:{twentieths}\"");
+        }
+        Some(Tint::Good) => "good",
+        Some(Tint::Bad) => "bad",
+        Some(Tint::Missed) => "missed",
+        Some(Tint::Above) => "above",
+        Some(Tint::Below) => "below",
+    };
+    format!(" class=\"{class}\"")
 }
 
 /// What every metric means, from the same table as `rumbench explain`.
@@ -190,6 +206,11 @@ mod tests {
         table
             .rows
             .push(["a&b", "ops_per_s", "1,234"].map(str::to_string).into());
+        table.tint_last(Some(Tint::Share(7)));
+        table
+            .rows
+            .push(["c", "ops_per_s", "5 R"].map(str::to_string).into());
+        table.tint_last(Some(Tint::Bad));
         table.notes.push("5 < 6".to_string());
         crate::report::assert_snapshot("table.html", &html(&table));
     }

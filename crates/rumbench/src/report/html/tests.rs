@@ -300,6 +300,9 @@ fn every_kind_of_result_gives_a_well_formed_page() {
         "small",
         &checked(&sample::kv_sequence(), &ReportOptions::default()),
     );
+    let page = checked(&sample::insert_benchmark(), &ReportOptions::default());
+    assert!(page.contains("<td class=\"good\">") && page.contains("class=\"share\" style=\"--n:"));
+    keep("insert-benchmark", &page);
     suite.trials[0].mark("wrong-answer (count 3, links 2)");
     suite.interrupted = true;
     let page = checked(&suite, &ReportOptions::default());

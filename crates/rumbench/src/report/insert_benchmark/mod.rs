@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use super::selection::Group;
 use super::table::{Table, number};
-use crate::store::result::{PhaseResult, SuiteResult, base_name};
-use record::Measured;
+use crate::store::result::{PhaseResult, SuiteResult, TrialResult, base_name};
+use record::{Measured, rate_at};
 
 /// Rows that `l.x` inserts; the record counts them once, whatever the number of tables.
 const ROWS_L_X: f64 = 100.0;
@@ -45,14 +45,16 @@ pub fn summaries(suite: &SuiteResult, group: &Group<'_>, base: &str) -> Vec<Tabl
     tables
 }
 
-/// The record, the response times and the rates over time of one step.
-pub fn step(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Vec<Table> {
+/// The record, the same relative to the base, the response times and the rates over time of one step.
+pub fn step(suite: &SuiteResult, group: &Group<'_>, phase: &str, base: &str) -> Vec<Table> {
     if suite.workload != "insert-benchmark" {
         return Vec::new();
     }
     let cpus = suite.environment.get("cpus");
     let cpus = cpus.and_then(|cpus| cpus.parse().ok()).unwrap_or(1.0);
-    let mut tables = vec![records(group, phase, cpus)];
+    let records = records(group, phase, cpus);
+    let mut tables = vec![absolute_records(&records, phase)];
+    tables.extend(relative_records(&records, phase, base));
     tables.extend(responses::tables(group, phase));
     if is_write(phase) {
         tables.extend(slices(group, phase));
@@ -69,13 +71,11 @@ pub fn rate(phase: &PhaseResult) -> Option<f64> {
     }
 }
 
-fn records(group: &Group<'_>, phase: &str, cpus: f64) -> Table {
-    let mut table = Table::new(
-        format!("{phase}: record, one line for each trial"),
-        record::COLUMNS,
-    );
-    // The tag comes last, as in the published records.
-    table.text_columns = 0;
+/// What each trial measured in a step.
+type Records<'a> = Vec<(&'a TrialResult, Measured)>;
+
+fn records<'a>(group: &Group<'a>, phase: &str, cpus: f64) -> Records<'a> {
+    let mut records = Vec::new();
     for trial in &group.trials {
         let setting = |key: &str| {
             let text = trial.configuration.get(&format!("workload.{key}"))?;
@@ -84,11 +84,42 @@ fn records(group: &Group<'_>, phase: &str, cpus: f64) -> Table {
         let loaded = setting("rows").zip(setting("tables")).map(|(x, c)| x * c);
         let found = trial.phases.iter().filter(|found| found.name == phase);
         for found in found.filter(|found| found.has_worked()) {
-            let measured = measured(found, loaded, cpus);
-            table.rows.push(record::line(&measured, &trial.name()));
+            records.push((*trial, measured(found, loaded, cpus)));
         }
     }
+    records
+}
+
+/// A table of records.
+fn record_table(title: String) -> Table {
+    let mut table = Table::new(title, record::COLUMNS);
+    // The tag comes last, as in the published records.
+    table.text_columns = 0;
     table
+}
+
+fn absolute_records(records: &Records<'_>, phase: &str) -> Table {
+    let mut table = record_table(format!("{phase}: record, one line for each trial"));
+    let lines = records.iter();
+    table.rows = lines
+        .map(|(trial, of)| record::line(of, &trial.name()))
+        .collect();
+    table
+}
+
+/// Each record divided by that of the base in the same repetition; none where there is nobody to compare.
+fn relative_records(records: &Records<'_>, phase: &str, base: &str) -> Option<Table> {
+    let mut table = record_table(format!("{phase}: record relative to {base}"));
+    let others = records.iter().filter(|(trial, _)| trial.name() != base);
+    table.rows = others
+        .filter_map(|(trial, of)| {
+            let is_base =
+                |other: &TrialResult| other.name() == base && other.repetition == trial.repetition;
+            let (_, base) = records.iter().find(|(other, _)| is_base(other))?;
+            Some(record::relative(of, base, &trial.name()))
+        })
+        .collect();
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// What the record is computed from.
@@ -101,6 +132,14 @@ fn measured(phase: &PhaseResult, loaded: Option<f64>, cpus: f64) -> Measured {
         false => phase.ops_per_s,
     };
     let a_second = |per_op: Option<f64>| Some(per_op? * per_s?);
+    // What a record says beyond what results hold.
+    let imported = |column: &str| {
+        phase
+            .engine_counters
+            .get(&format!("iibench.{column}"))
+            .copied()
+    };
+    let machine_us = phase.cpu_us_per_op.and_then(|cpu| cpu.machine);
     let writes = is_write(&phase.name);
     let background = phase.background.as_ref();
     let inserted = match base_name(&phase.name) {
@@ -115,12 +154,25 @@ fn measured(phase: &PhaseResult, loaded: Option<f64>, cpus: f64) -> Measured {
             .map(|(_, latency)| latency.max / 1e6)
             .reduce(f64::max)
     };
+    let cpups = match imported("cpups") {
+        None => phase
+            .cpu_seconds
+            .and_then(|cpu| cpu.machine)
+            .map(|machine| 100.0 * machine / (seconds * cpus)),
+        known => known,
+    };
+    let cpus = match imported("cpups").zip(a_second(machine_us)) {
+        None => cpus,
+        // A record tells both, which is how many processors its machine had.
+        Some((cpups, machine)) => machine / 1e6 / (cpups / 100.0),
+    };
+    let rates = rates(phase);
     Measured {
         writes,
         ips: match writes {
             true if !known || loaded.is_none() => phase.rows_per_s,
             true => inserted.map(|rows| rows / seconds),
-            false if !known => phase.engine_counters.get("iibench.ips").copied(),
+            false if !known => imported("ips"),
             false => background.and_then(|background| background.rows_per_s),
         },
         qps: if writes { Some(0.0) } else { phase.ops_per_s },
@@ -129,16 +181,17 @@ fn measured(phase: &PhaseResult, loaded: Option<f64>, cpus: f64) -> Measured {
         wps: a_second(phase.writes_per_op),
         wkbps: a_second(phase.kb_written_per_op),
         csps: a_second(phase.context_switches_per_op),
-        cpups: phase
-            .cpu_seconds
-            .and_then(|cpu| cpu.machine)
-            .map(|machine| 100.0 * machine / (seconds * cpus)),
+        cpups,
         cpus,
         data_bytes: phase.size_bytes.map(|size| size.data),
         directory_bytes: phase.size_bytes.map(|size| size.directory),
-        rss_bytes: phase.rss_bytes.map(|rss| rss.peak),
+        rss_bytes: match imported("rss_gib") {
+            None => phase.rss_bytes.map(|rss| rss.peak),
+            Some(gib) => Some((gib * f64::from(1 << 30)) as u64),
+        },
         max_op_seconds: longest(&phase.latency_us),
-        rates: rates(phase),
+        p50: rate_at(&rates, 0.50).or(imported("p50")),
+        p99: rate_at(&rates, 0.99).or(imported("p99")),
     }
 }
 
@@ -192,7 +245,7 @@ fn slices(group: &Group<'_>, phase: &str) -> Option<Table> {
 
 /// The table of 2016: one stream of inserts with all indexes in place.
 fn single_stream(group: &Group<'_>, phase: &str) -> Option<Table> {
-    let form = |trial: &&&crate::store::result::TrialResult| {
+    let form = |trial: &&&TrialResult| {
         let form = trial.configuration.get("workload.form");
         form.is_some_and(|form| form == "2016")
     };

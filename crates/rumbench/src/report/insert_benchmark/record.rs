@@ -42,8 +42,10 @@ pub struct Measured {
     pub rss_bytes: Option<u64>,
     /// Longest insert or query.
     pub max_op_seconds: Option<f64>,
-    /// Rows inserted or queries in each whole second.
-    pub rates: Vec<f64>,
+    /// The rate of inserts or queries in the median second, and in that which 99 % are better than ([`rate_at`]).
+    pub p50: Option<f64>,
+    /// See above.
+    pub p99: Option<f64>,
 }
 
 impl Measured {
@@ -70,35 +72,58 @@ impl Measured {
 
 /// The cells of a record.
 pub fn line(of: &Measured, tag: &str) -> Vec<String> {
+    let cells = columns(of).into_iter();
+    let mut line: Vec<String> = cells
+        .map(|(value, decimals)| fixed(value, decimals))
+        .collect();
+    line.push(tag.to_string());
+    line
+}
+
+/// The cells of a record divided by those of a base: nothing by nothing is 1, something by nothing is infinite.
+pub fn relative(of: &Measured, base: &Measured, tag: &str) -> Vec<String> {
+    let cells = columns(of).into_iter().zip(columns(base));
+    let ratio = |((mine, _), (base, _)): (Column, Column)| match (mine, base) {
+        (Some(0.0), Some(0.0)) => "1.00".to_string(),
+        (Some(_), Some(0.0)) => "inf".to_string(),
+        _ => fixed(mine.zip(base).map(|(mine, base)| mine / base), 2),
+    };
+    let mut line: Vec<String> = cells.map(ratio).collect();
+    line.push(tag.to_string());
+    line
+}
+
+/// A value and its decimals.
+type Column = (Option<f64>, usize);
+
+/// The values of [`COLUMNS`] without the tag.
+fn columns(of: &Measured) -> Vec<Column> {
     let mib = |kib: Option<f64>| kib.map(|kib| kib / 1024.0);
-    let in_gib = |bytes: Option<u64>| fixed(bytes.map(gib), 1);
-    let max_decimals = if of.max_op_seconds.is_some_and(|max| max >= 10.0) {
-        1
-    } else {
-        3
+    let max_decimals = match of.max_op_seconds {
+        Some(max) if max >= 10.0 => 1,
+        _ => 3,
     };
     vec![
-        fixed(of.ips, 0),
-        fixed(of.qps, 0),
-        fixed(of.rps, 0),
-        fixed(mib(of.rkbps), 1),
-        fixed(of.wps, 1),
-        fixed(mib(of.wkbps), 1),
-        fixed(of.per_op(of.rps), 3),
-        fixed(of.per_op(of.rkbps), 3),
-        fixed(of.per_insert(of.wps), 3),
-        fixed(of.per_insert(of.wkbps), 3),
-        fixed(of.csps, 0),
-        fixed(of.cpups, 1),
-        fixed(of.per_op(of.csps), 3),
-        fixed(of.cpu_us_per_op(), 0),
-        in_gib(of.data_bytes),
-        in_gib(of.directory_bytes),
-        in_gib(of.rss_bytes),
-        fixed(of.max_op_seconds, max_decimals),
-        fixed(rate_at(&of.rates, 0.50), 0),
-        fixed(rate_at(&of.rates, 0.99), 0),
-        tag.to_string(),
+        (of.ips, 0),
+        (of.qps, 0),
+        (of.rps, 0),
+        (mib(of.rkbps), 1),
+        (of.wps, 1),
+        (mib(of.wkbps), 1),
+        (of.per_op(of.rps), 3),
+        (of.per_op(of.rkbps), 3),
+        (of.per_insert(of.wps), 3),
+        (of.per_insert(of.wkbps), 3),
+        (of.csps, 0),
+        (of.cpups, 1),
+        (of.per_op(of.csps), 3),
+        (of.cpu_us_per_op(), 0),
+        (of.data_bytes.map(gib), 1),
+        (of.directory_bytes.map(gib), 1),
+        (of.rss_bytes.map(gib), 1),
+        (of.max_op_seconds, max_decimals),
+        (of.p50, 0),
+        (of.p99, 0),
     ]
 }
 
@@ -108,7 +133,7 @@ fn fixed(value: Option<f64>, decimals: usize) -> String {
 }
 
 /// The rate at a rank of the rates in descending order: p99 is close to the worst second. Absent below ten seconds.
-fn rate_at(rates: &[f64], share: f64) -> Option<f64> {
+pub fn rate_at(rates: &[f64], share: f64) -> Option<f64> {
     const SECONDS_MIN: usize = 10;
     if rates.len() < SECONDS_MIN {
         return None;
@@ -217,6 +242,25 @@ mod tests {
             ..Measured::default()
         };
         assert_published(&points, &[("rpq", 22.3), ("wpi", 2.349)]);
+    }
+
+    #[test]
+    fn a_record_is_divided_by_that_of_the_base() {
+        let of = |ips: f64, rkbps: f64, csps: Option<f64>| Measured {
+            writes: true,
+            ips: Some(ips),
+            qps: Some(0.0),
+            rkbps: Some(rkbps),
+            csps,
+            ..Measured::default()
+        };
+        let line = relative(&of(1720.0, 10.0, None), &of(2068.0, 0.0, Some(1.0)), "tag");
+        let cell = |column: &str| {
+            let place = COLUMNS.iter().position(|name| *name == column);
+            line[place.unwrap()].as_str()
+        };
+        let cells = ["ips", "qps", "rmbps", "csps", "wps", "tag"].map(cell);
+        assert_eq!(cells, ["0.83", "1.00", "inf", "NA", "NA", "tag"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::selection::Group;
-use super::super::table::Table;
+use super::super::table::{Table, Tint};
 use crate::measure::latency::Buckets;
 use crate::store::result::{Latency, PhaseResult};
 
@@ -20,11 +20,12 @@ enum Kind {
 }
 
 impl Kind {
-    /// The kind of an operation; building an index is none, nor is a delete that reads the lowest key first.
+    /// The kind of an operation; building an index is none. Of a delete that reads the lowest key first only both together are
+    /// known, and it is where a queue full of deletes hurts, so it counts as a delete.
     fn of(operation: &str) -> Option<Kind> {
         match operation {
             "INSERT" => Some(Kind::Insert),
-            "DELETE" => Some(Kind::Delete),
+            "DELETE" | "MIN_AND_DELETE" => Some(Kind::Delete),
             "MARKET" | "REGISTER" | "PDC" | "POINTS" => Some(Kind::Query),
             _ => None,
         }
@@ -41,6 +42,7 @@ pub fn tables(group: &Group<'_>, phase: &str) -> Vec<Table> {
     let table = |(kind, name): (Kind, &str)| {
         let title = format!("{phase}: {name} response time (% of statements by upper bound)");
         let mut table = Table::new(title, HEADERS);
+        let mut maxima = Vec::new();
         for engine in group.engines_of(phase) {
             // Counts of all repetitions are added.
             let mut sum = Buckets::default();
@@ -49,12 +51,19 @@ pub fn tables(group: &Group<'_>, phase: &str) -> Vec<Table> {
                 add(phase, kind, &mut sum, &mut longest);
             }
             if let Some(longest) = longest {
-                let mut row = vec![group.label(&engine)];
-                row.extend(percentages(&sum));
-                row.push(format!("{longest:.3}"));
-                table.rows.push(row);
+                table.rows.push(vec![group.label(&engine)]);
+                for (text, shade) in shares(&sum) {
+                    push(&mut table, text, shade);
+                }
+                push(&mut table, format!("{longest:.3}"), None);
+                maxima.push(longest);
             }
         }
+        let last = HEADERS.len() - 1;
+        let tints = maxima_tints(&maxima).into_iter().enumerate();
+        table
+            .tints
+            .extend(tints.filter_map(|(row, tint)| Some(((row, last), tint?))));
         (!table.rows.is_empty()).then_some(table)
     };
     kinds.into_iter().filter_map(table).collect()
@@ -80,20 +89,45 @@ fn add(phase: &PhaseResult, kind: Kind, sum: &mut Buckets, longest: &mut Option<
     }
 }
 
-/// Percent with three decimals; nothing is blank, and what is too little to be printed is `nonzero`.
-fn percentages(counts: &Buckets) -> Vec<String> {
+/// Adds a cell to the last row.
+fn push(table: &mut Table, text: String, tint: Option<Tint>) {
+    if let Some(row) = table.rows.last_mut() {
+        row.push(text);
+    }
+    table.tint_last(tint);
+}
+
+/// Percent with three decimals and the published grey, one for each 5 %; nothing is blank, and what is too little to be printed
+/// is `nonzero`.
+fn shares(counts: &Buckets) -> Vec<(String, Option<Tint>)> {
     let total: u64 = counts.iter().sum();
-    let percent = |count: &u64| {
+    let share = |count: &u64| {
         if *count == 0 {
-            return String::new();
+            return (String::new(), None);
         }
-        let text = format!("{:.3}", *count as f64 * 100.0 / total as f64);
-        match text.as_str() {
-            "0.000" => "nonzero".to_string(),
-            _ => text,
-        }
+        let percent = *count as f64 * 100.0 / total as f64;
+        let text = match format!("{percent:.3}") {
+            text if text == "0.000" => "nonzero".to_string(),
+            text => text,
+        };
+        (text, Some(Tint::Share((percent / 5.0).round() as u8)))
     };
-    counts.iter().map(percent).collect()
+    counts.iter().map(share).collect()
+}
+
+/// The colours of the longest responses: the top quarter is bad, the bottom quarter good unless all are close.
+fn maxima_tints(maxima: &[f64]) -> Vec<Option<Tint>> {
+    const CLOSE: f64 = 0.8;
+    let min = maxima.iter().copied().fold(f64::INFINITY, f64::min);
+    let max = maxima.iter().copied().fold(0.0, f64::max);
+    let quarter = (max - min) / 4.0;
+    let tint = |longest: &f64| match *longest {
+        _ if maxima.len() < 2 => None,
+        longest if longest >= max - quarter => Some(Tint::Bad),
+        longest if longest <= min + quarter && min < CLOSE * max => Some(Tint::Good),
+        _ => None,
+    };
+    maxima.iter().map(tint).collect()
 }
 
 #[cfg(test)]
@@ -102,15 +136,33 @@ mod tests {
 
     #[test]
     fn shares_are_percent_and_traces_are_named() {
-        let counts = [667, 0, 333, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(percentages(&counts)[..3], ["66.700", "", "33.300"]);
-        let counts = [10_000_000, 1, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(percentages(&counts)[..3], ["100.000", "nonzero", ""]);
+        let first = |counts: Buckets| {
+            let shares: Vec<_> = shares(&counts).into_iter().take(3).collect();
+            shares
+        };
+        let share = |text: &str, twentieths| (text.to_string(), Some(Tint::Share(twentieths)));
+        let blank = || (String::new(), None);
+        assert_eq!(
+            first([667, 0, 333, 0, 0, 0, 0, 0, 0, 0]),
+            [share("66.700", 13), blank(), share("33.300", 7)]
+        );
+        assert_eq!(
+            first([10_000_000, 1, 0, 0, 0, 0, 0, 0, 0, 0]),
+            [share("100.000", 20), share("nonzero", 0), blank()]
+        );
     }
 
     #[test]
-    fn operations_that_are_no_statement_of_the_reference_are_left_out() {
-        assert_eq!(Kind::of("MIN_AND_DELETE"), None);
+    fn the_longest_responses_are_coloured_by_quarters() {
+        let (good, bad) = (Some(Tint::Good), Some(Tint::Bad));
+        assert_eq!(maxima_tints(&[0.1, 0.25, 0.5]), [good, None, bad]);
+        assert_eq!(maxima_tints(&[0.45, 0.5]), [None, bad]);
+        assert_eq!(maxima_tints(&[0.5]), [None]);
+    }
+
+    #[test]
+    fn operations_are_counted_by_their_kind() {
+        assert_eq!(Kind::of("MIN_AND_DELETE"), Some(Kind::Delete));
         assert_eq!(Kind::of("BUILD_INDEX"), None);
         assert_eq!(Kind::of("PDC"), Some(Kind::Query));
     }

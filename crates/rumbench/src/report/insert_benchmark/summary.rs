@@ -1,37 +1,22 @@
 //! The three summary tables: absolute, relative to the first engine, background inserts; with the published rules of colour.
 //!
-//! Text has a letter for each colour: `G` green (top quarter), `R` red (bottom quarter), `!` the rate was missed (grey,
-//! shown beside a colour too); in the relative table `+` above 1.05 (blue) and `-` below 0.95 (yellow).
+//! Text has a letter for each colour of the page: `G` green (top quarter), `R` red (bottom quarter), `!` the rate was missed
+//! (grey, shown beside a colour too); in the relative table `+` above 1.05 (blue) and `-` below 0.95 (yellow).
 
 use super::super::marks::background_rate_unmet;
 use super::super::selection::Group;
-use super::super::table::{Table, count};
+use super::super::table::{Table, Tint, count};
 use super::{is_query, rate};
 
-/// Colour of a cell of the absolute table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Colour {
-    /// `#FF9A9A`: in the bottom quarter.
-    Red,
-    /// `#D7D7D7`: missed its background rate.
-    Grey,
-    /// `#81FFA6`: in the top quarter.
-    Green,
-    /// In between.
-    None,
-}
-
-/// Colours of a column: of each row its value and whether it met its rate.
-pub fn colours(column: &[(f64, bool)]) -> Vec<Colour> {
+/// The published colours of a column: of each row its value and whether it met its rate.
+pub fn colours(column: &[(f64, bool)]) -> Vec<Option<Tint>> {
     // Between a column's ends as close as this nothing is bad.
     const CLOSE: f64 = 0.8;
     let min = column.iter().map(|cell| cell.0).reduce(f64::min);
     let met = column.iter().filter(|cell| cell.1);
     let max = met.map(|cell| cell.0).reduce(f64::max);
     let colour = |(value, met): &(f64, bool)| {
-        let Some(min) = min.filter(|_| column.len() > 1) else {
-            return Colour::None;
-        };
+        let min = min.filter(|_| column.len() > 1)?;
         // Without a row that met its rate nothing is green, and nothing says what is red.
         let (bottom, top) = match max {
             Some(max) => {
@@ -42,24 +27,22 @@ pub fn colours(column: &[(f64, bool)]) -> Vec<Colour> {
             None => (None, None),
         };
         if bottom.is_some_and(|bottom| *value <= bottom) {
-            Colour::Red
+            Some(Tint::Bad)
         } else if !met {
-            Colour::Grey
-        } else if top.is_some_and(|top| *value >= top) {
-            Colour::Green
+            Some(Tint::Missed)
         } else {
-            Colour::None
+            top.filter(|top| value >= top).map(|_| Tint::Good)
         }
     };
     column.iter().map(colour).collect()
 }
 
 /// How a ratio compares, by its integer percent.
-pub fn relative_mark(ratio: f64) -> &'static str {
+pub fn relative_mark(ratio: f64) -> (&'static str, Option<Tint>) {
     match (ratio * 100.0).round() {
-        percent if percent < 95.0 => " -",
-        percent if percent > 105.0 => " +",
-        _ => "",
+        percent if percent < 95.0 => (" -", Some(Tint::Below)),
+        percent if percent > 105.0 => (" +", Some(Tint::Above)),
+        _ => ("", None),
     }
 }
 
@@ -88,19 +71,22 @@ pub fn absolute(group: &Group<'_>, phases: &[String]) -> Table {
             .collect();
         let present: Vec<(f64, bool)> = cells.iter().flatten().copied().collect();
         let mut colours = colours(&present).into_iter();
-        for (row, cell) in table.rows.iter_mut().zip(cells) {
-            row.push(match cell {
-                None => "-".to_string(),
-                Some((value, met)) => {
-                    let colour = match colours.next() {
-                        Some(Colour::Red) => " R",
-                        Some(Colour::Green) => " G",
-                        Some(Colour::Grey | Colour::None) | None => "",
-                    };
-                    let missed = if met { "" } else { " !" };
-                    format!("{}{colour}{missed}", count(Some(value)))
-                }
-            });
+        for (number, (row, cell)) in table.rows.iter_mut().zip(cells).enumerate() {
+            let Some((value, met)) = cell else {
+                row.push("-".to_string());
+                continue;
+            };
+            let tint = colours.next().flatten();
+            let colour = match tint {
+                Some(Tint::Bad) => " R",
+                Some(Tint::Good) => " G",
+                _ => "",
+            };
+            let missed = if met { "" } else { " !" };
+            table
+                .tints
+                .extend(tint.map(|tint| ((number, row.len()), tint)));
+            row.push(format!("{}{colour}{missed}", count(Some(value))));
         }
     }
     table.notes.push(
@@ -117,14 +103,16 @@ pub fn relative(group: &Group<'_>, phases: &[String], base: &str) -> Table {
         &["engine"],
     );
     table.headers.extend(phases.iter().cloned());
-    for engine in group.engines() {
+    for (number, engine) in group.engines().into_iter().enumerate() {
         let mut row = vec![group.label(&engine)];
         for phase in phases {
             let of = |name: &str| group.median(name, phase, rate);
             let ratio = of(&engine).zip(of(base)).map(|(mine, base)| mine / base);
-            row.push(ratio.map_or("-".to_string(), |ratio| {
-                format!("{ratio:.2}{}", relative_mark(ratio))
-            }));
+            let (mark, tint) = ratio.map_or(("", None), relative_mark);
+            table
+                .tints
+                .extend(tint.map(|tint| ((number, row.len()), tint)));
+            row.push(ratio.map_or("-".to_string(), |ratio| format!("{ratio:.2}{mark}")));
         }
         table.rows.push(row);
     }
@@ -139,13 +127,16 @@ pub fn background(group: &Group<'_>, phases: &[String]) -> Table {
         &["engine"],
     );
     table.headers.extend(phases.iter().cloned());
-    for engine in group.engines() {
+    for (number, engine) in group.engines().into_iter().enumerate() {
         let mut row = vec![group.label(&engine)];
         for phase in phases {
             let reached = group.median(&engine, phase, |phase| {
                 phase.background.as_ref()?.rows_per_s
             });
             let missed = group.of(&engine, phase).any(background_rate_unmet);
+            if missed {
+                table.tints.insert((number, row.len()), Tint::Bad);
+            }
             row.push(format!(
                 "{}{}",
                 count(reached),
@@ -162,6 +153,10 @@ pub fn background(group: &Group<'_>, phases: &[String]) -> Table {
         });
         count(asked)
     }));
+    let (row, cells) = (table.rows.len(), 1..target.len());
+    table
+        .tints
+        .extend(cells.map(|cell| ((row, cell), Tint::Missed)));
     table.rows.push(target);
     table.notes.push(
         "!: below 95 % of what was asked for; the queries of such a step do not count".to_string(),
@@ -172,7 +167,10 @@ pub fn background(group: &Group<'_>, phases: &[String]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Colour::{Green, Grey, None, Red};
+
+    const GREEN: Option<Tint> = Some(Tint::Good);
+    const GREY: Option<Tint> = Some(Tint::Missed);
+    const RED: Option<Tint> = Some(Tint::Bad);
 
     #[test]
     fn the_quarters_of_a_column_are_coloured() {
@@ -185,14 +183,14 @@ mod tests {
         // The published l.i1 of 2024: Postgres, InnoDB, MyRocks.
         assert_eq!(
             colours(&met(&[2068.0, 1720.0, 23_669.0])),
-            [Red, Red, Green]
+            [RED, RED, GREEN]
         );
         assert_eq!(
             colours(&met(&[100.0, 60.0, 40.0, 85.0, 55.0])),
-            [Green, None, Red, Green, Red]
+            [GREEN, None, RED, GREEN, RED]
         );
         // The lowest is at least 80 % of the highest: nothing is red.
-        assert_eq!(colours(&met(&[100.0, 85.0, 81.0])), [Green, None, None]);
+        assert_eq!(colours(&met(&[100.0, 85.0, 81.0])), [GREEN, None, None]);
         assert_eq!(colours(&met(&[5.0])), [None]);
     }
 
@@ -200,18 +198,18 @@ mod tests {
     fn red_comes_before_grey_and_what_missed_its_rate_is_not_the_maximum() {
         // qp1000 of 2024: the first missed its rate and is the lowest.
         let column = [(357.0, false), (513.0, true), (790.0, true)];
-        assert_eq!(colours(&column), [Red, None, Green]);
+        assert_eq!(colours(&column), [RED, None, GREEN]);
         let column = [(900.0, false), (500.0, true), (400.0, true), (200.0, true)];
-        assert_eq!(colours(&column), [Grey, Green, None, Red]);
+        assert_eq!(colours(&column), [GREY, GREEN, None, RED]);
         let column = [(900.0, false), (500.0, false)];
-        assert_eq!(colours(&column), [Grey, Grey]);
+        assert_eq!(colours(&column), [GREY, GREY]);
     }
 
     #[test]
     fn ratios_are_compared_as_integer_percent() {
-        assert_eq!(relative_mark(0.9449), " -");
-        assert_eq!(relative_mark(0.9451), "");
-        assert_eq!(relative_mark(1.054), "");
-        assert_eq!(relative_mark(1.056), " +");
+        assert_eq!(relative_mark(0.9449), (" -", Some(Tint::Below)));
+        assert_eq!(relative_mark(0.9451), ("", None));
+        assert_eq!(relative_mark(1.054), ("", None));
+        assert_eq!(relative_mark(1.056), (" +", Some(Tint::Above)));
     }
 }

@@ -141,8 +141,8 @@ pub struct Group {
     members: Vec<(PathBuf, Version)>,
     /// Which of them bounds memory, and at how many bytes.
     memory: Option<(usize, u64)>,
-    /// Which of them bounds the operations on which device.
-    operations: Option<(usize, DeviceNumber)>,
+    /// Which of them bounds the operations on which device, and at how many a second.
+    operations: Option<(usize, DeviceNumber, u64)>,
 }
 
 impl Group {
@@ -161,7 +161,7 @@ impl Group {
         };
         match bound {
             Bound::Memory(bytes) => self.memory = Some((member, bytes)),
-            Bound::Operations(device, _) => self.operations = Some((member, device)),
+            Bound::Operations(device, n) => self.operations = Some((member, device, n)),
         }
         for (file, text, may_lack) in bound.files(hierarchy.version) {
             match directory.join(file).exists() {
@@ -188,13 +188,24 @@ impl Group {
     /// Ends the bound of operations: the check of a database reads all of it, and measures nothing. Where the kernel refuses,
     /// the check takes as long as it takes.
     pub fn lift_operations(&self) {
-        let Some((member, device)) = self.operations else {
-            return;
+        let _ = self.limit_operations(|_| None);
+    }
+
+    /// Sets the bound of operations again.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn bound_operations(&self) -> Result<()> {
+        self.limit_operations(Some)
+    }
+
+    fn limit_operations(&self, limit: impl Fn(u64) -> Option<u64>) -> Result<()> {
+        let Some((member, device, per_s)) = self.operations else {
+            return Ok(());
         };
         let (directory, version) = &self.members[member];
-        for (file, text) in operations(*version, device, None) {
-            let _ = fs::write(directory.join(file), text);
-        }
+        let mut files = operations(*version, device, limit(per_s)).into_iter();
+        files.try_for_each(|(file, text)| write(&directory.join(file), &text, Controller::Io))
     }
 
     /// What it took so far, where memory is bounded.
@@ -326,6 +337,8 @@ mod tests {
         assert_eq!(text("cgroup.procs"), "17");
         group.lift_operations();
         assert_eq!(text("io.max"), "8:16 riops=max wiops=max");
+        group.bound_operations().expect("allowed");
+        assert_eq!(text("io.max"), "8:16 riops=1000 wiops=1000");
         assert_eq!(text("memory.max"), "5242880");
         fs::write(own.join("memory.peak"), "4000000\n").expect("file");
         fs::write(own.join("memory.events"), "oom 3\noom_kill 1\n").expect("file");

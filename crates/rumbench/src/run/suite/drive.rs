@@ -19,6 +19,8 @@ use crate::store::result::TrialResult;
 /// What stands around the process of a trial.
 struct Watch {
     group: Option<Group>,
+    /// The phase that its bound of operations waits for.
+    bound_from: Option<String>,
     profiled: Option<Profiled>,
 }
 
@@ -27,18 +29,29 @@ impl Watch {
     fn begin(&mut self, pid: u32) -> Result<Option<Listener>> {
         if let Some(group) = &self.group {
             group.enter(pid)?;
+            if self.bound_from.is_some() {
+                group.lift_operations();
+            }
         }
         let profiled = self.profiled.as_mut();
         Ok(profiled.and_then(|profiled| profiled.attach(pid)))
     }
 
-    fn follow(&mut self, event: &mut Event) {
-        if let (Event::Measured, Some(group)) = (&*event, &self.group) {
-            group.lift_operations();
+    fn follow(&mut self, event: &mut Event) -> Result<()> {
+        match (&*event, &self.group) {
+            (Event::Measured, Some(group)) => group.lift_operations(),
+            (Event::PhaseStarted { name, .. }, Some(group))
+                if self.bound_from.as_ref() == Some(name) =>
+            {
+                group.bound_operations()?;
+                self.bound_from = None;
+            }
+            _ => {}
         }
         if let Some(profiled) = &mut self.profiled {
             profiled.follow(event);
         }
+        Ok(())
     }
 }
 
@@ -59,7 +72,11 @@ impl Runner<'_> {
         let (number, label) = (standing.trial, &standing.label);
         let profiled = (self.suite.profile && number > 0)
             .then(|| Profiled::new(&self.suite.out, number, label));
-        let mut watch = Watch { group, profiled };
+        let mut watch = Watch {
+            bound_from: self.suite.storage_from.clone().filter(|_| group.is_some()),
+            group,
+            profiled,
+        };
         let prepare = |pid| watch.begin(pid);
         let started = TrialProcess::start(host.as_deref(), "trial-child", spec, prepare);
         let mut process = match started {
@@ -84,7 +101,7 @@ impl Runner<'_> {
                         {
                             self.result.workload_version = Some(*workload_version);
                         }
-                        watch.follow(&mut event);
+                        watch.follow(&mut event)?;
                         follower.apply(event, trial, &mut standing);
                         if phase_ended && standing.trial > 0 {
                             self.put(trial.clone());
@@ -121,8 +138,15 @@ impl Runner<'_> {
         watch: Watch,
     ) {
         if let Some(storage) = self.suite.storage {
-            let words = storage.words();
+            let from = self.suite.storage_from.as_ref();
+            let from = from.map(|phase| format!(", from {phase} on"));
+            let words = storage.words() + &from.unwrap_or_default();
             trial.configuration.insert("storage".to_string(), words);
+        }
+        if let Some(phase) = watch.bound_from.filter(|_| finished) {
+            trial.mark(format!(
+                "failed (--storage-from {phase}: no phase of this name began, so that nothing was limited)"
+            ));
         }
         let memory = watch.group.as_ref().and_then(Group::memory_use);
         if let Some(profiled) = watch.profiled {
