@@ -24,8 +24,10 @@ more_engines=(leveldb redb rocksdb wiredtiger)
 servers=(mariadb-innodb mariadb-rocksdb postgresql)
 # How long the random-input step lasts in all, in seconds.
 fuzz_seconds=60
-# What drives the browser.
+# What drives the browser, what looks for barriers in a page, and what for mistakes in its HTML.
 playwright=1.64.1
+axe=4.14.1
+html_validate=9.7.1
 # How long fresh seeds are simulated.
 sim_seconds=20
 
@@ -139,7 +141,8 @@ step_browser() {
     { command -v node && command -v npm; } >/dev/null || install_debian_packages nodejs npm ||
         missing 'Node.js with npm (Debian: apt-get install nodejs npm)'
     chromium >/dev/null || install_debian_packages chromium || missing 'Chromium (Debian: apt-get install chromium)'
-    npm install --silent --no-audit --no-fund --no-package-lock --prefix "$driver" "playwright-core@$playwright"
+    npm install --silent --no-audit --no-fund --no-package-lock --prefix "$driver" \
+        "playwright-core@$playwright" "axe-core@$axe" "html-validate@$html_validate"
     rm -rf "$pages"
     RUMBENCH_TEST_PAGES=$pages cargo test --quiet --locked -p rumbench --bin rumbench -- report::html::tests profile::flame
     PLAYWRIGHT_FOLDER=$driver node crates/rumbench/tests/browser/report.mjs \
