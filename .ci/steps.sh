@@ -24,10 +24,9 @@ more_engines=(leveldb redb rocksdb wiredtiger)
 servers=(mariadb-innodb mariadb-rocksdb postgresql)
 # How long the random-input step lasts in all, in seconds.
 fuzz_seconds=60
-# What drives the browser, what looks for barriers in a page, and what for mistakes in its HTML.
+# What drives the browser, and what looks for barriers in a page.
 playwright=1.64.1
 axe=4.14.1
-html_validate=9.7.1
 # How long fresh seeds are simulated.
 sim_seconds=20
 
@@ -142,7 +141,7 @@ step_browser() {
         missing 'Node.js with npm (Debian: apt-get install nodejs npm)'
     chromium >/dev/null || install_debian_packages chromium || missing 'Chromium (Debian: apt-get install chromium)'
     npm install --silent --no-audit --no-fund --no-package-lock --prefix "$driver" \
-        "playwright-core@$playwright" "axe-core@$axe" "html-validate@$html_validate"
+        "playwright-core@$playwright" "axe-core@$axe"
     rm -rf "$pages"
     RUMBENCH_TEST_PAGES=$pages cargo test --quiet --locked -p rumbench --bin rumbench -- report::html::tests profile::flame
     PLAYWRIGHT_FOLDER=$driver node crates/rumbench/tests/browser/report.mjs \

@@ -115,7 +115,7 @@ fn of_trials_that_really_ran_equal_ones_hardly_ever_get_a_verdict() {
         .flat_map(|(i, pair)| {
             let side = |side: usize| {
                 let mut both = [pair[0][side], pair[1][side]];
-                if (i + side) % 2 == 0 {
+                if (i + side).is_multiple_of(2) {
                     both.reverse();
                 }
                 both

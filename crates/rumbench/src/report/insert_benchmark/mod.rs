@@ -132,14 +132,6 @@ fn measured(phase: &PhaseResult, loaded: Option<f64>, cpus: f64) -> Measured {
         false => phase.ops_per_s,
     };
     let a_second = |per_op: Option<f64>| Some(per_op? * per_s?);
-    // What a record says beyond what results hold.
-    let imported = |column: &str| {
-        phase
-            .engine_counters
-            .get(&format!("iibench.{column}"))
-            .copied()
-    };
-    let machine_us = phase.cpu_us_per_op.and_then(|cpu| cpu.machine);
     let writes = is_write(&phase.name);
     let background = phase.background.as_ref();
     let inserted = match base_name(&phase.name) {
@@ -154,25 +146,14 @@ fn measured(phase: &PhaseResult, loaded: Option<f64>, cpus: f64) -> Measured {
             .map(|(_, latency)| latency.max / 1e6)
             .reduce(f64::max)
     };
-    let cpups = match imported("cpups") {
-        None => phase
-            .cpu_seconds
-            .and_then(|cpu| cpu.machine)
-            .map(|machine| 100.0 * machine / (seconds * cpus)),
-        known => known,
-    };
-    let cpus = match imported("cpups").zip(a_second(machine_us)) {
-        None => cpus,
-        // A record tells both, which is how many processors its machine had.
-        Some((cpups, machine)) => machine / 1e6 / (cpups / 100.0),
-    };
+    let (cpups, cpus) = processors(phase, cpus);
     let rates = rates(phase);
     Measured {
         writes,
         ips: match writes {
             true if !known || loaded.is_none() => phase.rows_per_s,
             true => inserted.map(|rows| rows / seconds),
-            false if !known => imported("ips"),
+            false if !known => imported(phase, "ips"),
             false => background.and_then(|background| background.rows_per_s),
         },
         qps: if writes { Some(0.0) } else { phase.ops_per_s },
@@ -185,14 +166,41 @@ fn measured(phase: &PhaseResult, loaded: Option<f64>, cpus: f64) -> Measured {
         cpus,
         data_bytes: phase.size_bytes.map(|size| size.data),
         directory_bytes: phase.size_bytes.map(|size| size.directory),
-        rss_bytes: match imported("rss_gib") {
+        rss_bytes: match imported(phase, "rss_gib") {
             None => phase.rss_bytes.map(|rss| rss.peak),
             Some(gib) => Some((gib * f64::from(1 << 30)) as u64),
         },
         max_op_seconds: longest(&phase.latency_us),
-        p50: rate_at(&rates, 0.50).or(imported("p50")),
-        p99: rate_at(&rates, 0.99).or(imported("p99")),
+        p50: rate_at(&rates, 0.50).or(imported(phase, "p50")),
+        p99: rate_at(&rates, 0.99).or(imported(phase, "p99")),
     }
+}
+
+/// What an imported record says beyond what results have a place for.
+fn imported(phase: &PhaseResult, column: &str) -> Option<f64> {
+    let counter = format!("iibench.{column}");
+    phase.engine_counters.get(&counter).copied()
+}
+
+/// Percent of the machine's processors that were in use, and how many it had.
+fn processors(phase: &PhaseResult, cpus: f64) -> (Option<f64>, f64) {
+    let Some(cpups) = imported(phase, "cpups") else {
+        let machine = phase.cpu_seconds.and_then(|cpu| cpu.machine);
+        let seconds = phase.seconds.max(f64::MIN_POSITIVE);
+        return (
+            machine.map(|machine| 100.0 * machine / (seconds * cpus)),
+            cpus,
+        );
+    };
+    // A record tells the cost of an operation too, and so how many there were.
+    let machine_us = phase.cpu_us_per_op.and_then(|cpu| cpu.machine);
+    let in_use = machine_us
+        .zip(phase.ops_per_s)
+        .map(|(us, per_s)| us * per_s / 1e6);
+    (
+        Some(cpups),
+        in_use.map_or(cpus, |in_use| in_use / (cpups / 100.0)),
+    )
 }
 
 /// Rows of one insert of a step.

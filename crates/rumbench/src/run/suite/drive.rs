@@ -69,14 +69,7 @@ impl Runner<'_> {
             0 => None,
             _ => self.bounds.group()?,
         };
-        let (number, label) = (standing.trial, &standing.label);
-        let profiled = (self.suite.profile && number > 0)
-            .then(|| Profiled::new(&self.suite.out, number, label));
-        let mut watch = Watch {
-            bound_from: self.suite.storage_from.clone().filter(|_| group.is_some()),
-            group,
-            profiled,
-        };
+        let mut watch = self.watch(group, &standing);
         let prepare = |pid| watch.begin(pid);
         let started = TrialProcess::start(host.as_deref(), "trial-child", spec, prepare);
         let mut process = match started {
@@ -127,6 +120,16 @@ impl Runner<'_> {
         let death = process.wait()?;
         self.conclude(trial, death, follower.finished, watch);
         Ok(())
+    }
+
+    fn watch(&self, group: Option<Group>, standing: &Standing) -> Watch {
+        let (number, label) = (standing.trial, &standing.label);
+        let profiled = self.suite.profile && number > 0;
+        Watch {
+            bound_from: self.suite.storage_from.clone().filter(|_| group.is_some()),
+            group,
+            profiled: profiled.then(|| Profiled::new(&self.suite.out, number, label)),
+        }
     }
 
     /// What the end of a trial's process says of it.
