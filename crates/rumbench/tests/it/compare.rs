@@ -4,28 +4,18 @@ use std::path::Path;
 
 use crate::{rumbench, text};
 
-/// Runs a tiny suite on `null` into a folder.
+/// Runs a tiny suite on `null` into a folder, and stores it nowhere.
 fn suite(store: &Path, out: &Path, more: &[&str]) {
+    run(store, "null", out, &[&["--no-store"], more].concat());
+}
+
+/// Runs a tiny suite into a folder.
+fn run(store: &Path, engine: &str, out: &Path, more: &[&str]) {
     let out = out.to_str().unwrap();
-    let mut arguments = vec![
-        "run",
-        "linkbench",
-        "--engine",
-        "null",
-        "--set",
-        "nodes=50",
-        "--set",
-        "numbers=2011",
-    ];
-    arguments.extend([
-        "--set",
-        "operations=300",
-        "--set",
-        "steps=1",
-        "--no-store",
-        "--out",
-        out,
-    ]);
+    let mut arguments = vec!["run", "linkbench", "--engine", engine, "--out", out];
+    for set in ["nodes=50", "numbers=2011", "operations=300", "steps=1"] {
+        arguments.extend(["--set", set]);
+    }
     arguments.extend(more);
     let output = rumbench(store, &arguments);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -37,30 +27,9 @@ fn the_result_before_is_found_in_the_store_also_when_its_folder_is_gone() {
     let out = |name: &str| dir.path().join(name);
     let new = out("new");
     let compare = |base: &str| rumbench(dir.path(), &["compare", base, new.to_str().unwrap()]);
-    let run = |name: &str, engine: &str| {
-        let out = out(name);
-        let arguments = [
-            "run",
-            "linkbench",
-            "--engine",
-            engine,
-            "--set",
-            "nodes=50",
-            "--set",
-            "numbers=2011",
-            "--set",
-            "operations=300",
-            "--set",
-            "steps=1",
-            "--out",
-        ];
-        let arguments = [&arguments[..], &[out.to_str().unwrap()]].concat();
-        let output = rumbench(dir.path(), &arguments);
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    };
-    run("old", "null");
-    run("other", "sqlite");
-    run("new", "null");
+    run(dir.path(), "null", &out("old"), &[]);
+    run(dir.path(), "sqlite", &out("other"), &[]);
+    run(dir.path(), "null", &out("new"), &[]);
     std::fs::remove_dir_all(out("old")).unwrap();
     for base in ["@previous", "@previous#null", "old"] {
         let compared = compare(base);
