@@ -71,7 +71,7 @@ fn the_limits_can_begin_with_a_phase() {
             "run",
             "linkbench",
             "--engine",
-            "alluvium",
+            "null",
             "--storage",
             "slow-ssd",
         ];

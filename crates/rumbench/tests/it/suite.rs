@@ -341,8 +341,8 @@ fn kv_sequence_measures_each_step_and_its_writer_apart() {
     let reads = phase(trial, "readwhilewriting");
     let writer = &reads["background"];
     let puts = writer["operations"].as_u64().unwrap();
-    // At 4993 puts a second; a busy machine may delay its end.
-    assert!((1..=2600).contains(&puts), "{puts}");
+    // 4993 puts a second for half a second, and as many more as a busy machine delays the end; without a rate it would be a million.
+    assert!((1..=50_000).contains(&puts), "{puts}");
     assert_eq!(reads["written_bytes"], puts * 420);
     assert!(reads["latency_us"].get("PUT").is_none(), "{reads}");
     assert_eq!(reads["latency_us"]["GET"]["count"], reads["operations"]);
