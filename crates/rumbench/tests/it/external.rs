@@ -9,9 +9,9 @@ use crate::{result, rumbench, text};
 
 /// The name of this build's server, the user of a private one, and its socket.
 #[cfg(feature = "mariadb")]
-const SERVER: (&str, &str, &str) = ("mariadb-innodb", "root", "socket");
+pub const SERVER: (&str, &str, &str) = ("mariadb-innodb", "root", "socket");
 #[cfg(not(feature = "mariadb"))]
-const SERVER: (&str, &str, &str) = ("postgresql", "rumbench", ".s.PGSQL.5432");
+pub const SERVER: (&str, &str, &str) = ("postgresql", "rumbench", ".s.PGSQL.5432");
 
 fn start(dir: &Path) -> Box<dyn Engine> {
     let found = rumbench_engines::find(SERVER.0).expect("a server");

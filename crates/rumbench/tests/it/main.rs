@@ -1,5 +1,5 @@
 //! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, searches for rates, bounded
-//! memory, other builds, comparisons, explanations, imports, resumed suites, suites of several runs, kill tests, servers that run already.
+//! memory, other builds, comparisons, explanations, imports, resumed suites, suites of several runs, kill tests, servers that run already, laboratories that are killed with a server.
 
 mod compare;
 mod custom;
@@ -11,6 +11,8 @@ mod find_rate;
 mod host;
 mod import;
 mod insert_benchmark;
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+mod killed;
 mod large_values;
 mod memory;
 mod oltp_range;

@@ -45,7 +45,7 @@ fn start(dir: &Path, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-fn kill(mut child: Child) {
+pub fn kill(mut child: Child) {
     // One that has ended cannot be killed, which is fine.
     let _ = child.kill();
     child.wait().unwrap();
@@ -65,7 +65,7 @@ fn ended(value: &serde_json::Value) -> usize {
 }
 
 /// Waits until the folder shows what is wanted, or the suite has ended by itself.
-fn wait(child: &mut Child, wanted: &dyn Fn() -> bool) {
+pub fn wait(child: &mut Child, wanted: &dyn Fn() -> bool) {
     while !wanted() && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
     }

@@ -11,8 +11,8 @@ use crate::report::selection::durability;
 use crate::report::table::{Table, number};
 use crate::store::result::{Host, SuiteResult, TrialResult};
 
-/// Everything below the numbers.
-pub fn html(suite: &SuiteResult, engines: &[String]) -> String {
+/// Everything below the numbers; counters at the end of each phase, or of the last one only.
+pub fn html(suite: &SuiteResult, engines: &[String], all_ends: bool) -> String {
     let of = |engine: &String| suite.trials.iter().find(|trial| trial.name() == *engine);
     let trials: Vec<&TrialResult> = engines.iter().filter_map(of).collect();
     let mut out = tables::html(&promises(&trials));
@@ -40,7 +40,7 @@ pub fn html(suite: &SuiteResult, engines: &[String]) -> String {
     if let Some(text) = definition {
         out += &details("File of the workload", &element("pre", "", &text));
     }
-    out + &counters(suite, engines)
+    out + &counters(suite, engines, all_ends)
 }
 
 fn text_table(title: &str, headers: &[&str]) -> Table {
@@ -150,20 +150,25 @@ fn settings(trials: &[&TrialResult]) -> (Table, Vec<Table>, Table) {
     (different, own, same)
 }
 
-/// Every engine's counters at the end of each phase of its first trial.
-fn counters(suite: &SuiteResult, engines: &[String]) -> String {
+/// Every engine's counters at the end of each phase of its first trial, or of the last phase only.
+fn counters(suite: &SuiteResult, engines: &[String], all_ends: bool) -> String {
     let mut out = String::new();
     for engine in engines {
         let Some(trial) = suite.trials.iter().find(|trial| trial.name() == *engine) else {
             continue;
         };
-        let phases: Vec<_> = trial
+        let mut phases: Vec<_> = trial
             .phases
             .iter()
             .filter(|phase| !phase.engine_counters.is_empty())
             .collect();
+        let mut which = "each phase";
+        if !all_ends {
+            phases.drain(..phases.len().saturating_sub(1));
+            which = "the last phase";
+        }
         let title = format!(
-            "Counters of {engine} at the end of each phase (repetition {})",
+            "Counters of {engine} at the end of {which} (repetition {})",
             trial.repetition
         );
         let mut table = Table::new(title.clone(), &["counter"]);

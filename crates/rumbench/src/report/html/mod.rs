@@ -141,7 +141,7 @@ fn render_with(
     let tables = views.first().map(|view| view.anchor("tables"));
     out += &explain::warnings(findings, tables.as_deref());
     out += &section("marks", "Marks", &facts::marks(suite));
-    let facts = facts::html(suite, &engines);
+    let facts = facts::html(suite, &engines, detail.is_none_or(|detail| detail.all_ends));
     out += &section("facts", "Configuration and environment", &facts);
     out += &section("metrics", "What the numbers mean", &tables::definitions());
     out += "</main>\n";

@@ -14,49 +14,65 @@ pub struct Detail {
     pub counters: usize,
     /// Whether time lines show what is read, and the size, besides what is written.
     pub all_strips: bool,
+    /// Whether tables of counters have the end of every phase, or of the last one only.
+    pub all_ends: bool,
 }
 
 /// From fine to coarse.
-pub const DETAILS: [Detail; 8] = [
+pub const DETAILS: [Detail; 9] = [
     Detail {
         points: 180,
         counters: 6,
         all_strips: true,
+        all_ends: true,
     },
     Detail {
         points: 120,
         counters: 6,
         all_strips: true,
+        all_ends: true,
     },
     Detail {
         points: 80,
         counters: 4,
         all_strips: true,
+        all_ends: true,
     },
     Detail {
         points: 60,
         counters: 3,
         all_strips: true,
+        all_ends: true,
     },
     Detail {
         points: 60,
         counters: 2,
         all_strips: false,
+        all_ends: true,
     },
     Detail {
         points: 48,
         counters: 1,
         all_strips: false,
+        all_ends: true,
     },
     Detail {
         points: 36,
         counters: 0,
         all_strips: false,
+        all_ends: false,
     },
     Detail {
         points: 24,
         counters: 0,
         all_strips: false,
+        all_ends: false,
+    },
+    Detail {
+        points: 16,
+        counters: 0,
+        all_strips: false,
+        all_ends: false,
     },
 ];
 

@@ -60,10 +60,15 @@ fn large(repetitions: u32) -> SuiteResult {
         let (engine, repetition) = (u64::from(n % 10), n / 10 + 1);
         let phases = (0..10).map(|number| phase(&trial.phases[1], number, engine));
         let settle = trial.phases[2].clone();
+        let setting = |key: u64| {
+            let value = format!("{} (a reason of about so many words)", engine * key);
+            (format!("a_setting_with_a_name_{key}"), value)
+        };
         suite.trials.push(TrialResult {
             engine: format!("engine-{engine}"),
             repetition,
             phases: phases.chain([settle]).collect(),
+            configuration: (0..40).map(setting).collect(),
             ..trial.clone()
         });
     }
@@ -81,6 +86,9 @@ fn phase(like: &PhaseResult, number: u64, engine: u64) -> PhaseResult {
         },
         seconds: 3600.0,
         latency_us: operations.collect(),
+        engine_counters: (0..20)
+            .map(|n| (format!("engine_counter_{n}"), noise(number + n) * 1e9))
+            .collect(),
         intervals: (0..3600)
             .map(|second| interval(second, number * 10 + engine))
             .collect(),
@@ -264,6 +272,8 @@ fn an_hour_of_ten_phases_on_ten_engines_stays_below_a_megabyte() {
         count("<td")
     );
     assert!(page.contains("class=\"h4\"") && page.contains("class=\"b9\""));
+    // What gives way are the counters of phases before the last: result.json has them.
+    assert!(page.contains("at the end of the last phase") && page.contains("engine_counter_19"));
     keep("large", &page);
 }
 
