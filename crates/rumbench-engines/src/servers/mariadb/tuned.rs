@@ -102,6 +102,11 @@ pub(super) fn myrocks(cache_bytes: u64, log_mib: u32, at_commit: &str) -> Vec<Se
             "each commit reaches the kernel as InnoDB's does; by default it stays in the server up to a second",
         ),
         (
+            "rocksdb_deadlock_detect",
+            set("ON"),
+            "a deadlock ends when it arises, as InnoDB's does; by default all in it wait for a second, and may meet again for ever",
+        ),
+        (
             "rocksdb_max_total_wal_size",
             (u64::from(log_mib) << 20).to_string(),
             "as InnoDB's log",
