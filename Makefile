@@ -74,7 +74,7 @@ bench-rocksdb: ## as bench, with RocksDB beside the others (builds it once, some
 	    quick --out out/quick-$$(date -u +%Y%m%d-%H%M%S)
 
 CLAIMS ?= out/claims
-claims: ## measure every figure again that README quotes, and compare (some hours; RELATIVE=1 on another machine than README's)
+claims: ## measure every figure again that README quotes, and compare (half an hour; RELATIVE=1 on another machine than README's)
 	bash .ci/steps.sh system
 	libraries=$$(ALLUVIUM_CACHE='$(CACHE)' cargo xtask rocksdb) && eval "$$libraries" && \
 	  cargo build --locked --release -p rumbench --features rocksdb && \
