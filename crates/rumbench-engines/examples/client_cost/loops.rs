@@ -53,31 +53,19 @@ impl Loops {
         })
     }
 
-    /// Runs a recording through the server's C library: messages in all, and what they cost.
-    pub fn library(
-        &self,
-        protocol: &str,
-        socket: &Path,
-        recording: &Path,
-        requests: u64,
-    ) -> Outcome<(f64, Cost)> {
-        let program = match protocol {
+    /// The loop that runs a recording through the C library of the server of a protocol.
+    pub fn library(&self, protocol: &str) -> Command {
+        Command::new(match protocol {
             "postgresql" => &self.postgresql,
             _ => &self.mariadb,
-        };
-        run(Command::new(program).args([socket, recording]), requests)
+        })
     }
 
-    /// As [`Loops::library`], without a library.
-    pub fn bytes(
-        &self,
-        protocol: &str,
-        socket: &Path,
-        recording: &Path,
-        requests: u64,
-    ) -> Outcome<(f64, Cost)> {
+    /// The loop that sends the bytes of a recording.
+    pub fn bytes(&self, protocol: &str) -> Command {
         let mut command = Command::new(&self.bytes);
-        run(command.arg(protocol).args([socket, recording]), requests)
+        command.arg(protocol);
+        command
     }
 }
 
@@ -105,8 +93,14 @@ fn compile(folder: &Path, name: &str, source: &str, arguments: &[String]) -> Out
     Ok(built)
 }
 
-fn run(command: &mut Command, requests: u64) -> Outcome<(f64, Cost)> {
-    let output = command.output()?;
+/// Runs a recording by one of the loops: messages in all, and what they cost.
+pub fn run(
+    mut command: Command,
+    socket: &Path,
+    recording: &Path,
+    requests: u64,
+) -> Outcome<(f64, Cost)> {
+    let output = command.args([socket, recording]).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }

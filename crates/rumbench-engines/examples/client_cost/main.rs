@@ -106,10 +106,10 @@ fn server(name: &str, asked: &Asked, scratch: &Path, loops: &Loops) -> Outcome<S
         (Vec::new(), Vec::new(), Vec::new(), 0.0);
     for _ in 0..ROUNDS {
         ours.push(measured(next(&mut linkbench, &*engine)?, asked.requests)?);
-        let (sent, cost) = loops.library(protocol, &socket, &file, asked.requests)?;
+        let (sent, cost) = loops::run(loops.library(protocol), &socket, &file, asked.requests)?;
         library.push(cost);
         messages = sent / asked.requests as f64;
-        bytes.push(loops.bytes(protocol, &socket, &file, asked.requests)?.1);
+        bytes.push(loops::run(loops.bytes(protocol), &socket, &file, asked.requests)?.1);
     }
     drop(linkbench);
     engine.close()?;

@@ -1,6 +1,8 @@
 //! `--storage`: trials whose operations on a device the kernel limits. Where it does not let this user make a control group,
 //! or the folder is on no device, that must be said.
 
+use std::process::Output;
+
 use crate::{result, rumbench, script, text};
 
 #[test]
@@ -62,36 +64,31 @@ fn a_trial_runs_in_a_group_with_the_limits_of_its_tier() {
     );
 }
 
+/// A tiny run on `null` at a tier, and its result where there is one.
+fn at_tier(tier: &str, more: &[&str]) -> (Option<serde_json::Value>, Output) {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let mut arguments = vec!["run", "linkbench", "--engine", "null", "--storage", tier];
+    arguments.extend(["--out", out.to_str().unwrap()]);
+    for set in ["nodes=1000", "numbers=2011", "operations=100"] {
+        arguments.extend(["--set", set]);
+    }
+    arguments.extend(more);
+    let output = rumbench(dir.path(), &arguments);
+    let found = out.join("result.json").exists().then(|| result(&out));
+    (found, output)
+}
+
 #[test]
 fn the_limits_can_begin_with_a_phase() {
-    let dir = tempfile::tempdir().unwrap();
-    let run = |phase: &str| {
-        let out = dir.path().join(phase);
-        let mut arguments = vec![
-            "run",
-            "linkbench",
-            "--engine",
-            "null",
-            "--storage",
-            "slow-ssd",
-        ];
-        arguments.extend(["--storage-from", phase, "--out", out.to_str().unwrap()]);
-        for set in ["nodes=1000", "numbers=2011", "operations=100"] {
-            arguments.extend(["--set", set]);
-        }
-        let output = rumbench(dir.path(), &arguments);
-        (
-            out.join("result.json").exists().then(|| result(&out)),
-            output,
-        )
-    };
-    let (found, output) = run("request");
+    let from = |phase: &str| at_tier("slow-ssd", &["--storage-from", phase]);
+    let (found, output) = from("request");
     // The test above has looked at the refusal of a kernel that has no groups for us.
     let Some(found) = found else { return };
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let expected = "slow-ssd (at most 10000 reads and 10000 writes a second), from request on";
     assert_eq!(found["trials"][0]["configuration"]["storage"], expected);
-    let (found, output) = run("elsewhere");
+    let (found, output) = from("elsewhere");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let marks = found.expect("a result")["trials"][0]["marks"].to_string();
     assert!(marks.contains("no phase of this name began"), "{marks}");
@@ -99,22 +96,8 @@ fn the_limits_can_begin_with_a_phase() {
 
 #[test]
 fn a_tier_without_limits_needs_no_group() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("out");
-    let mut arguments = vec![
-        "run",
-        "linkbench",
-        "--engine",
-        "null",
-        "--storage",
-        "fast-ssd",
-    ];
-    arguments.extend(["--out", out.to_str().unwrap()]);
-    for set in ["nodes=1000", "numbers=2011", "operations=100"] {
-        arguments.extend(["--set", set]);
-    }
-    let output = rumbench(dir.path(), &arguments);
+    let (found, output) = at_tier("fast-ssd", &[]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let trial = &result(&out)["trials"][0];
+    let trial = &found.expect("a result")["trials"][0];
     assert_eq!(trial["configuration"]["storage"], "fast-ssd (no limit)");
 }
