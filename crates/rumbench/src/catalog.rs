@@ -32,7 +32,10 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
 }
 
 /// Settings of every workload, which the runner takes: a misspelled one reaches the workload.
-pub const RUNNER_KEYS: &[&str] = &["cache_bytes", "rate", "arrivals"];
+pub const RUNNER_KEYS: &[&str] = &["cache_bytes", "rate", "arrivals", COMPACTION];
+
+/// The setting of every engine that has a choice of compaction styles.
+pub const COMPACTION: &str = "compaction";
 
 /// Settings by key.
 pub type Settings = BTreeMap<String, String>;

@@ -48,11 +48,29 @@ const MYROCKS_DELETIONS: usize = 199_999;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Profile {
     Tuned,
-    Universal,
     Zlib,
     Zstd,
     Default,
     MyRocks,
+}
+
+/// How tables are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Compaction {
+    Leveled,
+    Universal,
+}
+
+impl std::str::FromStr for Compaction {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Compaction, &'static str> {
+        match text {
+            "leveled" => Ok(Compaction::Leveled),
+            "universal" => Ok(Compaction::Universal),
+            _ => Err("must be leveled or universal"),
+        }
+    }
 }
 
 /// How blocks are cached.
@@ -77,6 +95,7 @@ impl std::str::FromStr for BlockCache {
 /// Everything that decides how RocksDB is opened.
 pub(super) struct Tuning {
     profile: Profile,
+    compaction: Compaction,
     /// Instead of all that the profile says.
     file: Option<OptionsFile>,
     block_cache: BlockCache,
@@ -95,7 +114,7 @@ pub(super) struct Tuning {
 impl Tuning {
     /// From variant, cache size and settings.
     pub(super) fn of(config: &OpenConfig) -> Result<Tuning> {
-        let profile = profile(config.variant.as_deref())?;
+        let (profile, compaction) = profile(config.variant.as_deref())?;
         let cache_bytes = config.cache_bytes as usize;
         let mut settings = Settings::of("rocksdb", config);
         let (block_bytes, write_buffer_bytes) = match profile {
@@ -110,6 +129,14 @@ impl Tuning {
         let file: Option<String> = settings.take_text("options_file");
         let tuning = Tuning {
             profile,
+            compaction: match settings.take_parsed("compaction")? {
+                Some(_) if matches!(profile, Profile::Default | Profile::MyRocks) => {
+                    return Err(EngineError::Unsupported(
+                        "rocksdb:default and rocksdb:myrocks have their own compaction: set rocksdb.compaction with another variant".to_string(),
+                    ));
+                }
+                given => given.unwrap_or(compaction),
+            },
             file: None,
             block_cache: settings.take("block_cache", BlockCache::HyperClock)?,
             cache_bytes: config.cache_bytes,
@@ -281,9 +308,11 @@ impl Tuning {
         }
         options.set_level_compaction_dynamic_level_bytes(true);
         options.set_compaction_pri(CompactionPri::MinOverlappingRatio);
-        match self.profile {
-            Profile::Universal => options.set_compaction_style(DBCompactionStyle::Universal),
-            Profile::MyRocks => {
+        match (self.compaction, self.profile) {
+            (Compaction::Universal, _) => {
+                options.set_compaction_style(DBCompactionStyle::Universal);
+            }
+            (_, Profile::MyRocks) => {
                 options.set_target_file_size_base(32 * MIB as u64);
                 options.set_max_bytes_for_level_base(512 * MIB as u64);
                 options.set_level_zero_slowdown_writes_trigger(10);
@@ -385,9 +414,9 @@ impl Tuning {
     }
 
     fn describe_tables(&self, schema: &[MapDef], c: &mut Configuration) {
-        let style = match self.profile {
-            Profile::Universal => "universal",
-            _ => "leveled, dynamic level bytes, minimal overlapping ratio first",
+        let style = match self.compaction {
+            Compaction::Universal => "universal",
+            Compaction::Leveled => "leveled, dynamic level bytes, minimal overlapping ratio first",
         };
         c.given("compaction", style);
         // The last map is one of the workload's own: a catalogue comes first.
@@ -439,18 +468,25 @@ fn refuse_beside_a_file(config: &OpenConfig) -> Result<()> {
     }
 }
 
-fn profile(variant: Option<&str>) -> Result<Profile> {
-    match variant {
-        None | Some("leveled") => Ok(Profile::Tuned),
-        Some("universal") => Ok(Profile::Universal),
-        Some("zlib") => Ok(Profile::Zlib),
-        Some("zstd") => Ok(Profile::Zstd),
-        Some("default") => Ok(Profile::Default),
-        Some("myrocks") => Ok(Profile::MyRocks),
-        Some(other) => Err(EngineError::Unsupported(format!(
-            "rocksdb has no variant `{other}`"
-        ))),
-    }
+/// What a variant stands for.
+fn profile(variant: Option<&str>) -> Result<(Profile, Compaction)> {
+    let profile = match variant {
+        None | Some("leveled" | "universal") => Profile::Tuned,
+        Some("zlib") => Profile::Zlib,
+        Some("zstd") => Profile::Zstd,
+        Some("default") => Profile::Default,
+        Some("myrocks") => Profile::MyRocks,
+        Some(other) => {
+            return Err(EngineError::Unsupported(format!(
+                "rocksdb has no variant `{other}`"
+            )));
+        }
+    };
+    let compaction = match variant {
+        Some("universal") => Compaction::Universal,
+        _ => Compaction::Leveled,
+    };
+    Ok((profile, compaction))
 }
 
 fn tune_filters(options: &mut Options, table: &mut BlockBasedOptions, map: &MapDef) {

@@ -186,6 +186,34 @@ fn one_codec_for_all_levels_is_a_setting_and_told() {
 }
 
 #[test]
+fn the_compaction_style_is_a_setting_of_every_tuned_variant() {
+    let root = tempfile::tempdir().unwrap();
+    let style = |variant: Option<&str>, style: Option<&str>| {
+        let mut config = config(root.path(), Durability::Buffered);
+        config.variant = variant.map(str::to_string);
+        let setting = style.map(|style| ("compaction".to_string(), style.to_string()));
+        config.settings.extend(setting);
+        let engine = RocksDb::<Plain>::open(&config, conformance::SCHEMA);
+        engine.map(|engine| engine.facts().configuration["compaction"].clone())
+    };
+    assert_eq!(style(None, Some("universal")).unwrap(), "universal");
+    assert_eq!(style(Some("universal"), None).unwrap(), "universal");
+    assert_eq!(style(Some("zstd"), Some("universal")).unwrap(), "universal");
+    assert!(style(None, None).unwrap().starts_with("leveled"));
+    assert!(
+        style(Some("universal"), Some("leveled"))
+            .unwrap()
+            .starts_with("leveled")
+    );
+    let error = style(None, Some("tiered")).unwrap_err().to_string();
+    assert!(error.contains("leveled or universal"), "{error}");
+    let error = style(Some("myrocks"), Some("universal"))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("their own compaction"), "{error}");
+}
+
+#[test]
 fn rocksdb_with_an_lru_cache_behaves_as_an_ordered_map() {
     let root = tempfile::tempdir().unwrap();
     conformance::key_value(root.path(), &|dir| {

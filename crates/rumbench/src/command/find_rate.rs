@@ -88,6 +88,7 @@ pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
             sets: &sets,
             files: &arguments.options_files,
             durability: arguments.durability.into(),
+            memory: arguments.memory,
         },
         None,
     )?;
@@ -104,7 +105,6 @@ pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
         repeat: arguments.repeat,
         seed: arguments.seed,
         durability: arguments.durability.into(),
-        memory: arguments.memory,
         storage: None,
         storage_from: None,
         placement: arguments.placement,

@@ -226,6 +226,7 @@ pub fn suite(arguments: &RunArgs) -> Result<Suite> {
         sets: &sets,
         files: &arguments.options_files,
         durability: arguments.durability.into(),
+        memory: arguments.memory,
     };
     let (points, varied, turnover) =
         match arguments.sweep.as_deref().map(sweep::parse).transpose()? {
@@ -248,7 +249,6 @@ pub fn suite(arguments: &RunArgs) -> Result<Suite> {
         repeat: arguments.repeat,
         seed: arguments.seed,
         durability: arguments.durability.into(),
-        memory: arguments.memory,
         storage: arguments.storage,
         storage_from: arguments.storage_from.clone(),
         placement: arguments.placement,
@@ -275,7 +275,7 @@ pub fn check(suite: &mut Suite) -> Result<()> {
     }
     check_placement(suite)?;
     check_external(suite)?;
-    check_memory(suite.memory, &suite.points)
+    suite.points.iter().try_for_each(check_memory)
 }
 
 /// Name of a workload, and the text of its file where it is an own one: the name is then that of the file.
@@ -437,9 +437,10 @@ fn check_placement(suite: &Suite) -> Result<()> {
 fn check_external(suite: &Suite) -> Result<()> {
     let mut engines = suite.points.iter().flat_map(|point| &point.engines);
     let external = |choice: &&EngineChoice| choice.settings.contains_key("address");
-    let bound = match (suite.memory, suite.storage) {
-        (Some(_), _) => Some("--memory"),
-        (None, storage) => storage.map(|_| "--storage"),
+    let bounds_memory = suite.points.iter().any(|point| point.memory.is_some());
+    let bound = match (bounds_memory, suite.storage) {
+        (true, _) => Some("--memory"),
+        (false, storage) => storage.map(|_| "--storage"),
     };
     match (bound, engines.find(external)) {
         (Some(bound), Some(choice)) => Err(usage(format!(
@@ -451,16 +452,14 @@ fn check_external(suite: &Suite) -> Result<()> {
 }
 
 /// A cache that cannot fit into the limit would end every trial in the middle.
-fn check_memory(memory: Option<u64>, points: &[Point]) -> Result<()> {
-    let largest = points.iter().map(|point| point.cache_bytes).max();
-    match (memory, largest) {
-        (Some(memory), Some(cache)) if memory < cache.saturating_add(MEMORY_BESIDE_CACHE) => {
-            Err(usage(format!(
-                "--memory {memory} is too little for cache_bytes={cache} and {} MiB beside it for everything else; --set cache_bytes={} would do, or a larger --memory",
-                MEMORY_BESIDE_CACHE >> 20,
-                memory.saturating_sub(MEMORY_BESIDE_CACHE)
-            )))
-        }
+fn check_memory(point: &Point) -> Result<()> {
+    let cache = point.cache_bytes;
+    match point.memory {
+        Some(memory) if memory < cache.saturating_add(MEMORY_BESIDE_CACHE) => Err(usage(format!(
+            "--memory {memory} is too little for cache_bytes={cache} and {} MiB beside it for everything else; --set cache_bytes={} would do, or a larger --memory",
+            MEMORY_BESIDE_CACHE >> 20,
+            memory.saturating_sub(MEMORY_BESIDE_CACHE)
+        ))),
         _ => Ok(()),
     }
 }

@@ -87,7 +87,38 @@ pub fn sort(
         }
     }
     catalog::expand(workload, &mut common)?;
+    if let Some(style) = common.remove(catalog::COMPACTION) {
+        give_compaction(&mut choices, &style)?;
+    }
     Ok((choices, sort_common(common)?))
+}
+
+/// Gives `compaction` to every engine that has a choice; what is set for one engine alone stays.
+fn give_compaction(choices: &mut [EngineChoice], style: &str) -> Result<()> {
+    let refused = |why: &str| usage(format!("compaction={style}: {why}"));
+    let with_choice = |choice: &&mut EngineChoice| {
+        let mut entries = rumbench_engines::engines().iter();
+        entries.any(|entry| entry.name == choice.engine && !entry.compactions.is_empty())
+    };
+    let mut given = false;
+    for choice in choices.iter_mut().filter(with_choice) {
+        if choice.variant.is_some() {
+            return Err(refused(&format!(
+                "{} names a configuration already; give the plain engine, or set {}.compaction",
+                choice.name(),
+                choice.engine
+            )));
+        }
+        let own = choice.settings.entry(catalog::COMPACTION.to_string());
+        own.or_insert_with(|| style.to_string());
+        given = true;
+    }
+    match given {
+        true => Ok(()),
+        false => Err(refused(
+            "no engine of this suite has a choice of compaction styles",
+        )),
+    }
 }
 
 /// How a setting can name an engine: in all builds, or in one.
@@ -313,6 +344,31 @@ mod tests {
         assert_eq!(sorted.workload.len(), 1);
         assert_eq!(sorted.cache_bytes, 64);
         assert_eq!(sorted.rate.unwrap().arrivals, Arrivals::Poisson);
+    }
+
+    #[test]
+    fn a_compaction_style_goes_to_every_engine_that_has_a_choice() {
+        // Another build is asked about what this one may lack.
+        let hosts = hosts(&words(&["old=x"])).unwrap();
+        let set = |engines: &[&str], sets: &[&str]| {
+            sort("kv-sequence", &words(engines), &hosts, &words(sets))
+                .map(|(choices, _)| choices)
+                .map_err(|error| error.to_string())
+        };
+        let style = &["compaction=universal"];
+        let choices = set(&["null", "rocksdb@old"], style).unwrap();
+        assert_eq!(choices[1].settings["compaction"], "universal");
+        assert!(choices[0].settings.is_empty());
+        let own = &["rocksdb.compaction=leveled", "compaction=universal"];
+        let choices = set(&["null", "rocksdb@old"], own).unwrap();
+        assert_eq!(choices[1].settings["compaction"], "leveled");
+        let refused = set(&["null", "null@old"], style).unwrap_err();
+        assert!(
+            refused.contains("no engine of this suite has a choice"),
+            "{refused}"
+        );
+        let refused = set(&["rocksdb:zstd@old"], style).unwrap_err();
+        assert!(refused.contains("rocksdb.compaction"), "{refused}");
     }
 
     #[test]

@@ -117,7 +117,12 @@ pub struct Common<'a> {
     pub files: &'a [String],
     /// `--durability`.
     pub durability: Durability,
+    /// `--memory`.
+    pub memory: Option<u64>,
 }
+
+/// The flag that can be swept as if it were a setting.
+const MEMORY: &str = "memory";
 
 /// One point without a sweep, else one for each value, all checked as far as that is possible before anything runs.
 ///
@@ -127,6 +132,9 @@ pub fn points(common: Common<'_>, varied: Option<&Varied>) -> Result<Vec<Point>>
     let Some(varied) = varied else {
         return Ok(vec![point(common, None)?]);
     };
+    if varied.key == MEMORY {
+        return limits(common, &varied.values);
+    }
     let key = &varied.key;
     let given = |set: &&String| set.split('=').next() == Some(key);
     if let Some(set) = common.sets.iter().find(given) {
@@ -142,6 +150,29 @@ pub fn points(common: Common<'_>, varied: Option<&Varied>) -> Result<Vec<Point>>
     }
     let labels = varied.values.iter().map(|value| format!("{key}={value}"));
     labels.map(|label| point(common, Some(label))).collect()
+}
+
+/// One point for each limit of memory, alike otherwise.
+fn limits(common: Common<'_>, values: &[String]) -> Result<Vec<Point>> {
+    if let Some(memory) = common.memory {
+        return Err(usage(format!(
+            "--sweep {MEMORY}: --memory {memory} gives it too"
+        )));
+    }
+    let alike = point(common, None)?;
+    let limit = |value: &String| {
+        let memory = value.parse().map_err(|_| {
+            usage(format!(
+                "--sweep {MEMORY}: {value} is not a number of bytes"
+            ))
+        })?;
+        Ok(Point {
+            label: Some(format!("{MEMORY}={memory}")),
+            memory: Some(memory),
+            ..alike.clone()
+        })
+    };
+    values.iter().map(limit).collect()
 }
 
 fn point(common: Common<'_>, label: Option<String>) -> Result<Point> {
@@ -160,6 +191,7 @@ fn point(common: Common<'_>, label: Option<String>) -> Result<Point> {
         clients: sorted.clients,
         cache_bytes: sorted.cache_bytes,
         rate: sorted.rate,
+        memory: common.memory,
     })
 }
 
@@ -226,6 +258,7 @@ mod tests {
             sets: &["nodes=100".to_string()],
             files: &[],
             durability: Durability::Buffered,
+            memory: None,
         };
         let of = |key: &str, values: &[&str]| Varied {
             key: key.to_string(),
@@ -241,5 +274,16 @@ mod tests {
             refused(&of("alluvium.memory_bytes", &["1", "2"])).contains("null has no such setting")
         );
         assert!(refused(&of("null.stall", &["1", "2"])).contains("stall_s"));
+        let limits = of("memory", &["268435456", "536870912"]);
+        let found = points(common, Some(&limits)).unwrap();
+        assert_eq!(found[1].label.as_deref(), Some("memory=536870912"));
+        assert_eq!(found[1].memory, Some(536_870_912));
+        assert!(refused(&of("memory", &["1", "much"])).contains("much is not a number of bytes"));
+        let given = Common {
+            memory: Some(1 << 30),
+            ..common
+        };
+        let error = points(given, Some(&limits)).unwrap_err().to_string();
+        assert!(error.contains("--memory 1073741824 gives it too"));
     }
 }

@@ -32,7 +32,11 @@ fn layout(trial: &TrialResult) -> Option<Layout> {
     let memtable = first(&["write_buffer_size", "memtable_bytes", "write_buffer_bytes"])
         .unwrap_or(MEMTABLE_BYTES);
     let page_bytes = first(&["page_size", "page_bytes", "leaf_page_max"]).unwrap_or(PAGE_BYTES);
-    Some(match (trial.engine.as_str(), trial.variant.as_deref()) {
+    let tiered = trial
+        .configuration
+        .get("compaction")
+        .is_some_and(|style| style == "universal");
+    Some(match (trial.engine.as_str(), tiered) {
         ("alluvium", _) => Layout::LazyLeveled {
             upper_fraction: first(&["upper_fraction"]).filter(|f| *f > 0.0)?,
             // A quarter of the memory, between 4 and 512 MiB, is for writes; half of it is one flush.
@@ -40,7 +44,7 @@ fn layout(trial: &TrialResult) -> Option<Layout> {
                 .clamp(4.0 * 1048576.0, 512.0 * 1048576.0)
                 / 2.0,
         },
-        ("rocksdb", Some("universal")) => Layout::Tiered {
+        ("rocksdb", true) => Layout::Tiered {
             flush_bytes: memtable,
         },
         ("rocksdb" | "fjall", _) => Layout::Leveled {
@@ -284,6 +288,19 @@ mod tests {
         );
         let scene = Scene::new(&suite, &found[0], 0, "alluvium".to_string());
         assert!(findings(&scene).is_empty());
+    }
+
+    #[test]
+    fn the_compaction_style_of_a_result_decides_the_layout() {
+        let mut trial = suite().trials.remove(0);
+        trial.engine = "rocksdb".to_string();
+        let mut name = |style: &str| {
+            let style = ("compaction".to_string(), style.to_string());
+            trial.configuration.extend([style]);
+            layout(&trial).unwrap().name()
+        };
+        assert_eq!(name("universal"), "tiered LSM");
+        assert_eq!(name("leveled, dynamic level bytes"), "leveled LSM");
     }
 
     #[test]

@@ -52,6 +52,9 @@ pub struct Point {
     pub cache_bytes: u64,
     /// Rate of paced phases.
     pub rate: Option<Rate>,
+    /// What the memory of each trial is bounded by, in bytes.
+    #[serde(default)]
+    pub memory: Option<u64>,
 }
 
 /// Equal steps until a database has been rewritten so often.
@@ -101,8 +104,6 @@ pub struct Suite {
     pub seed: u64,
     /// Class of every commit.
     pub durability: Durability,
-    /// What the memory of each trial is bounded by, in bytes.
-    pub memory: Option<u64>,
     /// The device that trials are to find.
     #[serde(default)]
     pub storage: Option<Storage>,
@@ -257,6 +258,7 @@ pub mod tests {
                 clients: 2,
                 cache_bytes: 1 << 20,
                 rate: None,
+                memory: None,
             }],
             varied: None,
             turnover: None,
@@ -265,7 +267,6 @@ pub mod tests {
             repeat: 2,
             seed: 1,
             durability: Durability::Buffered,
-            memory: None,
             storage: None,
             storage_from: None,
             placement: Placement::Free,

@@ -3,7 +3,7 @@
 mod calibrate;
 mod drive;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -36,8 +36,8 @@ pub struct Runner<'a> {
     suite: &'a Suite,
     interrupts: &'a Interrupts,
     progress: Progress,
-    /// What bounds the trials.
-    bounds: Bounds,
+    /// What bounds the trials, by the limit of memory of their point.
+    bounds: BTreeMap<Option<u64>, Bounds>,
     result: SuiteResult,
     saved: Instant,
 }
@@ -95,7 +95,7 @@ pub fn resume(
 fn drive(
     suite: &Suite,
     interrupts: &Interrupts,
-    bounds: Bounds,
+    bounds: BTreeMap<Option<u64>, Bounds>,
     result: SuiteResult,
 ) -> Result<SuiteResult> {
     let mut runner = Runner {
@@ -143,11 +143,16 @@ fn fresh(suite: &Suite) -> SuiteResult {
 }
 
 /// What bounds the trials of a suite. The result folder is there.
-fn bounds_of(suite: &Suite) -> Result<Bounds> {
-    let memory = suite.memory.map(Bound::Memory);
+fn bounds_of(suite: &Suite) -> Result<BTreeMap<Option<u64>, Bounds>> {
     let operations = suite.storage.and_then(Storage::operations_per_s);
     let operations = operations.map(|per_s| Bound::operations(&suite.out, per_s));
-    Bounds::new(memory.into_iter().chain(operations.transpose()?))
+    let operations = operations.transpose()?;
+    let limits: BTreeSet<Option<u64>> = suite.points.iter().map(|point| point.memory).collect();
+    let bounds = |limit: Option<u64>| {
+        let memory = limit.map(Bound::Memory);
+        Ok((limit, Bounds::new(memory.into_iter().chain(operations))?))
+    };
+    limits.into_iter().map(bounds).collect()
 }
 
 /// What the result says about the sweep before anything was measured.
@@ -306,7 +311,11 @@ impl Runner<'_> {
             ..Standing::default()
         };
         self.result.trials.push(trial.clone());
-        self.drive(&spec, &mut trial, standing)?;
+        let group = match self.bounds.get(&point.memory) {
+            Some(bounds) => bounds.group()?,
+            None => None,
+        };
+        self.drive(&spec, &mut trial, standing, group)?;
         // Otherwise `resume` runs it again.
         if !trial.has_mark("interrupted") {
             trial.ended_at = Some(timestamp());

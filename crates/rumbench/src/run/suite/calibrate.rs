@@ -72,7 +72,8 @@ impl Runner<'_> {
             label: format!("calibration on {}", trial.contestant()),
             ..Standing::default()
         };
-        self.drive(&spec, &mut trial, standing)?;
+        // It has a shorter load and no engine: it needs no bounds.
+        self.drive(&spec, &mut trial, standing, None)?;
         remove(&directory);
         if !trial.marks.is_empty() {
             self.progress.clear();

@@ -56,19 +56,15 @@ impl Watch {
 }
 
 impl Runner<'_> {
-    /// Starts the child and follows it to its end.
+    /// Starts the child within `group` and follows it to its end.
     pub(super) fn drive(
         &mut self,
         spec: &TrialSpec,
         trial: &mut TrialResult,
         mut standing: Standing,
+        group: Option<Group>,
     ) -> Result<()> {
         let host = trial.host.as_ref().map(|host| PathBuf::from(&host.path));
-        // Calibration has a shorter load and no engine: it needs no bounds.
-        let group = match standing.trial {
-            0 => None,
-            _ => self.bounds.group()?,
-        };
         let mut watch = self.watch(group, &standing);
         let prepare = |pid| watch.begin(pid);
         let started = TrialProcess::start(host.as_deref(), "trial-child", spec, prepare);
