@@ -1,13 +1,15 @@
 //! The client of a test: performs the statements of its events, and checks every row that comes back.
 //!
 //! Statements that read are single reads of what is committed; those that write are one transaction, run again as a whole
-//! when it meets a conflict. An event with one statement that writes uses the engine's call for it.
+//! when it meets a conflict. An event with one statement that writes uses the engine's call for it. On a server all statements
+//! of an event are one transaction, also where none writes.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::events::{Event, Events, Statement, What};
+use super::queries;
 use super::reads::Reads;
 use super::rows::{C, C_BYTES, COLUMNS, Draws, K, ROW_BYTES};
 use super::state::{Shared, wrong};
@@ -83,25 +85,36 @@ impl OltpClient {
         }
     }
 
-    /// Performs the statements that write. Rows and retries.
-    fn write(&mut self, first: usize) -> Result<(u64, u64)> {
+    /// Performs the statements that write in one transaction, of which those before `first` that are not performed yet are
+    /// part: the ones from `begin` on. Rows and retries.
+    fn write(&mut self, begin: usize, first: usize) -> Result<(u64, u64)> {
         let shared = &*self.shared;
         let (event, there) = (&self.event, &mut self.there);
         let connection = &mut *self.connection;
-        let statements = &event.statements[first..];
+        let (reads, statements) = event.statements[begin..].split_at(first - begin);
         let made = (&self.texts[..], &self.row);
+        let judges = self.judges;
         announce(shared, event, statements, &mut self.expected);
+        let mut rows = 0;
         let ((), retries) = retried_with(shared.backoff, || {
             there.clear();
-            if is_single(event, statements) {
+            rows = 0;
+            if reads.is_empty() && is_single(event, statements) {
                 let writes = &mut Direct(connection);
                 return perform(writes, event, statements, made, there);
             }
-            connection.write(&mut |writes| perform(writes, event, statements, made, there))
+            connection.write(&mut |writes| {
+                for statement in reads {
+                    let queries = writes.queries().ok_or_else(no_queries)?;
+                    let numbers = event.numbers(statement);
+                    rows += queries::perform(shared, queries, judges, statement, numbers)?;
+                }
+                perform(writes, event, statements, made, there)
+            })
         })?;
         self.note(first)?;
         let changed = self.there.iter().filter(|there| **there).count();
-        Ok((changed as u64, retries))
+        Ok((rows + changed as u64, retries))
     }
 
     /// Keys and new values of the statements that write.
@@ -161,6 +174,11 @@ impl OltpClient {
         }
         Ok(())
     }
+}
+
+#[cold]
+fn no_queries() -> EngineError {
+    EngineError::Unsupported("a transaction without the queries of its connection".to_owned())
 }
 
 /// Notes what is going to happen, and whether each row that is written must be there.
@@ -272,7 +290,13 @@ impl PhaseClient for OltpClient {
         let statements = self.event.statements.iter();
         let first = statements.take_while(|one| !one.what.writes()).count();
         let (mut rows, mut retries, mut written_bytes) = (0, 0, 0);
-        for statement in &self.event.statements[..first] {
+        // The reads of a transaction are part of it where it has queries.
+        let several = self.event.statements.len() > 1;
+        let begin = match several && self.connection.queries().is_some() {
+            true => 0,
+            false => first,
+        };
+        for statement in &self.event.statements[..begin] {
             let numbers = self.event.numbers(statement);
             let shared = &*self.shared;
             let connection = &mut *self.connection;
@@ -280,8 +304,8 @@ impl PhaseClient for OltpClient {
             rows += read;
             retries += again;
         }
-        if first < self.event.statements.len() {
-            let written = self.write(first);
+        if begin < self.event.statements.len() {
+            let written = self.write(begin, first);
             if written.is_err() {
                 self.shared.note_failure();
             }

@@ -4,9 +4,10 @@ use std::fmt;
 
 use super::config::Config;
 use super::rows::DRAWS;
-use super::tests::{Fold, Kind};
+use super::tests::Kind;
 use crate::linkbench::distribution::Zipf;
 use crate::random::Random;
+use crate::tables::Fold;
 
 /// What generators of events are keyed with.
 const EVENT_KEY: u64 = 0x6576_656e;

@@ -1,13 +1,14 @@
 //! OLTP ranges: the tests of sysbench as they are used for published reports, on any engine.
 //!
 //! Reading order: [`tests`] (what each test does), [`config`], [`rows`] (the tables, the rows and how they are checked),
-//! [`events`] (what is asked), `state` (which rows must be there), then the clients: `load`, `client` and
-//! `reads`; last [`workload`] (the steps in order and the checks). The guide is `docs/guide/oltp-range.md`.
+//! [`events`] (what is asked), `state` (which rows must be there), then the clients: `load`, `client`,
+//! `reads` and `queries`; last [`workload`] (the steps in order and the checks). The guide is `docs/guide/oltp-range.md`.
 
 mod client;
 pub mod config;
 pub mod events;
 mod load;
+mod queries;
 mod reads;
 pub mod rows;
 mod state;

@@ -135,6 +135,15 @@ impl Rows {
         self.append_text(C_GROUPS, draw, self.hash(C_KEY, table, id, draw), out);
     }
 
+    /// Whether a text is a c that was written for this id.
+    #[inline]
+    pub fn is_c_of(&self, table: usize, id: u64, text: &[u8]) -> bool {
+        draw_of(text).is_some_and(|draw| {
+            let tail = self.tail(C_GROUPS, self.hash(C_KEY, table, id, draw));
+            text.get(GROUP_BYTES..) == Some(tail)
+        })
+    }
+
     /// Appends a row to a batch.
     pub fn push(&self, table: usize, id: u64, draws: Draws, batch: &mut RowBatch) {
         let pad = self.hash(PAD_KEY, table, id, draws.pad);

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::names::unknown;
+use crate::tables::Fold;
 
 /// What reports show together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,21 +65,6 @@ pub enum Kind {
     Delete,
     /// Inserts one row above all ids.
     Insert,
-}
-
-/// What is made of the rows of a range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fold {
-    /// They are read.
-    Rows,
-    /// `k` is added up.
-    Sum,
-    /// `c` is sorted.
-    Order,
-    /// Different `c` are sorted.
-    Distinct,
-    /// They are counted.
-    Count,
 }
 
 /// One test.

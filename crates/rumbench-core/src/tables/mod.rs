@@ -17,4 +17,6 @@ pub mod store;
 pub use kv_store::kv_table_store;
 pub use rows::{RowBatch, Value};
 pub use schema::{Column, ColumnType, Index, Table, TableId, TableSchema};
-pub use store::{Change, Path, Range, TableConnection, TableStore, TableWrites, refuse_rows};
+pub use store::{
+    Change, Fold, Path, Range, TableConnection, TableQueries, TableStore, TableWrites, refuse_rows,
+};

@@ -46,6 +46,45 @@ pub enum Change<'a> {
     Add(i64),
 }
 
+/// What a server makes of one column of the rows of a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fold {
+    /// Its values, in any order.
+    Rows,
+    /// Their sum.
+    Sum,
+    /// Its values, sorted.
+    Order,
+    /// Its different values, sorted.
+    Distinct,
+    /// How many they are.
+    Count,
+}
+
+/// Reads that send no more than was asked for, of engines which work on rows where these are: servers with SQL. They see what
+/// a scan or a get at the same place would see.
+pub trait TableQueries {
+    /// Reads one column of the row with this key; `read` is called where the row is there.
+    fn column(
+        &mut self,
+        table: TableId,
+        key: &[Value<'_>],
+        column: usize,
+        read: &mut dyn FnMut(Value<'_>),
+    ) -> Result<()>;
+
+    /// Reads what is made of one column of the rows whose one key column lies in the range, both ends in it; `visit` gets each
+    /// value. A sum, 0 of no rows, and a count are one number without a sign.
+    fn fold(
+        &mut self,
+        table: TableId,
+        range: std::ops::RangeInclusive<u64>,
+        column: usize,
+        fold: Fold,
+        visit: &mut dyn FnMut(Value<'_>),
+    ) -> Result<()>;
+}
+
 /// The tables of one open engine.
 pub trait TableStore: Send + Sync {
     /// A connection for one client thread.
@@ -115,6 +154,11 @@ pub trait TableConnection: Send {
         visit: &mut dyn FnMut(&[Value<'_>]) -> bool,
     ) -> Result<()>;
 
+    /// Reads of single columns, where the engine has them.
+    fn queries(&mut self) -> Option<&mut dyn TableQueries> {
+        None
+    }
+
     /// Counts the rows, all of them.
     fn count(&mut self, table: TableId) -> Result<u64>;
 
@@ -139,6 +183,11 @@ pub trait TableWrites {
         column: usize,
         change: Change<'_>,
     ) -> Result<bool>;
+
+    /// Reads of single columns in this transaction, where the connection has them.
+    fn queries(&mut self) -> Option<&mut dyn TableQueries> {
+        None
+    }
 }
 
 /// Refuses a table that is not empty before a load.

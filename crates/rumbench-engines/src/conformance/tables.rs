@@ -2,8 +2,8 @@
 
 use rumbench_core::kv::Direction;
 use rumbench_core::tables::{
-    Change, Column, ColumnType, Index, Path, Range, RowBatch, Table, TableConnection, TableId,
-    TableSchema, TableStore, Value,
+    Change, Column, ColumnType, Fold, Index, Path, Range, RowBatch, Table, TableConnection,
+    TableId, TableQueries, TableSchema, TableStore, Value,
 };
 
 use super::transactions::transactions;
@@ -76,6 +76,7 @@ pub fn table_store(store: &dyn TableStore) {
     expect("rows", ok(connection.count(PLAIN), "count"), 20);
     reads_by_key(connection.as_mut());
     ranges(connection.as_mut());
+    queries(connection.as_mut());
     updates(connection.as_mut());
     replacements(connection.as_mut());
     deletes(connection.as_mut());
@@ -198,6 +199,52 @@ fn ranges(connection: &mut dyn TableConnection) {
     let second = ["Unsigned(91)", "Signed(10)", "Unsigned(20)"].map(str::to_owned);
     expect("rows before a stop", seen.len(), 2);
     expect("columns of an index", &seen[1], &second.to_vec());
+}
+
+/// Queries of one column, alone and in a transaction, of an engine that has them.
+fn queries(connection: &mut dyn TableConnection) {
+    let Some(queries) = connection.queries() else {
+        return;
+    };
+    query(queries);
+    let mut asked = false;
+    let written = connection.write(&mut |writes| {
+        let queries = writes.queries();
+        query(queries.unwrap_or_else(|| panic!("queries, but none in a transaction")));
+        asked = true;
+        Ok(())
+    });
+    ok(written, "a transaction that only reads");
+    expect("calls of a transaction", asked, true);
+}
+
+fn query(queries: &mut dyn TableQueries) {
+    for (id, expected) in [(3, vec!["Unsigned(99)"]), (99, vec![])] {
+        let mut found = Vec::new();
+        let read = &mut |value: Value<'_>| found.push(format!("{value:?}"));
+        ok(queries.column(PLAIN, &[Unsigned(id)], 1, read), "column");
+        let expected: Vec<String> = expected.into_iter().map(str::to_owned).collect();
+        expect("a column", found, expected);
+    }
+    // k of 3 to 6 is 99, 99, 98, 98.
+    let cases: [(_, _, &[u64]); 7] = [
+        (Fold::Rows, 3..=6, &[99, 99, 98, 98]),
+        (Fold::Order, 3..=6, &[98, 98, 99, 99]),
+        (Fold::Distinct, 3..=6, &[98, 99]),
+        (Fold::Sum, 3..=6, &[394]),
+        (Fold::Count, 3..=6, &[4]),
+        (Fold::Sum, 50..=60, &[0]),
+        (Fold::Rows, 50..=60, &[]),
+    ];
+    for (fold, range, expected) in cases {
+        let mut found = Vec::new();
+        let visit = &mut |value: Value<'_>| found.push(value.unsigned().unwrap_or(u64::MAX));
+        ok(queries.fold(PLAIN, range.clone(), 1, fold, visit), "fold");
+        if fold == Fold::Rows {
+            found.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        expect(&format!("{fold:?} of {range:?}"), found, expected.to_vec());
+    }
 }
 
 fn updates(connection: &mut dyn TableConnection) {

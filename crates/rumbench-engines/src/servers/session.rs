@@ -72,6 +72,16 @@ pub(super) trait Session: Send {
     }
 }
 
+/// An error that a server answers with.
+#[derive(Debug)]
+pub(super) enum ServerError {
+    /// A conflict: nothing has happened.
+    Retry(String),
+    /// A key that is there already.
+    Duplicate(String),
+    Other(String),
+}
+
 /// Bytes to and from a server.
 pub(super) struct Wire {
     server: &'static str,
@@ -124,6 +134,20 @@ impl Wire {
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<()> {
         let sent = self.stream.write_all(bytes);
         sent.map_err(|error| self.broken(&error))
+    }
+
+    /// An error that was answered; with the end of the log, where it is not one that a client can expect.
+    #[cold]
+    pub(super) fn answered(&self, error: ServerError) -> EngineError {
+        let message = match error {
+            ServerError::Retry(message) => return EngineError::Retry(message),
+            ServerError::Duplicate(message) => message,
+            ServerError::Other(message) => match &self.log {
+                Some(log) => format!("{message}; {}", log_tail(log)),
+                None => message,
+            },
+        };
+        EngineError::failed(self.server, message)
     }
 
     #[cold]
@@ -277,6 +301,34 @@ mod tests {
             panic!("another error");
         };
         assert!(source.to_string().contains("out of memory"), "{source}");
+    }
+
+    #[test]
+    fn an_answered_error_has_the_end_of_the_log_unless_clients_expect_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (socket, log) = (dir.path().join("socket"), dir.path().join("log"));
+        std::fs::write(&log, "no space left\n").unwrap();
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let endpoint = Endpoint {
+            address: Address::Socket(socket),
+            user: String::new(),
+            password: None,
+            database: String::new(),
+            log: Some(log),
+        };
+        let wire = Wire::connect("a server", &endpoint).unwrap();
+        let full = wire.answered(ServerError::Other("table is full".to_string()));
+        let EngineError::Failed { source, .. } = full else {
+            panic!("{full}");
+        };
+        let expected = "table is full; its log ends with: no space left";
+        assert_eq!(source.to_string(), expected);
+        let duplicate = wire.answered(ServerError::Duplicate("twice".to_string()));
+        assert!(
+            matches!(duplicate, EngineError::Failed { source, .. } if source.to_string() == "twice")
+        );
+        let conflict = wire.answered(ServerError::Retry("again".to_string()));
+        assert!(matches!(conflict, EngineError::Retry(text) if text == "again"));
     }
 
     #[test]

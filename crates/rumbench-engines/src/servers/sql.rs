@@ -5,7 +5,7 @@
 //! in the order in which they are given; a bound of several columns takes some of them twice in MariaDB ([`bound_values`]),
 //! which has no ranges over a comparison of rows.
 
-use rumbench_core::tables::{ColumnType, Path, Table, TableSchema, Value};
+use rumbench_core::tables::{ColumnType, Fold, Path, Table, TableSchema, Value};
 
 /// Whose SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -274,6 +274,38 @@ pub(super) fn scan(dialect: Dialect, table: &Table, shape: ScanShape) -> String 
     ))
 }
 
+/// One column of the row with a key.
+pub(super) fn column(dialect: Dialect, table: &Table, column: usize) -> String {
+    dialect.text(&format!(
+        "SELECT `{}` FROM `{}` WHERE {}",
+        table.columns[column].name,
+        table.name,
+        key_is(table)
+    ))
+}
+
+/// What is made of a column of the rows whose first key column lies between two values.
+pub(super) fn fold(dialect: Dialect, table: &Table, column: usize, fold: Fold) -> String {
+    let (name, first) = (&table.columns[column].name, &table.columns[0].name);
+    let column = format!("`{name}`");
+    let (answer, order) = match (fold, dialect) {
+        (Fold::Rows, _) => (column, String::new()),
+        (Fold::Order, _) => (column.clone(), format!(" ORDER BY {column}")),
+        (Fold::Distinct, _) => (format!("DISTINCT {column}"), format!(" ORDER BY {column}")),
+        (Fold::Count, _) => (format!("COUNT({column})"), String::new()),
+        (Fold::Sum, Dialect::Maria(_)) => (format!("COALESCE(SUM({column}), 0)"), String::new()),
+        // There is no sum of numbers without a sign, and one of bigint is numeric.
+        (Fold::Sum, Dialect::Postgres) => {
+            let sum = format!("COALESCE(SUM({column}::bigint), 0)::bigint");
+            (sum, String::new())
+        }
+    };
+    dialect.text(&format!(
+        "SELECT {answer} FROM `{}` WHERE `{first}` BETWEEN ? AND ?{order}",
+        table.name
+    ))
+}
+
 /// A comparison of the first columns of an order with as many values; `side` is `<` or `>`.
 fn bound(
     dialect: Dialect,
@@ -388,6 +420,34 @@ mod tests {
             scan(Dialect::Postgres, &table(), SHAPE),
             "SELECT \"b\", \"a\", \"b\" FROM \"t\" WHERE (\"b\", \"a\", \"b\") >= ($1, $2, $3) AND \"b\" < $4 \
              ORDER BY \"b\" DESC, \"a\" DESC, \"b\" DESC LIMIT 7"
+        );
+    }
+
+    #[test]
+    fn queries_of_one_column_are_those_of_sysbench() {
+        let of = |dialect, what| fold(dialect, &table(), 1, what);
+        let from = "FROM `t` WHERE `a` BETWEEN ? AND ?";
+        assert_eq!(of(MARIA, Fold::Rows), format!("SELECT `b` {from}"));
+        assert_eq!(
+            of(MARIA, Fold::Order),
+            format!("SELECT `b` {from} ORDER BY `b`")
+        );
+        assert_eq!(
+            of(MARIA, Fold::Distinct),
+            format!("SELECT DISTINCT `b` {from} ORDER BY `b`")
+        );
+        assert_eq!(of(MARIA, Fold::Count), format!("SELECT COUNT(`b`) {from}"));
+        assert_eq!(
+            of(MARIA, Fold::Sum),
+            format!("SELECT COALESCE(SUM(`b`), 0) {from}")
+        );
+        assert_eq!(
+            of(Dialect::Postgres, Fold::Sum),
+            "SELECT COALESCE(SUM(\"b\"::bigint), 0)::bigint FROM \"t\" WHERE \"a\" BETWEEN $1 AND $2"
+        );
+        assert_eq!(
+            column(MARIA, &table(), 2),
+            "SELECT `c` FROM `t` WHERE `a` = ? AND `b` = ?"
         );
     }
 

@@ -7,13 +7,14 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::kv::Direction;
 use rumbench_core::tables::{
-    Change, Path, Range, RowBatch, Table, TableConnection, TableId, TableSchema, TableStore,
-    TableWrites, Value,
+    Change, ColumnType, Fold, Path, Range, RowBatch, Table, TableConnection, TableId, TableQueries,
+    TableSchema, TableStore, TableWrites, Value,
 };
 
 use super::Server;
@@ -60,6 +61,8 @@ enum Kind {
     Update { column: usize, adds: bool },
     Get { keys: usize },
     Scan(ScanShape),
+    Column { column: usize },
+    Fold { column: usize, fold: Fold },
 }
 
 impl Kind {
@@ -72,6 +75,8 @@ impl Kind {
             Kind::Update { column, adds } => sql::update(dialect, table, column, adds),
             Kind::Get { keys } => sql::get(dialect, table, keys),
             Kind::Scan(shape) => sql::scan(dialect, table, shape),
+            Kind::Column { column } => sql::column(dialect, table, column),
+            Kind::Fold { column, fold } => sql::fold(dialect, table, column, fold),
         }
     }
 }
@@ -312,6 +317,10 @@ impl<S: Session> TableConnection for TablesConnection<S> {
         Ok(())
     }
 
+    fn queries(&mut self) -> Option<&mut dyn TableQueries> {
+        Some(self)
+    }
+
     fn count(&mut self, table: TableId) -> Result<u64> {
         let name = &self.schema.table(table).name;
         let text = self.dialect.text(&format!("SELECT count(*) FROM `{name}`"));
@@ -325,6 +334,57 @@ impl<S: Session> TableConnection for TablesConnection<S> {
         let name = &self.schema.table(table).name;
         check_table(&mut self.session, self.dialect, name)
     }
+}
+
+impl<S: Session> TableQueries for TablesConnection<S> {
+    fn column(
+        &mut self,
+        table: TableId,
+        key: &[Value<'_>],
+        column: usize,
+        read: &mut dyn FnMut(Value<'_>),
+    ) -> Result<()> {
+        let of = self.schema.table(table).columns[column].of;
+        self.start(table, Kind::Column { column })?;
+        self.push_all(key.iter().copied())?;
+        self.session.finish(&[of], &mut |row| read(row[0]))?;
+        Ok(())
+    }
+
+    fn fold(
+        &mut self,
+        table: TableId,
+        range: RangeInclusive<u64>,
+        column: usize,
+        fold: Fold,
+        visit: &mut dyn FnMut(Value<'_>),
+    ) -> Result<()> {
+        let answer = match (fold, self.dialect) {
+            (Fold::Count, _) => ColumnType::U64,
+            // A decimal number as text.
+            (Fold::Sum, Dialect::Maria(_)) => ColumnType::Bytes,
+            (Fold::Sum, Dialect::Postgres) => ColumnType::U64,
+            _ => self.schema.table(table).columns[column].of,
+        };
+        self.start(table, Kind::Fold { column, fold })?;
+        self.push_all([*range.start(), *range.end()].map(Value::Unsigned))?;
+        let mut bad = false;
+        self.session.finish(&[answer], &mut |row| match row[0] {
+            Value::Bytes(text) if fold == Fold::Sum => match number_of(text) {
+                Some(number) => visit(Value::Unsigned(number)),
+                None => bad = true,
+            },
+            value => visit(value),
+        })?;
+        match bad {
+            true => Err(EngineError::Wrong("a sum that is no number".to_string())),
+            false => Ok(()),
+        }
+    }
+}
+
+fn number_of(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// The limit that stands in the text.
@@ -360,6 +420,10 @@ impl<S: Session> TableWrites for Writes<'_, S> {
         change: Change<'_>,
     ) -> Result<bool> {
         self.0.update_row(table, key, column, change)
+    }
+
+    fn queries(&mut self) -> Option<&mut dyn TableQueries> {
+        Some(self.0)
     }
 }
 

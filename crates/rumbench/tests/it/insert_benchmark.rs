@@ -64,6 +64,36 @@ fn ten_steps_on_null_are_measured_by_rows_and_queries_and_reported_in_three_summ
     }
 }
 
+#[test]
+fn a_rate_that_no_engine_reaches_marks_the_trial_and_its_step_and_the_others_stand() {
+    let dir = tempfile::tempdir().unwrap();
+    let steps = "steps=l.i0,l.x,qr50000000,qr100";
+    let output = run(
+        dir.path(),
+        &["null", "--set", "seconds=0.1", "--set", steps],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let result = result(&dir.path().join("out"));
+    let trial = &result["trials"][0];
+    let marks = trial["marks"].to_string();
+    assert!(
+        marks.contains("background-rate-unmet (qr50000000: "),
+        "{marks}"
+    );
+    assert!(!marks.contains("qr100:"), "{marks}");
+    let reached = |name: &str| {
+        phase(trial, name)["background"]["rows_per_s"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!(reached("qr50000000") < 0.95 * 5e7);
+    assert_eq!(phase(trial, "qr100")["operations"], 300);
+    assert!(
+        text(&output.stdout).contains(" !"),
+        "the step stands with its mark"
+    );
+}
+
 #[cfg(feature = "sqlite")]
 #[test]
 fn a_step_by_seconds_does_the_same_writes_for_every_engine_and_checks_every_row() {

@@ -1,13 +1,15 @@
 //! A laboratory that is killed with a server of its own at work leaves no process and no socket: the kernel ends the server, and the
 //! next start of any laboratory removes what remains. The data stay, for they belong to a result.
+//! A server that is killed costs its own trial and no other.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::external::SERVER;
+use crate::result;
 use crate::resume::{kill, wait};
 
 /// Only against a test that never ends.
@@ -22,35 +24,94 @@ fn noted(temporary: &Path) -> Option<(PathBuf, u32)> {
     })
 }
 
-#[test]
-fn a_killed_laboratory_leaves_no_server_behind() {
-    let dir = tempfile::tempdir().unwrap();
-    let temporary = dir.path().join("t");
-    fs::create_dir(&temporary).unwrap();
-    // Root's PostgreSQL runs as another user, who has to get to its socket.
-    for folder in [dir.path(), &temporary] {
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+/// A folder with another one for temporary files, and what is run with it.
+struct Place {
+    dir: tempfile::TempDir,
+    temporary: PathBuf,
+    out: PathBuf,
+}
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        let (temporary, out) = (dir.path().join("t"), dir.path().join("out"));
+        fs::create_dir(&temporary).unwrap();
+        // Root's PostgreSQL runs as another user, who has to get to its socket.
+        for folder in [dir.path(), &temporary] {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Place {
+            dir,
+            temporary,
+            out,
+        }
     }
-    let laboratory = |arguments: &[&str]| {
+
+    fn laboratory(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rumbench"));
-        command.args(arguments).env("TMPDIR", &temporary);
+        command.args(arguments).env("TMPDIR", &self.temporary);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command
+    }
+
+    /// A suite that lasts longer than any test, up to the moment at which its server is there: that server's folder and process.
+    fn begin(&self, more: &[&str]) -> (Child, PathBuf, u32) {
+        let out = self.out.to_str().unwrap();
+        let own = ["run", "linkbench", "--engine", SERVER.0, "--no-store"];
+        let settings = ["--set", "nodes=100", "--set", "numbers=2011", "--out", out];
+        let mut child = self
+            .laboratory(&[&own[..], &settings, more].concat())
+            .spawn()
+            .unwrap();
+        wait(&mut child, &|| noted(&self.temporary).is_some());
+        let (folder, server) = noted(&self.temporary).expect("the suite ended by itself");
+        (child, folder, server)
+    }
+}
+
+#[test]
+fn a_server_that_dies_in_a_phase_costs_its_own_trial_and_its_log_is_told() {
+    let place = Place::new();
+    let more = ["--engine", "null", "--set", "operations=1000000"];
+    let (mut suite, _, server) = place.begin(&more);
+    let measures = || {
+        let text = fs::read_to_string(place.out.join("result.json")).unwrap_or_default();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let phases = &value["trials"][0]["phases"];
+        phases.as_array().is_some_and(|phases| !phases.is_empty())
     };
-    let out = dir.path().join("out");
-    let arguments = ["run", "linkbench", "--engine", SERVER.0, "--no-store"];
-    let settings = [
-        "--set",
-        "nodes=100",
-        "--set",
-        "numbers=2011",
-        "--set",
-        "seconds=600",
-    ];
-    let arguments = [&arguments[..], &settings, &["--out", out.to_str().unwrap()]].concat();
-    let mut killed = laboratory(&arguments).spawn().unwrap();
-    wait(&mut killed, &|| noted(&temporary).is_some());
-    let (folder, server) = noted(&temporary).expect("the suite ended by itself");
+    // Behind the load come the requests.
+    wait(&mut suite, &measures);
+    let killed = Command::new("kill")
+        .args(["-9", &server.to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    assert_eq!(suite.wait().unwrap().code(), Some(1));
+    let result = result(&place.out);
+    let marks = result["trials"][0]["marks"].to_string();
+    assert!(marks.contains("failed"), "{marks}");
+    assert!(marks.contains("the connection broke"), "{marks}");
+    assert!(
+        marks.contains("its log ends with") || marks.contains("its log is empty"),
+        "{marks}"
+    );
+    let load = &result["trials"][0]["phases"][0];
+    assert_eq!(load["name"], "load", "what was measured stays");
+    assert!(
+        result["trials"][1]["verified"].is_string(),
+        "{}",
+        result["trials"][1]["marks"]
+    );
+    assert!(
+        noted(&place.temporary).is_none(),
+        "nothing is left of the server"
+    );
+}
+
+#[test]
+fn a_killed_laboratory_leaves_no_server_behind() {
+    let place = Place::new();
+    let (killed, folder, server) = place.begin(&["--set", "seconds=600"]);
     kill(killed);
     let start = Instant::now();
     let is_there = || Path::new(&format!("/proc/{server}")).exists();
@@ -61,9 +122,10 @@ fn a_killed_laboratory_leaves_no_server_behind() {
             "{} is still there",
             folder.display()
         );
-        let looked = laboratory(&["doctor", "--dir", dir.path().to_str().unwrap()]).status();
+        let dir = place.dir.path().to_str().unwrap();
+        let looked = place.laboratory(&["doctor", "--dir", dir]).status();
         assert!(looked.unwrap().success());
     }
-    let data = fs::read_dir(&out).unwrap().flatten();
+    let data = fs::read_dir(&place.out).unwrap().flatten();
     assert!(data.count() > 0, "what was measured stays");
 }

@@ -19,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rumbench_core::engine::{
     Counter, Engine, EngineError, EngineFacts, External, OpenConfig, Result,
@@ -49,6 +49,8 @@ use wire::{DATABASE, MariaSession, SERVER};
 const SETTLE_EVERY: Duration = Duration::from_millis(500);
 /// Answers in a row that must say that nothing is left to do.
 const SETTLED_ANSWERS: u32 = 3;
+/// How long it may take to pay a debt.
+const SETTLE_MOST: Duration = Duration::from_secs(2 * 60 * 60);
 /// Pages that InnoDB's own housekeeping may keep dirty.
 const DIRTY_PAGES_LEFT: u64 = 16;
 
@@ -304,14 +306,21 @@ impl Shared {
         ask: fn(&mut MariaSession) -> Result<(bool, String)>,
     ) -> Result<()> {
         let mut settled = 0;
-        // Ends when the server has paid its debt, which it does while nobody writes.
-        while settled < SETTLED_ANSWERS {
+        let start = Instant::now();
+        // The server pays its debt while nobody writes.
+        loop {
             let (done, left) = ask(session)?;
             settled = if done { settled + 1 } else { 0 };
+            if settled >= SETTLED_ANSWERS {
+                return Ok(());
+            }
+            if start.elapsed() > SETTLE_MOST {
+                let words = format!("it has not settled for {SETTLE_MOST:?}, and says: {left}");
+                return Err(EngineError::failed("mariadb", words));
+            }
             progress(&left);
             thread::sleep(SETTLE_EVERY);
         }
-        Ok(())
     }
 
     /// Has InnoDB write the changed pages of the trial's tables back, which configures nothing.

@@ -8,7 +8,9 @@ use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
 
 use super::login::{self, Asked};
 use crate::servers::endpoint::{Endpoint, Password};
-use crate::servers::session::{Fields, Session, Statement, Visit, Wire, cannot_hold, unexpected};
+use crate::servers::session::{
+    Fields, ServerError, Session, Statement, Visit, Wire, cannot_hold, unexpected,
+};
 
 pub(super) const SERVER: &str = "mariadb";
 /// The database of all tables.
@@ -148,9 +150,9 @@ impl MariaSession {
         let header = self.wire.peek(4)?;
         let length = u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize;
         if length > 0 && self.wire.peek(5)?[4] == 0xff {
-            let (duplicate, error) = server_error(self.packet()?);
-            self.duplicate = duplicate;
-            return Err(error);
+            let error = server_error(self.packet()?);
+            self.duplicate = matches!(error, ServerError::Duplicate(_));
+            return Err(self.wire.answered(error));
         }
         self.packet()
     }
@@ -215,9 +217,8 @@ fn lengthy(fields: &mut Fields<'_>) -> Result<u64> {
     })
 }
 
-/// Whether a key was there already, and the error.
 #[cold]
-fn server_error(mut fields: Fields<'_>) -> (bool, EngineError) {
+fn server_error(mut fields: Fields<'_>) -> ServerError {
     let code = fields.bytes(1).and_then(|_| fields.array());
     let code = code.map_or(0, u16::from_le_bytes);
     let text = String::from_utf8_lossy(fields.0);
@@ -232,8 +233,9 @@ fn server_error(mut fields: Fields<'_>) -> (bool, EngineError) {
     }
     match code {
         // Lock wait timeout, deadlock (or a conflict in MyRocks), a row that changed since it was read.
-        1205 | 1213 | 1020 => (false, EngineError::Retry(message)),
-        _ => (code == 1062, EngineError::failed(SERVER, message)),
+        1205 | 1213 | 1020 => ServerError::Retry(message),
+        1062 => ServerError::Duplicate(message),
+        _ => ServerError::Other(message),
     }
 }
 
@@ -460,9 +462,10 @@ mod tests {
             packet.extend_from_slice(b"#40001text");
             server_error(Fields(&packet))
         };
-        assert!(matches!(of(1213), (false, EngineError::Retry(text)) if text == "text [1213]"));
-        assert!(matches!(of(1205), (false, EngineError::Retry(_))));
-        assert!(matches!(of(1062), (true, EngineError::Failed { .. })));
+        assert!(matches!(of(1213), ServerError::Retry(text) if text == "text [1213]"));
+        assert!(matches!(of(1205), ServerError::Retry(_)));
+        assert!(matches!(of(1062), ServerError::Duplicate(_)));
+        assert!(matches!(of(1114), ServerError::Other(_)));
     }
 
     #[test]

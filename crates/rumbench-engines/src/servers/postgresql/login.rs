@@ -38,7 +38,7 @@ pub(super) fn enter(wire: &mut Wire, endpoint: &Endpoint) -> Result<()> {
         let (kind, body) = message(wire)?;
         let mut body = Fields(&body);
         if kind == b'E' {
-            return Err(server_error(body).into());
+            return Err(wire.answered(server_error(body)));
         }
         let way = u32::from_be_bytes(body.array()?);
         match (way, &mut scram) {

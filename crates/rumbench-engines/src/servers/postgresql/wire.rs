@@ -9,7 +9,9 @@ use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
 
 use super::login;
 use crate::servers::endpoint::Endpoint;
-use crate::servers::session::{Fields, Session, Statement, Visit, Wire, cannot_hold, unexpected};
+use crate::servers::session::{
+    Fields, ServerError, Session, Statement, Visit, Wire, cannot_hold, unexpected,
+};
 
 pub(super) const SERVER: &str = "postgresql";
 /// The superuser that the data folder is initialised with.
@@ -102,29 +104,12 @@ impl PostgresSession {
                 b'E' => {
                     let error = server_error(body);
                     self.duplicate = matches!(&error, ServerError::Duplicate(_));
-                    outcome = Err(error.into());
+                    outcome = Err(self.wire.answered(error));
                 }
                 // Notices, and parameters that changed.
                 b'N' | b'S' | b'K' | b'A' => {}
                 _ if outcome.is_ok() => outcome = read(kind, body),
                 _ => {}
-            }
-        }
-    }
-}
-
-pub(super) enum ServerError {
-    Retry(String),
-    Duplicate(String),
-    Other(String),
-}
-
-impl From<ServerError> for EngineError {
-    fn from(error: ServerError) -> EngineError {
-        match error {
-            ServerError::Retry(message) => EngineError::Retry(message),
-            ServerError::Duplicate(message) | ServerError::Other(message) => {
-                EngineError::failed(SERVER, message)
             }
         }
     }

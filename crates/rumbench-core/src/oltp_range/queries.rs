@@ -1,0 +1,154 @@
+//! Reads of a server with SQL, which sends one column or a sum where other engines send rows that the client adds up.
+//!
+//! What can be checked is less than of whole rows: a c must be one that was written for its id, or for an id of its range. Of
+//! sorted ones the first is looked for, and all are in order. A sum has only bounds.
+
+use super::events::{Statement, What};
+use super::rows::{C, C_BYTES, K};
+use super::state::{Shared, wrong};
+use crate::engine::Result;
+use crate::tables::{Fold, TableId, TableQueries, Value};
+
+/// Whether a statement that is a whole event is a query of one column. The others ask for ids too.
+pub(super) fn is_query(statement: &Statement, numbers: &[u64]) -> bool {
+    match statement.what {
+        What::Points => numbers.len() == 1,
+        What::Range(fold) => fold == Fold::Count,
+        _ => false,
+    }
+}
+
+/// Performs one statement of a transaction, or one for which [`is_query`] holds; `judges`: whether answers can be judged.
+/// Values read.
+pub(super) fn perform(
+    shared: &Shared,
+    queries: &mut dyn TableQueries,
+    judges: bool,
+    statement: &Statement,
+    numbers: &[u64],
+) -> Result<u64> {
+    match (statement.what, numbers) {
+        (What::Points, &[id]) => point(shared, queries, judges, statement.table, id),
+        (What::Range(fold), &[from, to]) => {
+            range(shared, queries, judges, statement.table, (from, to), fold)
+        }
+        (what, _) => Err(wrong(format!("{what:?} is no query of one column"))),
+    }
+}
+
+fn point(
+    shared: &Shared,
+    queries: &mut dyn TableQueries,
+    judges: bool,
+    table: usize,
+    id: u64,
+) -> Result<u64> {
+    let was_there = shared.tables[table].has(id);
+    let mut found = None;
+    queries.column(TableId(table), &[Value::Unsigned(id)], C, &mut |value| {
+        found = Some(matches!(value, Value::Bytes(c) if shared.rows.is_c_of(table, id, c)));
+    })?;
+    let name = shared.name(table);
+    match found.filter(|_| judges) {
+        Some(false) => Err(wrong(format!(
+            "c of row {id} of {name} is one that nobody wrote for it"
+        ))),
+        None if judges && was_there && shared.is_exact() => {
+            Err(wrong(format!("row {id} of {name} is missing")))
+        }
+        _ => Ok(u64::from(found.is_some())),
+    }
+}
+
+/// What came of a range.
+struct Answer {
+    values: u64,
+    /// The last number.
+    number: u64,
+    /// Whether all texts could be judged to be right.
+    good: bool,
+    /// Where the next text is looked for first.
+    next: u64,
+    last: [u8; C_BYTES],
+}
+
+fn range(
+    shared: &Shared,
+    queries: &mut dyn TableQueries,
+    judges: bool,
+    table: usize,
+    (from, to): (u64, u64),
+    fold: Fold,
+) -> Result<u64> {
+    let least = match judges {
+        true => shared.tables[table].count(from, to),
+        false => 0,
+    };
+    let column = if fold == Fold::Sum { K } else { C };
+    let mut answer = Answer {
+        values: 0,
+        number: 0,
+        good: true,
+        next: from,
+        last: [0; C_BYTES],
+    };
+    queries.fold(TableId(table), from..=to - 1, column, fold, &mut |value| {
+        answer.good &= answer.take(shared, table, (from, to), fold, value);
+    })?;
+    let most = to - from;
+    let right = match fold {
+        // Each k is 1 at least.
+        Fold::Sum => answer.values == 1 && answer.number >= least,
+        Fold::Count => answer.values == 1 && (least..=most).contains(&answer.number),
+        _ => (least..=most).contains(&answer.values),
+    };
+    if judges && !(answer.good && (right || !shared.is_exact())) {
+        let name = shared.name(table);
+        return Err(wrong(format!(
+            "{fold:?} of {name} from {from} to below {to} answered {} values, the last number {}, their texts right: {}; \
+             {least} rows are there",
+            answer.values, answer.number, answer.good
+        )));
+    }
+    Ok(answer.values)
+}
+
+impl Answer {
+    /// Takes the next value; whether it can be right.
+    fn take(
+        &mut self,
+        shared: &Shared,
+        table: usize,
+        (from, to): (u64, u64),
+        fold: Fold,
+        value: Value<'_>,
+    ) -> bool {
+        self.values += 1;
+        let text = match (fold, value) {
+            (Fold::Sum | Fold::Count, Value::Unsigned(number)) => {
+                self.number = number;
+                return true;
+            }
+            (Fold::Rows | Fold::Order | Fold::Distinct, Value::Bytes(text)) => text,
+            _ => return false,
+        };
+        let Ok(text) = <[u8; C_BYTES]>::try_from(text) else {
+            return false;
+        };
+        let is_first = self.values == 1;
+        let in_order = match fold {
+            Fold::Order => self.last <= text,
+            Fold::Distinct => is_first || self.last < text,
+            _ => true,
+        };
+        self.last = text;
+        if fold != Fold::Rows && !is_first {
+            return in_order;
+        }
+        // They come in the order of their ids, but need not.
+        let mut ids = (self.next..to).chain(from..self.next);
+        let id = ids.find(|id| shared.rows.is_c_of(table, *id, &text));
+        self.next = id.map_or(self.next, |id| id + 1);
+        in_order && id.is_some()
+    }
+}
