@@ -87,7 +87,6 @@ fn a_rate_that_no_engine_reaches_marks_the_trial_and_its_step_and_the_others_sta
             .unwrap()
     };
     assert!(reached("qr50000000") < 0.95 * 5e7);
-    assert_eq!(phase(trial, "qr100")["operations"], 300);
     assert!(
         text(&output.stdout).contains(" !"),
         "the step stands with its mark"
