@@ -3,6 +3,8 @@
 //! The runner owns threads, clocks, pacing, histograms and sampling; a workload owns what is done. Only
 //! [`PhaseClient::execute`] is timed.
 
+use std::time::Duration;
+
 use crate::engine::{Engine, EngineError, Schema};
 use serde::{Deserialize, Serialize};
 
@@ -204,6 +206,12 @@ pub trait Workload: Send {
     /// The next step on this engine; `None` when all are done. The clients of the step before have been dropped. The
     /// runner settles at the end, unless that was the last step.
     fn next_step(&mut self, engine: &dyn Engine) -> Result<Option<Step>, EngineError>;
+
+    /// How long the settle that was the last step goes on at least, also where the debt is paid before: what the reference
+    /// waits, in which an engine does what it does by itself while nobody asks for anything. It is part of that phase.
+    fn settle_at_least(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Checks row counts and invariants on the quiet engine after all phases. `Ok` is a sentence for the report.
     fn verify(&self, engine: &dyn Engine) -> Result<String, EngineError>;

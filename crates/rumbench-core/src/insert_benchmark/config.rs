@@ -1,5 +1,7 @@
 //! The configuration of one Insert Benchmark trial, read from `key=value` settings.
 
+use std::time::Duration;
+
 use super::rows::IndexSet;
 use super::settings::SETTINGS;
 use super::steps::{Action, Step, Writes};
@@ -29,6 +31,15 @@ pub enum Spread {
     Burst,
 }
 
+/// When a settle before other steps ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettleEnd {
+    /// When the debt is paid.
+    Debt,
+    /// Not before the reference's wait is over.
+    Reference,
+}
+
 /// Everything that decides what an Insert Benchmark trial does. See `docs/guide/insert-benchmark.md` for each key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -54,6 +65,8 @@ pub struct Config {
     pub end: PhaseEnd,
     /// How background inserts are spread.
     pub spread: Spread,
+    /// When a settle before other steps ends.
+    pub settle: SettleEnd,
     /// Rows of one transaction in `l.i0` and `l.x`.
     pub load_batch: u64,
     /// Rows of one transaction in `l.i1` and beside queries.
@@ -98,6 +111,7 @@ impl Default for Config {
             indexes: 3,
             end: PhaseEnd::Seconds(60.0),
             spread: Spread::Even,
+            settle: SettleEnd::Debt,
             load_batch: 100,
             batch: 50,
             small_batch: 5,
@@ -189,6 +203,17 @@ impl Config {
             (Some(steps), _) => steps.clone(),
             (None, Form::Y2023) => FORM_2023.map(Step).to_vec(),
             (None, Form::Y2016) => vec![Step(Action::Load)],
+        }
+    }
+
+    /// How long a settle before other steps lasts at least: 60 s and one for each million rows that are loaded, at most 1,200 s,
+    /// as the scripts of the reference wait between `l.i2` and `qr100`.
+    pub fn settle_at_least(&self) -> Duration {
+        const ROWS_OF_A_SECOND: u64 = 1_000_000;
+        let loaded = self.rows * u64::from(self.tables());
+        match self.settle {
+            SettleEnd::Debt => Duration::ZERO,
+            SettleEnd::Reference => Duration::from_secs((60 + loaded / ROWS_OF_A_SECOND).min(1200)),
         }
     }
 

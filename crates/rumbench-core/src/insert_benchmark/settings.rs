@@ -1,6 +1,6 @@
 //! The keys of the Insert Benchmark: one table for reading, printing and explaining them.
 
-use super::config::{Config, Form, Spread};
+use super::config::{Config, Form, SettleEnd, Spread};
 use super::rows::IndexSet;
 use super::steps::{Step, Writes};
 use crate::settings::{
@@ -45,6 +45,8 @@ pub const SETTINGS: &[Setting<Config>] = &[
         |c, value| whole(value, 1, u64::MAX).map(|x| c.end = PhaseEnd::Operations(x))),
     choice!("background", "background inserts in equal gaps or all at the start of a second", c => c.spread,
         [("even", Spread::Even), ("burst", Spread::Burst)]),
+    choice!("settle", "a settle before other steps ends with the debt, or not before min(1200, 60 + rows/1000000) seconds as the reference waits", c => c.settle,
+        [("debt", SettleEnd::Debt), ("reference", SettleEnd::Reference)]),
     number!("load_batch", "rows of one transaction in l.i0", c => c.load_batch, whole(1, 10_000)),
     number!("batch", "rows of one transaction in l.i1 and beside queries", c => c.batch, whole(1, 10_000)),
     number!("small_batch", "rows of one transaction in l.i2", c => c.small_batch, whole(1, 10_000)),

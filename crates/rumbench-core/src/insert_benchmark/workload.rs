@@ -1,6 +1,7 @@
 //! The Insert Benchmark as a workload of the laboratory: its steps, in order, and its checks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::config::{Config, Spread, WORKLOAD};
 use super::coupling::{LEAD, Side, couple};
@@ -314,6 +315,14 @@ impl Workload for InsertBenchmark {
         }
         let phase = self.phase_of(&store, place, step)?;
         Ok(Some(Step::Phase(Phase { name, ..phase })))
+    }
+
+    fn settle_at_least(&self) -> Duration {
+        // The reference does not wait at the end.
+        match self.next < self.plan.len() {
+            true => self.shared.config.settle_at_least(),
+            false => Duration::ZERO,
+        }
     }
 
     fn verify(&self, engine: &dyn Engine) -> Result<String, EngineError> {

@@ -311,3 +311,22 @@ fn schemas_of_all_index_sets_are_accepted_by_an_engine() {
         ModelEngine::new(0).table_store(schema).unwrap();
     }
 }
+
+#[test]
+fn a_settle_before_other_steps_lasts_as_long_as_the_reference_waits() {
+    let asked = |settle: &str, rows: &str| config(&[("settle", settle), ("rows", rows)]);
+    let seconds = |config: Config| config.settle_at_least().as_secs();
+    assert_eq!(seconds(asked("debt", "10000000")), 0);
+    assert_eq!(seconds(asked("reference", "10000000")), 70);
+    assert_eq!(seconds(asked("reference", "9000000000")), 1200);
+    let engine = ModelEngine::new(0);
+    let mut workload = trial(&[("settle", "reference"), ("steps", "l.i0,settle,l.x,settle")]);
+    let mut waits = Vec::new();
+    while let Some(step) = workload.next_step(&engine).unwrap() {
+        match step {
+            Step::Phase(phase) => drop(perform(phase, NO_TURNS).unwrap()),
+            Step::Settle => waits.push(workload.settle_at_least().as_secs()),
+        }
+    }
+    assert_eq!(waits, [60, 0], "not at the end");
+}

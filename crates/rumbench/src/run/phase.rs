@@ -2,10 +2,10 @@
 
 use std::cell::RefCell;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rumbench_core::engine::{Engine, EngineError};
 use rumbench_core::trial::{Phase, PhaseEnd};
@@ -315,11 +315,16 @@ fn fill_sizes(result: &mut PhaseResult, context: &PhaseContext<'_>, samples: &Sa
     result.engine_counters = sampler::counters(context.engine);
 }
 
-/// The runner's own phase: the engine pays its debt, then the file system is synced.
+/// The runner's own phase: the engine pays its debt, then the file system is synced. Where it took less than `at_least`, the
+/// engine is left alone for the rest of the time, and what it did meanwhile is synced too.
 ///
 /// # Errors
 /// When the engine cannot settle or the directory cannot be synced.
-pub fn settle(context: &PhaseContext<'_>, name: String) -> Result<PhaseResult, EngineError> {
+pub fn settle(
+    context: &PhaseContext<'_>,
+    name: String,
+    at_least: Duration,
+) -> Result<PhaseResult, EngineError> {
     let intervals = Intervals::new(0);
     let limit = Limit::of(PhaseEnd::Work);
     let watched = Watched {
@@ -343,7 +348,11 @@ pub fn settle(context: &PhaseContext<'_>, name: String) -> Result<PhaseResult, E
         let settled = context
             .engine
             .settle(&mut progress)
-            .and_then(|()| sync(context.directory));
+            .and_then(|()| sync(context.directory))
+            .and_then(|()| match leave_alone(context, start, at_least) {
+                true => sync(context.directory),
+                false => Ok(()),
+            });
         drop(done);
         (settled, sampler.join().unwrap_or_default())
     });
@@ -374,6 +383,20 @@ fn note_progress(emitter: &Emitter, start: Instant, note: &str) {
         note: note.to_string(),
         intervals: Vec::<Interval>::new(),
     });
+}
+
+/// Waits until `at_least` has passed since `start`, or the user wants the trial to end; whether it waited.
+fn leave_alone(context: &PhaseContext<'_>, start: Instant, at_least: Duration) -> bool {
+    /// How often somebody who watches is told, and the user is listened to.
+    const TURN: Duration = Duration::from_millis(500);
+    let left = || at_least.saturating_sub(start.elapsed());
+    let waits = !left().is_zero();
+    while !left().is_zero() && !context.interrupted.load(Ordering::Relaxed) {
+        let note = format!("nothing is asked for, {} s more", left().as_secs());
+        note_progress(context.emitter, start, &note);
+        thread::sleep(left().min(TURN));
+    }
+    waits
 }
 
 fn sync(directory: &Path) -> Result<(), EngineError> {

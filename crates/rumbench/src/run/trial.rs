@@ -286,7 +286,8 @@ impl Settles {
             seconds: None,
             operations: None,
         });
-        let result = phase::settle(context, name).context("cannot settle")?;
+        let at_least = workload.settle_at_least();
+        let result = phase::settle(context, name, at_least).context("cannot settle")?;
         let result = PhaseResult {
             stored_bytes: self.stored(workload),
             ..result
