@@ -306,7 +306,7 @@ impl PhaseClient for OltpClient {
         }
         if begin < self.event.statements.len() {
             let written = self.write(begin, first);
-            if written.is_err() {
+            if written.is_err() && first < self.event.statements.len() {
                 self.shared.note_failure();
             }
             let (written, again) = written?;

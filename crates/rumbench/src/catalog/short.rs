@@ -28,7 +28,7 @@ pub(super) fn custom() -> (&'static [&'static str], Settings) {
     (&["requests", "seconds"], overrides.into())
 }
 
-/// Few rows when there are many, and queries for half a second in each step.
+/// Few rows when there are many, queries for half a second in each step, and no wait before them.
 pub(super) fn insert_benchmark(settings: &Settings) -> (&'static [&'static str], Settings) {
     const MOST_ROWS: u64 = 200_000;
     let mut overrides = at_most(settings, "rows", MOST_ROWS);
@@ -38,7 +38,7 @@ pub(super) fn insert_benchmark(settings: &Settings) -> (&'static [&'static str],
         }
     }
     overrides.insert("seconds".to_string(), "0.5".to_string());
-    (&["operations", "seconds"], overrides)
+    (&["operations", "seconds", "settle"], overrides)
 }
 
 /// Few rows when there are many: values decide what they take, and a load goes at memory's speed. Two seconds of queries.

@@ -12,7 +12,7 @@ use super::sweep::{self, Asked};
 use super::{Exit, command_line, print, settings};
 use crate::catalog::{self, usage};
 use crate::report::table::Format;
-use crate::report::{ReportOptions, find_rate, html, marks, render};
+use crate::report::{ReportOptions, csv, find_rate, html, marks, render};
 use crate::run::host;
 use crate::run::interrupt::Interrupts;
 use crate::run::placement::Placement;
@@ -54,6 +54,9 @@ pub struct PrintArgs {
     /// Print the tables as Markdown
     #[arg(long)]
     pub markdown: bool,
+    /// Print every number of every phase as a line of CSV instead of tables
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    pub csv: bool,
     /// Base of the ratios [default: the first engine]
     #[arg(long, value_name = "NAME[:VARIANT]")]
     pub base: Option<String>,
@@ -118,6 +121,8 @@ impl PrintArgs {
         if self.json {
             print(&serde_json::to_string_pretty(result)?);
             print("\n");
+        } else if self.csv {
+            print(&csv::render(result)?);
         } else {
             print(&render(result, &self.options()));
         }

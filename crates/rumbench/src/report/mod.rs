@@ -1,9 +1,10 @@
-//! Text, Markdown and HTML reports from a stored result: the same rows for people, wikis and terminals.
+//! Text, Markdown, CSV and HTML reports from a stored result: the same numbers for people, wikis, terminals and programs.
 //!
 //! Order of a report: what was run, one set of tables for each durability promise, marks. Engines whose promises differ never
 //! share a table unless asked for, and then each row says its promise.
 
 pub mod compare;
+pub mod csv;
 pub mod decision;
 pub mod doctor;
 pub mod explain;

@@ -16,12 +16,17 @@ pub struct Group<'a> {
     pub mixed: bool,
 }
 
-/// What a trial's commits survive, as text to compare and print.
-pub fn durability(trial: &TrialResult) -> String {
-    let class = serde_json::to_value(trial.durability)
+/// The durability class of a trial, as the command line names it.
+pub fn durability_class(trial: &TrialResult) -> String {
+    serde_json::to_value(trial.durability)
         .ok()
         .and_then(|value| value.as_str().map(str::to_string))
-        .unwrap_or_default();
+        .unwrap_or_default()
+}
+
+/// What a trial's commits survive, as text to compare and print.
+pub fn durability(trial: &TrialResult) -> String {
+    let class = durability_class(trial);
     match &trial.durability_facts {
         Some(facts) => format!(
             "durability {class}: killed process keeps {}; power cut keeps {}",
