@@ -18,6 +18,11 @@ const REST_FACTOR: u32 = 9;
 /// The clock is looked at this many times in the period that makes idleness: it sees a commit only by looking.
 const LOOKS: u32 = 4;
 
+/// Between two looks without news, for a database that is idle after so long.
+pub(super) fn period(after: Duration) -> Duration {
+    after / LOOKS
+}
+
 /// What the clock says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Advice {
@@ -65,7 +70,7 @@ impl IdleClock {
 
     /// Between two looks without news.
     pub fn period(&self) -> Duration {
-        self.after / LOOKS
+        period(self.after)
     }
 
     /// What to do now.

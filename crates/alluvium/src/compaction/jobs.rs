@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{KeyspaceId, SeqNo};
-use crate::compaction::for_scans::Waiting;
+use crate::compaction::for_scans::{Used, Waiting};
 use crate::compaction::idle::IdleClock;
 use crate::compaction::job::Job;
 use crate::keyspace::tree::Tree;
@@ -36,6 +36,8 @@ pub(super) struct State {
     pub idle: Option<IdleClock>,
     /// Sealed memtables that scans may pay the flush of.
     pub waiting: Option<Waiting>,
+    /// What the use of the database had come to at the last look.
+    pub used: Used,
     /// A thread is tidying.
     pub tidying: bool,
     /// The groups whose merge found no space, not tried again before the next round.

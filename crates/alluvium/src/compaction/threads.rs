@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::base::SeqNo;
 use crate::compaction::debt::{rules, update_admission};
 use crate::compaction::for_scans;
-use crate::compaction::idle::{Advice, IdleClock};
+use crate::compaction::idle::{self, Advice, IdleClock};
 use crate::compaction::job::Job;
 use crate::compaction::jobs::{SPACE_LOOK, Wanted};
 use crate::compaction::pick::{PickRules, Picked, Work};
@@ -109,9 +109,10 @@ fn tidy(shared: &Shared) -> Next {
     let Some(after) = shared.options.idle_after else {
         return Next::Wait(None);
     };
-    for_scans::flush(shared);
     let points = &shared.read_points;
     let (visible, horizon, now) = (points.visible(), points.horizon(), Instant::now());
+    for_scans::flush(shared, idle::period(after));
+    let used = for_scans::is_used(shared, visible);
     let period = {
         let mut state = shared.jobs.state.lock();
         let clock = state
@@ -119,6 +120,9 @@ fn tidy(shared: &Shared) -> Next {
             .get_or_insert_with(|| IdleClock::new(after, now, visible));
         let (period, advice) = (clock.period(), clock.look(now, visible, horizon));
         match advice {
+            Advice::Wait(most) if used => {
+                return Next::Wait(Some(most.min(for_scans::LOOK_WHILE_USED)));
+            }
             Advice::Wait(most) => return Next::Wait(Some(most)),
             // One thread is enough for what is not urgent.
             Advice::Tidy if state.tidying || state.stop => return Next::Wait(Some(period)),

@@ -387,6 +387,11 @@ impl Shared {
     }
 }
 
+/// What MyRocks says of compactions since the server started, over all levels and column families, and what waits for them.
+const MYROCKS_COUNTERS: &str = "SELECT CONCAT('sum_', type), SUM(value) \
+     FROM information_schema.rocksdb_compaction_stats WHERE level = 'Sum' GROUP BY type \
+     UNION ALL SELECT CONCAT('cf_', stat_type), SUM(value) FROM information_schema.rocksdb_cfstats GROUP BY stat_type";
+
 /// One number of SHOW GLOBAL STATUS.
 fn status(session: &mut MariaSession, name: &str) -> Result<u64> {
     let rows = session.query(&format!("SHOW GLOBAL STATUS LIKE '{name}'"))?;
@@ -419,7 +424,10 @@ impl Engine for MariaDb {
         let own = self.shared.own.lock();
         let mut own = own.unwrap_or_else(PoisonError::into_inner);
         // A server that is gone has no counters; the clients say so.
-        let rows = own.query("SHOW GLOBAL STATUS").unwrap_or_default();
+        let mut rows = own.query("SHOW GLOBAL STATUS").unwrap_or_default();
+        if self.shared.storage == Storage::MyRocks {
+            rows.extend(own.query(MYROCKS_COUNTERS).unwrap_or_default());
+        }
         counters(&rows, &self.shared.storage.counters())
     }
 

@@ -99,6 +99,13 @@ impl Storage {
                 ("rocksdb_stall_total_slowdowns", "stall_slowdowns"),
                 ("rocksdb_number_deletes_filtered", "deletes_filtered"),
                 ("rocksdb_row_lock_deadlocks", "deadlocks"),
+                ("sum_compsec", "compaction_seconds"),
+                ("sum_compmergecpu", "compaction_cpu_seconds"),
+                ("sum_compcount", "compactions"),
+                ("sum_numfiles", "tables"),
+                ("cf_compaction_pending", "families_to_compact"),
+                ("cf_num_immutable_mem_table", "memtables_to_flush"),
+                ("cf_cur_size_all_mem_tables", "memtable_bytes"),
             ],
         };
         [SERVER_COUNTERS, own].concat()

@@ -289,6 +289,23 @@ const COUNTERS: &str =
 UNION ALL SELECT 'index_rows_read', coalesce(sum(idx_tup_read), 0)::text FROM pg_stat_user_indexes
 UNION ALL SELECT 'dead_rows', coalesce(sum(n_dead_tup), 0)::text FROM pg_stat_user_tables
 UNION ALL SELECT 'autovacuums', coalesce(sum(autovacuum_count), 0)::text FROM pg_stat_user_tables";
+/// All numbers of the background writer, which are those of the checkpoints too up to version 16.
+const BACKGROUND: &str =
+    "SELECT key, value FROM pg_stat_bgwriter b, LATERAL jsonb_each_text(to_jsonb(b))";
+/// Those of the checkpoints since then.
+const CHECKPOINTER: &str =
+    "SELECT key, value FROM pg_stat_checkpointer b, LATERAL jsonb_each_text(to_jsonb(b))";
+/// Their names, up to version 16 first, and ours.
+const CHECKPOINTS: &[(&str, &str)] = &[
+    ("checkpoints_timed", "checkpoints_timed"),
+    ("checkpoints_req", "checkpoints_requested"),
+    ("buffers_checkpoint", "checkpoint_pages"),
+    ("num_timed", "checkpoints_timed"),
+    ("num_requested", "checkpoints_requested"),
+    ("buffers_written", "checkpoint_pages"),
+    ("buffers_clean", "background_writer_pages"),
+    ("buffers_backend", "client_written_pages"),
+];
 /// Tables with their indexes and large values.
 const STORED_BYTES: &str = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class \
      WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace";
@@ -330,8 +347,14 @@ impl Engine for PostgreSql {
         let own = self.shared.own.lock();
         let mut own = own.unwrap_or_else(PoisonError::into_inner);
         // A server that is gone has no counters; the clients say so.
-        let rows = own.query(COUNTERS).unwrap_or_default();
-        counters(&rows, &COUNTER_NAMES.map(|name| (name, name)))
+        let mut rows = own.query(COUNTERS).unwrap_or_default();
+        rows.extend(own.query(BACKGROUND).unwrap_or_default());
+        let tells = |row: &Vec<String>| row.first().is_some_and(|name| name == CHECKPOINTS[0].0);
+        if !rows.is_empty() && !rows.iter().any(tells) {
+            rows.extend(own.query(CHECKPOINTER).unwrap_or_default());
+        }
+        let names = COUNTER_NAMES.map(|name| (name, name));
+        counters(&rows, &[&names[..], CHECKPOINTS].concat())
     }
 
     /// Cleans up dead rows and writes all changed pages back. Both end when they are done.
