@@ -43,8 +43,8 @@ pub fn schema(config: &Config) -> Result<&'static TableSchema, String> {
         columns: vec![
             Column::new("id", ColumnType::U64),
             Column::new("k", ColumnType::U32),
-            Column::new("c", ColumnType::Bytes),
-            Column::new("pad", ColumnType::Bytes),
+            Column::short("c", C_BYTES),
+            Column::short("pad", PAD_GROUPS * GROUP_BYTES - 1),
         ],
         key_columns: 1,
         indexes: vec![Index {

@@ -33,6 +33,8 @@ pub struct Column {
     pub name: String,
     /// What it holds.
     pub of: ColumnType,
+    /// The most bytes that it ever holds, where that is known: a server sorts short ones in memory.
+    pub bytes_max: Option<u32>,
 }
 
 impl Column {
@@ -41,6 +43,15 @@ impl Column {
         Column {
             name: name.to_owned(),
             of,
+            bytes_max: None,
+        }
+    }
+
+    /// A column of bytes, never more than these.
+    pub fn short(name: &str, bytes_max: usize) -> Column {
+        Column {
+            bytes_max: u32::try_from(bytes_max).ok(),
+            ..Column::new(name, ColumnType::Bytes)
         }
     }
 }

@@ -5,7 +5,9 @@
 //! in the order in which they are given; a bound of several columns takes some of them twice in MariaDB ([`bound_values`]),
 //! which has no ranges over a comparison of rows.
 
-use rumbench_core::tables::{ColumnType, Fold, Path, Table, TableSchema, Value};
+use std::borrow::Cow;
+
+use rumbench_core::tables::{Column, ColumnType, Fold, Path, Table, TableSchema, Value};
 
 /// Whose SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,9 @@ impl Form {
     }
 }
 
+/// Columns of bytes that are not longer are part of their row in MariaDB.
+const VARBINARY_MAX: u32 = 1024;
+
 impl Dialect {
     /// The text as this server reads it.
     pub(super) fn text(self, text: &str) -> String {
@@ -65,8 +70,8 @@ impl Dialect {
         out
     }
 
-    fn column(self, of: ColumnType) -> &'static str {
-        match (self, of) {
+    fn column(self, column: &Column) -> Cow<'static, str> {
+        let of = match (self, column.of) {
             // PostgreSQL's only number without a sign; 4 bytes as in the other server.
             (Dialect::Postgres, ColumnType::U32) => "oid",
             (Dialect::Postgres, ColumnType::U64 | ColumnType::I64) => "bigint",
@@ -74,8 +79,13 @@ impl Dialect {
             (Dialect::Maria(_), ColumnType::U32) => "INT UNSIGNED",
             (Dialect::Maria(_), ColumnType::U64) => "BIGINT UNSIGNED",
             (Dialect::Maria(_), ColumnType::I64) => "BIGINT",
-            (Dialect::Maria(_), ColumnType::Bytes) => "MEDIUMBLOB",
-        }
+            (Dialect::Maria(_), ColumnType::Bytes) => match column.bytes_max {
+                // Of a blob it sorts pointers, in files.
+                Some(most @ ..=VARBINARY_MAX) => return format!("VARBINARY({most})").into(),
+                _ => "MEDIUMBLOB",
+            },
+        };
+        of.into()
     }
 
     /// What stands behind the columns of a new table.
@@ -118,7 +128,7 @@ pub(super) fn create_tables(dialect: Dialect, schema: &TableSchema) -> Vec<Strin
         let columns: Vec<String> = table
             .columns
             .iter()
-            .map(|column| format!("`{}` {} NOT NULL", column.name, dialect.column(column.of)))
+            .map(|column| format!("`{}` {} NOT NULL", column.name, dialect.column(column)))
             .collect();
         dialect.text(&format!(
             "CREATE TABLE IF NOT EXISTS `{}` ({}, PRIMARY KEY ({})){}",
@@ -378,7 +388,7 @@ fn parameters(count: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rumbench_core::tables::{Column, Index};
+    use rumbench_core::tables::Index;
 
     use super::*;
 
@@ -421,6 +431,17 @@ mod tests {
             "SELECT \"b\", \"a\", \"b\" FROM \"t\" WHERE (\"b\", \"a\", \"b\") >= ($1, $2, $3) AND \"b\" < $4 \
              ORDER BY \"b\" DESC, \"a\" DESC, \"b\" DESC LIMIT 7"
         );
+    }
+
+    #[test]
+    fn short_bytes_are_part_of_their_row() {
+        assert_eq!(MARIA.column(&Column::short("c", 119)), "VARBINARY(119)");
+        assert_eq!(MARIA.column(&Column::short("c", 2000)), "MEDIUMBLOB");
+        assert_eq!(
+            MARIA.column(&Column::new("c", ColumnType::Bytes)),
+            "MEDIUMBLOB"
+        );
+        assert_eq!(Dialect::Postgres.column(&Column::short("c", 119)), "bytea");
     }
 
     #[test]
