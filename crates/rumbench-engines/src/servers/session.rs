@@ -256,19 +256,24 @@ mod tests {
     use super::*;
     use crate::servers::endpoint::Address;
 
+    /// A server at this socket that asks for nothing.
+    fn endpoint(socket: PathBuf, log: Option<PathBuf>) -> Endpoint {
+        Endpoint {
+            address: Address::Socket(socket),
+            user: String::new(),
+            password: None,
+            database: String::new(),
+            log,
+        }
+    }
+
     #[test]
     fn a_server_that_stands_still_is_an_error_and_no_wait_for_ever() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("socket");
         // Its connections are accepted, as the kernel does for a process that was stopped, and nothing answers.
         let _silent = UnixListener::bind(&socket).unwrap();
-        let endpoint = Endpoint {
-            address: Address::Socket(socket),
-            user: String::new(),
-            password: None,
-            database: String::new(),
-            log: None,
-        };
+        let endpoint = endpoint(socket, None);
         let mut wire = Wire::connect("server", &endpoint).unwrap();
         wire.limit(Duration::from_millis(20)).unwrap();
         let error = wire.take(1).unwrap_err().to_string();
@@ -281,13 +286,7 @@ mod tests {
         let (socket, log) = (dir.path().join("socket"), dir.path().join("log"));
         std::fs::write(&log, "out of memory\n").unwrap();
         let listener = UnixListener::bind(&socket).unwrap();
-        let endpoint = Endpoint {
-            address: Address::Socket(socket),
-            user: String::new(),
-            password: None,
-            database: String::new(),
-            log: Some(log),
-        };
+        let endpoint = endpoint(socket, Some(log));
         let mut wire = Wire::connect("a server", &endpoint).unwrap();
         let (mut other, _) = listener.accept().unwrap();
         let sent: Vec<u8> = (0..200_000_u32).map(|byte| byte as u8).collect();
@@ -309,13 +308,7 @@ mod tests {
         let (socket, log) = (dir.path().join("socket"), dir.path().join("log"));
         std::fs::write(&log, "no space left\n").unwrap();
         let _listener = UnixListener::bind(&socket).unwrap();
-        let endpoint = Endpoint {
-            address: Address::Socket(socket),
-            user: String::new(),
-            password: None,
-            database: String::new(),
-            log: Some(log),
-        };
+        let endpoint = endpoint(socket, Some(log));
         let wire = Wire::connect("a server", &endpoint).unwrap();
         let full = wire.answered(ServerError::Other("table is full".to_string()));
         let EngineError::Failed { source, .. } = full else {
