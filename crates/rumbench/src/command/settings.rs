@@ -98,7 +98,7 @@ fn give_compaction(choices: &mut [EngineChoice], style: &str) -> Result<()> {
     let refused = |why: &str| usage(format!("compaction={style}: {why}"));
     let with_choice = |choice: &&mut EngineChoice| {
         let mut entries = rumbench_engines::engines().iter();
-        entries.any(|entry| entry.name == choice.engine && !entry.compactions.is_empty())
+        entries.any(|entry| entry.name == choice.engine && entry.has_compaction_styles)
     };
     let mut given = false;
     for choice in choices.iter_mut().filter(with_choice) {
