@@ -54,18 +54,15 @@ pub(super) struct Used {
     seeks: u64,
 }
 
-/// Whether somebody has written or sought since the last call.
-pub(super) fn is_used(shared: &Shared, visible: SeqNo) -> bool {
-    let now = Used {
-        visible,
-        seeks: seeks(shared),
-    };
+/// Whether somebody has written or sought since the last call. `seeks`: [`seeks`] now.
+pub(super) fn is_used(shared: &Shared, visible: SeqNo, seeks: u64) -> bool {
+    let now = Used { visible, seeks };
     let before = &mut shared.jobs.state.lock().used;
     std::mem::replace(before, now) != now
 }
 
 /// All seeks of scans in the database.
-fn seeks(shared: &Shared) -> u64 {
+pub(super) fn seeks(shared: &Shared) -> u64 {
     let trees = shared.catalog.read();
     trees
         .values()
@@ -74,8 +71,8 @@ fn seeks(shared: &Shared) -> u64 {
 }
 
 /// Flushes sealed memtables which no others come to within `patience`, while scans seek in each of them. A call notes what waits, a
-/// later one flushes it.
-pub(super) fn flush(shared: &Shared, patience: Duration) {
+/// later one flushes it. `seeks`: [`seeks`] now.
+pub(super) fn flush(shared: &Shared, seeks: u64, patience: Duration) {
     let sealed_bytes = shared.sealed_bytes() as u64;
     if sealed_bytes == 0 {
         shared.jobs.state.lock().waiting = None;
@@ -84,7 +81,7 @@ pub(super) fn flush(shared: &Shared, patience: Duration) {
     let active_bytes = shared.log.lock().active_bytes();
     let now = Waiting {
         sealed_bytes,
-        seeks: seeks(shared),
+        seeks,
         since: Instant::now(),
         active_bytes,
         room_bytes: shared.plan().active_bytes.saturating_sub(active_bytes),
@@ -136,7 +133,7 @@ mod tests {
         let db = Database::open_on(Arc::new(MemVfs::new()), "db", options).expect("open");
         let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
         let shared = db.shared();
-        let used = || is_used(shared, shared.read_points.visible());
+        let used = || is_used(shared, shared.read_points.visible(), seeks(shared));
         k.put(b"key", b"value").expect("put");
         assert!(used() && !used());
         let mut cursor = k.cursor(CursorOptions::default()).expect("cursor");

@@ -111,8 +111,9 @@ fn tidy(shared: &Shared) -> Next {
     };
     let points = &shared.read_points;
     let (visible, horizon, now) = (points.visible(), points.horizon(), Instant::now());
-    for_scans::flush(shared, idle::period(after));
-    let used = for_scans::is_used(shared, visible);
+    let seeks = for_scans::seeks(shared);
+    for_scans::flush(shared, seeks, idle::period(after));
+    let used = for_scans::is_used(shared, visible, seeks);
     let period = {
         let mut state = shared.jobs.state.lock();
         let clock = state
