@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::base::SeqNo;
 use crate::compaction::pick::{PickRules, Picked, SEEKS_PER_INSTALL};
 use crate::compaction::survey::Survey;
+use crate::compaction::threads::seal_and_flush;
 use crate::db::shared::Shared;
 use crate::sync::time::Instant;
 use crate::version::group::Group;
@@ -19,7 +20,14 @@ pub(super) const LOOK_WHILE_USED: Duration = Duration::from_millis(500);
 /// bytes than that of a merge does.
 const FLUSHED_BYTES_PER_SEEK: u64 = 1024;
 
-/// Sealed memtables that wait for more of them.
+/// The same for memtables that are written to, where no sealed ones are flushed at the same time: what is written later will
+/// be one more flush then, and so there will be more merges.
+const SEALED_BYTES_PER_SEEK: u64 = 64;
+
+/// Where less than this share of their bytes is used, memtables are not sealed for scans: a table costs them as much.
+const WORTH_SEALING: usize = 4;
+
+/// Memtables that wait for more to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Waiting {
     sealed_bytes: u64,
@@ -27,23 +35,61 @@ pub(super) struct Waiting {
     seeks: u64,
     /// When it was noted.
     since: Instant,
-    /// Bytes of the memtables that are written to, and how many more are sealed with them.
+    /// Bytes of the memtables that are written to, and of how many they are sealed.
     active_bytes: usize,
-    room_bytes: usize,
+    full_bytes: usize,
+}
+
+/// How long memtables that are written to have to go on being so, for scans to pay for anything.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// To flush what is sealed without them.
+    pub flush: Duration,
+    /// To seal them too.
+    pub seal: Duration,
+}
+
+/// What scans have paid for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Paid {
+    Nothing,
+    Flush,
+    SealAndFlush,
 }
 
 impl Waiting {
-    /// Whether scans have paid for the flush of these memtables since, and no others came, nor will come within `patience` at
-    /// the rate of writes since then.
-    fn is_paid(self, now: Waiting, patience: Duration) -> bool {
-        let price = SEEKS_PER_INSTALL + now.sealed_bytes / FLUSHED_BYTES_PER_SEEK;
+    /// Whether `now` is what was noted, with no more than rows that came to it.
+    fn goes_on(self, now: Waiting) -> bool {
+        self.sealed_bytes == now.sealed_bytes && self.active_bytes <= now.active_bytes
+    }
+
+    /// What scans have paid for since this was noted: nothing where other memtables were sealed, or will be soon at the
+    /// rate of writes since then.
+    fn paid(self, now: Waiting, patience: Patience) -> Paid {
         let passed = now.since.saturating_duration_since(self.since);
-        let written = now.active_bytes.saturating_sub(self.active_bytes).max(1);
-        let next_s = passed.as_secs_f64() * now.room_bytes as f64 / written as f64;
-        self.sealed_bytes == now.sealed_bytes
-            && now.seeks.saturating_sub(self.seeks) >= price
-            && passed >= LOOK_WHILE_USED.min(patience)
-            && (passed >= patience || next_s >= patience.as_secs_f64())
+        if !self.goes_on(now) || passed < LOOK_WHILE_USED.min(patience.flush) {
+            return Paid::Nothing;
+        }
+        let written = (now.active_bytes - self.active_bytes).max(1);
+        let room = now.full_bytes.saturating_sub(now.active_bytes);
+        let full_s = passed.as_secs_f64() * room as f64 / written as f64;
+        let last = |most: Duration| full_s >= most.as_secs_f64();
+        let worth_sealing = now.active_bytes >= now.full_bytes / WORTH_SEALING;
+        let seal = worth_sealing && last(patience.seal);
+        let due = match now.sealed_bytes {
+            0 => seal,
+            _ => passed >= patience.flush || last(patience.flush),
+        };
+        let price = SEEKS_PER_INSTALL
+            + match now.sealed_bytes {
+                0 => now.active_bytes as u64 / SEALED_BYTES_PER_SEEK,
+                sealed => sealed / FLUSHED_BYTES_PER_SEEK,
+            };
+        match due && now.seeks.saturating_sub(self.seeks) >= price {
+            false => Paid::Nothing,
+            true if seal => Paid::SealAndFlush,
+            true => Paid::Flush,
+        }
     }
 }
 
@@ -70,29 +116,26 @@ pub(super) fn seeks(shared: &Shared) -> u64 {
         .sum()
 }
 
-/// Flushes sealed memtables which no others come to within `patience`, while scans seek in each of them. A call notes what waits, a
+/// Flushes memtables to which nothing is added for a while, while scans seek in each of them. A call notes what waits, a
 /// later one flushes it. `seeks`: [`seeks`] now.
-pub(super) fn flush(shared: &Shared, seeks: u64, patience: Duration) {
-    let sealed_bytes = shared.sealed_bytes() as u64;
-    if sealed_bytes == 0 {
-        shared.jobs.state.lock().waiting = None;
-        return;
-    }
-    let active_bytes = shared.log.lock().active_bytes();
+pub(super) fn flush(shared: &Shared, seeks: u64, patience: Patience) {
     let now = Waiting {
-        sealed_bytes,
+        sealed_bytes: shared.sealed_bytes() as u64,
         seeks,
         since: Instant::now(),
-        active_bytes,
-        room_bytes: shared.plan().active_bytes.saturating_sub(active_bytes),
+        active_bytes: shared.log.lock().active_bytes(),
+        full_bytes: shared.plan().active_bytes,
     };
     let paid = {
         let noted = &mut shared.jobs.state.lock().waiting;
-        let same = noted.filter(|noted| noted.sealed_bytes == sealed_bytes);
-        noted.insert(same.unwrap_or(now)).is_paid(now, patience)
+        let same = noted.filter(|noted| noted.goes_on(now));
+        noted.insert(same.unwrap_or(now)).paid(now, patience)
     };
-    if paid {
-        shared.want_flush();
+    match paid {
+        Paid::Nothing => {}
+        // Those that find no space would only pile up behind one another.
+        Paid::SealAndFlush if !shared.flush_lacks_space() => seal_and_flush(shared),
+        Paid::Flush | Paid::SealAndFlush => shared.want_flush(),
     }
 }
 
@@ -143,31 +186,62 @@ mod tests {
         assert!(used() && !used());
     }
 
-    #[test]
-    fn seeks_pay_for_the_flush_of_memtables_that_go_on_waiting() {
-        const PATIENCE: Duration = Duration::from_secs(5);
-        let start = Instant::now();
-        // A MiB is written each second, and 4 have room.
-        let at = |sealed_bytes, seeks, seconds| Waiting {
-            sealed_bytes,
+    const PATIENCE: Patience = Patience {
+        flush: Duration::from_secs(5),
+        seal: Duration::from_secs(20),
+    };
+
+    const MIB: usize = 1 << 20;
+
+    /// A state `seconds` after the first one of a test, in which memtables are sealed with 16 MiB.
+    fn at(start: Instant, seconds: u64, sealed_mib: u64, seeks: u64, active: usize) -> Waiting {
+        Waiting {
+            sealed_bytes: sealed_mib << 20,
             seeks,
             since: start + Duration::from_secs(seconds),
-            active_bytes: (seconds as usize) << 20,
-            room_bytes: (4_usize.saturating_sub(seconds as usize)) << 20,
+            active_bytes: active,
+            full_bytes: 16 * MIB,
+        }
+    }
+
+    #[test]
+    fn seeks_pay_for_the_flush_of_memtables_that_go_on_waiting() {
+        let start = Instant::now();
+        let noted = at(start, 0, 1, 100, 0);
+        let paid = |seconds, sealed_mib, seeks, active| {
+            noted.paid(at(start, seconds, sealed_mib, seeks, active), PATIENCE)
         };
-        let noted = at(1 << 20, 100, 0);
-        let is_paid = |now| noted.is_paid(now, PATIENCE);
-        assert!(!is_paid(noted));
-        assert!(!is_paid(at(1 << 20, 100 + 6_023, 9)));
-        assert!(is_paid(at(1 << 20, 100 + 6_024, 5)));
-        assert!(!is_paid(at(1 << 20, 1_000_000, 4)), "others may come");
-        assert!(!is_paid(at(2 << 20, 1_000_000, 9)), "others came");
-        let slowly = |seconds| Waiting {
-            active_bytes: 1,
-            room_bytes: 4 << 20,
-            ..at(1 << 20, 1_000_000, seconds)
+        let price = SEEKS_PER_INSTALL + 1024;
+        // Not yet worth sealing, and full within seconds.
+        assert_eq!(paid(9, 1, 100 + price - 1, 3 * MIB), Paid::Nothing);
+        assert_eq!(paid(9, 1, 100 + price, 3 * MIB), Paid::Flush);
+        assert_eq!(paid(4, 1, 1_000_000, 12 * MIB), Paid::Nothing, "soon full");
+        assert_eq!(paid(9, 2, 1_000_000, 3 * MIB), Paid::Nothing, "others came");
+        assert_eq!(paid(1, 1, 1_000_000, 1), Paid::Flush, "will last");
+        assert_eq!(paid(0, 1, 1_000_000, 1), Paid::Nothing, "who knows yet");
+    }
+
+    #[test]
+    fn seeks_pay_for_sealing_what_is_seldom_written_to() {
+        let start = Instant::now();
+        // Seconds after a quarter was full.
+        let paid = |seconds, sealed_mib, seeks, written| {
+            let noted = at(start, 0, sealed_mib, 100, 4 * MIB);
+            let now = at(start, seconds, sealed_mib, seeks, 4 * MIB + written);
+            noted.paid(now, PATIENCE)
         };
-        assert!(is_paid(slowly(1)), "no others will come soon");
-        assert!(!is_paid(slowly(0)), "nobody can know yet");
+        let price = SEEKS_PER_INSTALL + (4 << 20) / 64;
+        assert_eq!(paid(2, 0, 100 + price - 1, 0), Paid::Nothing);
+        assert_eq!(paid(2, 0, 100 + price, 0), Paid::SealAndFlush);
+        assert_eq!(paid(2, 0, 1_000_000, MIB), Paid::SealAndFlush);
+        assert_eq!(paid(2, 0, 1_000_000, 2 * MIB), Paid::Nothing, "soon full");
+        // With what was sealed before, at the price of that.
+        let price = SEEKS_PER_INSTALL + 1024;
+        assert_eq!(paid(2, 1, 100 + price - 1, 0), Paid::Nothing);
+        assert_eq!(paid(2, 1, 100 + price, 0), Paid::SealAndFlush);
+        assert_eq!(paid(2, 1, 100 + price, 2 * MIB), Paid::Flush, "that alone");
+        let little = at(start, 0, 0, 100, 4 * MIB - 1);
+        let later = at(start, 9, 0, 1_000_000, 4 * MIB - 1);
+        assert_eq!(little.paid(later, PATIENCE), Paid::Nothing);
     }
 }

@@ -99,7 +99,7 @@ fn make_room(shared: &Shared) -> Next {
     if shared.sealed_bytes() > 0 {
         shared.want_flush();
     } else if shared.has_memtables() {
-        seal_idle(shared);
+        seal_and_flush(shared);
     }
     Next::Wait(Some(SPACE_LOOK))
 }
@@ -112,7 +112,11 @@ fn tidy(shared: &Shared) -> Next {
     let points = &shared.read_points;
     let (visible, horizon, now) = (points.visible(), points.horizon(), Instant::now());
     let seeks = for_scans::seeks(shared);
-    for_scans::flush(shared, seeks, idle::period(after));
+    let patience = for_scans::Patience {
+        flush: idle::period(after),
+        seal: after,
+    };
+    for_scans::flush(shared, seeks, patience);
     let used = for_scans::is_used(shared, visible, seeks);
     let period = {
         let mut state = shared.jobs.state.lock();
@@ -133,7 +137,7 @@ fn tidy(shared: &Shared) -> Next {
     };
     let job = if shared.has_memtables() {
         // The end of the flush is an event.
-        seal_idle(shared);
+        seal_and_flush(shared);
         None
     } else {
         shared.cache.forget_peak();
@@ -153,7 +157,7 @@ fn tidy(shared: &Shared) -> Next {
 }
 
 /// Sends what is in memory to the flusher. A failure is known to the poison, or harmless: there was no space.
-fn seal_idle(shared: &Shared) {
+pub(super) fn seal_and_flush(shared: &Shared) {
     let mut log = shared.log.lock();
     if shared.check_open().is_ok() && log.seal(shared).is_ok() {
         drop(log);

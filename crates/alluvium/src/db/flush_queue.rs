@@ -110,12 +110,16 @@ impl Shared {
     /// memtables that cannot be flushed, those of more and more calls would only pile up, past every commit's look at the
     /// ceiling.
     pub fn wait_for_flushes_without_space(&self) -> Result<()> {
-        let stuck = self.flushes.state.lock().no_space.1.is_some();
-        if stuck {
+        if self.flush_lacks_space() {
             self.wait_for_flushes()
         } else {
             Ok(())
         }
+    }
+
+    /// Whether the last try found no space.
+    pub fn flush_lacks_space(&self) -> bool {
+        self.flushes.state.lock().no_space.1.is_some()
     }
 
     /// Asks for a flush of everything sealed so far, without waiting for it.

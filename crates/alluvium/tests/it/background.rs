@@ -126,6 +126,24 @@ fn sealed_memtables_that_scans_meet_are_flushed_although_somebody_writes() {
 }
 
 #[test]
+fn memtables_that_are_seldom_written_to_are_sealed_when_scans_meet_them() {
+    let options = Options {
+        // The rows below are less than half of it.
+        memtable_bytes: Some(1 << 20),
+        idle_after: Some(Duration::from_secs(2)),
+        ..Options::default()
+    };
+    let (_vfs, db, k) = database(options);
+    put_all(&db, &k, 5_000, &[1; 50]);
+    wait_until(|| {
+        seek_a_thousand(&k);
+        k.put(b"a row that is written again", b"").expect("put");
+        stats_of_k(&db).table_entries > 0
+    });
+    assert_eq!(all(&k).len(), 5_001);
+}
+
+#[test]
 fn tombstones_kept_for_a_snapshot_go_when_nobody_writes_after_it_is_closed() {
     let (_vfs, db, k) = database(soon_idle());
     put_all(&db, &k, 500, &[1; 50]);
