@@ -1,5 +1,5 @@
 //! What is measured and how: kernel counters ([`process`], [`server`], [`device`], [`size`]), the machine ([`environment`], [`doctor`]),
-//! latency ([`latency`]), arithmetic on results ([`statistics`], [`least_squares`], [`scalability`]), what layouts of data should cost
+//! latency ([`latency`]), arithmetic on results ([`statistics`], [`least_squares`], [`levels`], [`scalability`]), what layouts of data should cost
 //! ([`theory`]) and the table that defines every metric ([`metrics`]).
 
 pub mod compressed;
@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod environment;
 pub mod latency;
 pub mod least_squares;
+pub mod levels;
 pub mod metrics;
 pub mod process;
 pub mod scalability;

@@ -1,5 +1,6 @@
 //! Marks: what a reader must know beside the numbers. Judged from a trial, printed below the tables.
 
+use crate::measure::levels::two_levels;
 use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
 
 /// A phase must keep this share of its rate.
@@ -52,6 +53,13 @@ fn client_bound(phase: &PhaseResult) -> bool {
         .is_some_and(|client| client > threads * CLIENT_BOUND)
 }
 
+/// The two rates between which the clients of a phase went back and forth, where nobody gave them a rate.
+fn levels(phase: &PhaseResult) -> Option<(f64, f64)> {
+    let whole = (phase.seconds.floor() as usize).min(phase.intervals.len());
+    let ops: Vec<u64> = phase.intervals[..whole].iter().map(|i| i.ops).collect();
+    two_levels(&ops).filter(|_| phase.rate.is_none() && phase.base_name() != "settle")
+}
+
 /// Adds the marks that follow from a trial's numbers. Repeating it adds nothing twice.
 pub fn judge(trial: &mut TrialResult) {
     let mut found = Vec::new();
@@ -81,6 +89,12 @@ pub fn judge(trial: &mut TrialResult) {
                 }
             ));
         }
+        if let Some((low, high)) = levels(phase) {
+            found.push(format!(
+                "bimodal ({}: {low:.0} and {high:.0} operations/s in turns)",
+                phase.name
+            ));
+        }
         if phase.errors > 0 {
             let sample = phase.error_samples.first().map_or("", String::as_str);
             found.push(format!(
@@ -90,10 +104,11 @@ pub fn judge(trial: &mut TrialResult) {
         }
     }
     // Judged again after calibration and every phase: only the newest numbers count.
-    const JUDGED: [&str; 4] = [
+    const JUDGED: [&str; 5] = [
         "rate-unmet",
         "background-rate-unmet",
         "client-bound",
+        "bimodal",
         "errors",
     ];
     trial.marks.retain(|mark| {
@@ -110,6 +125,7 @@ pub fn failed(trial: &TrialResult) -> bool {
         "wrong-answer",
         "child-died",
         "out-of-memory",
+        "stuck",
         "failed",
         "errors",
     ]
@@ -136,7 +152,7 @@ pub fn render(suite: &SuiteResult) -> String {
 mod tests {
     use super::*;
     use crate::report::sample;
-    use crate::store::result::CpuPerOp;
+    use crate::store::result::{CpuPerOp, Interval};
 
     #[test]
     fn a_slow_background_client_is_marked_where_the_phase_is_long_enough() {
@@ -161,6 +177,31 @@ mod tests {
             trial.marks,
             ["background-rate-unmet (qr100: 80 of 100 rows/s)"]
         );
+    }
+
+    #[test]
+    fn a_phase_that_goes_back_and_forth_between_two_rates_is_marked() {
+        let mut trial = sample::suite().trials.remove(0);
+        let phase = &mut trial.phases[1];
+        (phase.seconds, phase.rate) = (12.5, None);
+        let ops = [80, 12, 12, 80, 80, 12, 12, 80, 80, 12, 80, 80, 1];
+        phase.intervals = (0..)
+            .zip(ops)
+            .map(|(second, ops)| Interval {
+                second,
+                ops,
+                ..Interval::default()
+            })
+            .collect();
+        judge(&mut trial);
+        let name = &trial.phases[1].name;
+        let mark = format!("bimodal ({name}: 12 and 80 operations/s in turns)");
+        assert!(trial.marks.contains(&mark), "{:?}", trial.marks);
+        assert!(!failed(&trial));
+        // A rate is met by waiting.
+        trial.phases[1].rate = Some(46.0);
+        judge(&mut trial);
+        assert!(!trial.has_mark("bimodal"), "{:?}", trial.marks);
     }
 
     #[test]

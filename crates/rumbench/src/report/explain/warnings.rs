@@ -154,6 +154,11 @@ fn marked(suite: &SuiteResult) -> Vec<Finding> {
             "client-bound",
             "spent more than half of the clients' CPU in the laboratory itself: faster engines would look alike",
         ),
+        (
+            "bimodal",
+            "went back and forth between two rates: what decided which, as the cores of its threads, is not known, and the mean is \
+          of both",
+        ),
     ];
     let told = cases.map(|(name, what)| {
         let who = marked(name)?;
