@@ -118,6 +118,44 @@ const printed = async (file, name) => {
 
 const numbers = (cells) => cells.map((text) => Number(text.replace(/ [GR+-](?= |$)|[,!\s]/g, "")));
 
+// A chart shows a part of its axis larger: what a mouse is drawn over, or around the place of the arrow keys; then all of it again.
+const zoomed = async (page, chart, name) => {
+  const labels = () => chart.evaluate((svg) => {
+    const holder = svg.closest("[data-x]");
+    const labels = (holder === svg ? svg.closest(".frame") : holder).querySelector(".x");
+    return labels ? labels.textContent : "";
+  });
+  const view = async () => (await chart.getAttribute("viewBox")).split(" ").map(Number);
+  const [before, all] = [await labels(), await view()];
+  const box = await chart.boundingBox();
+  const drag = async (from, to) => {
+    await page.mouse.move(box.x + box.width * from, box.y + box.height / 2);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * to, box.y + box.height / 2, { steps: 4 });
+    await page.mouse.up();
+  };
+  await drag(0.75, 0.25);
+  const [left, , width] = await view();
+  check(name, `half of the axis is shown: from ${left} ${width}`, Math.abs(left - 250) < 5 && Math.abs(width - 500) < 5);
+  check(name, "its labels are of that half", (await labels()) !== before);
+  await page.screenshot({ path: join(out, `${name}-zoomed.png`) });
+  await drag(0, 0.5);
+  check(name, "and half of that", Math.abs((await view())[2] - 250) < 5);
+  await drag(0.5, 0.501);
+  check(name, "a click is no part", Math.abs((await view())[2] - 250) < 5);
+  await page.mouse.dblclick(box.x + box.width / 2, box.y + box.height / 2);
+  check(name, "a double click shows all", String(await view()) === String(all) && (await labels()) === before);
+  await chart.focus();
+  await page.keyboard.press("+");
+  check(name, "plus shows half", Math.abs((await view())[2] - 500) < 1);
+  await page.keyboard.press("-");
+  check(name, "minus shows all", String(await view()) === String(all) && (await labels()) === before);
+  await page.keyboard.press("+");
+  await page.keyboard.press("Escape");
+  check(name, "Escape shows all", String(await view()) === String(all));
+  await page.mouse.move(0, 0);
+};
+
 const used = async (file, name) => {
   const { page, wrong, close } = await open(file, { viewport: { width: 1200, height: 900 } });
   // Sorting, both ways, by the first column of numbers.
@@ -170,6 +208,7 @@ const used = async (file, name) => {
     await page.keyboard.press("ArrowRight");
     check(name, "arrow keys tell values", await tip.isVisible());
     await page.keyboard.press("Escape");
+    await zoomed(page, chart, name);
   }
   // An engine is switched off in all charts.
   const entry = page.locator('.legend li[class^="k"] button').first();

@@ -104,6 +104,44 @@
   };
   const clock = (seconds) => (seconds >= 60 ? Math.floor(seconds / 60) + " min " + Math.round(seconds % 60) : three(seconds)) + " s";
 
+  // The horizontal axis of a chart, which charts above each other share: its ends, and whether it is one of plain numbers.
+  const axis = (svg) => {
+    const [from, to, plain] = svg.closest("[data-x]").dataset.x.split(" ");
+    return { from: Number(from), to: Number(to), label: plain === "n" ? three : clock };
+  };
+
+  // A part of that axis, in thousandths of its length, fills the frames of all charts that share it.
+  const whole = [0, 1000];
+  const shown = (svg) => svg.closest("[data-x]").part || whole;
+  const zoom = (svg, low, high) => {
+    const holder = svg.closest("[data-x]");
+    holder.part = high - low < 1000 ? [low, high] : whole;
+    for (const other of holder === svg ? [svg] : holder.querySelectorAll("svg[data-y]")) {
+      other.setAttribute("viewBox", `${holder.part[0]} 0 ${holder.part[1] - holder.part[0]} 1000`);
+      other.classList.toggle("zoomed", holder.part !== whole);
+    }
+    const labels = (holder === svg ? svg.closest(".frame") : holder).querySelector(".x");
+    if (!labels) return;
+    labels.all = labels.all || [...labels.childNodes];
+    if (holder.part === whole) return labels.replaceChildren(...labels.all);
+    const { from, to, label } = axis(svg);
+    const marks = [0, 0.25, 0.5, 0.75, 1].map((share) => {
+      const mark = document.createElement("span");
+      mark.style.left = share * 100 + "%";
+      mark.className = { 0: "first", 1: "last" }[share] || "";
+      mark.textContent = label(from + ((low + share * (high - low)) / 1000) * (to - from));
+      return mark;
+    });
+    labels.replaceChildren(...marks);
+  };
+  // A twentieth of the axis is the least: below it there is nothing but straight lines.
+  const zoomAround = (svg, share, factor) => {
+    const [low, high] = shown(svg);
+    const length = Math.min(1000, Math.max(50, (high - low) * factor));
+    const start = Math.min(1000 - length, Math.max(0, low + share * (high - low) - length / 2));
+    zoom(svg, start, start + length);
+  };
+
   // Values at a place of a chart, by pointer or by arrow keys.
   const at = (svg, share, clientX, clientY) => {
     const [low, high, unit, kind] = svg.dataset.y.split(" ");
@@ -111,14 +149,16 @@
       const part = 1 - y / 1000;
       return kind === "log" ? low * Math.pow(high / low, part) : Number(low) + part * (high - low);
     };
-    const [from, to, plain] = svg.closest("[data-x]").dataset.x.split(" ").map((part) => (part === "n" ? true : Number(part)));
+    const { from, to, label } = axis(svg);
+    const [left, right] = shown(svg);
     const names = svg.dataset.names ? svg.dataset.names.split("|") : null;
     const lines = [];
     const title = svg.closest(".stack") ? svg.closest(".frame").querySelector("p").textContent : "";
     // The nearest point of any curve is the place; curves that have none there have ended, or have a gap.
     const paths = [...svg.querySelectorAll('path[class^="s"]')].filter((path) => getComputedStyle(path).display !== "none");
     const nearest = (all, x) => all.reduce((best, point) => (!best || Math.abs(point[0] - x) < Math.abs(best[0] - x) ? point : best), null);
-    const found = nearest(paths.flatMap(points), share * 1000);
+    const seen = paths.flatMap(points).filter((point) => point[0] >= left && point[0] <= right);
+    const found = nearest(seen, left + share * (right - left));
     if (!found) return hide();
     const place = found[0];
     for (const path of paths) {
@@ -132,23 +172,61 @@
     line.setAttribute("class", "cursor");
     line.setAttribute("d", "M" + place + " 0V1000");
     svg.append(line);
-    show((names ? names[Math.round(x)] : plain ? three(x) : clock(x)) + "\n" + lines.join("\n"), clientX, clientY);
+    show((names ? names[Math.round(x)] : label(x)) + "\n" + lines.join("\n"), clientX, clientY);
   };
   const leave = (svg) => {
     if (svg.cursor) svg.cursor.remove();
     hide();
   };
   for (const svg of document.querySelectorAll("svg[data-y]")) {
-    svg.addEventListener("pointermove", (event) => {
+    const place = (event) => {
       const box = svg.getBoundingClientRect();
-      at(svg, (event.clientX - box.left) / box.width, event.clientX, event.clientY);
+      return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+    };
+    // Where a mouse went down: what it is drawn over is shown larger, and a double click shows all again. Fingers scroll.
+    let down = null;
+    const drawn = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    drawn.setAttribute("class", "drawn");
+    svg.addEventListener("pointerdown", (event) => {
+      if (event.pointerType !== "mouse" || event.button !== 0 || svg.dataset.names) return;
+      down = place(event);
+      svg.setPointerCapture(event.pointerId);
     });
+    svg.addEventListener("pointermove", (event) => {
+      at(svg, place(event), event.clientX, event.clientY);
+      if (down === null) return;
+      const [low, high] = shown(svg);
+      const [a, b] = [down, place(event)].map((share) => low + share * (high - low));
+      drawn.setAttribute("d", `M${a} 0H${b}V1000H${a}z`);
+      svg.append(drawn);
+    });
+    svg.addEventListener("pointerup", (event) => {
+      drawn.remove();
+      if (down === null) return;
+      const [low, high] = shown(svg);
+      const [a, b] = [down, place(event)].sort((x, y) => x - y).map((share) => low + share * (high - low));
+      if (b - a >= 10) zoom(svg, a, b);
+      down = null;
+    });
+    svg.addEventListener("pointercancel", () => {
+      drawn.remove();
+      down = null;
+    });
+    svg.addEventListener("dblclick", () => zoom(svg, 0, 1000));
     svg.addEventListener("pointerleave", () => leave(svg));
     svg.addEventListener("blur", () => leave(svg));
     let share = 0;
     svg.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -0.02, ArrowRight: 0.02 }[event.key];
-      if (event.key === "Escape") return leave(svg);
+      if (event.key === "Escape") {
+        zoom(svg, 0, 1000);
+        return leave(svg);
+      }
+      const factor = { "+": 0.5, "=": 0.5, "-": 2 }[event.key];
+      if (factor && !svg.dataset.names) {
+        zoomAround(svg, share, factor);
+        share = 0.5;
+      }
       if (!step) return;
       event.preventDefault();
       share = Math.min(1, Math.max(0, share + step));
