@@ -191,6 +191,11 @@ pub trait Engine: Send + Sync {
         None
     }
 
+    /// Kills a server that is the laboratory's own, so that nobody waits for its answers any more. Whether there was one.
+    fn end_server(&self) -> bool {
+        false
+    }
+
     /// Whether other clients may see a commit before what its class promises holds of it, so that one that was seen, and
     /// not acknowledged yet, may be lost.
     fn shows_commits_early(&self) -> bool {

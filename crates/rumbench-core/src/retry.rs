@@ -36,3 +36,35 @@ pub(crate) fn retried(
         ..Done::default()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conflict_is_an_error_when_it_has_been_met_as_often_as_is_allowed() {
+        let (mut runs, mut last) = (0, 0);
+        let refused = retried_with(
+            |_| {},
+            || -> Result<(), EngineError> {
+                runs += 1;
+                Err(EngineError::Retry("locked".to_string()))
+            },
+        );
+        assert!(matches!(refused, Err(EngineError::Retry(why)) if why == "locked"));
+        assert_eq!(runs, ATTEMPTS_MAX);
+        let done = retried(
+            |_| {},
+            7,
+            || {
+                last += 1;
+                match last {
+                    ATTEMPTS_MAX => Ok(()),
+                    _ => Err(EngineError::Retry("locked".to_string())),
+                }
+            },
+        );
+        let done = done.unwrap();
+        assert_eq!((done.rows, done.retries), (7, u64::from(ATTEMPTS_MAX) - 1));
+    }
+}

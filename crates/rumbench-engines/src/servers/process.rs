@@ -276,6 +276,20 @@ impl ServerProcess {
         }
     }
 
+    /// Kills the server and the processes that it started, which may be as stuck as it is.
+    pub(super) fn kill(&self) {
+        let pid = self.pid();
+        let started = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        // First the server, which would start others in their place.
+        self.signal(Signal::KILL);
+        for pid in started.unwrap_or_default().split(' ') {
+            if let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) {
+                // As for `signal`.
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+
     /// Asks the server to stop and waits for it.
     ///
     /// # Errors

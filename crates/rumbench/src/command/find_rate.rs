@@ -11,7 +11,7 @@ use super::{Exit, command_line, settings, sweep};
 use crate::catalog::{self, usage};
 use crate::run::pacing::Arrivals;
 use crate::run::placement::Placement;
-use crate::run::plan::{Point, Suite};
+use crate::run::plan::{Point, STUCK_AFTER_S, Suite};
 use crate::run::search::Search;
 use crate::run::search::sla::Condition;
 
@@ -54,6 +54,9 @@ pub struct FindRateArgs {
     /// Where client and engine threads run
     #[arg(long, value_enum, default_value = "free")]
     placement: Placement,
+    /// End a trial in which no request ended for so long: its engine or server is stuck
+    #[arg(long, value_name = "SECONDS", default_value_t = STUCK_AFTER_S, value_parser = clap::value_parser!(u64).range(1..))]
+    stuck_after: u64,
     /// Another build of rumbench as the process of trials
     #[arg(long = "host", value_name = "[NAME=]BINARY")]
     hosts: Vec<String>,
@@ -109,6 +112,7 @@ pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
         storage_from: None,
         placement: arguments.placement,
         profile: false,
+        stuck_after_s: arguments.stuck_after,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: false,
         mix_durability: arguments.print.mix_durability,

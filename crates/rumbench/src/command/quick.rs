@@ -11,7 +11,7 @@ use super::run::{PrintArgs, default_out, run_suite};
 use super::{Exit, command_line};
 use crate::catalog::usage;
 use crate::run::placement::Placement;
-use crate::run::plan::{EngineChoice, Point, Suite};
+use crate::run::plan::{EngineChoice, Point, STUCK_AFTER_S, Suite};
 use crate::run::progress::say;
 
 /// Candidates in the order of the tables; those that the build lacks are left out.
@@ -90,6 +90,7 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         storage_from: None,
         placement: Placement::Free,
         profile: false,
+        stuck_after_s: STUCK_AFTER_S,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: false,
         mix_durability: true,

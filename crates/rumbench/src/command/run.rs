@@ -16,7 +16,7 @@ use crate::report::{ReportOptions, csv, find_rate, html, marks, render};
 use crate::run::host;
 use crate::run::interrupt::Interrupts;
 use crate::run::placement::Placement;
-use crate::run::plan::{EngineChoice, Point, Suite};
+use crate::run::plan::{EngineChoice, Point, STUCK_AFTER_S, Suite};
 use crate::run::progress::say;
 use crate::run::protocol::TrialSpec;
 use crate::run::storage::Storage;
@@ -190,6 +190,9 @@ pub struct RunArgs {
     /// Sample on which functions CPU time goes, with a flame graph for each phase in DIR/profile, and read the processor's counters
     #[arg(long)]
     profile: bool,
+    /// End a trial in which no request ended for so long: its engine or server is stuck
+    #[arg(long, value_name = "SECONDS", default_value_t = STUCK_AFTER_S, value_parser = clap::value_parser!(u64).range(1..))]
+    stuck_after: u64,
     /// An engine's own options file instead of its configuration here: RocksDB, MariaDB, PostgreSQL
     #[arg(long = "options-file", value_name = "ENGINE=FILE")]
     options_files: Vec<String>,
@@ -258,6 +261,7 @@ pub fn suite(arguments: &RunArgs) -> Result<Suite> {
         storage_from: arguments.storage_from.clone(),
         placement: arguments.placement,
         profile: arguments.profile,
+        stuck_after_s: arguments.stuck_after,
         out: arguments.out.clone().unwrap_or_else(default_out),
         keep_data: arguments.keep_data,
         mix_durability: arguments.print.mix_durability,
@@ -326,6 +330,7 @@ pub fn ask_hosts(suite: &mut Suite) -> Result<()> {
                 turnover: suite.turnover.clone(),
                 placement: suite.placement,
                 profile: suite.profile,
+                stuck_after_s: Some(suite.stuck_after_s),
                 directory: PathBuf::new(),
             };
             host::ask(host, &spec)?;

@@ -134,6 +134,7 @@ impl<'a> Killer<'a> {
                 turnover: None,
                 placement: Placement::Free,
                 profile: false,
+                stuck_after_s: None,
                 directory: directory.to_path_buf(),
             },
             script_seed: test.seed,

@@ -23,6 +23,7 @@ pub mod specification;
 pub mod split;
 pub mod standing;
 pub mod storage;
+pub mod stuck;
 pub mod suite;
 pub mod threads;
 pub mod trial;

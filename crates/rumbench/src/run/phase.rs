@@ -15,6 +15,7 @@ use super::intervals::Intervals;
 use super::pacing::Rate;
 use super::protocol::Emitter;
 use super::sampler::{self, Samples, Snapshot, Watched};
+use super::stuck;
 use super::threads::{self, ClientEnd, Ends, Threads};
 use crate::measure::counters::{Counters, Counts};
 use crate::measure::device::Device;
@@ -40,6 +41,8 @@ pub struct PhaseContext<'a> {
     pub rate: Option<Rate>,
     /// Seed of the arrivals.
     pub seed: u64,
+    /// Without an end of any request for so long the trial is ended.
+    pub stuck_after: Option<Duration>,
     /// Set when the parent asks to stop.
     pub interrupted: &'a AtomicBool,
     /// Where events go.
@@ -87,7 +90,9 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
         per_second: background.per_second,
         rows_per_second: background.rows_per_second,
     });
+    let stuck = stuck::limit(context.stuck_after, &phase, rate);
     let ends = threads::run(Threads {
+        stuck: stuck.map(|limit| (phase.name.as_str(), limit)),
         clients: phase.clients,
         rate,
         background: phase.background,

@@ -12,6 +12,14 @@ use super::search::{self, Search};
 use super::storage::Storage;
 use crate::store::result::{Host, TrialResult, engine_name};
 
+/// Seconds without an end of any request after which a trial counts as stuck, where nobody says otherwise: ten times the longest
+/// pause that any engine has been seen to recover from.
+pub const STUCK_AFTER_S: u64 = 600;
+
+fn usual_stuck_after_s() -> u64 {
+    STUCK_AFTER_S
+}
+
 /// One engine of a suite.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineChoice {
@@ -116,6 +124,9 @@ pub struct Suite {
     /// Whether trials are sampled and the processor's counters read.
     #[serde(default)]
     pub profile: bool,
+    /// Without an end of any request for so many seconds a trial is ended.
+    #[serde(default = "usual_stuck_after_s")]
+    pub stuck_after_s: u64,
     /// Result folder; where it lies is no part of what a suite is.
     #[serde(skip)]
     pub out: PathBuf,
@@ -271,6 +282,7 @@ pub mod tests {
             storage_from: None,
             placement: Placement::Free,
             profile: false,
+            stuck_after_s: STUCK_AFTER_S,
             out: out.to_path_buf(),
             keep_data: false,
             mix_durability: false,

@@ -52,6 +52,9 @@ pub struct TrialSpec {
     /// Whether the processor's counters are read.
     #[serde(default)]
     pub profile: bool,
+    /// Without an end of any request for so many seconds the trial is ended.
+    #[serde(default)]
+    pub stuck_after_s: Option<u64>,
     /// Existing, empty data directory.
     pub directory: PathBuf,
 }

@@ -283,6 +283,7 @@ impl Runner<'_> {
             turnover: self.suite.turnover.clone(),
             placement: self.suite.placement,
             profile: self.suite.profile,
+            stuck_after_s: Some(self.suite.stuck_after_s),
             directory: directory.to_path_buf(),
         }
     }

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock, mpsc};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rumbench_core::engine::EngineError;
 use rumbench_core::trial::{Background, PhaseClient, PhaseEnd};
@@ -15,6 +15,7 @@ use super::client::{ClientLoop, ClientReport, Clock, Limit, MonotonicClock};
 use super::intervals::Intervals;
 use super::pacing::{Arrivals, Rate, Schedule};
 use super::sampler::{self, Samples, Watched};
+use super::stuck;
 use crate::measure::process;
 
 /// A client's report and what its thread used.
@@ -39,6 +40,8 @@ pub struct Threads<'a> {
     pub background: Option<Background>,
     /// Seed of the arrivals.
     pub seed: u64,
+    /// The name of the phase, and without an end of any request for how long it counts as stuck, if ever.
+    pub stuck: Option<(&'a str, Duration)>,
     /// What the sampler looks at, with what ends and counts the clients.
     pub watched: &'a Watched<'a>,
 }
@@ -101,6 +104,10 @@ pub fn run(threads: Threads<'_>) -> Ends {
         let now = *start.get_or_init(Instant::now);
         barrier.wait();
         let sampler = scope.spawn(move || sampler::sample(watched, now, &finished));
+        let (watching, unwatched) = mpsc::channel::<()>();
+        if let Some((name, limit)) = threads.stuck {
+            scope.spawn(move || stuck::watch(watched, name, limit, &unwatched));
+        }
         let clients = clients
             .into_iter()
             .map(|thread| joined(thread, watched.operations.len()));
@@ -112,7 +119,7 @@ pub fn run(threads: Threads<'_>) -> Ends {
             .into_iter()
             .map(|thread| joined(thread, beside.map_or(0, |beside| beside.operations)));
         let background = background.collect();
-        drop(done);
+        drop((done, watching));
         Ends {
             clients,
             background,

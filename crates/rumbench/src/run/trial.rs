@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rumbench_core::engine::{Engine, EngineError, External, OpenConfig, Schema};
@@ -122,6 +123,7 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
         server: server.as_ref(),
         rate: spec.rate,
         seed: spec.seed,
+        stuck_after: spec.stuck_after_s.map(Duration::from_secs),
         interrupted,
         emitter,
         counters: spec.profile.then_some(&counters),

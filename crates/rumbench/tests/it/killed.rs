@@ -67,45 +67,71 @@ impl Place {
         let (folder, server) = noted(&self.temporary).expect("the suite ended by itself");
         (child, folder, server)
     }
+
+    /// As [`Place::begin`] with a small trial of another engine behind it, up to a moment at which requests are asked, which the
+    /// result tells some seconds later.
+    fn begin_requests(&self, more: &[&str]) -> (Child, u32) {
+        let usual = ["--engine", "null", "--set", "operations=1000000"];
+        let (mut suite, _, server) = self.begin(&[&usual[..], more].concat());
+        let asks = || {
+            let text = fs::read_to_string(self.out.join("result.json")).unwrap_or_default();
+            let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+            let phases = value["trials"][0]["phases"].as_array();
+            phases.is_some_and(|phases| phases.iter().any(|phase| phase["name"] == "request"))
+        };
+        wait(&mut suite, &asks);
+        (suite, server)
+    }
+
+    /// The end of a suite whose first trial failed: the marks of that trial. What it had measured is there, the second trial was
+    /// run, and nothing is left of the server.
+    fn marks_of_failed(&self, mut suite: Child) -> String {
+        assert_eq!(suite.wait().unwrap().code(), Some(1));
+        let result = result(&self.out);
+        let trials = &result["trials"];
+        let load = &trials[0]["phases"][0];
+        assert_eq!(load["name"], "load", "what was measured stays");
+        assert!(trials[1]["verified"].is_string(), "{}", trials[1]["marks"]);
+        assert!(noted(&self.temporary).is_none(), "something is left");
+        trials[0]["marks"].to_string()
+    }
+}
+
+fn signal(signal: &str, process: u32) {
+    let mut kill = Command::new("kill");
+    kill.args([signal, &process.to_string()]);
+    assert!(kill.status().unwrap().success());
 }
 
 #[test]
 fn a_server_that_dies_in_a_phase_costs_its_own_trial_and_its_log_is_told() {
     let place = Place::new();
-    let more = ["--engine", "null", "--set", "operations=1000000"];
-    let (mut suite, _, server) = place.begin(&more);
-    let measures = || {
-        let text = fs::read_to_string(place.out.join("result.json")).unwrap_or_default();
-        let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-        let phases = &value["trials"][0]["phases"];
-        phases.as_array().is_some_and(|phases| !phases.is_empty())
-    };
-    // Behind the load come the requests.
-    wait(&mut suite, &measures);
-    let killed = Command::new("kill")
-        .args(["-9", &server.to_string()])
-        .status();
-    assert!(killed.unwrap().success());
-    assert_eq!(suite.wait().unwrap().code(), Some(1));
-    let result = result(&place.out);
-    let marks = result["trials"][0]["marks"].to_string();
+    let (suite, server) = place.begin_requests(&[]);
+    signal("-KILL", server);
+    let marks = place.marks_of_failed(suite);
     assert!(marks.contains("failed"), "{marks}");
     assert!(marks.contains("the connection broke"), "{marks}");
     assert!(
         marks.contains("its log ends with") || marks.contains("its log is empty"),
         "{marks}"
     );
-    let load = &result["trials"][0]["phases"][0];
-    assert_eq!(load["name"], "load", "what was measured stays");
-    assert!(
-        result["trials"][1]["verified"].is_string(),
-        "{}",
-        result["trials"][1]["marks"]
-    );
-    assert!(
-        noted(&place.temporary).is_none(),
-        "nothing is left of the server"
-    );
+}
+
+#[test]
+fn a_server_that_stands_still_costs_its_own_trial_and_is_ended() {
+    let place = Place::new();
+    let (suite, server) = place.begin_requests(&["--stuck-after", "4"]);
+    let children = fs::read_to_string(format!("/proc/{server}/task/{server}/children"));
+    signal("-STOP", server);
+    // What answers may be processes of their own.
+    for child in children.unwrap().split_whitespace() {
+        signal("-STOP", child.parse().unwrap());
+    }
+    let marks = place.marks_of_failed(suite);
+    let stuck = "stuck (no request of request ended for 4 s; its server was killed)";
+    assert!(marks.contains(stuck), "{marks}");
+    assert!(marks.contains("the connection broke"), "{marks}");
+    assert!(!Path::new(&format!("/proc/{server}")).exists());
 }
 
 #[test]

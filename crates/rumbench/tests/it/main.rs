@@ -1,5 +1,5 @@
 //! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, searches for rates, bounded
-//! memory, other builds, comparisons, explanations, imports, resumed suites, suites of several runs, kill tests, servers that run already, laboratories that are killed with a server.
+//! memory, other builds, comparisons, explanations, imports, resumed suites, suites of several runs, kill tests, servers that run already, laboratories that are killed with a server, servers that lose rows.
 
 mod compare;
 mod custom;
@@ -23,6 +23,8 @@ mod storage;
 mod suite;
 mod sweep;
 mod usage;
+#[cfg(feature = "mariadb")]
+mod wrong_rows;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

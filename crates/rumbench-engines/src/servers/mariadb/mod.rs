@@ -487,6 +487,11 @@ impl Engine for MariaDb {
         }
     }
 
+    fn end_server(&self) -> bool {
+        let process = self.shared.process.as_ref();
+        process.map(ServerProcess::kill).is_some()
+    }
+
     fn external(&self) -> Option<External> {
         self.shared.external.clone()
     }

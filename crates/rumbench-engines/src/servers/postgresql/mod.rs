@@ -387,6 +387,11 @@ impl Engine for PostgreSql {
         }
     }
 
+    fn end_server(&self) -> bool {
+        let process = self.shared.process.as_ref();
+        process.map(ServerProcess::kill).is_some()
+    }
+
     fn external(&self) -> Option<External> {
         let (external, _) = self.shared.external.as_ref()?;
         Some(external.clone())

@@ -13,6 +13,7 @@ use super::super::profiled::{Listener, Profiled};
 use super::super::progress::say;
 use super::super::protocol::{Event, TrialSpec};
 use super::super::standing::Standing;
+use super::super::stuck;
 use super::{Runner, SAVE_EVERY};
 use crate::store::result::TrialResult;
 
@@ -167,6 +168,8 @@ impl Runner<'_> {
             Some(death) if too_little => trial.mark(format!(
                 "child-died ({death}: it needs more memory than --memory gives it)"
             )),
+            // It ended itself, and said why.
+            Some(_) if trial.has_mark(stuck::MARK) => {}
             Some(death) => trial.mark(format!("child-died ({death})")),
             None if !finished => trial.mark("child-died (no reason given)"),
             None if too_little => trial.mark(
