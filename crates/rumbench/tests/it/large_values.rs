@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{result, rumbench, text};
+use crate::{rumbench, text};
 
 fn run(dir: &Path, more: &[&str]) -> std::process::Output {
     let out = dir.join("out");
@@ -20,7 +20,7 @@ fn sizes_are_compared_with_the_rows_and_what_they_compress_to() {
     let engines = ["sqlite", "--engine", "null"];
     let output = run(dir.path(), &[&engines[..], &more[..]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let result = result(&dir.path().join("out"));
+    let result = crate::result(&dir.path().join("out"));
     let trial = &result["trials"][0];
     assert_eq!(trial["engine"], "sqlite");
     let phases = trial["phases"].as_array().unwrap();
