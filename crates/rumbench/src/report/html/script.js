@@ -112,18 +112,18 @@
 
   // A part of that axis, in thousandths of its length, fills the frames of all charts that share it.
   const whole = [0, 1000];
-  const shown = (svg) => svg.closest("[data-x]").part || whole;
+  const shown = (svg) => svg.closest("[data-x]").shownPart || whole;
   const zoom = (svg, low, high) => {
     const holder = svg.closest("[data-x]");
-    holder.part = high - low < 1000 ? [low, high] : whole;
+    holder.shownPart = high - low < 1000 ? [low, high] : whole;
     for (const other of holder === svg ? [svg] : holder.querySelectorAll("svg[data-y]")) {
-      other.setAttribute("viewBox", `${holder.part[0]} 0 ${holder.part[1] - holder.part[0]} 1000`);
-      other.classList.toggle("zoomed", holder.part !== whole);
+      other.setAttribute("viewBox", `${holder.shownPart[0]} 0 ${holder.shownPart[1] - holder.shownPart[0]} 1000`);
+      other.classList.toggle("zoomed", holder.shownPart !== whole);
     }
     const labels = (holder === svg ? svg.closest(".frame") : holder).querySelector(".x");
     if (!labels) return;
     labels.all = labels.all || [...labels.childNodes];
-    if (holder.part === whole) return labels.replaceChildren(...labels.all);
+    if (holder.shownPart === whole) return labels.replaceChildren(...labels.all);
     const { from, to, label } = axis(svg);
     const marks = [0, 0.25, 0.5, 0.75, 1].map((share) => {
       const mark = document.createElement("span");
