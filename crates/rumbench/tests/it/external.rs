@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use rumbench_core::engine::{Durability, Engine, OpenConfig, Schema};
 
+use crate::killed::{processes, signal};
+use crate::resume::{has_phase, wait};
 use crate::{result, rumbench, text};
 
 /// The name of this build's server, the user of a private one, and its socket.
@@ -102,5 +105,38 @@ fn a_suite_on_a_running_server_measures_its_process_and_says_that_it_is_not_its_
         text(&output.stderr)
     );
     assert!(Path::new(&format!("/proc/{pid}")).exists());
+    server.close().expect("a server that was left as it was");
+}
+
+#[test]
+fn a_running_server_that_stands_still_is_left_alone_and_costs_the_trial() {
+    let dir = tempfile::tempdir().expect("folder");
+    let data = dir.path().join("server");
+    std::fs::create_dir(&data).expect("folder");
+    let server = start(&data);
+    let pid = server.server_process().expect("a process");
+    let (name, user, _) = SERVER;
+    let address = format!("{name}.address={}", socket(pid).display());
+    let (user, out) = (format!("{name}.user={user}"), dir.path().join("out"));
+    let mut suite = Command::new(env!("CARGO_BIN_EXE_rumbench"))
+        .args(["run", "oltp-range", "--engine", name, "--set", &address])
+        .args(["--set", &user, "--set", "rows=300", "--set", "seconds=600"])
+        .args(["--set", "steps=load,index,point-query", "--no-store"])
+        .args(["--stuck-after", "4", "--out"])
+        .arg(&out)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary can be started");
+    wait(&mut suite, &|| has_phase(&out, "point-query"));
+    let stopped = processes(pid);
+    stopped.iter().for_each(|pid| signal("-STOP", *pid));
+    let code = suite.wait().expect("it ends").code();
+    stopped.iter().for_each(|pid| signal("-CONT", *pid));
+    assert_eq!(code, Some(1));
+    let marks = result(&out)["trials"][0]["marks"].to_string();
+    let stuck = "stuck (no request of point-query ended for 4 s; the trial was killed)";
+    assert!(marks.contains(stuck), "{marks}");
+    assert!(!marks.contains("child-died"), "{marks}");
     server.close().expect("a server that was left as it was");
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::external::SERVER;
 use crate::result;
-use crate::resume::{kill, wait};
+use crate::resume::{has_phase, kill, wait};
 
 /// Only against a test that never ends.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -68,18 +68,11 @@ impl Place {
         (child, folder, server)
     }
 
-    /// As [`Place::begin`] with a small trial of another engine behind it, up to a moment at which requests are asked, which the
-    /// result tells some seconds later.
+    /// As [`Place::begin`] with a small trial of another engine behind it, up to a moment at which requests are asked.
     fn begin_requests(&self, more: &[&str]) -> (Child, u32) {
         let usual = ["--engine", "null", "--set", "operations=1000000"];
         let (mut suite, _, server) = self.begin(&[&usual[..], more].concat());
-        let asks = || {
-            let text = fs::read_to_string(self.out.join("result.json")).unwrap_or_default();
-            let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-            let phases = value["trials"][0]["phases"].as_array();
-            phases.is_some_and(|phases| phases.iter().any(|phase| phase["name"] == "request"))
-        };
-        wait(&mut suite, &asks);
+        wait(&mut suite, &|| has_phase(&self.out, "request"));
         (suite, server)
     }
 
@@ -97,7 +90,15 @@ impl Place {
     }
 }
 
-fn signal(signal: &str, process: u32) {
+/// A server and the processes that it started: what answers may be one of its own for each client.
+pub fn processes(server: u32) -> Vec<u32> {
+    let started = fs::read_to_string(format!("/proc/{server}/task/{server}/children")).unwrap();
+    let started = started.split_whitespace().map(|pid| pid.parse().unwrap());
+    std::iter::once(server).chain(started).collect()
+}
+
+/// Sends a signal, by its option of `kill`.
+pub fn signal(signal: &str, process: u32) {
     let mut kill = Command::new("kill");
     kill.args([signal, &process.to_string()]);
     assert!(kill.status().unwrap().success());
@@ -121,11 +122,8 @@ fn a_server_that_dies_in_a_phase_costs_its_own_trial_and_its_log_is_told() {
 fn a_server_that_stands_still_costs_its_own_trial_and_is_ended() {
     let place = Place::new();
     let (suite, server) = place.begin_requests(&["--stuck-after", "4"]);
-    let children = fs::read_to_string(format!("/proc/{server}/task/{server}/children"));
-    signal("-STOP", server);
-    // What answers may be processes of their own.
-    for child in children.unwrap().split_whitespace() {
-        signal("-STOP", child.parse().unwrap());
+    for process in processes(server) {
+        signal("-STOP", process);
     }
     let marks = place.marks_of_failed(suite);
     let stuck = "stuck (no request of request ended for 4 s; its server was killed)";

@@ -57,6 +57,16 @@ fn peek(out: &Path) -> Option<serde_json::Value> {
     serde_json::from_str(&text).ok()
 }
 
+/// Whether a phase of the first trial is in the result, where one that is running is told some seconds after it began.
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+pub fn has_phase(out: &Path, name: &str) -> bool {
+    let Some(result) = peek(out) else {
+        return false;
+    };
+    let phases = result["trials"][0]["phases"].as_array();
+    phases.is_some_and(|phases| phases.iter().any(|phase| phase["name"] == name))
+}
+
 fn ended(value: &serde_json::Value) -> usize {
     let trials = value["trials"].as_array().unwrap().iter();
     trials
