@@ -118,9 +118,11 @@ fn a_running_server_that_stands_still_is_left_alone_and_costs_the_trial() {
     let (name, user, _) = SERVER;
     let address = format!("{name}.address={}", socket(pid).display());
     let (user, out) = (format!("{name}.user={user}"), dir.path().join("out"));
+    let database = format!("{name}.database=given");
     let mut suite = Command::new(env!("CARGO_BIN_EXE_rumbench"))
         .args(["run", "oltp-range", "--engine", name, "--set", &address])
-        .args(["--set", &user, "--set", "rows=300", "--set", "seconds=600"])
+        .args(["--set", &user, "--set", &database])
+        .args(["--set", "rows=300", "--set", "seconds=600"])
         .args(["--set", "steps=load,index,point-query", "--no-store"])
         .args(["--stuck-after", "4", "--out"])
         .arg(&out)
