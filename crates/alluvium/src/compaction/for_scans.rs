@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::base::SeqNo;
 use crate::compaction::pick::{PickRules, Picked, SEEKS_PER_INSTALL};
 use crate::compaction::survey::Survey;
-use crate::compaction::threads::seal_and_flush;
 use crate::db::shared::Shared;
 use crate::sync::time::Instant;
 use crate::version::group::Group;
@@ -76,15 +75,14 @@ impl Waiting {
         let last = |most: Duration| full_s >= most.as_secs_f64();
         let worth_sealing = now.active_bytes >= now.full_bytes / WORTH_SEALING;
         let seal = worth_sealing && last(patience.seal);
-        let due = match now.sealed_bytes {
-            0 => seal,
-            _ => passed >= patience.flush || last(patience.flush),
+        let (due, seeks) = match now.sealed_bytes {
+            0 => (seal, now.active_bytes as u64 / SEALED_BYTES_PER_SEEK),
+            sealed => (
+                passed >= patience.flush || last(patience.flush),
+                sealed / FLUSHED_BYTES_PER_SEEK,
+            ),
         };
-        let price = SEEKS_PER_INSTALL
-            + match now.sealed_bytes {
-                0 => now.active_bytes as u64 / SEALED_BYTES_PER_SEEK,
-                sealed => sealed / FLUSHED_BYTES_PER_SEEK,
-            };
+        let price = SEEKS_PER_INSTALL + seeks;
         match due && now.seeks.saturating_sub(self.seeks) >= price {
             false => Paid::Nothing,
             true if seal => Paid::SealAndFlush,
@@ -134,7 +132,7 @@ pub(super) fn flush(shared: &Shared, seeks: u64, patience: Patience) {
     match paid {
         Paid::Nothing => {}
         // Those that find no space would only pile up behind one another.
-        Paid::SealAndFlush if !shared.flush_lacks_space() => seal_and_flush(shared),
+        Paid::SealAndFlush if !shared.flush_lacks_space() => shared.seal_and_flush(),
         Paid::Flush | Paid::SealAndFlush => shared.want_flush(),
     }
 }

@@ -99,7 +99,7 @@ fn make_room(shared: &Shared) -> Next {
     if shared.sealed_bytes() > 0 {
         shared.want_flush();
     } else if shared.has_memtables() {
-        seal_and_flush(shared);
+        shared.seal_and_flush();
     }
     Next::Wait(Some(SPACE_LOOK))
 }
@@ -137,7 +137,7 @@ fn tidy(shared: &Shared) -> Next {
     };
     let job = if shared.has_memtables() {
         // The end of the flush is an event.
-        seal_and_flush(shared);
+        shared.seal_and_flush();
         None
     } else {
         shared.cache.forget_peak();
@@ -154,15 +154,6 @@ fn tidy(shared: &Shared) -> Next {
     };
     shared.jobs.state.lock().tidying = job.is_some();
     job.map_or(Next::Wait(Some(period)), Next::Run)
-}
-
-/// Sends what is in memory to the flusher. A failure is known to the poison, or harmless: there was no space.
-pub(super) fn seal_and_flush(shared: &Shared) {
-    let mut log = shared.log.lock();
-    if shared.check_open().is_ok() && log.seal(shared).is_ok() {
-        drop(log);
-        shared.want_flush();
-    }
 }
 
 fn claim_tidy(shared: &Shared, visible: SeqNo) -> Option<Job> {

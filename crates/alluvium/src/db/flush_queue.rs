@@ -122,6 +122,16 @@ impl Shared {
         self.flushes.state.lock().no_space.1.is_some()
     }
 
+    /// Sends what is in memory to the flusher, for background work: a failure is known to the poison, or harmless, for there
+    /// was no space.
+    pub fn seal_and_flush(&self) {
+        let mut log = self.log.lock();
+        if self.check_open().is_ok() && log.seal(self).is_ok() {
+            drop(log);
+            self.want_flush();
+        }
+    }
+
     /// Asks for a flush of everything sealed so far, without waiting for it.
     pub fn want_flush(&self) {
         let mut flushes = self.flushes.state.lock();

@@ -20,12 +20,12 @@ pub fn two_levels(numbers: &[u64]) -> Option<(f64, f64)> {
         .filter(|&&number| number > 0)
         .map(|&number| (number as f64).ln())
         .collect();
-    let mut sorted = logs.clone();
-    sorted.sort_by(f64::total_cmp);
-    let least = (logs.len() as f64 * SHARE_MIN).ceil() as usize;
     if logs.len() < INTERVALS_MIN {
         return None;
     }
+    let mut sorted = logs.clone();
+    sorted.sort_by(f64::total_cmp);
+    let least = (logs.len() as f64 * SHARE_MIN).ceil() as usize;
     let splits = least..=logs.len() - least;
     let (at, explained) = splits
         .map(|at| (at, explained_by(&sorted, at)))

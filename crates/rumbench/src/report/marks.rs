@@ -55,9 +55,8 @@ fn client_bound(phase: &PhaseResult) -> bool {
 
 /// The two rates between which the clients of a phase went back and forth, where nobody gave them a rate.
 fn levels(phase: &PhaseResult) -> Option<(f64, f64)> {
-    let whole = (phase.seconds.floor() as usize).min(phase.intervals.len());
-    let ops: Vec<u64> = phase.intervals[..whole].iter().map(|i| i.ops).collect();
-    two_levels(&ops).filter(|_| phase.rate.is_none() && phase.base_name() != "settle")
+    let levels = two_levels(&phase.ops_of_seconds());
+    levels.filter(|_| phase.rate.is_none() && phase.base_name() != "settle")
 }
 
 /// Adds the marks that follow from a trial's numbers. Repeating it adds nothing twice.

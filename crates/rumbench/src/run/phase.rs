@@ -264,9 +264,8 @@ fn fill_intervals(
 ) {
     result.intervals = intervals.export(names, 0, u64::MAX);
     sampler::attach(&mut result.intervals, &samples.seconds);
-    let whole = (result.seconds.floor() as usize).min(result.intervals.len());
-    let ops: Vec<u64> = result.intervals[..whole].iter().map(|i| i.ops).collect();
-    result.stall_seconds = statistics::stalled_intervals(&ops).map(|n| n as f64);
+    let stalled = statistics::stalled_intervals(&result.ops_of_seconds());
+    result.stall_seconds = stalled.map(|n| n as f64);
     result.longest_stall_ms = Some(intervals.longest_gap_ms((result.seconds * 1e9) as u64));
 }
 

@@ -179,6 +179,17 @@ impl PhaseResult {
         self.operations > 0 || self.lacks("operations")
     }
 
+    /// Its intervals without the last one where that is no whole second.
+    pub fn whole_seconds(&self) -> &[Interval] {
+        let whole = (self.seconds.floor() as usize).min(self.intervals.len());
+        &self.intervals[..whole]
+    }
+
+    /// Operations of each whole second.
+    pub fn ops_of_seconds(&self) -> Vec<u64> {
+        self.whole_seconds().iter().map(|i| i.ops).collect()
+    }
+
     /// The name without a repeated step's `#n`.
     pub fn base_name(&self) -> &str {
         base_name(&self.name)

@@ -50,13 +50,12 @@ pub fn findings(scene: &Scene<'_>, engine: &str, phase: &str) -> Vec<Finding> {
 
 /// Places of the stalled seconds among the intervals: whole seconds only.
 fn stalled(phase: &PhaseResult) -> Vec<usize> {
-    let whole = (phase.seconds.floor() as usize).min(phase.intervals.len());
-    let ops: Vec<u64> = phase.intervals[..whole].iter().map(|i| i.ops).collect();
+    let ops = phase.ops_of_seconds();
     let Some(limit) = stalled_limit(&ops) else {
         return Vec::new();
     };
     let slow = |place: &usize| (ops[*place] as f64) < limit;
-    (0..whole).filter(slow).collect()
+    (0..ops.len()).filter(slow).collect()
 }
 
 fn stall(trial: &TrialResult, phase: &PhaseResult, seconds: &[usize]) -> (String, Vec<Figure>) {

@@ -272,13 +272,14 @@ fn short(suite: &SuiteResult) -> Option<Finding> {
 fn unsteady(suite: &SuiteResult) -> Option<Finding> {
     let mut told: Vec<(f64, String)> = Vec::new();
     for (trial, phase) in requests(suite).filter(|(_, phase)| phase.rate.is_none()) {
-        let whole = (phase.seconds.floor() as usize).min(phase.intervals.len());
+        let ops = phase.ops_of_seconds();
+        let whole = ops.len();
         if whole < SECONDS_OF_THIRDS {
             continue;
         }
         let sum = |range: std::ops::Range<usize>| {
-            let seconds = phase.intervals[range].iter();
-            seconds.map(|second| second.ops as f64).sum::<f64>()
+            let seconds = ops[range].iter();
+            seconds.map(|&ops| ops as f64).sum::<f64>()
         };
         let third = whole / 3;
         let change = sum(whole - third..whole) / sum(0..third).max(1.0);

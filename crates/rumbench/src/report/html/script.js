@@ -192,19 +192,21 @@
       down = place(event);
       svg.setPointerCapture(event.pointerId);
     });
+    const drawnOver = (event) => {
+      const [low, high] = shown(svg);
+      return [down, place(event)].sort((a, b) => a - b).map((share) => low + share * (high - low));
+    };
     svg.addEventListener("pointermove", (event) => {
       at(svg, place(event), event.clientX, event.clientY);
       if (down === null) return;
-      const [low, high] = shown(svg);
-      const [a, b] = [down, place(event)].map((share) => low + share * (high - low));
+      const [a, b] = drawnOver(event);
       drawn.setAttribute("d", `M${a} 0H${b}V1000H${a}z`);
       svg.append(drawn);
     });
     svg.addEventListener("pointerup", (event) => {
       drawn.remove();
       if (down === null) return;
-      const [low, high] = shown(svg);
-      const [a, b] = [down, place(event)].sort((x, y) => x - y).map((share) => low + share * (high - low));
+      const [a, b] = drawnOver(event);
       if (b - a >= 10) zoom(svg, a, b);
       down = null;
     });

@@ -211,8 +211,7 @@ fn batch(phase: &PhaseResult) -> f64 {
 
 /// Rows inserted, or queries, in each whole second.
 fn rates(phase: &PhaseResult) -> Vec<f64> {
-    let whole = phase.seconds.floor() as usize;
-    let seconds = phase.intervals.iter().take(whole);
+    let seconds = phase.whole_seconds().iter();
     match is_write(&phase.name) {
         true => {
             let batch = batch(phase);
