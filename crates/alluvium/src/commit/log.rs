@@ -229,7 +229,7 @@ impl Log {
 
     /// Whether the next segment is not prepared although the log may soon roll.
     fn wants_segment(&self, shared: &Shared) -> bool {
-        let soon = 2 * self.active_bytes >= shared.plan().active_bytes;
+        let soon = self.active_bytes >= shared.plan().worth_sealing_bytes();
         let wal = self.wal.as_ref();
         !shared.reserve.is_low() && wal.is_some_and(|wal| wal.wants_plan(soon))
     }

@@ -23,20 +23,28 @@ const FLUSHED_BYTES_PER_SEEK: u64 = 1024;
 /// be one more flush then, and so there will be more merges.
 const SEALED_BYTES_PER_SEEK: u64 = 64;
 
-/// Where less than this share of their bytes is used, memtables are not sealed for scans: a table costs them as much.
-const WORTH_SEALING: usize = 4;
-
-/// Memtables that wait for more to be written.
+/// Memtables that wait for more to be written, at one look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Waiting {
+    /// How many generations were ever sealed: with another number these are not the same memtables.
+    generations: u64,
     sealed_bytes: u64,
-    /// All seeks of scans in the database when this was noted.
+    /// Keyspaces with rows in memtables, and all seeks of scans in those: others do not pay.
+    keyspaces: usize,
     seeks: u64,
-    /// When it was noted.
-    since: Instant,
-    /// Bytes of the memtables that are written to, and of how many they are sealed.
+    /// When this was looked at.
+    at: Instant,
+    /// Bytes of the memtables that are written to, of how many it is worth to seal them, and of how many they are sealed.
     active_bytes: usize,
+    worth_bytes: usize,
     full_bytes: usize,
+}
+
+/// The same memtables at two looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Noted {
+    first: Waiting,
+    last: Waiting,
 }
 
 /// How long memtables that are written to have to go on being so, for scans to pay for anything.
@@ -57,24 +65,38 @@ enum Paid {
 }
 
 impl Waiting {
-    /// Whether `now` is what was noted, with no more than rows that came to it.
-    fn goes_on(self, now: Waiting) -> bool {
-        self.sealed_bytes == now.sealed_bytes && self.active_bytes <= now.active_bytes
+    fn is_worth_sealing(self) -> bool {
+        self.active_bytes >= self.worth_bytes
     }
 
-    /// What scans have paid for since this was noted: nothing where other memtables were sealed, or will be soon at the
-    /// rate of writes since then.
+    /// Whether `now` is what was noted, with no more than rows that came to it. What was sought in memtables that are not
+    /// worth a table, before they were, pays for nothing.
+    fn goes_on(self, now: Waiting) -> bool {
+        let same = |w: Waiting| (w.generations, w.sealed_bytes, w.keyspaces, w.full_bytes);
+        let begins = now.sealed_bytes == 0 && now.is_worth_sealing() && !self.is_worth_sealing();
+        same(self) == same(now) && self.active_bytes <= now.active_bytes && !begins
+    }
+
+    /// In how many seconds memtables will be full at the rate of writes since `self`.
+    fn full_s(self, now: Waiting) -> f64 {
+        let passed = now.at.saturating_duration_since(self.at);
+        let written = now.active_bytes.saturating_sub(self.active_bytes).max(1);
+        let room = now.full_bytes.saturating_sub(now.active_bytes);
+        passed.as_secs_f64() * room as f64 / written as f64
+    }
+}
+
+impl Noted {
+    /// What scans have paid for since the first look: nothing where memtables will be full soon, at the rate of writes since
+    /// then or at that of late.
     fn paid(self, now: Waiting, patience: Patience) -> Paid {
-        let passed = now.since.saturating_duration_since(self.since);
-        if !self.goes_on(now) || passed < LOOK_WHILE_USED.min(patience.flush) {
+        let passed = now.at.saturating_duration_since(self.first.at);
+        if passed < LOOK_WHILE_USED.min(patience.flush) {
             return Paid::Nothing;
         }
-        let written = (now.active_bytes - self.active_bytes).max(1);
-        let room = now.full_bytes.saturating_sub(now.active_bytes);
-        let full_s = passed.as_secs_f64() * room as f64 / written as f64;
+        let full_s = self.first.full_s(now).min(self.last.full_s(now));
         let last = |most: Duration| full_s >= most.as_secs_f64();
-        let worth_sealing = now.active_bytes >= now.full_bytes / WORTH_SEALING;
-        let seal = worth_sealing && last(patience.seal);
+        let seal = now.is_worth_sealing() && last(patience.seal);
         let (due, seeks) = match now.sealed_bytes {
             0 => (seal, now.active_bytes as u64 / SEALED_BYTES_PER_SEEK),
             sealed => (
@@ -83,10 +105,23 @@ impl Waiting {
             ),
         };
         let price = SEEKS_PER_INSTALL + seeks;
-        match due && now.seeks.saturating_sub(self.seeks) >= price {
+        match due && now.seeks.saturating_sub(self.first.seeks) >= price {
             false => Paid::Nothing,
             true if seal => Paid::SealAndFlush,
             true => Paid::Flush,
+        }
+    }
+
+    /// What scans have paid for by now, and what is to be noted: nothing once they have, so that they pay again for what
+    /// is sealed next.
+    fn look(noted: Option<Noted>, now: Waiting, patience: Patience) -> (Paid, Option<Noted>) {
+        let Some(same) = noted.filter(|noted| noted.last.goes_on(now)) else {
+            let (first, last) = (now, now);
+            return (Paid::Nothing, Some(Noted { first, last }));
+        };
+        match same.paid(now, patience) {
+            Paid::Nothing => (Paid::Nothing, Some(Noted { last: now, ..same })),
+            paid => (paid, None),
         }
     }
 }
@@ -114,27 +149,50 @@ pub(super) fn seeks(shared: &Shared) -> u64 {
         .sum()
 }
 
-/// Flushes memtables to which nothing is added for a while, while scans seek in each of them. A call notes what waits, a
-/// later one flushes it. `seeks`: [`seeks`] now.
-pub(super) fn flush(shared: &Shared, seeks: u64, patience: Patience) {
-    let now = Waiting {
-        sealed_bytes: shared.sealed_bytes() as u64,
+/// Memtables as they are now.
+fn waiting(shared: &Shared) -> Waiting {
+    let (generations, sealed_bytes) = shared.sealed();
+    let plan = shared.plan();
+    let trees = shared.catalog.read();
+    let with_rows = trees.values().filter(|t| t.load().has_memtable_rows());
+    let seeks = with_rows.map(|tree| tree.counters.seeks.totals().0);
+    let (keyspaces, seeks) = seeks.fold((0, 0), |(count, sum), seeks| (count + 1, sum + seeks));
+    drop(trees);
+    Waiting {
+        generations,
+        sealed_bytes: sealed_bytes as u64,
+        keyspaces,
         seeks,
-        since: Instant::now(),
+        at: Instant::now(),
         active_bytes: shared.log.lock().active_bytes(),
-        full_bytes: shared.plan().active_bytes,
-    };
+        worth_bytes: plan.worth_sealing_bytes(),
+        full_bytes: plan.active_bytes,
+    }
+}
+
+/// Flushes memtables to which nothing is added for a while, while scans seek in each of them. A call notes what waits, a
+/// later one flushes it.
+pub(super) fn flush(shared: &Shared, patience: Patience) {
+    let now = waiting(shared);
     let paid = {
-        let noted = &mut shared.jobs.state.lock().waiting;
-        let same = noted.filter(|noted| noted.goes_on(now));
-        noted.insert(same.unwrap_or(now)).paid(now, patience)
+        let noted = &mut shared.jobs.state.lock().noted;
+        let (paid, next) = Noted::look(*noted, now, patience);
+        *noted = next;
+        paid
     };
     match paid {
         Paid::Nothing => {}
-        // Those that find no space would only pile up behind one another.
-        Paid::SealAndFlush if !shared.flush_lacks_space() => shared.seal_and_flush(),
+        Paid::SealAndFlush if may_seal(shared, now) => shared.seal_and_flush(),
         Paid::Flush | Paid::SealAndFlush => shared.want_flush(),
     }
+}
+
+/// Whether memtables may be sealed before they are full. Those that find no space would only pile up behind one another, and
+/// the log's next segment and the flush are not worth what is kept for deletes on a full device.
+fn may_seal(shared: &Shared, now: Waiting) -> bool {
+    let free = shared.vfs.free_bytes(&shared.dir).unwrap_or(0);
+    let takes = shared.plan().segment_bytes() + now.sealed_bytes + now.active_bytes as u64;
+    !shared.flush_lacks_space() && free >= 2 * takes
 }
 
 /// What has to be free on the device for a merge that is not due: as much as it may take, and as much again that it leaves.
@@ -194,12 +252,27 @@ mod tests {
     /// A state `seconds` after the first one of a test, in which memtables are sealed with 16 MiB.
     fn at(start: Instant, seconds: u64, sealed_mib: u64, seeks: u64, active: usize) -> Waiting {
         Waiting {
+            generations: 7,
             sealed_bytes: sealed_mib << 20,
+            keyspaces: 2,
             seeks,
-            since: start + Duration::from_secs(seconds),
+            at: start + Duration::from_secs(seconds),
             active_bytes: active,
+            worth_bytes: 4 * MIB,
             full_bytes: 16 * MIB,
         }
+    }
+
+    /// What is paid at the last of several looks; nothing may be at one before it.
+    fn paid_at_last(looks: &[Waiting]) -> Paid {
+        let (last, before) = looks.split_last().expect("a look");
+        let mut noted = None;
+        for &look in before {
+            let (paid, next) = Noted::look(noted, look, PATIENCE);
+            assert_eq!(paid, Paid::Nothing, "at {look:?}");
+            noted = next;
+        }
+        Noted::look(noted, *last, PATIENCE).0
     }
 
     #[test]
@@ -207,7 +280,7 @@ mod tests {
         let start = Instant::now();
         let noted = at(start, 0, 1, 100, 0);
         let paid = |seconds, sealed_mib, seeks, active| {
-            noted.paid(at(start, seconds, sealed_mib, seeks, active), PATIENCE)
+            paid_at_last(&[noted, at(start, seconds, sealed_mib, seeks, active)])
         };
         let price = SEEKS_PER_INSTALL + 1024;
         // Not yet worth sealing, and full within seconds.
@@ -226,7 +299,7 @@ mod tests {
         let paid = |seconds, sealed_mib, seeks, written| {
             let noted = at(start, 0, sealed_mib, 100, 4 * MIB);
             let now = at(start, seconds, sealed_mib, seeks, 4 * MIB + written);
-            noted.paid(now, PATIENCE)
+            paid_at_last(&[noted, now])
         };
         let price = SEEKS_PER_INSTALL + (4 << 20) / 64;
         assert_eq!(paid(2, 0, 100 + price - 1, 0), Paid::Nothing);
@@ -240,6 +313,59 @@ mod tests {
         assert_eq!(paid(2, 1, 100 + price, 2 * MIB), Paid::Flush, "that alone");
         let little = at(start, 0, 0, 100, 4 * MIB - 1);
         let later = at(start, 9, 0, 1_000_000, 4 * MIB - 1);
-        assert_eq!(little.paid(later, PATIENCE), Paid::Nothing);
+        assert_eq!(paid_at_last(&[little, later]), Paid::Nothing);
+    }
+
+    #[test]
+    fn scans_pay_once_for_each_generation() {
+        let start = Instant::now();
+        let noted = Noted::look(None, at(start, 0, 0, 0, 4 * MIB), PATIENCE).1;
+        let (paid, noted) = Noted::look(noted, at(start, 60, 0, 1_000_000, 4 * MIB), PATIENCE);
+        assert_eq!((paid, noted), (Paid::SealAndFlush, None));
+        // Flushed by the next look, and as many rows have come since as there were.
+        let after = |seconds, seeks| Waiting {
+            generations: 8,
+            ..at(start, seconds, 0, seeks, 4 * MIB)
+        };
+        let before = at(start, 60, 0, 1_000_000, 4 * MIB);
+        assert_eq!(
+            paid_at_last(&[before, after(120, 2_000_000)]),
+            Paid::Nothing
+        );
+        let looks = [before, after(120, 2_000_000), after(180, 2_000_100)];
+        assert_eq!(
+            paid_at_last(&looks),
+            Paid::Nothing,
+            "of these none was sought"
+        );
+    }
+
+    #[test]
+    fn seeks_before_it_was_worth_sealing_and_in_other_keyspaces_pay_nothing() {
+        let start = Instant::now();
+        let empty = at(start, 0, 0, 0, 0);
+        let filled = at(start, 3600, 0, 1_000_000, 5 * MIB);
+        assert_eq!(paid_at_last(&[empty, filled]), Paid::Nothing);
+        let more = at(start, 3660, 0, 1_000_100, 5 * MIB);
+        assert_eq!(paid_at_last(&[empty, filled, more]), Paid::Nothing);
+        // A keyspace gets its first rows, and brings the seeks of its whole life.
+        let one = at(start, 0, 0, 0, 5 * MIB);
+        let two = Waiting {
+            keyspaces: 3,
+            ..at(start, 60, 0, 1_000_000, 5 * MIB)
+        };
+        assert_eq!(paid_at_last(&[one, two]), Paid::Nothing);
+    }
+
+    #[test]
+    fn a_burst_behind_a_long_pause_is_soon_full() {
+        let start = Instant::now();
+        // Sought too little to pay for an hour; then 2 MiB/s are written, and much is sought.
+        let quiet = [
+            at(start, 0, 0, 0, 5 * MIB),
+            at(start, 3600, 0, 100, 5 * MIB),
+        ];
+        let burst = at(start, 3601, 0, 1_000_000, 7 * MIB);
+        assert_eq!(paid_at_last(&[quiet[0], quiet[1], burst]), Paid::Nothing);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{KeyspaceId, SeqNo};
-use crate::compaction::for_scans::{Used, Waiting};
+use crate::compaction::for_scans::{Noted, Used};
 use crate::compaction::idle::IdleClock;
 use crate::compaction::job::Job;
 use crate::keyspace::tree::Tree;
@@ -34,8 +34,8 @@ pub(super) struct State {
     pub urgent_seen: u64,
     /// When to tidy; made at the first look.
     pub idle: Option<IdleClock>,
-    /// Sealed memtables that scans may pay the flush of.
-    pub waiting: Option<Waiting>,
+    /// Memtables that scans may pay the flush of.
+    pub noted: Option<Noted>,
     /// What the use of the database had come to at the last look.
     pub used: Used,
     /// A thread is tidying.

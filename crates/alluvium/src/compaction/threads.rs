@@ -116,7 +116,7 @@ fn tidy(shared: &Shared) -> Next {
         flush: idle::period(after),
         seal: after,
     };
-    for_scans::flush(shared, seeks, patience);
+    for_scans::flush(shared, patience);
     let used = for_scans::is_used(shared, visible, seeks);
     let period = {
         let mut state = shared.jobs.state.lock();

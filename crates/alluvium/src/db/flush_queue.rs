@@ -234,6 +234,12 @@ impl Shared {
         self.flushes.state.lock().sealed_bytes
     }
 
+    /// How many generations were ever sealed, and the bytes of those that wait for their flush.
+    pub fn sealed(&self) -> (u64, usize) {
+        let flushes = self.flushes.state.lock();
+        (flushes.queued, flushes.sealed_bytes)
+    }
+
     /// Ends the flusher and everybody who waits for it.
     pub fn stop_flusher(&self) {
         self.flushes.state.lock().stop = true;

@@ -103,6 +103,11 @@ impl MemoryPlan {
         (2 * self.active_bytes as u64).max(1 << 20)
     }
 
+    /// Active bytes from which on sealing may be worth it for the sake of scans: a table costs them as much whatever its size.
+    pub fn worth_sealing_bytes(&self) -> usize {
+        self.active_bytes / 4
+    }
+
     /// Sealed bytes at which they are merged into one flush: large flush units are merged less often later.
     pub fn flush_bytes(&self) -> usize {
         self.write_bytes / 2
