@@ -1,5 +1,6 @@
 //! The clients of the load and of the phase that builds indexes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::checks::Shared;
@@ -92,18 +93,21 @@ impl PhaseClient for Loader {
     }
 }
 
-/// Builds one index after the other.
+/// Builds one index after the other, or all of a table at once where the engine can.
 pub(super) struct Builder {
     shared: Arc<Shared>,
     store: Arc<dyn TableStore>,
-    /// Table and index of each that is left, the next one last.
-    left: Vec<(usize, usize)>,
+    /// Tables and their indexes that are left, the next table last.
+    left: Vec<(usize, Range<usize>)>,
 }
 
 impl Builder {
     pub(super) fn new(shared: Arc<Shared>, store: Arc<dyn TableStore>) -> Builder {
-        let mut left = indexes(&shared).collect::<Vec<_>>();
-        left.reverse();
+        let tables = shared.definition.tables.iter().enumerate().rev();
+        let left = tables
+            .map(|(table, of)| (table, 0..of.indexes.len()))
+            .filter(|(_, indexes)| !indexes.is_empty())
+            .collect();
         Builder {
             shared,
             store,
@@ -124,10 +128,13 @@ impl PhaseClient for Builder {
     }
 
     fn execute(&mut self) -> Result<Done> {
-        let Some((table, index)) = self.left.pop() else {
+        let Some((table, indexes)) = self.left.pop() else {
             return Ok(Done::default());
         };
-        self.store.build_index(TableId(table), index)?;
+        let rest = self.store.build_next(TableId(table), indexes.clone())?..indexes.end;
+        if !rest.is_empty() {
+            self.left.push((table, rest));
+        }
         Ok(Done {
             rows: self.shared.populations[table].count(),
             ..Done::default()

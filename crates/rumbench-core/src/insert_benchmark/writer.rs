@@ -206,7 +206,7 @@ impl PhaseClient for Deleter {
     }
 }
 
-/// Inserts a few rows, then builds one index after the other.
+/// Inserts a few rows, then builds one index after the other, or all at once where the engine can.
 pub(super) struct Builder {
     pub(super) shared: Arc<Shared>,
     pub(super) queue: usize,
@@ -239,8 +239,8 @@ impl PhaseClient for Builder {
             }
             return inserted;
         };
-        self.next = Some(index + 1);
-        self.store.build_index(queue.table, index)?;
+        let indexes = index..self.shared.config.indexes;
+        self.next = Some(self.store.build_next(queue.table, indexes)?);
         // The rows of a table count once, however many indexes it has.
         let (inserted, deleted) = queue.totals();
         Ok(Done {

@@ -94,6 +94,13 @@ pub trait TableStore: Send + Sync {
     /// meanwhile. A connection made before does not keep it: connect again. Building it twice does nothing.
     fn build_index(&self, table: TableId, index: usize) -> Result<()>;
 
+    /// Builds the first of several indexes of a table, or more of them where one pass over the rows makes them all. Answers
+    /// which is the next one to build.
+    fn build_next(&self, table: TableId, indexes: std::ops::Range<usize>) -> Result<usize> {
+        self.build_index(table, indexes.start)?;
+        Ok(indexes.start + 1)
+    }
+
     /// Whether rows written can be read. Only an engine that measures the client's own cost answers no; its answers
     /// are then not judged.
     fn keeps_rows(&self) -> bool {

@@ -100,7 +100,11 @@ impl<S: Session> LinksConnection<S> {
         if let Some(statement) = self.statements.get(&query) {
             return Ok(*statement);
         }
-        let statement = self.session.prepare(&query.text(self.dialect))?;
+        let text = query.text(self.dialect);
+        let statement = match query {
+            Query::ListLinks => self.session.prepare_of_index(&text),
+            _ => self.session.prepare(&text),
+        }?;
         self.statements.insert(query, statement);
         Ok(statement)
     }

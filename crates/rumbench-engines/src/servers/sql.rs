@@ -6,6 +6,7 @@
 //! which has no ranges over a comparison of rows.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use rumbench_core::tables::{Column, ColumnType, Fold, Path, Table, TableSchema, Value};
 
@@ -142,21 +143,46 @@ pub(super) fn create_tables(dialect: Dialect, schema: &TableSchema) -> Vec<Strin
 }
 
 /// An index whose entries answer with the primary key: InnoDB and MyRocks append it themselves.
-pub(super) fn create_index(dialect: Dialect, table: &Table, index: usize) -> String {
+/// The statement that makes the first of these indexes, and the next one to make. InnoDB makes all of them in one pass over
+/// the rows; MyRocks would need memory for the sorts of all at a time, and PostgreSQL has no such statement.
+pub(super) fn create_indexes(
+    dialect: Dialect,
+    table: &Table,
+    indexes: Range<usize>,
+) -> (String, usize) {
+    let name = |index: usize| table.index_name(index);
+    let columns = |index: usize| names(table, index_columns(dialect, table, index));
+    if matches!(dialect, Dialect::Maria(Form::MyRocks) | Dialect::Postgres) {
+        let index = indexes.start;
+        let text = format!(
+            "CREATE INDEX IF NOT EXISTS `{}` ON `{}` ({})",
+            name(index),
+            table.name,
+            columns(index)
+        );
+        return (dialect.text(&text), index + 1);
+    }
+    let add = |index| {
+        format!(
+            "ADD INDEX IF NOT EXISTS `{}` ({})",
+            name(index),
+            columns(index)
+        )
+    };
+    let all: Vec<String> = indexes.clone().map(add).collect();
+    let text = format!("ALTER TABLE `{}` {}", table.name, all.join(", "));
+    (text, indexes.end)
+}
+
+/// Columns of an index: PostgreSQL's are followed by those of the primary key that they lack, as others' are by themselves.
+fn index_columns(dialect: Dialect, table: &Table, index: usize) -> Vec<usize> {
     let mut columns = table.indexes[index].columns.clone();
     if dialect == Dialect::Postgres {
-        for place in 0..table.key_columns {
-            if !columns.contains(&place) {
-                columns.push(place);
-            }
-        }
+        let key =
+            (0..table.key_columns).filter(|place| !table.indexes[index].columns.contains(place));
+        columns.extend(key);
     }
-    dialect.text(&format!(
-        "CREATE INDEX IF NOT EXISTS `{}` ON `{}` ({})",
-        table.index_name(index),
-        table.name,
-        names(table, columns)
-    ))
+    columns
 }
 
 pub(super) fn insert(dialect: Dialect, table: &Table, rows: usize) -> String {
@@ -490,14 +516,44 @@ mod tests {
 
     #[test]
     fn an_index_holds_the_primary_key_once() {
+        let one = |dialect| create_indexes(dialect, &table(), 0..1);
         assert_eq!(
-            create_index(Dialect::Postgres, &table(), 0),
-            "CREATE INDEX IF NOT EXISTS \"t_b\" ON \"t\" (\"b\", \"a\")"
+            one(Dialect::Postgres),
+            (
+                "CREATE INDEX IF NOT EXISTS \"t_b\" ON \"t\" (\"b\", \"a\")".to_string(),
+                1
+            )
         );
         assert_eq!(
-            create_index(MARIA, &table(), 0),
-            "CREATE INDEX IF NOT EXISTS `t_b` ON `t` (`b`)"
+            one(Dialect::Maria(Form::MyRocks)),
+            (
+                "CREATE INDEX IF NOT EXISTS `t_b` ON `t` (`b`)".to_string(),
+                1
+            )
         );
+        assert_eq!(
+            one(MARIA),
+            (
+                "ALTER TABLE `t` ADD INDEX IF NOT EXISTS `t_b` (`b`)".to_string(),
+                1
+            )
+        );
+    }
+
+    #[test]
+    fn innodb_builds_all_indexes_at_once_and_the_others_one_after_the_other() {
+        let mut table = table();
+        table.indexes.push(table.indexes[0].clone());
+        let (text, next) = create_indexes(MARIA, &table, 0..2);
+        assert_eq!((text.matches("ADD INDEX").count(), next), (2, 2), "{text}");
+        for dialect in [Dialect::Postgres, Dialect::Maria(Form::MyRocks)] {
+            let (text, next) = create_indexes(dialect, &table, 0..2);
+            assert_eq!(
+                (text.matches("CREATE INDEX").count(), next),
+                (1, 1),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -44,10 +44,18 @@ impl<S: Server> TableStore for ServerTables<S> {
     }
 
     fn build_index(&self, table: TableId, index: usize) -> Result<()> {
+        self.build_next(table, index..index + 1).map(drop)
+    }
+
+    fn build_next(&self, table: TableId, indexes: std::ops::Range<usize>) -> Result<usize> {
         let of = self.schema.table(table);
         let mut session = self.server.connect()?;
-        session.query(&sql::create_index(self.server.dialect(), of, index))?;
-        self.server.analyze(&mut session, &of.name)
+        let (text, next) = sql::create_indexes(self.server.dialect(), of, indexes.clone());
+        session.query(&text)?;
+        if next == indexes.end {
+            self.server.analyze(&mut session, &of.name)?;
+        }
+        Ok(next)
     }
 }
 
@@ -66,6 +74,11 @@ enum Kind {
 }
 
 impl Kind {
+    /// Whether it reads an index and not the rows.
+    fn is_of_index(self) -> bool {
+        matches!(self, Kind::Scan(shape) if matches!(shape.path, Path::Index(_)))
+    }
+
     fn text(self, dialect: Dialect, table: &Table) -> String {
         match self {
             Kind::Insert { rows } => sql::insert(dialect, table, rows),
@@ -95,7 +108,10 @@ impl<S: Session> TablesConnection<S> {
             Some(statement) => *statement,
             None => {
                 let text = kind.text(self.dialect, self.schema.table(table));
-                let statement = self.session.prepare(&text)?;
+                let statement = match kind.is_of_index() {
+                    true => self.session.prepare_of_index(&text),
+                    false => self.session.prepare(&text),
+                }?;
                 self.statements.insert((table.0, kind), statement);
                 statement
             }

@@ -1,6 +1,7 @@
 //! Where a suite ran: hardware, kernel, file system, device, build. Part of every result.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -48,6 +49,25 @@ pub fn memory_bytes() -> Option<u64> {
     let text = proc_field("/proc/meminfo", "MemTotal")?;
     let kib: u64 = text.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
+}
+
+/// The allocator of the trials and of the servers that they start, with whatever in the
+/// environment replaces it or sets it up: both inherit that.
+fn allocator(variables: impl Iterator<Item = (OsString, OsString)>) -> String {
+    let mut text = String::from("system (the C library's, for every engine)");
+    let mut set: Vec<String> = variables
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
+        .filter(|(name, _)| {
+            name == "LD_PRELOAD" || name == "GLIBC_TUNABLES" || name.starts_with("MALLOC_")
+        })
+        .map(|(name, value)| format!("{name}={}", value.to_string_lossy()))
+        .collect();
+    set.sort();
+    for variable in set {
+        text += "; ";
+        text += &variable;
+    }
+    text
 }
 
 /// Everything that is known about the machine and the build, for data in `directory`.
@@ -102,10 +122,7 @@ pub fn describe(directory: &Path) -> BTreeMap<String, String> {
     put("compiler", Some(env!("RUMBENCH_RUSTC").to_string()));
     put("compiler_flags", Some(env!("RUMBENCH_FLAGS").to_string()));
     put("commit", Some(env!("RUMBENCH_COMMIT").to_string()));
-    put(
-        "allocator",
-        Some("system (the C library's, for every engine)".to_string()),
-    );
+    put("allocator", Some(allocator(std::env::vars_os())));
     found
 }
 
@@ -128,5 +145,29 @@ mod tests {
         for name in ["kernel", "compiler", "file_system", "cpus", "commit"] {
             assert!(found.contains_key(name), "{name} is missing in {found:?}");
         }
+    }
+
+    #[test]
+    fn what_replaces_the_allocator_is_told_and_nothing_else_of_the_environment() {
+        let variables = |pairs: &[(&str, &str)]| {
+            let pairs = pairs
+                .iter()
+                .map(|(name, value)| (name.into(), value.into()));
+            pairs.collect::<Vec<(OsString, OsString)>>().into_iter()
+        };
+        let plain = variables(&[("HOME", "/root"), ("PASSWORD", "secret")]);
+        assert_eq!(
+            allocator(plain),
+            "system (the C library's, for every engine)"
+        );
+        let set = variables(&[
+            ("MALLOC_ARENA_MAX", "1"),
+            ("PASSWORD", "secret"),
+            ("LD_PRELOAD", "/lib/libjemalloc.so.2"),
+        ]);
+        assert_eq!(
+            allocator(set),
+            "system (the C library's, for every engine); LD_PRELOAD=/lib/libjemalloc.so.2; MALLOC_ARENA_MAX=1"
+        );
     }
 }

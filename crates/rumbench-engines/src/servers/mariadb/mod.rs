@@ -11,6 +11,7 @@
 mod login;
 mod options;
 mod read_back;
+mod text;
 mod tuned;
 mod variants;
 mod wire;

@@ -1,4 +1,5 @@
-//! The protocol of MySQL and MariaDB, as far as prepared statements need it: values and rows in binary form.
+//! The protocol of MySQL and MariaDB, as far as prepared statements need it: values and rows in binary form. Statements that
+//! are better sent as text are those of `text`.
 //!
 //! Rows that an update has found count as changed, also where the new values are the old ones. How a connection begins is
 //! in `login`.
@@ -7,6 +8,7 @@ use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
 
 use super::login::{self, Asked};
+use super::text::{self, Text};
 use crate::servers::endpoint::{Endpoint, Password};
 use crate::servers::session::{
     Fields, ServerError, Session, Statement, Visit, Wire, cannot_hold, unexpected,
@@ -49,15 +51,23 @@ enum Answer {
     Done(u64, bool),
 }
 
+/// How a statement is sent.
+enum Form {
+    /// Prepared: id and number of parameters.
+    Prepared(u32, usize),
+    Text(Text),
+}
+
 /// One connection.
 pub(in crate::servers) struct MariaSession {
     wire: Wire,
     /// The message, behind room for the header of its first packet.
     out: Vec<u8>,
-    /// Id and number of parameters of each prepared statement.
-    statements: Vec<(u32, usize)>,
-    /// Where the type of the next parameter goes.
-    next_type: usize,
+    statements: Vec<Form>,
+    /// The statement whose message was begun.
+    started: usize,
+    /// Where the type of the next parameter goes; of one that is sent as text, how many were written.
+    next: usize,
     /// Types of the columns of an answer.
     columns: Vec<u8>,
     duplicate: bool,
@@ -69,7 +79,8 @@ impl MariaSession {
             wire: Wire::connect(SERVER, endpoint)?,
             out: Vec::new(),
             statements: Vec::new(),
-            next_type: 0,
+            started: 0,
+            next: 0,
             columns: Vec::new(),
             duplicate: false,
         };
@@ -205,7 +216,7 @@ fn end_of(mut fields: Fields<'_>) -> Result<(u64, bool)> {
 
 /// A number of variable length.
 #[inline]
-fn lengthy(fields: &mut Fields<'_>) -> Result<u64> {
+pub(super) fn lengthy(fields: &mut Fields<'_>) -> Result<u64> {
     Ok(match fields.array()? {
         [0xfc] => u64::from(u16::from_le_bytes(fields.array()?)),
         [0xfd] => {
@@ -302,13 +313,27 @@ impl Session for MariaSession {
         for _ in 0..parameters + columns {
             self.packet()?;
         }
-        self.statements.push((id, parameters));
+        self.statements.push(Form::Prepared(id, parameters));
+        Ok(Statement(self.statements.len() - 1))
+    }
+
+    fn prepare_of_index(&mut self, text: &str) -> Result<Statement> {
+        self.statements.push(Form::Text(Text::new(text)));
         Ok(Statement(self.statements.len() - 1))
     }
 
     fn start(&mut self, statement: Statement) {
-        let (id, parameters) = self.statements[statement.0];
         self.begin();
+        self.started = statement.0;
+        let (id, parameters) = match &self.statements[statement.0] {
+            Form::Prepared(id, parameters) => (*id, *parameters),
+            Form::Text(text) => {
+                self.out.push(COM_QUERY);
+                text.start(&mut self.out);
+                self.next = 0;
+                return;
+            }
+        };
         self.out.push(COM_EXECUTE);
         self.out.extend_from_slice(&id.to_le_bytes());
         // No cursor; once.
@@ -317,23 +342,29 @@ impl Session for MariaSession {
             // None is NULL; types follow.
             self.out.resize(self.out.len() + parameters.div_ceil(8), 0);
             self.out.push(1);
-            self.next_type = self.out.len();
+            self.next = self.out.len();
             self.out.resize(self.out.len() + 2 * parameters, 0);
         }
     }
 
     #[inline]
     fn push(&mut self, value: Value<'_>) -> Result<()> {
+        if let Some(Form::Text(text)) = self.statements.get(self.started) {
+            let place = self.next;
+            self.next += 1;
+            let fits = text.push(place, value, &mut self.out);
+            return fits.then_some(()).ok_or_else(|| cannot_hold(SERVER, value));
+        }
         let (of, flag) = match value {
             Value::Unsigned(_) => (types::LONGLONG, UNSIGNED),
             Value::Signed(_) => (types::LONGLONG, 0),
             Value::Bytes(_) => (types::BLOB, 0),
         };
-        let Some(place) = self.out.get_mut(self.next_type..self.next_type + 2) else {
+        let Some(place) = self.out.get_mut(self.next..self.next + 2) else {
             return Err(cannot_hold(SERVER, value));
         };
         place.copy_from_slice(&[of, flag]);
-        self.next_type += 2;
+        self.next += 2;
         match value {
             Value::Unsigned(number) => self.out.extend_from_slice(&number.to_le_bytes()),
             Value::Signed(number) => self.out.extend_from_slice(&number.to_le_bytes()),
@@ -352,6 +383,7 @@ impl Session for MariaSession {
             Answer::Done(changed, _) => return Ok(changed),
             Answer::Rows(count) => count,
         };
+        let is_text = matches!(self.statements.get(self.started), Some(Form::Text(_)));
         let types = std::mem::take(&mut self.columns);
         let mut outcome = match count == columns.len() {
             true => Ok(()),
@@ -369,7 +401,10 @@ impl Session for MariaSession {
             }
             rows += 1;
             if outcome.is_ok() {
-                outcome = read_row(fields, &types, columns, visit);
+                outcome = match is_text {
+                    true => text::read_row(fields, columns, visit),
+                    false => read_row(fields, &types, columns, visit),
+                };
             }
         }
         self.columns = types;
