@@ -318,19 +318,24 @@ pub fn paced_phases(name: &str, settings: &mut Settings) -> anyhow::Result<Vec<S
     Ok(phases)
 }
 
-/// Makes a workload repeat one writing step up to [`STEPS_MAX`] times: the last of `steps`, of LinkBench its requests. The name of
-/// the step.
+/// Makes a workload repeat one writing step up to [`STEPS_MAX`] times: the last of `steps`, of LinkBench its requests, of own
+/// workloads the last phase of kind run. The name of the step.
 ///
 /// # Errors
 /// A usage error for an unknown workload or one without steps, or when the last step is a settle.
 pub fn endless(name: &str, settings: &mut Settings) -> anyhow::Result<String> {
-    let repeated = match definition(name, settings) {
-        Some(_) => None,
+    let repeated = match definition(name, settings).map(str::to_owned) {
+        Some(text) => {
+            settings.insert("repeats".to_string(), STEPS_MAX.to_string());
+            let config = custom::Config::read(name, &text);
+            let config = config.map_err(|error| usage(error.to_string()))?;
+            config.last_run().map(str::to_owned)
+        }
         None => (find(name)?.endless)(settings),
     };
     let phase = repeated.ok_or_else(|| {
         usage(format!(
-            "{name} has no list of steps of which one could be repeated"
+            "{name} has no list of steps of which one could be repeated, or none that rewrites what is there"
         ))
     })?;
     if phase == "settle" {
@@ -408,7 +413,14 @@ mod tests {
         let mut own = settings(&[("steps", "fillseq,get,put")]);
         assert_eq!(endless("kv-sequence", &mut own).unwrap(), "put");
         assert!(own["steps"].starts_with("fillseq,get,put,put,"));
-        for name in ["insert-benchmark", "kv-sequence", "linkbench", "oltp-range"] {
+        let all = [
+            "insert-benchmark",
+            "kv-sequence",
+            "linkbench",
+            "oltp-range",
+            "ycsb-a",
+        ];
+        for name in all {
             let mut none = Settings::new();
             let phase = endless(name, &mut none).unwrap();
             let phases = workload(name, &none, 1).unwrap().phase_names();

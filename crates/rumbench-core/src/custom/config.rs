@@ -1,6 +1,6 @@
 //! The configuration of one trial of an own workload: its definition, and what the command line overrides of it.
 
-use super::definition::{Definition, DefinitionError, PhaseKind};
+use super::definition::{Definition, DefinitionError, PhaseDef, PhaseKind};
 use super::read;
 use super::settings::SETTINGS;
 use crate::settings::{ConfigError, apply, effective, owned, refuse_both};
@@ -24,6 +24,8 @@ pub struct Config {
     pub clients: Option<u32>,
     /// End of every phase of kind run.
     pub end: Option<PhaseEnd>,
+    /// How often the last phase of kind run is run, one behind the other.
+    pub repeats: usize,
     /// Rows of one transaction of the load.
     pub batch: Option<u64>,
     /// Whether rates in the file count.
@@ -45,6 +47,7 @@ impl Config {
             max_rows: None,
             clients: None,
             end: None,
+            repeats: 1,
             batch: None,
             rates: true,
             seed: 1,
@@ -117,7 +120,29 @@ impl Config {
                 PhaseKind::Index | PhaseKind::Settle => {}
             }
         }
+        self.repeat_last_run(&mut definition.phases);
         definition
+    }
+
+    /// Puts the repetitions of the last phase of kind run behind it: the second is `NAME#2`, a name that no file can give.
+    fn repeat_last_run(&self, phases: &mut Vec<PhaseDef>) {
+        let is_run = |phase: &PhaseDef| matches!(phase.kind, PhaseKind::Run(_));
+        let Some(last) = phases.iter().rposition(is_run) else {
+            return;
+        };
+        let repeated = phases[last].clone();
+        let behind = (2..=self.repeats).map(|number| PhaseDef {
+            name: format!("{}#{number}", repeated.name),
+            kind: repeated.kind.clone(),
+        });
+        phases.splice(last + 1..last + 1, behind);
+    }
+
+    /// The phase of kind run that is repeated, if there is one.
+    pub fn last_run(&self) -> Option<&str> {
+        let mut phases = self.definition.phases.iter().rev();
+        let run = phases.find(|phase| matches!(phase.kind, PhaseKind::Run(_)));
+        run.map(|phase| phase.name.as_str())
     }
 }
 
@@ -154,6 +179,15 @@ mod tests {
                 _ => None,
             });
         assert_eq!(runs.collect::<Vec<_>>(), [(3, PhaseEnd::Operations(70))]);
+        let repeated = config(&[("repeats", "3")]).unwrap();
+        let phases = repeated.effective().phases.into_iter();
+        let names: Vec<String> = phases.map(|phase| phase.name).collect();
+        let run = repeated.last_run().unwrap();
+        let expected = [1, 2, 3].map(|number| match number {
+            1 => run.to_owned(),
+            _ => format!("{run}#{number}"),
+        });
+        assert_eq!(names[names.len() - 3..], expected, "{names:?}");
         let scaled = config(&[("scale", "0.5"), ("max_rows", "400")]).unwrap();
         assert_eq!(scaled.effective().tables[0].rows, 400);
     }
@@ -161,6 +195,7 @@ mod tests {
     #[test]
     fn settings_that_cannot_be_are_refused_in_words() {
         let refusal = |pairs: &[(&str, &str)]| config(pairs).unwrap_err().to_string();
+        assert!(refusal(&[("repeats", "0")]).contains("from 1 to 1000"));
         assert!(refusal(&[("rows", "0")]).contains("from 1 to"));
         assert!(refusal(&[("rows", "5"), ("scale", "2")]).contains("not both"));
         assert!(refusal(&[("seconds", "5"), ("requests", "2")]).contains("not both"));
