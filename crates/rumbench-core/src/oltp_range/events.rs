@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::config::Config;
-use super::rows::DRAWS;
+use super::rows::{C, DRAWS, ID, K};
 use super::tests::Kind;
 use crate::linkbench::distribution::Zipf;
 use crate::random::Random;
@@ -62,6 +62,8 @@ pub struct Statement {
     pub what: What,
     /// On which table.
     pub table: usize,
+    /// What a server is asked for, where a list or a range is a whole event. Empty: the statement is asked otherwise.
+    pub columns: &'static [usize],
     /// Places of its numbers in [`Event::numbers`].
     numbers: (usize, usize),
 }
@@ -92,8 +94,16 @@ impl Event {
         self.statements.push(Statement {
             what,
             table,
+            columns: &[],
             numbers: (from, self.numbers.len()),
         });
+    }
+
+    /// What a server is asked for by the last statement.
+    fn ask(&mut self, columns: &'static [usize]) {
+        if let Some(statement) = self.statements.last_mut() {
+            statement.columns = columns;
+        }
     }
 }
 
@@ -106,6 +116,11 @@ impl fmt::Display for Event {
         }
         Ok(())
     }
+}
+
+/// What a server is asked for by the index of k.
+fn by_k(rows: bool) -> &'static [usize] {
+    if rows { &[K, C] } else { &[K] }
 }
 
 /// The events of one client in one step.
@@ -153,21 +168,27 @@ impl Events {
         event.clear();
         match self.kind {
             Kind::PointQuery => self.points(event, 1),
-            Kind::RandomPoints => {
+            Kind::RandomPoints { columns } => {
                 let table = self.table();
                 let range = self.range;
                 event.push(What::Points, table, (0..range).map(|_| self.id()));
+                event.ask(columns);
             }
             Kind::HotPoints => {
                 let first = 1 + (self.rows / 2).min(self.rows - self.range);
                 let table = self.table();
                 event.push(What::Points, table, first..first + self.range);
+                event.ask(&[C]);
             }
             Kind::PointsByK { rows } => self.points_by_k(event, rows),
             // Both ends are in it.
-            Kind::Range => self.range(event, What::Range(Fold::Rows), self.range + 1),
+            Kind::Range { columns } => {
+                self.range(event, What::Range(Fold::Rows), self.range + 1);
+                event.ask(columns);
+            }
             Kind::RangeByK { rows } => {
                 self.range(event, What::RangeByK { rows }, self.range + 1);
+                event.ask(by_k(rows));
             }
             Kind::Count => self.range(event, What::Range(Fold::Count), self.range),
             Kind::PointsAndRange(fold) => {
@@ -175,7 +196,10 @@ impl Events {
                 self.range(event, What::Range(fold), self.range);
             }
             Kind::ReadOnly => self.reads(event),
-            Kind::Scan => event.push(What::Scan, (self.client % self.tables) as usize, []),
+            Kind::Scan => {
+                event.push(What::Scan, (self.client % self.tables) as usize, []);
+                event.ask(&[ID]);
+            }
             Kind::ReadWrite => {
                 self.reads(event);
                 self.writes(event);
@@ -229,6 +253,7 @@ impl Events {
         if let Some(statement) = event.statements.last_mut() {
             statement.numbers.1 = event.numbers.len();
         }
+        event.ask(by_k(rows));
     }
 
     fn range(&mut self, event: &mut Event, what: What, numbers: u64) {

@@ -11,6 +11,7 @@ mod load;
 mod queries;
 mod reads;
 pub mod rows;
+mod selects;
 mod state;
 pub mod tests;
 pub mod workload;

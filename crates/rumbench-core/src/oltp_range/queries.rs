@@ -5,21 +5,13 @@
 
 use super::events::{Statement, What};
 use super::rows::{C, C_BYTES, K};
+use super::selects;
 use super::state::{Shared, wrong};
 use crate::engine::Result;
 use crate::tables::{Fold, TableId, TableQueries, Value};
 
-/// Whether a statement that is a whole event is a query of one column. The others ask for ids too.
-pub(super) fn is_query(statement: &Statement, numbers: &[u64]) -> bool {
-    match statement.what {
-        What::Points => numbers.len() == 1,
-        What::Range(fold) => fold == Fold::Count,
-        _ => false,
-    }
-}
-
-/// Performs one statement of a transaction, or one for which [`is_query`] holds; `judges`: whether answers can be judged.
-/// Values read.
+/// Performs one statement that reads, of a transaction or alone; `judges`: whether answers can be judged.
+/// Values or rows read.
 pub(super) fn perform(
     shared: &Shared,
     queries: &mut dyn TableQueries,
@@ -28,6 +20,9 @@ pub(super) fn perform(
     numbers: &[u64],
 ) -> Result<u64> {
     match (statement.what, numbers) {
+        _ if !statement.columns.is_empty() => {
+            selects::perform(shared, queries, judges, statement, numbers)
+        }
         (What::Points, &[id]) => point(shared, queries, judges, statement.table, id),
         (What::Range(fold), &[from, to]) => {
             range(shared, queries, judges, statement.table, (from, to), fold)

@@ -14,6 +14,8 @@ use crate::tables::{Column, ColumnType, Index, RowBatch, Table, TableSchema, Val
 
 /// Columns of a table: id, k, c, pad.
 pub const COLUMNS: usize = 4;
+/// Place of id.
+pub const ID: usize = 0;
 /// Place of k.
 pub const K: usize = 1;
 /// Place of c.

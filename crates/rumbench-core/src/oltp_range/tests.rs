@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::rows::{C, ID};
 use crate::names::unknown;
 use crate::tables::Fold;
 
@@ -24,7 +25,10 @@ pub enum Kind {
     /// One row by its id.
     PointQuery,
     /// Rows by random ids.
-    RandomPoints,
+    RandomPoints {
+        /// What a server is asked for.
+        columns: &'static [usize],
+    },
     /// Rows by the ids after the middle, always the same.
     HotPoints,
     /// Entries of random `k`, with their rows or without.
@@ -33,7 +37,10 @@ pub enum Kind {
         rows: bool,
     },
     /// A range of ids, both ends in it.
-    Range,
+    Range {
+        /// What a server is asked for.
+        columns: &'static [usize],
+    },
     /// A range of `k`, with its rows or without.
     RangeByK {
         /// Whether the rows are read too.
@@ -106,14 +113,14 @@ const fn test(
 #[rustfmt::skip] // One test a line.
 pub const TESTS: &[TestDef] = &[
     test("point-query", Kind::PointQuery, 0, 1, Group::Points, "one row by its id"),
-    test("random-points", Kind::RandomPoints, 100, 1, Group::Points, "R rows by random ids, in one call"),
+    test("random-points", Kind::RandomPoints { columns: &[C] }, 100, 1, Group::Points, "R rows by random ids, in one call"),
     test("hot-points", Kind::HotPoints, 100, 1, Group::Points, "R rows by the ids after the middle, always the same"),
-    test("points-covered-pk", Kind::RandomPoints, 100, 1, Group::Points, "the ids of R random rows"),
-    test("points-notcovered-pk", Kind::RandomPoints, 100, 1, Group::Points, "R random rows by id"),
+    test("points-covered-pk", Kind::RandomPoints { columns: &[ID] }, 100, 1, Group::Points, "the ids of R random rows"),
+    test("points-notcovered-pk", Kind::RandomPoints { columns: &[ID, C] }, 100, 1, Group::Points, "R random rows by id"),
     test("points-covered-si", Kind::PointsByK { rows: false }, 100, 1, Group::Points, "entries of the index for R random values"),
     test("points-notcovered-si", Kind::PointsByK { rows: true }, 100, 1, Group::Points, "rows by the index for R random values"),
-    test("range-covered-pk", Kind::Range, 100, 1, Group::Ranges, "the ids of R + 1 rows in order"),
-    test("range-notcovered-pk", Kind::Range, 100, 1, Group::Ranges, "R + 1 rows in order"),
+    test("range-covered-pk", Kind::Range { columns: &[ID] }, 100, 1, Group::Ranges, "the ids of R + 1 rows in order"),
+    test("range-notcovered-pk", Kind::Range { columns: &[ID, C] }, 100, 1, Group::Ranges, "R + 1 rows in order"),
     test("range-covered-si", Kind::RangeByK { rows: false }, 100, 1, Group::Ranges, "entries of the index for R + 1 values in order"),
     test("range-notcovered-si", Kind::RangeByK { rows: true }, 100, 1, Group::Ranges, "rows by the index for R + 1 values in order"),
     test("scan", Kind::Scan, 0, 1, Group::Ranges, "one whole table for each event; client n scans table n"),

@@ -18,5 +18,6 @@ pub use kv_store::kv_table_store;
 pub use rows::{RowBatch, Value};
 pub use schema::{Column, ColumnType, Index, Table, TableId, TableSchema};
 pub use store::{
-    Change, Fold, Path, Range, TableConnection, TableQueries, TableStore, TableWrites, refuse_rows,
+    Change, Fold, Path, Range, TableConnection, TableQueries, TableStore, TableWrites, Where,
+    refuse_rows,
 };

@@ -61,6 +61,17 @@ pub enum Fold {
     Count,
 }
 
+/// Which rows of a table a server is to answer with, by one column.
+#[derive(Debug, Clone, Copy)]
+pub enum Where<'a> {
+    /// Those that have one of these numbers there.
+    In(&'a [u64]),
+    /// Those that have a number there between these two, both included.
+    Between(u64, u64),
+    /// Those that have more bytes there: all have to be looked at.
+    Longer(usize),
+}
+
 /// Reads that send no more than was asked for, of engines which work on rows where these are: servers with SQL. They see what
 /// a scan or a get at the same place would see.
 pub trait TableQueries {
@@ -82,6 +93,17 @@ pub trait TableQueries {
         column: usize,
         fold: Fold,
         visit: &mut dyn FnMut(Value<'_>),
+    ) -> Result<()>;
+
+    /// Reads these columns of the rows for which a condition on the column `by` holds; `visit` gets each row once, in any
+    /// order.
+    fn select(
+        &mut self,
+        table: TableId,
+        columns: &'static [usize],
+        by: usize,
+        rows: Where<'_>,
+        visit: &mut dyn FnMut(&[Value<'_>]),
     ) -> Result<()>;
 }
 

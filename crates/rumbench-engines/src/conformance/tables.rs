@@ -3,7 +3,7 @@
 use rumbench_core::kv::Direction;
 use rumbench_core::tables::{
     Change, Column, ColumnType, Fold, Index, Path, Range, RowBatch, Table, TableConnection,
-    TableId, TableQueries, TableSchema, TableStore, Value,
+    TableId, TableQueries, TableSchema, TableStore, Value, Where,
 };
 
 use super::transactions::transactions;
@@ -244,6 +244,37 @@ fn query(queries: &mut dyn TableQueries) {
             found.sort_unstable_by(|a, b| b.cmp(a));
         }
         expect(&format!("{fold:?} of {range:?}"), found, expected.to_vec());
+    }
+    selects(queries);
+}
+
+/// Columns to answer, the column of the condition, the condition, and the rows that must come.
+type Select<'a> = (&'static [usize], usize, Where<'a>, &'a [&'a [u64]]);
+
+/// Of the rows with ids 3 to 6, as above.
+fn selects(queries: &mut dyn TableQueries) {
+    let cases: [Select<'_>; 6] = [
+        (&[0, 1], 0, Where::In(&[99, 3, 5]), &[&[3, 99], &[5, 98]]),
+        (&[1], 1, Where::In(&[98]), &[&[98], &[98]]),
+        (&[0], 1, Where::In(&[98, 99]), &[&[3], &[4], &[5], &[6]]),
+        (&[1, 0], 1, Where::Between(98, 98), &[&[98, 5], &[98, 6]]),
+        (&[0], 0, Where::Between(3, 4), &[&[3], &[4]]),
+        (&[0], 3, Where::Longer(100_000), &[]),
+    ];
+    for (columns, by, rows, expected) in cases {
+        let mut found: Vec<Vec<u64>> = Vec::new();
+        let visit = &mut |row: &[Value<'_>]| {
+            let number = |value: &Value<'_>| value.unsigned().unwrap_or(u64::MAX);
+            found.push(row.iter().map(number).collect());
+        };
+        ok(queries.select(PLAIN, columns, by, rows, visit), "select");
+        found.sort_unstable();
+        let expected: Vec<Vec<u64>> = expected.iter().map(|row| row.to_vec()).collect();
+        expect(
+            &format!("columns {columns:?} where {by} is {rows:?}"),
+            found,
+            expected,
+        );
     }
 }
 

@@ -342,6 +342,35 @@ pub(super) fn fold(dialect: Dialect, table: &Table, column: usize, fold: Fold) -
     ))
 }
 
+/// The condition of a [`Where`], without its values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Condition {
+    In { values: usize },
+    Between,
+    Longer { bytes: usize },
+}
+
+/// Some columns of the rows for which a condition on one holds.
+pub(super) fn select(
+    dialect: Dialect,
+    table: &Table,
+    columns: &[usize],
+    by: usize,
+    condition: Condition,
+) -> String {
+    let by = format!("`{}`", table.columns[by].name);
+    let condition = match condition {
+        Condition::In { values } => format!("{by} IN ({})", parameters(values)),
+        Condition::Between => format!("{by} BETWEEN ? AND ?"),
+        Condition::Longer { bytes } => format!("LENGTH({by}) > {bytes}"),
+    };
+    dialect.text(&format!(
+        "SELECT {} FROM `{}` WHERE {condition}",
+        names(table, columns.iter().copied()),
+        table.name
+    ))
+}
+
 /// A comparison of the first columns of an order with as many values; `side` is `<` or `>`.
 fn bound(
     dialect: Dialect,
@@ -491,6 +520,18 @@ mod tests {
         assert_eq!(
             of(Dialect::Postgres, Fold::Sum),
             "SELECT COALESCE(SUM(\"b\"::bigint), 0)::bigint FROM \"t\" WHERE \"a\" BETWEEN $1 AND $2"
+        );
+        assert_eq!(
+            select(MARIA, &table(), &[1, 2], 1, Condition::In { values: 2 }),
+            "SELECT `b`, `c` FROM `t` WHERE `b` IN (?, ?)"
+        );
+        assert_eq!(
+            select(Dialect::Postgres, &table(), &[0], 0, Condition::Between),
+            "SELECT \"a\" FROM \"t\" WHERE \"a\" BETWEEN $1 AND $2"
+        );
+        assert_eq!(
+            select(MARIA, &table(), &[0], 2, Condition::Longer { bytes: 9 }),
+            "SELECT `a` FROM `t` WHERE LENGTH(`c`) > 9"
         );
         assert_eq!(
             column(MARIA, &table(), 2),

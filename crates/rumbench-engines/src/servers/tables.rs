@@ -14,13 +14,13 @@ use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::kv::Direction;
 use rumbench_core::tables::{
     Change, ColumnType, Fold, Path, Range, RowBatch, Table, TableConnection, TableId, TableQueries,
-    TableSchema, TableStore, TableWrites, Value,
+    TableSchema, TableStore, TableWrites, Value, Where,
 };
 
 use super::Server;
 use super::check::check_table;
 use super::session::{Session, Statement};
-use super::sql::{self, Dialect, ScanShape};
+use super::sql::{self, Condition, Dialect, ScanShape};
 
 /// Rows of one insert and keys of one read at most. A statement may have 65,535 parameters.
 const ROWS_MAX: usize = 1000;
@@ -62,21 +62,49 @@ impl<S: Server> TableStore for ServerTables<S> {
 /// What a statement does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
-    Insert { rows: usize },
+    Insert {
+        rows: usize,
+    },
     Replace,
     Delete,
-    DeleteFirst { from: usize, rows: usize },
-    Update { column: usize, adds: bool },
-    Get { keys: usize },
+    DeleteFirst {
+        from: usize,
+        rows: usize,
+    },
+    Update {
+        column: usize,
+        adds: bool,
+    },
+    Get {
+        keys: usize,
+    },
     Scan(ScanShape),
-    Column { column: usize },
-    Fold { column: usize, fold: Fold },
+    Column {
+        column: usize,
+    },
+    Fold {
+        column: usize,
+        fold: Fold,
+    },
+    Select {
+        columns: &'static [usize],
+        by: usize,
+        condition: Condition,
+    },
 }
 
 impl Kind {
     /// Whether it reads an index and not the rows.
-    fn is_of_index(self) -> bool {
-        matches!(self, Kind::Scan(shape) if matches!(shape.path, Path::Index(_)))
+    fn is_of_index(self, table: &Table) -> bool {
+        match self {
+            Kind::Scan(shape) => matches!(shape.path, Path::Index(_)),
+            Kind::Select { columns, by, .. } => (0..table.indexes.len()).any(|index| {
+                let held = |column| table.path_columns(Path::Index(index)).any(|c| c == column);
+                table.indexes[index].columns.first() == Some(&by)
+                    && columns.iter().all(|column| held(*column))
+            }),
+            _ => false,
+        }
     }
 
     fn text(self, dialect: Dialect, table: &Table) -> String {
@@ -90,6 +118,11 @@ impl Kind {
             Kind::Scan(shape) => sql::scan(dialect, table, shape),
             Kind::Column { column } => sql::column(dialect, table, column),
             Kind::Fold { column, fold } => sql::fold(dialect, table, column, fold),
+            Kind::Select {
+                columns,
+                by,
+                condition,
+            } => sql::select(dialect, table, columns, by, condition),
         }
     }
 }
@@ -107,8 +140,9 @@ impl<S: Session> TablesConnection<S> {
         let statement = match self.statements.get(&(table.0, kind)) {
             Some(statement) => *statement,
             None => {
-                let text = kind.text(self.dialect, self.schema.table(table));
-                let statement = match kind.is_of_index() {
+                let of = self.schema.table(table);
+                let text = kind.text(self.dialect, of);
+                let statement = match kind.is_of_index(of) {
                     true => self.session.prepare_of_index(&text),
                     false => self.session.prepare(&text),
                 }?;
@@ -395,6 +429,38 @@ impl<S: Session> TableQueries for TablesConnection<S> {
         match bad {
             true => Err(EngineError::Wrong("a sum that is no number".to_string())),
             false => Ok(()),
+        }
+    }
+
+    fn select(
+        &mut self,
+        table: TableId,
+        columns: &'static [usize],
+        by: usize,
+        rows: Where<'_>,
+        visit: &mut dyn FnMut(&[Value<'_>]),
+    ) -> Result<()> {
+        let of = self.schema.table(table);
+        let types: Vec<ColumnType> = columns.iter().map(|place| of.columns[*place].of).collect();
+        let mut part = |condition, values: &[u64]| {
+            let kind = Kind::Select {
+                columns,
+                by,
+                condition,
+            };
+            self.start(table, kind)?;
+            self.push_all(values.iter().copied().map(Value::Unsigned))?;
+            self.session.finish(&types, &mut |row| visit(row)).map(drop)
+        };
+        match rows {
+            Where::In(values) => values.chunks(ROWS_MAX).try_for_each(|values| {
+                let condition = Condition::In {
+                    values: values.len(),
+                };
+                part(condition, values)
+            }),
+            Where::Between(from, to) => part(Condition::Between, &[from, to]),
+            Where::Longer(bytes) => part(Condition::Longer { bytes }, &[]),
         }
     }
 }
