@@ -24,7 +24,7 @@ pub const SCHEMA_VERSION: u32 = 2;
 pub const SCHEMA_PLAIN: u32 = 1;
 
 /// Longest text of a mark.
-const MARK_CHARS: usize = 300;
+const MARK_CHARS: usize = 450;
 
 /// Everything that one suite measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -217,13 +217,9 @@ impl TrialResult {
             .any(|mark| mark.split(" (").next() == Some(name))
     }
 
-    /// Adds a mark once. Engines can say much: what goes beyond [`MARK_CHARS`] is cut.
+    /// Adds a mark once, without its middle if it is long.
     pub fn mark(&mut self, mark: impl Into<String>) {
-        let mut mark: String = mark.into();
-        if let Some((end, _)) = mark.char_indices().nth(MARK_CHARS) {
-            mark.truncate(end);
-            mark.push_str(" ...");
-        }
+        let mark = shortened(mark.into());
         if !self.marks.contains(&mark) {
             self.marks.push(mark);
         }
@@ -286,4 +282,32 @@ pub struct Comparison {
     pub ratio_high: f64,
     /// `higher`, `lower`, `no verdict`, or why there is none.
     pub verdict: String,
+}
+
+/// Engines can say much: of more than [`MARK_CHARS`] characters the middle is cut. What failed is told first, and of a log that
+/// is told with it the last lines say why.
+fn shortened(mark: String) -> String {
+    let chars = mark.chars().count();
+    if chars <= MARK_CHARS {
+        return mark;
+    }
+    let first: String = mark.chars().take(MARK_CHARS / 3).collect();
+    let last = mark.chars().skip(chars - MARK_CHARS * 2 / 3);
+    format!("{first} ... {}", last.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_marks_keep_what_failed_and_the_end_of_the_log() {
+        let log = "a line of a log | ".repeat(100);
+        let mark = shortened(format!("failed (cannot open it: {log}unknown variable)"));
+        assert!(mark.starts_with("failed (cannot open it: a line"));
+        assert!(mark.ends_with(" | unknown variable)"));
+        assert_eq!(mark.chars().count(), MARK_CHARS + " ... ".len());
+        let exact = "\u{e9}".repeat(MARK_CHARS);
+        assert_eq!(shortened(exact.clone()), exact);
+    }
 }

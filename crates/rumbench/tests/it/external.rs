@@ -17,7 +17,11 @@ pub const SERVER: (&str, &str, &str) = ("mariadb-innodb", "root", "socket");
 pub const SERVER: (&str, &str, &str) = ("postgresql", "rumbench", ".s.PGSQL.5432");
 
 fn start(dir: &Path) -> Box<dyn Engine> {
-    let found = rumbench_engines::find(SERVER.0).expect("a server");
+    start_with(SERVER.0, dir, BTreeMap::new())
+}
+
+fn start_with(name: &str, dir: &Path, settings: BTreeMap<String, String>) -> Box<dyn Engine> {
+    let found = rumbench_engines::find(name).expect("a server");
     let config = OpenConfig {
         dir: dir.to_path_buf(),
         schema: Schema::LinkBench,
@@ -25,7 +29,7 @@ fn start(dir: &Path) -> Box<dyn Engine> {
         cache_bytes: 32 << 20,
         durability: Durability::Buffered,
         clients: 2,
-        settings: BTreeMap::new(),
+        settings,
     };
     found.entry.open(&config).expect("it starts")
 }
@@ -140,5 +144,49 @@ fn a_running_server_that_stands_still_is_left_alone_and_costs_the_trial() {
     let stuck = "stuck (no request of point-query ended for 4 s; the trial was killed)";
     assert!(marks.contains(stuck), "{marks}");
     assert!(!marks.contains("child-died"), "{marks}");
+    server.close().expect("a server that was left as it was");
+}
+
+/// One server with both engines of MariaDB, as the comparison of two engines in one server wants it.
+#[cfg(feature = "mariadb")]
+#[test]
+fn both_engines_of_one_server_stand_in_one_suite() {
+    let dir = tempfile::tempdir().expect("folder");
+    let data = dir.path().join("server");
+    std::fs::create_dir(&data).expect("folder");
+    // The class of both; a server of MyRocks leaves InnoDB's as it is by default.
+    let options = dir.path().join("my.cnf");
+    let lines = "[mariadbd]\ninnodb_flush_log_at_trx_commit=2\n";
+    std::fs::write(&options, lines).expect("a file");
+    let options = options.to_str().expect("UTF-8").to_string();
+    let settings = BTreeMap::from([("options_file".to_string(), options)]);
+    let server = start_with("mariadb-rocksdb", &data, settings);
+    let socket = socket(server.server_process().expect("a process"));
+    let engines = ["mariadb-innodb", "mariadb-rocksdb"];
+    let addresses = engines.map(|name| format!("{name}.address={}", socket.display()));
+    let databases = engines.map(|name| format!("{name}.database=given"));
+    let out = dir.path().join("out");
+    let mut arguments = vec!["run", "oltp-range", "--no-store", "--mix-durability"];
+    for place in 0..engines.len() {
+        arguments.extend(["--engine", engines[place]]);
+        arguments.extend(["--set", &addresses[place], "--set", &databases[place]]);
+    }
+    let small = ["rows=300", "operations=20", "clients=2"];
+    arguments.extend(small.iter().flat_map(|setting| ["--set", *setting]));
+    arguments.extend(["--repeat", "2", "--out", out.to_str().expect("UTF-8")]);
+    let output = rumbench(dir.path(), &arguments);
+    let result = result(&out);
+    let trials = result["trials"].as_array().expect("trials");
+    for trial in trials {
+        assert!(trial["verified"].is_string(), "{}", trial["marks"]);
+    }
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let ran = |name: &str| {
+        trials
+            .iter()
+            .filter(|trial| trial["engine"] == name)
+            .count()
+    };
+    assert_eq!(engines.map(ran), [2, 2], "{}", result["trials"]);
     server.close().expect("a server that was left as it was");
 }

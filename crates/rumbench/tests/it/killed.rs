@@ -8,12 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::external::SERVER;
 use crate::result;
 use crate::resume::{has_phase, kill, wait};
 
 /// Only against a test that never ends.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The servers of this build.
+pub fn servers() -> impl Iterator<Item = &'static str> {
+    let built = rumbench_engines::engines().iter();
+    let built = built.filter(|entry| entry.is_server && entry.is_available());
+    built.map(|entry| entry.name)
+}
 
 /// The folder of the server that was started with this folder for temporary files, and its process.
 fn noted(temporary: &Path) -> Option<(PathBuf, u32)> {
@@ -26,13 +32,14 @@ fn noted(temporary: &Path) -> Option<(PathBuf, u32)> {
 
 /// A folder with another one for temporary files, and what is run with it.
 struct Place {
+    server: &'static str,
     dir: tempfile::TempDir,
     temporary: PathBuf,
     out: PathBuf,
 }
 
 impl Place {
-    fn new() -> Place {
+    fn new(server: &'static str) -> Place {
         let dir = tempfile::tempdir().unwrap();
         let (temporary, out) = (dir.path().join("t"), dir.path().join("out"));
         fs::create_dir(&temporary).unwrap();
@@ -41,6 +48,7 @@ impl Place {
             fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
         }
         Place {
+            server,
             dir,
             temporary,
             out,
@@ -57,7 +65,7 @@ impl Place {
     /// A suite that lasts longer than any test, up to the moment at which its server is there: that server's folder and process.
     fn begin(&self, more: &[&str]) -> (Child, PathBuf, u32) {
         let out = self.out.to_str().unwrap();
-        let own = ["run", "linkbench", "--engine", SERVER.0, "--no-store"];
+        let own = ["run", "linkbench", "--engine", self.server, "--no-store"];
         let settings = ["--set", "nodes=100", "--set", "numbers=2011", "--out", out];
         let mut child = self
             .laboratory(&[&own[..], &settings, more].concat())
@@ -70,7 +78,13 @@ impl Place {
 
     /// As [`Place::begin`] with a small trial of another engine behind it, up to a moment at which requests are asked.
     fn begin_requests(&self, more: &[&str]) -> (Child, u32) {
-        let usual = ["--engine", "null", "--set", "operations=1000000"];
+        let usual = [
+            "--engine",
+            "null",
+            "--set",
+            "operations=1000000",
+            "--mix-durability",
+        ];
         let (mut suite, _, server) = self.begin(&[&usual[..], more].concat());
         wait(&mut suite, &|| has_phase(&self.out, "request"));
         (suite, server)
@@ -106,50 +120,54 @@ pub fn signal(signal: &str, process: u32) {
 
 #[test]
 fn a_server_that_dies_in_a_phase_costs_its_own_trial_and_its_log_is_told() {
-    let place = Place::new();
-    let (suite, server) = place.begin_requests(&[]);
-    signal("-KILL", server);
-    let marks = place.marks_of_failed(suite);
-    assert!(marks.contains("failed"), "{marks}");
-    assert!(marks.contains("the connection broke"), "{marks}");
-    assert!(
-        marks.contains("its log ends with") || marks.contains("its log is empty"),
-        "{marks}"
-    );
+    for name in servers() {
+        let place = Place::new(name);
+        let (suite, server) = place.begin_requests(&[]);
+        signal("-KILL", server);
+        let marks = place.marks_of_failed(suite);
+        assert!(marks.contains("failed"), "{name}: {marks}");
+        assert!(marks.contains("the connection broke"), "{name}: {marks}");
+        assert!(
+            marks.contains("its log ends with") || marks.contains("its log is empty"),
+            "{name}: {marks}"
+        );
+    }
 }
 
 #[test]
 fn a_server_that_stands_still_costs_its_own_trial_and_is_ended() {
-    let place = Place::new();
-    let (suite, server) = place.begin_requests(&["--stuck-after", "4"]);
-    for process in processes(server) {
-        signal("-STOP", process);
+    for name in servers() {
+        let place = Place::new(name);
+        let (suite, server) = place.begin_requests(&["--stuck-after", "4"]);
+        for process in processes(server) {
+            signal("-STOP", process);
+        }
+        let marks = place.marks_of_failed(suite);
+        let stuck = "stuck (no request of request ended for 4 s; its server was killed)";
+        assert!(marks.contains(stuck), "{name}: {marks}");
+        assert!(marks.contains("the connection broke"), "{name}: {marks}");
+        assert!(!Path::new(&format!("/proc/{server}")).exists(), "{name}");
     }
-    let marks = place.marks_of_failed(suite);
-    let stuck = "stuck (no request of request ended for 4 s; its server was killed)";
-    assert!(marks.contains(stuck), "{marks}");
-    assert!(marks.contains("the connection broke"), "{marks}");
-    assert!(!Path::new(&format!("/proc/{server}")).exists());
 }
 
 #[test]
 fn a_killed_laboratory_leaves_no_server_behind() {
-    let place = Place::new();
-    let (killed, folder, server) = place.begin(&["--set", "seconds=600"]);
-    kill(killed);
-    let start = Instant::now();
-    let is_there = || Path::new(&format!("/proc/{server}")).exists();
-    // The process of the trial has to see first that its laboratory is gone.
-    while folder.exists() || is_there() {
-        assert!(
-            start.elapsed() < PATIENCE,
-            "{} is still there",
-            folder.display()
-        );
-        let dir = place.dir.path().to_str().unwrap();
-        let looked = place.laboratory(&["doctor", "--dir", dir]).status();
-        assert!(looked.unwrap().success());
+    for name in servers() {
+        let place = Place::new(name);
+        let (killed, folder, server) = place.begin(&["--set", "seconds=600"]);
+        let all = processes(server);
+        kill(killed);
+        let start = Instant::now();
+        let is_there = |process: &u32| Path::new(&format!("/proc/{process}")).exists();
+        // The process of the trial has to see first that its laboratory is gone.
+        while folder.exists() || all.iter().any(is_there) {
+            let left = folder.display();
+            assert!(start.elapsed() < PATIENCE, "{name}: {left} is still there");
+            let dir = place.dir.path().to_str().unwrap();
+            let looked = place.laboratory(&["doctor", "--dir", dir]).status();
+            assert!(looked.unwrap().success());
+        }
+        let data = fs::read_dir(&place.out).unwrap().flatten();
+        assert!(data.count() > 0, "what was measured stays");
     }
-    let data = fs::read_dir(&place.out).unwrap().flatten();
-    assert!(data.count() > 0, "what was measured stays");
 }

@@ -1,5 +1,6 @@
 //! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, searches for rates, bounded
-//! memory, other builds, comparisons, explanations, imports, resumed suites, suites of several runs, kill tests, servers that run already, laboratories that are killed with a server, servers that lose rows.
+//! memory, other builds, comparisons, explanations, imports, resumed suites, suites of several runs, kill tests, servers that run already,
+//! laboratories that are killed with a server, servers that fail, that lose rows, and that are an ordinary user's.
 
 mod compare;
 mod custom;
@@ -7,6 +8,8 @@ mod durability;
 mod explain;
 #[cfg(any(feature = "mariadb", feature = "postgresql"))]
 mod external;
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+mod failing_servers;
 mod find_rate;
 mod host;
 mod import;
@@ -16,6 +19,8 @@ mod killed;
 mod large_values;
 mod memory;
 mod oltp_range;
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+mod ordinary_user;
 mod profile;
 mod resume;
 mod series;

@@ -1,0 +1,44 @@
+//! Servers of a laboratory that is not root's: nothing of what it does with them needs a right that others lack.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::killed::servers;
+use crate::{result, text};
+
+/// The user `nobody` of most systems; needs no entry among the users.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn servers_run_for_a_user_without_rights() {
+    let dir = tempfile::tempdir().unwrap();
+    // Root's folder of binaries may be closed to others.
+    let binary = dir.path().join("rumbench");
+    fs::copy(env!("CARGO_BIN_EXE_rumbench"), &binary).unwrap();
+    let is_root = fs::metadata(dir.path()).unwrap().uid() == 0;
+    if is_root {
+        chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    for server in servers() {
+        let out = dir.path().join(server);
+        let mut command = Command::new(&binary);
+        command
+            .args(["run", "linkbench", "--engine", server, "--no-store"])
+            .args(["--set", "nodes=100", "--set", "numbers=2011"])
+            .args(["--set", "operations=200", "--out"])
+            .arg(&out)
+            .env("TMPDIR", dir.path())
+            .env("HOME", dir.path())
+            .current_dir(dir.path());
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let output = command.output().unwrap();
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{server}: {said}");
+        let verified = &result(&out)["trials"][0]["verified"];
+        assert!(verified.is_string(), "{server}: {said}");
+    }
+}
