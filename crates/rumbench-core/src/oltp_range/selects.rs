@@ -60,8 +60,9 @@ struct Answer<'a> {
     /// Column of the condition.
     by: usize,
     rows_where: Where<'a>,
-    /// The values of a list in order, each once.
+    /// The values of a list in order, each once, and which of them a row has come for.
     listed: Vec<u64>,
+    came: Vec<bool>,
     rows: u64,
     good: bool,
     /// Place of the value for which the next c is looked for first.
@@ -81,6 +82,7 @@ impl<'a> Answer<'a> {
             table,
             by,
             rows_where,
+            came: vec![false; listed.len()],
             listed,
             rows: 0,
             good: true,
@@ -104,9 +106,14 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn was_asked(&self, value: u64) -> bool {
+    /// Whether a row with this value is one that was asked for. One with an id comes once.
+    fn was_asked(&mut self, value: u64) -> bool {
         match self.rows_where {
-            Where::In(_) => self.listed.binary_search(&value).is_ok(),
+            Where::In(_) => {
+                let place = self.listed.binary_search(&value);
+                let first = place.map(|place| !std::mem::replace(&mut self.came[place], true));
+                first.is_ok_and(|first| first || self.by != ID)
+            }
             Where::Between(from, to) => (from..=to).contains(&value),
             Where::Longer(_) => false,
         }
