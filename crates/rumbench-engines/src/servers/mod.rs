@@ -16,6 +16,7 @@ mod packages;
 #[cfg(feature = "postgresql")]
 pub(crate) mod postgresql;
 mod process;
+mod query_sql;
 mod run_folder;
 mod session;
 mod sql;

@@ -19,8 +19,9 @@ use rumbench_core::tables::{
 
 use super::Server;
 use super::check::check_table;
+use super::query_sql::{self, Condition};
 use super::session::{Session, Statement};
-use super::sql::{self, Condition, Dialect, ScanShape};
+use super::sql::{self, Dialect, ScanShape};
 
 /// Rows of one insert and keys of one read at most. A statement may have 65,535 parameters.
 const ROWS_MAX: usize = 1000;
@@ -116,13 +117,13 @@ impl Kind {
             Kind::Update { column, adds } => sql::update(dialect, table, column, adds),
             Kind::Get { keys } => sql::get(dialect, table, keys),
             Kind::Scan(shape) => sql::scan(dialect, table, shape),
-            Kind::Column { column } => sql::column(dialect, table, column),
-            Kind::Fold { column, fold } => sql::fold(dialect, table, column, fold),
+            Kind::Column { column } => query_sql::column(dialect, table, column),
+            Kind::Fold { column, fold } => query_sql::fold(dialect, table, column, fold),
             Kind::Select {
                 columns,
                 by,
                 condition,
-            } => sql::select(dialect, table, columns, by, condition),
+            } => query_sql::select(dialect, table, columns, by, condition),
         }
     }
 }
