@@ -231,7 +231,7 @@ impl Shared {
 
     /// Bytes of memtables that wait for their flush.
     pub fn sealed_bytes(&self) -> usize {
-        self.flushes.state.lock().sealed_bytes
+        self.sealed().1
     }
 
     /// How many generations were ever sealed, and the bytes of those that wait for their flush.

@@ -126,8 +126,7 @@ impl Config {
 
     /// Puts the repetitions of the last phase of kind run behind it: the second is `NAME#2`, a name that no file can give.
     fn repeat_last_run(&self, phases: &mut Vec<PhaseDef>) {
-        let is_run = |phase: &PhaseDef| matches!(phase.kind, PhaseKind::Run(_));
-        let Some(last) = phases.iter().rposition(is_run) else {
+        let Some(last) = last_run(phases) else {
             return;
         };
         let repeated = phases[last].clone();
@@ -140,10 +139,15 @@ impl Config {
 
     /// The phase of kind run that is repeated, if there is one.
     pub fn last_run(&self) -> Option<&str> {
-        let mut phases = self.definition.phases.iter().rev();
-        let run = phases.find(|phase| matches!(phase.kind, PhaseKind::Run(_)));
-        run.map(|phase| phase.name.as_str())
+        let phases = &self.definition.phases;
+        last_run(phases).map(|place| phases[place].name.as_str())
     }
+}
+
+/// Place of the last phase of kind run.
+fn last_run(phases: &[PhaseDef]) -> Option<usize> {
+    let is_run = |phase: &PhaseDef| matches!(phase.kind, PhaseKind::Run(_));
+    phases.iter().rposition(is_run)
 }
 
 #[cfg(test)]
