@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{Engine, EngineError, Schema};
+use crate::engine::{Durability, Engine, EngineError, Schema};
 use serde::{Deserialize, Serialize};
 
 /// Index into [`Phase::operations`].
@@ -103,6 +103,9 @@ pub enum Step {
     Phase(Phase),
     /// The engine pays its debt; measured as a phase `settle`, `settle#2`, ... of the runner.
     Settle,
+    /// The database is closed and opened again, which no phase measures: what the engine held in memory is gone.
+    /// A workload that asks for it keeps no stores or connections of its own.
+    Reopen,
 }
 
 /// A step in which clients perform operations.
@@ -164,6 +167,11 @@ pub trait Workload: Send {
 
     /// The tables that the engine must be opened with.
     fn schema(&self) -> Schema;
+
+    /// The durability class of what comes up to the next [`Step::Reopen`], where it is not the trial's.
+    fn durability(&self) -> Option<Durability> {
+        None
+    }
 
     /// Clients and clients beside them that connect at once, where the setting `clients` does not tell.
     fn connections(&self) -> Option<usize> {

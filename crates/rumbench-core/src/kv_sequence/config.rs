@@ -53,6 +53,10 @@ pub struct Config {
     pub end: PhaseEnd,
     /// Rows of one commit of a load; `None`: as the step says.
     pub load_rows: Option<u64>,
+    /// Whether the load is of the trial's durability class. If not, it has none, and the database is opened again behind it.
+    pub load_logged: bool,
+    /// Whether the database is opened again before each step but the first.
+    pub reopen: bool,
     /// Rate of the writer beside readers.
     pub writer_mib_per_s: f64,
     /// What holds the table.
@@ -75,6 +79,8 @@ impl Default for Config {
             clients: 1,
             end: PhaseEnd::Seconds(60.0),
             load_rows: None,
+            load_logged: true,
+            reopen: false,
             writer_mib_per_s: 2.0,
             cached: Cached::AsGiven,
             memory_bytes: None,

@@ -8,7 +8,7 @@ use super::steps::{self, Action, StepDef};
 use super::store::{RowConnection, RowStore};
 use super::stream::{Stream, WRITER};
 use super::value::Values;
-use crate::engine::{Engine, EngineError, Schema};
+use crate::engine::{Durability, Engine, EngineError, Schema};
 use crate::kv::{Direction, Scan};
 use crate::random::Random;
 use crate::trial::{Background, Phase, PhaseClient, Step, Workload};
@@ -44,6 +44,8 @@ pub struct KvSequence {
     plan: Vec<Planned>,
     /// Place in the plan of the step that comes next.
     next: usize,
+    /// Whether the database was opened for that step.
+    is_fresh: bool,
 }
 
 impl KvSequence {
@@ -67,6 +69,7 @@ impl KvSequence {
             plan: plan(&config.steps()),
             config,
             next: 0,
+            is_fresh: true,
         }
     }
 
@@ -114,6 +117,15 @@ impl KvSequence {
             clients,
             background,
         })
+    }
+
+    /// Whether the database has to be opened again before the step that comes next. A settle pays for the step before it,
+    /// and so belongs to it.
+    fn must_reopen(&self) -> bool {
+        let follows = self.plan.get(self.next);
+        let starts = follows.is_some_and(|planned| planned.step.action != Action::Settle);
+        let unlogged = self.next == 1 && !self.config.load_logged;
+        !self.is_fresh && (unlogged || self.config.reopen && starts)
     }
 
     /// Reads the first, the last and random rows of a load back.
@@ -206,7 +218,16 @@ impl Workload for KvSequence {
         (keys, keys.saturating_mul(self.config.row_bytes()))
     }
 
+    fn durability(&self) -> Option<Durability> {
+        let loads = self.next == 0;
+        (loads && !self.config.load_logged).then_some(Durability::None)
+    }
+
     fn next_step(&mut self, engine: &dyn Engine) -> Result<Option<Step>, EngineError> {
+        if self.must_reopen() {
+            self.is_fresh = true;
+            return Ok(Some(Step::Reopen));
+        }
         let store = engine.row_store()?;
         // The load is the first step.
         if self.next == 1 && store.keeps_rows() {
@@ -216,6 +237,7 @@ impl Workload for KvSequence {
             return Ok(None);
         };
         self.next += 1;
+        self.is_fresh = false;
         match planned.step.action {
             Action::Settle => Ok(Some(Step::Settle)),
             _ => self

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use rumbench_core::engine::{EngineError, Result};
+use rumbench_core::engine::{Durability, EngineError, Result};
 use rumbench_core::kv::MapId;
 use rumbench_core::kv_sequence::stream::{Stream, WRITER};
 use rumbench_core::kv_sequence::value::Values;
@@ -130,6 +130,7 @@ fn run(workload: &mut KvSequence, engine: &ModelEngine) -> Result<Vec<(String, T
         match step {
             Step::Phase(phase) => done.push((phase.name.clone(), perform(phase)?)),
             Step::Settle => done.push(("settle".to_owned(), (0, 0, 0))),
+            Step::Reopen => done.push(("reopen".to_owned(), (0, 0, 0))),
         }
     }
     Ok(done)
@@ -173,6 +174,44 @@ fn a_list_of_steps_may_repeat_them_and_settle_between() {
     assert_eq!(workload.phase_names(), names);
     let done = run(&mut workload, &ModelEngine::new(0)).unwrap();
     assert_eq!(done[0].1.0, 500);
+}
+
+/// Names of the steps with these settings, in their order.
+fn names(pairs: &[(&str, &str)]) -> Vec<String> {
+    let done = run(&mut sequence(pairs), &ModelEngine::new(0)).unwrap();
+    done.into_iter().map(|(name, _)| name).collect()
+}
+
+#[test]
+fn the_database_is_opened_again_before_each_step_but_not_before_a_settle() {
+    let steps = ("steps", "fillseq,get,overwriteandwait,get");
+    assert_eq!(
+        names(&[steps, ("reopen", "yes")]).join(" "),
+        "fillseq reopen get reopen overwriteandwait settle reopen get#2"
+    );
+    assert_eq!(
+        names(&[steps]).join(" "),
+        "fillseq get overwriteandwait settle get#2"
+    );
+}
+
+#[test]
+fn only_a_load_without_a_log_has_another_class_than_the_trial() {
+    let mut workload = sequence(&[("steps", "fillseq,settle,put"), ("load_log", "no")]);
+    let engine = ModelEngine::new(0);
+    assert_eq!(workload.durability(), Some(Durability::None));
+    let Some(Step::Phase(load)) = workload.next_step(&engine).unwrap() else {
+        panic!("the first step is a load");
+    };
+    perform(load).unwrap();
+    assert!(matches!(
+        workload.next_step(&engine).unwrap(),
+        Some(Step::Reopen)
+    ));
+    assert_eq!(workload.durability(), None);
+    let done = run(&mut workload, &engine).unwrap();
+    assert_eq!((done[0].0.as_str(), done[1].0.as_str()), ("settle", "put"));
+    assert_eq!(sequence(&[]).durability(), None, "with a log");
 }
 
 #[test]

@@ -100,6 +100,7 @@ pub fn run(
         match step {
             Step::Phase(phase) => done.push((phase.name.clone(), perform(phase, turns)?)),
             Step::Settle => done.push(("settle".to_owned(), Totals::default())),
+            Step::Reopen => panic!("only kv-sequence opens a database again"),
         }
     }
     Ok(done)

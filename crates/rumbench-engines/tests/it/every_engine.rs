@@ -163,6 +163,7 @@ fn every_engine_answers_every_step_of_kv_sequence() {
         while let Some(step) = workload.next_step(&*engine).unwrap() {
             match step {
                 Step::Settle => engine.settle(&mut |_| {}).unwrap(),
+                Step::Reopen => panic!("only kv-sequence opens a database again"),
                 Step::Phase(phase) => perform(entry.name, phase),
             }
         }
@@ -228,6 +229,7 @@ fn answer_every_step(
         while let Some(step) = workload.next_step(&*engine).unwrap() {
             match step {
                 Step::Settle => engine.settle(&mut |_| {}).unwrap(),
+                Step::Reopen => panic!("only kv-sequence opens a database again"),
                 Step::Phase(phase) => perform(entry.name, phase),
             }
         }

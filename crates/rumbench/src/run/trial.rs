@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use rumbench_core::engine::{Engine, EngineError, External, OpenConfig, Schema};
+use rumbench_core::engine::{Durability, Engine, EngineError, External, OpenConfig, Schema};
 use rumbench_core::trial::{Phase, PhaseEnd, Step, Workload};
 
 use super::phase::{self, PhaseContext};
@@ -64,13 +64,17 @@ pub fn watch_stdin(interrupted: Arc<AtomicBool>) {
 /// # Errors
 /// When it does not exist in this build or cannot be opened.
 pub fn open_engine(spec: &TrialSpec, schema: Schema) -> Result<Box<dyn Engine>> {
+    open_with(spec, schema, spec.durability)
+}
+
+fn open_with(spec: &TrialSpec, schema: Schema, durability: Durability) -> Result<Box<dyn Engine>> {
     let found = rumbench_engines::find(&spec.engine)?;
     let config = OpenConfig {
         dir: spec.directory.clone(),
         schema,
         variant: spec.variant.clone(),
         cache_bytes: spec.cache_bytes,
-        durability: spec.durability,
+        durability,
         clients: spec.clients,
         settings: spec.engine_settings.clone(),
     };
@@ -89,7 +93,22 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
     if spec.turnover.is_some() {
         catalog::endless(&spec.workload, &mut settings)?;
     }
-    let mut workload = catalog::workload(&spec.workload, &settings, spec.seed)?;
+    let workload = catalog::workload(&spec.workload, &settings, spec.seed)?;
+    let mut left = Some(Steps::new(workload, spec.turnover.as_ref())?);
+    while let Some(steps) = left {
+        left = run_while_open(steps, spec, emitter, interrupted)?;
+    }
+    Ok(())
+}
+
+/// Opens the engine, runs steps until it has to be opened again, and closes it. The steps that are left, if any.
+fn run_while_open<'a>(
+    mut steps: Steps<'a>,
+    spec: &TrialSpec,
+    emitter: &Emitter,
+    interrupted: &AtomicBool,
+) -> Result<Option<Steps<'a>>> {
+    let workload = steps.workload.as_ref();
     let cores = spec.placement.cores()?;
     if let Some(cores) = &cores {
         cores.for_engine()?;
@@ -97,17 +116,12 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
     // Before the engine's threads and processes, which inherit them.
     let counters = spec.profile.then(Counters::open).unwrap_or_default();
     let counters = RefCell::new(counters);
-    let engine = open_engine(spec, workload.schema())?;
+    let durability = workload.durability().unwrap_or(spec.durability);
+    let engine = open_with(spec, workload.schema(), durability)?;
     if let Some(cores) = &cores {
         cores.for_clients()?;
     }
-    announce(
-        spec,
-        workload.as_ref(),
-        engine.as_ref(),
-        cores.as_ref(),
-        emitter,
-    );
+    announce(spec, workload, engine.as_ref(), cores.as_ref(), emitter);
     let external = engine.external();
     let device = match &external {
         Some(external) => external.data.as_deref().and_then(Device::of),
@@ -128,12 +142,17 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
         emitter,
         counters: spec.profile.then_some(&counters),
     };
-    let turnover = spec.turnover.as_ref();
-    if let Err(error) = run_phases(workload.as_mut(), &context, turnover) {
-        mark_if_wrong(error, emitter)?;
-    }
-    drop(workload);
-    engine.close().context("cannot close the engine")
+    let goes_on = match steps.run(&context) {
+        Ok(goes_on) => goes_on,
+        Err(error) => {
+            mark_if_wrong(error, emitter)?;
+            false
+        }
+    };
+    // At the end of the trial the workload goes, which may hold stores of the engine.
+    let left = goes_on.then_some(steps);
+    engine.close().context("cannot close the engine")?;
+    Ok(left)
 }
 
 /// Says what is not measured of a server that is not the laboratory's own.
@@ -162,59 +181,85 @@ fn mark_if_wrong(error: anyhow::Error, emitter: &Emitter) -> Result<()> {
     }
 }
 
-fn run_phases(
-    workload: &mut dyn Workload,
-    context: &PhaseContext<'_>,
-    turnover: Option<&Turnover>,
-) -> Result<()> {
-    let (engine, emitter) = (context.engine, context.emitter);
-    let mut settles = Settles {
-        done: 0,
-        ratio: compressed::ratio(&workload.sample(compressed::SAMPLE_BYTES))?,
-    };
-    let mut settled = false;
-    let mut counter = None;
-    while let Some(step) = workload.next_step(engine)? {
-        let ages = |asked: &&Turnover| match &step {
-            Step::Phase(phase) => Counter::counts(asked, &phase.name),
-            Step::Settle => false,
-        };
-        // Before the first step that ages the database its size has to be known.
-        if let Some(asked) = turnover.filter(ages).filter(|_| counter.is_none()) {
-            let Some(start) = settles.settle(context, workload)? else {
-                return Ok(());
+/// A trial's steps, which go on where they were when the database is opened again.
+struct Steps<'a> {
+    workload: Box<dyn Workload>,
+    settles: Settles,
+    /// Whether the last step was a settle.
+    settled: bool,
+    turnover: Option<&'a Turnover>,
+    /// From the first step on that ages the database.
+    counter: Option<Counter<'a>>,
+}
+
+impl<'a> Steps<'a> {
+    fn new(workload: Box<dyn Workload>, turnover: Option<&'a Turnover>) -> Result<Steps<'a>> {
+        let ratio = compressed::ratio(&workload.sample(compressed::SAMPLE_BYTES))?;
+        Ok(Steps {
+            workload,
+            settles: Settles { done: 0, ratio },
+            settled: false,
+            turnover,
+            counter: None,
+        })
+    }
+
+    /// Runs steps up to the next that opens the database again, or to the end of the trial. Whether there is more to do.
+    fn run(&mut self, context: &PhaseContext<'_>) -> Result<bool> {
+        let (engine, emitter) = (context.engine, context.emitter);
+        while let Some(step) = self.workload.next_step(engine)? {
+            let step = match step {
+                Step::Reopen => return Ok(true),
+                Step::Settle => {
+                    self.settled = true;
+                    if self.settle(context)?.is_none() {
+                        return Ok(false);
+                    }
+                    continue;
+                }
+                Step::Phase(phase) => phase,
             };
-            counter = Some(Counter::new(asked, data_bytes(&start)));
-        }
-        let counted = turnover.is_some_and(|asked| ages(&asked));
-        settled = matches!(step, Step::Settle);
-        let result = match step {
-            Step::Phase(phase) => {
-                let own = workload.pace(&phase.name);
-                let paced = PhaseContext {
-                    rate: context.rate.or(own),
-                    ..*context
+            self.settled = false;
+            let ages = self
+                .turnover
+                .filter(|asked| Counter::counts(asked, &step.name));
+            // Before the first step that ages the database its size has to be known.
+            if let Some(asked) = ages.filter(|_| self.counter.is_none()) {
+                let Some(start) = self.settle(context)? else {
+                    return Ok(false);
                 };
-                run_phase(&paced, phase)?
+                self.counter = Some(Counter::new(asked, data_bytes(&start)));
             }
-            Step::Settle => settles.settle(context, workload)?,
-        };
-        let Some(result) = result else {
-            return Ok(());
-        };
-        if let Some(counter) = counter.as_mut().filter(|_| counted)
-            && is_old(counter, &result, emitter)
-        {
-            break;
+            let Some(result) = self.phase(context, step)? else {
+                return Ok(false);
+            };
+            if let Some(counter) = self.counter.as_mut().filter(|_| ages.is_some())
+                && is_old(counter, &result, emitter)
+            {
+                break;
+            }
         }
+        if !self.settled {
+            self.settle(context)?;
+        }
+        emitter.emit(&Event::Measured);
+        let sentence = self.workload.verify(engine)?;
+        emitter.emit(&Event::Verified { sentence });
+        Ok(false)
     }
-    if !settled {
-        settles.settle(context, workload)?;
+
+    fn settle(&mut self, context: &PhaseContext<'_>) -> Result<Option<PhaseResult>> {
+        self.settles.settle(context, self.workload.as_ref())
     }
-    emitter.emit(&Event::Measured);
-    let sentence = workload.verify(engine)?;
-    emitter.emit(&Event::Verified { sentence });
-    Ok(())
+
+    fn phase(&self, context: &PhaseContext<'_>, phase: Phase) -> Result<Option<PhaseResult>> {
+        let own = self.workload.pace(&phase.name);
+        let paced = PhaseContext {
+            rate: context.rate.or(own),
+            ..*context
+        };
+        run_phase(&paced, phase)
+    }
 }
 
 fn data_bytes(phase: &PhaseResult) -> u64 {

@@ -306,6 +306,28 @@ fn phase<'a>(trial: &'a serde_json::Value, name: &str) -> &'a serde_json::Value 
     phases.find(|phase| phase["name"] == name).unwrap()
 }
 
+/// Every row is read back at the end from a database that was opened four times.
+#[test]
+fn kv_sequence_opens_every_engine_again_and_keeps_its_rows() {
+    let steps = "steps=fillseq,get,overwriteandwait,readwhilewriting";
+    let engines = ["alluvium", "fjall", "lmdb", "sqlite"];
+    let mut more: Vec<&str> = engines.iter().flat_map(|name| ["--engine", name]).collect();
+    more.extend(["--mix-durability", "--set", "operations=300", "--set", steps]);
+    more.extend(["--set", "reopen=yes", "--set", "load_log=no"]);
+    let result = sequence(&more);
+    let trials = result["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), engines.len());
+    for trial in trials {
+        assert!(trial["verified"].is_string(), "{trial}");
+        assert_eq!(trial["configuration"]["workload.load_log"], "no");
+        let promised = &trial["durability_facts"]["process_kill"];
+        assert_eq!(promised, "all acknowledged commits", "that of the steps");
+        for name in ["get", "overwriteandwait", "settle", "readwhilewriting"] {
+            assert!(phase(trial, name)["seconds"].as_f64().unwrap() > 0.0);
+        }
+    }
+}
+
 #[test]
 fn kv_sequence_measures_each_step_and_its_writer_apart() {
     let result = sequence(&[
