@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::events::{Event, Events, Statement, What};
+use super::lists;
 use super::queries;
 use super::reads::Reads;
 use super::rows::{C, C_BYTES, COLUMNS, Draws, K, ROW_BYTES};
@@ -31,7 +32,7 @@ pub(super) struct OltpClient {
     /// Whether answers can be judged.
     judges: bool,
     reads: Reads,
-    /// The new c of each row that the event changes, one after the other.
+    /// The new c of each statement of the event that sets one, one after the other.
     texts: Vec<u8>,
     /// The row that the event inserts.
     row: RowBatch,
@@ -69,10 +70,9 @@ impl OltpClient {
     fn make(&mut self, statement: Statement) {
         let (rows, table) = (&self.shared.rows, statement.table);
         match (statement.what, self.event.numbers(&statement)) {
-            (What::SetC, numbers) => {
-                for pair in numbers.chunks_exact(2) {
-                    rows.append_c(table, pair[0], pair[1], &mut self.texts);
-                }
+            (What::SetC, &[id, draw]) => rows.append_c(table, id, draw, &mut self.texts),
+            (What::SetCOfList, &[draw, ..]) => {
+                rows.append_c_of_list(table, draw, &mut self.texts);
             }
             (What::Replace, &[id, c, pad]) => {
                 rows.push(table, id, Draws { c, pad }, &mut self.row);
@@ -89,17 +89,24 @@ impl OltpClient {
     /// part: the ones from `begin` on. Rows and retries.
     fn write(&mut self, begin: usize, first: usize) -> Result<(u64, u64)> {
         let shared = &*self.shared;
-        let (event, there) = (&self.event, &mut self.there);
+        let (event, there, expected) = (&self.event, &mut self.there, &mut self.expected);
         let connection = &mut *self.connection;
         let (reads, statements) = event.statements[begin..].split_at(first - begin);
         let made = (&self.texts[..], &self.row);
         let judges = self.judges;
-        announce(shared, event, statements, &mut self.expected);
+        announce(shared, event, statements, expected);
         let mut rows = 0;
         let ((), retries) = retried_with(shared.backoff, || {
             there.clear();
             rows = 0;
-            if reads.is_empty() && is_single(event, statements) {
+            if let ([], [only]) = (reads, statements)
+                && only.what == What::SetCOfList
+                && let Some(queries) = connection.queries()
+            {
+                let ids = ids_of(event, only);
+                return lists::set(queries, only.table, ids, made.0, expected, there);
+            }
+            if reads.is_empty() && is_single(statements) {
                 let writes = &mut Direct(connection);
                 return perform(writes, event, statements, made, there);
             }
@@ -121,8 +128,8 @@ impl OltpClient {
     fn written_bytes(&self, first: usize) -> u64 {
         const KEY_BYTES: u64 = 8;
         let of = |statement: &Statement| match statement.what {
-            What::SetC => {
-                let rows = self.event.numbers(statement).len() as u64 / 2;
+            What::SetC | What::SetCOfList => {
+                let rows = ids_of(&self.event, statement).len() as u64;
                 rows * (KEY_BYTES + C_BYTES as u64)
             }
             What::AddK => KEY_BYTES + 4,
@@ -139,19 +146,13 @@ impl OltpClient {
         let mut answers = self.expected.iter().zip(&self.there);
         for statement in &self.event.statements[first..] {
             let table = &shared.tables[statement.table];
-            let numbers = self.event.numbers(statement);
-            let stride = if statement.what == What::SetC {
-                2
-            } else {
-                numbers.len()
-            };
-            for numbers in numbers.chunks(stride.max(1)) {
+            for id in ids_of(&self.event, statement) {
                 let Some((&expected, &there)) = answers.next() else {
                     continue;
                 };
                 match statement.what {
                     What::AddK => table.note_added(there),
-                    What::Replace => table.note_back(numbers[0]),
+                    What::Replace => table.note_back(*id),
                     What::Insert => table.note_inserted(self.client),
                     _ => {}
                 }
@@ -164,8 +165,7 @@ impl OltpClient {
                 };
                 if self.judges && alone && impossible && shared.is_exact() {
                     return Err(wrong(format!(
-                        "row {} of {} was there: {expected}, but {:?} says: {there}",
-                        numbers[0],
+                        "row {id} of {} was there: {expected}, but {:?} says: {there}",
                         shared.name(statement.table),
                         statement.what
                     )));
@@ -181,35 +181,38 @@ fn no_queries() -> EngineError {
     EngineError::Unsupported("a transaction without the queries of its connection".to_owned())
 }
 
+/// The rows that a statement writes: for each it answers whether it was there. An insert has a draw in the place of the id.
+fn ids_of<'a>(event: &'a Event, statement: &Statement) -> &'a [u64] {
+    let numbers = event.numbers(statement);
+    match statement.what {
+        What::SetCOfList => &numbers[1..],
+        _ => &numbers[..1],
+    }
+}
+
 /// Notes what is going to happen, and whether each row that is written must be there.
 fn announce(shared: &Shared, event: &Event, statements: &[Statement], expected: &mut Vec<bool>) {
     expected.clear();
     for statement in statements {
         let table = &shared.tables[statement.table];
-        let numbers = event.numbers(statement);
+        let ids = ids_of(event, statement);
         match statement.what {
-            What::SetC => {
-                let ids = numbers.chunks_exact(2);
-                expected.extend(ids.map(|pair| !table.is_gone(pair[0])));
-                continue;
-            }
             What::AddK => table.note_add_begun(),
             What::Replace | What::Delete => table.adds_lost.store(true, Ordering::Relaxed),
             _ => {}
         }
-        expected.push(match statement.what {
+        expected.extend(ids.iter().map(|id| match statement.what {
             What::Insert => false,
-            What::Delete => !table.note_gone(numbers[0]),
-            _ => !table.is_gone(numbers[0]),
-        });
+            What::Delete => !table.note_gone(*id),
+            _ => !table.is_gone(*id),
+        }));
     }
 }
 
 /// Whether the engine has a call that is the whole transaction.
-fn is_single(event: &Event, statements: &[Statement]) -> bool {
+fn is_single(statements: &[Statement]) -> bool {
     match statements {
-        [only] if only.what == What::SetC => event.numbers(only).len() == 2,
-        [only] => only.what != What::Replace,
+        [only] => !matches!(only.what, What::Replace | What::SetCOfList),
         _ => false,
     }
 }
@@ -237,8 +240,8 @@ impl TableWrites for Direct<'_> {
     }
 }
 
-/// Performs statements that write; answers whether each of their rows was there. `texts` are the new c of all of them, one
-/// after the other, `row` is the one that is inserted.
+/// Performs statements that write; answers whether each of their rows was there. `texts` are the new c of those that set one,
+/// one after the other, `row` is the one that is inserted.
 fn perform(
     writes: &mut dyn TableWrites,
     event: &Event,
@@ -248,23 +251,23 @@ fn perform(
 ) -> Result<()> {
     let mut texts = texts.chunks_exact(C_BYTES);
     for statement in statements {
-        let (table, numbers) = (TableId(statement.table), event.numbers(statement));
-        let key = |id| [Value::Unsigned(id)];
+        let (table, ids) = (TableId(statement.table), ids_of(event, statement));
+        let key = [Value::Unsigned(ids[0])];
         let found = match statement.what {
-            What::SetC => {
-                for (pair, text) in numbers.chunks_exact(2).zip(&mut texts) {
-                    let set = Change::Set(Value::Bytes(text));
-                    there.push(writes.update(table, &key(pair[0]), C, set)?);
+            What::SetC | What::SetCOfList => {
+                let set = Change::Set(Value::Bytes(texts.next().unwrap_or_default()));
+                for id in ids {
+                    there.push(writes.update(table, &[Value::Unsigned(*id)], C, set)?);
                 }
                 continue;
             }
-            What::AddK => writes.update(table, &key(numbers[0]), K, Change::Add(1))?,
+            What::AddK => writes.update(table, &key, K, Change::Add(1))?,
             What::Replace => {
-                let there = writes.delete(table, &key(numbers[0]))?;
+                let there = writes.delete(table, &key)?;
                 writes.insert(table, row)?;
                 there
             }
-            What::Delete => writes.delete(table, &key(numbers[0]))?,
+            What::Delete => writes.delete(table, &key)?,
             _ => {
                 writes.insert(table, row)?;
                 true

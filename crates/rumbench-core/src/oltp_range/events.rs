@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::config::Config;
-use super::rows::{C, DRAWS, ID, K};
+use super::rows::{self, C, DRAWS, ID, K};
 use super::tests::Kind;
 use crate::linkbench::distribution::Zipf;
 use crate::random::Random;
@@ -33,8 +33,10 @@ pub enum What {
     },
     /// Reads a whole table; no numbers.
     Scan,
-    /// Changes c; numbers: an id and a draw for each row, in the order of the ids.
+    /// Changes c; numbers: the id and a draw.
     SetC,
+    /// Changes c of a list of rows to the same; numbers: a draw, and the ids in order.
+    SetCOfList,
     /// Adds one to k; number: the id.
     AddK,
     /// Deletes and inserts a row; numbers: the id and two draws.
@@ -50,7 +52,12 @@ impl What {
     pub fn writes(self) -> bool {
         matches!(
             self,
-            What::SetC | What::AddK | What::Replace | What::Delete | What::Insert
+            What::SetC
+                | What::SetCOfList
+                | What::AddK
+                | What::Replace
+                | What::Delete
+                | What::Insert
         )
     }
 }
@@ -127,6 +134,7 @@ fn by_k(rows: bool) -> &'static [usize] {
 #[derive(Debug, Clone)]
 pub struct Events {
     random: Random,
+    config: Config,
     kind: Kind,
     range: u64,
     rows: u64,
@@ -141,6 +149,7 @@ impl Events {
     pub fn new(config: &Config, kind: Kind, range: u64, step: u64, client: u64) -> Events {
         Events {
             random: Random::keyed(config.seed, &[EVENT_KEY, step, client]),
+            config: config.clone(),
             kind,
             range,
             rows: config.rows,
@@ -290,11 +299,11 @@ impl Events {
     /// Ids in order and each once: a list of ids changes a row once, and locks taken in order never wait for each other in
     /// a circle.
     fn update_in_list(&mut self, event: &mut Event) {
-        let table = self.table();
-        let mut ids: Vec<u64> = (0..self.range).map(|_| self.id()).collect();
+        let (table, draw) = (self.table(), self.draw());
+        let ids = rows::listed(&self.config, table, draw);
+        let mut ids: Vec<u64> = ids.take(self.range as usize).collect();
         ids.sort_unstable();
         ids.dedup();
-        let numbers = ids.into_iter().flat_map(|id| [id, self.draw()]);
-        event.push(What::SetC, table, numbers);
+        event.push(What::SetCOfList, table, [draw].into_iter().chain(ids));
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! Reading order: [`tests`] (what each test does), [`config`], [`rows`] (the tables, the rows and how they are checked),
 //! [`events`] (what is asked), `state` (which rows must be there), then the clients: `load`, `client`,
-//! `reads` and `queries`; last [`workload`] (the steps in order and the checks). The guide is `docs/guide/oltp-range.md`.
+//! `reads`, and of servers `queries`, `selects` and `lists`; last [`workload`] (the steps in order and the checks). The guide is `docs/guide/oltp-range.md`.
 
 mod client;
 pub mod config;
 pub mod events;
+mod lists;
 mod load;
 mod queries;
 mod reads;

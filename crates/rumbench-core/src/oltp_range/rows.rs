@@ -5,10 +5,13 @@
 //! pad   5 such groups; its draw also decides the k that the row was inserted with
 //! ```
 //!
+//! A `c` that one statement sets for a list of rows follows from the draw and the table, and so do the ids of the list.
+//!
 //! So a row can be checked whatever updates it went through: `c` is one that was written for this id, and `k` is what the row
 //! was inserted with and as much more as there were updates of it. The digits that follow a draw are cut from a pool.
 
 use super::config::Config;
+use super::tests::{Kind, Step};
 use crate::random::{Random, mix};
 use crate::tables::{Column, ColumnType, Index, RowBatch, Table, TableSchema, Value};
 
@@ -37,6 +40,7 @@ const POOL_KEY: u64 = 0x6469_6769;
 const ROW_KEY: u64 = 0x6f6c_7470;
 const C_KEY: u64 = 0x63;
 const PAD_KEY: u64 = 0x7061_6420;
+const LIST_KEY: u64 = 0x6c69_7374;
 
 /// The tables `sbtest1`, `sbtest2`, ... of a configuration.
 pub fn schema(config: &Config) -> Result<&'static TableSchema, String> {
@@ -78,10 +82,18 @@ pub struct Found {
     pub inserted_k: u64,
 }
 
+/// The ids of the list that an update with this draw changes, one after the other without an end: a list begins with them.
+pub fn listed(config: &Config, table: usize, draw: u64) -> impl Iterator<Item = u64> {
+    let mut random = Random::keyed(config.seed, &[LIST_KEY, table as u64, draw]);
+    let rows = config.rows;
+    std::iter::repeat_with(move || 1 + random.below(rows))
+}
+
 /// Makes rows and knows them again.
 pub struct Rows {
-    seed: u64,
-    rows: u64,
+    config: Config,
+    /// Ids of the longest list that an update changes; 0: there are none.
+    longest_list: usize,
     pool: Vec<u8>,
 }
 
@@ -95,15 +107,15 @@ impl Rows {
             pool.push(b'-');
         }
         Rows {
-            seed: config.seed,
-            rows: config.rows,
+            longest_list: longest_list(config),
+            config: config.clone(),
             pool,
         }
     }
 
     /// The draws that a row is loaded with.
     pub fn loaded(&self, table: usize, id: u64) -> Draws {
-        let mut random = Random::keyed(self.seed, &[ROW_KEY, table as u64, id]);
+        let mut random = Random::keyed(self.config.seed, &[ROW_KEY, table as u64, id]);
         Draws {
             c: random.below(DRAWS),
             pad: random.below(DRAWS),
@@ -111,7 +123,7 @@ impl Rows {
     }
 
     fn hash(&self, what: u64, table: usize, id: u64, draw: u64) -> u64 {
-        mix(mix(mix(self.seed ^ what, table as u64), id), draw)
+        mix(mix(mix(self.config.seed ^ what, table as u64), id), draw)
     }
 
     /// The groups behind the first, without their last dash.
@@ -129,7 +141,7 @@ impl Rows {
     /// The k of an insert, from 1 to the number of loaded rows.
     fn inserted_k(&self, pad_hash: u64) -> u64 {
         let scattered = mix(pad_hash, ROW_KEY);
-        1 + ((u128::from(scattered) * u128::from(self.rows)) >> 64) as u64
+        1 + ((u128::from(scattered) * u128::from(self.config.rows)) >> 64) as u64
     }
 
     /// Appends the c of a draw.
@@ -137,13 +149,27 @@ impl Rows {
         self.append_text(C_GROUPS, draw, self.hash(C_KEY, table, id, draw), out);
     }
 
+    /// Appends the c of a draw of a list.
+    pub fn append_c_of_list(&self, table: usize, draw: u64, out: &mut Vec<u8>) {
+        self.append_text(C_GROUPS, draw, self.hash(LIST_KEY, table, 0, draw), out);
+    }
+
     /// Whether a text is a c that was written for this id.
     #[inline]
     pub fn is_c_of(&self, table: usize, id: u64, text: &[u8]) -> bool {
         draw_of(text).is_some_and(|draw| {
             let tail = self.tail(C_GROUPS, self.hash(C_KEY, table, id, draw));
-            text.get(GROUP_BYTES..) == Some(tail)
+            text.get(GROUP_BYTES..) == Some(tail) || self.is_c_of_list(table, id, draw, text)
         })
+    }
+
+    fn is_c_of_list(&self, table: usize, id: u64, draw: u64, text: &[u8]) -> bool {
+        let tail = || self.tail(C_GROUPS, self.hash(LIST_KEY, table, 0, draw));
+        self.longest_list > 0
+            && text.get(GROUP_BYTES..) == Some(tail())
+            && listed(&self.config, table, draw)
+                .take(self.longest_list)
+                .any(|listed| listed == id)
     }
 
     /// Appends a row to a batch.
@@ -167,15 +193,22 @@ impl Rows {
         else {
             return None;
         };
-        let text = |groups, what, text: &[u8]| {
-            let draw = draw_of(text)?;
-            let hash = self.hash(what, table, id, draw);
-            (*text.get(GROUP_BYTES..)? == *self.tail(groups, hash)).then_some(hash)
-        };
-        text(C_GROUPS, C_KEY, c)?;
-        let inserted_k = self.inserted_k(text(PAD_GROUPS, PAD_KEY, pad)?);
-        (k >= inserted_k).then_some(Found { id, k, inserted_k })
+        let pad_hash = self.hash(PAD_KEY, table, id, draw_of(pad)?);
+        let is_pad = *pad.get(GROUP_BYTES..)? == *self.tail(PAD_GROUPS, pad_hash);
+        let inserted_k = self.inserted_k(pad_hash);
+        let is_whole = is_pad && self.is_c_of(table, id, c) && k >= inserted_k;
+        is_whole.then_some(Found { id, k, inserted_k })
     }
+}
+
+fn longest_list(config: &Config) -> usize {
+    let lists = config.steps().into_iter().filter_map(|step| match step {
+        Step::Test { test, range, .. } if test.kind == Kind::UpdateInList => {
+            Some(range.unwrap_or(test.range))
+        }
+        _ => None,
+    });
+    lists.max().unwrap_or(0) as usize
 }
 
 fn append_digits(draw: u64, out: &mut Vec<u8>) {
@@ -258,6 +291,22 @@ mod unit {
                 assert_eq!(rows.look_at(0, &row), None, "{column} {place}");
             }
         }
+    }
+
+    #[test]
+    fn the_c_of_a_list_is_one_of_its_ids_only() {
+        let steps = ("steps", "load,index,update-inlist:3,update-inlist:5");
+        let config = Config::from_pairs([steps]).unwrap();
+        let of = |config: &Config| {
+            let rows = Rows::new(config);
+            let mut c = Vec::new();
+            rows.append_c_of_list(1, 77, &mut c);
+            let ids = listed(config, 1, 77).take(6);
+            ids.map(|id| rows.is_c_of(1, id, &c)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&config), [true, true, true, true, true, false]);
+        let without = Config::from_pairs([("steps", "load,index,update-one")]).unwrap();
+        assert_eq!(of(&without), [false; 6], "no step changes lists");
     }
 
     #[test]

@@ -72,8 +72,8 @@ pub enum Where<'a> {
     Longer(usize),
 }
 
-/// Reads that send no more than was asked for, of engines which work on rows where these are: servers with SQL. They see what
-/// a scan or a get at the same place would see.
+/// Statements of engines which work on rows where these are: servers with SQL. Reads send no more than was asked for, and see
+/// what a scan or a get at the same place would see.
 pub trait TableQueries {
     /// Reads one column of the row with this key; `read` is called where the row is there.
     fn column(
@@ -105,6 +105,11 @@ pub trait TableQueries {
         rows: Where<'_>,
         visit: &mut dyn FnMut(&[Value<'_>]),
     ) -> Result<()>;
+
+    /// Sets one column of the rows with these keys, which have one column, to one value, as one statement; answers how many
+    /// rows there were.
+    fn set(&mut self, table: TableId, keys: &[u64], column: usize, value: Value<'_>)
+    -> Result<u64>;
 }
 
 /// The tables of one open engine.

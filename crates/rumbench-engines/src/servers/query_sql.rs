@@ -1,4 +1,4 @@
-//! The text of queries that make something of one column, or answer with some columns of a row: those of sysbench.
+//! The text of statements that make something of one column, or answer with some columns of a row: those of sysbench.
 
 use rumbench_core::tables::{Fold, Table};
 
@@ -33,6 +33,18 @@ pub(super) fn fold(dialect: Dialect, table: &Table, column: usize, fold: Fold) -
     dialect.text(&format!(
         "SELECT {answer} FROM `{}` WHERE `{first}` BETWEEN ? AND ?{order}",
         table.name
+    ))
+}
+
+/// Sets a column of the rows whose first key column is one of so many values.
+pub(super) fn set(dialect: Dialect, table: &Table, column: usize, keys: usize) -> String {
+    let name = |column: usize| &table.columns[column].name;
+    dialect.text(&format!(
+        "UPDATE `{}` SET `{}` = ? WHERE `{}` IN ({})",
+        table.name,
+        name(column),
+        name(0),
+        parameters(keys)
     ))
 }
 
@@ -106,6 +118,10 @@ mod tests {
         assert_eq!(
             select(MARIA, &table(), &[0], 2, Condition::Longer { bytes: 9 }),
             "SELECT `a` FROM `t` WHERE LENGTH(`c`) > 9"
+        );
+        assert_eq!(
+            set(Dialect::Postgres, &table(), 2, 2),
+            "UPDATE \"t\" SET \"c\" = $1 WHERE \"a\" IN ($2, $3)"
         );
         assert_eq!(
             column(MARIA, &table(), 2),

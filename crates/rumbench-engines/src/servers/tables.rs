@@ -76,6 +76,10 @@ enum Kind {
         column: usize,
         adds: bool,
     },
+    SetOfList {
+        column: usize,
+        keys: usize,
+    },
     Get {
         keys: usize,
     },
@@ -115,6 +119,7 @@ impl Kind {
             Kind::Delete => sql::delete(dialect, table),
             Kind::DeleteFirst { from, rows } => sql::delete_first(dialect, table, from, rows),
             Kind::Update { column, adds } => sql::update(dialect, table, column, adds),
+            Kind::SetOfList { column, keys } => query_sql::set(dialect, table, column, keys),
             Kind::Get { keys } => sql::get(dialect, table, keys),
             Kind::Scan(shape) => sql::scan(dialect, table, shape),
             Kind::Column { column } => query_sql::column(dialect, table, column),
@@ -400,6 +405,23 @@ impl<S: Session> TableQueries for TablesConnection<S> {
         self.push_all(key.iter().copied())?;
         self.session.finish(&[of], &mut |row| read(row[0]))?;
         Ok(())
+    }
+
+    fn set(
+        &mut self,
+        table: TableId,
+        keys: &[u64],
+        column: usize,
+        value: Value<'_>,
+    ) -> Result<u64> {
+        let keys_of = keys.iter().copied().map(Value::Unsigned);
+        let kind = Kind::SetOfList {
+            column,
+            keys: keys.len(),
+        };
+        self.start(table, kind)?;
+        self.push_all([value].into_iter().chain(keys_of))?;
+        self.change()
     }
 
     fn fold(

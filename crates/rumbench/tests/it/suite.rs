@@ -312,7 +312,13 @@ fn kv_sequence_opens_every_engine_again_and_keeps_its_rows() {
     let steps = "steps=fillseq,get,overwriteandwait,readwhilewriting";
     let engines = ["alluvium", "fjall", "lmdb", "sqlite"];
     let mut more: Vec<&str> = engines.iter().flat_map(|name| ["--engine", name]).collect();
-    more.extend(["--mix-durability", "--set", "operations=300", "--set", steps]);
+    more.extend([
+        "--mix-durability",
+        "--set",
+        "operations=300",
+        "--set",
+        steps,
+    ]);
     more.extend(["--set", "reopen=yes", "--set", "load_log=no"]);
     let result = sequence(&more);
     let trials = result["trials"].as_array().unwrap();

@@ -1,0 +1,112 @@
+//! A list of rows that a server changes by one statement.
+
+use super::rows::C;
+use super::state::wrong;
+use crate::engine::Result;
+use crate::tables::{TableId, TableQueries, Value};
+
+/// Changes the rows of a list by one statement, which answers how many there were: those that must be there come first.
+pub(super) fn set(
+    queries: &mut dyn TableQueries,
+    table: usize,
+    ids: &[u64],
+    text: &[u8],
+    expected: &[bool],
+    there: &mut Vec<bool>,
+) -> Result<()> {
+    let found = queries.set(TableId(table), ids, C, Value::Bytes(text))? as usize;
+    let must = expected.iter().filter(|expected| **expected).count();
+    let (mut must, mut more) = (found.min(must), found.saturating_sub(must));
+    there.extend(expected.iter().map(|expected| {
+        let left = if *expected { &mut must } else { &mut more };
+        let was_there = *left > 0;
+        *left = left.saturating_sub(1);
+        was_there
+    }));
+    match more {
+        0 => Ok(()),
+        _ => Err(wrong(format!(
+            "{found} rows were changed for {} ids",
+            ids.len()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use std::ops::RangeInclusive;
+
+    use super::*;
+    use crate::tables::{Fold, Where};
+
+    /// A server that changes so many rows, whatever it is asked for.
+    struct Changes(u64);
+
+    impl TableQueries for Changes {
+        fn column(
+            &mut self,
+            _: TableId,
+            _: &[Value<'_>],
+            _: usize,
+            _: &mut dyn FnMut(Value<'_>),
+        ) -> Result<()> {
+            unreachable!("nothing is read")
+        }
+
+        fn fold(
+            &mut self,
+            _: TableId,
+            _: RangeInclusive<u64>,
+            _: usize,
+            _: Fold,
+            _: &mut dyn FnMut(Value<'_>),
+        ) -> Result<()> {
+            unreachable!("nothing is read")
+        }
+
+        fn select(
+            &mut self,
+            _: TableId,
+            _: &'static [usize],
+            _: usize,
+            _: Where<'_>,
+            _: &mut dyn FnMut(&[Value<'_>]),
+        ) -> Result<()> {
+            unreachable!("nothing is read")
+        }
+
+        fn set(&mut self, _: TableId, _: &[u64], _: usize, _: Value<'_>) -> Result<u64> {
+            Ok(self.0)
+        }
+    }
+
+    fn answers(changed: u64, expected: &[bool]) -> Result<Vec<bool>> {
+        let mut there = Vec::new();
+        let ids = vec![1; expected.len()];
+        set(&mut Changes(changed), 0, &ids, b"c", expected, &mut there).map(|()| there)
+    }
+
+    #[test]
+    fn rows_that_must_be_there_are_the_first_to_be_there() {
+        assert_eq!(answers(3, &[true, true, true]).unwrap(), [true; 3]);
+        assert_eq!(
+            answers(2, &[true, false, true]).unwrap(),
+            [true, false, true]
+        );
+        assert_eq!(answers(3, &[true, false, true]).unwrap(), [true; 3]);
+        assert_eq!(
+            answers(1, &[true, false, true]).unwrap(),
+            [true, false, false],
+            "one is missing"
+        );
+    }
+
+    #[test]
+    fn more_rows_than_ids_are_wrong() {
+        let error = answers(4, &[true, false, true]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "wrong answer: 4 rows were changed for 3 ids"
+        );
+    }
+}
