@@ -347,6 +347,9 @@ const WIREDTIGER: Option<Adapter> = Some(crate::wiredtiger::ADAPTER);
 #[cfg(not(feature = "wiredtiger"))]
 const WIREDTIGER: Option<Adapter> = None;
 
+/// The file in a trial's data directory that a server of the laboratory logs to.
+pub const SERVER_LOG: &str = "server.log";
+
 /// Ends servers that outlived the laboratory that started them, because it was killed, and removes their sockets. Those of
 /// laboratories that run are left alone, and so is data. A build without servers has nothing to do.
 pub fn remove_left_overs() {

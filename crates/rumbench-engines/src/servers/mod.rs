@@ -10,6 +10,7 @@ mod endpoint;
 mod external;
 mod link_sql;
 mod links;
+mod log;
 #[cfg(feature = "mariadb")]
 pub(crate) mod mariadb;
 mod packages;
@@ -34,7 +35,7 @@ use sql::Dialect;
 /// The folder of the server's own files in the trial's.
 const DATA_FOLDER: &str = "server";
 /// The file in the trial's folder that the server logs to.
-const LOG_FILE: &str = "server.log";
+const LOG_FILE: &str = crate::SERVER_LOG;
 
 /// A running server, as the stores of the workloads see it.
 trait Server: Send + Sync + 'static {

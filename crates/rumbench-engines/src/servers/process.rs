@@ -19,6 +19,7 @@ use rumbench_core::engine::{EngineError, Result};
 use rustix::io::FdFlags;
 use rustix::process::{Pid, Signal};
 
+use super::log::log_tail;
 use super::run_folder::RunFolder;
 
 /// A server that recovers from a crash may take as long.
@@ -29,8 +30,6 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(300);
 const ENDED_WITHIN: Duration = Duration::from_secs(10);
 /// How often a starting or stopping server is asked.
 const ASK_EVERY: Duration = Duration::from_millis(20);
-/// Lines of a server's log that go into an error.
-const LOG_LINES: usize = 12;
 
 /// A user of the system that a server runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -325,21 +324,6 @@ impl Drop for ServerProcess {
             self.signal(Signal::KILL);
             let _ = self.child.wait();
         }
-    }
-}
-
-/// The last lines of a log, as one text.
-pub(super) fn log_tail(log: &Path) -> String {
-    let text = fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
-    let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
-    match last {
-        [] => "its log is empty".to_string(),
-        last => format!("its log ends with: {}", last.join(" | ")),
     }
 }
 

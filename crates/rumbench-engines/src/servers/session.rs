@@ -11,7 +11,7 @@ use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value};
 
 use super::endpoint::{Endpoint, Stream};
-use super::process::log_tail;
+use super::log::log_tail;
 
 /// A statement that a session has prepared.
 #[derive(Debug, Clone, Copy)]

@@ -115,7 +115,7 @@ pub fn judge(trial: &mut TrialResult) {
             .iter()
             .any(|name| mark.split(" (").next() == Some(name))
     });
-    trial.marks.extend(found);
+    found.into_iter().for_each(|mark| trial.mark(mark));
 }
 
 /// Whether a trial counts as failed: exit code 1.

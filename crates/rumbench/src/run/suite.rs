@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod drive;
+mod logs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -317,6 +318,7 @@ impl Runner<'_> {
             None => None,
         };
         self.drive(&spec, &mut trial, standing, group)?;
+        logs::keep(&directory, &self.suite.out, &mut trial);
         // Otherwise `resume` runs it again.
         if !trial.has_mark("interrupted") {
             trial.ended_at = Some(timestamp());

@@ -2,44 +2,44 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
 use crate::killed::servers;
 use crate::{result, rumbench, text};
 
-/// A suite of this server with lines of its own configuration, and of another engine behind it: its result.
-fn run(dir: &Path, server: &str, lines: &str, nodes: u32) -> Value {
-    let (options, out) = (dir.join("own.conf"), dir.join("out"));
-    fs::write(&options, lines).unwrap();
-    let file = format!("{server}={}", options.display());
-    let nodes = format!("nodes={nodes}");
-    let output = rumbench(
-        dir,
-        &[
-            "run",
-            "linkbench",
-            "--engine",
-            server,
-            "--engine",
-            "null",
-            "--options-file",
-            &file,
-            "--set",
-            &nodes,
-            "--set",
-            "numbers=2011",
-            "--set",
-            "operations=100",
-            "--mix-durability",
-            "--no-store",
-            "--out",
-            out.to_str().unwrap(),
-        ],
-    );
+/// A suite of this server and of another engine behind it: the arguments.
+fn suite<'a>(server: &'a str, nodes: &'a str, out: &'a str) -> Vec<&'a str> {
+    vec![
+        "run",
+        "linkbench",
+        "--engine",
+        server,
+        "--engine",
+        "null",
+        "--set",
+        nodes,
+        "--set",
+        "numbers=2011",
+        "--set",
+        "operations=100",
+        "--mix-durability",
+        "--no-store",
+        "--out",
+        out,
+    ]
+}
+
+/// The result of such a suite, in which the server fails and the other engine does not. The server's log is kept.
+fn failed(dir: &Path, server: &str, output: &Output) -> Value {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{server}: {said}");
+    let out = dir.join("out");
     let result = result(&out);
+    let log = result["trials"][0]["configuration"]["server_log"].as_str();
+    let log = out.join(log.unwrap_or_else(|| panic!("{server}: no log")));
+    assert!(fs::metadata(log).unwrap().len() > 0);
     let other = &result["trials"][1];
     assert!(
         other["verified"].is_string(),
@@ -47,6 +47,16 @@ fn run(dir: &Path, server: &str, lines: &str, nodes: u32) -> Value {
         other["marks"]
     );
     result
+}
+
+/// The result of a suite of a server with lines of its own configuration.
+fn configured(dir: &Path, server: &str, lines: &str, nodes: &str) -> Value {
+    let (options, out) = (dir.join("own.conf"), dir.join("out"));
+    fs::write(&options, lines).unwrap();
+    let file = format!("{server}={}", options.display());
+    let mut arguments = suite(server, nodes, out.to_str().unwrap());
+    arguments.extend(["--options-file", &file]);
+    failed(dir, server, &rumbench(dir, &arguments))
 }
 
 #[test]
@@ -58,7 +68,7 @@ fn a_server_that_does_not_come_up_costs_its_own_trial() {
             false => "",
         };
         let lines = format!("{section}no_such_variable_of_a_server = 1\n");
-        let result = run(dir.path(), server, &lines, 100);
+        let result = configured(dir.path(), server, &lines, "nodes=100");
         let marks = result["trials"][0]["marks"].to_string().replace('-', "_");
         assert!(marks.contains("no_such_variable_of_a_server"), "{marks}");
     }
@@ -70,8 +80,32 @@ fn a_server_that_does_not_come_up_costs_its_own_trial() {
 fn a_server_without_space_costs_its_own_trial_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let lines = "[mariadbd]\ninnodb_file_per_table=OFF\ninnodb_data_file_path=ibdata1:12M\n";
-    let result = run(dir.path(), "mariadb-innodb", lines, 100_000);
+    let result = configured(dir.path(), "mariadb-innodb", lines, "nodes=100000");
     let marks = result["trials"][0]["marks"].to_string();
     assert!(marks.contains("is full"), "{marks}");
     assert!(marks.contains("its log ends with"), "{marks}");
+}
+
+/// No file may become larger than 40 MB, which to servers is a device that refuses to take more. PostgreSQL refuses the
+/// statement; MariaDB ends itself where MyRocks cannot write.
+#[test]
+fn a_server_that_cannot_write_costs_its_own_trial_and_says_so() {
+    for server in servers().filter(|server| *server != "mariadb-innodb") {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let limited = "trap '' XFSZ; ulimit -f 80000; exec \"$0\" \"$@\"";
+        let output = Command::new("/bin/sh")
+            .args(["-c", limited, env!("CARGO_BIN_EXE_rumbench")])
+            .args(suite(server, "nodes=100000", out.to_str().unwrap()))
+            .output()
+            .unwrap();
+        let result = failed(dir.path(), server, &output);
+        let marks = result["trials"][0]["marks"].to_string();
+        let reason = match server {
+            "postgresql" => "File too large",
+            _ => "aborting on WAL write error",
+        };
+        assert!(marks.contains(reason), "{server}: {marks}");
+        assert!(marks.len() < 3000, "{server}: {marks}");
+    }
 }

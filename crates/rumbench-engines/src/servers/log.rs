@@ -1,0 +1,116 @@
+//! What a server's log says of a failure: its last lines, and the errors before them.
+//!
+//! A server that crashes ends its log with what helps its developers, dozens of lines behind the reason; one that refuses a
+//! statement logs the whole statement. So errors are looked for, and no line is told at its whole length.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// Lines from the end that go into an error.
+const LAST_LINES: usize = 12;
+/// Lines with an error before those.
+const ERROR_LINES: usize = 3;
+/// Characters of a line that are told.
+const LINE_CHARS: usize = 240;
+/// Bytes at the end of a log that are looked at.
+const BYTES: u64 = 1 << 20;
+
+/// The end of a log as one text, and the last errors before it.
+pub(super) fn log_tail(log: &Path) -> String {
+    told(&end_of(log, BYTES).unwrap_or_default())
+}
+
+/// So many bytes at most from the end of a file.
+fn end_of(path: &Path, bytes: u64) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
+    let mut end = Vec::new();
+    file.take(bytes).read_to_end(&mut end)?;
+    Ok(String::from_utf8_lossy(&end).into_owned())
+}
+
+fn told(text: &str) -> String {
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let (before, last) = lines.split_at(lines.len().saturating_sub(LAST_LINES));
+    let errors: Vec<&str> = before
+        .iter()
+        .copied()
+        .filter(|line| is_error(line))
+        .collect();
+    let errors = &errors[errors.len().saturating_sub(ERROR_LINES)..];
+    let joined = |lines: &[&str]| {
+        let lines: Vec<String> = lines.iter().map(|line| shortened(line)).collect();
+        lines.join(" | ")
+    };
+    match (errors, last) {
+        (_, []) => "its log is empty".to_string(),
+        ([], last) => format!("its log ends with: {}", joined(last)),
+        // Of a text that is too long the middle is cut: the errors are worth more than what follows them.
+        (errors, last) => format!(
+            "its log ends with: {}; the last errors before that: {}",
+            joined(last),
+            joined(errors)
+        ),
+    }
+}
+
+/// Whether MariaDB or PostgreSQL writes such a line about a failure.
+fn is_error(line: &str) -> bool {
+    ["[ERROR]", " ERROR: ", " FATAL: ", " PANIC: "]
+        .iter()
+        .any(|sign| line.contains(sign))
+}
+
+fn shortened(line: &str) -> String {
+    match line.char_indices().nth(LINE_CHARS) {
+        Some((end, _)) => format!("{} ...", &line[..end]),
+        None => line.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_log_is_told_whole() {
+        assert_eq!(told("one\n\n two\n"), "its log ends with: one |  two");
+        assert_eq!(told("\n"), "its log is empty");
+        assert_eq!(log_tail(Path::new("/no/such/log")), "its log is empty");
+    }
+
+    #[test]
+    fn errors_before_a_crash_report_are_told_behind_it() {
+        let mut text = (1..6)
+            .map(|n| format!("12:00 0 [ERROR] number {n}\n"))
+            .collect::<String>();
+        text.push_str("12:00 0 [Note] nothing\n");
+        text.push_str(&"a line of a crash report\n".repeat(50));
+        let told = told(&text);
+        let end = "; the last errors before that: 12:00 0 [ERROR] number 3 | \
+                   12:00 0 [ERROR] number 4 | 12:00 0 [ERROR] number 5";
+        assert!(told.ends_with(end), "{told}");
+        assert_eq!(told.matches("crash report").count(), LAST_LINES);
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        let told = told(&format!("STATEMENT: {}\n", "\u{e9}".repeat(10_000)));
+        assert!(told.chars().count() < LINE_CHARS + 40, "{told}");
+        assert!(told.ends_with(" ..."));
+    }
+
+    #[test]
+    fn only_the_end_of_a_large_log_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        std::fs::write(&path, "0123456789").unwrap();
+        assert_eq!(end_of(&path, 4).unwrap(), "6789");
+        assert_eq!(end_of(&path, 40).unwrap(), "0123456789");
+    }
+}
