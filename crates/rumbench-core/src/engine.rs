@@ -212,6 +212,7 @@ pub trait Engine: Send + Sync {
         None
     }
 
-    /// Ends background work and closes. All connections must be gone.
+    /// Ends background work and closes. All connections must be gone. Every commit is there when the database is opened again,
+    /// whatever its durability class and that of the next opening.
     fn close(self: Box<Self>) -> Result<()>;
 }

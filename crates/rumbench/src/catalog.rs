@@ -80,7 +80,11 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         },
         create: create_kv_sequence,
         expand: expand_kv_sequence,
-        endless: |settings| repeat_last(settings, "load,overwrite"),
+        // What closing a database writes is in no step, and would be missing.
+        endless: |settings| match settings.get("reopen").map(String::as_str) {
+            Some("yes") => None,
+            _ => repeat_last(settings, "load,overwrite"),
+        },
         shorten: short::kv_sequence,
     },
     WorkloadEntry {
@@ -335,7 +339,7 @@ pub fn endless(name: &str, settings: &mut Settings) -> anyhow::Result<String> {
     };
     let phase = repeated.ok_or_else(|| {
         usage(format!(
-            "{name} has no list of steps of which one could be repeated, or none that rewrites what is there"
+            "{name} has no list of steps of which one could be repeated, or none that rewrites what is there, or opens its database again before each (reopen=yes)"
         ))
     })?;
     if phase == "settle" {

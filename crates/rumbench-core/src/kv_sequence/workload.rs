@@ -224,14 +224,14 @@ impl Workload for KvSequence {
     }
 
     fn next_step(&mut self, engine: &dyn Engine) -> Result<Option<Step>, EngineError> {
+        let store = engine.row_store()?;
+        // The load is the first step. Before a reopening, behind which the cache is to be cold.
+        if self.next == 1 && !self.is_fresh && store.keeps_rows() {
+            self.check_sample(&mut *store.connect()?)?;
+        }
         if self.must_reopen() {
             self.is_fresh = true;
             return Ok(Some(Step::Reopen));
-        }
-        let store = engine.row_store()?;
-        // The load is the first step.
-        if self.next == 1 && store.keeps_rows() {
-            self.check_sample(&mut *store.connect()?)?;
         }
         let Some(planned) = self.plan.get(self.next).cloned() else {
             return Ok(None);

@@ -296,8 +296,8 @@ impl Events {
         event.push(What::SetC, table, [id, draw]);
     }
 
-    /// Ids in order and each once: a list of ids changes a row once, and locks taken in order never wait for each other in
-    /// a circle.
+    /// Ids in order and each once: a list of ids changes a row once, and locks that an engine in the process takes in order
+    /// never wait for each other in a circle.
     fn update_in_list(&mut self, event: &mut Event) {
         let (table, draw) = (self.table(), self.draw());
         let ids = rows::listed(&self.config, table, draw);

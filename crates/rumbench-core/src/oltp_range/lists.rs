@@ -5,17 +5,24 @@ use super::state::wrong;
 use crate::engine::Result;
 use crate::tables::{TableId, TableQueries, Value};
 
-/// Changes the rows of a list by one statement, which answers how many there were: those that must be there come first.
+/// Changes the rows of a list by one statement, which answers how many there were; which of them, it does not tell: those that
+/// must be there come first. Fewer than those, where all answers can be judged, or more than the list has, are wrong.
 pub(super) fn set(
     queries: &mut dyn TableQueries,
     table: usize,
     ids: &[u64],
     text: &[u8],
-    expected: &[bool],
+    (expected, judges): (&[bool], bool),
     there: &mut Vec<bool>,
 ) -> Result<()> {
     let found = queries.set(TableId(table), ids, C, Value::Bytes(text))? as usize;
     let must = expected.iter().filter(|expected| **expected).count();
+    if found > ids.len() || judges && found < must {
+        return Err(wrong(format!(
+            "{found} rows were changed for {} ids, of which {must} must be there",
+            ids.len()
+        )));
+    }
     let (mut must, mut more) = (found.min(must), found.saturating_sub(must));
     there.extend(expected.iter().map(|expected| {
         let left = if *expected { &mut must } else { &mut more };
@@ -23,13 +30,7 @@ pub(super) fn set(
         *left = left.saturating_sub(1);
         was_there
     }));
-    match more {
-        0 => Ok(()),
-        _ => Err(wrong(format!(
-            "{found} rows were changed for {} ids",
-            ids.len()
-        ))),
-    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -83,7 +84,8 @@ mod unit {
     fn answers(changed: u64, expected: &[bool]) -> Result<Vec<bool>> {
         let mut there = Vec::new();
         let ids = vec![1; expected.len()];
-        set(&mut Changes(changed), 0, &ids, b"c", expected, &mut there).map(|()| there)
+        let asked = (expected, true);
+        set(&mut Changes(changed), 0, &ids, b"c", asked, &mut there).map(|()| there)
     }
 
     #[test]
@@ -94,19 +96,16 @@ mod unit {
             [true, false, true]
         );
         assert_eq!(answers(3, &[true, false, true]).unwrap(), [true; 3]);
-        assert_eq!(
-            answers(1, &[true, false, true]).unwrap(),
-            [true, false, false],
-            "one is missing"
-        );
     }
 
     #[test]
-    fn more_rows_than_ids_are_wrong() {
-        let error = answers(4, &[true, false, true]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "wrong answer: 4 rows were changed for 3 ids"
-        );
+    fn too_many_or_too_few_rows_are_wrong() {
+        for changed in [1, 4] {
+            let error = answers(changed, &[true, false, true]).unwrap_err();
+            let expected = format!(
+                "wrong answer: {changed} rows were changed for 3 ids, of which 2 must be there"
+            );
+            assert_eq!(error.to_string(), expected);
+        }
     }
 }

@@ -95,6 +95,7 @@ fn range(
         // Each k is 1 at least.
         Fold::Sum => answer.values == 1 && answer.number >= least,
         Fold::Count => answer.values == 1 && (least..=most).contains(&answer.number),
+        Fold::Distinct => (shared.rows.different_c(least)..=most).contains(&answer.values),
         _ => (least..=most).contains(&answer.values),
     };
     if judges && !(answer.good && (right || !shared.is_exact())) {
@@ -141,8 +142,8 @@ impl Answer {
             return in_order;
         }
         // They come in the order of their ids, but need not.
-        let mut ids = (self.next..to).chain(from..self.next);
-        let id = ids.find(|id| shared.rows.is_c_of(table, *id, &text));
+        let ids = (self.next..to).chain(from..self.next);
+        let id = shared.rows.find_of_c(table, &text, ids);
         self.next = id.map_or(self.next, |id| id + 1);
         in_order && id.is_some()
     }

@@ -157,19 +157,33 @@ impl Rows {
     /// Whether a text is a c that was written for this id.
     #[inline]
     pub fn is_c_of(&self, table: usize, id: u64, text: &[u8]) -> bool {
-        draw_of(text).is_some_and(|draw| {
-            let tail = self.tail(C_GROUPS, self.hash(C_KEY, table, id, draw));
-            text.get(GROUP_BYTES..) == Some(tail) || self.is_c_of_list(table, id, draw, text)
-        })
+        self.find_of_c(table, text, [id]).is_some()
     }
 
-    fn is_c_of_list(&self, table: usize, id: u64, draw: u64, text: &[u8]) -> bool {
-        let tail = || self.tail(C_GROUPS, self.hash(LIST_KEY, table, 0, draw));
-        self.longest_list > 0
-            && text.get(GROUP_BYTES..) == Some(tail())
-            && listed(&self.config, table, draw)
+    /// The first of some ids that a text is a c of: one that was written for it alone, or for a list in which it is.
+    #[inline]
+    pub fn find_of_c(
+        &self,
+        table: usize,
+        text: &[u8],
+        ids: impl IntoIterator<Item = u64>,
+    ) -> Option<u64> {
+        let draw = draw_of(text)?;
+        let tail = text.get(GROUP_BYTES..)?;
+        let mut ids = ids.into_iter();
+        if self.longest_list > 0 && tail == self.tail(C_GROUPS, self.hash(LIST_KEY, table, 0, draw))
+        {
+            let list: Vec<u64> = listed(&self.config, table, draw)
                 .take(self.longest_list)
-                .any(|listed| listed == id)
+                .collect();
+            return ids.find(|id| list.contains(id));
+        }
+        ids.find(|id| tail == self.tail(C_GROUPS, self.hash(C_KEY, table, *id, draw)))
+    }
+
+    /// How many different c so many rows have at least.
+    pub fn different_c(&self, rows: u64) -> u64 {
+        rows.div_ceil(self.longest_list.max(1) as u64)
     }
 
     /// Appends a row to a batch.
@@ -204,7 +218,7 @@ impl Rows {
 fn longest_list(config: &Config) -> usize {
     let lists = config.steps().into_iter().filter_map(|step| match step {
         Step::Test { test, range, .. } if test.kind == Kind::UpdateInList => {
-            Some(range.unwrap_or(test.range))
+            Some(config.range_of(test, range))
         }
         _ => None,
     });
@@ -305,8 +319,14 @@ mod unit {
             ids.map(|id| rows.is_c_of(1, id, &c)).collect::<Vec<_>>()
         };
         assert_eq!(of(&config), [true, true, true, true, true, false]);
+        let given = [("steps", "load,index,update-inlist"), ("range", "4")];
+        let given = Config::from_pairs(given).unwrap();
+        assert_eq!(of(&given), [true, true, true, true, false, false]);
         let without = Config::from_pairs([("steps", "load,index,update-one")]).unwrap();
         assert_eq!(of(&without), [false; 6], "no step changes lists");
+        let rows = Rows::new(&given);
+        assert_eq!((rows.different_c(0), rows.different_c(9)), (0, 3));
+        assert_eq!(Rows::new(&without).different_c(9), 9);
     }
 
     #[test]

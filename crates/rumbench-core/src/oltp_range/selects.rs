@@ -159,12 +159,16 @@ impl<'a> Answer<'a> {
 
     /// Rows come in the order of their ids most of the time, but need not.
     fn is_c_of_any(&mut self, text: &[u8]) -> bool {
-        let mut places = (self.next..self.asked()).chain(0..self.next);
-        let found = places.find(|place| {
-            let id = self.value(*place);
-            self.shared.rows.is_c_of(self.table, id, text)
+        let mut place = 0;
+        let places = (self.next..self.asked()).chain(0..self.next);
+        let ids = places.map(|next| {
+            place = next;
+            self.value(next)
         });
-        self.next = found.map_or(self.next, |place| place + 1);
-        found.is_some()
+        let found = self.shared.rows.find_of_c(self.table, text, ids).is_some();
+        if found {
+            self.next = place + 1;
+        }
+        found
     }
 }

@@ -130,7 +130,7 @@ pub const TESTS: &[TestDef] = &[
     test("read-only-order", Kind::PointsAndRange(Fold::Order), 1000, 13, Group::Aggregates, "transaction: 10 points and a range sorted by c"),
     test("read-only-distinct", Kind::PointsAndRange(Fold::Distinct), 1000, 13, Group::Aggregates, "transaction: 10 points and the different c of a range, sorted"),
     test("read-only-count", Kind::Count, 1000, 1, Group::Aggregates, "a range of R rows, counted"),
-    test("update-inlist", Kind::UpdateInList, 10, 1, Group::Writes, "another c for R random rows, in one statement"),
+    test("update-inlist", Kind::UpdateInList, 10, 1, Group::Writes, "the same new c for R random rows"),
     test("update-index", Kind::UpdateIndex, 0, 1, Group::Writes, "k + 1 for a random row"),
     test("update-nonindex", Kind::UpdateNonIndex, 0, 1, Group::Writes, "another c for a random row"),
     test("update-one", Kind::UpdateOne, 0, 1, Group::Writes, "another c for the row with id 1"),

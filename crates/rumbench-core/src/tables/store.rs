@@ -106,8 +106,8 @@ pub trait TableQueries {
         visit: &mut dyn FnMut(&[Value<'_>]),
     ) -> Result<()>;
 
-    /// Sets one column of the rows with these keys, which have one column, to one value, as one statement; answers how many
-    /// rows there were.
+    /// Sets one column of the rows with these keys, which have one column, to one value, by one statement, or by several in a
+    /// transaction of their own where there are more than a thousand keys; answers how many rows there were.
     fn set(&mut self, table: TableId, keys: &[u64], column: usize, value: Value<'_>)
     -> Result<u64>;
 }

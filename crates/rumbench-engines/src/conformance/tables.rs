@@ -214,7 +214,7 @@ fn queries(connection: &mut dyn TableConnection) {
         asked = true;
         Ok(())
     });
-    ok(written, "a transaction that only reads");
+    ok(written, "a transaction of queries");
     expect("calls of a transaction", asked, true);
 }
 
@@ -246,6 +246,11 @@ fn query(queries: &mut dyn TableQueries) {
         expect(&format!("{fold:?} of {range:?}"), found, expected.to_vec());
     }
     selects(queries);
+    // Rows that have the value already are rows too. All of them get their values back.
+    for (k, rows) in [(98, 2), (98, 2), (99, 2)] {
+        let set = queries.set(PLAIN, &[3, 4, 50], 1, Unsigned(k));
+        expect("rows of a list", ok(set, "set"), rows);
+    }
 }
 
 /// Columns to answer, the column of the condition, the condition, and the rows that must come.

@@ -32,6 +32,11 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
         "all files belong in the trial's folder",
     ),
     (
+        "avoid_flush_during_shutdown",
+        &["false"],
+        "a database that is closed must keep what was written without a log",
+    ),
+    (
         "manual_wal_flush",
         &["false"],
         "--durability says when the log is written",

@@ -210,6 +210,23 @@ impl<S: Session> TablesConnection<S> {
         self.change().map(|rows| rows > 0)
     }
 
+    fn set_part(
+        &mut self,
+        table: TableId,
+        keys: &[u64],
+        column: usize,
+        value: Value<'_>,
+    ) -> Result<u64> {
+        let kind = Kind::SetOfList {
+            column,
+            keys: keys.len(),
+        };
+        self.start(table, kind)?;
+        self.session.push(value)?;
+        self.push_all(keys.iter().copied().map(Value::Unsigned))?;
+        self.change()
+    }
+
     fn in_transaction(
         &mut self,
         body: impl FnOnce(&mut TablesConnection<S>) -> Result<()>,
@@ -414,14 +431,17 @@ impl<S: Session> TableQueries for TablesConnection<S> {
         column: usize,
         value: Value<'_>,
     ) -> Result<u64> {
-        let keys_of = keys.iter().copied().map(Value::Unsigned);
-        let kind = Kind::SetOfList {
-            column,
-            keys: keys.len(),
-        };
-        self.start(table, kind)?;
-        self.push_all([value].into_iter().chain(keys_of))?;
-        self.change()
+        if keys.len() <= ROWS_MAX {
+            return self.set_part(table, keys, column, value);
+        }
+        let mut changed = 0;
+        self.in_transaction(|tables| {
+            for keys in keys.chunks(ROWS_MAX) {
+                changed += tables.set_part(table, keys, column, value)?;
+            }
+            Ok(())
+        })?;
+        Ok(changed)
     }
 
     fn fold(

@@ -318,7 +318,8 @@ impl Runner<'_> {
             None => None,
         };
         self.drive(&spec, &mut trial, standing, group)?;
-        logs::keep(&directory, &self.suite.out, &mut trial);
+        let (out, keeps_data) = (&self.suite.out, self.suite.keep_data);
+        logs::keep(&directory, out, keeps_data, &mut trial);
         // Otherwise `resume` runs it again.
         if !trial.has_mark("interrupted") {
             trial.ended_at = Some(timestamp());

@@ -1,4 +1,5 @@
-//! The child process of a trial: open the engine, run the phases, settle, verify, close.
+//! The child process of a trial: open the engine, run the phases, settle, verify, close. Some workloads have it closed and
+//! opened again between phases.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -94,34 +95,47 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
         catalog::endless(&spec.workload, &mut settings)?;
     }
     let workload = catalog::workload(&spec.workload, &settings, spec.seed)?;
+    // Before anything narrows what this process may use.
+    let cores = spec.placement.cores()?;
+    // Before the engine's threads and processes, which inherit them; those of a pool outlive a database.
+    let counters = spec.profile.then(Counters::open).unwrap_or_default();
+    let around = Around {
+        spec,
+        emitter,
+        interrupted,
+        cores,
+        counters: RefCell::new(counters),
+    };
     let mut left = Some(Steps::new(workload, spec.turnover.as_ref())?);
     while let Some(steps) = left {
-        left = run_while_open(steps, spec, emitter, interrupted)?;
+        left = run_while_open(steps, &around)?;
     }
     Ok(())
 }
 
+/// What stays from one opening of the database to the next.
+struct Around<'a> {
+    spec: &'a TrialSpec,
+    emitter: &'a Emitter,
+    interrupted: &'a AtomicBool,
+    cores: Option<Cores>,
+    counters: RefCell<Counters>,
+}
+
 /// Opens the engine, runs steps until it has to be opened again, and closes it. The steps that are left, if any.
-fn run_while_open<'a>(
-    mut steps: Steps<'a>,
-    spec: &TrialSpec,
-    emitter: &Emitter,
-    interrupted: &AtomicBool,
-) -> Result<Option<Steps<'a>>> {
+fn run_while_open<'a>(mut steps: Steps<'a>, around: &Around<'_>) -> Result<Option<Steps<'a>>> {
+    let Around { spec, emitter, .. } = *around;
     let workload = steps.workload.as_ref();
-    let cores = spec.placement.cores()?;
-    if let Some(cores) = &cores {
+    let cores = around.cores.as_ref();
+    if let Some(cores) = cores {
         cores.for_engine()?;
     }
-    // Before the engine's threads and processes, which inherit them.
-    let counters = spec.profile.then(Counters::open).unwrap_or_default();
-    let counters = RefCell::new(counters);
     let durability = workload.durability().unwrap_or(spec.durability);
     let engine = open_with(spec, workload.schema(), durability)?;
-    if let Some(cores) = &cores {
+    if let Some(cores) = cores {
         cores.for_clients()?;
     }
-    announce(spec, workload, engine.as_ref(), cores.as_ref(), emitter);
+    announce(spec, workload, engine.as_ref(), cores, emitter);
     let external = engine.external();
     let device = match &external {
         Some(external) => external.data.as_deref().and_then(Device::of),
@@ -138,9 +152,9 @@ fn run_while_open<'a>(
         rate: spec.rate,
         seed: spec.seed,
         stuck_after: spec.stuck_after_s.map(Duration::from_secs),
-        interrupted,
+        interrupted: around.interrupted,
         emitter,
-        counters: spec.profile.then_some(&counters),
+        counters: spec.profile.then_some(&around.counters),
     };
     let goes_on = match steps.run(&context) {
         Ok(goes_on) => goes_on,

@@ -285,7 +285,7 @@ pub struct Comparison {
 }
 
 /// Engines can say much: of more than [`MARK_CHARS`] characters the middle is cut. What failed is told first, and of a log that
-/// is told with it the last lines say why.
+/// is told with it the last lines, or errors that are told behind them, say why.
 fn shortened(mark: String) -> String {
     let chars = mark.chars().count();
     if chars <= MARK_CHARS {

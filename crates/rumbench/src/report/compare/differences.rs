@@ -88,7 +88,7 @@ pub fn of_trials(base: &TrialResult, new: &TrialResult) -> Vec<String> {
         "configuration",
         &base.configuration,
         &new.configuration,
-        &[],
+        &["server_log"],
     ));
     lines
 }

@@ -248,6 +248,8 @@ fn throttled(trial: &TrialResult, phase: &PhaseResult) -> Option<(String, f64)> 
             return None;
         }
         let start = before.map_or(0.0, |p| p.engine_counters.get(name).copied().unwrap_or(0.0));
+        // A database that was opened again counts from 0.
+        let start = if *value < start { 0.0 } else { start };
         let us = (value - start) * unit / items;
         (us > 0.0).then(|| (name.clone(), us))
     };

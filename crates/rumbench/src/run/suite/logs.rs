@@ -2,58 +2,105 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rumbench_engines::SERVER_LOG;
 
 use super::super::progress::say;
+use crate::report::marks;
 use crate::store::result::TrialResult;
 
 /// The folder beside the result.
 const FOLDER: &str = "logs";
 /// Bytes of a log that are kept, its last ones: a server that logs each refused statement fills a device.
 const BYTES_MAX: u64 = 16 << 20;
-/// Marks of trials whose log says why.
-const FAILURES: [&str; 6] = [
-    "child-died",
-    "errors",
-    "failed",
-    "out-of-memory",
-    "stuck",
-    "wrong-answer",
-];
 
-/// Copies the log of the server in a trial's `directory` to the folder of the result, if the trial failed, and notes where it
-/// is. What cannot be copied is said, not fatal.
-pub(super) fn keep(directory: &Path, out: &Path, trial: &mut TrialResult) {
+/// Moves the log of the server in a trial's `directory` to the folder of the result, if the trial failed, and notes where it is.
+/// Moved and not copied: the device may be full. Of one that stays with its data nothing is moved. What cannot be moved is
+/// said, not fatal.
+pub(super) fn keep(directory: &Path, out: &Path, keeps_data: bool, trial: &mut TrialResult) {
+    // Some marks follow from the numbers.
+    marks::judge(trial);
     let log = directory.join(SERVER_LOG);
-    let failed = FAILURES.iter().any(|mark| trial.has_mark(mark));
-    let Some(name) = directory.file_name().filter(|_| failed && log.exists()) else {
+    let Some(name) = directory.file_name().filter(|_| log.exists()) else {
         return;
     };
-    let kept = Path::new(FOLDER).join(PathBuf::from(name).with_added_extension("log"));
-    match copy_end(&log, &out.join(&kept)) {
-        Ok(()) => {
-            let kept = kept.display().to_string();
-            say(&format!(
-                "the log of its server: {}",
-                out.join(&kept).display()
-            ));
-            trial.configuration.insert("server_log".to_string(), kept);
-        }
-        Err(error) => say(&format!(
-            "warning: cannot keep the server's log {}: {error}",
-            log.display()
-        )),
+    if !marks::failed(trial) {
+        return;
     }
+    let kept = match keeps_data {
+        true => log,
+        false => out.join(FOLDER).join(name).with_added_extension("log"),
+    };
+    if !keeps_data && let Err(error) = take(&directory.join(SERVER_LOG), &kept) {
+        return say(&format!("warning: cannot keep {}: {error}", kept.display()));
+    }
+    say(&format!("the log of its server: {}", kept.display()));
+    let place = kept.strip_prefix(out).unwrap_or(&kept);
+    let place = place.display().to_string();
+    trial.configuration.insert("server_log".to_string(), place);
 }
 
-fn copy_end(from: &Path, to: &Path) -> io::Result<()> {
-    let mut log = File::open(from)?;
-    let length = log.metadata()?.len();
-    log.seek(SeekFrom::Start(length.saturating_sub(BYTES_MAX)))?;
+/// Renames a log, and leaves of it the last [`BYTES_MAX`].
+fn take(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;
     }
-    io::copy(&mut log.take(BYTES_MAX), &mut File::create(to)?).map(drop)
+    fs::rename(from, to)?;
+    let mut log = File::open(to)?;
+    let length = log.metadata()?.len();
+    if length > BYTES_MAX {
+        let mut end = Vec::new();
+        log.seek(SeekFrom::Start(length - BYTES_MAX))?;
+        log.take(BYTES_MAX).read_to_end(&mut end)?;
+        fs::write(to, end)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    /// What is noted of a trial with a log of so many bytes in a folder `data/001-x`, and what is kept of the log.
+    fn kept(bytes: u64, mark: Option<&str>, keeps_data: bool) -> (Option<String>, Option<u64>) {
+        let out = tempfile::tempdir().expect("folder");
+        let directory = out.path().join("data").join("001-x");
+        fs::create_dir_all(&directory).expect("folder");
+        let log = File::create(directory.join(SERVER_LOG)).expect("log");
+        log.set_len(bytes).expect("length");
+        let mut trial = sample::suite().trials[0].clone();
+        trial.marks.clear();
+        mark.into_iter().for_each(|mark| trial.mark(mark));
+        keep(&directory, out.path(), keeps_data, &mut trial);
+        let noted = trial.configuration.get("server_log").cloned();
+        let length = noted.as_ref().map(|place| out.path().join(place));
+        let length = length.and_then(|log| fs::metadata(log).ok());
+        (noted, length.map(|metadata| metadata.len()))
+    }
+
+    #[test]
+    fn the_end_of_the_log_of_a_failed_trial_is_kept() {
+        assert_eq!(kept(10, None, false), (None, None));
+        let place = || Some("logs/001-x.log".to_string());
+        assert_eq!(kept(10, Some("failed (x)"), false), (place(), Some(10)));
+        let long = kept(BYTES_MAX + 10, Some("stuck (x)"), false);
+        assert_eq!(long, (place(), Some(BYTES_MAX)));
+        let data = Some("data/001-x/server.log".to_string());
+        assert_eq!(kept(10, Some("failed (x)"), true), (data, Some(10)));
+    }
+
+    #[test]
+    fn operations_that_failed_are_a_reason_too() {
+        let out = tempfile::tempdir().expect("folder");
+        let directory = out.path().join("data");
+        fs::create_dir_all(&directory).expect("folder");
+        fs::write(directory.join(SERVER_LOG), "refused").expect("log");
+        let mut trial = sample::suite().trials[0].clone();
+        trial.marks.clear();
+        trial.phases[0].errors = 1;
+        keep(&directory, out.path(), false, &mut trial);
+        assert!(trial.configuration.contains_key("server_log"));
+    }
 }
