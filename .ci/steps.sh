@@ -104,7 +104,11 @@ step_header() { cargo xtask header --check; }
 
 step_licences() { cargo xtask licences; }
 
-step_clippy() { cargo clippy --locked --workspace --all-targets -- -D warnings; }
+step_clippy() {
+    cargo clippy --locked --workspace --all-targets -- -D warnings
+    # The adapters of servers are written in Rust alone: their code is checked here, before any server is needed.
+    cargo clippy --locked -p rumbench-engines -p rumbench --features mariadb,postgresql --all-targets -- -D warnings
+}
 
 step_test() { cargo test --locked --workspace; }
 
@@ -247,7 +251,6 @@ step_servers() {
     .ci/peers.sh
     # Root's PostgreSQL runs as another user, and its tools write there. Some containers keep it to root.
     [ -w /dev/null ] && [ "$(stat -c %a /dev/null)" = 666 ] || chmod 666 /dev/null || missing 'a /dev/null for all users'
-    cargo clippy --locked -p rumbench-engines -p rumbench --features mariadb,postgresql --all-targets -- -D warnings
     # Only servers: the other engines have steps of their own.
     features=(--no-default-features --features mariadb,postgresql)
     cargo test --locked -p rumbench-engines "${features[@]}"

@@ -90,9 +90,8 @@ mod tests {
             .map(|n| format!("12:00 0 [ERROR] number {n}\n"))
             .collect::<String>();
         let ends_so = format!("{text}{}", "12:00 0 [Note] x\n".repeat(LAST_LINES - 1));
-        assert!(
-            self::told(&ends_so).starts_with("its log ends with: 12:00 0 [ERROR] number 5 | 12")
-        );
+        let begin = "its log ends with: 12:00 0 [ERROR] number 5 | 12";
+        assert!(told(&ends_so).starts_with(begin));
         text.push_str("12:00 0 [Note] nothing\n");
         text.push_str(&"a line of a crash report\n".repeat(50));
         let told = told(&text);
