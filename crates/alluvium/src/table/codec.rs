@@ -40,7 +40,7 @@ const ZSTD_LEVEL: i32 = 1;
 /// No LZ4 block is decompressed to more than this many times its length, so a larger claim is damage.
 pub(crate) const LZ4_RATIO_MAX: usize = 255;
 /// The same of zstd: 128 KiB from a block of one repeated byte, which takes 4 bytes.
-const ZSTD_RATIO_MAX: usize = (128 << 10) / 4;
+pub(in crate::table) const ZSTD_RATIO_MAX: usize = (128 << 10) / 4;
 
 /// What a compressing context of that level takes at most: window, hash table and sequences.
 const ZSTD_CONTEXT_BYTES: usize = 1 << 20;
@@ -140,45 +140,86 @@ impl Unpacker {
         stored: &'a [u8],
         raw_length: usize,
     ) -> Result<&'a [u8], Malformed> {
-        let ratio_max = match codec {
-            Codec::None => 1,
-            Codec::Lz4 => LZ4_RATIO_MAX,
-            Codec::Zstd => ZSTD_RATIO_MAX,
-        };
-        // Before anything is allocated.
-        if raw_length > stored.len().saturating_mul(ratio_max) {
-            let most = format!("at most {ratio_max} bytes for each of {}", stored.len());
-            return Err(Malformed::new("raw length", most, raw_length));
+        if codec == Codec::None {
+            check_reach(codec, stored, raw_length)?;
+            check_length(stored.len(), raw_length)?;
+            return Ok(stored);
         }
-        if codec != Codec::None {
-            // Shrinking keeps the buffer; the codecs overwrite all of it or fail.
-            self.raw.resize(raw_length, 0);
-        }
-        let length = match codec {
-            Codec::None => stored.len(),
-            Codec::Lz4 => lz4_flex::block::decompress_into(stored, &mut self.raw)
-                .map_err(|e| Malformed::new("compressed bytes", "LZ4", e))?,
-            Codec::Zstd => {
-                let context = match &mut self.zstd {
-                    Some(context) => context,
-                    none => none.insert(
-                        Decompressor::new()
-                            .map_err(|e| Malformed::new("decompressor", "a context", e))?,
-                    ),
-                };
-                context
-                    .decompress_to_buffer(stored, &mut self.raw[..])
-                    .map_err(|e| Malformed::new("compressed bytes", "zstd", e))?
-            }
-        };
-        if length != raw_length {
-            return Err(Malformed::new("raw length", raw_length, length));
-        }
-        match codec {
-            Codec::None => Ok(stored),
-            Codec::Lz4 | Codec::Zstd => Ok(&self.raw),
-        }
+        unpack(&mut self.zstd, codec, stored, raw_length, &mut self.raw)?;
+        Ok(&self.raw)
     }
+
+    /// As [`Unpacker::unpack`] into memory of the caller's own, in the place of what is there. After an error the content
+    /// means nothing.
+    pub(in crate::table) fn unpack_into(
+        &mut self,
+        codec: Codec,
+        stored: &[u8],
+        raw_length: usize,
+        raw: &mut Vec<u8>,
+    ) -> Result<(), Malformed> {
+        unpack(&mut self.zstd, codec, stored, raw_length, raw)
+    }
+}
+
+/// Makes `raw` what was compressed.
+fn unpack(
+    zstd: &mut Option<Decompressor<'static>>,
+    codec: Codec,
+    stored: &[u8],
+    raw_length: usize,
+    raw: &mut Vec<u8>,
+) -> Result<(), Malformed> {
+    check_reach(codec, stored, raw_length)?;
+    let length = match codec {
+        Codec::None => {
+            raw.clear();
+            raw.extend_from_slice(stored);
+            stored.len()
+        }
+        Codec::Lz4 => {
+            // What was there need not be zeroed: LZ4 overwrites all of it or fails.
+            raw.resize(raw_length, 0);
+            lz4_flex::block::decompress_into(stored, raw)
+                .map_err(|e| Malformed::new("compressed bytes", "LZ4", e))?
+        }
+        Codec::Zstd => {
+            let context = match zstd {
+                Some(context) => context,
+                none => none.insert(
+                    Decompressor::new()
+                        .map_err(|e| Malformed::new("decompressor", "a context", e))?,
+                ),
+            };
+            raw.clear();
+            raw.reserve_exact(raw_length);
+            context
+                .decompress_to_buffer(stored, raw)
+                .map_err(|e| Malformed::new("compressed bytes", "zstd", e))?
+        }
+    };
+    check_length(length, raw_length)
+}
+
+/// Refuses a length that the codec cannot reach, before anything is allocated.
+fn check_reach(codec: Codec, stored: &[u8], raw_length: usize) -> Result<(), Malformed> {
+    let ratio_max = match codec {
+        Codec::None => 1,
+        Codec::Lz4 => LZ4_RATIO_MAX,
+        Codec::Zstd => ZSTD_RATIO_MAX,
+    };
+    if raw_length > stored.len().saturating_mul(ratio_max) {
+        let most = format!("at most {ratio_max} bytes for each of {}", stored.len());
+        return Err(Malformed::new("raw length", most, raw_length));
+    }
+    Ok(())
+}
+
+fn check_length(length: usize, raw_length: usize) -> Result<(), Malformed> {
+    if length != raw_length {
+        return Err(Malformed::new("raw length", raw_length, length));
+    }
+    Ok(())
 }
 
 /// A reader's buffers, borrowed from a process-wide pool for one block.
@@ -189,8 +230,8 @@ pub(in crate::table) struct Scratch {
     pub(in crate::table) unpacker: Unpacker,
 }
 
-/// Buffers grown by an oversize row are not kept.
-const KEPT_BYTES_MAX: usize = 256 << 10;
+/// A buffer that an oversize row made larger is not kept.
+const KEPT_BYTES_MAX: usize = 512 << 10;
 
 static POOL: Pool<Scratch> = Pool::new();
 
@@ -199,13 +240,13 @@ impl Scratch {
     pub(in crate::table) fn with<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
         let mut scratch = POOL.take().unwrap_or_default();
         let result = work(&mut scratch);
-        let largest = scratch
-            .stored
-            .capacity()
-            .max(scratch.unpacker.raw.capacity());
-        if largest <= KEPT_BYTES_MAX {
-            POOL.keep(scratch);
+        // The context stays: making one costs as much as decompressing several blocks.
+        for buffer in [&mut scratch.stored, &mut scratch.unpacker.raw] {
+            if buffer.capacity() > KEPT_BYTES_MAX {
+                *buffer = Vec::new();
+            }
         }
+        POOL.keep(scratch);
         result
     }
 }

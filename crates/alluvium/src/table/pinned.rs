@@ -16,6 +16,8 @@ enum Repr {
     Inline(u8, [u8; INLINE_BYTES]),
     Block(Arc<DecodedBlock>, Range<usize>),
     Shared(Arc<[u8]>, usize),
+    /// Bytes that were in memory of their own already, behind one more pointer: cheaper than to copy a large value.
+    Owned(Arc<Vec<u8>>, usize),
 }
 
 /// Copying up to this many bytes is cheaper than counting a reference that other threads count too.
@@ -42,6 +44,7 @@ impl PinnedValue {
             Repr::Inline(_, copy) => Repr::Inline(kept as u8, copy),
             Repr::Block(block, range) => Repr::Block(block, range.start..range.start + kept),
             Repr::Shared(shared, _) => Repr::Shared(shared, kept),
+            Repr::Owned(owned, _) => Repr::Owned(owned, kept),
         })
     }
 }
@@ -101,6 +104,14 @@ impl From<&[u8]> for PinnedValue {
     }
 }
 
+impl From<Vec<u8>> for PinnedValue {
+    /// Keeps the bytes where they are, unless they are few.
+    fn from(bytes: Vec<u8>) -> PinnedValue {
+        let length = bytes.len();
+        PinnedValue(inline(&bytes).unwrap_or_else(|| Repr::Owned(Arc::new(bytes), length)))
+    }
+}
+
 impl Deref for PinnedValue {
     type Target = [u8];
 
@@ -109,6 +120,7 @@ impl Deref for PinnedValue {
             Repr::Inline(length, bytes) => &bytes[..usize::from(*length)],
             Repr::Block(block, range) => block.bytes(range.clone()),
             Repr::Shared(bytes, length) => &bytes[..*length],
+            Repr::Owned(bytes, length) => &bytes[..*length],
         }
     }
 }

@@ -139,6 +139,19 @@ pub(in crate::table) fn open_section<'a>(
     })
 }
 
+/// As [`open_section`] with the raw bytes in memory of the caller's own, in the place of what is there.
+pub(in crate::table) fn open_section_into(
+    bytes: &[u8],
+    unpacker: &mut Unpacker,
+    uid: u64,
+    offset: u64,
+    raw: &mut Vec<u8>,
+) -> Result<Layout, Malformed> {
+    let header = Header::check(bytes, uid, offset)?;
+    unpacker.unpack_into(header.codec, header.stored, header.raw_length, raw)?;
+    Ok(header.layout)
+}
+
 struct Header<'a> {
     layout: Layout,
     codec: Codec,
