@@ -1,8 +1,9 @@
 //! The client of a test: performs the statements of its events, and checks every row that comes back.
 //!
 //! Statements that read are single reads of what is committed; those that write are one transaction, run again as a whole
-//! when it meets a conflict. An event with one statement that writes one row uses the engine's call for it. On a server all statements
-//! of an event are one transaction, also where none writes.
+//! when it meets a conflict. An event with one statement that writes one row uses the engine's call for it, and a server is
+//! sent an event that sets one c of a list as one statement. There all statements of an event are one transaction, also where
+//! none writes.
 
 use std::hint::black_box;
 use std::sync::Arc;

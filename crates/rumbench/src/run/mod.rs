@@ -1,5 +1,5 @@
 //! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`host`], [`cgroup`], [`profiled`], [`progress`], [`standing`],
-//! [`search`] for rates that are looked for, [`specification`] and [`remainder`] for suites that are resumed), the child's side ([`trial`], [`phase`], [`threads`], [`client`],
+//! [`search`] for rates that are looked for, [`specification`] and [`remainder`] for suites that are resumed), the child's side ([`trial`], [`steps`], [`phase`], [`threads`], [`client`],
 //! [`pacing`], [`sampler`], [`turnover`]) and what they say to each other ([`protocol`], [`split`]).
 
 pub mod cgroup;
@@ -22,6 +22,7 @@ pub mod search;
 pub mod specification;
 pub mod split;
 pub mod standing;
+pub mod steps;
 pub mod storage;
 pub mod stuck;
 pub mod suite;

@@ -1,5 +1,5 @@
-//! The child process of a trial: open the engine, run the phases, settle, verify, close. Some workloads have it closed and
-//! opened again between phases.
+//! The child process of a trial: open the engine, run the steps, close it. Some workloads have it closed and opened again
+//! between steps.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,22 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rumbench_core::engine::{Durability, Engine, EngineError, External, OpenConfig, Schema};
-use rumbench_core::trial::{Phase, PhaseEnd, Step, Workload};
+use rumbench_core::trial::Workload;
 
-use super::phase::{self, PhaseContext};
+use super::phase::PhaseContext;
 use super::placement::Cores;
-use super::plan::Turnover;
 use super::protocol::{Emitter, Event, TrialSpec};
-use super::turnover::{Counter, Next};
+use super::steps::Steps;
 use crate::catalog;
-use crate::measure::compressed;
 use crate::measure::counters::Counters;
 use crate::measure::device::Device;
 use crate::measure::server::ServerProcesses;
 use crate::run::client::error_chain;
-use crate::store::result::{PhaseResult, StoredBytes};
 
 /// The child's main function: reads the specification from stdin and reports on stdout.
 ///
@@ -195,191 +192,6 @@ fn mark_if_wrong(error: anyhow::Error, emitter: &Emitter) -> Result<()> {
     }
 }
 
-/// A trial's steps, which go on where they were when the database is opened again.
-struct Steps<'a> {
-    workload: Box<dyn Workload>,
-    settles: Settles,
-    /// Whether the last step was a settle.
-    settled: bool,
-    turnover: Option<&'a Turnover>,
-    /// From the first step on that ages the database.
-    counter: Option<Counter<'a>>,
-}
-
-impl<'a> Steps<'a> {
-    fn new(workload: Box<dyn Workload>, turnover: Option<&'a Turnover>) -> Result<Steps<'a>> {
-        let ratio = compressed::ratio(&workload.sample(compressed::SAMPLE_BYTES))?;
-        Ok(Steps {
-            workload,
-            settles: Settles { done: 0, ratio },
-            settled: false,
-            turnover,
-            counter: None,
-        })
-    }
-
-    /// Runs steps up to the next that opens the database again, or to the end of the trial. Whether there is more to do.
-    fn run(&mut self, context: &PhaseContext<'_>) -> Result<bool> {
-        let (engine, emitter) = (context.engine, context.emitter);
-        while let Some(step) = self.workload.next_step(engine)? {
-            let step = match step {
-                Step::Reopen => return Ok(true),
-                Step::Settle => {
-                    self.settled = true;
-                    if self.settle(context)?.is_none() {
-                        return Ok(false);
-                    }
-                    continue;
-                }
-                Step::Phase(phase) => phase,
-            };
-            self.settled = false;
-            let ages = self
-                .turnover
-                .filter(|asked| Counter::counts(asked, &step.name));
-            // Before the first step that ages the database its size has to be known.
-            if let Some(asked) = ages.filter(|_| self.counter.is_none()) {
-                let Some(start) = self.settle(context)? else {
-                    return Ok(false);
-                };
-                self.counter = Some(Counter::new(asked, data_bytes(&start)));
-            }
-            let Some(result) = self.phase(context, step)? else {
-                return Ok(false);
-            };
-            if let Some(counter) = self.counter.as_mut().filter(|_| ages.is_some())
-                && is_old(counter, &result, emitter)
-            {
-                break;
-            }
-        }
-        if !self.settled {
-            self.settle(context)?;
-        }
-        emitter.emit(&Event::Measured);
-        let sentence = self.workload.verify(engine)?;
-        emitter.emit(&Event::Verified { sentence });
-        Ok(false)
-    }
-
-    fn settle(&mut self, context: &PhaseContext<'_>) -> Result<Option<PhaseResult>> {
-        self.settles.settle(context, self.workload.as_ref())
-    }
-
-    fn phase(&self, context: &PhaseContext<'_>, phase: Phase) -> Result<Option<PhaseResult>> {
-        let own = self.workload.pace(&phase.name);
-        let paced = PhaseContext {
-            rate: context.rate.or(own),
-            ..*context
-        };
-        run_phase(&paced, phase)
-    }
-}
-
-fn data_bytes(phase: &PhaseResult) -> u64 {
-    phase.size_bytes.map_or(0, |size| size.data)
-}
-
-/// Whether the steps that age the database end with this one.
-fn is_old(counter: &mut Counter<'_>, step: &PhaseResult, emitter: &Emitter) -> bool {
-    match counter.add(step) {
-        Next::Step => false,
-        Next::Enough => true,
-        Next::GiveUp(why) => {
-            emitter.emit(&Event::Mark {
-                mark: format!("turnover-unmet ({why})"),
-            });
-            true
-        }
-    }
-}
-
-/// Runs one phase. Its result if the trial goes on.
-fn run_phase(context: &PhaseContext<'_>, phase: Phase) -> Result<Option<PhaseResult>> {
-    let emitter = context.emitter;
-    announce_phase(&phase, emitter);
-    let must_be_whole = matches!(phase.end, PhaseEnd::Work);
-    let outcome = phase::run(context, phase);
-    let result = outcome.result;
-    // What follows a load with gaps would only blame the engine for the rows that are missing.
-    let failed = result.errors > 0 && (must_be_whole || result.operations == 0);
-    emitter.emit(&Event::Phase {
-        result: Box::new(result.clone()),
-    });
-    if let Some(wrong) = outcome.wrong {
-        emitter.emit(&Event::Mark {
-            mark: format!("wrong-answer ({wrong})"),
-        });
-        return Ok(None);
-    }
-    if failed {
-        bail!(
-            "{} operations of phase {} failed, the first with: {}",
-            result.errors,
-            result.name,
-            result.error_samples.first().cloned().unwrap_or_default()
-        );
-    }
-    Ok(Some(result).filter(|result| !interrupted(context, &result.name)))
-}
-
-/// The settles of a trial.
-struct Settles {
-    done: u32,
-    /// How the rows of the workload compress, where it offers a sample.
-    ratio: Option<f64>,
-}
-
-impl Settles {
-    /// Settles once more. The result of that phase if the trial goes on.
-    fn settle(
-        &mut self,
-        context: &PhaseContext<'_>,
-        workload: &dyn Workload,
-    ) -> Result<Option<PhaseResult>> {
-        self.done += 1;
-        let name = match self.done {
-            1 => "settle".to_string(),
-            n => format!("settle#{n}"),
-        };
-        context.emitter.emit(&Event::PhaseStarted {
-            name: name.clone(),
-            seconds: None,
-            operations: None,
-        });
-        let at_least = workload.settle_at_least();
-        let result = phase::settle(context, name, at_least).context("cannot settle")?;
-        let result = PhaseResult {
-            stored_bytes: self.stored(workload),
-            ..result
-        };
-        context.emitter.emit(&Event::Phase {
-            result: Box::new(result.clone()),
-        });
-        Ok(Some(result).filter(|result| !interrupted(context, &result.name)))
-    }
-
-    /// What the rows come to that the database holds, where the workload counts them and a sample says how they compress.
-    fn stored(&self, workload: &dyn Workload) -> Option<StoredBytes> {
-        let raw = workload.stored_bytes()?;
-        Some(StoredBytes {
-            raw,
-            compressed: (raw as f64 * self.ratio?).round() as u64,
-        })
-    }
-}
-
-/// Whether the user wants the trial to end, which then is marked.
-fn interrupted(context: &PhaseContext<'_>, phase: &str) -> bool {
-    let interrupted = context.interrupted.load(Ordering::Relaxed);
-    if interrupted {
-        context.emitter.emit(&Event::Mark {
-            mark: format!("interrupted (in {phase})"),
-        });
-    }
-    interrupted
-}
-
 fn announce(
     spec: &TrialSpec,
     workload: &dyn Workload,
@@ -406,19 +218,5 @@ fn announce(
         load_bytes: bytes,
         load_rows: rows,
         phases: workload.phase_names(),
-    });
-}
-
-fn announce_phase(phase: &Phase, emitter: &Emitter) {
-    let led = phase.background.as_ref().and_then(|clients| clients.leads);
-    let (seconds, operations) = match phase.end {
-        PhaseEnd::Work => (led, None),
-        PhaseEnd::Seconds(seconds) => (Some(seconds), None),
-        PhaseEnd::Operations(operations) => (None, Some(operations)),
-    };
-    emitter.emit(&Event::PhaseStarted {
-        name: phase.name.clone(),
-        seconds,
-        operations,
     });
 }

@@ -28,13 +28,15 @@ pub(super) fn keep(directory: &Path, out: &Path, keeps_data: bool, trial: &mut T
     if !marks::failed(trial) {
         return;
     }
-    let kept = match keeps_data {
-        true => log,
-        false => out.join(FOLDER).join(name).with_added_extension("log"),
+    let kept = if keeps_data {
+        log
+    } else {
+        let kept = out.join(FOLDER).join(name).with_added_extension("log");
+        if let Err(error) = take(&log, &kept) {
+            return say(&format!("warning: cannot keep {}: {error}", kept.display()));
+        }
+        kept
     };
-    if !keeps_data && let Err(error) = take(&directory.join(SERVER_LOG), &kept) {
-        return say(&format!("warning: cannot keep {}: {error}", kept.display()));
-    }
     say(&format!("the log of its server: {}", kept.display()));
     let place = kept.strip_prefix(out).unwrap_or(&kept);
     let place = place.display().to_string();
