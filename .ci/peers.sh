@@ -31,7 +31,17 @@ root_with() {
     return 1
 }
 
-find_postgresql() { root_with 'usr/lib/postgresql/*/bin/postgres' 'usr/lib/postgresql/*/bin/initdb'; }
+# As `OLDEST_VERSION` of its adapter.
+postgresql_oldest=15
+
+find_postgresql() {
+    local version
+    # Newer ones than there will be for long.
+    for version in $(seq 30 -1 "$postgresql_oldest"); do
+        root_with "usr/lib/postgresql/$version/bin/postgres" "usr/lib/postgresql/$version/bin/initdb" && return
+    done
+    return 1
+}
 
 find_mariadb() { root_with usr/sbin/mariadbd usr/lib/mysql/plugin/ha_rocksdb.so; }
 
@@ -86,6 +96,8 @@ main() {
     if ! find_postgresql >/dev/null; then
         package=$(postgresql_package)
         [ -n "$package" ] || fail 'a package postgresql-NN in the lists of apt: apt-get update'
+        [ "${package#postgresql-}" -ge "$postgresql_oldest" ] ||
+            fail "PostgreSQL $postgresql_oldest or newer: this release has $package, Debian 12 and Ubuntu 24.04 have one"
         unpack "$package"
     fi
     find_mariadb >/dev/null || unpack mariadb-server-core mariadb-plugin-rocksdb

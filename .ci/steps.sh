@@ -255,7 +255,7 @@ step_servers() {
     features=(--no-default-features --features mariadb,postgresql)
     cargo test --locked -p rumbench-engines "${features[@]}"
     cargo test --locked -p rumbench "${features[@]}" --test it -- \
-        external:: durability:: killed:: wrong_rows:: failing_servers:: ordinary_user::
+        bounded_servers:: external:: durability:: killed:: wrong_rows:: failing_servers:: ordinary_user::
     smoke_engines=("${servers[@]}")
     smoke_cache_bytes=67108864
     in_scratch servers_smoke

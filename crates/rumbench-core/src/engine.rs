@@ -196,6 +196,11 @@ pub trait Engine: Send + Sync {
         false
     }
 
+    /// The last lines of the log of a server that is the laboratory's own, in one.
+    fn log_tail(&self) -> Option<String> {
+        None
+    }
+
     /// Whether other clients may see a commit before what its class promises holds of it, so that one that was seen, and
     /// not acknowledged yet, may be lost.
     fn shows_commits_early(&self) -> bool {

@@ -17,6 +17,10 @@ pub(crate) fn retried_with<T>(
         match transaction() {
             Ok(result) => return Ok((result, u64::from(attempt - 1))),
             Err(EngineError::Retry(_)) if attempt < ATTEMPTS_MAX => attempt += 1,
+            Err(EngineError::Retry(why)) => {
+                let why = format!("{why} (the last of {ATTEMPTS_MAX} attempts)");
+                return Err(EngineError::Retry(why));
+            }
             Err(error) => return Err(error),
         }
         backoff(attempt);
@@ -51,7 +55,8 @@ mod tests {
                 Err(EngineError::Retry("locked".to_string()))
             },
         );
-        assert!(matches!(refused, Err(EngineError::Retry(why)) if why == "locked"));
+        let expected = "locked (the last of 1000 attempts)";
+        assert!(matches!(refused, Err(EngineError::Retry(why)) if why == expected));
         assert_eq!(runs, ATTEMPTS_MAX);
         let done = retried(
             |_| {},

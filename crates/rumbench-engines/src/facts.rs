@@ -62,6 +62,9 @@ pub(crate) use rumbench_core::engine::ALL_ACKNOWLEDGED;
 pub(crate) const PREFIX_ONE_SECOND: &str = "a prefix no older than about 1 s";
 /// The words for a log that waits in the process.
 pub(crate) const SOME_PREFIX: &str = "a prefix, of unknown age";
+/// See [`DurabilityFacts`].
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+pub(crate) const MAY_CORRUPT: &str = "may corrupt";
 
 #[cfg(test)]
 mod tests {

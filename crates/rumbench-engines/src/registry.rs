@@ -242,7 +242,7 @@ static ENGINES: [EngineEntry; 12] = [
 ];
 
 /// What a server may do besides storing rows, as contestants: each differs from the plain entry by this one thing.
-const SERVER_VARIANTS: [Variant; 2] = [
+const SERVER_VARIANTS: [Variant; 3] = [
     Variant {
         name: "binlog",
         description: "a binary log, synced at each commit: what a replicated server pays",
@@ -250,6 +250,10 @@ const SERVER_VARIANTS: [Variant; 2] = [
     Variant {
         name: "performance-schema",
         description: "the performance schema with its default instruments: what watching costs",
+    },
+    Variant {
+        name: "both",
+        description: "InnoDB and MyRocks in one server, both tuned, each with a cache of its own",
     },
 ];
 
@@ -264,6 +268,7 @@ const INNODB_VARIANTS: &[Variant] = &[
     },
     SERVER_VARIANTS[0],
     SERVER_VARIANTS[1],
+    SERVER_VARIANTS[2],
 ];
 
 const ROCKSDB_VARIANTS: &[Variant] = &[

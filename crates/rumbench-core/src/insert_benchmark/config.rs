@@ -159,7 +159,7 @@ impl Config {
 
     /// Why these settings cannot be together.
     fn refusal(&self) -> Option<String> {
-        let steps = self.steps();
+        let steps = &self.steps();
         let loads = |step: &&Step| step.0 == Action::Load;
         if !steps.first().is_some_and(|step| loads(&step)) || steps.iter().filter(loads).count() > 1
         {
@@ -179,6 +179,9 @@ impl Config {
                 ));
             }
         }
+        if let Some(why) = self.refusal_of_builds(steps) {
+            return Some(why);
+        }
         if self.tables() > self.clients || !self.clients.is_multiple_of(self.tables()) {
             return Some(format!(
                 "clients={} must be tables={} or a multiple of it",
@@ -190,6 +193,22 @@ impl Config {
             return Some("data_min must not be above data_max".to_owned());
         }
         None
+    }
+
+    /// Why the indexes cannot be built as `steps` say: a step that builds nothing would have the rate of all its rows.
+    fn refusal_of_builds(&self, steps: &[Step]) -> Option<String> {
+        let builds = steps.iter().filter(|step| step.0 == Action::Index);
+        match builds.count() {
+            0 => None,
+            _ if self.indexes_at_start() => Some(
+                "l.x builds indexes, which form=2016 has from the start: leave it out".to_owned(),
+            ),
+            _ if self.indexes == 0 => {
+                Some("l.x builds indexes, and indexes=0 has none: leave it out of steps".to_owned())
+            }
+            1 => None,
+            _ => Some("steps hold l.x twice: there is nothing left to build".to_owned()),
+        }
     }
 
     /// Every effective setting as text, in the guide's order.

@@ -174,6 +174,46 @@ fn the_form_of_2016_inserts_into_a_table_that_has_its_indexes() {
 }
 
 #[test]
+fn inserts_beside_queries_come_evenly_or_at_the_start_of_a_second() {
+    for (spread, expected) in [("even", false), ("burst", true)] {
+        let engine = ModelEngine::new(0);
+        let mut workload = trial(&[("steps", "l.i0,qp100"), ("background", spread)]);
+        let mut bursts = Vec::new();
+        while let Some(step) = workload.next_step(&engine).unwrap() {
+            if let Step::Phase(mut phase) = step {
+                bursts.extend(phase.background.as_ref().map(|beside| beside.burst));
+                // The queries of the second step need the rows of the first.
+                for client in &mut phase.clients {
+                    while phase.background.is_none() && client.prepare().is_some() {
+                        client.execute().unwrap();
+                    }
+                }
+            }
+        }
+        assert_eq!(bursts, [expected], "{spread}");
+    }
+}
+
+#[test]
+fn builds_of_indexes_that_would_build_nothing_are_refused() {
+    let refused = |pairs: &[(&str, &str)]| Config::from_pairs(pairs.to_vec()).unwrap_err();
+    for (pairs, why) in [
+        (&[("steps", "l.i0,l.x,l.x")][..], "steps hold l.x twice"),
+        (
+            &[("steps", "l.i0,l.x"), ("indexes", "0")],
+            "indexes=0 has none",
+        ),
+        (
+            &[("steps", "l.i0,l.x"), ("form", "2016")],
+            "form=2016 has from the start",
+        ),
+    ] {
+        let error = refused(pairs).to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
 fn queries_end_after_their_operations_where_that_is_asked_for() {
     let engine = ModelEngine::new(0);
     let small = [

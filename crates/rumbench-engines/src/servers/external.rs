@@ -150,10 +150,11 @@ pub(super) fn processes(address: &Address, listener: Option<u32>) -> External {
     }
 }
 
-/// Refuses a class that the server does not run at: nothing is configured there.
+/// Refuses a class that the server does not run at: the label on each number would be wrong. `given` is the running server,
+/// where it is one; of a server that was started here the user's own lines may have changed the setting.
 pub(super) fn check_class(
     engine: &str,
-    given: &Given,
+    given: Option<&Given>,
     setting: &str,
     found: &str,
     asked: &str,
@@ -161,9 +162,18 @@ pub(super) fn check_class(
     if found == asked {
         return Ok(());
     }
+    let (whose, or) = match given {
+        Some(given) => {
+            let address = &given.endpoint.address;
+            (format!("the server at {address} runs"), "change the server")
+        }
+        None => (
+            "with its options_file the server runs".to_string(),
+            "take the line out of the file",
+        ),
+    };
     Err(EngineError::Unsupported(format!(
-        "{engine}: the server at {} runs with {setting}={found}, and this durability class needs {asked}; choose the class \
-         that it runs at by --durability, or change the server",
-        given.endpoint.address
+        "{engine}: {whose} with {setting}={found}, and this durability class needs {asked}; choose the class that it runs at \
+         by --durability, or {or}"
     )))
 }

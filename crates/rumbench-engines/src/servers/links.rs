@@ -20,6 +20,7 @@ use rumbench_core::tables::{
 
 use super::Server;
 use super::check::check_table;
+use super::link_list::List;
 use super::link_sql::{self, MULTIGET_SIZES, Query};
 use super::session::{Session, Statement};
 use super::sql::Dialect;
@@ -56,7 +57,7 @@ impl<S: Server> LinkStore for ServerLinks<S> {
         let mut session = self.server.connect()?;
         session.query(&link_sql::create_index(self.server.dialect()))?;
         for table in ["nodetable", "linktable", "counttable"] {
-            self.server.analyze(&mut session, table)?;
+            self.server.tidy(&mut session, table)?;
         }
         Ok(())
     }
@@ -367,9 +368,19 @@ impl<S: Session> LinkConnection for LinksConnection<S> {
                 self.session.push(Value::Unsigned(*value))?;
             }
             let columns = [U64, U32, U64, U32, Bytes];
+            let mut other: Option<u64> = None;
             found += self.session.finish(&columns, &mut |row| {
                 black_box(row);
+                let id2 = number(row, 0);
+                if !id2s.contains(&id2) {
+                    other = Some(id2);
+                }
             })?;
+            if let Some(other) = other {
+                return Err(EngineError::Wrong(format!(
+                    "a link to {other} where links from {id1} to {id2s:?} were asked for"
+                )));
+            }
         }
         Ok(found)
     }
@@ -386,16 +397,15 @@ impl<S: Session> LinkConnection for LinksConnection<S> {
         let (min, max) = (time(query.time_min), time(query.time_max));
         let parameters = [query.id1, query.link_type, min, max, first, second].map(Value::Unsigned);
         let statement = self.statement(Query::ListLinks)?;
-        let mut result = ListResult::default();
+        let mut list = List::new(min..=max, link_sql::equal_times(self.dialect));
         let mut visit = |row: &[Value<'_>]| {
             black_box(row);
-            result.rows += 1;
-            result.last = Some((number(row, 0), number(row, 1)));
+            list.add(number(row, 0), number(row, 1));
         };
         let columns = [U64, U64, U32, Bytes];
         self.session
             .run(statement, &parameters, &columns, &mut visit)?;
-        Ok(result)
+        list.end(query)
     }
 
     fn add_node(&mut self, node: &Node<'_>) -> Result<u64> {

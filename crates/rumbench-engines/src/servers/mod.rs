@@ -2,12 +2,13 @@
 //!
 //! Reading order: `packages` (where the binaries are), `run_folder` and `process` (a private child process that leaves
 //! nothing behind), `endpoint` and `external` (servers that run already), `session` (a connection with prepared statements), `sql` and `tables` (the workloads of tables),
-//! `link_sql` and `links` (LinkBench), `check` (do indexes agree with rows?), then the servers themselves: `postgresql`, `mariadb`. A server listens on a Unix
+//! `link_sql`, `link_list` and `links` (LinkBench), `check` (do indexes agree with rows?), then the servers themselves: `postgresql`, `mariadb`. A server listens on a Unix
 //! socket only, in a folder that nobody else can enter; services of the system are never touched.
 
 mod check;
 mod endpoint;
 mod external;
+mod link_list;
 mod link_sql;
 mod links;
 mod log;
@@ -50,10 +51,16 @@ trait Server: Send + Sync + 'static {
 
     /// Has the server look at a table, so that it knows how its values are distributed.
     fn analyze(&self, session: &mut Self::Session, table: &str) -> Result<()>;
+
+    /// Has the server do behind a load of LinkBench's `table` what the published runs had it do: looks at the table, at least.
+    fn tidy(&self, session: &mut Self::Session, table: &str) -> Result<()> {
+        self.analyze(session, table)
+    }
 }
 
-/// Data folder and log of a trial.
+/// Folder, data folder and log of a trial, as absolute paths.
 struct Places {
+    trial: PathBuf,
     data: PathBuf,
     log: PathBuf,
 }
@@ -61,9 +68,12 @@ struct Places {
 impl Places {
     /// Makes the data folder; also says whether it had been there already.
     fn prepare(trial: &Path) -> Result<(Places, bool)> {
+        let failed = |error| EngineError::failed(format!("cannot find {}", trial.display()), error);
+        let trial = std::fs::canonicalize(trial).map_err(failed)?;
         let places = Places {
             data: trial.join(DATA_FOLDER),
             log: trial.join(LOG_FILE),
+            trial,
         };
         let exists = places.data.exists();
         if !exists {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rumbench_core::engine::{EngineError, Result};
 
 /// The one command that brings what is missing.
-pub(super) const HOW_TO_GET: &str = "`make peers` fetches it (Debian and Ubuntu)";
+pub(super) const HOW_TO_GET: &str = "`make peers` fetches it (Debian 12, Ubuntu 24.04 or newer)";
 
 /// The folder of the unpacked packages, as `.ci/peers.sh` names it.
 fn cache() -> Option<PathBuf> {

@@ -20,7 +20,7 @@ use rustix::io::FdFlags;
 use rustix::process::{Pid, Signal};
 
 use super::log::log_tail;
-use super::run_folder::RunFolder;
+use super::run_folder::{self, RunFolder};
 
 /// A server that recovers from a crash may take as long.
 const READY_WITHIN: Duration = Duration::from_secs(600);
@@ -205,12 +205,12 @@ pub(super) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts a server whose socket is in `folder`; `data` is noted there.
+    /// Starts a server whose socket is in `folder`; the folder of its `trial` is noted there.
     pub(super) fn start(
         program: &Program<'_>,
         mut command: Command,
         log: &Path,
-        data: &Path,
+        trial: &Path,
         stop_signal: Signal,
         folder: RunFolder,
     ) -> Result<ServerProcess> {
@@ -225,13 +225,18 @@ impl ServerProcess {
             death_signal: program.death_signal,
             folder,
         };
-        process.folder.note(process.pid(), data)?;
+        process.folder.note(process.pid(), trial)?;
         Ok(process)
     }
 
     /// The first of its processes.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The end of its log.
+    pub(super) fn log_tail(&self) -> String {
+        log_tail(&self.log)
     }
 
     /// Asks `connect` until it answers.
@@ -275,10 +280,21 @@ impl ServerProcess {
         }
     }
 
-    /// Kills the server and the processes that it started, which may be as stuck as it is.
+    /// Kills the server and the processes that it started, which may be as stuck as it is. One of several processes is asked
+    /// to end at once before: killed, it would leave its shared memory behind.
     pub(super) fn kill(&self) {
         let pid = self.pid();
         let started = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        if self.death_signal == DeathSignal::Quit {
+            self.signal(Signal::QUIT);
+            let start = Instant::now();
+            while run_folder::started_at(pid).is_some() && start.elapsed() < ENDED_WITHIN {
+                thread::sleep(ASK_EVERY);
+            }
+        }
+        if run_folder::started_at(pid).is_none() {
+            return;
+        }
         // First the server, which would start others in their place.
         self.signal(Signal::KILL);
         for pid in started.unwrap_or_default().split(' ') {

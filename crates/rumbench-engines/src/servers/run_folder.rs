@@ -3,7 +3,7 @@
 //! It lies in the folder for temporary files, because the name of a socket may have about 100 bytes and a result folder may
 //! be deep. Its name is `rumbench-PID-START-NAMESPACE-NUMBER`: process id and start time of the laboratory that made it, so
 //! that a process id that was given again is not taken for it, and the namespace in which the id means something: containers
-//! may share the folder. The note `server` holds the same of the server and its data folder.
+//! may share the folder. The note `server` holds the same of the server and the folder of its trial.
 //!
 //! A server normally gets a signal from the kernel when its laboratory dies (see `process`). What remains then is this
 //! folder; [`remove_left_overs`], which every start of the laboratory calls, removes those whose laboratory is gone, and ends a server that outlived it all the same. Data folders
@@ -48,10 +48,10 @@ impl RunFolder {
         &self.0
     }
 
-    /// Notes which process serves here, and from which data.
-    pub(super) fn note(&self, server: u32, data: &Path) -> Result<()> {
+    /// Notes which process serves here, and in the folder of which trial its data is.
+    pub(super) fn note(&self, server: u32, trial: &Path) -> Result<()> {
         let start = started_at(server).unwrap_or(0);
-        let note = format!("{server} {start}\n{}\n", data.display());
+        let note = format!("{server} {start}\n{}\n", trial.display());
         fs::write(self.0.join(NOTE), note)
             .map_err(|error| EngineError::failed("cannot note the server's process", error))
     }
@@ -64,8 +64,8 @@ impl Drop for RunFolder {
     }
 }
 
-/// When a process started, in ticks since boot; `None` if there is none with this id.
-fn started_at(pid: u32) -> Option<u64> {
+/// When a process started, in ticks since boot; `None` if there is none with this id, or it has ended.
+pub(super) fn started_at(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Field 22; the name in field 2 may hold spaces and parentheses. A zombie has ended.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
@@ -137,11 +137,11 @@ fn remove_left_over(path: &Path) {
         let _ = rustix::process::kill_process(pid, Signal::KILL);
     }
     let _ = fs::remove_dir_all(path);
-    if let Some(data) = lines.next().filter(|data| Path::new(data).exists()) {
+    if let Some(trial) = lines.next().filter(|trial| Path::new(trial).exists()) {
         // No error of the trial that is about to run; where nobody listens, nobody needs it.
         let _ = writeln!(
             std::io::stderr(),
-            "rumbench: a run that was killed left the data of its server in {data}; if nobody needs it: rm -r '{data}'"
+            "rumbench: a run that was killed left the data of its server in {trial}; if nobody needs it: rm -r '{trial}'"
         );
     }
 }

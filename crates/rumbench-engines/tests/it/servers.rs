@@ -108,12 +108,8 @@ fn a_server_that_dies_is_an_error_that_ends_with_its_log() {
 fn a_configuration_that_a_server_refuses_is_an_error_with_its_words() {
     for entry in servers() {
         let dir = tempfile::tempdir().unwrap();
-        let own = dir.path().join("own.conf");
-        std::fs::write(&own, "no_such_variable_of_a_server = 1\n").unwrap();
-        let mut config = config(dir.path(), Durability::Buffered);
-        let own = own.to_str().unwrap().to_string();
-        config.settings.insert("options_file".to_string(), own);
-        let Err(error) = entry.open(&config) else {
+        let line = "no_such_variable_of_a_server = 1";
+        let Err(error) = entry.open(&with_line(dir.path(), Durability::Buffered, line)) else {
             panic!("{} takes any variable", entry.name);
         };
         let words = source_of(&error).replace('-', "_");
@@ -121,6 +117,57 @@ fn a_configuration_that_a_server_refuses_is_an_error_with_its_words() {
             words.contains("no_such_variable_of_a_server"),
             "{error}: {words}"
         );
+    }
+}
+
+/// The settings of a trial on `entry` with a line of the user's own.
+fn with_line(dir: &Path, durability: Durability, line: &str) -> OpenConfig {
+    let own = dir.join("own.conf");
+    std::fs::write(&own, format!("{line}\n")).unwrap();
+    let mut config = config(dir, durability);
+    let own = own.to_str().unwrap().to_string();
+    config.settings.insert("options_file".to_string(), own);
+    config
+}
+
+#[test]
+fn lines_of_ones_own_do_not_change_the_durability_class_under_its_label() {
+    for entry in servers() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = match entry.name {
+            "postgresql" => "synchronous_commit = off",
+            "mariadb-innodb" => "innodb-flush-log-at-trx-commit = 2",
+            _ => "rocksdb_flush_log_at_trx_commit = 2",
+        };
+        let Err(error) = entry.open(&with_line(dir.path(), Durability::Sync, line)) else {
+            panic!("{} is called sync with {line}", entry.name);
+        };
+        let words = error.to_string();
+        for expected in [
+            "with its options_file",
+            "choose the class",
+            "or take the line",
+        ] {
+            assert!(words.contains(expected), "{words}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_does_not_repair_torn_pages_says_what_a_power_cut_does() {
+    for entry in servers() {
+        let line = match entry.name {
+            "postgresql" => "full_page_writes = off",
+            "mariadb-innodb" => "innodb-doublewrite = 0",
+            // Its tables are written once.
+            _ => continue,
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let config = with_line(dir.path(), Durability::Sync, line);
+        let engine = entry.open(&config).unwrap();
+        let facts = engine.facts().durability;
+        assert_eq!(facts.power_cut, "may corrupt", "{}", entry.name);
+        engine.close().unwrap();
     }
 }
 
@@ -386,6 +433,17 @@ fn variants_of_the_server_are_on_in_their_own_rows_only() {
         let watched = loaded(name, Some("performance-schema"), &[]);
         starts(&watched, "performance_schema", "ON");
         starts(&watched, "log_bin", "OFF");
+        let both = loaded(name, Some("both"), &[]);
+        for setting in [
+            "innodb_flush_log_at_trx_commit",
+            "rocksdb_flush_log_at_trx_commit",
+        ] {
+            starts(&both, setting, "2");
+        }
+        let caches = ["innodb_buffer_pool_size", "rocksdb_block_cache_size"];
+        let size = |name: &str| both.configuration[name].split(' ').next();
+        let [innodb, myrocks] = caches.map(size);
+        assert_eq!(innodb, myrocks);
     }
 }
 

@@ -158,9 +158,7 @@ fn search(arguments: &FindRateArgs) -> Result<Search> {
 fn judged(workload: &str, point: &mut Point, wanted: Option<&str>) -> Result<String> {
     let paced = catalog::paced_phases(workload, &mut point.settings)?;
     let Some(last) = paced.last() else {
-        return Err(usage(format!(
-            "{workload} has no phase that takes a rate: its own settings say how fast each is"
-        )));
+        return Err(sweep::no_paced_phase(workload));
     };
     let known: Vec<&str> = paced.iter().map(String::as_str).collect();
     match wanted {

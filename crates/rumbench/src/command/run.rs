@@ -463,13 +463,22 @@ fn check_external(suite: &Suite) -> Result<()> {
 
 /// A cache that cannot fit into the limit would end every trial in the middle.
 fn check_memory(point: &Point) -> Result<()> {
-    let cache = point.cache_bytes;
-    match point.memory {
-        Some(memory) if memory < cache.saturating_add(MEMORY_BESIDE_CACHE) => Err(usage(format!(
-            "--memory {memory} is too little for cache_bytes={cache} and {} MiB beside it for everything else; --set cache_bytes={} would do, or a larger --memory",
-            MEMORY_BESIDE_CACHE >> 20,
-            memory.saturating_sub(MEMORY_BESIDE_CACHE)
-        ))),
-        _ => Ok(()),
-    }
+    let (cache, needed) = (point.cache_bytes, MEMORY_BESIDE_CACHE);
+    let Some(memory) = point
+        .memory
+        .filter(|memory| *memory < cache.saturating_add(needed))
+    else {
+        return Ok(());
+    };
+    let instead = match memory > needed {
+        true => format!(
+            "--set cache_bytes={} would do, or a larger --memory",
+            memory - needed
+        ),
+        false => "a larger --memory is needed".to_string(),
+    };
+    Err(usage(format!(
+        "--memory {memory} is too little for cache_bytes={cache} and {} MiB beside it for everything else; {instead}",
+        needed >> 20
+    )))
 }

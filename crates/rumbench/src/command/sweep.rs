@@ -5,8 +5,9 @@
 
 use anyhow::Result;
 use rumbench_core::engine::Durability;
+use rumbench_core::trial::Workload;
 
-use super::settings;
+use super::settings::{self, Sorted};
 use crate::catalog::{self, usage};
 use crate::run::plan::{Point, Turnover, Varied};
 use crate::store::result::Host;
@@ -181,6 +182,7 @@ fn point(common: Common<'_>, label: Option<String>) -> Result<Point> {
     let (mut engines, mut sorted) =
         settings::sort(common.workload, common.engines, common.hosts, &sets)?;
     let checked = catalog::workload(common.workload, &sorted.workload, 1)?;
+    check_rate(common.workload, checked.as_ref(), &sorted, &sets)?;
     sorted.clients = checked.connections().unwrap_or(sorted.clients);
     settings::give_files(&mut engines, common.files)?;
     settings::check(&engines, &sorted, common.durability, common.workload)?;
@@ -193,6 +195,22 @@ fn point(common: Common<'_>, label: Option<String>) -> Result<Point> {
         rate: sorted.rate,
         memory: common.memory,
     })
+}
+
+/// A rate that no phase takes would be believed to have been measured.
+fn check_rate(name: &str, workload: &dyn Workload, sorted: &Sorted, sets: &[String]) -> Result<()> {
+    let asks = sorted.rate.is_some() || sets.iter().any(|set| set.starts_with("arrivals="));
+    match asks && workload.paced_phases().is_empty() {
+        true => Err(no_paced_phase(name)),
+        false => Ok(()),
+    }
+}
+
+/// A usage error for a rate where none can be set.
+pub fn no_paced_phase(workload: &str) -> anyhow::Error {
+    usage(format!(
+        "{workload} has no phase that takes a rate: its own settings say how fast each is"
+    ))
 }
 
 /// The one point of trials that age their databases, and when they end.

@@ -81,6 +81,11 @@ pub fn describe(directory: &Path) -> BTreeMap<String, String> {
     put("cpu", proc_field("/proc/cpuinfo", "model name"));
     let cpus = std::thread::available_parallelism().ok();
     put("cpus", cpus.map(|n| n.to_string()));
+    // Which ones `taskset` has left.
+    put(
+        "cpus_allowed",
+        proc_field("/proc/self/status", "Cpus_allowed_list"),
+    );
     put("memory", proc_field("/proc/meminfo", "MemTotal"));
     put("swap", proc_field("/proc/meminfo", "SwapTotal"));
     put("kernel", read("/proc/sys/kernel/osrelease"));
@@ -142,7 +147,14 @@ mod tests {
     #[test]
     fn environment_names_kernel_compiler_and_file_system() {
         let found = describe(Path::new("/"));
-        for name in ["kernel", "compiler", "file_system", "cpus", "commit"] {
+        for name in [
+            "kernel",
+            "compiler",
+            "file_system",
+            "cpus",
+            "cpus_allowed",
+            "commit",
+        ] {
             assert!(found.contains_key(name), "{name} is missing in {found:?}");
         }
     }

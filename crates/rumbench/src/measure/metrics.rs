@@ -93,7 +93,7 @@ pub const METRICS: &[Metric] = &[
     metric("kb_written_per_op", "KiB/op", LESS, "KiB written within the phase; what is still in the page cache is not in it.",
         "bytes of `io_source` / 1024 / operations"),
     metric("kb_written_per_op_settled", "KiB/op", LESS, "KiB written within the phase and by paying its debt afterwards.",
-        "(bytes of the phase + bytes of the settle phase that pays its debt) / 1024 / operations; a settle pays for the last phase since the settle before it that wrote"),
+        "(bytes of the phase + bytes of the settle phase that pays its debt) / 1024 / operations; a settle pays for the last phase since the settle before it that wrote; absent where writers beside the clients of several phases made the debt"),
     metric("written_bytes", "bytes", None, "Keys and values that clients wrote, the background client included; absent where the workload does not count them.",
         "sum of key and value lengths over all writes"),
     metric("stored_bytes.raw", "bytes", None, "Keys and values of the rows that the database holds after a settle; absent where the workload does not count them.",

@@ -132,7 +132,8 @@ fn per_client_byte((kb, bytes): (f64, u64)) -> f64 {
 }
 
 /// The phase whose debt a settle pays: the last one since the settle before that wrote, or, where no phase says whether
-/// it wrote, the last one with operations.
+/// it wrote, the last one with operations. None where writers beside the clients of several phases have made the debt:
+/// nobody knows whose it is.
 fn indebted(earlier: &mut [PhaseResult]) -> Option<&mut PhaseResult> {
     let since = earlier
         .iter()
@@ -140,6 +141,10 @@ fn indebted(earlier: &mut [PhaseResult]) -> Option<&mut PhaseResult> {
         .map_or(0, |place| place + 1);
     let recent = &mut earlier[since..];
     let busy = |phase: &PhaseResult| phase.operations > 0;
+    let beside = |phase: &&PhaseResult| phase.background.is_some() && phase.written_bytes.is_none();
+    if recent.iter().filter(beside).count() > 1 {
+        return None;
+    }
     let place = recent
         .iter()
         .rposition(|phase| busy(phase) && phase.written_bytes.is_some())
@@ -150,6 +155,7 @@ fn indebted(earlier: &mut [PhaseResult]) -> Option<&mut PhaseResult> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::result::BackgroundResult;
 
     #[test]
     fn bytes_of_settling_are_added_to_the_last_phase_with_operations() {
@@ -167,6 +173,28 @@ mod tests {
         finish_phase(&mut phases, 0);
         assert_eq!(phases[1].kb_written_per_op_settled, Some(5.0));
         assert_eq!(phases[0].kb_written_per_op_settled, None);
+    }
+
+    #[test]
+    fn a_debt_of_writers_beside_several_phases_is_nobodys() {
+        let phase = |name: &str, has_writer: bool| PhaseResult {
+            name: name.to_string(),
+            operations: 10,
+            kb_written: Some(100.0),
+            background: has_writer.then(BackgroundResult::default),
+            ..PhaseResult::default()
+        };
+        let settled = |others: bool| {
+            let settle = PhaseResult {
+                operations: 0,
+                ..phase("settle", false)
+            };
+            let mut phases = vec![phase("l.i2", false), phase("qr100", others)];
+            phases.extend([phase("qp100", true), settle]);
+            finish_phase(&mut phases, 0);
+            phases[2].kb_written_per_op_settled
+        };
+        assert_eq!([settled(false), settled(true)], [Some(20.0), None]);
     }
 
     #[test]

@@ -115,13 +115,17 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
     if let Some(asked) = background {
         fill_background(&mut result, &ends.background, &asked);
     }
+    if result.errors > 0 {
+        tell_log(&mut result.error_samples, context.engine);
+    }
     if phase.recorded {
         fill_latencies(&mut result, &ends.clients, phase.operations);
     }
     let laboratory = ends.samples.cpu_seconds + main_cpu_seconds;
     fill_cpu(&mut result, &ends, &before, &after, laboratory);
     fill_intervals(&mut result, &intervals, phase.operations, &ends.samples);
-    let switches = ends.clients.iter().map(|end| end.switches).sum();
+    attach_background(&mut result.intervals, &ends.background_seconds);
+    let switches = all().map(|end| end.switches).sum();
     fill_resources(&mut result, &before, &after, switches, context.device);
     fill_sizes(&mut result, context, &ends.samples);
     PhaseOutcome { result, wrong }
@@ -146,6 +150,17 @@ fn fill_counts(result: &mut PhaseResult, ends: &[ClientEnd]) {
         .iter()
         .flat_map(|end| end.report.error_samples.iter().cloned());
     result.error_samples = samples.take(10).collect();
+}
+
+/// Adds the last words of a server to the first error, which stands in a mark: errors that clients expect, as conflicts, come
+/// without.
+fn tell_log(samples: &mut [String], engine: &dyn Engine) {
+    if let Some(first) = samples.first_mut()
+        && !first.contains("its log ")
+        && let Some(tail) = engine.log_tail()
+    {
+        *first = format!("{first}; {tail}");
+    }
 }
 
 /// What the background clients were asked for.
@@ -269,6 +284,14 @@ fn fill_intervals(
     result.longest_stall_ms = Some(intervals.longest_gap_ms((result.seconds * 1e9) as u64));
 }
 
+/// Adds what the clients beside the phase's did in each of its seconds: none, where a second saw nothing of them.
+fn attach_background(seconds: &mut [Interval], beside: &[Interval]) {
+    for (second, theirs) in seconds.iter_mut().zip(beside) {
+        second.background_ops = Some(theirs.ops);
+        second.background_max_us = Some(theirs.max_us);
+    }
+}
+
 /// Device or process I/O and context switches; `thread_switches` are those of threads that ended before `after`.
 pub fn fill_resources(
     result: &mut PhaseResult,
@@ -371,6 +394,7 @@ pub fn settle(
     let ends = Ends {
         clients: Vec::new(),
         background: Vec::new(),
+        background_seconds: Vec::new(),
         samples,
     };
     fill_cpu(&mut result, &ends, &before, &after, laboratory);

@@ -313,11 +313,12 @@ impl Runner<'_> {
             ..Standing::default()
         };
         self.result.trials.push(trial.clone());
-        let group = match self.bounds.get(&point.memory) {
-            Some(bounds) => bounds.group()?,
-            None => None,
-        };
-        self.drive(&spec, &mut trial, standing, group)?;
+        let bounds = self.bounds.get(&point.memory);
+        match bounds.map_or(Ok(None), |bounds| bounds.group(index + 1)) {
+            Ok(group) => self.drive(&spec, &mut trial, standing, group)?,
+            // The kernel took the groups of other trials, and may take those of the next ones.
+            Err(error) => trial.mark(format!("failed ({error:#})")),
+        }
         let (out, keeps_data) = (&self.suite.out, self.suite.keep_data);
         logs::keep(&directory, out, keeps_data, &mut trial);
         // Otherwise `resume` runs it again.

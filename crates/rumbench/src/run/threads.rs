@@ -17,6 +17,7 @@ use super::pacing::{Arrivals, Rate, Schedule};
 use super::sampler::{self, Samples, Watched};
 use super::stuck;
 use crate::measure::process;
+use crate::store::result::Interval;
 
 /// A client's report and what its thread used.
 pub struct ClientEnd {
@@ -52,6 +53,8 @@ pub struct Ends {
     pub clients: Vec<ClientEnd>,
     /// The clients beside them.
     pub background: Vec<ClientEnd>,
+    /// What those did in each second.
+    pub background_seconds: Vec<Interval>,
     /// The sampler.
     pub samples: Samples,
 }
@@ -117,12 +120,15 @@ pub fn run(threads: Threads<'_>) -> Ends {
         }
         let background = background
             .into_iter()
-            .map(|thread| joined(thread, beside.map_or(0, |beside| beside.operations)));
+            .map(|thread| joined(thread, beside.map_or(0, |beside| beside.names.len())));
         let background = background.collect();
         drop((done, watching));
         Ends {
             clients,
             background,
+            background_seconds: beside.map_or(Vec::new(), |beside| {
+                beside.intervals.export(beside.names, 0, u64::MAX)
+            }),
             samples: sampler.join().unwrap_or_default(),
         }
     })
@@ -135,7 +141,8 @@ fn joined(thread: thread::ScopedJoinHandle<'_, ClientEnd>, operations: usize) ->
 /// What ends and counts background clients: nothing of the phase's own.
 struct Beside {
     rate: Rate,
-    operations: usize,
+    /// Of its operations.
+    names: &'static [&'static str],
     limit: Limit,
     intervals: Intervals,
     clients: usize,
@@ -155,7 +162,7 @@ impl Beside {
                     false => Arrivals::Even,
                 },
             },
-            operations: background.operations.len(),
+            names: background.operations,
             // They are stopped when the clients of the phase have ended.
             limit: Limit::of(PhaseEnd::Work),
             intervals: Intervals::new(background.operations.len()),
@@ -171,7 +178,7 @@ impl Beside {
             clock: MonotonicClock::frugal,
             limit: &self.limit,
             intervals: &self.intervals,
-            operations: self.operations,
+            operations: self.names.len(),
         }
     }
 

@@ -219,6 +219,12 @@ pub struct Interval {
     /// Operations by response time: below 1 us, then each class twice as long (1 to 2 us, 2 to 4 us, ...).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub response_counts: Vec<u64>,
+    /// Operations that ended in it of the clients beside the phase's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background_ops: Option<u64>,
+    /// Longest response of those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background_max_us: Option<f64>,
     /// CPU seconds of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<f64>,

@@ -44,6 +44,12 @@ fn ten_steps_on_null_are_measured_by_rows_and_queries_and_reported_in_three_summ
     let ranges = phase(trial, "qr100");
     assert_eq!(ranges["operations"], 300);
     assert_eq!(ranges["background"]["rows_rate"], 100.0);
+    let seconds = ranges["intervals"].as_array().unwrap();
+    assert!(
+        seconds
+            .iter()
+            .all(|second| second["background_ops"].is_u64())
+    );
     let buckets = ranges["response_buckets"].as_object().unwrap();
     let counted = buckets
         .values()
@@ -123,4 +129,19 @@ fn settings_that_cannot_be_are_usage_errors_that_say_what_can() {
     assert!(refused(&["null", "--set", "rows=0"]).contains("a whole number from 1"));
     assert!(refused(&["null", "--set", "steps=l.i0,qr100"]).contains("put l.x before it"));
     assert!(refused(&["null", "--set", "row=5"]).contains("did you mean `rows`?"));
+}
+
+#[test]
+fn a_single_stream_has_its_rates_and_no_rate_of_another_workload() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(dir.path(), &["null", "--set", "form=2016"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report = text(&output.stdout);
+    assert!(report.contains("l.i0: one stream of inserts"), "{report}");
+    for set in ["rate=100", "arrivals=burst"] {
+        let output = run(dir.path(), &["null", "--set", set]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("no phase that takes a rate"), "{said}");
+    }
 }

@@ -64,13 +64,12 @@ impl Place {
 
     /// A suite that lasts longer than any test, up to the moment at which its server is there: that server's folder and process.
     fn begin(&self, more: &[&str]) -> (Child, PathBuf, u32) {
-        let out = self.out.to_str().unwrap();
+        // As a user names it: from where the suite is started.
+        let out = "out";
         let own = ["run", "linkbench", "--engine", self.server, "--no-store"];
         let settings = ["--set", "nodes=100", "--set", "numbers=2011", "--out", out];
-        let mut child = self
-            .laboratory(&[&own[..], &settings, more].concat())
-            .spawn()
-            .unwrap();
+        let mut suite = self.laboratory(&[&own[..], &settings, more].concat());
+        let mut child = suite.current_dir(self.dir.path()).spawn().unwrap();
         wait(&mut child, &|| noted(&self.temporary).is_some());
         let (folder, server) = noted(&self.temporary).expect("the suite ended by itself");
         (child, folder, server)
@@ -159,14 +158,22 @@ fn a_killed_laboratory_leaves_no_server_behind() {
         kill(killed);
         let start = Instant::now();
         let is_there = |process: &u32| Path::new(&format!("/proc/{process}")).exists();
+        let mut offered = String::new();
         // The process of the trial has to see first that its laboratory is gone.
         while folder.exists() || all.iter().any(is_there) {
             let left = folder.display();
             assert!(start.elapsed() < PATIENCE, "{name}: {left} is still there");
             let dir = place.dir.path().to_str().unwrap();
-            let looked = place.laboratory(&["doctor", "--dir", dir]).status();
-            assert!(looked.unwrap().success());
+            let mut doctor = place.laboratory(&["doctor", "--dir", dir]);
+            // Left-overs are offered by a path that leads to them from any folder.
+            let looked = doctor.stderr(Stdio::piped()).current_dir("/").output();
+            let looked = looked.unwrap();
+            assert!(looked.status.success());
+            offered += &String::from_utf8_lossy(&looked.stderr);
         }
+        let (_, command) = offered.split_once("rm -r '").expect("the data is offered");
+        let (left, _) = command.split_once('\'').unwrap();
+        assert!(Path::new(left).join("server").is_dir(), "{name}: {left}");
         let data = fs::read_dir(&place.out).unwrap().flatten();
         assert!(data.count() > 0, "what was measured stays");
     }

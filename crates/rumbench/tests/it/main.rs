@@ -1,7 +1,10 @@
 //! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, searches for rates, bounded
 //! memory, other builds, comparisons, explanations, imports, resumed suites, suites of several runs, kill tests, servers that run already,
-//! laboratories that are killed with a server, servers that fail, that lose rows, and that are an ordinary user's.
+//! laboratories that are killed with a server, servers that fail, that lose rows, that are bounded, and that are an ordinary
+//! user's.
 
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+mod bounded_servers;
 mod compare;
 mod custom;
 mod durability;

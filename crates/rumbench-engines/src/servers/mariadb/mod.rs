@@ -47,6 +47,8 @@ use crate::registry::Adapter;
 use options::{Storage, Tuning};
 use wire::{DATABASE, MariaSession, SERVER};
 
+/// The first with descending indexes.
+const OLDEST_VERSION: (u32, u32) = (10, 8);
 /// How often a server that settles is asked.
 const SETTLE_EVERY: Duration = Duration::from_millis(500);
 /// Answers in a row that must say that nothing is left to do.
@@ -74,7 +76,7 @@ fn check(config: &OpenConfig, storage: Storage) -> Result<()> {
     if tuning.given.is_some() {
         return Ok(());
     }
-    packages::mariadb(storage.plugin(), tuning.root.as_deref()).map(drop)
+    packages::mariadb(tuning.plugin(), tuning.root.as_deref()).map(drop)
 }
 
 fn open(config: &OpenConfig, storage: Storage) -> Result<Box<dyn Engine>> {
@@ -114,7 +116,7 @@ impl MariaDb {
 
     /// Starts a private server.
     fn start(config: &OpenConfig, storage: Storage, tuning: &Tuning) -> Result<MariaDb> {
-        let root = packages::mariadb(storage.plugin(), tuning.root.as_deref())?;
+        let root = packages::mariadb(tuning.plugin(), tuning.root.as_deref())?;
         let (places, exists) = Places::prepare(&config.dir)?;
         let folder = RunFolder::create()?;
         let endpoint = Endpoint {
@@ -132,7 +134,7 @@ impl MariaDb {
             user: None,
             death_signal: DeathSignal::Kill,
         };
-        let file = write_configuration(tuning, config, &places, &root, folder.path())?;
+        let file = write_configuration(tuning, &places, &root, folder.path())?;
         if !exists {
             initialise(&program, &file, &root, &places.log)?;
         }
@@ -141,12 +143,14 @@ impl MariaDb {
             &program,
             command,
             &places.log,
-            &places.data,
+            &places.trial,
             Signal::TERM,
             folder,
         )?;
         let first = endpoint.with_database("mysql");
         let mut first = process.wait_until_ready(|| MariaSession::connect(&first))?;
+        check_version(&first.ask("SELECT version()")?)?;
+        tuning.check_class(&mut first)?;
         first.query(&format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"))?;
         let mut own = MariaSession::connect(&endpoint)?;
         let dialect = Dialect::Maria(tuning.variation.form);
@@ -175,15 +179,12 @@ impl MariaDb {
     ) -> Result<MariaDb> {
         let endpoint = given.endpoint.clone();
         let mut first = MariaSession::connect(&endpoint.with_database("information_schema"))?;
-        let version = first.ask("SELECT version()")?;
-        if !version.contains("MariaDB") {
-            return Err(EngineError::Unsupported(format!(
-                "the server at {} is no MariaDB but calls itself {version}",
-                endpoint.address
-            )));
-        }
+        check_version(&first.ask("SELECT version()")?)?;
         storage.version(&mut first)?;
-        tuning.check_class(given, &mut first)?;
+        if tuning.variation.has_both {
+            Storage::MyRocks.version(&mut first)?;
+        }
+        tuning.check_class(&mut first)?;
         first.query(&format!(
             "CREATE DATABASE IF NOT EXISTS `{}`",
             endpoint.database
@@ -220,6 +221,20 @@ impl MariaDb {
     }
 }
 
+/// Refuses what is no MariaDB, and releases whose indexes do not descend where they are asked to: a list of LinkBench would
+/// be sorted at each read.
+fn check_version(version: &str) -> Result<()> {
+    let mut numbers = version.split(['.', '-']).map(|number| number.parse().ok());
+    let found: Option<(u32, u32)> = numbers.next().flatten().zip(numbers.next().flatten());
+    if version.contains("MariaDB") && found.is_some_and(|found| found >= OLDEST_VERSION) {
+        return Ok(());
+    }
+    let (major, minor) = OLDEST_VERSION;
+    Err(EngineError::Unsupported(format!(
+        "the server calls itself {version}, and MariaDB {major}.{minor} or newer is needed"
+    )))
+}
+
 fn facts(tuning: &Tuning, storage: Storage, own: &mut MariaSession) -> Result<EngineFacts> {
     Ok(EngineFacts {
         version: format!(
@@ -247,19 +262,15 @@ fn command(program: &Program<'_>, file: &Path, log: &Path) -> Result<std::proces
 /// Writes the configuration into the trial's folder; answers where.
 fn write_configuration(
     tuning: &Tuning,
-    config: &OpenConfig,
     places: &Places,
     root: &Path,
     run: &Path,
 ) -> Result<PathBuf> {
-    let trial =
-        fs::canonicalize(&config.dir).map_err(failed("mariadb: find the trial's folder"))?;
     // Where an index is sorted: on the device that is measured.
-    let temporary = trial.join("tmp");
+    let temporary = places.trial.join("tmp");
     fs::create_dir_all(&temporary).map_err(failed("mariadb: create the folder for sorting"))?;
-    let data = fs::canonicalize(&places.data).map_err(failed("mariadb: find the data folder"))?;
-    let path = trial.join("my.cnf");
-    fs::write(&path, tuning.file(&data, &temporary, root, run))
+    let path = places.trial.join("my.cnf");
+    fs::write(&path, tuning.file(&places.data, &temporary, root, run))
         .map_err(failed("mariadb: write my.cnf"))?;
     Ok(path)
 }
@@ -491,6 +502,11 @@ impl Engine for MariaDb {
     fn end_server(&self) -> bool {
         let process = self.shared.process.as_ref();
         process.map(ServerProcess::kill).is_some()
+    }
+
+    fn log_tail(&self) -> Option<String> {
+        let process = self.shared.process.as_ref();
+        process.map(ServerProcess::log_tail)
     }
 
     fn external(&self) -> Option<External> {

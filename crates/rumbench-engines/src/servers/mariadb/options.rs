@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use rumbench_core::engine::{Durability, DurabilityFacts, EngineError, OpenConfig, Result};
 
 use super::read_back::{self, Asked, Variables};
-use super::tuned::{common, innodb, myrocks};
+use super::tuned::{common, idle_innodb, innodb, myrocks};
 use super::variants::Variation;
 use super::wire::MariaSession;
-use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, SOME_PREFIX, survives};
+use crate::facts::{
+    ALL_ACKNOWLEDGED, Configuration, MAY_CORRUPT, PREFIX_ONE_SECOND, SOME_PREFIX, survives,
+};
 use crate::servers::external::{self, Given};
 use crate::servers::packages;
 use crate::servers::session::Session;
@@ -28,11 +30,6 @@ impl Storage {
             Storage::InnoDb => "mariadb-innodb",
             Storage::MyRocks => "mariadb-rocksdb",
         }
-    }
-
-    /// What the server must load.
-    pub(super) fn plugin(self) -> Option<&'static str> {
-        (self == Storage::MyRocks).then_some("ha_rocksdb")
     }
 
     /// The version of the engine where it is another than the server's.
@@ -172,9 +169,17 @@ impl Tuning {
             Durability::Buffered => "2",
             Durability::None => "0",
         };
-        match storage {
-            Storage::InnoDb => settings.extend(innodb(config.cache_bytes, log_mib, at_commit)),
-            Storage::MyRocks => settings.extend(myrocks(config.cache_bytes, log_mib, at_commit)),
+        let cache_bytes = config.cache_bytes;
+        match (storage, variation.has_both) {
+            (Storage::InnoDb, false) => settings.extend(innodb(cache_bytes, log_mib, at_commit)),
+            (Storage::MyRocks, false) => {
+                settings.extend(myrocks(cache_bytes, log_mib, at_commit));
+                settings.extend(idle_innodb());
+            }
+            (_, true) => {
+                settings.extend(innodb(cache_bytes, log_mib, at_commit));
+                settings.extend(myrocks(cache_bytes, log_mib, at_commit));
+            }
         }
         Ok(Tuning {
             storage,
@@ -188,6 +193,12 @@ impl Tuning {
         })
     }
 
+    /// What the server must load.
+    pub(super) fn plugin(&self) -> Option<&'static str> {
+        let is_needed = self.storage == Storage::MyRocks || self.variation.has_both;
+        is_needed.then_some("ha_rocksdb")
+    }
+
     /// The whole file.
     pub(super) fn file(&self, data: &Path, temporary: &Path, root: &Path, run: &Path) -> String {
         let usr = root.join("usr");
@@ -197,7 +208,7 @@ impl Tuning {
         file += &path("plugin-dir", &usr.join("lib/mysql/plugin"));
         file += &path("lc-messages-dir", &usr.join("share/mysql"));
         file += &path("character-sets-dir", &usr.join("share/mysql/charsets"));
-        if let Some(plugin) = self.storage.plugin() {
+        if let Some(plugin) = self.plugin() {
             file += &format!("plugin-load-add={plugin}\n");
         }
         for (name, value, _) in &self.settings {
@@ -264,38 +275,53 @@ impl Tuning {
         })
     }
 
-    /// Refuses a running server whose log is of another durability class.
-    pub(super) fn check_class(&self, given: &Given, session: &mut MariaSession) -> Result<()> {
+    /// Refuses a server whose log is of another durability class.
+    pub(super) fn check_class(&self, session: &mut MariaSession) -> Result<()> {
+        let (engine, given) = (self.storage.engine(), self.given.as_ref());
         let setting = match self.storage {
             Storage::InnoDb => "innodb_flush_log_at_trx_commit",
             Storage::MyRocks => "rocksdb_flush_log_at_trx_commit",
         };
         let found = session.ask(&format!("SELECT @@GLOBAL.{setting}"))?;
-        external::check_class(
-            self.storage.engine(),
-            given,
-            setting,
-            &found,
-            self.at_commit,
-        )
+        external::check_class(engine, given, setting, &found, self.at_commit)
     }
 
-    /// What survives. A running server may keep commits of MyRocks to itself for a while: it is asked.
+    /// What survives. A server may keep commits of MyRocks to itself for a while, or have no second copy of InnoDB's pages: it
+    /// is asked.
     pub(super) fn durability_facts(&self, session: &mut MariaSession) -> Result<DurabilityFacts> {
-        let keeps_back = self.storage == Storage::MyRocks
-            && session.ask("SELECT @@GLOBAL.rocksdb_manual_wal_flush")? == "1";
-        Ok(survival(self.class, self.storage, keeps_back))
+        let mut is = |variable: &str, value: &str| {
+            let found = session.ask(&format!("SELECT @@GLOBAL.{variable}"));
+            found.map(|found| found.eq_ignore_ascii_case(value))
+        };
+        Ok(match self.storage {
+            Storage::MyRocks => of_myrocks(self.class, is("rocksdb_manual_wal_flush", "1")?),
+            Storage::InnoDb => {
+                let tears = is("innodb_doublewrite", "0")? || is("innodb_doublewrite", "off")?;
+                of_innodb(self.class, tears)
+            }
+        })
     }
 }
 
-fn survival(class: Durability, storage: Storage, keeps_back: bool) -> DurabilityFacts {
-    match (class, storage) {
-        (Durability::Sync, _) => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
-        (Durability::Buffered, _) if keeps_back => survives(PREFIX_ONE_SECOND, PREFIX_ONE_SECOND),
-        (Durability::Buffered, _) => survives(ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND),
-        (Durability::None, Storage::InnoDb) => survives(PREFIX_ONE_SECOND, PREFIX_ONE_SECOND),
-        (Durability::None, Storage::MyRocks) if keeps_back => survives(SOME_PREFIX, SOME_PREFIX),
-        (Durability::None, Storage::MyRocks) => survives(ALL_ACKNOWLEDGED, SOME_PREFIX),
+fn of_innodb(class: Durability, tears_pages: bool) -> DurabilityFacts {
+    let (process_kill, power_cut) = match class {
+        Durability::Sync => (ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
+        Durability::Buffered => (ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND),
+        Durability::None => (PREFIX_ONE_SECOND, PREFIX_ONE_SECOND),
+    };
+    match tears_pages {
+        true => survives(process_kill, MAY_CORRUPT),
+        false => survives(process_kill, power_cut),
+    }
+}
+
+fn of_myrocks(class: Durability, keeps_back: bool) -> DurabilityFacts {
+    match class {
+        Durability::Sync => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
+        Durability::Buffered if keeps_back => survives(PREFIX_ONE_SECOND, PREFIX_ONE_SECOND),
+        Durability::Buffered => survives(ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND),
+        Durability::None if keeps_back => survives(SOME_PREFIX, SOME_PREFIX),
+        Durability::None => survives(ALL_ACKNOWLEDGED, SOME_PREFIX),
     }
 }
 
@@ -333,11 +359,17 @@ mod tests {
 
     #[test]
     fn commits_that_myrocks_keeps_back_do_not_survive_its_death() {
-        let kept = |keeps_back| survival(Durability::Buffered, Storage::MyRocks, keeps_back);
+        let kept = |keeps_back| of_myrocks(Durability::Buffered, keeps_back);
         assert_eq!(kept(false).process_kill, ALL_ACKNOWLEDGED);
         assert_eq!(kept(true).process_kill, PREFIX_ONE_SECOND);
         let text = file(Storage::MyRocks, Durability::Buffered, &[]).unwrap();
         assert!(text.contains("\nrocksdb_manual_wal_flush=OFF\n"));
+    }
+
+    #[test]
+    fn without_a_second_copy_of_pages_a_power_cut_may_tear_them() {
+        let cut = |tears| of_innodb(Durability::Sync, tears).power_cut;
+        assert_eq!([cut(false), cut(true)], [ALL_ACKNOWLEDGED, MAY_CORRUPT]);
     }
 
     #[test]
@@ -349,6 +381,30 @@ mod tests {
         );
         assert!(!innodb.contains("rocksdb_") && innodb.contains("\nskip-networking\n"));
         assert!(!COLUMN_FAMILY.contains(' '));
+    }
+
+    #[test]
+    fn one_server_with_both_engines_is_configured_the_same_for_either() {
+        let both = |storage| {
+            let config = OpenConfig {
+                variant: Some("both".to_string()),
+                ..config(Path::new(""), Durability::Sync)
+            };
+            let at = Path::new;
+            let tuning = Tuning::of(&config, storage).unwrap();
+            tuning.file(at("/data"), at("/tmp"), at("/"), at("/run"))
+        };
+        let text = both(Storage::InnoDb);
+        assert_eq!(text, both(Storage::MyRocks));
+        for line in [
+            "plugin-load-add=ha_rocksdb\n",
+            "innodb_buffer_pool_size=67108864\n",
+            "rocksdb_block_cache_size=67108864\n",
+            "innodb_flush_log_at_trx_commit=1\n",
+            "rocksdb_flush_log_at_trx_commit=1\n",
+        ] {
+            assert_eq!(text.matches(line).count(), 1, "{line}");
+        }
     }
 
     #[test]

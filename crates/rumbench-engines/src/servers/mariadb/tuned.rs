@@ -82,9 +82,11 @@ pub(super) fn innodb(cache_bytes: u64, log_mib: u32, at_commit: &str) -> Vec<Set
     ]
 }
 
+const QUEUES: &str =
+    "as published for the Insert Benchmark: tables full of deletes are compacted soon";
+
 pub(super) fn myrocks(cache_bytes: u64, log_mib: u32, at_commit: &str) -> Vec<Setting> {
     let set = |value: &str| value.to_string();
-    let idle = IDLE_CACHE_BYTES.to_string();
     vec![
         (
             "rocksdb_block_cache_size",
@@ -122,6 +124,21 @@ pub(super) fn myrocks(cache_bytes: u64, log_mib: u32, at_commit: &str) -> Vec<Se
             "cache_bytes is all the cache there is",
         ),
         (
+            "rocksdb_compaction_sequential_deletes",
+            set("14999"),
+            QUEUES,
+        ),
+        (
+            "rocksdb_compaction_sequential_deletes_window",
+            set("15000"),
+            QUEUES,
+        ),
+        (
+            "rocksdb_compaction_sequential_deletes_count_sd",
+            set("ON"),
+            QUEUES,
+        ),
+        (
             "rocksdb_default_cf_options",
             set(COLUMN_FAMILY),
             "as in production: dynamic levels, LZ4, ZSTD at the bottom, filters",
@@ -131,14 +148,20 @@ pub(super) fn myrocks(cache_bytes: u64, log_mib: u32, at_commit: &str) -> Vec<Se
             set(LINK_FAMILIES),
             "as published for LinkBench: filters on (id1, link_type) too",
         ),
+    ]
+}
+
+/// InnoDB beside MyRocks.
+pub(super) fn idle_innodb() -> Vec<Setting> {
+    vec![
         (
             "innodb_buffer_pool_size",
-            idle,
+            IDLE_CACHE_BYTES.to_string(),
             "holds only the server's own tables",
         ),
         (
             "innodb_log_file_size",
-            set("16777216"),
+            "16777216".to_string(),
             "holds only the server's own tables",
         ),
     ]

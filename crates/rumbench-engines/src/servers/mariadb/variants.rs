@@ -17,6 +17,8 @@ pub(super) struct Variation {
     pub(super) binlog: bool,
     /// Whether the performance schema is on.
     pub(super) performance_schema: bool,
+    /// Whether the server has the other storage engine too, tuned as if it were the one.
+    pub(super) has_both: bool,
 }
 
 impl Variation {
@@ -33,6 +35,7 @@ impl Variation {
             },
             binlog: false,
             performance_schema: false,
+            has_both: false,
         };
         let with = |form| Variation { form, ..plain };
         Ok(match (config.variant.as_deref(), storage) {
@@ -43,6 +46,10 @@ impl Variation {
             },
             (Some("performance-schema"), _) => Variation {
                 performance_schema: true,
+                ..plain
+            },
+            (Some("both"), _) => Variation {
+                has_both: true,
                 ..plain
             },
             (Some("compressed"), Storage::InnoDb) => with(Form::KeyBlocks {

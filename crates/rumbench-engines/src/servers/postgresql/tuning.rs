@@ -133,15 +133,13 @@ impl Tuning {
         Ok(configuration)
     }
 
-    /// Refuses a running server whose commits are of another durability class.
-    pub fn check_class(&self, given: &Given, session: &mut PostgresSession) -> Result<()> {
-        for (setting, _, _) in &self.settings {
-            if ["fsync", "synchronous_commit"].contains(setting) {
-                let found = session.ask(&format!("SHOW {setting}"))?;
-                let asked = self.settings.iter().find(|(name, _, _)| name == setting);
-                let asked = asked.map_or("", |(_, value, _)| value);
-                external::check_class(SERVER, given, setting, &found, asked)?;
-            }
+    /// Refuses a server whose commits are of another durability class.
+    pub fn check_class(&self, session: &mut PostgresSession) -> Result<()> {
+        const DECIDE: [&str; 2] = ["fsync", "synchronous_commit"];
+        let decisive = |(name, _, _): &&Setting| DECIDE.contains(name);
+        for (setting, asked, _) in self.settings.iter().filter(decisive) {
+            let found = session.ask(&format!("SHOW {setting}"))?;
+            external::check_class(SERVER, self.given.as_ref(), setting, &found, asked)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The tables of the Insert Benchmark's reports: three summaries, the record of each step, response times, rates over time.
+//! The tables of the Insert Benchmark's reports: the summaries, the record of each step, response times, rates over time.
 //!
 //! [`record`] has the formulas, [`summary`] the colours; both know nothing of results, so that published values test them.
 
@@ -27,7 +27,7 @@ fn is_query(phase: &str) -> bool {
     base_name(phase).starts_with('q')
 }
 
-/// The three summary tables; none for other workloads.
+/// The three summary tables, and the worst seconds behind the third; none for other workloads.
 pub fn summaries(suite: &SuiteResult, group: &Group<'_>, base: &str) -> Vec<Table> {
     if suite.workload != "insert-benchmark" {
         return Vec::new();
@@ -41,6 +41,7 @@ pub fn summaries(suite: &SuiteResult, group: &Group<'_>, base: &str) -> Vec<Tabl
     phases.retain(|phase| is_query(phase));
     if !phases.is_empty() {
         tables.push(summary::background(group, &phases));
+        tables.extend(summary::worst_seconds(group, &phases));
     }
     tables
 }
@@ -209,8 +210,11 @@ fn batch(phase: &PhaseResult) -> f64 {
     phase.rows as f64 / inserts.max(1) as f64
 }
 
-/// Rows inserted, or queries, in each whole second.
+/// Rows inserted, or queries, in each whole second; none of `l.x`, which builds indexes and inserts by the way.
 fn rates(phase: &PhaseResult) -> Vec<f64> {
+    if base_name(&phase.name) == "l.x" {
+        return Vec::new();
+    }
     let seconds = phase.whole_seconds().iter();
     match is_write(&phase.name) {
         true => {
@@ -234,18 +238,22 @@ fn slices(group: &Group<'_>, phase: &str) -> Option<Table> {
         &headers,
     );
     for engine in group.engines_of(phase) {
-        let Some(rates) = group.of(&engine, phase).map(rates).next() else {
-            continue;
-        };
-        if rates.len() < 10 {
-            continue;
+        let measured: Vec<Vec<f64>> = group.of(&engine, phase).map(rates).collect();
+        for (repetition, rates) in measured.iter().enumerate() {
+            if rates.len() < 10 {
+                continue;
+            }
+            let label = group.label(&engine);
+            let mut row = vec![match measured.len() {
+                1 => label,
+                _ => format!("{label} #{}", repetition + 1),
+            }];
+            row.extend((0..10).map(|tenth| {
+                let part = &rates[tenth * rates.len() / 10..(tenth + 1) * rates.len() / 10];
+                number(Some(part.iter().sum::<f64>() / part.len() as f64))
+            }));
+            table.rows.push(row);
         }
-        let mut row = vec![group.label(&engine)];
-        row.extend((0..10).map(|tenth| {
-            let part = &rates[tenth * rates.len() / 10..(tenth + 1) * rates.len() / 10];
-            number(Some(part.iter().sum::<f64>() / part.len() as f64))
-        }));
-        table.rows.push(row);
     }
     (!table.rows.is_empty()).then_some(table)
 }
@@ -300,6 +308,19 @@ fn last_rate(rates: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_index_build_has_no_rate_of_inserts_over_time() {
+        let step = |name: &str| PhaseResult {
+            name: name.to_string(),
+            seconds: 1.0,
+            rows: 10,
+            intervals: vec![crate::store::result::Interval::default()],
+            ..PhaseResult::default()
+        };
+        assert_eq!(rates(&step("l.i1")), [0.0]);
+        assert!(rates(&step("l.x")).is_empty());
+    }
 
     #[test]
     fn the_last_rate_is_that_of_the_last_hundred_thousand_rows() {

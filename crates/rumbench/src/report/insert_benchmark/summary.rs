@@ -5,8 +5,9 @@
 
 use super::super::marks::background_rate_unmet;
 use super::super::selection::Group;
-use super::super::table::{Table, Tint, count};
+use super::super::table::{Table, Tint, count, number};
 use super::{is_query, rate};
+use crate::store::result::PhaseResult;
 
 /// The published colours of a column: of each row its value and whether it met its rate.
 pub fn colours(column: &[(f64, bool)]) -> Vec<Option<Tint>> {
@@ -164,9 +165,76 @@ pub fn background(group: &Group<'_>, phases: &[String]) -> Table {
     table
 }
 
+/// The worst second of the background inserts in each query step, over all trials: a mean rate hides a stall that was caught
+/// up with. None where no seconds were recorded.
+pub fn worst_seconds(group: &Group<'_>, phases: &[String]) -> Option<Table> {
+    let mut table = Table::new(
+        "Summary: fewest background rows in a second, and the longest insert (ms), in the query steps",
+        &["engine"],
+    );
+    table.headers.extend(phases.iter().cloned());
+    for engine in group.engines() {
+        let cells: Vec<Option<String>> = phases
+            .iter()
+            .map(|phase| worst_second(group.of(&engine, phase)))
+            .collect();
+        if cells.iter().any(Option::is_some) {
+            let cells = cells
+                .into_iter()
+                .map(|cell| cell.unwrap_or_else(|| number(None)));
+            let label = std::iter::once(group.label(&engine));
+            table.rows.push(label.chain(cells).collect());
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn worst_second<'a>(steps: impl Iterator<Item = &'a PhaseResult>) -> Option<String> {
+    let (mut fewest, mut longest) = (f64::MAX, 0.0_f64);
+    for step in steps {
+        let Some(background) = &step.background else {
+            continue;
+        };
+        let rows_per_op =
+            background.rows_rate.unwrap_or(0.0) / background.rate.max(f64::MIN_POSITIVE);
+        for second in step.whole_seconds() {
+            let ops = second.background_ops?;
+            fewest = fewest.min(ops as f64 * rows_per_op);
+            longest = longest.max(second.background_max_us.unwrap_or(0.0));
+        }
+    }
+    (fewest < f64::MAX)
+        .then(|| format!("{} ({})", count(Some(fewest)), number(Some(longest / 1e3))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::result::{BackgroundResult, Interval};
+
+    #[test]
+    fn the_worst_second_is_that_of_any_trial() {
+        let second = |ops, max_us| Interval {
+            background_ops: Some(ops),
+            background_max_us: Some(max_us),
+            ..Interval::default()
+        };
+        let step = |intervals| PhaseResult {
+            seconds: 2.0,
+            background: Some(BackgroundResult {
+                rate: 10.0,
+                rows_rate: Some(100.0),
+                ..BackgroundResult::default()
+            }),
+            intervals,
+            ..PhaseResult::default()
+        };
+        let one = step(vec![second(10, 500.0), second(10, 900.0)]);
+        let other = step(vec![second(2, 700.0), second(18, 2_000.0)]);
+        let worst = worst_second([&one, &other].into_iter());
+        assert_eq!(worst.as_deref(), Some("20 (2.00)"));
+        assert_eq!(worst_second([&PhaseResult::default()].into_iter()), None);
+    }
 
     const GREEN: Option<Tint> = Some(Tint::Good);
     const GREY: Option<Tint> = Some(Tint::Missed);

@@ -128,7 +128,9 @@ impl Hierarchy {
         for entry in entries.flatten() {
             let name = entry.file_name();
             let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-            if let Some(pid) = owner.and_then(|pid| pid.parse::<u32>().ok())
+            // Former releases had no number of the trial behind it.
+            let pid = owner.and_then(|owner| owner.split('-').next()?.parse::<u32>().ok());
+            if let Some(pid) = pid
                 && !Path::new(&format!("/proc/{pid}")).exists()
             {
                 // One that has processes stays: the kernel refuses.

@@ -16,7 +16,7 @@ use crate::store::result::MemoryUse;
 
 mod hierarchy;
 
-/// Groups are named with this and the laboratory's process number.
+/// Groups are named with this, the laboratory's process number and the trial's.
 const PREFIX: &str = "rumbench-";
 
 /// An ended process leaves its group a moment later.
@@ -114,22 +114,23 @@ impl Bounds {
             Ok((hierarchy, bound))
         });
         let bounds = Bounds(bounds.collect::<Result<_>>()?);
-        bounds.group()?;
+        bounds.group(0)?;
         Ok(bounds)
     }
 
-    /// The groups for one trial, if it is bounded.
+    /// The groups for one trial, if it is bounded. Each trial has its own, so that none counts what another one did whose
+    /// group could not be removed.
     ///
     /// # Errors
     /// When the kernel refuses: a plain user may make groups only where they were delegated.
-    pub fn group(&self) -> Result<Option<Group>> {
+    pub fn group(&self, trial: usize) -> Result<Option<Group>> {
         let mut group = Group {
             members: Vec::new(),
             memory: None,
             operations: None,
         };
         for (hierarchy, bound) in &self.0 {
-            group.add(hierarchy, *bound)?;
+            group.add(hierarchy, *bound, trial)?;
         }
         Ok((!group.members.is_empty()).then_some(group))
     }
@@ -146,10 +147,10 @@ pub struct Group {
 }
 
 impl Group {
-    fn add(&mut self, hierarchy: &Hierarchy, bound: Bound) -> Result<()> {
+    fn add(&mut self, hierarchy: &Hierarchy, bound: Bound, trial: usize) -> Result<()> {
         let directory = hierarchy
             .directory
-            .join(format!("{PREFIX}{}", std::process::id()));
+            .join(format!("{PREFIX}{}-{trial}", std::process::id()));
         let known = self.members.iter().position(|(d, _)| *d == directory);
         let member = match known {
             Some(member) => member,
@@ -301,7 +302,7 @@ mod tests {
     fn pretended(version: Version, files: &[&str]) -> (tempfile::TempDir, Hierarchy, PathBuf) {
         let root = tempfile::tempdir().expect("temporary directory");
         let directory = root.path().to_path_buf();
-        let own = directory.join(format!("{PREFIX}{}", std::process::id()));
+        let own = directory.join(format!("{PREFIX}{}-1", std::process::id()));
         fs::create_dir(&own).expect("directory");
         for file in files {
             fs::write(own.join(file), "max").expect("file");
@@ -317,7 +318,7 @@ mod tests {
             (Bound::Operations(DEVICE, 1000), "--storage"),
         ] {
             let bounds = Bounds(vec![(hierarchy.clone(), bound)]);
-            let error = bounds.group().expect_err("no file").to_string();
+            let error = bounds.group(1).expect_err("no file").to_string();
             assert!(
                 error.contains("Delegate=yes") && error.contains(named),
                 "{error}"
@@ -331,7 +332,7 @@ mod tests {
         let (_root, hierarchy, own) = pretended(Version::Two, &files);
         let bounds = [Bound::Memory(5 << 20), Bound::Operations(DEVICE, 1000)];
         let bounds = Bounds(bounds.map(|bound| (hierarchy.clone(), bound)).to_vec());
-        let group = bounds.group().expect("allowed").expect("a group");
+        let group = bounds.group(1).expect("allowed").expect("a group");
         group.enter(17).expect("entered");
         assert_eq!(group.members.len(), 1);
         let text = |file: &str| read(&own.join(file)).expect("file");
@@ -363,7 +364,7 @@ mod tests {
             (in_memory, Bound::Memory(5 << 20)),
             (in_io, Bound::Operations(DEVICE, 10_000)),
         ]);
-        let group = bounds.group().expect("allowed").expect("a group");
+        let group = bounds.group(1).expect("allowed").expect("a group");
         assert_eq!(group.members.len(), 2);
         for file in io {
             assert_eq!(read(&own.join(file)).expect("file"), "8:16 10000");
@@ -374,6 +375,6 @@ mod tests {
             assert_eq!(read(&own.join(file)).expect("file"), "8:16 0");
         }
         assert!(!own.join("io.max").exists());
-        assert!(Bounds::default().group().expect("nothing to do").is_none());
+        assert!(Bounds::default().group(1).expect("nothing to do").is_none());
     }
 }

@@ -71,12 +71,11 @@ impl Runner<'_> {
         let started = TrialProcess::start(host.as_deref(), "trial-child", spec, prepare);
         let mut process = match started {
             Ok(process) => process,
-            // A build that is gone costs its own trials, not those of the others.
-            Err(error) if host.is_some() => {
+            // A build or a control group that is gone costs its own trials, not those of the others.
+            Err(error) => {
                 trial.mark(format!("failed ({error:#})"));
                 return Ok(());
             }
-            Err(error) => return Err(error),
         };
         let mut follower = Follower::default();
         let mut asked = 0;
@@ -91,7 +90,11 @@ impl Runner<'_> {
                         {
                             self.result.workload_version = Some(*workload_version);
                         }
-                        watch.follow(&mut event)?;
+                        if let Err(error) = watch.follow(&mut event) {
+                            // Without its bound it would measure something else.
+                            trial.mark(format!("failed ({error:#})"));
+                            process.kill();
+                        }
                         follower.apply(event, trial, &mut standing);
                         if phase_ended && standing.trial > 0 {
                             self.put(trial.clone());
@@ -168,8 +171,8 @@ impl Runner<'_> {
             Some(death) if too_little => trial.mark(format!(
                 "child-died ({death}: it needs more memory than --memory gives it)"
             )),
-            // It ended itself, and said why.
-            Some(_) if trial.has_mark(stuck::MARK) => {}
+            // It was ended, and why is said.
+            Some(_) if trial.has_mark(stuck::MARK) || trial.has_mark("failed") => {}
             Some(death) => trial.mark(format!("child-died ({death})")),
             None if !finished => trial.mark("child-died (no reason given)"),
             None if too_little => trial.mark(
