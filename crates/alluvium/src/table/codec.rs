@@ -230,8 +230,8 @@ pub(in crate::table) struct Scratch {
     pub(in crate::table) unpacker: Unpacker,
 }
 
-/// A buffer that an oversize row made larger is not kept.
-const KEPT_BYTES_MAX: usize = 512 << 10;
+/// A buffer that an oversize row made larger is not kept: one for a value of half a MiB is, with what surrounds it.
+const KEPT_BYTES_MAX: usize = (512 << 10) + (16 << 10);
 
 static POOL: Pool<Scratch> = Pool::new();
 

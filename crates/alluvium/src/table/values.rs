@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use crate::base::checksum::{checksum, place_seed};
 use crate::base::coding::{Decoder, put_varint};
-use crate::base::{KeyspaceId, ValueFileId};
+use crate::base::{KeyspaceId, VALUE_BYTES_MAX, ValueFileId};
 use crate::table::codec::{Codec, Packer, Scratch, ZSTD_RATIO_MAX};
 use crate::table::malformed::Malformed;
 use crate::table::owned_file::{Leave, OwnedFile};
@@ -200,11 +200,20 @@ impl ValueFile {
         let wrong = |m: Malformed| m.at(path, pointer.offset);
         let stored_bytes = pointer.stored_bytes as usize;
         let value_bytes = pointer.value_bytes as usize;
+        if value_bytes > VALUE_BYTES_MAX {
+            let most = format!("at most {VALUE_BYTES_MAX} bytes");
+            return Err(wrong(Malformed::new("value pointer", most, value_bytes)));
+        }
         // A length that no codec reaches is refused below.
         let reached = value_bytes.min(stored_bytes.saturating_mul(ZSTD_RATIO_MAX));
         let mut value = Vec::with_capacity(reached + room);
         // Shrinking keeps the buffer; the read overwrites all that is looked at or fails.
-        stored.resize(stored_bytes + PAGE_BYTES, 0);
+        let needed = stored_bytes + PAGE_BYTES;
+        if stored.capacity() < needed {
+            stored.clear();
+            stored.reserve_exact(needed);
+        }
+        stored.resize(needed, 0);
         let start = place_of_source(stored, &value);
         let stored = &mut stored[start..start + stored_bytes];
         let read = self.file.read_at(stored, pointer.offset);

@@ -284,7 +284,6 @@ impl ServerProcess {
     /// to end at once before: killed, it would leave its shared memory behind.
     pub(super) fn kill(&self) {
         let pid = self.pid();
-        let started = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         if self.death_signal == DeathSignal::Quit {
             self.signal(Signal::QUIT);
             let start = Instant::now();
@@ -295,6 +294,7 @@ impl ServerProcess {
         if run_folder::started_at(pid).is_none() {
             return;
         }
+        let started = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         // First the server, which would start others in their place.
         self.signal(Signal::KILL);
         for pid in started.unwrap_or_default().split(' ') {

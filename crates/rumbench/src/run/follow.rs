@@ -141,15 +141,14 @@ fn indebted(earlier: &mut [PhaseResult]) -> Option<&mut PhaseResult> {
         .map_or(0, |place| place + 1);
     let recent = &mut earlier[since..];
     let busy = |phase: &PhaseResult| phase.operations > 0;
-    let beside = |phase: &&PhaseResult| phase.background.is_some() && phase.written_bytes.is_none();
-    if recent.iter().filter(beside).count() > 1 {
-        return None;
-    }
     let place = recent
         .iter()
         .rposition(|phase| busy(phase) && phase.written_bytes.is_some())
         .or_else(|| recent.iter().rposition(busy))?;
-    recent.get_mut(place)
+    let beside = |phase: &&PhaseResult| phase.background.is_some() && phase.written_bytes.is_none();
+    let several = recent.iter().filter(beside).count() > 1;
+    let found = recent.get_mut(place)?;
+    (!several || !beside(&&*found)).then_some(found)
 }
 
 #[cfg(test)]

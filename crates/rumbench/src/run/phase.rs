@@ -124,7 +124,11 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
     let laboratory = ends.samples.cpu_seconds + main_cpu_seconds;
     fill_cpu(&mut result, &ends, &before, &after, laboratory);
     fill_intervals(&mut result, &intervals, phase.operations, &ends.samples);
-    attach_background(&mut result.intervals, &ends.background_seconds);
+    attach_background(
+        &mut result.intervals,
+        &ends.background_seconds,
+        &ends.background,
+    );
     let switches = all().map(|end| end.switches).sum();
     fill_resources(&mut result, &before, &after, switches, context.device);
     fill_sizes(&mut result, context, &ends.samples);
@@ -284,11 +288,21 @@ fn fill_intervals(
     result.longest_stall_ms = Some(intervals.longest_gap_ms((result.seconds * 1e9) as u64));
 }
 
-/// Adds what the clients beside the phase's did in each of its seconds: none, where a second saw nothing of them.
-fn attach_background(seconds: &mut [Interval], beside: &[Interval]) {
-    for (second, theirs) in seconds.iter_mut().zip(beside) {
-        second.background_ops = Some(theirs.ops);
-        second.background_max_us = Some(theirs.max_us);
+/// Adds what the clients beside the phase's did in each of its seconds, up to the end of the last of them.
+fn attach_background(seconds: &mut [Interval], beside: &[Interval], ends: &[ClientEnd]) {
+    let end_ns = ends.iter().map(|end| end.report.end_ns).max().unwrap_or(0);
+    let whole_seconds = (end_ns / 1_000_000_000) as usize;
+    for (place, second) in seconds.iter_mut().enumerate() {
+        match beside.get(place) {
+            Some(theirs) => {
+                second.background_ops = Some(theirs.ops);
+                second.background_op_counts = theirs.op_counts.clone();
+                second.background_max_us = Some(theirs.max_us);
+            }
+            // They were at work, and nothing ended.
+            None if place < whole_seconds => second.background_ops = Some(0),
+            None => {}
+        }
     }
 }
 

@@ -314,10 +314,15 @@ impl Runner<'_> {
         };
         self.result.trials.push(trial.clone());
         let bounds = self.bounds.get(&point.memory);
-        match bounds.map_or(Ok(None), |bounds| bounds.group(index + 1)) {
-            Ok(group) => self.drive(&spec, &mut trial, standing, group)?,
-            // The kernel took the groups of other trials, and may take those of the next ones.
-            Err(error) => trial.mark(format!("failed ({error:#})")),
+        let group = bounds.map_or(Ok(None), |bounds| bounds.group(index + 1));
+        let driven = group.and_then(|group| self.drive(&spec, &mut trial, standing, group));
+        if let Err(error) = driven {
+            // What failed is not the trial's, and the next ones would meet it too: what was measured stays, and `resume` runs
+            // this one again.
+            trial.mark(format!("failed ({error:#})"));
+            self.put(trial);
+            self.save_meanwhile();
+            return Err(error);
         }
         let (out, keeps_data) = (&self.suite.out, self.suite.keep_data);
         logs::keep(&directory, out, keeps_data, &mut trial);

@@ -111,9 +111,8 @@ pub fn run(threads: Threads<'_>) -> Ends {
         if let Some((name, limit)) = threads.stuck {
             scope.spawn(move || stuck::watch(watched, name, limit, &unwatched));
         }
-        let clients = clients
-            .into_iter()
-            .map(|thread| joined(thread, watched.operations.len()));
+        let clients = clients.into_iter();
+        let clients = clients.map(|thread| joined(thread, watched.operations.len()));
         let clients = clients.collect();
         if let Some(beside) = beside {
             beside.limit.stop.store(true, Ordering::Relaxed);
@@ -126,9 +125,7 @@ pub fn run(threads: Threads<'_>) -> Ends {
         Ends {
             clients,
             background,
-            background_seconds: beside.map_or(Vec::new(), |beside| {
-                beside.intervals.export(beside.names, 0, u64::MAX)
-            }),
+            background_seconds: beside.map_or(Vec::new(), Beside::seconds),
             samples: sampler.join().unwrap_or_default(),
         }
     })
@@ -180,6 +177,11 @@ impl Beside {
             intervals: &self.intervals,
             operations: self.names.len(),
         }
+    }
+
+    /// What they did in each second.
+    fn seconds(&self) -> Vec<Interval> {
+        self.intervals.export(self.names, 0, u64::MAX)
     }
 
     /// One has ended. If they lead and it was the last one, the phase ends when its time has come.

@@ -222,6 +222,9 @@ pub struct Interval {
     /// Operations that ended in it of the clients beside the phase's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background_ops: Option<u64>,
+    /// Those by type.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub background_op_counts: BTreeMap<String, u64>,
     /// Longest response of those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background_max_us: Option<f64>,

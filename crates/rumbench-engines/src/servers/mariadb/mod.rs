@@ -149,7 +149,7 @@ impl MariaDb {
         )?;
         let first = endpoint.with_database("mysql");
         let mut first = process.wait_until_ready(|| MariaSession::connect(&first))?;
-        check_version(&first.ask("SELECT version()")?)?;
+        check_version(&root.display(), &first.ask("SELECT version()")?)?;
         tuning.check_class(&mut first)?;
         first.query(&format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"))?;
         let mut own = MariaSession::connect(&endpoint)?;
@@ -179,7 +179,7 @@ impl MariaDb {
     ) -> Result<MariaDb> {
         let endpoint = given.endpoint.clone();
         let mut first = MariaSession::connect(&endpoint.with_database("information_schema"))?;
-        check_version(&first.ask("SELECT version()")?)?;
+        check_version(&endpoint.address, &first.ask("SELECT version()")?)?;
         storage.version(&mut first)?;
         if tuning.variation.has_both {
             Storage::MyRocks.version(&mut first)?;
@@ -223,7 +223,7 @@ impl MariaDb {
 
 /// Refuses what is no MariaDB, and releases whose indexes do not descend where they are asked to: a list of LinkBench would
 /// be sorted at each read.
-fn check_version(version: &str) -> Result<()> {
+fn check_version(place: &dyn std::fmt::Display, version: &str) -> Result<()> {
     let mut numbers = version.split(['.', '-']).map(|number| number.parse().ok());
     let found: Option<(u32, u32)> = numbers.next().flatten().zip(numbers.next().flatten());
     if version.contains("MariaDB") && found.is_some_and(|found| found >= OLDEST_VERSION) {
@@ -231,7 +231,7 @@ fn check_version(version: &str) -> Result<()> {
     }
     let (major, minor) = OLDEST_VERSION;
     Err(EngineError::Unsupported(format!(
-        "the server calls itself {version}, and MariaDB {major}.{minor} or newer is needed"
+        "the server at {place} calls itself {version}, and MariaDB {major}.{minor} or newer is needed"
     )))
 }
 

@@ -237,22 +237,26 @@ fn slices(group: &Group<'_>, phase: &str) -> Option<Table> {
         format!("{phase}: insert rate over time (rows/s in each tenth of the step)"),
         &headers,
     );
+    let repeats = group.trials.iter().any(|trial| trial.repetition > 1);
     for engine in group.engines_of(phase) {
-        let measured: Vec<Vec<f64>> = group.of(&engine, phase).map(rates).collect();
-        for (repetition, rates) in measured.iter().enumerate() {
-            if rates.len() < 10 {
-                continue;
+        let of_engine = |trial: &&&TrialResult| trial.name() == engine;
+        for trial in group.trials.iter().filter(of_engine) {
+            for found in trial.phases.iter().filter(|found| found.name == phase) {
+                let rates = rates(found);
+                if rates.len() < 10 {
+                    continue;
+                }
+                let label = group.label(&engine);
+                let mut row = vec![match repeats {
+                    true => format!("{label} #{}", trial.repetition),
+                    false => label,
+                }];
+                row.extend((0..10).map(|tenth| {
+                    let part = &rates[tenth * rates.len() / 10..(tenth + 1) * rates.len() / 10];
+                    number(Some(part.iter().sum::<f64>() / part.len() as f64))
+                }));
+                table.rows.push(row);
             }
-            let label = group.label(&engine);
-            let mut row = vec![match measured.len() {
-                1 => label,
-                _ => format!("{label} #{}", repetition + 1),
-            }];
-            row.extend((0..10).map(|tenth| {
-                let part = &rates[tenth * rates.len() / 10..(tenth + 1) * rates.len() / 10];
-                number(Some(part.iter().sum::<f64>() / part.len() as f64))
-            }));
-            table.rows.push(row);
         }
     }
     (!table.rows.is_empty()).then_some(table)

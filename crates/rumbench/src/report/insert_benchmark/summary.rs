@@ -195,12 +195,17 @@ fn worst_second<'a>(steps: impl Iterator<Item = &'a PhaseResult>) -> Option<Stri
         let Some(background) = &step.background else {
             continue;
         };
-        let rows_per_op =
-            background.rows_rate.unwrap_or(0.0) / background.rate.max(f64::MIN_POSITIVE);
+        let Some(inserts) = background.latency_us.get("INSERT") else {
+            continue;
+        };
+        longest = longest.max(inserts.max);
+        let rows = background.rows_per_s.unwrap_or(0.0) * step.seconds;
+        let rows_per_insert = rows / inserts.count.max(1) as f64;
         for second in step.whole_seconds() {
-            let ops = second.background_ops?;
-            fewest = fewest.min(ops as f64 * rows_per_op);
-            longest = longest.max(second.background_max_us.unwrap_or(0.0));
+            if second.background_ops.is_some() {
+                let count = second.background_op_counts.get("INSERT");
+                fewest = fewest.min(count.map_or(0.0, |count| *count as f64 * rows_per_insert));
+            }
         }
     }
     (fewest < f64::MAX)
@@ -210,29 +215,42 @@ fn worst_second<'a>(steps: impl Iterator<Item = &'a PhaseResult>) -> Option<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::result::{BackgroundResult, Interval};
+    use crate::store::result::{BackgroundResult, Interval, Latency};
+    use std::collections::BTreeMap;
 
     #[test]
-    fn the_worst_second_is_that_of_any_trial() {
-        let second = |ops, max_us| Interval {
-            background_ops: Some(ops),
-            background_max_us: Some(max_us),
+    fn the_worst_second_is_that_of_any_trial_and_of_inserts_only() {
+        let second = |inserts, deletes| Interval {
+            background_ops: Some(inserts + deletes),
+            background_op_counts: BTreeMap::from([("INSERT".to_string(), inserts)]),
+            background_max_us: Some(9_000.0),
             ..Interval::default()
         };
-        let step = |intervals| PhaseResult {
-            seconds: 2.0,
+        let step = |intervals: [Interval; 3], max| PhaseResult {
+            seconds: 3.0,
             background: Some(BackgroundResult {
-                rate: 10.0,
-                rows_rate: Some(100.0),
+                rows_per_s: Some(50.0),
+                latency_us: BTreeMap::from([(
+                    "INSERT".to_string(),
+                    Latency {
+                        count: 15,
+                        max,
+                        ..Latency::default()
+                    },
+                )]),
                 ..BackgroundResult::default()
             }),
-            intervals,
+            intervals: intervals.to_vec(),
             ..PhaseResult::default()
         };
-        let one = step(vec![second(10, 500.0), second(10, 900.0)]);
-        let other = step(vec![second(2, 700.0), second(18, 2_000.0)]);
-        let worst = worst_second([&one, &other].into_iter());
+        let one = step([second(5, 5), second(5, 5), second(5, 5)], 900.0);
+        // Behind the last insert there is nothing to count.
+        let rest = [second(2, 8), second(13, 2), Interval::default()];
+        let worst = worst_second([&one, &step(rest, 2_000.0)].into_iter());
         assert_eq!(worst.as_deref(), Some("20 (2.00)"));
+        let stood = [second(15, 0), second(0, 10), Interval::default()];
+        let worst = worst_second([&step(stood, 1.0)].into_iter());
+        assert_eq!(worst.as_deref(), Some("0 (0.0010)"));
         assert_eq!(worst_second([&PhaseResult::default()].into_iter()), None);
     }
 

@@ -130,8 +130,9 @@ impl Hierarchy {
             let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
             // Former releases had no number of the trial behind it.
             let pid = owner.and_then(|owner| owner.split('-').next()?.parse::<u32>().ok());
+            // One of this very number is of a laboratory that had it before, for none is made yet.
             if let Some(pid) = pid
-                && !Path::new(&format!("/proc/{pid}")).exists()
+                && (pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists())
             {
                 // One that has processes stays: the kernel refuses.
                 let _ = fs::remove_dir(entry.path());
@@ -183,16 +184,18 @@ mod tests {
             version: Version::Two,
         };
         let of = |pid: u32| root.path().join(format!("{PREFIX}{pid}"));
-        // No process has a number this high.
+        // No process has a number this high; a laboratory of the own number was another one.
+        let (own, alive) = (std::process::id(), std::os::unix::process::parent_id());
         for path in [
             of(u32::MAX),
-            of(std::process::id()),
+            of(own),
+            of(alive),
             root.path().join("rumbench-x"),
         ] {
             fs::create_dir(path).expect("directory");
         }
         hierarchy.sweep();
-        assert!(!of(u32::MAX).exists() && of(std::process::id()).exists());
+        assert!(!of(u32::MAX).exists() && !of(own).exists() && of(alive).exists());
         assert!(root.path().join("rumbench-x").exists());
     }
 }

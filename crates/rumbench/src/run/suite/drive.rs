@@ -22,6 +22,8 @@ struct Watch {
     group: Option<Group>,
     /// The phase that its bound of operations waits for.
     bound_from: Option<String>,
+    /// Whether the kernel refused that bound in the middle of the trial.
+    has_lost_bound: bool,
     profiled: Option<Profiled>,
 }
 
@@ -71,11 +73,12 @@ impl Runner<'_> {
         let started = TrialProcess::start(host.as_deref(), "trial-child", spec, prepare);
         let mut process = match started {
             Ok(process) => process,
-            // A build or a control group that is gone costs its own trials, not those of the others.
-            Err(error) => {
+            // A build that is gone costs its own trials, not those of the others.
+            Err(error) if host.is_some() => {
                 trial.mark(format!("failed ({error:#})"));
                 return Ok(());
             }
+            Err(error) => return Err(error),
         };
         let mut follower = Follower::default();
         let mut asked = 0;
@@ -93,6 +96,7 @@ impl Runner<'_> {
                         if let Err(error) = watch.follow(&mut event) {
                             // Without its bound it would measure something else.
                             trial.mark(format!("failed ({error:#})"));
+                            watch.has_lost_bound = true;
                             process.kill();
                         }
                         follower.apply(event, trial, &mut standing);
@@ -128,6 +132,7 @@ impl Runner<'_> {
         Watch {
             bound_from: self.suite.storage_from.clone().filter(|_| group.is_some()),
             group,
+            has_lost_bound: false,
             profiled: profiled.then(|| Profiled::new(&self.suite.out, number, label)),
         }
     }
@@ -172,7 +177,7 @@ impl Runner<'_> {
                 "child-died ({death}: it needs more memory than --memory gives it)"
             )),
             // It was ended, and why is said.
-            Some(_) if trial.has_mark(stuck::MARK) || trial.has_mark("failed") => {}
+            Some(_) if trial.has_mark(stuck::MARK) || watch.has_lost_bound => {}
             Some(death) => trial.mark(format!("child-died ({death})")),
             None if !finished => trial.mark("child-died (no reason given)"),
             None if too_little => trial.mark(
