@@ -92,7 +92,7 @@ fn configurations_of_a_server_are_contestants() {
         let (setting, values) = match server {
             "postgresql" => ("wal_compression", ["pglz", "off"]),
             "mariadb-innodb" => ("innodb_purge_threads", ["2", "3"]),
-            _ => ("rocksdb_max_open_files", ["300", "400"]),
+            _ => ("rocksdb_max_background_jobs", ["2", "3"]),
         };
         let files = values.map(|value| {
             let file = dir.path().join(value);
