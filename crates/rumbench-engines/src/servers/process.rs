@@ -330,14 +330,7 @@ impl ServerProcess {
 impl Drop for ServerProcess {
     fn drop(&mut self) {
         if self.ended().is_none() {
-            if self.death_signal == DeathSignal::Quit {
-                self.signal(Signal::QUIT);
-                let start = Instant::now();
-                while self.ended().is_none() && start.elapsed() < ENDED_WITHIN {
-                    thread::sleep(ASK_EVERY);
-                }
-            }
-            self.signal(Signal::KILL);
+            self.kill();
             let _ = self.child.wait();
         }
     }

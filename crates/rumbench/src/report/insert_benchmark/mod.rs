@@ -83,12 +83,17 @@ fn records<'a>(group: &Group<'a>, phase: &str, cpus: f64) -> Records<'a> {
             text.parse::<f64>().ok()
         };
         let loaded = setting("rows").zip(setting("tables")).map(|(x, c)| x * c);
-        let found = trial.phases.iter().filter(|found| found.name == phase);
-        for found in found.filter(|found| found.has_worked()) {
+        for found in steps(trial, phase) {
             records.push((*trial, measured(found, loaded, cpus)));
         }
     }
     records
+}
+
+/// The steps of this name that a trial has run.
+fn steps<'a>(trial: &'a TrialResult, phase: &str) -> impl Iterator<Item = &'a PhaseResult> {
+    let found = trial.phases.iter().filter(move |found| found.name == phase);
+    found.filter(|found| found.has_worked())
 }
 
 /// A table of records.
@@ -239,24 +244,20 @@ fn slices(group: &Group<'_>, phase: &str) -> Option<Table> {
     );
     let repeats = group.trials.iter().any(|trial| trial.repetition > 1);
     for engine in group.engines_of(phase) {
-        let of_engine = |trial: &&&TrialResult| trial.name() == engine;
-        for trial in group.trials.iter().filter(of_engine) {
-            for found in trial.phases.iter().filter(|found| found.name == phase) {
-                let rates = rates(found);
-                if rates.len() < 10 {
-                    continue;
-                }
-                let label = group.label(&engine);
-                let mut row = vec![match repeats {
-                    true => format!("{label} #{}", trial.repetition),
-                    false => label,
-                }];
-                row.extend((0..10).map(|tenth| {
-                    let part = &rates[tenth * rates.len() / 10..(tenth + 1) * rates.len() / 10];
-                    number(Some(part.iter().sum::<f64>() / part.len() as f64))
-                }));
-                table.rows.push(row);
-            }
+        let trials = group.trials.iter().filter(|trial| trial.name() == engine);
+        let measured =
+            trials.flat_map(|trial| steps(trial, phase).map(move |found| (trial, rates(found))));
+        for (trial, rates) in measured.filter(|(_, rates)| rates.len() >= 10) {
+            let label = group.label(&engine);
+            let mut row = vec![match repeats {
+                true => format!("{label} #{}", trial.repetition),
+                false => label,
+            }];
+            row.extend((0..10).map(|tenth| {
+                let part = &rates[tenth * rates.len() / 10..(tenth + 1) * rates.len() / 10];
+                number(Some(part.iter().sum::<f64>() / part.len() as f64))
+            }));
+            table.rows.push(row);
         }
     }
     (!table.rows.is_empty()).then_some(table)
@@ -279,8 +280,7 @@ fn single_stream(group: &Group<'_>, phase: &str) -> Option<Table> {
         ],
     );
     for trial in group.trials.iter().filter(form) {
-        let found = trial.phases.iter().filter(|found| found.name == phase);
-        for found in found.filter(|found| found.has_worked()) {
+        for found in steps(trial, phase) {
             table.rows.push(vec![
                 trial.name(),
                 number(Some(found.rows as f64)),
