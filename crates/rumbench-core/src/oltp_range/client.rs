@@ -1,9 +1,9 @@
 //! The client of a test: performs the statements of its events, and checks every row that comes back.
 //!
 //! Statements that read are single reads of what is committed; those that write are one transaction, run again as a whole
-//! when it meets a conflict. An event with one statement that writes one row uses the engine's call for it, and a server is
-//! sent an event that sets one c of a list as one statement. There all statements of an event are one transaction, also where
-//! none writes.
+//! when it meets a conflict. An event with one statement that writes one row uses the engine's call for it. A server is sent an
+//! event that sets one c of a list as one statement, and one that inserts a row as a statement that is not prepared. There all
+//! statements of an event are one transaction, also where none writes.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -107,6 +107,13 @@ impl OltpClient {
                 let ids = ids_of(event, only);
                 let asked = (&expected[..], judges && shared.is_exact());
                 return lists::set(queries, only.table, ids, made.0, asked, there);
+            }
+            if let ([], [only]) = (reads, statements)
+                && only.what == What::Insert
+                && let Some(queries) = connection.queries()
+            {
+                there.push(true);
+                return queries.insert_parsed(TableId(only.table), made.1);
             }
             if reads.is_empty() && is_single(statements) {
                 let writes = &mut Direct(connection);

@@ -38,7 +38,7 @@ mod unit {
     use std::ops::RangeInclusive;
 
     use super::*;
-    use crate::tables::{Fold, Where};
+    use crate::tables::{Fold, RowBatch, Where};
 
     /// A server that changes so many rows, whatever it is asked for.
     struct Changes(u64);
@@ -78,6 +78,10 @@ mod unit {
 
         fn set(&mut self, _: TableId, _: &[u64], _: usize, _: Value<'_>) -> Result<u64> {
             Ok(self.0)
+        }
+
+        fn insert_parsed(&mut self, _: TableId, _: &RowBatch) -> Result<()> {
+            unreachable!("nothing is inserted")
         }
     }
 

@@ -18,7 +18,7 @@ use crate::tables::{
 use crate::trial::{Phase, PhaseClient, Step, Workload, numbered};
 
 /// Changes whenever the golden events or the loaded rows change.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Rows of each table that are read back after the load.
 const SAMPLE_ROWS: u64 = 1000;
 /// What the generator of the sample is keyed with.

@@ -110,6 +110,9 @@ pub trait TableQueries {
     /// transaction of their own where there are more than a thousand keys; answers how many rows there were.
     fn set(&mut self, table: TableId, keys: &[u64], column: usize, value: Value<'_>)
     -> Result<u64>;
+
+    /// Inserts rows, as [`TableConnection::insert`] does, by statements that the server parses each time.
+    fn insert_parsed(&mut self, table: TableId, rows: &RowBatch) -> Result<()>;
 }
 
 /// The tables of one open engine.

@@ -1,22 +1,9 @@
 //! The loops in C that this client is held against: how they are built and what one of them used.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 
-use crate::Outcome;
-
-/// CPU of one client for a step, in microseconds a request.
-#[derive(Debug, Clone, Copy)]
-pub struct Cost {
-    pub user: f64,
-    pub system: f64,
-}
-
-impl Cost {
-    pub fn total(self) -> f64 {
-        self.user + self.system
-    }
-}
+use crate::common::{Cost, Outcome};
 
 /// The programs.
 pub struct Loops {
@@ -53,19 +40,68 @@ impl Loops {
         })
     }
 
-    /// The loop that runs a recording through the C library of the server of a protocol.
-    pub fn library(&self, protocol: &str) -> Command {
-        Command::new(match protocol {
-            "postgresql" => &self.postgresql,
-            _ => &self.mariadb,
+    /// With the recording of each client, which become files in a folder, and the server's socket.
+    pub fn over(
+        &self,
+        socket: PathBuf,
+        folder: &Path,
+        recordings: &[Vec<u8>],
+    ) -> Outcome<Recorded<'_>> {
+        let mut files = Vec::new();
+        for (client, recording) in recordings.iter().enumerate() {
+            let file = folder.join(format!("recording-{client}"));
+            std::fs::write(&file, recording)?;
+            files.push(file);
+        }
+        Ok(Recorded {
+            loops: self,
+            socket,
+            files,
+        })
+    }
+}
+
+/// What the loops run again on one server, one process for each client.
+pub struct Recorded<'a> {
+    loops: &'a Loops,
+    socket: PathBuf,
+    files: Vec<PathBuf>,
+}
+
+impl Recorded<'_> {
+    /// Through the C library of the server of a protocol: messages in all, and what they cost.
+    pub fn library(&self, protocol: &str) -> Outcome<(f64, Cost)> {
+        let program = match protocol {
+            "postgresql" => &self.loops.postgresql,
+            _ => &self.loops.mariadb,
+        };
+        self.run(|| Command::new(program))
+    }
+
+    /// The same by sending the bytes of the recordings.
+    pub fn bytes(&self, protocol: &str) -> Outcome<(f64, Cost)> {
+        self.run(|| {
+            let mut command = Command::new(&self.loops.bytes);
+            command.arg(protocol);
+            command
         })
     }
 
-    /// The loop that sends the bytes of a recording.
-    pub fn bytes(&self, protocol: &str) -> Command {
-        let mut command = Command::new(&self.bytes);
-        command.arg(protocol);
-        command
+    fn run(&self, program: impl Fn() -> Command) -> Outcome<(f64, Cost)> {
+        let started = self.files.iter().map(|file| {
+            let mut command = program();
+            command.args([&self.socket, file]);
+            let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            piped.spawn()
+        });
+        // All of them run before one is waited for.
+        let started: Vec<_> = started.collect();
+        let mut sum = (0.0, Cost::default());
+        for process in started {
+            let (messages, cost) = printed(process?.wait_with_output()?)?;
+            sum = (sum.0 + messages, [sum.1, cost].into_iter().sum());
+        }
+        Ok(sum)
     }
 }
 
@@ -93,14 +129,8 @@ fn compile(folder: &Path, name: &str, source: &str, arguments: &[String]) -> Out
     Ok(built)
 }
 
-/// Runs a recording by one of the loops: messages in all, and what they cost.
-pub fn run(
-    mut command: Command,
-    socket: &Path,
-    recording: &Path,
-    requests: u64,
-) -> Outcome<(f64, Cost)> {
-    let output = command.args([socket, recording]).output()?;
+/// What a loop says of itself: its messages, and what they cost.
+fn printed(output: Output) -> Outcome<(f64, Cost)> {
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }
@@ -112,12 +142,12 @@ pub fn run(
     let [messages, user, system] = numbers[..] else {
         return Err(format!("a client in C printed {text}").into());
     };
-    let each = |us: f64| us / requests as f64;
     Ok((
         messages,
         Cost {
-            user: each(user),
-            system: each(system),
+            user,
+            system,
+            ..Cost::default()
         },
     ))
 }

@@ -1,40 +1,37 @@
 //! What the laboratory's client costs on each server, beside bare clients in C that send the same statements.
 //!
-//! `cargo run --release -p rumbench-engines --features mariadb,postgresql --example client_cost [-- shared|split [REQUESTS [SERVER]]]`
+//! `cargo run --release -p rumbench-engines --features mariadb,postgresql --example client_cost [-- shared|split [CLIENTS [REQUESTS [SERVER]]]]`
 //!
-//! One client runs steps of LinkBench requests. The messages of one step are written down by a relay, and two loops in C run
-//! them again: `library_client.c` through the server's own C library, as a program that does nothing else would, and
-//! `bare_client.c` as bytes that are sent and answers that are received, which is the least that any client could do. They take
-//! turns on the same server in the same placement: `shared` has client and server on one core, `split` on two. Ours is choosing
-//! and generating a request, writing the message, reading and decoding the answer, and two looks at the clock.
+//! Clients run steps of LinkBench requests. A relay writes down the messages of one step, those of each client by themselves,
+//! and as many loops in C of two kinds run them again: `library_client.c` through the server's own C library, as a program that
+//! does nothing else would, and `bare_client.c` as bytes that are sent and answers that are received, which is the least that any
+//! client could do. They take turns on the same server in the same placement: `shared` has client and server on one core, `split`
+//! on two. Ours is choosing and generating a request, writing the message, reading and decoding the answer, and two looks at the
+//! clock.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod loops;
 mod relay;
 
 use std::collections::BTreeMap;
-use std::error::Error;
-use std::hint::black_box;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use loops::{Cost, Loops};
+use common::{Cost, Outcome, median, next, perform, place, run_folder};
+use loops::Loops;
 use relay::{IsWhole, Relay};
 use rumbench_core::engine::{Durability, Engine, OpenConfig, Schema};
 use rumbench_core::linkbench::{Config, Hooks, LinkBench};
-use rumbench_core::trial::{Phase, PhaseEnd, Step, Workload};
-use rustix::thread::{CpuSet, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
-
-type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Comparisons of both clients on each server; their medians are shown.
 const ROUNDS: usize = 7;
-/// Ticks of /proc in a second.
-const TICKS: f64 = 100.0;
 
 struct Asked {
     split: bool,
+    clients: usize,
+    /// Of a step, over all clients.
     requests: u64,
 }
 
@@ -46,15 +43,20 @@ fn main() -> Outcome {
         "split" => true,
         other => return Err(format!("shared or split, not {other}").into()),
     };
+    let clients = arguments.next().map_or(Ok(1), |text| text.parse())?;
     let requests = arguments.next().map_or(Ok(20_000), |text| text.parse())?;
     let only = arguments.next();
-    let asked = Asked { split, requests };
+    let asked = Asked {
+        split,
+        clients,
+        requests,
+    };
     let scratch = tempfile::tempdir()?;
     let loops = Loops::build(scratch.path())?;
     let mut out = std::io::stdout();
     writeln!(
         out,
-        "LinkBench, 1 client, {requests} requests a step, {ROUNDS} rounds, placement {placement}; CPU of the client in us/request"
+        "LinkBench, {clients} clients, {requests} requests a step, {ROUNDS} rounds, placement {placement}; CPU of the clients in us/request"
     )?;
     writeln!(
         out,
@@ -97,19 +99,18 @@ fn server(name: &str, asked: &Asked, scratch: &Path, loops: &Loops) -> Outcome<S
     }
     // Fills caches, the server's of statements too.
     perform(next(&mut linkbench, &*engine)?)?;
-    let relay = Relay::install(&socket, is_whole)?;
+    let relay = Relay::install(&socket, is_whole, asked.clients)?;
     perform(next(&mut linkbench, &*engine)?)?;
-    let recording = relay.finish()?;
-    let file = scratch.join("recording");
-    std::fs::write(&file, recording)?;
+    let recordings = relay.finish()?;
+    let loops = loops.over(socket, scratch, &recordings)?;
     let (mut ours, mut library, mut bytes, mut messages) =
         (Vec::new(), Vec::new(), Vec::new(), 0.0);
     for _ in 0..ROUNDS {
-        ours.push(measured(next(&mut linkbench, &*engine)?, asked.requests)?);
-        let (sent, cost) = loops::run(loops.library(protocol), &socket, &file, asked.requests)?;
-        library.push(cost);
+        ours.push(perform(next(&mut linkbench, &*engine)?)?.per(asked.requests));
+        let (sent, cost) = loops.library(protocol)?;
+        library.push(cost.per(asked.requests));
         messages = sent / asked.requests as f64;
-        bytes.push(loops::run(loops.bytes(protocol), &socket, &file, asked.requests)?.1);
+        bytes.push(loops.bytes(protocol)?.1.per(asked.requests));
     }
     drop(linkbench);
     engine.close()?;
@@ -149,32 +150,10 @@ fn start(name: &str, dir: &Path, asked: &Asked) -> Outcome<Box<dyn Engine>> {
         variant: None,
         cache_bytes: 256 << 20,
         durability: Durability::Buffered,
-        clients: 1,
+        clients: asked.clients,
         settings,
     };
     Ok(rumbench_engines::find(name)?.entry.open(&config)?)
-}
-
-/// Binds this thread, and what it starts from now on, to one core.
-fn place(core: usize) -> Outcome {
-    let mut cores = CpuSet::new();
-    cores.set(core);
-    Ok(sched_setaffinity(None, &cores)?)
-}
-
-fn run_folder(engine: &dyn Engine) -> Outcome<PathBuf> {
-    let pid = engine
-        .server_process()
-        .ok_or("a server without a process")?
-        .to_string();
-    for entry in std::fs::read_dir(std::env::temp_dir())? {
-        let folder = entry?.path();
-        let note = std::fs::read_to_string(folder.join("server")).unwrap_or_default();
-        if note.split(' ').next() == Some(&pid) {
-            return Ok(folder);
-        }
-    }
-    Err("the server's folder is gone".into())
 }
 
 fn linkbench(asked: &Asked) -> Outcome<LinkBench> {
@@ -184,6 +163,7 @@ fn linkbench(asked: &Asked) -> Outcome<LinkBench> {
         ("nlinks_max", "2000".to_string()),
         ("steps", (ROUNDS + 2).to_string()),
         ("operations", asked.requests.to_string()),
+        ("clients", asked.clients.to_string()),
     ];
     let hooks = Hooks {
         now_ms: || {
@@ -193,63 +173,4 @@ fn linkbench(asked: &Asked) -> Outcome<LinkBench> {
         backoff: |_| (),
     };
     Ok(LinkBench::new(Config::from_pairs(pairs)?, hooks))
-}
-
-fn next(linkbench: &mut LinkBench, engine: &dyn Engine) -> Outcome<Phase> {
-    match linkbench.next_step(engine)? {
-        Some(Step::Phase(phase)) => Ok(phase),
-        _ => Err("LinkBench has no further phase".into()),
-    }
-}
-
-/// Has each client of a phase do its part.
-fn perform(mut phase: Phase) -> Outcome {
-    let most = match phase.end {
-        PhaseEnd::Operations(operations) => operations,
-        _ => u64::MAX,
-    };
-    for client in &mut phase.clients {
-        let mut done = 0;
-        while done < most && client.prepare().is_some() {
-            let start = Instant::now();
-            client.execute()?;
-            black_box(start.elapsed());
-            done += 1;
-        }
-    }
-    Ok(())
-}
-
-/// As [`perform`]; what this thread used for it.
-fn measured(phase: Phase, requests: u64) -> Outcome<Cost> {
-    let cpu = || {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 * 1e-3
-    };
-    let (before, ticks) = (cpu(), ticks()?);
-    perform(phase)?;
-    let (all, after) = (cpu() - before, self::ticks()?);
-    let (user, system) = (after.0 - ticks.0, after.1 - ticks.1);
-    let share = user / (user + system).max(1.0 / TICKS);
-    let each = all / requests as f64;
-    Ok(Cost {
-        user: each * share,
-        system: each * (1.0 - share),
-    })
-}
-
-/// User and system time of this thread in ticks, which the kernel scales from the exact run time.
-fn ticks() -> Outcome<(f64, f64)> {
-    let text = std::fs::read_to_string("/proc/thread-self/stat")?;
-    let fields = text.rsplit(')').next().unwrap_or_default();
-    let mut fields = fields.split_ascii_whitespace().skip(11);
-    let mut field =
-        || -> Outcome<f64> { Ok(fields.next().ok_or("a short line in /proc")?.parse()?) };
-    Ok((field()?, field()?))
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

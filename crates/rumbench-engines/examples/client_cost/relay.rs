@@ -1,4 +1,4 @@
-//! Stands between a client and a server for one connection, and writes down what the client sends, message by message.
+//! Stands between clients and a server for one connection of each, and writes down what they send, message by message.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -15,19 +15,27 @@ pub type IsWhole = fn(&[u8], first: bool) -> bool;
 pub struct Relay {
     socket: PathBuf,
     moved: PathBuf,
-    thread: JoinHandle<std::io::Result<Vec<u8>>>,
+    thread: JoinHandle<Recordings>,
 }
 
+/// What each connection sent.
+type Recordings = std::io::Result<Vec<Vec<u8>>>;
+
 impl Relay {
-    /// Takes the place of `socket` for the next connection.
-    pub fn install(socket: &Path, is_whole: IsWhole) -> std::io::Result<Relay> {
+    /// Takes the place of `socket` for the next connections, so many of them.
+    pub fn install(socket: &Path, is_whole: IsWhole, connections: usize) -> std::io::Result<Relay> {
         let moved = socket.with_file_name("moved");
         std::fs::rename(socket, &moved)?;
         let listener = UnixListener::bind(socket)?;
         let server = moved.clone();
         let thread = thread::spawn(move || {
-            let (client, _) = listener.accept()?;
-            record(client, UnixStream::connect(server)?, is_whole)
+            let mut threads = Vec::new();
+            for _ in 0..connections {
+                let (client, _) = listener.accept()?;
+                let server = UnixStream::connect(&server)?;
+                threads.push(thread::spawn(move || record(client, server, is_whole)));
+            }
+            threads.into_iter().map(joined).collect()
         });
         Ok(Relay {
             socket: socket.to_path_buf(),
@@ -36,12 +44,16 @@ impl Relay {
         })
     }
 
-    /// The recording, when the connection has ended; the socket is back in its place.
-    pub fn finish(self) -> std::io::Result<Vec<u8>> {
+    /// A recording of each connection, when all have ended; the socket is back in its place.
+    pub fn finish(self) -> Recordings {
         std::fs::rename(&self.moved, &self.socket)?;
-        let panicked = |_| std::io::Error::other("the relay panicked");
-        self.thread.join().map_err(panicked)?
+        joined(self.thread)
     }
+}
+
+fn joined<T>(thread: JoinHandle<std::io::Result<T>>) -> std::io::Result<T> {
+    let panicked = |_| std::io::Error::other("the relay panicked");
+    thread.join().map_err(panicked)?
 }
 
 fn record(

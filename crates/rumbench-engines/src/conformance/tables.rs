@@ -216,6 +216,34 @@ fn queries(connection: &mut dyn TableConnection) {
     });
     ok(written, "a transaction of queries");
     expect("calls of a transaction", asked, true);
+    parsed_inserts(connection);
+}
+
+/// Inserts by statements that are not prepared, beside ones that are, of an engine that has queries.
+fn parsed_inserts(connection: &mut dyn TableConnection) {
+    // What ends a text in a statement, and what is no text.
+    let rows: [Row; 3] = [
+        (40, 4_000_000_000, i64::MIN, b"it's \\ \0 ?"),
+        (41, 0, -1, b""),
+        (42, 7, i64::MAX, b"\xff\xfe\"`"),
+    ];
+    for row in &rows {
+        let queries = connection.queries();
+        let queries = queries.unwrap_or_else(|| panic!("queries, and then none"));
+        let inserted = queries.insert_parsed(PLAIN, &batch(&[*row]));
+        ok(inserted, "a parsed insert");
+        // By a prepared statement.
+        let expected = Some((u64::from(row.1), row.2, row.3.to_vec()));
+        expect("a row", read(connection, &[row.0]), vec![expected]);
+    }
+    if let Some(queries) = connection.queries() {
+        let again = queries.insert_parsed(PLAIN, &batch(&rows[..1]));
+        expect("the same key again", again.is_err(), true);
+    }
+    for (id, ..) in rows {
+        let deleted = connection.delete(PLAIN, &[Unsigned(id)]);
+        expect("a row to delete", ok(deleted, "delete"), true);
+    }
 }
 
 fn query(queries: &mut dyn TableQueries) {

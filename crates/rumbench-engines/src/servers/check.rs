@@ -126,6 +126,9 @@ mod tests {
         fn prepare(&mut self, _text: &str) -> Result<Statement> {
             unreachable!("a check prepares nothing")
         }
+        fn unprepared(&mut self, _text: &str) -> Result<Statement> {
+            unreachable!("a check runs nothing with parameters")
+        }
         fn start(&mut self, _statement: Statement) {}
         fn push(&mut self, _value: Value<'_>) -> Result<()> {
             Ok(())

@@ -25,6 +25,9 @@ pub(super) trait Session: Send {
     /// Prepares a statement for as long as the connection lives.
     fn prepare(&mut self, text: &str) -> Result<Statement>;
 
+    /// A statement that is not prepared: the server parses it each time that it is run.
+    fn unprepared(&mut self, text: &str) -> Result<Statement>;
+
     /// As [`Session::prepare`], for one that reads an index and not the rows: where a server does better with such a
     /// statement if it is sent whole each time, it is.
     fn prepare_of_index(&mut self, text: &str) -> Result<Statement> {

@@ -65,6 +65,8 @@ impl<S: Server> TableStore for ServerTables<S> {
 enum Kind {
     Insert {
         rows: usize,
+        /// Each time anew.
+        parsed: bool,
     },
     Replace,
     Delete,
@@ -114,7 +116,7 @@ impl Kind {
 
     fn text(self, dialect: Dialect, table: &Table) -> String {
         match self {
-            Kind::Insert { rows } => sql::insert(dialect, table, rows),
+            Kind::Insert { rows, .. } => sql::insert(dialect, table, rows),
             Kind::Replace => sql::replace(dialect, table),
             Kind::Delete => sql::delete(dialect, table),
             Kind::DeleteFirst { from, rows } => sql::delete_first(dialect, table, from, rows),
@@ -148,9 +150,10 @@ impl<S: Session> TablesConnection<S> {
             None => {
                 let of = self.schema.table(table);
                 let text = kind.text(self.dialect, of);
-                let statement = match kind.is_of_index(of) {
-                    true => self.session.prepare_of_index(&text),
-                    false => self.session.prepare(&text),
+                let statement = match kind {
+                    Kind::Insert { parsed: true, .. } => self.session.unprepared(&text),
+                    _ if kind.is_of_index(of) => self.session.prepare_of_index(&text),
+                    _ => self.session.prepare(&text),
                 }?;
                 self.statements.insert((table.0, kind), statement);
                 statement
@@ -171,13 +174,13 @@ impl<S: Session> TablesConnection<S> {
         self.session.finish(&[], &mut |_| ())
     }
 
-    fn insert_rows(&mut self, table: TableId, batch: &RowBatch) -> Result<()> {
+    fn insert_rows(&mut self, table: TableId, batch: &RowBatch, parsed: bool) -> Result<()> {
         let mut left = batch.len();
         let mut rows = batch.rows();
         // Ends: each turn takes at least one of the rows that are left.
         while left > 0 {
             let part = left.min(ROWS_MAX);
-            self.start(table, Kind::Insert { rows: part })?;
+            self.start(table, Kind::Insert { rows: part, parsed })?;
             for row in rows.by_ref().take(part) {
                 self.push_all(row.values())?;
             }
@@ -185,6 +188,14 @@ impl<S: Session> TablesConnection<S> {
             left -= part;
         }
         Ok(())
+    }
+
+    /// All rows in one transaction.
+    fn insert_batch(&mut self, table: TableId, batch: &RowBatch, parsed: bool) -> Result<()> {
+        match batch.len() {
+            0..=ROWS_MAX => self.insert_rows(table, batch, parsed),
+            _ => self.in_transaction(|tables| tables.insert_rows(table, batch, parsed)),
+        }
     }
 
     fn delete_row(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool> {
@@ -297,10 +308,7 @@ fn compare(key: &[Value<'_>], row: &[Value<'_>]) -> Ordering {
 
 impl<S: Session> TableConnection for TablesConnection<S> {
     fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
-        match rows.len() {
-            0..=ROWS_MAX => self.insert_rows(table, rows),
-            _ => self.in_transaction(|tables| tables.insert_rows(table, rows)),
-        }
+        self.insert_batch(table, rows, false)
     }
 
     fn delete_first(&mut self, table: TableId, from: &[Value<'_>], rows: usize) -> Result<usize> {
@@ -444,6 +452,10 @@ impl<S: Session> TableQueries for TablesConnection<S> {
         Ok(changed)
     }
 
+    fn insert_parsed(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
+        self.insert_batch(table, rows, true)
+    }
+
     fn fold(
         &mut self,
         table: TableId,
@@ -526,7 +538,7 @@ struct Writes<'a, S>(&'a mut TablesConnection<S>);
 
 impl<S: Session> TableWrites for Writes<'_, S> {
     fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
-        let inserted = self.0.insert_rows(table, rows);
+        let inserted = self.0.insert_rows(table, rows, false);
         inserted.map_err(|error| match self.0.session.met_duplicate() {
             true => EngineError::Retry(format!("another client was faster: {error}")),
             false => error,

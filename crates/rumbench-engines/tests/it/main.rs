@@ -2,6 +2,8 @@
 
 #[cfg(feature = "alluvium")]
 mod alluvium;
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+mod conflicts;
 mod every_engine;
 #[cfg(any(feature = "mariadb", feature = "postgresql"))]
 mod external;

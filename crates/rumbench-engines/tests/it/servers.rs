@@ -121,7 +121,8 @@ fn a_configuration_that_a_server_refuses_is_an_error_with_its_words() {
 }
 
 /// The settings of a trial on `entry` with a line of the user's own.
-fn with_line(dir: &Path, durability: Durability, line: &str) -> OpenConfig {
+/// With a line of one's own in the server's configuration.
+pub fn with_line(dir: &Path, durability: Durability, line: &str) -> OpenConfig {
     let own = dir.join("own.conf");
     std::fs::write(&own, format!("{line}\n")).unwrap();
     let mut config = config(dir, durability);

@@ -318,6 +318,10 @@ impl Session for MariaSession {
     }
 
     fn prepare_of_index(&mut self, text: &str) -> Result<Statement> {
+        self.unprepared(text)
+    }
+
+    fn unprepared(&mut self, text: &str) -> Result<Statement> {
         self.statements.push(Form::Text(Text::new(text)));
         Ok(Statement(self.statements.len() - 1))
     }

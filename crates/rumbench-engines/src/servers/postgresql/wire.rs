@@ -31,11 +31,20 @@ mod types {
 pub(in crate::servers) struct PostgresSession {
     wire: Wire,
     out: Vec<u8>,
-    /// Types of the parameters of each prepared statement.
-    statements: Vec<Vec<u32>>,
+    statements: Vec<Prepared>,
     /// The statement that was started, and the place of the next parameter.
     started: (usize, usize),
+    /// Where the length of the message is that binds it.
+    binds_at: usize,
     duplicate: bool,
+}
+
+/// A prepared statement.
+struct Prepared {
+    /// Types of its parameters.
+    parameters: Vec<u32>,
+    /// Its text, if it is parsed each time.
+    text: Option<Box<str>>,
 }
 
 impl PostgresSession {
@@ -45,6 +54,7 @@ impl PostgresSession {
             out: Vec::new(),
             statements: Vec::new(),
             started: (0, 0),
+            binds_at: 0,
             duplicate: false,
         };
         let (user, database) = (&endpoint.user, &endpoint.database);
@@ -80,6 +90,32 @@ impl PostgresSession {
     fn text(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
         self.out.push(0);
+    }
+
+    /// Has the server parse a text, and infer the types of its parameters.
+    fn parse_message(&mut self, name: &str, text: &str) {
+        let parse = self.open_message(b'P');
+        self.text(name);
+        self.text(text);
+        self.out.extend_from_slice(&[0; 2]);
+        self.close_message(parse);
+    }
+
+    /// The name of a prepared statement, without its end.
+    fn name_of(&mut self, statement: usize) {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        let mut rest = statement;
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.out.push(b's');
+        self.out.extend_from_slice(&digits[at..]);
     }
 
     fn sync_and_send(&mut self) -> Result<()> {
@@ -191,11 +227,7 @@ impl Session for PostgresSession {
         let statement = self.statements.len();
         let name = format!("s{statement}");
         self.out.clear();
-        let parse = self.open_message(b'P');
-        self.text(&name);
-        self.text(text);
-        self.out.extend_from_slice(&[0; 2]);
-        self.close_message(parse);
+        self.parse_message(&name, text);
         let describe = self.open_message(b'D');
         self.out.push(b'S');
         self.text(&name);
@@ -216,38 +248,46 @@ impl Session for PostgresSession {
             }
             other => other,
         })?;
-        self.statements.push(parameters);
+        self.statements.push(Prepared {
+            parameters,
+            text: None,
+        });
         Ok(Statement(statement))
+    }
+
+    fn unprepared(&mut self, text: &str) -> Result<Statement> {
+        // Prepared for the types of its parameters alone.
+        let statement = self.prepare(text)?;
+        self.statements[statement.0].text = Some(text.into());
+        Ok(statement)
     }
 
     fn start(&mut self, statement: Statement) {
         self.started = (statement.0, 0);
         self.out.clear();
-        self.open_message(b'B');
-        // No name of a portal, the name of the statement.
-        self.out.extend_from_slice(b"\0s");
-        let mut digits = [0; 20];
-        let mut at = digits.len();
-        let mut rest = statement.0;
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
+        let text = self.statements[statement.0].text.take();
+        if let Some(text) = &text {
+            // The statement without a name, which the next one replaces.
+            self.parse_message("", text);
         }
-        self.out.extend_from_slice(&digits[at..]);
+        self.binds_at = self.open_message(b'B');
+        // No name of a portal, the name of the statement.
+        self.out.push(0);
+        if text.is_none() {
+            self.name_of(statement.0);
+        }
+        self.statements[statement.0].text = text;
         // All parameters in binary form; how many.
         self.out.extend_from_slice(&[0, 0, 1, 0, 1]);
-        let parameters = self.statements[statement.0].len() as u16;
+        let parameters = self.statements[statement.0].parameters.len() as u16;
         self.out.extend_from_slice(&parameters.to_be_bytes());
     }
 
     #[inline]
     fn push(&mut self, value: Value<'_>) -> Result<()> {
         let (statement, place) = self.started;
-        let of = self.statements[statement].get(place).copied().unwrap_or(0);
+        let types = &self.statements[statement].parameters;
+        let of = types.get(place).copied().unwrap_or(0);
         self.started.1 += 1;
         let number = match value {
             Value::Bytes(bytes) => {
@@ -284,8 +324,7 @@ impl Session for PostgresSession {
     fn finish(&mut self, columns: &[ColumnType], visit: &mut Visit<'_>) -> Result<u64> {
         // Results in binary form.
         self.out.extend_from_slice(&[0, 1, 0, 1]);
-        // The message began with its kind.
-        self.close_message(1);
+        self.close_message(self.binds_at);
         let execute = self.open_message(b'E');
         self.out.extend_from_slice(&[0; 5]);
         self.close_message(execute);
@@ -297,7 +336,7 @@ impl Session for PostgresSession {
                 rows = changed(&fields.text()?);
                 Ok(())
             }
-            b'2' | b'I' => Ok(()),
+            b'1' | b'2' | b'I' => Ok(()),
             other => Err(unexpected(SERVER, other)),
         })?;
         Ok(rows)

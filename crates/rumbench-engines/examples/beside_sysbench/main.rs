@@ -1,0 +1,312 @@
+//! Is a server asked for the same by the laboratory as by sysbench, and does it pay the same for it?
+//!
+//! `cargo run --release -p rumbench-engines --features mariadb --example beside_sysbench [-- ROUNDS [SECONDS [ROWS [SERVER]]]]`
+//!
+//! In each round a private MariaDB gets two tables of as many rows, one loaded by sysbench, the other by oltp-range. Then the
+//! tests that both have come in pairs, one by either of them and one by the other, who is first changing from test to test and
+//! from round to round. Before each the server pays its debt, so that none pays for the other's. Server and client share one
+//! core. Compared is what a second holds: statements and rows that the server counts, its CPU and the client's.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Instant;
+
+use common::{Outcome, TICKS, median, next, perform, place, run_folder};
+use rumbench_core::engine::{Durability, Engine, OpenConfig};
+use rumbench_core::oltp_range::{Config, OltpRange};
+use rumbench_core::trial::Workload;
+
+/// The tests that both have, in the order of published runs: names of sysbench and of oltp-range.
+const TESTS: [(&str, &str); 8] = [
+    ("oltp_point_select", "point-query"),
+    ("oltp_read_only", "read-only:100"),
+    ("oltp_update_index", "update-index"),
+    ("oltp_update_non_index", "update-nonindex"),
+    ("oltp_write_only", "write-only"),
+    ("oltp_read_write", "read-write:100"),
+    ("oltp_delete", "delete"),
+    ("oltp_insert", "insert"),
+];
+/// Where sysbench has its table.
+const DATABASE: &str = "sysbench";
+const CACHE_BYTES: u64 = 1 << 30;
+
+struct Asked {
+    rounds: usize,
+    seconds: u64,
+    rows: u64,
+    server: String,
+}
+
+/// One test by one client, for each event; CPU in microseconds.
+#[derive(Debug, Clone, Copy)]
+struct Test {
+    events_per_s: f64,
+    statements: f64,
+    rows_sent: f64,
+    server: f64,
+    client: f64,
+}
+
+fn main() -> Outcome {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |place: usize, default: u64| {
+        let given = arguments.get(place);
+        given.map_or(Ok(default), |text| text.parse())
+    };
+    let asked = Asked {
+        rounds: number(0, 3)?.max(1) as usize,
+        seconds: number(1, 4)?,
+        rows: number(2, 1_000_000)?,
+        server: arguments
+            .get(3)
+            .cloned()
+            .unwrap_or("mariadb-innodb".to_string()),
+    };
+    let version = output(Command::new("sysbench").arg("--version"))?;
+    // The server's processes inherit it.
+    place(0)?;
+    let mut tests = vec![Vec::new(); TESTS.len()];
+    for of in 0..asked.rounds {
+        for (test, pair) in round(&asked, of)?.into_iter().enumerate() {
+            tests[test].push(pair);
+        }
+    }
+    let mut out = std::io::stdout();
+    writeln!(
+        out,
+        "{} and oltp-range on {}, {} rows, {} s a test, {} rounds, one core; medians\n",
+        version.trim(),
+        asked.server,
+        asked.rows,
+        asked.seconds,
+        asked.rounds
+    )?;
+    writeln!(
+        out,
+        "| sysbench / rumbench | statements an event | rows sent | server, us of CPU | ratio (of each round) | events/s | client, us of CPU |"
+    )?;
+    writeln!(out, "|---|---|---|---|---|---|---|")?;
+    for ((name, _), rounds) in TESTS.iter().zip(&tests) {
+        writeln!(out, "{}", line(name, rounds))?;
+    }
+    Ok(())
+}
+
+/// A line of the table; each round has sysbench's test and the laboratory's.
+fn line(name: &str, rounds: &[(Test, Test)]) -> String {
+    let both = |of: fn(&Test) -> f64, digits: usize| {
+        let theirs = median(rounds.iter().map(|(theirs, _)| of(theirs)));
+        let ours = median(rounds.iter().map(|(_, ours)| of(ours)));
+        format!("{theirs:.digits$} / {ours:.digits$}")
+    };
+    let ratios: Vec<f64> = rounds
+        .iter()
+        .map(|(theirs, ours)| ours.server / theirs.server)
+        .collect();
+    let each: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
+    format!(
+        "| `{name}` | {} | {} | {} | {:.2} ({}) | {} | {} |",
+        both(|test| test.statements, 0),
+        both(|test| test.rows_sent, 0),
+        both(|test| test.server, 1),
+        median(ratios.iter().copied()),
+        each.join(", "),
+        both(|test| test.events_per_s, 0),
+        both(|test| test.client, 1)
+    )
+}
+
+/// All tests on a server of their own: those of sysbench and of the laboratory.
+fn round(asked: &Asked, round: usize) -> Outcome<Vec<(Test, Test)>> {
+    let scratch = tempfile::tempdir()?;
+    let mut workload = workload(asked)?;
+    let engine = start(asked, &workload, scratch.path())?;
+    let sysbench = Sysbench {
+        socket: run_folder(&*engine)?.join("socket"),
+        asked,
+    };
+    sysbench.run("oltp_read_only", "prepare")?;
+    for _ in ["load", "index"] {
+        perform(next(&mut workload, &*engine)?)?;
+    }
+    let mut tests = Vec::new();
+    for (test, (name, _)) in TESTS.iter().enumerate() {
+        let theirs = || of_server(&*engine, || sysbench.test(name));
+        let mut ours = || of_server(&*engine, || laboratory(&mut workload, &*engine));
+        tests.push(match (round + test).is_multiple_of(2) {
+            true => (theirs()?, ours()?),
+            false => {
+                let ours = ours()?;
+                (theirs()?, ours)
+            }
+        });
+    }
+    // Walks the tables: a client that did less than it was asked for would be cheap.
+    workload.verify(&*engine)?;
+    engine.close()?;
+    Ok(tests)
+}
+
+fn workload(asked: &Asked) -> Outcome<OltpRange> {
+    let steps: Vec<&str> = ["load", "index"]
+        .into_iter()
+        .chain(TESTS.iter().map(|(_, name)| *name))
+        .collect();
+    let pairs = [
+        ("rows", asked.rows.to_string()),
+        ("seconds", asked.seconds.to_string()),
+        ("steps", steps.join(",")),
+    ];
+    Ok(OltpRange::new(Config::from_pairs(pairs)?, |_| ())?)
+}
+
+/// A private server that has a database for sysbench too.
+fn start(asked: &Asked, workload: &OltpRange, scratch: &Path) -> Outcome<Box<dyn Engine>> {
+    let (statements, options) = (scratch.join("init.sql"), scratch.join("options.cnf"));
+    std::fs::write(&statements, format!("CREATE DATABASE {DATABASE};\n"))?;
+    std::fs::write(
+        &options,
+        format!("[mariadbd]\ninit_file={}\n", statements.display()),
+    )?;
+    let dir = scratch.join("data");
+    std::fs::create_dir(&dir)?;
+    let options = options.display().to_string();
+    let config = OpenConfig {
+        dir,
+        schema: workload.schema(),
+        variant: None,
+        cache_bytes: CACHE_BYTES,
+        durability: Durability::Buffered,
+        clients: 1,
+        settings: BTreeMap::from([("options_file".to_string(), options)]),
+    };
+    Ok(rumbench_engines::find(&asked.server)?.entry.open(&config)?)
+}
+
+/// Events, seconds, and CPU of the client in microseconds.
+type Ran = (f64, f64, f64);
+
+/// One step of the workload.
+fn laboratory(workload: &mut OltpRange, engine: &dyn Engine) -> Outcome<Ran> {
+    let phase = next(workload, engine)?;
+    let start = Instant::now();
+    let cost = perform(phase)?;
+    let seconds = start.elapsed().as_secs_f64();
+    Ok((cost.operations as f64, seconds, cost.total()))
+}
+
+/// Runs a test when the server owes nothing, and asks the server what it has done and used for it.
+fn of_server(engine: &dyn Engine, test: impl FnOnce() -> Outcome<Ran>) -> Outcome<Test> {
+    engine.settle(&mut |_| ())?;
+    let pid = engine
+        .server_process()
+        .ok_or("a server without a process")?;
+    let counter = |counters: &BTreeMap<String, f64>, name: &str| {
+        let value = counters.get(name).copied();
+        value.ok_or(format!("the server does not count {name}"))
+    };
+    let counters = || -> BTreeMap<String, f64> {
+        let counters = engine.counters().into_iter();
+        counters.map(|one| (one.name, one.value)).collect()
+    };
+    let (before, used) = (counters(), cpu_us(&pid.to_string(), 11)?);
+    let (events, seconds, client) = test()?;
+    let (after, used) = (counters(), cpu_us(&pid.to_string(), 11)? - used);
+    let grown = |name: &str| -> Outcome<f64> {
+        Ok((counter(&after, name)? - counter(&before, name)?) / events)
+    };
+    Ok(Test {
+        events_per_s: events / seconds,
+        statements: grown("statements")?,
+        rows_sent: grown("rows_sent")?,
+        server: used / events,
+        client: client / events,
+    })
+}
+
+/// User and system time of a process in microseconds, from two fields of its line in /proc that follow each other: its own
+/// from the 11th behind its name, those of its children that have ended from the 13th.
+fn cpu_us(process: &str, field: usize) -> Outcome<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let fields = text.rsplit(')').next().unwrap_or_default();
+    let mut fields = fields.split_ascii_whitespace().skip(field);
+    let mut ticks = 0.0;
+    for _ in ["user", "system"] {
+        ticks += fields
+            .next()
+            .ok_or("a short line in /proc")?
+            .parse::<f64>()?;
+    }
+    Ok(ticks / TICKS * 1e6)
+}
+
+struct Sysbench<'a> {
+    socket: PathBuf,
+    asked: &'a Asked,
+}
+
+impl Sysbench<'_> {
+    fn run(&self, test: &str, command: &str) -> Outcome<String> {
+        let engine = match self.asked.server.as_str() {
+            "mariadb-rocksdb" => "rocksdb",
+            _ => "innodb",
+        };
+        output(Command::new("sysbench").args([
+            test,
+            "--db-driver=mysql",
+            "--mysql-user=root",
+            &format!("--mysql-socket={}", self.socket.display()),
+            &format!("--mysql-db={DATABASE}"),
+            &format!("--mysql-storage-engine={engine}"),
+            "--tables=1",
+            &format!("--table-size={}", self.asked.rows),
+            "--rand-type=uniform",
+            "--threads=1",
+            &format!("--time={}", self.asked.seconds),
+            "--db-ps-mode=auto",
+            command,
+        ]))
+    }
+
+    fn test(&self, name: &str) -> Outcome<Ran> {
+        let before = cpu_us("self", 13)?;
+        let text = self.run(name, "run")?;
+        let client = cpu_us("self", 13)? - before;
+        let after = |label: &str| -> Outcome<f64> {
+            let found = text
+                .lines()
+                .find_map(|line| line.trim().strip_prefix(label));
+            let value = found.ok_or(format!("sysbench does not say `{label}`:\n{text}"))?;
+            Ok(value.trim().trim_end_matches('s').parse()?)
+        };
+        let events = after("total number of events:")?;
+        Ok((events, after("total time:")?, client))
+    }
+}
+
+/// What a program prints.
+fn output(command: &mut Command) -> Outcome<String> {
+    let program = command.get_program().display().to_string();
+    let ran = command.output();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = ran.map_err(|error| {
+        format!("{program} cannot be run ({error}): install the package {program}")
+    })?;
+    if !status.success() {
+        let (out, err) = (
+            String::from_utf8_lossy(&stdout),
+            String::from_utf8_lossy(&stderr),
+        );
+        return Err(format!("{program}: {status}\n{out}{err}").into());
+    }
+    Ok(String::from_utf8(stdout)?)
+}

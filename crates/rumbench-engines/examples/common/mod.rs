@@ -1,0 +1,148 @@
+//! What the examples have in common: servers on a core of their own, clients in threads, and the CPU that these use.
+
+// Each example is a program by itself and uses its part of this.
+#![allow(dead_code)]
+
+use std::error::Error;
+use std::hint::black_box;
+use std::iter::Sum;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use rumbench_core::engine::Engine;
+use rumbench_core::trial::{Phase, PhaseClient, PhaseEnd, Step, Workload};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+pub type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Ticks of /proc in a second.
+pub const TICKS: f64 = 100.0;
+
+/// CPU of clients, in microseconds.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Cost {
+    /// What they did for it.
+    pub operations: u64,
+    pub user: f64,
+    pub system: f64,
+}
+
+impl Cost {
+    pub fn total(self) -> f64 {
+        self.user + self.system
+    }
+
+    /// That of each of so many requests.
+    pub fn per(self, requests: u64) -> Cost {
+        Cost {
+            operations: self.operations,
+            user: self.user / requests as f64,
+            system: self.system / requests as f64,
+        }
+    }
+}
+
+impl Sum for Cost {
+    fn sum<I: Iterator<Item = Cost>>(costs: I) -> Cost {
+        costs.fold(Cost::default(), |sum, cost| Cost {
+            operations: sum.operations + cost.operations,
+            user: sum.user + cost.user,
+            system: sum.system + cost.system,
+        })
+    }
+}
+
+/// Binds this thread, and what it starts from now on, to one core.
+pub fn place(core: usize) -> Outcome {
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    Ok(sched_setaffinity(None, &cores)?)
+}
+
+/// The folder of a managed server's sockets.
+pub fn run_folder(engine: &dyn Engine) -> Outcome<PathBuf> {
+    let pid = engine
+        .server_process()
+        .ok_or("a server without a process")?
+        .to_string();
+    for entry in std::fs::read_dir(std::env::temp_dir())? {
+        let folder = entry?.path();
+        let note = std::fs::read_to_string(folder.join("server")).unwrap_or_default();
+        if note.split(' ').next() == Some(&pid) {
+            return Ok(folder);
+        }
+    }
+    Err("the server's folder is gone".into())
+}
+
+/// The next step of a workload, which has to be one of clients.
+pub fn next(workload: &mut dyn Workload, engine: &dyn Engine) -> Outcome<Phase> {
+    match workload.next_step(engine)? {
+        Some(Step::Phase(phase)) => Ok(phase),
+        _ => Err("the workload has no further phase".into()),
+    }
+}
+
+/// Has each client of a phase do its part, in a thread of its own; what these threads used for it.
+pub fn perform(phase: Phase) -> Outcome<Cost> {
+    let end = match phase.end {
+        PhaseEnd::Operations(all) => PhaseEnd::Operations(all / phase.clients.len() as u64),
+        end => end,
+    };
+    std::thread::scope(|scope| {
+        let start = |client| scope.spawn(move || measured(client, end));
+        let threads: Vec<_> = phase.clients.into_iter().map(start).collect();
+        let costs = threads.into_iter().map(|thread| {
+            let ended = thread.join().map_err(|_| "a client panicked");
+            ended.unwrap_or_else(|error| Err(error.into()))
+        });
+        costs.sum()
+    })
+}
+
+/// Runs a client in this thread up to its end; what the thread used for it.
+fn measured(mut client: Box<dyn PhaseClient>, end: PhaseEnd) -> Outcome<Cost> {
+    let cpu = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 * 1e-3
+    };
+    let (before, ticks) = (cpu(), ticks()?);
+    let begin = Instant::now();
+    let mut done = 0;
+    let is_done = |done| match end {
+        PhaseEnd::Operations(most) => done >= most,
+        PhaseEnd::Seconds(seconds) => begin.elapsed().as_secs_f64() >= seconds,
+        PhaseEnd::Work => false,
+    };
+    while !is_done(done) && client.prepare().is_some() {
+        let start = Instant::now();
+        client.execute()?;
+        black_box(start.elapsed());
+        done += 1;
+    }
+    let (all, after) = (cpu() - before, self::ticks()?);
+    let (user, system) = (after.0 - ticks.0, after.1 - ticks.1);
+    let share = user / (user + system).max(1.0 / TICKS);
+    Ok(Cost {
+        operations: done,
+        user: all * share,
+        system: all * (1.0 - share),
+    })
+}
+
+/// User and system time of this thread in ticks, which the kernel scales from the exact run time.
+fn ticks() -> Outcome<(f64, f64)> {
+    let text = std::fs::read_to_string("/proc/thread-self/stat")?;
+    let fields = text.rsplit(')').next().unwrap_or_default();
+    let mut fields = fields.split_ascii_whitespace().skip(11);
+    let mut field =
+        || -> Outcome<f64> { Ok(fields.next().ok_or("a short line in /proc")?.parse()?) };
+    Ok((field()?, field()?))
+}
+
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
