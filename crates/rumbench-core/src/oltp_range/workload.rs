@@ -17,7 +17,7 @@ use crate::tables::{
 };
 use crate::trial::{Phase, PhaseClient, Step, Workload, numbered};
 
-/// Changes whenever the golden events or the loaded rows change.
+/// Changes whenever the golden events, the loaded rows or the statements that a server is sent change.
 pub const VERSION: u32 = 4;
 /// Rows of each table that are read back after the load.
 const SAMPLE_ROWS: u64 = 1000;

@@ -111,7 +111,8 @@ pub trait TableQueries {
     fn set(&mut self, table: TableId, keys: &[u64], column: usize, value: Value<'_>)
     -> Result<u64>;
 
-    /// Inserts rows, as [`TableConnection::insert`] does, by statements that the server parses each time.
+    /// Inserts rows, as [`TableConnection::insert`] does, by statements that the server parses each time. More than a thousand
+    /// rows are a transaction of their own, and so must not be part of another.
     fn insert_parsed(&mut self, table: TableId, rows: &RowBatch) -> Result<()>;
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{Cost, Outcome};
+use crate::clients::{Cost, Outcome};
 
 /// The programs.
 pub struct Loops {

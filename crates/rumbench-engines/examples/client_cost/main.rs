@@ -9,8 +9,8 @@
 //! on two. Ours is choosing and generating a request, writing the message, reading and decoding the answer, and two looks at the
 //! clock.
 
-#[path = "../common/mod.rs"]
-mod common;
+#[path = "../clients/mod.rs"]
+mod clients;
 mod loops;
 mod relay;
 
@@ -19,7 +19,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use common::{Cost, Outcome, median, next, perform, place, run_folder};
+use clients::{Cost, Outcome, median, next, perform, place, run_folder};
 use loops::Loops;
 use relay::{IsWhole, Relay};
 use rumbench_core::engine::{Durability, Engine, OpenConfig, Schema};

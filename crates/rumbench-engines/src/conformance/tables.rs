@@ -227,14 +227,15 @@ fn parsed_inserts(connection: &mut dyn TableConnection) {
         (41, 0, -1, b""),
         (42, 7, i64::MAX, b"\xff\xfe\"`"),
     ];
-    for row in &rows {
+    for rows in [&rows[..1], &rows[1..]] {
         let queries = connection.queries();
         let queries = queries.unwrap_or_else(|| panic!("queries, and then none"));
-        let inserted = queries.insert_parsed(PLAIN, &batch(&[*row]));
-        ok(inserted, "a parsed insert");
+        ok(queries.insert_parsed(PLAIN, &batch(rows)), "insert");
         // By a prepared statement.
-        let expected = Some((u64::from(row.1), row.2, row.3.to_vec()));
-        expect("a row", read(connection, &[row.0]), vec![expected]);
+        for (id, k, a, c) in rows {
+            let expected = Some((u64::from(*k), *a, c.to_vec()));
+            expect("a row", read(connection, &[*id]), vec![expected]);
+        }
     }
     if let Some(queries) = connection.queries() {
         let again = queries.insert_parsed(PLAIN, &batch(&rows[..1]));

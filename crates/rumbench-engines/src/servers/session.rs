@@ -13,7 +13,7 @@ use rumbench_core::tables::{ColumnType, Value};
 use super::endpoint::{Endpoint, Stream};
 use super::log::log_tail;
 
-/// A statement that a session has prepared.
+/// A statement that a session knows, prepared or not.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Statement(pub(super) usize);
 

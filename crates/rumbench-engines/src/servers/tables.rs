@@ -1,5 +1,5 @@
-//! One client's connection to a server for tables with columns and indexes: statements made from the schema, prepared when
-//! they are first needed and kept.
+//! One client's connection to a server for tables with columns and indexes: statements made from the schema when they are first
+//! needed and kept, prepared but for those that a server is to parse each time.
 //!
 //! A batch of rows is one statement and, outside of a transaction, one round trip. Several keys are read by one statement.
 //! A key that a delete did not find and an insert then does belongs to another client that was faster: inside of a

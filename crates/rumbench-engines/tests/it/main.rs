@@ -2,8 +2,6 @@
 
 #[cfg(feature = "alluvium")]
 mod alluvium;
-#[cfg(any(feature = "mariadb", feature = "postgresql"))]
-mod conflicts;
 mod every_engine;
 #[cfg(any(feature = "mariadb", feature = "postgresql"))]
 mod external;
@@ -13,6 +11,8 @@ mod fjall;
 mod leveldb;
 #[cfg(feature = "lmdb")]
 mod lmdb;
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+mod oltp_range;
 #[cfg(feature = "redb")]
 mod redb;
 #[cfg(feature = "rocksdb")]

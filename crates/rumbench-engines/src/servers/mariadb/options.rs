@@ -113,6 +113,7 @@ impl Storage {
 const SERVER_COUNTERS: &[(&str, &str)] = &[
     ("binlog_bytes_written", "binlog_bytes"),
     ("questions", "statements"),
+    ("com_stmt_execute", "prepared_executions"),
     ("rows_sent", "rows_sent"),
     ("handler_read_key", "index_reads_by_key"),
     ("handler_read_next", "index_rows_read_forward"),

@@ -2,7 +2,8 @@
 //!
 //! MariaDB (10.11) forgets that an index holds all that is asked for, where the statement is a prepared one and an UPDATE or
 //! a DELETE has used the table before: each entry's row is looked up then, until a statement comes that is parsed. As text
-//! they are parsed each time, as the references' are, which send nothing else. See decision 0033.
+//! they are parsed each time, as the references' are, which send nothing else. See decision 0033. So is what a reference does
+//! not prepare.
 
 use std::io::Write;
 
@@ -40,6 +41,12 @@ impl Text {
         let _ = match value {
             Value::Unsigned(number) => write!(out, "{number}"),
             Value::Signed(number) => write!(out, "{number}"),
+            Value::Bytes(bytes) if is_plain(bytes) => {
+                out.push(b'\'');
+                out.extend_from_slice(bytes);
+                out.push(b'\'');
+                Ok(())
+            }
             Value::Bytes(bytes) => {
                 out.extend_from_slice(b"X'");
                 bytes.iter().for_each(|byte| {
@@ -54,6 +61,12 @@ impl Text {
         out.extend_from_slice(next.as_bytes());
         true
     }
+}
+
+/// Whether bytes can stand between quotes as they are, whatever a server takes a backslash for.
+fn is_plain(bytes: &[u8]) -> bool {
+    let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\');
+    bytes.iter().all(plain)
 }
 
 /// A row of an answer in text form.
@@ -93,6 +106,23 @@ fn number<N: std::str::FromStr>(field: &[u8]) -> Result<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_that_a_server_could_take_for_something_else_are_sent_as_digits() {
+        let text = Text::new("INSERT INTO t VALUES (?)");
+        let sent = |bytes: &[u8]| {
+            let mut out = Vec::new();
+            text.start(&mut out);
+            assert!(text.push(0, Value::Bytes(bytes), &mut out));
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(sent(b"12-? ~"), "INSERT INTO t VALUES ('12-? ~')");
+        assert_eq!(sent(b""), "INSERT INTO t VALUES ('')");
+        for bytes in [&b"it's"[..], b"a\\", b"\0", b"\n", b"\x7f", b"\xc3\xa4"] {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+            assert_eq!(sent(bytes), format!("INSERT INTO t VALUES (X'{digits}')"));
+        }
+    }
 
     #[test]
     fn values_go_where_the_statement_wants_them() {

@@ -1,4 +1,4 @@
-//! PostgreSQL's protocol, version 3, as far as prepared statements need it: values and rows in binary form.
+//! PostgreSQL's protocol, version 3, as far as statements with parameters need it: values and rows in binary form.
 //!
 //! A statement is bound, executed and synced in one message out and one answer back, which is a transaction of its own
 //! outside of BEGIN and COMMIT. Types of parameters are those that the server has inferred. How a connection begins is in
@@ -39,11 +39,11 @@ pub(in crate::servers) struct PostgresSession {
     duplicate: bool,
 }
 
-/// A prepared statement.
+/// A statement, which is prepared.
 struct Prepared {
     /// Types of its parameters.
     parameters: Vec<u32>,
-    /// Its text, if it is parsed each time.
+    /// Its text, if it is parsed anew each time.
     text: Option<Box<str>>,
 }
 

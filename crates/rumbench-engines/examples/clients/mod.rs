@@ -1,7 +1,9 @@
-//! What the examples have in common: servers on a core of their own, clients in threads, and the CPU that these use.
+//! Clients of a server in an example: where they and the server run, and the CPU that they use.
 
-// Each example is a program by itself and uses its part of this.
-#![allow(dead_code)]
+#![allow(
+    dead_code,
+    reason = "each example is a program by itself and uses its part of this"
+)]
 
 use std::error::Error;
 use std::hint::black_box;
@@ -84,30 +86,46 @@ pub fn next(workload: &mut dyn Workload, engine: &dyn Engine) -> Outcome<Phase> 
     }
 }
 
-/// Has each client of a phase do its part, in a thread of its own; what these threads used for it.
+/// Has each client of a phase do its part, in a thread of its own; what these threads used for it. Nothing else may run in this
+/// process: how their CPU divides into user and system time is known of all its threads together, those that have ended too.
 pub fn perform(phase: Phase) -> Outcome<Cost> {
     let end = match phase.end {
         PhaseEnd::Operations(all) => PhaseEnd::Operations(all / phase.clients.len() as u64),
         end => end,
     };
-    std::thread::scope(|scope| {
+    let before = ticks()?;
+    let ended: Vec<Outcome<(u64, f64)>> = std::thread::scope(|scope| {
         let start = |client| scope.spawn(move || measured(client, end));
         let threads: Vec<_> = phase.clients.into_iter().map(start).collect();
-        let costs = threads.into_iter().map(|thread| {
+        let ended = threads.into_iter().map(|thread| {
             let ended = thread.join().map_err(|_| "a client panicked");
             ended.unwrap_or_else(|error| Err(error.into()))
         });
-        costs.sum()
+        ended.collect()
+    });
+    let after = ticks()?;
+    let (mut operations, mut cpu) = (0, 0.0);
+    for client in ended {
+        let (done, used) = client?;
+        operations += done;
+        cpu += used;
+    }
+    let (user, system) = (after.0 - before.0, after.1 - before.1);
+    let share = user / (user + system).max(1.0 / TICKS);
+    Ok(Cost {
+        operations,
+        user: cpu * share,
+        system: cpu * (1.0 - share),
     })
 }
 
-/// Runs a client in this thread up to its end; what the thread used for it.
-fn measured(mut client: Box<dyn PhaseClient>, end: PhaseEnd) -> Outcome<Cost> {
+/// Runs a client in this thread up to its end: operations, and microseconds of CPU that the thread used for them.
+fn measured(mut client: Box<dyn PhaseClient>, end: PhaseEnd) -> Outcome<(u64, f64)> {
     let cpu = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 * 1e-3
     };
-    let (before, ticks) = (cpu(), ticks()?);
+    let before = cpu();
     let begin = Instant::now();
     let mut done = 0;
     let is_done = |done| match end {
@@ -121,19 +139,12 @@ fn measured(mut client: Box<dyn PhaseClient>, end: PhaseEnd) -> Outcome<Cost> {
         black_box(start.elapsed());
         done += 1;
     }
-    let (all, after) = (cpu() - before, self::ticks()?);
-    let (user, system) = (after.0 - ticks.0, after.1 - ticks.1);
-    let share = user / (user + system).max(1.0 / TICKS);
-    Ok(Cost {
-        operations: done,
-        user: all * share,
-        system: all * (1.0 - share),
-    })
+    Ok((done, cpu() - before))
 }
 
-/// User and system time of this thread in ticks, which the kernel scales from the exact run time.
+/// User and system time of this process in ticks, which the kernel scales from the exact run time.
 fn ticks() -> Outcome<(f64, f64)> {
-    let text = std::fs::read_to_string("/proc/thread-self/stat")?;
+    let text = std::fs::read_to_string("/proc/self/stat")?;
     let fields = text.rsplit(')').next().unwrap_or_default();
     let mut fields = fields.split_ascii_whitespace().skip(11);
     let mut field =
@@ -141,8 +152,13 @@ fn ticks() -> Outcome<(f64, f64)> {
     Ok((field()?, field()?))
 }
 
+/// The middle one of some values, or between the two in the middle.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    let middle = values.len() / 2;
+    match values.len() % 2 {
+        1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
+    }
 }
