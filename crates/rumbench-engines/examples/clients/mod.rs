@@ -11,7 +11,7 @@ use std::iter::Sum;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use rumbench_core::engine::Engine;
+use rumbench_core::engine::{Engine, EngineError};
 use rumbench_core::trial::{Phase, PhaseClient, PhaseEnd, Step, Workload};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
@@ -88,14 +88,15 @@ pub fn next(workload: &mut dyn Workload, engine: &dyn Engine) -> Outcome<Phase> 
 
 /// Has each client of a phase do its part, in a thread of its own; what these threads used for it. Nothing else may run in this
 /// process: how their CPU divides into user and system time is known of all its threads together, those that have ended too.
-pub fn perform(phase: Phase) -> Outcome<Cost> {
+/// An operation that fails with an error that is `expected` is done.
+pub fn perform(phase: Phase, expected: fn(&EngineError) -> bool) -> Outcome<Cost> {
     let end = match phase.end {
         PhaseEnd::Operations(all) => PhaseEnd::Operations(all / phase.clients.len() as u64),
         end => end,
     };
     let before = ticks()?;
     let ended: Vec<Outcome<(u64, f64)>> = std::thread::scope(|scope| {
-        let start = |client| scope.spawn(move || measured(client, end));
+        let start = |client| scope.spawn(move || measured(client, end, expected));
         let threads: Vec<_> = phase.clients.into_iter().map(start).collect();
         let ended = threads.into_iter().map(|thread| {
             let ended = thread.join().map_err(|_| "a client panicked");
@@ -120,7 +121,11 @@ pub fn perform(phase: Phase) -> Outcome<Cost> {
 }
 
 /// Runs a client in this thread up to its end: operations, and microseconds of CPU that the thread used for them.
-fn measured(mut client: Box<dyn PhaseClient>, end: PhaseEnd) -> Outcome<(u64, f64)> {
+fn measured(
+    mut client: Box<dyn PhaseClient>,
+    end: PhaseEnd,
+    expected: fn(&EngineError) -> bool,
+) -> Outcome<(u64, f64)> {
     let cpu = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 * 1e-3
@@ -135,7 +140,11 @@ fn measured(mut client: Box<dyn PhaseClient>, end: PhaseEnd) -> Outcome<(u64, f6
     };
     while !is_done(done) && client.prepare().is_some() {
         let start = Instant::now();
-        client.execute()?;
+        if let Err(error) = client.execute()
+            && !expected(&error)
+        {
+            return Err(error.into());
+        }
         black_box(start.elapsed());
         done += 1;
     }
