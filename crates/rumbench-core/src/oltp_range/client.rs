@@ -101,19 +101,20 @@ impl OltpClient {
             there.clear();
             rows = 0;
             if let ([], [only]) = (reads, statements)
-                && only.what == What::SetCOfList
                 && let Some(queries) = connection.queries()
             {
-                let ids = ids_of(event, only);
-                let asked = (&expected[..], judges && shared.is_exact());
-                return lists::set(queries, only.table, ids, made.0, asked, there);
-            }
-            if let ([], [only]) = (reads, statements)
-                && only.what == What::Insert
-                && let Some(queries) = connection.queries()
-            {
-                there.push(true);
-                return queries.insert_parsed(TableId(only.table), made.1);
+                match only.what {
+                    What::SetCOfList => {
+                        let ids = ids_of(event, only);
+                        let asked = (&expected[..], judges && shared.is_exact());
+                        return lists::set(queries, only.table, ids, made.0, asked, there);
+                    }
+                    What::Insert => {
+                        there.push(true);
+                        return queries.insert_parsed(TableId(only.table), made.1);
+                    }
+                    _ => {}
+                }
             }
             if reads.is_empty() && is_single(statements) {
                 let writes = &mut Direct(connection);

@@ -197,9 +197,9 @@ type Ran = (f64, f64, f64);
 fn laboratory(workload: &mut OltpRange, engine: &dyn Engine) -> Outcome<Ran> {
     let phase = next(workload, engine)?;
     let start = Instant::now();
-    let cost = perform(phase, |_| false)?;
+    let (events, cost) = perform(phase, |_| false)?;
     let seconds = start.elapsed().as_secs_f64();
-    Ok((cost.operations as f64, seconds, cost.total()))
+    Ok((events as f64, seconds, cost.total()))
 }
 
 /// Runs a test when the server owes nothing, and asks the server what it has done and used for it.

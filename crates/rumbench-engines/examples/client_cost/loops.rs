@@ -96,12 +96,13 @@ impl Recorded<'_> {
         });
         // All of them run before one is waited for.
         let started: Vec<_> = started.collect();
-        let mut sum = (0.0, Cost::default());
+        let (mut messages, mut cost) = (0.0, Cost::default());
         for process in started {
-            let (messages, cost) = printed(process?.wait_with_output()?)?;
-            sum = (sum.0 + messages, [sum.1, cost].into_iter().sum());
+            let (sent, used) = printed(process?.wait_with_output()?)?;
+            messages += sent;
+            cost += used;
         }
-        Ok(sum)
+        Ok((messages, cost))
     }
 }
 
@@ -142,12 +143,5 @@ fn printed(output: Output) -> Outcome<(f64, Cost)> {
     let [messages, user, system] = numbers[..] else {
         return Err(format!("a client in C printed {text}").into());
     };
-    Ok((
-        messages,
-        Cost {
-            user,
-            system,
-            ..Cost::default()
-        },
-    ))
+    Ok((messages, Cost { user, system }))
 }

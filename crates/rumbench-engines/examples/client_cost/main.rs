@@ -106,7 +106,8 @@ fn server(name: &str, asked: &Asked, scratch: &Path, loops: &Loops) -> Outcome<S
     let (mut ours, mut library, mut bytes, mut messages) =
         (Vec::new(), Vec::new(), Vec::new(), 0.0);
     for _ in 0..ROUNDS {
-        ours.push(perform(next(&mut linkbench, &*engine)?, is_of_replay)?.per(asked.requests));
+        let (_, cost) = perform(next(&mut linkbench, &*engine)?, is_of_replay)?;
+        ours.push(cost.per(asked.requests));
         let (sent, cost) = loops.library(protocol)?;
         library.push(cost.per(asked.requests));
         messages = sent / asked.requests as f64;

@@ -7,7 +7,7 @@
 
 use std::error::Error;
 use std::hint::black_box;
-use std::iter::Sum;
+use std::ops::AddAssign;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -24,8 +24,6 @@ pub const TICKS: f64 = 100.0;
 /// CPU of clients, in microseconds.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Cost {
-    /// What they did for it.
-    pub operations: u64,
     pub user: f64,
     pub system: f64,
 }
@@ -38,20 +36,16 @@ impl Cost {
     /// That of each of so many requests.
     pub fn per(self, requests: u64) -> Cost {
         Cost {
-            operations: self.operations,
             user: self.user / requests as f64,
             system: self.system / requests as f64,
         }
     }
 }
 
-impl Sum for Cost {
-    fn sum<I: Iterator<Item = Cost>>(costs: I) -> Cost {
-        costs.fold(Cost::default(), |sum, cost| Cost {
-            operations: sum.operations + cost.operations,
-            user: sum.user + cost.user,
-            system: sum.system + cost.system,
-        })
+impl AddAssign for Cost {
+    fn add_assign(&mut self, more: Cost) {
+        self.user += more.user;
+        self.system += more.system;
     }
 }
 
@@ -86,10 +80,10 @@ pub fn next(workload: &mut dyn Workload, engine: &dyn Engine) -> Outcome<Phase> 
     }
 }
 
-/// Has each client of a phase do its part, in a thread of its own; what these threads used for it. Nothing else may run in this
+/// Has each client of a phase do its part, in a thread of its own: operations, and what these threads used for them. Nothing else may run in this
 /// process: how their CPU divides into user and system time is known of all its threads together, those that have ended too.
 /// An operation that fails with an error that is `expected` is done.
-pub fn perform(phase: Phase, expected: fn(&EngineError) -> bool) -> Outcome<Cost> {
+pub fn perform(phase: Phase, expected: fn(&EngineError) -> bool) -> Outcome<(u64, Cost)> {
     let end = match phase.end {
         PhaseEnd::Operations(all) => PhaseEnd::Operations(all / phase.clients.len() as u64),
         end => end,
@@ -113,11 +107,11 @@ pub fn perform(phase: Phase, expected: fn(&EngineError) -> bool) -> Outcome<Cost
     }
     let (user, system) = (after.0 - before.0, after.1 - before.1);
     let share = user / (user + system).max(1.0 / TICKS);
-    Ok(Cost {
-        operations,
+    let cost = Cost {
         user: cpu * share,
         system: cpu * (1.0 - share),
-    })
+    };
+    Ok((operations, cost))
 }
 
 /// Runs a client in this thread up to its end: operations, and microseconds of CPU that the thread used for them.

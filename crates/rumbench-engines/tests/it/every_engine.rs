@@ -176,7 +176,7 @@ fn every_engine_answers_every_step_of_kv_sequence() {
 }
 
 /// Clients take turns until none has more to do, or those beside them that lead have not.
-fn perform(engine: &str, mut phase: Phase) {
+pub fn perform(engine: &str, mut phase: Phase) {
     let most = match phase.end {
         PhaseEnd::Operations(operations) => operations,
         _ => u64::MAX,

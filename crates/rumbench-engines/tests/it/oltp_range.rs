@@ -6,6 +6,7 @@ use rumbench_core::tables::{Change, TableId, TableWrites, Value};
 use rumbench_core::trial::{Done, Phase, Step, Workload};
 use rumbench_engines::EngineEntry;
 
+use crate::every_engine::perform;
 use crate::servers::{servers, with_line};
 
 /// The column that `update-one` sets, in the row with id 1.
@@ -40,11 +41,7 @@ fn loaded(entry: &EngineEntry, line: &str, test: &str) -> (Loaded, Phase) {
     let engine = entry.open(&config);
     let engine = engine.unwrap_or_else(|error| panic!("{}: {error}", entry.name));
     for _ in ["load", "index"] {
-        for client in &mut next(&mut workload, &*engine).clients {
-            while client.prepare().is_some() {
-                client.execute().unwrap();
-            }
-        }
+        perform(entry.name, next(&mut workload, &*engine));
     }
     let phase = next(&mut workload, &*engine);
     let loaded = Loaded {

@@ -120,7 +120,7 @@ fn a_configuration_that_a_server_refuses_is_an_error_with_its_words() {
     }
 }
 
-/// The settings of a trial on `entry` with a line of the user's own.
+/// The settings of a trial with a line of the user's own.
 pub fn with_line(dir: &Path, durability: Durability, line: &str) -> OpenConfig {
     let own = dir.join("own.conf");
     std::fs::write(&own, format!("{line}\n")).unwrap();
