@@ -20,8 +20,12 @@ pub(super) const LOOK_WHILE_USED: Duration = Duration::from_millis(500);
 const FLUSHED_BYTES_PER_SEEK: u64 = 1024;
 
 /// The same for memtables that are written to, where no sealed ones are flushed at the same time: what is written later will
-/// be one more flush then, and so there will be more merges.
-const SEALED_BYTES_PER_SEEK: u64 = 64;
+/// be one more flush then, and so there will be more merges. A quarter of what a merge costs, see [`DOWN_PAYMENT`].
+const SEALED_BYTES_PER_SEEK: u64 = 256;
+
+/// The share of a merge's price with which it begins where memtables will not be full soon: what it is worth lasts until the
+/// next flush then, and who has scanned goes on scanning more often than not. Otherwise all of the price is paid first.
+const DOWN_PAYMENT: f64 = 0.25;
 
 /// Memtables that wait for more to be written, at one look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,15 +91,20 @@ impl Waiting {
 }
 
 impl Noted {
-    /// What scans have paid for since the first look: nothing where memtables will be full soon, at the rate of writes since
-    /// then or at that of late.
-    fn paid(self, now: Waiting, patience: Patience) -> Paid {
-        let passed = now.at.saturating_duration_since(self.first.at);
-        if passed < LOOK_WHILE_USED.min(patience.flush) {
-            return Paid::Nothing;
-        }
+    fn passed(self, now: Waiting) -> Duration {
+        now.at.saturating_duration_since(self.first.at)
+    }
+
+    /// Whether memtables will not be full within `most`, at the rate of writes since the first look and at that of late.
+    fn will_last(self, now: Waiting, most: Duration) -> bool {
         let full_s = self.first.full_s(now).min(self.last.full_s(now));
-        let last = |most: Duration| full_s >= most.as_secs_f64();
+        self.passed(now) >= LOOK_WHILE_USED.min(most) && full_s >= most.as_secs_f64()
+    }
+
+    /// What scans have paid for since the first look: nothing where memtables will be full soon.
+    fn paid(self, now: Waiting, patience: Patience) -> Paid {
+        let passed = self.passed(now);
+        let last = |most| self.will_last(now, most);
         let seal = now.is_worth_sealing() && last(patience.seal);
         let (due, seeks) = match now.sealed_bytes {
             0 => (seal, now.active_bytes as u64 / SEALED_BYTES_PER_SEEK),
@@ -112,10 +121,10 @@ impl Noted {
         }
     }
 
-    /// What scans have paid for by now, and what is to be noted: nothing once they have, so that they pay again for what
-    /// is sealed next.
-    fn look(noted: Option<Noted>, now: Waiting, patience: Patience) -> (Paid, Option<Noted>) {
-        let Some(same) = noted.filter(|noted| noted.last.goes_on(now)) else {
+    /// What scans have paid for by now, if it is the `same` as at the looks before, and what is to be noted: nothing once
+    /// they have, so that they pay again for what is sealed next.
+    fn look(same: Option<Noted>, now: Waiting, patience: Patience) -> (Paid, Option<Noted>) {
+        let Some(same) = same else {
             let (first, last) = (now, now);
             return (Paid::Nothing, Some(Noted { first, last }));
         };
@@ -175,9 +184,11 @@ fn waiting(shared: &Shared) -> Waiting {
 pub(super) fn flush(shared: &Shared, patience: Patience) {
     let now = waiting(shared);
     let paid = {
-        let noted = &mut shared.jobs.state.lock().noted;
-        let (paid, next) = Noted::look(*noted, now, patience);
-        *noted = next;
+        let state = &mut *shared.jobs.state.lock();
+        let same = state.noted.filter(|noted| noted.last.goes_on(now));
+        state.memtables_last = same.is_some_and(|noted| noted.will_last(now, patience.seal));
+        let (paid, next) = Noted::look(same, now, patience);
+        state.noted = next;
         paid
     };
     match paid {
@@ -201,9 +212,13 @@ pub(super) fn room_for(group: &Group) -> u64 {
     2 * (group.upper_bytes() + group.last_bytes())
 }
 
-/// A merge that scans have paid for, where there is room for it. Otherwise they pay again.
+/// A merge that scans have paid for, or have made a down payment on; where there is room for it. Otherwise they pay again.
 pub(super) fn pick(shared: &Shared, rules: &PickRules, survey: &Survey) -> Option<Picked> {
-    let picked = rules.pick_for_scans(&survey.sizes)?;
+    let share = match shared.jobs.state.lock().memtables_last {
+        true => DOWN_PAYMENT,
+        false => 1.0,
+    };
+    let picked = rules.pick_for_scans(&survey.sizes, share)?;
     let place = &survey.places[picked.group];
     let group = &place.version.groups()[place.index];
     let free = shared.vfs.free_bytes(&shared.dir).unwrap_or(0);
@@ -219,6 +234,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::compaction::debt::rules;
+    use crate::compaction::survey::survey;
     use crate::vfs::MemVfs;
     use crate::{CursorOptions, Database, KeyspaceOptions, Options};
 
@@ -263,16 +280,20 @@ mod tests {
         }
     }
 
+    fn goes_on(noted: Option<Noted>, now: Waiting) -> Option<Noted> {
+        noted.filter(|noted| noted.last.goes_on(now))
+    }
+
     /// What is paid at the last of several looks; nothing may be at one before it.
     fn paid_at_last(looks: &[Waiting]) -> Paid {
         let (last, before) = looks.split_last().expect("a look");
         let mut noted = None;
         for &look in before {
-            let (paid, next) = Noted::look(noted, look, PATIENCE);
+            let (paid, next) = Noted::look(goes_on(noted, look), look, PATIENCE);
             assert_eq!(paid, Paid::Nothing, "at {look:?}");
             noted = next;
         }
-        Noted::look(noted, *last, PATIENCE).0
+        Noted::look(goes_on(noted, *last), *last, PATIENCE).0
     }
 
     #[test]
@@ -301,7 +322,7 @@ mod tests {
             let now = at(start, seconds, sealed_mib, seeks, 4 * MIB + written);
             paid_at_last(&[noted, now])
         };
-        let price = SEEKS_PER_INSTALL + (4 << 20) / 64;
+        let price = SEEKS_PER_INSTALL + (4 << 20) / 256;
         assert_eq!(paid(2, 0, 100 + price - 1, 0), Paid::Nothing);
         assert_eq!(paid(2, 0, 100 + price, 0), Paid::SealAndFlush);
         assert_eq!(paid(2, 0, 1_000_000, MIB), Paid::SealAndFlush);
@@ -320,7 +341,8 @@ mod tests {
     fn scans_pay_once_for_each_generation() {
         let start = Instant::now();
         let noted = Noted::look(None, at(start, 0, 0, 0, 4 * MIB), PATIENCE).1;
-        let (paid, noted) = Noted::look(noted, at(start, 60, 0, 1_000_000, 4 * MIB), PATIENCE);
+        let later = at(start, 60, 0, 1_000_000, 4 * MIB);
+        let (paid, noted) = Noted::look(goes_on(noted, later), later, PATIENCE);
         assert_eq!((paid, noted), (Paid::SealAndFlush, None));
         // Flushed by the next look, and as many rows have come since as there were.
         let after = |seconds, seeks| Waiting {
@@ -355,6 +377,45 @@ mod tests {
             ..at(start, 60, 0, 1_000_000, 5 * MIB)
         };
         assert_eq!(paid_at_last(&[one, two]), Paid::Nothing);
+    }
+
+    #[test]
+    fn memtables_last_where_writes_are_slow() {
+        let start = Instant::now();
+        let first = at(start, 0, 1, 0, 4 * MIB);
+        let will_last = |seconds, active| {
+            let noted = Noted { first, last: first };
+            noted.will_last(at(start, seconds, 1, 0, active), PATIENCE.seal)
+        };
+        assert!(!will_last(0, 4 * MIB), "who knows yet");
+        assert!(will_last(1, 4 * MIB));
+        assert!(will_last(2, 5 * MIB), "22 s");
+        assert!(!will_last(2, 6 * MIB), "10 s");
+    }
+
+    #[test]
+    fn a_merge_begins_with_a_down_payment_where_memtables_last() {
+        let options = Options {
+            idle_after: None,
+            ..Options::default()
+        };
+        let db = Database::open_on(Arc::new(MemVfs::new()), "db", options).expect("open");
+        let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
+        for value in [b"one", b"two"] {
+            k.put(b"key", value).expect("put");
+            db.flush().expect("flush");
+        }
+        let shared = db.shared();
+        let picks = |needless, last| {
+            shared.jobs.state.lock().memtables_last = last;
+            let mut survey = survey(shared);
+            survey.sizes[0].needless_seeks = needless;
+            pick(shared, &rules(shared), &survey).is_some()
+        };
+        // The bytes of such tables are no more than a few seeks.
+        assert!(picks(SEEKS_PER_INSTALL + 100, false) && !picks(SEEKS_PER_INSTALL - 100, false));
+        assert!(picks(SEEKS_PER_INSTALL / 4 + 100, true));
+        assert!(!picks(SEEKS_PER_INSTALL / 4 - 100, true));
     }
 
     #[test]

@@ -12,8 +12,8 @@
 //!   as there were tombstones, so deletes pay for it.
 //! - **Last-level merge of a group half of which has expired, or whose rows point into value files that are mostly
 //!   garbage**: nothing else would ever return their space where nobody writes.
-//! - **Last-level merge of a group whose upper tables have cost scans as much as the merge will**, since the newest of
-//!   them came, where nothing else is to do: whoever reads much and writes little gets a merged group. Where flushes come
+//! - **Last-level merge of a group whose upper tables have cost scans as much as the merge will, or a share of it**, since
+//!   the newest of them came, where nothing else is to do: whoever reads much and writes little gets a merged group. Where flushes come
 //!   sooner, there would soon be upper tables again, and nothing is done.
 //! - **Tier merge** of neighbouring upper tables of a group whose number costs reads: similar sizes together, so
 //!   that each entry is rewritten about once per size class.
@@ -169,11 +169,12 @@ impl PickRules {
         Some(Picked { group, work })
     }
 
-    /// The next merge where nothing is due: of the group whose merge scans have paid for most.
-    pub fn pick_for_scans(&self, groups: &[GroupSize]) -> Option<Picked> {
+    /// The next merge where nothing is due: of the group whose merge scans have paid for most, of those that have paid this
+    /// share of its price.
+    pub fn pick_for_scans(&self, groups: &[GroupSize], share: f64) -> Option<Picked> {
         let free = |g: &GroupSize| !g.busy && !g.upper.is_empty();
         let paid = groups.iter().map(GroupSize::paid_by_scans).enumerate();
-        let paid = paid.filter(|(i, paid)| free(&groups[*i]) && *paid >= 1.0);
+        let paid = paid.filter(|(i, paid)| free(&groups[*i]) && *paid >= share);
         let (group, _) = paid.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
         let work = Work::LastLevel;
         Some(Picked { group, work })

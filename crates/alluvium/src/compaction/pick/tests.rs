@@ -47,7 +47,7 @@ fn answer(command: &Command) -> String {
     let picked = match command.name.as_str() {
         "pick" => rules.pick(&groups),
         "idle" => rules.pick_idle(&groups),
-        "scans" => rules.pick_for_scans(&groups),
+        "scans" => rules.pick_for_scans(&groups, command.value("share").unwrap_or(1.0)),
         "urgent" => rules.pick_urgent(&groups),
         other => panic!("no such command: {other}"),
     };
