@@ -49,6 +49,8 @@ pub(super) struct Waiting {
 pub(super) struct Noted {
     first: Waiting,
     last: Waiting,
+    /// At the last look, what is written to was to last for [`Patience::seal`].
+    lasts: bool,
 }
 
 /// How long memtables that are written to have to go on being so, for scans to pay for anything.
@@ -121,15 +123,28 @@ impl Noted {
         }
     }
 
-    /// What scans have paid for by now, if it is the `same` as at the looks before, and what is to be noted: nothing once
-    /// they have, so that they pay again for what is sealed next.
-    fn look(same: Option<Noted>, now: Waiting, patience: Patience) -> (Paid, Option<Noted>) {
-        let Some(same) = same else {
-            let (first, last) = (now, now);
-            return (Paid::Nothing, Some(Noted { first, last }));
+    /// Of memtables that nobody has looked at before: who knows how long they last?
+    fn begin(now: Waiting) -> Noted {
+        Noted {
+            first: now,
+            last: now,
+            lasts: false,
+        }
+    }
+
+    /// What scans have paid for by now, and what is to be noted: nothing once they have, so that they pay again for what
+    /// is sealed next.
+    fn look(noted: Option<Noted>, now: Waiting, patience: Patience) -> (Paid, Option<Noted>) {
+        let Some(same) = noted.filter(|noted| noted.last.goes_on(now)) else {
+            return (Paid::Nothing, Some(Noted::begin(now)));
+        };
+        let next = Noted {
+            last: now,
+            lasts: same.will_last(now, patience.seal),
+            ..same
         };
         match same.paid(now, patience) {
-            Paid::Nothing => (Paid::Nothing, Some(Noted { last: now, ..same })),
+            Paid::Nothing => (Paid::Nothing, Some(next)),
             paid => (paid, None),
         }
     }
@@ -184,11 +199,9 @@ fn waiting(shared: &Shared) -> Waiting {
 pub(super) fn flush(shared: &Shared, patience: Patience) {
     let now = waiting(shared);
     let paid = {
-        let state = &mut *shared.jobs.state.lock();
-        let same = state.noted.filter(|noted| noted.last.goes_on(now));
-        state.memtables_last = same.is_some_and(|noted| noted.will_last(now, patience.seal));
-        let (paid, next) = Noted::look(same, now, patience);
-        state.noted = next;
+        let noted = &mut shared.jobs.state.lock().noted;
+        let (paid, next) = Noted::look(*noted, now, patience);
+        *noted = next;
         paid
     };
     match paid {
@@ -214,7 +227,8 @@ pub(super) fn room_for(group: &Group) -> u64 {
 
 /// A merge that scans have paid for, or have made a down payment on; where there is room for it. Otherwise they pay again.
 pub(super) fn pick(shared: &Shared, rules: &PickRules, survey: &Survey) -> Option<Picked> {
-    let share = match shared.jobs.state.lock().memtables_last {
+    let noted = shared.jobs.state.lock().noted;
+    let share = match noted.is_some_and(|noted| noted.lasts) {
         true => DOWN_PAYMENT,
         false => 1.0,
     };
@@ -280,20 +294,16 @@ mod tests {
         }
     }
 
-    fn goes_on(noted: Option<Noted>, now: Waiting) -> Option<Noted> {
-        noted.filter(|noted| noted.last.goes_on(now))
-    }
-
     /// What is paid at the last of several looks; nothing may be at one before it.
     fn paid_at_last(looks: &[Waiting]) -> Paid {
         let (last, before) = looks.split_last().expect("a look");
         let mut noted = None;
         for &look in before {
-            let (paid, next) = Noted::look(goes_on(noted, look), look, PATIENCE);
+            let (paid, next) = Noted::look(noted, look, PATIENCE);
             assert_eq!(paid, Paid::Nothing, "at {look:?}");
             noted = next;
         }
-        Noted::look(goes_on(noted, *last), *last, PATIENCE).0
+        Noted::look(noted, *last, PATIENCE).0
     }
 
     #[test]
@@ -342,7 +352,7 @@ mod tests {
         let start = Instant::now();
         let noted = Noted::look(None, at(start, 0, 0, 0, 4 * MIB), PATIENCE).1;
         let later = at(start, 60, 0, 1_000_000, 4 * MIB);
-        let (paid, noted) = Noted::look(goes_on(noted, later), later, PATIENCE);
+        let (paid, noted) = Noted::look(noted, later, PATIENCE);
         assert_eq!((paid, noted), (Paid::SealAndFlush, None));
         // Flushed by the next look, and as many rows have come since as there were.
         let after = |seconds, seeks| Waiting {
@@ -384,8 +394,9 @@ mod tests {
         let start = Instant::now();
         let first = at(start, 0, 1, 0, 4 * MIB);
         let will_last = |seconds, active| {
-            let noted = Noted { first, last: first };
-            noted.will_last(at(start, seconds, 1, 0, active), PATIENCE.seal)
+            let now = at(start, seconds, 1, 0, active);
+            let (_, noted) = Noted::look(Some(Noted::begin(first)), now, PATIENCE);
+            noted.expect("nothing is paid").lasts
         };
         assert!(!will_last(0, 4 * MIB), "who knows yet");
         assert!(will_last(1, 4 * MIB));
@@ -406,8 +417,9 @@ mod tests {
             db.flush().expect("flush");
         }
         let shared = db.shared();
-        let picks = |needless, last| {
-            shared.jobs.state.lock().memtables_last = last;
+        let picks = |needless, lasts| {
+            let begun = Noted::begin(waiting(shared));
+            shared.jobs.state.lock().noted = Some(Noted { lasts, ..begun });
             let mut survey = survey(shared);
             survey.sizes[0].needless_seeks = needless;
             pick(shared, &rules(shared), &survey).is_some()

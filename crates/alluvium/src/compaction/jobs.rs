@@ -36,8 +36,6 @@ pub(super) struct State {
     pub idle: Option<IdleClock>,
     /// Memtables that scans may pay the flush of.
     pub noted: Option<Noted>,
-    /// At the last look, those that are written to were to last for [`crate::Options::idle_after`].
-    pub memtables_last: bool,
     /// What the use of the database had come to at the last look.
     pub used: Used,
     /// A thread is tidying.

@@ -13,8 +13,8 @@
 //! - **Last-level merge of a group half of which has expired, or whose rows point into value files that are mostly
 //!   garbage**: nothing else would ever return their space where nobody writes.
 //! - **Last-level merge of a group whose upper tables have cost scans as much as the merge will, or a share of it**, since
-//!   the newest of them came, where nothing else is to do: whoever reads much and writes little gets a merged group. Where flushes come
-//!   sooner, there would soon be upper tables again, and nothing is done.
+//!   the newest of them came, where nothing else is to do: whoever reads much and writes little gets a merged group.
+//!   Where flushes come sooner, there would soon be upper tables again, and nothing is done.
 //! - **Tier merge** of neighbouring upper tables of a group whose number costs reads: similar sizes together, so
 //!   that each entry is rewritten about once per size class.
 

@@ -80,9 +80,9 @@ pub fn next(workload: &mut dyn Workload, engine: &dyn Engine) -> Outcome<Phase> 
     }
 }
 
-/// Has each client of a phase do its part, in a thread of its own: operations, and what these threads used for them. Nothing else may run in this
-/// process: how their CPU divides into user and system time is known of all its threads together, those that have ended too.
-/// An operation that fails with an error that is `expected` is done.
+/// Has each client of a phase do its part, in a thread of its own: operations, and what these threads used for them.
+/// Nothing else may run in this process: how their CPU divides into user and system time is known of all its threads
+/// together, those that have ended too. An operation that fails with an error that is `expected` is done.
 pub fn perform(phase: Phase, expected: fn(&EngineError) -> bool) -> Outcome<(u64, Cost)> {
     let end = match phase.end {
         PhaseEnd::Operations(all) => PhaseEnd::Operations(all / phase.clients.len() as u64),
