@@ -201,7 +201,10 @@ impl Wire {
         }
         // Ends: each turn receives something, or is an error.
         while self.unread.len() < bytes {
-            match self.stream.read(&mut self.received[self.unread.end..]) {
+            let arrived = self.stream.arrival(self.wait);
+            let more =
+                arrived.and_then(|()| self.stream.read(&mut self.received[self.unread.end..]));
+            match more {
                 Ok(0) => return Err(self.broken(&std::io::ErrorKind::UnexpectedEof.into())),
                 Ok(more) => self.unread.end += more,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
