@@ -134,8 +134,8 @@ impl Stream {
 
     /// Waits, but not longer than this, until there is something to read, be it the end.
     ///
-    /// To wait here and then to read is cheaper than to wait in the read, although it is one call more: of the 10.6 us that a
-    /// client takes to send a statement of LinkBench and to read its answer it saves 1.4 (kernel 6.18, a Unix socket, one core
+    /// To wait here and then to read is cheaper than to wait in the read, although it is one call more: of the 10.6 us in which a
+    /// client sends a request of LinkBench and reads its answers it saves 1.4 (kernel 6.18, a Unix socket, one core
     /// for both sides).
     pub(super) fn arrival(&self, wait: Duration) -> std::io::Result<()> {
         let stream = match self {
