@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::base::SeqNo;
-use crate::compaction::pick::{PickRules, Picked, SEEKS_PER_INSTALL};
+use crate::compaction::pick::{MERGED_BYTES_PER_SEEK, PickRules, Picked, SEEKS_PER_INSTALL};
 use crate::compaction::survey::Survey;
 use crate::db::shared::Shared;
 use crate::sync::time::Instant;
@@ -20,8 +20,8 @@ pub(super) const LOOK_WHILE_USED: Duration = Duration::from_millis(500);
 const FLUSHED_BYTES_PER_SEEK: u64 = 1024;
 
 /// The same for memtables that are written to, where no sealed ones are flushed at the same time: what is written later will
-/// be one more flush then, and so there will be more merges. A quarter of what a merge costs, see [`DOWN_PAYMENT`].
-const SEALED_BYTES_PER_SEEK: u64 = 256;
+/// be one more flush then, and so there will be more merges. They cost a down payment on a merge of what they hold.
+const SEALED_BYTES_PER_SEEK: u64 = (MERGED_BYTES_PER_SEEK as f64 / DOWN_PAYMENT) as u64;
 
 /// The share of a merge's price with which it begins where memtables will not be full soon: what it is worth lasts until the
 /// next flush then, and who has scanned goes on scanning more often than not. Otherwise all of the price is paid first.
@@ -251,17 +251,22 @@ mod tests {
     use crate::compaction::debt::rules;
     use crate::compaction::survey::survey;
     use crate::vfs::MemVfs;
-    use crate::{CursorOptions, Database, KeyspaceOptions, Options};
+    use crate::{CursorOptions, Database, Keyspace, KeyspaceOptions, Options};
 
-    #[test]
-    fn a_database_is_used_while_somebody_writes_or_seeks() {
-        // Nobody else looks.
+    /// A database, with a keyspace, in which nobody else looks.
+    fn unwatched() -> (Database, Keyspace) {
         let options = Options {
             idle_after: None,
             ..Options::default()
         };
         let db = Database::open_on(Arc::new(MemVfs::new()), "db", options).expect("open");
         let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
+        (db, k)
+    }
+
+    #[test]
+    fn a_database_is_used_while_somebody_writes_or_seeks() {
+        let (db, k) = unwatched();
         let shared = db.shared();
         let used = || is_used(shared, shared.read_points.visible(), seeks(shared));
         k.put(b"key", b"value").expect("put");
@@ -406,12 +411,7 @@ mod tests {
 
     #[test]
     fn a_merge_begins_with_a_down_payment_where_memtables_last() {
-        let options = Options {
-            idle_after: None,
-            ..Options::default()
-        };
-        let db = Database::open_on(Arc::new(MemVfs::new()), "db", options).expect("open");
-        let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
+        let (db, k) = unwatched();
         for value in [b"one", b"two"] {
             k.put(b"key", value).expect("put");
             db.flush().expect("flush");

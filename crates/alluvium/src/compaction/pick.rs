@@ -109,7 +109,7 @@ pub(crate) struct Picked {
 const TOMBSTONE_WEIGHT: f64 = 4.0;
 /// The bytes of tables that a merge reads and writes again in the time that one more table costs a short scan: 2 us at
 /// 32 MB/s, as measured with everything cached (docs/decisions/0029).
-const MERGED_BYTES_PER_SEEK: u64 = 64;
+pub(super) const MERGED_BYTES_PER_SEEK: u64 = 64;
 /// What a merge or a flush costs whatever its size, in seeks: its files are made durable, and so is the manifest.
 pub(super) const SEEKS_PER_INSTALL: u64 = 5_000;
 /// Tables whose sizes differ by no more than this factor belong to one size class.

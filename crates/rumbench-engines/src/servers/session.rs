@@ -3,7 +3,7 @@
 //! Both protocols are spoken by this laboratory itself (`postgresql::wire`, `mariadb::wire`): the client's cost is what a
 //! driver decides, so a value goes from the workload straight into the message, and a row is seen where it was received.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -201,10 +201,8 @@ impl Wire {
         }
         // Ends: each turn receives something, or is an error.
         while self.unread.len() < bytes {
-            let arrived = self.stream.arrival(self.wait);
-            let more =
-                arrived.and_then(|()| self.stream.read(&mut self.received[self.unread.end..]));
-            match more {
+            let room = &mut self.received[self.unread.end..];
+            match self.stream.receive(room, self.wait) {
                 Ok(0) => return Err(self.broken(&std::io::ErrorKind::UnexpectedEof.into())),
                 Ok(more) => self.unread.end += more,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
