@@ -78,4 +78,6 @@ pub mod sqlite;
 #[cfg(feature = "wiredtiger")]
 pub mod wiredtiger;
 
-pub use registry::{EngineEntry, Found, SERVER_LOG, Variant, engines, find, remove_left_overs};
+pub use registry::{
+    EngineEntry, Found, SERVER_LOG, Variant, end_left_overs, engines, find, remove_left_overs,
+};

@@ -357,9 +357,16 @@ pub const SERVER_LOG: &str = "server.log";
 
 /// Ends servers that outlived the laboratory that started them, because it was killed, and removes their sockets. Those of
 /// laboratories that run are left alone, and so is data. A build without servers has nothing to do.
+/// Data is named, with the command that removes it.
 pub fn remove_left_overs() {
     #[cfg(any(feature = "mariadb", feature = "postgresql"))]
-    crate::servers::remove_left_overs();
+    crate::servers::name_data(&crate::servers::remove_left_overs());
+}
+
+/// As [`remove_left_overs`] behind a trial, whose process may have been killed; its data is the caller's.
+pub fn end_left_overs() {
+    #[cfg(any(feature = "mariadb", feature = "postgresql"))]
+    drop(crate::servers::remove_left_overs());
 }
 
 #[cfg(test)]

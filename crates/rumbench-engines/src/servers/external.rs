@@ -100,6 +100,12 @@ pub(super) fn table_names(schema: Schema) -> Vec<&'static str> {
     }
 }
 
+/// Names as a list of SQL's texts; those of [`table_names`] need no escapes.
+pub(super) fn quoted(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+    names.join(", ")
+}
+
 fn drop_tables<S: Session>(session: &mut S, dialect: Dialect, schema: Schema) -> Result<()> {
     for name in table_names(schema) {
         session.query(&dialect.text(&format!("DROP TABLE IF EXISTS `{name}`")))?;

@@ -1,7 +1,7 @@
 //! Databases that are servers: found, initialised, started privately, stopped, and driven with SQL.
 //!
 //! Reading order: `packages` (where the binaries are), `run_folder` and `process` (a private child process that leaves
-//! nothing behind), `endpoint` and `external` (servers that run already), `session` (a connection with prepared statements), `sql` and `tables` (the workloads of tables),
+//! nothing behind), `endpoint` and `external` (servers that run already), `own_lines` (what a user adds to a configuration), `session` (a connection with prepared statements), `sql` and `tables` (the workloads of tables),
 //! `link_sql`, `link_list` and `links` (LinkBench), `check` (do indexes agree with rows?), then the servers themselves: `postgresql`, `mariadb`. A server listens on a Unix
 //! socket only, in a folder that nobody else can enter; services of the system are never touched.
 
@@ -14,6 +14,7 @@ mod links;
 mod log;
 #[cfg(feature = "mariadb")]
 pub(crate) mod mariadb;
+mod own_lines;
 mod packages;
 #[cfg(feature = "postgresql")]
 pub(crate) mod postgresql;
@@ -29,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use rumbench_core::engine::{Counter, EngineError, OpenConfig, Result, Schema};
 
-pub(crate) use run_folder::remove_left_overs;
+pub(crate) use run_folder::{name_data, remove_left_overs};
 use session::Session;
 use sql::Dialect;
 

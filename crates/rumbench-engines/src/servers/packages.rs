@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rumbench_core::engine::{EngineError, Result};
 
+use crate::settings::Settings;
+
 /// The one command that brings what is missing.
 pub(super) const HOW_TO_GET: &str = "`make peers` fetches it (Debian 12, Ubuntu 24.04 or newer)";
 
@@ -23,7 +25,16 @@ fn cache() -> Option<PathBuf> {
 const SHARED: &str = "/var/cache/alluvium/peers";
 
 /// The setting that names a root; by its values several builds of a server are compared.
-pub(super) const ROOT: &str = "root";
+const ROOT: &str = "root";
+
+/// The root of the settings, as an absolute path: a server is not started in this folder.
+///
+/// # Errors
+/// Where this folder is not known.
+pub(super) fn take_root(asked: &mut Settings<'_>) -> Result<Option<PathBuf>> {
+    let root = asked.take_text(ROOT).map(std::path::absolute).transpose();
+    root.map_err(|error| EngineError::failed(format!("cannot use the setting `{ROOT}`"), error))
+}
 
 /// The roots under which a `usr` may hold a server: the one that was asked for alone, or the caches first, since somebody asked
 /// for what is there.

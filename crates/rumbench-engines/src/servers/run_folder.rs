@@ -6,18 +6,26 @@
 //! may share the folder. The note `server` holds the same of the server and the folder of its trial.
 //!
 //! A server normally gets a signal from the kernel when its laboratory dies (see `process`). What remains then is this
-//! folder; [`remove_left_overs`], which every start of the laboratory calls, removes those whose laboratory is gone, and ends a server that outlived it all the same. Data folders
-//! belong to the results of a run and are only named, so that nothing is deleted that somebody may want to look at.
+//! folder; [`remove_left_overs`], which every start of the laboratory calls and every end of a trial, removes those whose
+//! laboratory is gone, and ends a server that outlived it all the same. Only a note that this user wrote is believed: anybody may
+//! make a folder of such a name. Data folders belong to the results of a run and are only named, so that nothing is deleted that
+//! somebody may want to look at.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rumbench_core::engine::{EngineError, Result};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal};
 
+/// How long a server may take to end by itself once its laboratory is gone: the kernel has told it to. Killed at once,
+/// PostgreSQL would leave its shared memory behind.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
 const PREFIX: &str = "rumbench-";
 const NOTE: &str = "server";
 
@@ -29,7 +37,7 @@ impl RunFolder {
     /// Makes one that only this user can enter, after what other runs left behind is gone.
     pub(super) fn create() -> Result<RunFolder> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        remove_left_overs();
+        name_data(&remove_left_overs());
         let parent = std::env::temp_dir();
         let own = std::process::id();
         let start = started_at(own).unwrap_or(0);
@@ -91,26 +99,63 @@ fn is_alive(pid: u32, start: u64) -> bool {
 }
 
 /// Removes what killed laboratories left of their servers in the folder for temporary files, and ends servers that outlived
-/// them. Data folders are named, with the command that removes them.
-pub(crate) fn remove_left_overs() {
-    sweep(&std::env::temp_dir());
+/// them. Answers the folders of their trials that are still there.
+pub(crate) fn remove_left_overs() -> Vec<String> {
+    sweep(&std::env::temp_dir())
+}
+
+/// Tells of data that nobody has removed.
+pub(crate) fn name_data(trials: &[String]) {
+    for trial in trials {
+        // No error of the trial that is about to run; where nobody listens, nobody needs it.
+        let _ = writeln!(
+            std::io::stderr(),
+            "rumbench: a run that was killed left the data of its server in {trial}; if nobody needs it: rm -r '{}'",
+            trial.replace('\'', r"'\''")
+        );
+    }
 }
 
 /// Removes the run folders in `parent` whose laboratory is gone. What is not surely ours stays.
-fn sweep(parent: &Path) {
-    let own_user = rustix::process::geteuid();
+fn sweep(parent: &Path) -> Vec<String> {
+    let mut trials = Vec::new();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some((pid, start)) = name.to_str().and_then(maker) else {
             continue;
         };
-        let ours = entry.metadata().is_ok_and(|found| {
-            found.is_dir() && (own_user.is_root() || found.uid() == own_user.as_raw())
-        });
-        if ours && !is_alive(pid, start) {
-            remove_left_over(&entry.path());
+        if is_alive(pid, start) || !entry.metadata().is_ok_and(|found| found.is_dir()) {
+            continue;
+        }
+        let path = entry.path();
+        match note_of(&path) {
+            Some(note) => trials.extend(remove_left_over(&path, &note)),
+            // Nothing had been started in it.
+            None if is_own(entry.metadata()) => drop(fs::remove_dir_all(&path)),
+            None => {}
         }
     }
+    trials
+}
+
+fn is_own(found: std::io::Result<fs::Metadata>) -> bool {
+    let own_user = rustix::process::geteuid().as_raw();
+    found.is_ok_and(|found| found.uid() == own_user)
+}
+
+/// The note in a folder, if this user wrote it; the folder may be that of the user that the server runs as.
+fn note_of(folder: &Path) -> Option<String> {
+    // A link could lead to the note of a laboratory that is at work.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = rustix::fs::open(folder.join(NOTE), flags, Mode::empty()).ok()?;
+    let mut file = fs::File::from(file);
+    let is_file = file.metadata().is_ok_and(|found| found.is_file());
+    if !is_file || !is_own(file.metadata()) {
+        return None;
+    }
+    let mut note = String::new();
+    file.read_to_string(&mut note).ok()?;
+    Some(note)
 }
 
 /// Process id and start time of the laboratory that made a folder of this name; `None` for one of another namespace.
@@ -122,28 +167,36 @@ fn maker(name: &str) -> Option<(u32, u64)> {
     (numbers.next().is_none() && found == namespace()).then_some(maker)
 }
 
-fn remove_left_over(path: &Path) {
-    let note = fs::read_to_string(path.join(NOTE)).unwrap_or_default();
+/// Removes a run folder and ends its server; answers the folder of its trial if that is there.
+fn remove_left_over(path: &Path, note: &str) -> Option<String> {
     let mut lines = note.lines();
     let server = lines.next().and_then(|line| {
         let (pid, start) = line.split_once(' ')?;
         Some((pid.parse::<u32>().ok()?, start.parse::<u64>().ok()?))
     });
     if let Some((pid, start)) = server
-        && is_alive(pid, start)
-        && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
+        && !has_ended(pid, start)
+        && let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw)
     {
         // The processes of PostgreSQL end by themselves when their first one is gone.
-        let _ = rustix::process::kill_process(pid, Signal::KILL);
+        let _ = rustix::process::kill_process(id, Signal::KILL);
+        has_ended(pid, start);
     }
     let _ = fs::remove_dir_all(path);
-    if let Some(trial) = lines.next().filter(|trial| Path::new(trial).exists()) {
-        // No error of the trial that is about to run; where nobody listens, nobody needs it.
-        let _ = writeln!(
-            std::io::stderr(),
-            "rumbench: a run that was killed left the data of its server in {trial}; if nobody needs it: rm -r '{trial}'"
-        );
+    let trial = lines.next().filter(|trial| Path::new(trial).exists());
+    trial.map(String::from)
+}
+
+/// Waits a little for the end of a process.
+fn has_ended(pid: u32, start: u64) -> bool {
+    let begin = Instant::now();
+    while is_alive(pid, start) {
+        if begin.elapsed() > ENDS_WITHIN {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(20));
     }
+    true
 }
 
 #[cfg(test)]
@@ -191,6 +244,24 @@ mod tests {
         fs::write(dead.join(NOTE), format!("{} 1\n", std::process::id())).unwrap();
         sweep(parent.path());
         assert!(!dead.exists());
+    }
+
+    #[test]
+    fn a_note_behind_a_link_is_not_believed() {
+        let parent = tempfile::tempdir().unwrap();
+        let mut server = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        let note = format!("{} {}\n", server.id(), started_at(server.id()).unwrap());
+        fs::write(parent.path().join("elsewhere"), note).unwrap();
+        let planted = parent.path().join(format!("{PREFIX}1-1-{}-0", namespace()));
+        fs::create_dir(&planted).unwrap();
+        std::os::unix::fs::symlink("../elsewhere", planted.join(NOTE)).unwrap();
+        sweep(parent.path());
+        assert!(started_at(server.id()).is_some());
+        server.kill().unwrap();
+        server.wait().unwrap();
     }
 
     #[test]

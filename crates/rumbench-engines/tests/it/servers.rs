@@ -132,13 +132,18 @@ pub fn with_line(dir: &Path, durability: Durability, line: &str) -> OpenConfig {
 
 #[test]
 fn lines_of_ones_own_do_not_change_the_durability_class_under_its_label() {
-    for entry in servers() {
+    let lines = [
+        ("postgresql", "synchronous_commit = off"),
+        ("mariadb-innodb", "innodb-flush-log-at-trx-commit = 2"),
+        ("mariadb-rocksdb", "rocksdb_flush_log_at_trx_commit = 2"),
+        ("mariadb-rocksdb", "rocksdb_write_disable_wal = 1"),
+    ];
+    let cases = servers().flat_map(|entry| {
+        let own = lines.iter().filter(move |(name, _)| *name == entry.name);
+        own.map(move |(_, line)| (entry, *line))
+    });
+    for (entry, line) in cases {
         let dir = tempfile::tempdir().unwrap();
-        let line = match entry.name {
-            "postgresql" => "synchronous_commit = off",
-            "mariadb-innodb" => "innodb-flush-log-at-trx-commit = 2",
-            _ => "rocksdb_flush_log_at_trx_commit = 2",
-        };
         let Err(error) = entry.open(&with_line(dir.path(), Durability::Sync, line)) else {
             panic!("{} is called sync with {line}", entry.name);
         };
@@ -150,6 +155,36 @@ fn lines_of_ones_own_do_not_change_the_durability_class_under_its_label() {
         ] {
             assert!(words.contains(expected), "{words}");
         }
+    }
+}
+
+#[test]
+fn lines_of_ones_own_do_not_move_a_server_and_are_the_reason_of_what_they_set() {
+    for entry in servers() {
+        let dir = tempfile::tempdir().unwrap();
+        let (lines, (name, value)) = match entry.name {
+            "postgresql" => (
+                "data_directory = '/no/such'\nhba_file = '/no/such/hba'\nident_file = '/no/such/ident'\n\
+                 external_pid_file = '/no/such/pid'\nunix_socket_directories = '/no/such'\n\
+                 listen_addresses = '*'\nport = 1\nwork_mem = 8MB",
+                ("work_mem", "8MB"),
+            ),
+            _ => (
+                "[mysql]\nno_such_variable = 1\n[mysqld]\ndatadir = /no/such\nsocket = /no/such/socket\ntmpdir = /no/such\n\
+                 pid-file = /no/such/pid\ninnodb_data_home_dir = /no/such\ninnodb-log-group-home-dir = /no/such\n\
+                 innodb_undo_directory = /no/such\naria_log_dir_path = /no/such\nloose-rocksdb_datadir = /no/such\n\
+                 loose-rocksdb_wal_dir = /no/such\nskip-networking = 0\ninnodb_io_capacity = 300",
+                ("innodb_io_capacity", "300"),
+            ),
+        };
+        let config = with_line(dir.path(), Durability::Buffered, lines);
+        let engine = entry.open(&config).unwrap();
+        let facts = engine.facts().configuration;
+        assert_eq!(facts[name], format!("{value} (the options file)"));
+        for moved in ["data_directory", "datadir", "port", "socket"] {
+            assert!(!facts.contains_key(moved), "{}: {moved}", entry.name);
+        }
+        engine.close().unwrap();
     }
 }
 

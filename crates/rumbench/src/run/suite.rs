@@ -325,6 +325,8 @@ impl Runner<'_> {
             return Err(error);
         }
         let (out, keeps_data) = (&self.suite.out, self.suite.keep_data);
+        // Before its log and its data are touched.
+        rumbench_engines::end_left_overs();
         logs::keep(&directory, out, keeps_data, &mut trial);
         // Otherwise `resume` runs it again.
         if !trial.has_mark("interrupted") {

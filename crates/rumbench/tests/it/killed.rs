@@ -1,6 +1,6 @@
 //! A laboratory that is killed with a server of its own at work leaves no process and no socket: the kernel ends the server, and the
 //! next start of any laboratory removes what remains. The data stay, for they belong to a result.
-//! A server that is killed costs its own trial and no other.
+//! A server that is killed costs its own trial and no other, and so does the process of a trial.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -146,6 +146,22 @@ fn a_server_that_stands_still_costs_its_own_trial_and_is_ended() {
         assert!(marks.contains(stuck), "{name}: {marks}");
         assert!(marks.contains("the connection broke"), "{name}: {marks}");
         assert!(!Path::new(&format!("/proc/{server}")).exists(), "{name}");
+    }
+}
+
+#[test]
+fn a_killed_process_of_a_trial_leaves_no_server_behind_while_the_laboratory_goes_on() {
+    for name in servers() {
+        let place = Place::new(name);
+        let (suite, server) = place.begin_requests(&[]);
+        let (folder, _) = noted(&place.temporary).unwrap();
+        let maker = folder.file_name().unwrap().to_str().unwrap();
+        let process = maker.split('-').nth(1).unwrap().parse().unwrap();
+        signal("-KILL", process);
+        let marks = place.marks_of_failed(suite);
+        assert!(marks.contains("signal 9"), "{name}: {marks}");
+        assert!(!Path::new(&format!("/proc/{server}")).exists(), "{name}");
+        assert!(!folder.exists(), "{name}");
     }
 }
 

@@ -8,6 +8,7 @@
 //!   engines.
 //! - It checks no passwords: its socket is in a folder that nobody else can enter.
 
+mod launch;
 mod login;
 mod options;
 mod read_back;
@@ -17,8 +18,6 @@ mod variants;
 mod wire;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,13 +36,14 @@ use super::links::ServerLinks;
 use super::process::{DeathSignal, Program, ServerProcess};
 use super::run_folder::RunFolder;
 use super::session::Session;
-use super::sql::Dialect;
+use super::sql::{CATALOG_TABLE, Dialect};
 use super::tables::ServerTables;
 use super::{
     LOG_FILE, Places, Server, check_schema, counters, create_tables, no_key_value, packages,
 };
-use crate::error::{failed, still_open};
+use crate::error::still_open;
 use crate::registry::Adapter;
+use launch::{CONFIGURATION, Launch};
 use options::{Storage, Tuning};
 use wire::{DATABASE, MariaSession, SERVER};
 
@@ -100,6 +100,8 @@ struct Shared {
     endpoint: Endpoint,
     storage: Storage,
     dialect: Dialect,
+    /// The trial's.
+    tables: Vec<&'static str>,
     facts: EngineFacts,
     /// The laboratory's own connection, for counters.
     own: Mutex<MariaSession>,
@@ -134,11 +136,18 @@ impl MariaDb {
             user: None,
             death_signal: DeathSignal::Kill,
         };
-        let file = write_configuration(tuning, &places, &root, folder.path())?;
+        let launch = Launch {
+            program: &program,
+            tuning,
+            places: &places,
+            root: &root,
+            run: folder.path(),
+        };
+        launch.configure()?;
         if !exists {
-            initialise(&program, &file, &root, &places.log)?;
+            launch.initialise()?;
         }
-        let command = command(&program, &file, &places.log)?;
+        let command = launch.command()?;
         let mut process = ServerProcess::start(
             &program,
             command,
@@ -163,6 +172,7 @@ impl MariaDb {
                 endpoint,
                 storage,
                 dialect,
+                tables: external::table_names(config.schema),
                 facts: facts(tuning, storage, &mut own)?,
                 own: Mutex::new(own),
             }),
@@ -209,6 +219,7 @@ impl MariaDb {
             endpoint,
             storage,
             dialect,
+            tables: external::table_names(config.schema),
             facts,
             own: Mutex::new(own),
         });
@@ -247,48 +258,6 @@ fn facts(tuning: &Tuning, storage: Storage, own: &mut MariaSession) -> Result<En
     })
 }
 
-/// The server with its configuration; root must be asked for.
-fn command(program: &Program<'_>, file: &Path, log: &Path) -> Result<std::process::Command> {
-    let mut command = program.command(log)?;
-    let mut argument = std::ffi::OsString::from("--defaults-file=");
-    argument.push(file);
-    command.arg(argument);
-    if rustix::process::geteuid().is_root() {
-        command.arg("--user=root");
-    }
-    Ok(command)
-}
-
-/// Writes the configuration into the trial's folder; answers where.
-fn write_configuration(
-    tuning: &Tuning,
-    places: &Places,
-    root: &Path,
-    run: &Path,
-) -> Result<PathBuf> {
-    // Where an index is sorted: on the device that is measured.
-    let temporary = places.trial.join("tmp");
-    fs::create_dir_all(&temporary).map_err(failed("mariadb: create the folder for sorting"))?;
-    let path = places.trial.join("my.cnf");
-    fs::write(&path, tuning.file(&places.data, &temporary, root, run))
-        .map_err(failed("mariadb: write my.cnf"))?;
-    Ok(path)
-}
-
-/// Makes the server's own tables with the scripts that come with it.
-fn initialise(program: &Program<'_>, file: &Path, root: &Path, log: &Path) -> Result<()> {
-    let mut script = "CREATE DATABASE mysql;\nUSE mysql;\n".to_string();
-    for name in ["mysql_system_tables.sql", "mysql_system_tables_data.sql"] {
-        let path = root.join("usr/share/mysql").join(name);
-        script += &fs::read_to_string(&path).map_err(|error| {
-            EngineError::failed(format!("cannot read {}", path.display()), error)
-        })?;
-    }
-    let mut command = command(program, file, log)?;
-    command.arg("--bootstrap");
-    program.run(command, &script, log)
-}
-
 impl Server for Shared {
     type Session = MariaSession;
 
@@ -306,7 +275,19 @@ impl Server for Shared {
     }
 
     fn analyze(&self, session: &mut MariaSession, table: &str) -> Result<()> {
-        session.query(&format!("ANALYZE TABLE `{table}`")).map(drop)
+        // What fails is told in a row: table, operation, kind of message, message.
+        let answer = session.query(&format!("ANALYZE TABLE `{table}`"))?;
+        let failure = answer.iter().find(|row| {
+            let kind = row.get(2).map(String::as_str);
+            matches!(kind, Some("Error" | "error"))
+        });
+        match failure {
+            None => Ok(()),
+            Some(row) => Err(EngineError::Wrong(format!(
+                "mariadb cannot analyze {}",
+                row.join(" ")
+            ))),
+        }
     }
 }
 
@@ -343,8 +324,9 @@ impl Shared {
         progress: &mut dyn FnMut(&str),
     ) -> Result<()> {
         progress("writing the pages of the tables");
-        let tables = session.query("SHOW TABLES")?.concat();
-        let names: Vec<String> = tables.iter().map(|name| format!("`{name}`")).collect();
+        // The catalog is of the server's usual storage engine, which may not export.
+        let tables = self.tables.iter().filter(|name| **name != CATALOG_TABLE);
+        let names: Vec<String> = tables.map(|name| format!("`{name}`")).collect();
         let flush = format!("FLUSH TABLES {} FOR EXPORT", names.join(", "));
         session.query(&flush)?;
         session.query("UNLOCK TABLES").map(drop)
@@ -463,10 +445,9 @@ impl Engine for MariaDb {
 
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
         let mut session = self.shared.connect()?;
-        for row in session.query("SHOW TABLES")? {
+        for table in &self.shared.tables {
             progress("analyzing tables");
-            let table = row.into_iter().next().unwrap_or_default();
-            self.shared.analyze(&mut session, &table)?;
+            self.shared.analyze(&mut session, table)?;
         }
         match self.shared.storage {
             Storage::InnoDb if self.shared.external.is_some() => {
@@ -484,7 +465,7 @@ impl Engine for MariaDb {
             || file_name.starts_with("aria_log")
             || file_name.ends_with(".log")
             || file_name.starts_with("LOG");
-        !is_log && !["LOCK", "ibtmp1", "my.cnf", LOG_FILE].contains(&file_name)
+        !is_log && !["LOCK", "ibtmp1", CONFIGURATION, LOG_FILE].contains(&file_name)
     }
 
     /// InnoDB gives back the locks of a commit and shows it before its log is written.
@@ -517,10 +498,11 @@ impl Engine for MariaDb {
         self.shared.external.as_ref()?;
         let own = self.shared.own.lock();
         let mut own = own.unwrap_or_else(PoisonError::into_inner);
-        own.ask(self.shared.storage.stored_bytes())
-            .ok()?
-            .parse()
-            .ok()
+        let queries = self.shared.storage.stored_bytes(&self.shared.tables);
+        let mut answers = queries
+            .iter()
+            .map(|query| own.ask(query).ok()?.parse().ok());
+        answers.find_map(|bytes: Option<u64>| bytes)
     }
 
     fn close(self: Box<Self>) -> Result<()> {

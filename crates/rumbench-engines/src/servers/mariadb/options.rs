@@ -1,9 +1,10 @@
 //! The configuration of MariaDB for each storage engine.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rumbench_core::engine::{Durability, DurabilityFacts, EngineError, OpenConfig, Result};
 
+use super::launch::DECIDED;
 use super::read_back::{self, Asked, Variables};
 use super::tuned::{common, idle_innodb, innodb, myrocks};
 use super::variants::Variation;
@@ -12,6 +13,7 @@ use crate::facts::{
     ALL_ACKNOWLEDGED, Configuration, MAY_CORRUPT, PREFIX_ONE_SECOND, SOME_PREFIX, survives,
 };
 use crate::servers::external::{self, Given};
+use crate::servers::own_lines::OwnLines;
 use crate::servers::packages;
 use crate::servers::session::Session;
 use crate::settings::Settings;
@@ -48,18 +50,22 @@ impl Storage {
             })
     }
 
-    /// A query for the bytes of the tables in the connection's database.
-    pub(super) fn stored_bytes(self) -> &'static str {
-        match self {
-            Storage::InnoDb => {
-                "SELECT CAST(COALESCE(SUM(allocated_size), 0) AS UNSIGNED) \
-                 FROM information_schema.innodb_sys_tablespaces WHERE name LIKE CONCAT(database(), '/%')"
-            }
-            Storage::MyRocks => {
-                "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS UNSIGNED) \
-                 FROM information_schema.tables WHERE table_schema = database() AND engine = 'ROCKSDB'"
-            }
+    /// Queries for the bytes of these tables in the connection's database, the best one first: what InnoDB has allocated only
+    /// a user with the privilege PROCESS is told.
+    pub(super) fn stored_bytes(self, tables: &[&str]) -> Vec<String> {
+        let names = external::quoted(tables);
+        let by_statistics = format!(
+            "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS UNSIGNED) \
+             FROM information_schema.tables WHERE table_schema = database() AND table_name IN ({names})"
+        );
+        if self == Storage::MyRocks {
+            return vec![by_statistics];
         }
+        let allocated = format!(
+            "SELECT CAST(COALESCE(SUM(allocated_size), 0) AS UNSIGNED) FROM information_schema.innodb_sys_tablespaces \
+             WHERE SUBSTRING_INDEX(name, '/', 1) = database() AND SUBSTRING_INDEX(name, '/', -1) IN ({names})"
+        );
+        vec![allocated, by_statistics]
     }
 
     /// Names of SHOW GLOBAL STATUS in lower case, and ours.
@@ -137,8 +143,8 @@ pub(super) struct Tuning {
     /// What the log of the storage engine does at a commit.
     at_commit: &'static str,
     settings: Vec<Setting>,
-    /// The user's own lines, which come later and so win.
-    own: String,
+    /// The user's own lines, which come later.
+    own: OwnLines,
 }
 
 impl Tuning {
@@ -152,17 +158,13 @@ impl Tuning {
         // Of a server that runs already nothing is configured.
         let (mut log_mib, mut file, mut root) = (1024, None, None);
         if given.is_none() {
-            root = asked.take_text(packages::ROOT).map(PathBuf::from);
+            root = packages::take_root(&mut asked)?;
             log_mib = asked.take_in("log_mib", log_mib, 16..=1 << 20)?;
             file = asked.take_text("options_file");
         }
         let variation = Variation::of(storage, config, &mut asked)?;
         asked.finish()?;
-        let own = match file {
-            Some(file) => std::fs::read_to_string(&file)
-                .map_err(|error| EngineError::failed(format!("cannot read {file}"), error))?,
-            None => String::new(),
-        };
+        let own = OwnLines::read(file)?;
         let mut settings = common(config.clients);
         settings.extend(variation.settings());
         let at_commit = match config.durability {
@@ -201,32 +203,19 @@ impl Tuning {
     }
 
     /// The whole file.
-    pub(super) fn file(&self, data: &Path, temporary: &Path, root: &Path, run: &Path) -> String {
-        let usr = root.join("usr");
-        let path = |name: &str, path: &Path| format!("{name}={}\n", path.display());
+    pub(super) fn file(&self) -> String {
         let mut file = "[mariadbd]\n".to_string();
-        file += &path("basedir", &usr);
-        file += &path("plugin-dir", &usr.join("lib/mysql/plugin"));
-        file += &path("lc-messages-dir", &usr.join("share/mysql"));
-        file += &path("character-sets-dir", &usr.join("share/mysql/charsets"));
-        if let Some(plugin) = self.plugin() {
-            file += &format!("plugin-load-add={plugin}\n");
-        }
         for (name, value, _) in &self.settings {
             file += &format!("{name}={value}\n");
         }
-        file += &self.own;
-        // Behind the user's lines, which must not open the server to others or move it.
-        file += "\n[mariadbd]\nskip-networking\nskip-grant-tables\n";
-        file += &match self.variation.binlog {
-            true => path("log-bin", &data.join("binlog")),
-            false => "skip-log-bin\n".to_string(),
-        };
-        file += &path("datadir", data);
-        file += &path("tmpdir", temporary);
-        file += &path("socket", &run.join("socket"));
-        file += &path("pid-file", &run.join("pid"));
-        file
+        file + self.own.text()
+    }
+
+    /// The settings of the user's lines, but for those that the command line decides.
+    fn own_names(&self) -> Vec<String> {
+        let mut names = self.own.names();
+        names.retain(|name| !DECIDED.contains(&name.as_str()));
+        names
     }
 
     /// What the server says it runs with, with the reasons of what was set here.
@@ -239,7 +228,7 @@ impl Tuning {
             None => variables.effective(&Asked {
                 settings: &self.settings,
                 log_bin: Some(self.variation.log_bin()),
-                own: &self.own,
+                own: &self.own_names(),
                 told: &[],
             })?,
             Some(_) => self.effective_of_given(&variables)?,
@@ -271,7 +260,7 @@ impl Tuning {
         variables.effective(&Asked {
             settings: &demanded,
             log_bin: self.variation.binlog.then_some("ON"),
-            own: "",
+            own: &[],
             told: &told,
         })
     }
@@ -284,31 +273,46 @@ impl Tuning {
             Storage::MyRocks => "rocksdb_flush_log_at_trx_commit",
         };
         let found = session.ask(&format!("SELECT @@GLOBAL.{setting}"))?;
-        external::check_class(engine, given, setting, &found, self.at_commit)
+        external::check_class(engine, given, setting, &found, self.at_commit)?;
+        if self.storage == Storage::MyRocks && self.class != Durability::None {
+            let setting = "rocksdb_write_disable_wal";
+            let found = session.ask(&format!("SELECT @@GLOBAL.{setting}"))?;
+            external::check_class(engine, given, setting, &found, "0")?;
+        }
+        Ok(())
     }
 
-    /// What survives. A server may keep commits of MyRocks to itself for a while, or have no second copy of InnoDB's pages: it
-    /// is asked.
+    /// What survives. The server is asked for what the class does not say.
     pub(super) fn durability_facts(&self, session: &mut MariaSession) -> Result<DurabilityFacts> {
-        let mut is = |variable: &str, value: &str| {
-            let found = session.ask(&format!("SELECT @@GLOBAL.{variable}"));
-            found.map(|found| found.eq_ignore_ascii_case(value))
-        };
+        let mut ask = |variable: &str| session.ask(&format!("SELECT @@GLOBAL.{variable}"));
         Ok(match self.storage {
-            Storage::MyRocks => of_myrocks(self.class, is("rocksdb_manual_wal_flush", "1")?),
+            Storage::MyRocks => {
+                let keeps_back = ask("rocksdb_manual_wal_flush")? == "1"
+                    || ask("rocksdb_write_disable_wal")? == "1";
+                of_myrocks(self.class, keeps_back)
+            }
             Storage::InnoDb => {
-                let tears = is("innodb_doublewrite", "0")? || is("innodb_doublewrite", "off")?;
-                of_innodb(self.class, tears)
+                let method = ask("innodb_flush_method")?.to_ascii_lowercase();
+                let doublewrite = ask("innodb_doublewrite")?.to_ascii_lowercase();
+                let tears = ["0", "off"].contains(&doublewrite.as_str())
+                    || ["nosync", "littlesync"].contains(&method.as_str());
+                let each_second = ask("innodb_flush_log_at_timeout")? == "1";
+                of_innodb(self.class, tears, each_second)
             }
         })
     }
 }
 
-fn of_innodb(class: Durability, tears_pages: bool) -> DurabilityFacts {
+/// `tears_pages`: the server keeps no second copy of pages that it writes, or does not wait until they are on the device.
+fn of_innodb(class: Durability, tears_pages: bool, each_second: bool) -> DurabilityFacts {
+    let prefix = match each_second {
+        true => PREFIX_ONE_SECOND,
+        false => SOME_PREFIX,
+    };
     let (process_kill, power_cut) = match class {
         Durability::Sync => (ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
-        Durability::Buffered => (ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND),
-        Durability::None => (PREFIX_ONE_SECOND, PREFIX_ONE_SECOND),
+        Durability::Buffered => (ALL_ACKNOWLEDGED, prefix),
+        Durability::None => (prefix, prefix),
     };
     match tears_pages {
         true => survives(process_kill, MAY_CORRUPT),
@@ -316,6 +320,7 @@ fn of_innodb(class: Durability, tears_pages: bool) -> DurabilityFacts {
     }
 }
 
+/// `keeps_back`: the server keeps commits in its own memory for a while, without a log or before it writes it.
 fn of_myrocks(class: Durability, keeps_back: bool) -> DurabilityFacts {
     match class {
         Durability::Sync => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
@@ -328,6 +333,8 @@ fn of_myrocks(class: Durability, keeps_back: bool) -> DurabilityFacts {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::super::tuned::COLUMN_FAMILY;
     use super::*;
     use crate::servers::tests::config;
@@ -340,8 +347,7 @@ mod tests {
             settings: pairs.collect(),
             ..config(Path::new(""), durability)
         };
-        let at = Path::new;
-        Ok(Tuning::of(&config, storage)?.file(at("/data"), at("/tmp"), at("/"), at("/run")))
+        Ok(Tuning::of(&config, storage)?.file())
     }
 
     #[test]
@@ -369,18 +375,20 @@ mod tests {
 
     #[test]
     fn without_a_second_copy_of_pages_a_power_cut_may_tear_them() {
-        let cut = |tears| of_innodb(Durability::Sync, tears).power_cut;
+        let cut = |tears| of_innodb(Durability::Sync, tears, true).power_cut;
         assert_eq!([cut(false), cut(true)], [ALL_ACKNOWLEDGED, MAY_CORRUPT]);
     }
 
     #[test]
-    fn only_myrocks_loads_a_plugin_and_nobody_listens_on_the_network() {
-        let innodb = file(Storage::InnoDb, Durability::Buffered, &[]).unwrap();
-        let myrocks = file(Storage::MyRocks, Durability::Buffered, &[]).unwrap();
-        assert!(
-            !innodb.contains("plugin-load-add") && myrocks.contains("plugin-load-add=ha_rocksdb\n")
-        );
-        assert!(!innodb.contains("rocksdb_") && innodb.contains("\nskip-networking\n"));
+    fn a_log_that_is_synced_more_seldom_leaves_a_prefix_of_unknown_age() {
+        let cut = |each_second| of_innodb(Durability::Buffered, false, each_second).power_cut;
+        assert_eq!([cut(true), cut(false)], [PREFIX_ONE_SECOND, SOME_PREFIX]);
+    }
+
+    #[test]
+    fn innodb_alone_has_no_settings_of_myrocks() {
+        let text = file(Storage::InnoDb, Durability::Buffered, &[]).unwrap();
+        assert!(!text.contains("rocksdb_"));
         assert!(!COLUMN_FAMILY.contains(' '));
     }
 
@@ -391,14 +399,13 @@ mod tests {
                 variant: Some("both".to_string()),
                 ..config(Path::new(""), Durability::Sync)
             };
-            let at = Path::new;
             let tuning = Tuning::of(&config, storage).unwrap();
-            tuning.file(at("/data"), at("/tmp"), at("/"), at("/run"))
+            assert_eq!(tuning.plugin(), Some("ha_rocksdb"));
+            tuning.file()
         };
         let text = both(Storage::InnoDb);
         assert_eq!(text, both(Storage::MyRocks));
         for line in [
-            "plugin-load-add=ha_rocksdb\n",
             "innodb_buffer_pool_size=67108864\n",
             "rocksdb_block_cache_size=67108864\n",
             "innodb_flush_log_at_trx_commit=1\n",

@@ -11,6 +11,7 @@ use rumbench_core::engine::{EngineError, Result};
 use super::options::Setting;
 use super::wire::MariaSession;
 use crate::facts::Configuration;
+use crate::servers::own_lines;
 use crate::servers::session::Session;
 use crate::servers::sql::{CATALOG_TABLE, Form};
 
@@ -36,8 +37,8 @@ pub(super) struct Asked<'a> {
     pub(super) settings: &'a [Setting],
     /// What `log_bin` must be, if that matters.
     pub(super) log_bin: Option<&'static str>,
-    /// The user's own lines.
-    pub(super) own: &'a str,
+    /// The settings of the user's own lines.
+    pub(super) own: &'a [String],
     /// Names that are told as they are found.
     pub(super) told: &'a [&'static str],
 }
@@ -68,16 +69,12 @@ impl Variables {
     /// Where the server runs with something else than it was asked for.
     pub(super) fn effective(&self, asked: &Asked<'_>) -> Result<Configuration> {
         let mut configuration = Configuration::default();
-        let own = own_names(asked.own);
-        for (name, asked, reason) in asked.settings {
-            let found = self.get(name);
-            let judged = !own.iter().any(|own| own == name);
-            let found = match found {
-                Some(found) => found,
-                None if judged => return Err(other_than_asked(name, asked, "nothing")),
-                None => continue,
+        let is_own = |name: &str| asked.own.iter().any(|own| own == name);
+        for (name, asked, reason) in asked.settings.iter().filter(|(name, ..)| !is_own(name)) {
+            let Some(found) = self.get(name) else {
+                return Err(other_than_asked(name, asked, "nothing"));
             };
-            if !judged || same(asked, found) {
+            if same(asked, found) {
                 configuration.tuned(name, found, reason);
             } else if is_size(asked) && is_size(found) {
                 configuration.tuned(name, found, &format!("{reason}; asked for {asked}"));
@@ -92,6 +89,11 @@ impl Variables {
         for name in ALSO_TOLD.iter().chain(asked.told) {
             if let Some(value) = self.get(name) {
                 configuration.given(name, value);
+            }
+        }
+        for name in asked.own {
+            if let Some(value) = self.get(name) {
+                configuration.tuned(name, value, own_lines::REASON);
             }
         }
         Ok(configuration)
@@ -117,16 +119,6 @@ fn same(asked: &str, found: &str) -> bool {
 /// Whether it is a number that a server rounds; small ones choose a behavior.
 fn is_size(text: &str) -> bool {
     text.parse::<u64>().is_ok_and(|number| number >= 1000)
-}
-
-/// The names of the options that the user's own lines set, as variables write them.
-fn own_names(lines: &str) -> Vec<String> {
-    let name = |line: &str| {
-        let name = line.split(['=', ' ']).next().unwrap_or_default().trim();
-        let name = name.strip_prefix("loose-").unwrap_or(name);
-        name.replace('-', "_").to_ascii_lowercase()
-    };
-    lines.lines().map(|line| name(line.trim())).collect()
 }
 
 /// How the workload's tables are really stored, as the server describes them.
@@ -184,7 +176,7 @@ mod tests {
             ("pool", "134217728"),
             ("at_commit", "2"),
         ]);
-        let effective = |isolation: &str, own: &str| {
+        let effective = |isolation: &str, own: &[String]| {
             let settings = [
                 ("transaction_isolation", isolation.to_string(), "why"),
                 ("performance_schema", "OFF".to_string(), "why"),
@@ -197,16 +189,23 @@ mod tests {
                 told: &["at_commit"],
             })
         };
-        let map = effective("READ-COMMITTED", "").unwrap().to_map();
+        let map = effective("READ-COMMITTED", &[]).unwrap().to_map();
         assert_eq!(map["at_commit"], "2");
         assert!(map["pool"].contains("134217728") && map["pool"].contains("asked for 130000000"));
-        let error = effective("SERIALIZABLE", "").unwrap_err().to_string();
+        let error = effective("SERIALIZABLE", &[]).unwrap_err().to_string();
         assert_eq!(
             error,
             "mariadb runs with transaction_isolation=READ-COMMITTED and was asked for SERIALIZABLE"
         );
-        let own = "[mariadbd]\ntransaction-isolation = READ-COMMITTED\n";
-        assert!(effective("SERIALIZABLE", own).is_ok());
+        let own = ["transaction_isolation", "pool", "at_commit", "unknown"].map(String::from);
+        let map = effective("SERIALIZABLE", &own).unwrap().to_map();
+        assert_eq!(
+            map["transaction_isolation"],
+            "READ-COMMITTED (the options file)"
+        );
+        assert_eq!(map["pool"], "134217728 (the options file)");
+        assert_eq!(map["at_commit"], "2 (the options file)");
+        assert!(!map.contains_key("unknown"));
         let with_log = Asked {
             log_bin: Some("ON"),
             ..Asked::default()

@@ -1,14 +1,15 @@
 //! How a PostgreSQL is configured, and what it says of that itself.
 
-use std::fs;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use rumbench_core::engine::{Durability, EngineError, OpenConfig, Result};
+use rumbench_core::engine::{Durability, OpenConfig, Result};
 
 use super::OTHER_CONNECTIONS;
 use super::wire::{PostgresSession, SERVER};
 use crate::facts::Configuration;
 use crate::servers::external::{self, Given};
+use crate::servers::own_lines::{self, OwnLines};
 use crate::servers::packages;
 use crate::servers::session::Session;
 use crate::settings::Settings;
@@ -19,8 +20,8 @@ type Setting = (&'static str, String, &'static str);
 /// What is written into `postgresql.conf`.
 pub(super) struct Tuning {
     settings: Vec<Setting>,
-    /// The user's own lines, which come last and so win.
-    own: String,
+    /// The user's own lines, which come later.
+    own: OwnLines,
     pub class: Durability,
     /// The running server that was given.
     pub given: Option<Given>,
@@ -35,16 +36,12 @@ impl Tuning {
         // Of a server that runs already nothing is configured.
         let (mut wal_mib, mut file, mut root) = (4096, None, None);
         if given.is_none() {
-            root = asked.take_text(packages::ROOT).map(PathBuf::from);
+            root = packages::take_root(&mut asked)?;
             wal_mib = asked.take_in("max_wal_mib", wal_mib, 32..=1 << 20)?;
             file = asked.take_text("options_file");
         }
         asked.finish()?;
-        let own = match file {
-            Some(file) => fs::read_to_string(&file)
-                .map_err(|error| EngineError::failed(format!("cannot read {file}"), error))?,
-            None => String::new(),
-        };
+        let own = OwnLines::read(file)?;
         let class = config.durability;
         let on = |is_on: bool| if is_on { "on" } else { "off" }.to_string();
         let log = "long writes must not be a storm of checkpoints";
@@ -96,41 +93,69 @@ impl Tuning {
         })
     }
 
-    /// The whole file. Sockets are in `folder`, nothing listens on the network.
-    pub fn file(&self, folder: &Path) -> String {
+    /// The whole file.
+    pub fn file(&self) -> String {
         let mut file = String::new();
         for (name, value, _) in &self.settings {
             file += &format!("{name} = '{value}'\n");
         }
-        file += &self.own;
-        // Behind the user's lines, which must not open the server to others.
-        file += &format!(
-            "\nlisten_addresses = ''\nunix_socket_directories = '{}'\nunix_socket_permissions = 0700\nport = 5432\n",
-            folder.display()
-        );
-        file
+        file + self.own.text()
+    }
+
+    /// What the command line decides: it wins over any file, whose lines must not open the server to others or have it work
+    /// on other data. Sockets are in `folder`.
+    pub fn arguments(data: &Path, folder: &Path) -> Vec<OsString> {
+        let paths = [
+            ("data_directory", data.to_path_buf()),
+            ("hba_file", data.join("pg_hba.conf")),
+            ("ident_file", data.join("pg_ident.conf")),
+            ("external_pid_file", data.join("external.pid")),
+            ("unix_socket_directories", folder.to_path_buf()),
+        ];
+        let paths = paths.into_iter().map(|(name, path)| {
+            let mut setting = OsString::from(format!("{name}="));
+            setting.push(path);
+            setting
+        });
+        let others = [
+            "listen_addresses=",
+            "unix_socket_permissions=0700",
+            "port=5432",
+        ];
+        let settings = paths.chain(others.map(OsString::from));
+        settings
+            .flat_map(|setting| ["-c".into(), setting])
+            .collect()
     }
 
     /// What the server says it runs with, with the reasons of what was set here.
     pub fn effective(&self, session: &mut PostgresSession) -> Result<Configuration> {
         let rows = session.query(
-            "SELECT name, current_setting(name) FROM pg_settings WHERE (source = 'configuration file' \
-             AND name NOT LIKE 'unix_socket%' AND name NOT IN ('listen_addresses', 'port')) \
+            "SELECT name, current_setting(name) FROM pg_settings WHERE source = 'configuration file' \
              OR name IN ('wal_compression', 'autovacuum', 'data_checksums', 'wal_sync_method', 'wal_writer_delay', \
              'effective_cache_size', 'random_page_cost', 'huge_pages', 'block_size', 'shared_buffers', 'fsync', \
              'synchronous_commit', 'full_page_writes', 'max_wal_size', 'checkpoint_timeout')",
         )?;
+        let own = self.own.names();
         let mut configuration = Configuration::default();
         for row in rows {
             let [name, value] = &row[..] else { continue };
-            match self.settings.iter().find(|(known, _, _)| known == name) {
-                Some((_, _, reason)) if self.given.is_none() => {
-                    configuration.tuned(name, value, reason)
-                }
-                _ => configuration.given(name, value),
+            match self.reason(&own, name) {
+                Some(reason) => configuration.tuned(name, value, reason),
+                None => configuration.given(name, value),
             }
         }
         Ok(configuration)
+    }
+
+    /// Why a setting is what it is, where it was chosen.
+    fn reason(&self, own: &[String], name: &str) -> Option<&'static str> {
+        if own.iter().any(|own| own == name) {
+            return Some(own_lines::REASON);
+        }
+        let mut settings = self.settings.iter().filter(|_| self.given.is_none());
+        let (.., reason) = settings.find(|(known, ..)| *known == name)?;
+        Some(reason)
     }
 
     /// Refuses a server whose commits are of another durability class.
@@ -152,27 +177,27 @@ mod tests {
 
     #[test]
     fn the_class_decides_what_a_commit_waits_for() {
-        let file = |class| {
-            Tuning::of(&config(Path::new(""), class))
-                .unwrap()
-                .file(Path::new("/run"))
-        };
+        let file = |class| Tuning::of(&config(Path::new(""), class)).unwrap().file();
         assert!(file(Durability::Sync).contains("fsync = 'on'\nsynchronous_commit = 'on'\n"));
         assert!(file(Durability::Buffered).contains("fsync = 'on'\nsynchronous_commit = 'off'\n"));
         assert!(file(Durability::None).contains("fsync = 'off'\nsynchronous_commit = 'off'\n"));
     }
 
     #[test]
-    fn lines_of_the_user_win_but_do_not_open_the_server() {
+    fn lines_of_the_user_win_and_are_the_reason_of_what_they_set() {
         let dir = tempfile::tempdir().unwrap();
         let own = dir.path().join("own.conf");
-        fs::write(&own, "jit = on\nlisten_addresses = '*'").unwrap();
+        std::fs::write(&own, "jit = on\n").unwrap();
         let mut config = config(Path::new(""), Durability::Buffered);
         let path = own.to_str().unwrap().to_string();
         config.settings.insert("options_file".to_string(), path);
-        let file = Tuning::of(&config).unwrap().file(Path::new("/run"));
+        let tuning = Tuning::of(&config).unwrap();
+        let file = tuning.file();
         let place = |text: &str| file.rfind(text).unwrap();
         assert!(place("jit = on") > place("jit = 'off'"));
-        assert!(place("listen_addresses = ''") > place("listen_addresses = '*'"));
+        let reason = |name: &str| tuning.reason(&tuning.own.names(), name);
+        assert_eq!(reason("jit"), Some(own_lines::REASON));
+        assert_eq!(reason("shared_buffers"), Some("cache_bytes"));
+        assert_eq!(reason("port"), None);
     }
 }

@@ -131,7 +131,16 @@ impl PostgresSession {
         self.duplicate = false;
         // Ends with `Z`, which follows every sync, or with the connection.
         loop {
-            let header = self.wire.take(5)?;
+            let header = match self.wire.take(5) {
+                Ok(header) => header,
+                Err(broken) => {
+                    // A server that ends a connection says why before.
+                    return Err(match outcome {
+                        Ok(()) => broken,
+                        Err(said) => EngineError::failed(broken.to_string(), said),
+                    });
+                }
+            };
             let kind = header[0];
             let length = Fields(&header[1..]).array().map(u32::from_be_bytes)?;
             let body = Fields(self.wire.take((length as usize).saturating_sub(4))?);
@@ -376,7 +385,11 @@ impl Session for PostgresSession {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
     use super::*;
+    use crate::servers::endpoint::Address;
 
     #[test]
     fn conflicts_are_run_again_and_duplicates_are_known() {
@@ -387,6 +400,42 @@ mod tests {
         }
         assert!(matches!(of("23505"), ServerError::Duplicate(text) if text == "text [23505]"));
         assert!(matches!(of("42601"), ServerError::Other(_)));
+    }
+
+    /// Lets anybody in, and ends the connection at the first query, with its words.
+    fn end_at_first_query(listener: &UnixListener) {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut message = [0; 1024];
+        assert!(stream.read(&mut message).unwrap() > 0);
+        stream
+            .write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I")
+            .unwrap();
+        assert!(stream.read(&mut message).unwrap() > 0);
+        let words = b"SFATAL\0C57P01\0Mby an administrator\0\0";
+        let length = (words.len() as u32 + 4).to_be_bytes();
+        stream
+            .write_all(&[b"E", &length[..], words].concat())
+            .unwrap();
+    }
+
+    #[test]
+    fn what_a_server_says_before_it_ends_the_connection_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let server = std::thread::spawn(move || end_at_first_query(&listener));
+        let endpoint = Endpoint {
+            address: Address::Socket(socket),
+            user: USER.to_string(),
+            password: None,
+            database: "rumbench".to_string(),
+            log: None,
+        };
+        let mut session = PostgresSession::connect(&endpoint).unwrap();
+        let error = session.query("SELECT 1").unwrap_err().to_string();
+        server.join().unwrap();
+        assert!(error.contains("the connection broke"), "{error}");
+        assert!(error.contains("by an administrator [57P01]"), "{error}");
     }
 
     #[test]

@@ -1,0 +1,212 @@
+//! How a private MariaDB is started: its configuration file, its command line, its own tables.
+//!
+//! The file has what the laboratory chose and behind it the user's lines. Where the server listens and keeps its data is on the
+//! command line, which comes behind the file: no line of a file changes it, and a path needs no quotes.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rumbench_core::engine::{EngineError, Result};
+
+use super::options::Tuning;
+use crate::error::failed;
+use crate::servers::Places;
+use crate::servers::process::Program;
+
+/// The file of the configuration in the trial's folder.
+pub(super) const CONFIGURATION: &str = "my.cnf";
+
+/// What the command line decides, as variables are named.
+pub(super) const DECIDED: [&str; 18] = [
+    "aria_log_dir_path",
+    "basedir",
+    "character_sets_dir",
+    "datadir",
+    "innodb_data_home_dir",
+    "innodb_log_group_home_dir",
+    "innodb_undo_directory",
+    "lc_messages_dir",
+    "log_bin",
+    "pid_file",
+    "plugin_dir",
+    "rocksdb_datadir",
+    "rocksdb_wal_dir",
+    "skip_grant_tables",
+    "skip_log_bin",
+    "skip_networking",
+    "socket",
+    "tmpdir",
+];
+
+/// A private server and its places.
+pub(super) struct Launch<'a> {
+    pub(super) program: &'a Program<'a>,
+    pub(super) tuning: &'a Tuning,
+    pub(super) places: &'a Places,
+    /// The folder over the server's `usr`.
+    pub(super) root: &'a Path,
+    /// The folder of the socket.
+    pub(super) run: &'a Path,
+}
+
+impl Launch<'_> {
+    /// Writes the configuration, and makes the folder in which indexes are sorted: on the device that is measured.
+    pub(super) fn configure(&self) -> Result<()> {
+        fs::create_dir_all(self.temporary())
+            .map_err(failed("mariadb: create the folder for sorting"))?;
+        fs::write(self.places.trial.join(CONFIGURATION), self.tuning.file())
+            .map_err(failed("mariadb: write my.cnf"))
+    }
+
+    /// Makes the server's own tables with the scripts that come with it.
+    pub(super) fn initialise(&self) -> Result<()> {
+        let mut script = "CREATE DATABASE mysql;\nUSE mysql;\n".to_string();
+        for name in ["mysql_system_tables.sql", "mysql_system_tables_data.sql"] {
+            let path = self.root.join("usr/share/mysql").join(name);
+            script += &fs::read_to_string(&path).map_err(|error| {
+                EngineError::failed(format!("cannot read {}", path.display()), error)
+            })?;
+        }
+        let mut command = self.command()?;
+        command.arg("--bootstrap");
+        self.program.run(command, &script, &self.places.log)
+    }
+
+    /// The server with its configuration; root must be asked for.
+    pub(super) fn command(&self) -> Result<Command> {
+        let mut command = self.program.command(&self.places.log)?;
+        let file = self.places.trial.join(CONFIGURATION);
+        command.arg(option("defaults-file", &file));
+        for (name, path) in self.paths() {
+            command.arg(option(name, &path));
+        }
+        command.args(self.switches());
+        if rustix::process::geteuid().is_root() {
+            command.arg("--user=root");
+        }
+        Ok(command)
+    }
+
+    fn temporary(&self) -> PathBuf {
+        self.places.trial.join("tmp")
+    }
+
+    /// Where it finds and keeps what.
+    fn paths(&self) -> Vec<(&'static str, PathBuf)> {
+        let (usr, data) = (self.root.join("usr"), &self.places.data);
+        let mut paths = vec![
+            ("plugin-dir", usr.join("lib/mysql/plugin")),
+            ("lc-messages-dir", usr.join("share/mysql")),
+            ("character-sets-dir", usr.join("share/mysql/charsets")),
+            ("basedir", usr),
+            ("datadir", data.clone()),
+            ("tmpdir", self.temporary()),
+            ("socket", self.run.join("socket")),
+            ("pid-file", self.run.join("pid")),
+            ("innodb-data-home-dir", data.clone()),
+            ("innodb-log-group-home-dir", data.clone()),
+            ("innodb-undo-directory", data.clone()),
+            ("aria-log-dir-path", data.clone()),
+            // The defaults of a plugin that may not be loaded: folders of the data folder.
+            ("loose-rocksdb-datadir", PathBuf::from("./#rocksdb")),
+            ("loose-rocksdb-wal-dir", PathBuf::new()),
+        ];
+        if self.tuning.variation.binlog {
+            paths.push(("log-bin", data.join("binlog")));
+        }
+        paths
+    }
+
+    fn switches(&self) -> Vec<String> {
+        let mut switches = vec!["--skip-networking", "--skip-grant-tables"];
+        if !self.tuning.variation.binlog {
+            switches.push("--skip-log-bin");
+        }
+        let plugin = self.tuning.plugin();
+        let plugin = plugin.map(|plugin| format!("--plugin-load-add={plugin}"));
+        switches
+            .into_iter()
+            .map(String::from)
+            .chain(plugin)
+            .collect()
+    }
+}
+
+fn option(name: &str, path: &Path) -> OsString {
+    let mut option = OsString::from(format!("--{name}="));
+    option.push(path);
+    option
+}
+
+#[cfg(test)]
+mod tests {
+    use rumbench_core::engine::{Durability, OpenConfig};
+
+    use super::super::options::Storage;
+    use super::*;
+    use crate::servers::process::DeathSignal;
+    use crate::servers::tests::config;
+
+    /// The command line, the program aside.
+    fn command_line(storage: Storage, variant: Option<&str>) -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let config = OpenConfig {
+            variant: variant.map(String::from),
+            ..config(Path::new(""), Durability::Buffered)
+        };
+        let command = Launch {
+            program: &Program {
+                server: "a server",
+                path: Path::new("/mariadbd"),
+                libraries: None,
+                user: None,
+                death_signal: DeathSignal::Kill,
+            },
+            tuning: &Tuning::of(&config, storage).unwrap(),
+            places: &Places {
+                trial: dir.path().to_path_buf(),
+                data: PathBuf::from("/data#1"),
+                log: dir.path().join("log"),
+            },
+            root: Path::new("/"),
+            run: Path::new("/run"),
+        }
+        .command()
+        .unwrap();
+        let arguments = command.get_args().skip_while(|text| *text != "/mariadbd");
+        let texts = arguments.skip(1).map(|text| text.to_str().unwrap());
+        texts.map(String::from).collect()
+    }
+
+    #[test]
+    fn only_myrocks_loads_a_plugin_and_nobody_listens_on_the_network() {
+        let innodb = command_line(Storage::InnoDb, None);
+        let plugin = "--plugin-load-add=ha_rocksdb".to_string();
+        assert!(!innodb.contains(&plugin));
+        assert!(innodb.contains(&"--skip-networking".to_string()));
+        assert!(innodb.contains(&"--datadir=/data#1".to_string()));
+        let both = [(Storage::MyRocks, None), (Storage::InnoDb, Some("both"))];
+        for (storage, variant) in both {
+            assert!(command_line(storage, variant).contains(&plugin));
+        }
+    }
+
+    #[test]
+    fn what_the_command_line_decides_is_known() {
+        let mut decided: Vec<String> = Vec::new();
+        for variant in [None, Some("binlog")] {
+            let arguments = command_line(Storage::InnoDb, variant).into_iter();
+            decided.extend(arguments.filter_map(|argument| {
+                let name = argument.split('=').next()?.strip_prefix("--")?;
+                let name = name.strip_prefix("loose-").unwrap_or(name);
+                Some(name.replace('-', "_"))
+            }));
+        }
+        decided.retain(|name| !["defaults_file", "user"].contains(&name.as_str()));
+        decided.sort();
+        decided.dedup();
+        assert_eq!(decided, DECIDED);
+    }
+}

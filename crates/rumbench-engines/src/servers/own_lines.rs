@@ -1,0 +1,84 @@
+//! The user's own lines of a server's configuration: those of the file that the setting `options_file` names.
+//!
+//! They stand behind the laboratory's and so win. A result names them as the reason of what they set, for a value that
+//! is not the one that the laboratory chose must not stand beside the laboratory's reason.
+
+use rumbench_core::engine::{EngineError, Result};
+
+/// The reason of what they set.
+pub(super) const REASON: &str = "the options file";
+
+/// Lines of `name = value`; the grammar is the server's own.
+#[derive(Debug, Default)]
+pub(super) struct OwnLines(String);
+
+impl OwnLines {
+    /// The lines of the file, or none.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub(super) fn read(file: Option<String>) -> Result<OwnLines> {
+        let Some(file) = file else {
+            return Ok(OwnLines::default());
+        };
+        match std::fs::read_to_string(&file) {
+            Ok(text) => Ok(OwnLines(text)),
+            Err(error) => Err(EngineError::failed(format!("cannot read {file}"), error)),
+        }
+    }
+
+    /// As they are in the file.
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// The names of the settings in them, as a server's list of variables writes them.
+    pub(super) fn names(&self) -> Vec<String> {
+        // The lines begin in the server's section, where there are any.
+        let mut is_read = true;
+        let names = self.0.lines().filter_map(|line| {
+            let line = line.trim();
+            if let Some(section) = line.strip_prefix('[') {
+                is_read = is_of_server(section);
+            }
+            name(line).filter(|_| is_read)
+        });
+        names.collect()
+    }
+}
+
+/// Whether a server of MariaDB reads this section: those of clients are in the same file.
+fn is_of_server(section: &str) -> bool {
+    let name = section.split(']').next().unwrap_or_default();
+    // Some are of one version, such as `mariadb-10.11`.
+    let name = name.trim_end_matches(|last: char| last.is_ascii_digit() || ".-".contains(last));
+    ["mysqld", "mariadbd", "mariadb", "server", "galera"].contains(&name)
+}
+
+/// The setting of a line: none in one that is empty, a comment or the head of a section.
+fn name(line: &str) -> Option<String> {
+    let name = line.split(['=', ' ', '\t']).next()?;
+    let name = name.strip_prefix("loose-").unwrap_or(name);
+    let is_setting = name.starts_with(|first: char| first.is_ascii_alphabetic());
+    is_setting.then(|| name.replace('-', "_").to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_name_of_its_setting() {
+        let lines =
+            "# pool=1\n\n  Innodb-Buffer_Pool_Size = 1G\nloose-x=1\njit on\nskip-name-resolve\n";
+        let expected = ["innodb_buffer_pool_size", "x", "jit", "skip_name_resolve"];
+        assert_eq!(OwnLines(lines.to_string()).names(), expected);
+    }
+
+    #[test]
+    fn sections_of_clients_set_nothing() {
+        let lines =
+            "a=1\n[mysql]\nb=1\n[mysqld-10.11]\nc=1\n[mariadb-client]\nd=1\n[server]\ne=1\n";
+        assert_eq!(OwnLines(lines.to_string()).names(), ["a", "c", "e"]);
+    }
+}
