@@ -245,9 +245,24 @@ servers_smoke() {
     }
 }
 
+# Run folders of servers whose laboratory is gone, in this namespace of process ids: such as are there, and such as a process
+# still names.
+left_behind() {
+    local space name laboratory
+    space=$(readlink /proc/self/ns/pid | tr -dc 0-9)
+    {
+        cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' || true
+        printf '%s\n' "${TMPDIR:-/tmp}"/rumbench-*
+    } | { grep -Eo "rumbench-[0-9]+-[0-9]+-$space-[0-9]+" || true; } | sort -u | while read -r name; do
+        laboratory=${name#rumbench-}
+        # Another laboratory of this machine may be at work.
+        [ -d "/proc/${laboratory%%-*}" ] || printf '%s\n' "$name"
+    done
+}
+
 # Nothing may be left of them: no process, no socket.
 step_servers() {
-    local folder laboratory
+    local left
     .ci/peers.sh
     # Root's PostgreSQL runs as another user, and its tools write there. Some containers keep it to root.
     [ -w /dev/null ] && [ "$(stat -c %a /dev/null)" = 666 ] || chmod 666 /dev/null || missing 'a /dev/null for all users'
@@ -259,13 +274,8 @@ step_servers() {
     smoke_engines=("${servers[@]}")
     smoke_cache_bytes=67108864
     in_scratch servers_smoke
-    for folder in "${TMPDIR:-/tmp}"/rumbench-*-*-*; do
-        laboratory=${folder##*/rumbench-}
-        laboratory=${laboratory%%-*}
-        # Another laboratory of this machine may be at work.
-        [ ! -e "$folder/server" ] || [ -d "/proc/$laboratory" ] ||
-            missing "an end of the server that is noted in $folder"
-    done
+    left=$(left_behind)
+    [ -z "$left" ] || missing "an end of the servers of $left"
 }
 
 run_step() {

@@ -1,14 +1,17 @@
 //! Databases that are servers: found, initialised, started privately, stopped, and driven with SQL.
 //!
-//! Reading order: `packages` (where the binaries are), `run_folder` and `process` (a private child process that leaves
-//! nothing behind), `endpoint` and `external` (servers that run already), `own_lines` (what a user adds to a configuration), `session` (a connection with prepared statements), `sql` and `tables` (the workloads of tables),
-//! `link_sql`, `link_list` and `links` (LinkBench), `check` (do indexes agree with rows?), then the servers themselves: `postgresql`, `mariadb`. A server listens on a Unix
-//! socket only, in a folder that nobody else can enter; services of the system are never touched.
+//! Reading order: `packages` (where the binaries are), `run_folder`, `program` and `process` (a private child process that
+//! leaves nothing behind), `endpoint` and `external` (servers that run already), `own_lines` (what a user adds to a
+//! configuration), `session` (a connection with prepared statements), `sql`, `query_sql`, `table_statements`, `tables` and
+//! `table_queries` (the workloads of tables), `link_sql`, `link_list`, `links` and `link_operations` (LinkBench), `check` (do
+//! indexes agree with rows?), then the servers themselves: `postgresql`, `mariadb`. A server listens on a Unix socket only, in
+//! a folder that nobody else can enter; services of the system are never touched.
 
 mod check;
 mod endpoint;
 mod external;
 mod link_list;
+mod link_operations;
 mod link_sql;
 mod links;
 mod log;
@@ -19,10 +22,13 @@ mod packages;
 #[cfg(feature = "postgresql")]
 pub(crate) mod postgresql;
 mod process;
+mod program;
 mod query_sql;
 mod run_folder;
 mod session;
 mod sql;
+mod table_queries;
+mod table_statements;
 mod tables;
 
 use std::collections::BTreeMap;

@@ -188,7 +188,7 @@ fn remove_left_over(path: &Path, note: &str) -> Option<String> {
 }
 
 /// Waits a little for the end of a process.
-fn has_ended(pid: u32, start: u64) -> bool {
+pub(super) fn has_ended(pid: u32, start: u64) -> bool {
     let begin = Instant::now();
     while is_alive(pid, start) {
         if begin.elapsed() > ENDS_WITHIN {

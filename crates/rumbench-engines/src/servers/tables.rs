@@ -7,26 +7,23 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::kv::Direction;
 use rumbench_core::tables::{
-    Change, ColumnType, Fold, Path, Range, RowBatch, Table, TableConnection, TableId, TableQueries,
-    TableSchema, TableStore, TableWrites, Value, Where,
+    Change, Path, Range, RowBatch, TableConnection, TableId, TableQueries, TableSchema, TableStore,
+    TableWrites, Value,
 };
 
 use super::Server;
 use super::check::check_table;
-use super::query_sql::{self, Condition};
 use super::session::{Session, Statement};
 use super::sql::{self, Dialect, ScanShape};
+use super::table_statements::{Kind, limit_of_text};
 
 /// Rows of one insert and keys of one read at most. A statement may have 65,535 parameters.
-const ROWS_MAX: usize = 1000;
-/// Limits up to this one have statements of their own; above, the next power of two is read and the rest left out.
-const LIMIT_EXACT: usize = 128;
+pub(super) const ROWS_MAX: usize = 1000;
 
 /// The tables of a schema on a server.
 pub(super) struct ServerTables<S> {
@@ -60,91 +57,16 @@ impl<S: Server> TableStore for ServerTables<S> {
     }
 }
 
-/// What a statement does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    Insert {
-        rows: usize,
-        /// Each time anew.
-        parsed: bool,
-    },
-    Replace,
-    Delete,
-    DeleteFirst {
-        from: usize,
-        rows: usize,
-    },
-    Update {
-        column: usize,
-        adds: bool,
-    },
-    SetOfList {
-        column: usize,
-        keys: usize,
-    },
-    Get {
-        keys: usize,
-    },
-    Scan(ScanShape),
-    Column {
-        column: usize,
-    },
-    Fold {
-        column: usize,
-        fold: Fold,
-    },
-    Select {
-        columns: &'static [usize],
-        by: usize,
-        condition: Condition,
-    },
-}
-
-impl Kind {
-    /// Whether it reads an index and not the rows.
-    fn is_of_index(self, table: &Table) -> bool {
-        match self {
-            Kind::Scan(shape) => matches!(shape.path, Path::Index(_)),
-            Kind::Select { columns, by, .. } => (0..table.indexes.len()).any(|index| {
-                let held = |column| table.path_columns(Path::Index(index)).any(|c| c == column);
-                table.indexes[index].columns.first() == Some(&by)
-                    && columns.iter().all(|column| held(*column))
-            }),
-            _ => false,
-        }
-    }
-
-    fn text(self, dialect: Dialect, table: &Table) -> String {
-        match self {
-            Kind::Insert { rows, .. } => sql::insert(dialect, table, rows),
-            Kind::Replace => sql::replace(dialect, table),
-            Kind::Delete => sql::delete(dialect, table),
-            Kind::DeleteFirst { from, rows } => sql::delete_first(dialect, table, from, rows),
-            Kind::Update { column, adds } => sql::update(dialect, table, column, adds),
-            Kind::SetOfList { column, keys } => query_sql::set(dialect, table, column, keys),
-            Kind::Get { keys } => sql::get(dialect, table, keys),
-            Kind::Scan(shape) => sql::scan(dialect, table, shape),
-            Kind::Column { column } => query_sql::column(dialect, table, column),
-            Kind::Fold { column, fold } => query_sql::fold(dialect, table, column, fold),
-            Kind::Select {
-                columns,
-                by,
-                condition,
-            } => query_sql::select(dialect, table, columns, by, condition),
-        }
-    }
-}
-
-struct TablesConnection<S> {
-    session: S,
-    dialect: Dialect,
-    schema: &'static TableSchema,
+pub(super) struct TablesConnection<S> {
+    pub(super) session: S,
+    pub(super) dialect: Dialect,
+    pub(super) schema: &'static TableSchema,
     statements: HashMap<(usize, Kind), Statement>,
 }
 
 impl<S: Session> TablesConnection<S> {
     /// Begins the message of a statement, which is prepared the first time.
-    fn start(&mut self, table: TableId, kind: Kind) -> Result<()> {
+    pub(super) fn start(&mut self, table: TableId, kind: Kind) -> Result<()> {
         let statement = match self.statements.get(&(table.0, kind)) {
             Some(statement) => *statement,
             None => {
@@ -163,7 +85,10 @@ impl<S: Session> TablesConnection<S> {
         Ok(())
     }
 
-    fn push_all<'a>(&mut self, values: impl IntoIterator<Item = Value<'a>>) -> Result<()> {
+    pub(super) fn push_all<'a>(
+        &mut self,
+        values: impl IntoIterator<Item = Value<'a>>,
+    ) -> Result<()> {
         values
             .into_iter()
             .try_for_each(|value| self.session.push(value))
@@ -191,7 +116,12 @@ impl<S: Session> TablesConnection<S> {
     }
 
     /// All rows in one transaction.
-    fn insert_batch(&mut self, table: TableId, batch: &RowBatch, parsed: bool) -> Result<()> {
+    pub(super) fn insert_batch(
+        &mut self,
+        table: TableId,
+        batch: &RowBatch,
+        parsed: bool,
+    ) -> Result<()> {
         match batch.len() {
             0..=ROWS_MAX => self.insert_rows(table, batch, parsed),
             _ => self.in_transaction(|tables| tables.insert_rows(table, batch, parsed)),
@@ -221,7 +151,7 @@ impl<S: Session> TablesConnection<S> {
         self.change().map(|rows| rows > 0)
     }
 
-    fn set_part(
+    pub(super) fn set_part(
         &mut self,
         table: TableId,
         keys: &[u64],
@@ -238,7 +168,7 @@ impl<S: Session> TablesConnection<S> {
         self.change()
     }
 
-    fn in_transaction(
+    pub(super) fn in_transaction(
         &mut self,
         body: impl FnOnce(&mut TablesConnection<S>) -> Result<()>,
     ) -> Result<()> {
@@ -417,122 +347,6 @@ impl<S: Session> TableConnection for TablesConnection<S> {
     }
 }
 
-impl<S: Session> TableQueries for TablesConnection<S> {
-    fn column(
-        &mut self,
-        table: TableId,
-        key: &[Value<'_>],
-        column: usize,
-        read: &mut dyn FnMut(Value<'_>),
-    ) -> Result<()> {
-        let of = self.schema.table(table).columns[column].of;
-        self.start(table, Kind::Column { column })?;
-        self.push_all(key.iter().copied())?;
-        self.session.finish(&[of], &mut |row| read(row[0]))?;
-        Ok(())
-    }
-
-    fn set(
-        &mut self,
-        table: TableId,
-        keys: &[u64],
-        column: usize,
-        value: Value<'_>,
-    ) -> Result<u64> {
-        if keys.len() <= ROWS_MAX {
-            return self.set_part(table, keys, column, value);
-        }
-        let mut changed = 0;
-        self.in_transaction(|tables| {
-            for keys in keys.chunks(ROWS_MAX) {
-                changed += tables.set_part(table, keys, column, value)?;
-            }
-            Ok(())
-        })?;
-        Ok(changed)
-    }
-
-    fn insert_parsed(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
-        self.insert_batch(table, rows, true)
-    }
-
-    fn fold(
-        &mut self,
-        table: TableId,
-        range: RangeInclusive<u64>,
-        column: usize,
-        fold: Fold,
-        visit: &mut dyn FnMut(Value<'_>),
-    ) -> Result<()> {
-        let answer = match (fold, self.dialect) {
-            (Fold::Count, _) => ColumnType::U64,
-            // A decimal number as text.
-            (Fold::Sum, Dialect::Maria(_)) => ColumnType::Bytes,
-            (Fold::Sum, Dialect::Postgres) => ColumnType::U64,
-            _ => self.schema.table(table).columns[column].of,
-        };
-        self.start(table, Kind::Fold { column, fold })?;
-        self.push_all([*range.start(), *range.end()].map(Value::Unsigned))?;
-        let mut bad = false;
-        self.session.finish(&[answer], &mut |row| match row[0] {
-            Value::Bytes(text) if fold == Fold::Sum => match number_of(text) {
-                Some(number) => visit(Value::Unsigned(number)),
-                None => bad = true,
-            },
-            value => visit(value),
-        })?;
-        match bad {
-            true => Err(EngineError::Wrong("a sum that is no number".to_string())),
-            false => Ok(()),
-        }
-    }
-
-    fn select(
-        &mut self,
-        table: TableId,
-        columns: &'static [usize],
-        by: usize,
-        rows: Where<'_>,
-        visit: &mut dyn FnMut(&[Value<'_>]),
-    ) -> Result<()> {
-        let of = self.schema.table(table);
-        let types: Vec<ColumnType> = columns.iter().map(|place| of.columns[*place].of).collect();
-        let mut part = |condition, values: &[u64]| {
-            let kind = Kind::Select {
-                columns,
-                by,
-                condition,
-            };
-            self.start(table, kind)?;
-            self.push_all(values.iter().copied().map(Value::Unsigned))?;
-            self.session.finish(&types, &mut |row| visit(row)).map(drop)
-        };
-        match rows {
-            Where::In(values) => values.chunks(ROWS_MAX).try_for_each(|values| {
-                let condition = Condition::In {
-                    values: values.len(),
-                };
-                part(condition, values)
-            }),
-            Where::Between(from, to) => part(Condition::Between, &[from, to]),
-            Where::Longer(bytes) => part(Condition::Longer { bytes }, &[]),
-        }
-    }
-}
-
-fn number_of(text: &[u8]) -> Option<u64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
-
-/// The limit that stands in the text.
-fn limit_of_text(limit: usize) -> Option<usize> {
-    match limit {
-        usize::MAX => None,
-        0..=LIMIT_EXACT => Some(limit),
-        _ => limit.checked_next_power_of_two(),
-    }
-}
-
 /// Statements inside of a transaction.
 struct Writes<'a, S>(&'a mut TablesConnection<S>);
 
@@ -567,14 +381,6 @@ impl<S: Session> TableWrites for Writes<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn limits_have_few_texts() {
-        assert_eq!(limit_of_text(10), Some(10));
-        assert_eq!(limit_of_text(1000), Some(1024));
-        assert_eq!(limit_of_text(usize::MAX), None);
-        assert_eq!(limit_of_text(usize::MAX - 1), None);
-    }
 
     #[test]
     fn keys_are_found_among_the_first_columns_of_rows() {

@@ -74,6 +74,25 @@ fn a_server_that_does_not_come_up_costs_its_own_trial() {
     }
 }
 
+/// Told before anything runs, and with what to do.
+#[test]
+fn a_server_that_is_not_there_is_named_before_anything_runs() {
+    for server in servers() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, out) = (dir.path().join("empty"), dir.path().join("out"));
+        fs::create_dir(&root).unwrap();
+        let setting = format!("{server}.root={}", root.display());
+        let mut arguments = suite(server, "nodes=100", out.to_str().unwrap());
+        arguments.extend(["--set", &setting]);
+        let output = rumbench(dir.path(), &arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{server}: {said}");
+        let names_both = said.contains(root.to_str().unwrap()) && said.contains("`root`");
+        assert!(names_both, "{server}: {said}");
+        assert!(!out.exists(), "{server}: {said}");
+    }
+}
+
 /// A tablespace that may not grow is to InnoDB what a full device is.
 #[cfg(feature = "mariadb")]
 #[test]

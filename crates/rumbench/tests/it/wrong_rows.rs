@@ -1,4 +1,4 @@
-//! A real server that answers wrong rows: it is told, behind the laboratory's back, to end each answer behind 2,000 of them.
+//! Real servers that answer wrong rows: they are told, behind the laboratory's back, to end each answer behind 2,000 of them.
 
 use std::fs;
 
@@ -6,6 +6,12 @@ use crate::{result, rumbench, text};
 
 #[test]
 fn rows_that_a_server_leaves_out_are_a_wrong_answer_and_the_suite_goes_on() {
+    for server in ["mariadb-innodb", "mariadb-rocksdb"] {
+        rows_are_left_out(server);
+    }
+}
+
+fn rows_are_left_out(server: &str) {
     let dir = tempfile::tempdir().unwrap();
     let (script, options) = (dir.path().join("start.sql"), dir.path().join("my.cnf"));
     // More than the lines that tell the server's variables, which the laboratory reads too.
@@ -13,8 +19,8 @@ fn rows_that_a_server_leaves_out_are_a_wrong_answer_and_the_suite_goes_on() {
     let lines = format!("[mariadbd]\ninit_file={}\n", script.display());
     fs::write(&options, lines).unwrap();
     let out = dir.path().join("out");
-    let file = format!("mariadb-innodb={}", options.display());
-    let engines = ["--engine", "mariadb-innodb", "--engine", "null"];
+    let file = format!("{server}={}", options.display());
+    let engines = ["--engine", server, "--engine", "null"];
     let settings = [
         "rows=12000",
         "seconds=10",
@@ -29,11 +35,23 @@ fn rows_that_a_server_leaves_out_are_a_wrong_answer_and_the_suite_goes_on() {
         .chain(["--out", out.to_str().unwrap()])
         .collect();
     let output = rumbench(dir.path(), &arguments);
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "{server}: {}",
+        text(&output.stderr)
+    );
     let result = result(&out);
     let marks = result["trials"][0]["marks"].to_string();
-    assert!(marks.contains("wrong-answer (Order of sbtest1"), "{marks}");
-    assert!(marks.contains("answered 2000 values"), "{marks}");
+    assert!(
+        marks.contains("wrong-answer (Order of sbtest1"),
+        "{server}: {marks}"
+    );
+    assert!(marks.contains("answered 2000 values"), "{server}: {marks}");
     let other = &result["trials"][1];
-    assert!(other["verified"].is_string(), "{}", other["marks"]);
+    assert!(
+        other["verified"].is_string(),
+        "{server}: {}",
+        other["marks"]
+    );
 }

@@ -13,7 +13,7 @@ use rumbench_core::engine::{EngineError, Result};
 use super::options::Tuning;
 use crate::error::failed;
 use crate::servers::Places;
-use crate::servers::process::Program;
+use crate::servers::program::Program;
 
 /// The file of the configuration in the trial's folder.
 pub(super) const CONFIGURATION: &str = "my.cnf";
@@ -146,7 +146,7 @@ mod tests {
 
     use super::super::options::Storage;
     use super::*;
-    use crate::servers::process::DeathSignal;
+    use crate::servers::program::DeathSignal;
     use crate::servers::tests::config;
 
     /// The command line, the program aside.

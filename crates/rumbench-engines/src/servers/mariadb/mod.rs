@@ -8,10 +8,12 @@
 //!   engines.
 //! - It checks no passwords: its socket is in a folder that nobody else can enter.
 
+mod binary;
 mod launch;
 mod login;
 mod options;
 mod read_back;
+mod settle;
 mod text;
 mod tuned;
 mod variants;
@@ -19,8 +21,6 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rumbench_core::engine::{
     Counter, Engine, EngineError, EngineFacts, External, OpenConfig, Result,
@@ -33,10 +33,11 @@ use rustix::process::Signal;
 use super::endpoint::{Address, Endpoint};
 use super::external::{self, Given, Made};
 use super::links::ServerLinks;
-use super::process::{DeathSignal, Program, ServerProcess};
+use super::process::ServerProcess;
+use super::program::{DeathSignal, Program};
 use super::run_folder::RunFolder;
 use super::session::Session;
-use super::sql::{CATALOG_TABLE, Dialect};
+use super::sql::Dialect;
 use super::tables::ServerTables;
 use super::{
     LOG_FILE, Places, Server, check_schema, counters, create_tables, no_key_value, packages,
@@ -49,15 +50,6 @@ use wire::{DATABASE, MariaSession, SERVER};
 
 /// The first with descending indexes.
 const OLDEST_VERSION: (u32, u32) = (10, 8);
-/// How often a server that settles is asked.
-const SETTLE_EVERY: Duration = Duration::from_millis(500);
-/// Answers in a row that must say that nothing is left to do.
-const SETTLED_ANSWERS: u32 = 3;
-/// How long it may take to pay a debt.
-const SETTLE_MOST: Duration = Duration::from_secs(2 * 60 * 60);
-/// Pages that InnoDB's own housekeeping may keep dirty.
-const DIRTY_PAGES_LEFT: u64 = 16;
-
 /// How the registry reaches InnoDB.
 pub(crate) const INNODB: Adapter = Adapter {
     check: |config| check(config, Storage::InnoDb),
@@ -291,97 +283,6 @@ impl Server for Shared {
     }
 }
 
-impl Shared {
-    /// Asks until several answers in a row say that nothing is left; `ask` also says what is, in words.
-    fn wait_until_settled(
-        &self,
-        session: &mut MariaSession,
-        progress: &mut dyn FnMut(&str),
-        ask: fn(&mut MariaSession) -> Result<(bool, String)>,
-    ) -> Result<()> {
-        let mut settled = 0;
-        let start = Instant::now();
-        // The server pays its debt while nobody writes.
-        loop {
-            let (done, left) = ask(session)?;
-            settled = if done { settled + 1 } else { 0 };
-            if settled >= SETTLED_ANSWERS {
-                return Ok(());
-            }
-            if start.elapsed() > SETTLE_MOST {
-                let words = format!("it has not settled for {SETTLE_MOST:?}, and says: {left}");
-                return Err(EngineError::failed("mariadb", words));
-            }
-            progress(&left);
-            thread::sleep(SETTLE_EVERY);
-        }
-    }
-
-    /// Has InnoDB write the changed pages of the trial's tables back, which configures nothing.
-    fn settle_given_innodb(
-        &self,
-        session: &mut MariaSession,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<()> {
-        progress("writing the pages of the tables");
-        // The catalog is of the server's usual storage engine, which may not export.
-        let tables = self.tables.iter().filter(|name| **name != CATALOG_TABLE);
-        let names: Vec<String> = tables.map(|name| format!("`{name}`")).collect();
-        let flush = format!("FLUSH TABLES {} FOR EXPORT", names.join(", "));
-        session.query(&flush)?;
-        session.query("UNLOCK TABLES").map(drop)
-    }
-
-    /// Has InnoDB purge what was deleted and write all changed pages back.
-    fn settle_innodb(
-        &self,
-        session: &mut MariaSession,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<()> {
-        const LIMITS: [&str; 2] = [
-            "innodb_max_dirty_pages_pct_lwm",
-            "innodb_max_dirty_pages_pct",
-        ];
-        let mut old = Vec::new();
-        for name in LIMITS {
-            old.push(session.ask(&format!("SELECT @@GLOBAL.{name}"))?);
-            session.query(&format!("SET GLOBAL {name} = 0"))?;
-        }
-        self.wait_until_settled(session, progress, |session| {
-            let dirty = status(session, "Innodb_buffer_pool_pages_dirty")?;
-            let history = status(session, "Innodb_history_list_length")?;
-            let left = format!("{dirty} dirty pages, {history} transactions to purge");
-            Ok((dirty <= DIRTY_PAGES_LEFT && history == 0, left))
-        })?;
-        // The upper limit first: the lower must not exceed it.
-        for (name, old) in LIMITS.iter().zip(&old).rev() {
-            session.query(&format!("SET GLOBAL {name} = {old}"))?;
-        }
-        Ok(())
-    }
-
-    /// Has MyRocks write its memtables and compact what is due.
-    fn settle_myrocks(
-        &self,
-        session: &mut MariaSession,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<()> {
-        progress("flushing memtables");
-        session.query("SET GLOBAL rocksdb_force_flush_memtable_now = 1")?;
-        self.wait_until_settled(session, progress, |session| {
-            let pending = session.ask(
-                "SELECT CAST(COALESCE(SUM(value), 0) AS UNSIGNED) FROM information_schema.rocksdb_cfstats \
-                 WHERE stat_type IN ('COMPACTION_PENDING', 'MEM_TABLE_FLUSH_PENDING')",
-            )?;
-            let running = session.query("SELECT * FROM information_schema.rocksdb_active_compaction_stats");
-            // A table that older servers do not have.
-            let running = running.map_or(0, |rows| rows.len());
-            let left = format!("{pending} column families to compact, {running} compactions");
-            Ok((pending == "0" && running == 0, left))
-        })
-    }
-}
-
 /// What MyRocks says of compactions since the server started, over all levels, and what waits for them, of each column
 /// family. The server is not asked for sums: what it sorts for them would stand among the rows that it has sorted.
 const MYROCKS_COUNTERS: [&str; 2] = [
@@ -402,13 +303,6 @@ fn myrocks_counters(own: &mut MariaSession) -> Vec<Vec<String>> {
     let rows = sums.into_iter();
     rows.map(|(name, sum)| vec![name, sum.to_string()])
         .collect()
-}
-
-/// One number of SHOW GLOBAL STATUS.
-fn status(session: &mut MariaSession, name: &str) -> Result<u64> {
-    let rows = session.query(&format!("SHOW GLOBAL STATUS LIKE '{name}'"))?;
-    let value = rows.first().and_then(|row| row.get(1)?.parse().ok());
-    value.ok_or_else(|| EngineError::Wrong(format!("mariadb has no status `{name}`")))
 }
 
 impl Engine for MariaDb {
@@ -444,18 +338,7 @@ impl Engine for MariaDb {
     }
 
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
-        let mut session = self.shared.connect()?;
-        for table in &self.shared.tables {
-            progress("analyzing tables");
-            self.shared.analyze(&mut session, table)?;
-        }
-        match self.shared.storage {
-            Storage::InnoDb if self.shared.external.is_some() => {
-                self.shared.settle_given_innodb(&mut session, progress)
-            }
-            Storage::InnoDb => self.shared.settle_innodb(&mut session, progress),
-            Storage::MyRocks => self.shared.settle_myrocks(&mut session, progress),
-        }
+        self.shared.settle(progress)
     }
 
     fn is_data_file(&self, file_name: &str) -> bool {

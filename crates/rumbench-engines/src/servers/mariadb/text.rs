@@ -10,7 +10,7 @@ use std::io::Write;
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
 
-use super::wire::lengthy;
+use super::binary::lengthy;
 use crate::servers::session::{Fields, Visit};
 
 /// A statement between whose parts the values go.

@@ -1,12 +1,13 @@
-//! The protocol of MySQL and MariaDB, as far as prepared statements need it: values and rows in binary form. Statements that
-//! are better sent as text are those of `text`.
+//! The protocol of MySQL and MariaDB, as far as prepared statements need it. Values and rows in binary form are in `binary`,
+//! statements that are better sent as text in `text`.
 //!
 //! Rows that an update has found count as changed, also where the new values are the old ones. How a connection begins is
 //! in `login`.
 
 use rumbench_core::engine::{EngineError, Result};
-use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
+use rumbench_core::tables::{ColumnType, Value};
 
+use super::binary::{self, lengthy};
 use super::login::{self, Asked};
 use super::text::{self, Text};
 use crate::servers::endpoint::{Endpoint, Password};
@@ -30,18 +31,6 @@ const ACCESS_DENIED: u16 = 1045;
 const COM_QUERY: u8 = 3;
 const COM_PREPARE: u8 = 0x16;
 const COM_EXECUTE: u8 = 0x17;
-
-/// Types of columns and parameters.
-mod types {
-    pub(super) const TINY: u8 = 1;
-    pub(super) const SHORT: u8 = 2;
-    pub(super) const LONG: u8 = 3;
-    pub(super) const LONGLONG: u8 = 8;
-    pub(super) const INT24: u8 = 9;
-    pub(super) const BLOB: u8 = 252;
-}
-/// The flag of a parameter without sign.
-const UNSIGNED: u8 = 0x80;
 
 /// How an answer begins.
 enum Answer {
@@ -214,20 +203,6 @@ fn end_of(mut fields: Fields<'_>) -> Result<(u64, bool)> {
     Ok((changed, status & MORE_RESULTS != 0))
 }
 
-/// A number of variable length.
-#[inline]
-pub(super) fn lengthy(fields: &mut Fields<'_>) -> Result<u64> {
-    Ok(match fields.array()? {
-        [0xfc] => u64::from(u16::from_le_bytes(fields.array()?)),
-        [0xfd] => {
-            let [a, b, c] = fields.array()?;
-            u64::from(u32::from_le_bytes([a, b, c, 0]))
-        }
-        [0xfe] => u64::from_le_bytes(fields.array()?),
-        [number] => u64::from(number),
-    })
-}
-
 #[cold]
 fn server_error(mut fields: Fields<'_>) -> ServerError {
     let code = fields.bytes(1).and_then(|_| fields.array());
@@ -248,50 +223,6 @@ fn server_error(mut fields: Fields<'_>) -> ServerError {
         1062 => ServerError::Duplicate(message),
         _ => ServerError::Other(message),
     }
-}
-
-/// A row of a prepared statement.
-#[inline]
-fn read_row(
-    mut fields: Fields<'_>,
-    types: &[u8],
-    columns: &[ColumnType],
-    visit: &mut Visit<'_>,
-) -> Result<()> {
-    let mut values = [Value::Unsigned(0); COLUMNS_MAX * 2];
-    // The packet's kind, then a bit for each column that is NULL, behind two reserved ones.
-    fields.array::<1>()?;
-    let nulls = fields.bytes((types.len() + 9) / 8)?;
-    if nulls.iter().any(|bits| *bits != 0) {
-        return Err(EngineError::Wrong("mariadb answered NULL".to_string()));
-    }
-    for ((out, of), wanted) in values.iter_mut().zip(types).zip(columns) {
-        let number = match *of {
-            types::TINY => i64::from(i8::from_le_bytes(fields.array()?)),
-            types::SHORT => i64::from(i16::from_le_bytes(fields.array()?)),
-            types::LONG | types::INT24 => i64::from(i32::from_le_bytes(fields.array()?)),
-            types::LONGLONG => i64::from_le_bytes(fields.array()?),
-            _ if *wanted == ColumnType::Bytes => {
-                let length = lengthy(&mut fields)? as usize;
-                let bytes = fields.bytes(length)?;
-                *out = Value::Bytes(bytes);
-                continue;
-            }
-            other => return Err(unexpected(SERVER, other)),
-        };
-        *out = match wanted {
-            ColumnType::I64 => Value::Signed(number),
-            ColumnType::U32 => Value::Unsigned(u64::from(number as u32)),
-            ColumnType::U64 => Value::Unsigned(number as u64),
-            ColumnType::Bytes => {
-                return Err(EngineError::Wrong(
-                    "mariadb: a number for bytes".to_string(),
-                ));
-            }
-        };
-    }
-    visit(&values[..columns.len()]);
-    Ok(())
 }
 
 impl Session for MariaSession {
@@ -359,24 +290,12 @@ impl Session for MariaSession {
             let fits = text.push(place, value, &mut self.out);
             return fits.then_some(()).ok_or_else(|| cannot_hold(SERVER, value));
         }
-        let (of, flag) = match value {
-            Value::Unsigned(_) => (types::LONGLONG, UNSIGNED),
-            Value::Signed(_) => (types::LONGLONG, 0),
-            Value::Bytes(_) => (types::BLOB, 0),
-        };
         let Some(place) = self.out.get_mut(self.next..self.next + 2) else {
             return Err(cannot_hold(SERVER, value));
         };
-        place.copy_from_slice(&[of, flag]);
+        place.copy_from_slice(&binary::type_of(value));
         self.next += 2;
-        match value {
-            Value::Unsigned(number) => self.out.extend_from_slice(&number.to_le_bytes()),
-            Value::Signed(number) => self.out.extend_from_slice(&number.to_le_bytes()),
-            Value::Bytes(bytes) => {
-                append_length(bytes.len(), &mut self.out);
-                self.out.extend_from_slice(bytes);
-            }
-        }
+        binary::append(value, &mut self.out);
         Ok(())
     }
 
@@ -407,7 +326,7 @@ impl Session for MariaSession {
             if outcome.is_ok() {
                 outcome = match is_text {
                     true => text::read_row(fields, columns, visit),
-                    false => read_row(fields, &types, columns, visit),
+                    false => binary::read_row(fields, &types, columns, visit),
                 };
             }
         }
@@ -459,39 +378,9 @@ fn text_value(fields: &mut Fields<'_>) -> Result<String> {
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-#[inline]
-fn append_length(length: usize, out: &mut Vec<u8>) {
-    match length {
-        0..=250 => out.push(length as u8),
-        251..=0xffff => {
-            out.push(0xfc);
-            out.extend_from_slice(&(length as u16).to_le_bytes());
-        }
-        0x1_0000..=0xff_ffff => {
-            out.push(0xfd);
-            out.extend_from_slice(&(length as u32).to_le_bytes()[..3]);
-        }
-        _ => {
-            out.push(0xfe);
-            out.extend_from_slice(&(length as u64).to_le_bytes());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lengths_are_read_as_they_were_written() {
-        for length in [0, 250, 251, 0xffff, 0x1_0000, 0xff_ffff, 0x100_0000] {
-            let mut out = Vec::new();
-            append_length(length, &mut out);
-            let mut fields = Fields(&out);
-            assert_eq!(lengthy(&mut fields).unwrap(), length as u64);
-            assert!(fields.0.is_empty());
-        }
-    }
 
     #[test]
     fn conflicts_are_run_again_and_duplicates_are_known() {
@@ -505,28 +394,5 @@ mod tests {
         assert!(matches!(of(1205), ServerError::Retry(_)));
         assert!(matches!(of(1062), ServerError::Duplicate(_)));
         assert!(matches!(of(1114), ServerError::Other(_)));
-    }
-
-    #[test]
-    fn rows_are_read_and_damaged_ones_are_errors() {
-        let row = b"\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02ab";
-        let types = [types::LONG, types::LONGLONG, types::BLOB];
-        let columns = [ColumnType::U32, ColumnType::I64, ColumnType::Bytes];
-        let mut seen = 0;
-        let mut visit = |values: &[Value<'_>]| {
-            let expected = [
-                Value::Unsigned(u64::from(u32::MAX)),
-                Value::Signed(-1),
-                Value::Bytes(b"ab"),
-            ];
-            assert_eq!(values, expected);
-            seen += 1;
-        };
-        read_row(Fields(row), &types, &columns, &mut visit).unwrap();
-        for end in 0..row.len() {
-            assert!(read_row(Fields(&row[..end]), &types, &columns, &mut visit).is_err());
-        }
-        assert!(read_row(Fields(b"\0\x04"), &types[..1], &columns[..1], &mut visit).is_err());
-        assert_eq!(seen, 1);
     }
 }

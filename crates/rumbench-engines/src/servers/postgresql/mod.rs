@@ -7,6 +7,7 @@
 //!   the other engines append to an index by themselves.
 //! - It refuses to run as root and then runs as the user `postgres` or `nobody`.
 
+mod counters;
 mod login;
 mod tuning;
 mod wire;
@@ -27,14 +28,13 @@ use rustix::process::Signal;
 use super::endpoint::{Address, Endpoint};
 use super::external::{self, Given, Made};
 use super::links::ServerLinks;
-use super::process::{DataFolder, DeathSignal, Program, ServerProcess, User};
+use super::process::ServerProcess;
+use super::program::{DataFolder, DeathSignal, Program, User};
 use super::run_folder::RunFolder;
 use super::session::Session;
 use super::sql::Dialect;
 use super::tables::ServerTables;
-use super::{
-    LOG_FILE, Places, Server, check_schema, counters, create_tables, no_key_value, packages,
-};
+use super::{LOG_FILE, Places, Server, check_schema, create_tables, no_key_value, packages};
 use crate::error::{failed, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, MAY_CORRUPT, PREFIX_ONE_SECOND, SOME_PREFIX, survives};
 use crate::registry::Adapter;
@@ -307,45 +307,6 @@ impl Server for Shared {
     }
 }
 
-/// Names and values as text. The views of checkpoints changed their names with version 17 and are left out.
-const COUNTERS: &str =
-    "SELECT c.name, c.value::text FROM pg_stat_database d, pg_stat_wal w, LATERAL (VALUES
-    ('wal_bytes', w.wal_bytes), ('wal_records', w.wal_records), ('wal_full_pages', w.wal_fpi),
-    ('blocks_read', d.blks_read), ('blocks_hit', d.blks_hit), ('deadlocks', d.deadlocks),
-    ('temporary_bytes', d.temp_bytes)) AS c(name, value) WHERE d.datname = current_database()
-UNION ALL SELECT 'index_rows_read', coalesce(sum(idx_tup_read), 0)::text FROM pg_stat_user_indexes
-UNION ALL SELECT 'dead_rows', coalesce(sum(n_dead_tup), 0)::text FROM pg_stat_user_tables
-UNION ALL SELECT 'autovacuums', coalesce(sum(autovacuum_count), 0)::text FROM pg_stat_user_tables";
-/// All numbers of the background writer, which are those of the checkpoints too up to version 16.
-const BACKGROUND: &str =
-    "SELECT key, value FROM pg_stat_bgwriter b, LATERAL jsonb_each_text(to_jsonb(b))";
-/// Those of the checkpoints since then.
-const CHECKPOINTER: &str =
-    "SELECT key, value FROM pg_stat_checkpointer b, LATERAL jsonb_each_text(to_jsonb(b))";
-/// Their names, up to version 16 first, and ours.
-const CHECKPOINTS: &[(&str, &str)] = &[
-    ("checkpoints_timed", "checkpoints_timed"),
-    ("checkpoints_req", "checkpoints_requested"),
-    ("buffers_checkpoint", "checkpoint_pages"),
-    ("num_timed", "checkpoints_timed"),
-    ("num_requested", "checkpoints_requested"),
-    ("buffers_written", "checkpoint_pages"),
-    ("buffers_clean", "background_writer_pages"),
-    ("buffers_backend", "client_written_pages"),
-];
-const COUNTER_NAMES: [&str; 10] = [
-    "wal_bytes",
-    "wal_records",
-    "wal_full_pages",
-    "blocks_read",
-    "blocks_hit",
-    "deadlocks",
-    "temporary_bytes",
-    "index_rows_read",
-    "dead_rows",
-    "autovacuums",
-];
-
 impl Engine for PostgreSql {
     fn facts(&self) -> EngineFacts {
         self.shared.facts.clone()
@@ -370,15 +331,7 @@ impl Engine for PostgreSql {
     fn counters(&self) -> Vec<Counter> {
         let own = self.shared.own.lock();
         let mut own = own.unwrap_or_else(PoisonError::into_inner);
-        // A server that is gone has no counters; the clients say so.
-        let mut rows = own.query(COUNTERS).unwrap_or_default();
-        rows.extend(own.query(BACKGROUND).unwrap_or_default());
-        let tells = |row: &Vec<String>| row.first().is_some_and(|name| name == CHECKPOINTS[0].0);
-        if !rows.is_empty() && !rows.iter().any(tells) {
-            rows.extend(own.query(CHECKPOINTER).unwrap_or_default());
-        }
-        let names = COUNTER_NAMES.map(|name| (name, name));
-        counters(&rows, &[&names[..], CHECKPOINTS].concat())
+        counters::read(&mut own)
     }
 
     /// Cleans up dead rows and writes all changed pages back. Both end when they are done.

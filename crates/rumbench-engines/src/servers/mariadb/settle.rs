@@ -1,0 +1,136 @@
+//! How MariaDB's engines pay what they owe, and how one learns that they have.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rumbench_core::engine::{EngineError, Result};
+
+use super::Shared;
+use super::options::Storage;
+use super::wire::MariaSession;
+use crate::servers::Server;
+use crate::servers::session::Session;
+use crate::servers::sql::CATALOG_TABLE;
+
+/// How often a server that settles is asked.
+const SETTLE_EVERY: Duration = Duration::from_millis(500);
+/// Answers in a row that must say that nothing is left to do.
+const SETTLED_ANSWERS: u32 = 3;
+/// How long it may take to pay a debt.
+const SETTLE_MOST: Duration = Duration::from_secs(2 * 60 * 60);
+/// Pages that InnoDB's own housekeeping may keep dirty.
+const DIRTY_PAGES_LEFT: u64 = 16;
+
+impl Shared {
+    /// Has the server pay what it owes.
+    pub(super) fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        let mut session = self.connect()?;
+        for table in &self.tables {
+            progress("analyzing tables");
+            self.analyze(&mut session, table)?;
+        }
+        match self.storage {
+            Storage::InnoDb if self.external.is_some() => {
+                self.settle_given_innodb(&mut session, progress)
+            }
+            Storage::InnoDb => self.settle_innodb(&mut session, progress),
+            Storage::MyRocks => self.settle_myrocks(&mut session, progress),
+        }
+    }
+
+    /// Asks until several answers in a row say that nothing is left; `ask` also says what is, in words.
+    fn wait_until_settled(
+        &self,
+        session: &mut MariaSession,
+        progress: &mut dyn FnMut(&str),
+        ask: fn(&mut MariaSession) -> Result<(bool, String)>,
+    ) -> Result<()> {
+        let mut settled = 0;
+        let start = Instant::now();
+        // The server pays its debt while nobody writes.
+        loop {
+            let (done, left) = ask(session)?;
+            settled = if done { settled + 1 } else { 0 };
+            if settled >= SETTLED_ANSWERS {
+                return Ok(());
+            }
+            if start.elapsed() > SETTLE_MOST {
+                let words = format!("it has not settled for {SETTLE_MOST:?}, and says: {left}");
+                return Err(EngineError::failed("mariadb", words));
+            }
+            progress(&left);
+            thread::sleep(SETTLE_EVERY);
+        }
+    }
+
+    /// Has InnoDB write the changed pages of the trial's tables back, which configures nothing.
+    fn settle_given_innodb(
+        &self,
+        session: &mut MariaSession,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        progress("writing the pages of the tables");
+        // The catalog is of the server's usual storage engine, which may not export.
+        let tables = self.tables.iter().filter(|name| **name != CATALOG_TABLE);
+        let names: Vec<String> = tables.map(|name| format!("`{name}`")).collect();
+        let flush = format!("FLUSH TABLES {} FOR EXPORT", names.join(", "));
+        session.query(&flush)?;
+        session.query("UNLOCK TABLES").map(drop)
+    }
+
+    /// Has InnoDB purge what was deleted and write all changed pages back.
+    fn settle_innodb(
+        &self,
+        session: &mut MariaSession,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        const LIMITS: [&str; 2] = [
+            "innodb_max_dirty_pages_pct_lwm",
+            "innodb_max_dirty_pages_pct",
+        ];
+        let mut old = Vec::new();
+        for name in LIMITS {
+            old.push(session.ask(&format!("SELECT @@GLOBAL.{name}"))?);
+            session.query(&format!("SET GLOBAL {name} = 0"))?;
+        }
+        self.wait_until_settled(session, progress, |session| {
+            let dirty = status(session, "Innodb_buffer_pool_pages_dirty")?;
+            let history = status(session, "Innodb_history_list_length")?;
+            let left = format!("{dirty} dirty pages, {history} transactions to purge");
+            Ok((dirty <= DIRTY_PAGES_LEFT && history == 0, left))
+        })?;
+        // The upper limit first: the lower must not exceed it.
+        for (name, old) in LIMITS.iter().zip(&old).rev() {
+            session.query(&format!("SET GLOBAL {name} = {old}"))?;
+        }
+        Ok(())
+    }
+
+    /// Has MyRocks write its memtables and compact what is due.
+    fn settle_myrocks(
+        &self,
+        session: &mut MariaSession,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        progress("flushing memtables");
+        session.query("SET GLOBAL rocksdb_force_flush_memtable_now = 1")?;
+        self.wait_until_settled(session, progress, |session| {
+            let pending = session.ask(
+                "SELECT CAST(COALESCE(SUM(value), 0) AS UNSIGNED) FROM information_schema.rocksdb_cfstats \
+                 WHERE stat_type IN ('COMPACTION_PENDING', 'MEM_TABLE_FLUSH_PENDING')",
+            )?;
+            let running = session.query("SELECT * FROM information_schema.rocksdb_active_compaction_stats");
+            // A table that older servers do not have.
+            let running = running.map_or(0, |rows| rows.len());
+            let left = format!("{pending} column families to compact, {running} compactions");
+            Ok((pending == "0" && running == 0, left))
+        })
+    }
+}
+
+/// One number of SHOW GLOBAL STATUS.
+fn status(session: &mut MariaSession, name: &str) -> Result<u64> {
+    let rows = session.query(&format!("SHOW GLOBAL STATUS LIKE '{name}'"))?;
+    let value = rows.first().and_then(|row| row.get(1)?.parse().ok());
+    value.ok_or_else(|| EngineError::Wrong(format!("mariadb has no status `{name}`")))
+}
