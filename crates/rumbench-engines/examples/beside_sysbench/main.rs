@@ -1,6 +1,6 @@
 //! Is a server asked for the same by the laboratory as by sysbench, and does it pay the same for it?
 //!
-//! `cargo run --release -p rumbench-engines --features mariadb --example beside_sysbench [-- ROUNDS [SECONDS [ROWS [SERVER]]]]`
+//! `cargo run --release -p rumbench-engines --features mariadb --example beside_sysbench [-- ROUNDS [SECONDS [ROWS [SERVER [TEST,...]]]]]`
 //!
 //! In each round a private MariaDB gets two tables of as many rows, one loaded by sysbench, the other by oltp-range. Then the
 //! tests that both have come in pairs, one by either of them and one by the other, who is first changing from test to test and
@@ -42,6 +42,8 @@ struct Asked {
     seconds: u64,
     rows: u64,
     server: String,
+    /// Those of [`TESTS`] that are run.
+    tests: Vec<(&'static str, &'static str)>,
 }
 
 /// One test by one client, for each event; CPU in microseconds.
@@ -68,11 +70,12 @@ fn main() -> Outcome {
             .get(3)
             .cloned()
             .unwrap_or("mariadb-innodb".to_string()),
+        tests: tests(arguments.get(4).map(String::as_str))?,
     };
     let version = output(Command::new("sysbench").arg("--version"))?;
     // The server's processes inherit it.
     place(0)?;
-    let mut tests = vec![Vec::new(); TESTS.len()];
+    let mut tests = vec![Vec::new(); asked.tests.len()];
     for of in 0..asked.rounds {
         for (test, pair) in round(&asked, of)?.into_iter().enumerate() {
             tests[test].push(pair);
@@ -93,10 +96,24 @@ fn main() -> Outcome {
         "| sysbench / rumbench | statements an event | rows sent | server, us of CPU | ratio (of each round) | events/s | client, us of CPU |"
     )?;
     writeln!(out, "|---|---|---|---|---|---|---|")?;
-    for ((name, _), rounds) in TESTS.iter().zip(&tests) {
+    for ((name, _), rounds) in asked.tests.iter().zip(&tests) {
         writeln!(out, "{}", line(name, rounds))?;
     }
     Ok(())
+}
+
+/// The tests of these names, either client's; all where none is named.
+fn tests(names: Option<&str>) -> Outcome<Vec<(&'static str, &'static str)>> {
+    let Some(names) = names else {
+        return Ok(TESTS.to_vec());
+    };
+    let find = |name: &str| {
+        let found = TESTS.iter().find(|test| test.0 == name || test.1 == name);
+        found
+            .copied()
+            .ok_or_else(|| format!("no test `{name}`; there are {TESTS:?}").into())
+    };
+    names.split(',').map(find).collect()
 }
 
 /// A line of the table; each round has sysbench's test and the laboratory's.
@@ -137,7 +154,7 @@ fn round(asked: &Asked, round: usize) -> Outcome<Vec<(Test, Test)>> {
         perform(next(&mut workload, &*engine)?, |_| false)?;
     }
     let mut tests = Vec::new();
-    for (test, (name, _)) in TESTS.iter().enumerate() {
+    for (test, (name, _)) in asked.tests.iter().enumerate() {
         let theirs = || of_server(&*engine, || sysbench.test(name));
         let mut ours = || of_server(&*engine, || laboratory(&mut workload, &*engine));
         tests.push(match (round + test).is_multiple_of(2) {
@@ -157,7 +174,7 @@ fn round(asked: &Asked, round: usize) -> Outcome<Vec<(Test, Test)>> {
 fn workload(asked: &Asked) -> Outcome<OltpRange> {
     let steps: Vec<&str> = ["load", "index"]
         .into_iter()
-        .chain(TESTS.iter().map(|(_, name)| *name))
+        .chain(asked.tests.iter().map(|(_, name)| *name))
         .collect();
     let pairs = [
         ("rows", asked.rows.to_string()),
