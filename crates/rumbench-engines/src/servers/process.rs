@@ -172,13 +172,7 @@ mod tests {
     use super::*;
 
     fn start(script: &str, log: &Path) -> (ServerProcess, PathBuf) {
-        let program = Program {
-            server: "a server",
-            path: Path::new("/bin/sh"),
-            libraries: None,
-            user: None,
-            death_signal: DeathSignal::Kill,
-        };
+        let program = Program::shell();
         let mut command = program.command(log).unwrap();
         command.arg("-c").arg(script);
         let folder = RunFolder::create().unwrap();

@@ -225,6 +225,20 @@ impl DataFolder {
 }
 
 #[cfg(test)]
+impl Program<'_> {
+    /// A shell in the place of a server.
+    pub(super) fn shell() -> Program<'static> {
+        Program {
+            server: "a server",
+            path: Path::new("/bin/sh"),
+            libraries: None,
+            user: None,
+            death_signal: DeathSignal::Kill,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::servers::run_folder;
@@ -233,13 +247,7 @@ mod tests {
     fn a_tool_is_judged_by_how_it_ends_and_killed_with_its_children_if_it_does_not() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
-        let program = Program {
-            server: "a server",
-            path: Path::new("/bin/sh"),
-            libraries: None,
-            user: None,
-            death_signal: DeathSignal::Kill,
-        };
+        let program = Program::shell();
         let run = |script: &str, limit| {
             let mut command = program.command(&log).unwrap();
             command.arg("-c").arg(script);

@@ -146,7 +146,6 @@ mod tests {
 
     use super::super::options::Storage;
     use super::*;
-    use crate::servers::program::DeathSignal;
     use crate::servers::tests::config;
 
     /// The command line, the program aside.
@@ -158,11 +157,8 @@ mod tests {
         };
         let command = Launch {
             program: &Program {
-                server: "a server",
                 path: Path::new("/mariadbd"),
-                libraries: None,
-                user: None,
-                death_signal: DeathSignal::Kill,
+                ..Program::shell()
             },
             tuning: &Tuning::of(&config, storage).unwrap(),
             places: &Places {
