@@ -104,11 +104,8 @@ impl ServerProcess {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid {
-            // A process that has ended is not there to be signalled.
-            let _ = rustix::process::kill_process(pid, signal);
-        }
+        // A process that has ended is not there to be signalled.
+        let _ = rustix::process::kill_process(Pid::from_child(&self.child), signal);
     }
 
     /// Kills the server and the processes that it started, which may be as stuck as it is. One of several processes is asked

@@ -181,11 +181,8 @@ fn wait_at_most(limit: Duration, child: &mut Child) -> std::io::Result<Option<Ex
             return Ok(Some(status));
         }
         if start.elapsed() > limit {
-            // It is the first of a process group of its own.
-            if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-                // What has ended meanwhile is not there to be killed.
-                let _ = rustix::process::kill_process_group(group, Signal::KILL);
-            }
+            // It is the first of a process group of its own. What has ended meanwhile is not there to be killed.
+            let _ = rustix::process::kill_process_group(Pid::from_child(child), Signal::KILL);
             child.wait()?;
             return Ok(None);
         }

@@ -11,6 +11,26 @@ use super::sql::Dialect;
 use super::table_statements::Kind;
 use super::tables::{ROWS_MAX, TablesConnection};
 
+impl<S: Session> TablesConnection<S> {
+    /// Sets one column of as many rows as one statement names.
+    fn set_part(
+        &mut self,
+        table: TableId,
+        keys: &[u64],
+        column: usize,
+        value: Value<'_>,
+    ) -> Result<u64> {
+        let kind = Kind::SetOfList {
+            column,
+            keys: keys.len(),
+        };
+        self.start(table, kind)?;
+        self.session.push(value)?;
+        self.push_all(keys.iter().copied().map(Value::Unsigned))?;
+        self.change()
+    }
+}
+
 impl<S: Session> TableQueries for TablesConnection<S> {
     fn column(
         &mut self,

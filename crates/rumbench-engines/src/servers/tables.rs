@@ -95,7 +95,7 @@ impl<S: Session> TablesConnection<S> {
     }
 
     /// Sends the statement, which answers no rows; answers how many it changed.
-    fn change(&mut self) -> Result<u64> {
+    pub(super) fn change(&mut self) -> Result<u64> {
         self.session.finish(&[], &mut |_| ())
     }
 
@@ -149,23 +149,6 @@ impl<S: Session> TablesConnection<S> {
         self.session.push(value)?;
         self.push_all(key.iter().copied())?;
         self.change().map(|rows| rows > 0)
-    }
-
-    pub(super) fn set_part(
-        &mut self,
-        table: TableId,
-        keys: &[u64],
-        column: usize,
-        value: Value<'_>,
-    ) -> Result<u64> {
-        let kind = Kind::SetOfList {
-            column,
-            keys: keys.len(),
-        };
-        self.start(table, kind)?;
-        self.session.push(value)?;
-        self.push_all(keys.iter().copied().map(Value::Unsigned))?;
-        self.change()
     }
 
     pub(super) fn in_transaction(
