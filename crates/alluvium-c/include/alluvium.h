@@ -98,6 +98,9 @@ enum alluvium_code
   // The log does not reach back to this commit any more. Copy the database and follow its changes from there; to keep
   // more of the log, raise change_log_bytes.
   ALLUVIUM_CODE_CHANGES_LOST = 19,
+  // A defect of this library: the engine met a state that must not be. Open the database again, and report the
+  // message.
+  ALLUVIUM_CODE_INTERNAL = 20,
   // A defect of this library: the call ended half-way. Close the database and report the message.
   ALLUVIUM_CODE_PANIC = 100,
   // An error that this version has no code for: read the message.

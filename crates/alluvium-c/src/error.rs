@@ -53,6 +53,9 @@ pub enum alluvium_code {
     /// The log does not reach back to this commit any more. Copy the database and follow its changes from there; to keep
     /// more of the log, raise change_log_bytes.
     ChangesLost = 19,
+    /// A defect of this library: the engine met a state that must not be. Open the database again, and report the
+    /// message.
+    Internal = 20,
     /// A defect of this library: the call ended half-way. Close the database and report the message.
     Panic = 100,
     /// An error that this version has no code for: read the message.
@@ -172,6 +175,7 @@ fn code_of(error: &Error) -> alluvium_code {
         Error::OutOfOrder { .. } => alluvium_code::OutOfOrder,
         Error::DuplicateKey { .. } => alluvium_code::DuplicateKey,
         Error::ChangesLost { .. } => alluvium_code::ChangesLost,
+        Error::Internal(_) => alluvium_code::Internal,
         _ => alluvium_code::Other,
     }
 }
@@ -288,4 +292,16 @@ pub extern "C" fn alluvium_error_oldest_seqno(error: Option<&alluvium_error>) ->
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_free(error: Option<Box<alluvium_error>>) {
     quietly(|| drop(error));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_defect_of_the_engine_has_a_code_of_its_own() {
+        let error = alluvium_error::new(&Error::Internal("why".into()));
+        assert_eq!(error.code(), alluvium_code::Internal);
+        assert_eq!(error.code() as i32, 20);
+    }
 }

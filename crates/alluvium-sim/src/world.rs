@@ -215,10 +215,11 @@ impl World {
             }
             // Another client is about to open the store of backups.
             Error::Locked(path) => path == Path::new(STORE),
-            Error::Poisoned { .. } => self.disk.has_failed() || self.disk.has_flipped(),
+            Error::Poisoned(first) if matches!(**first, Error::Internal(_)) => false,
+            Error::Poisoned(_) => self.disk.has_failed() || self.disk.has_flipped(),
             _ => false,
         };
-        match explained && !message.contains("panicked") {
+        match explained {
             true => Ok(()),
             false => Err(format!("unexpected error: {message}")),
         }
@@ -318,6 +319,7 @@ fn kind_of(error: &Error) -> &'static str {
         Error::Io { .. } => "calls that met an I/O error",
         Error::NoSpace { .. } => "calls that found no space",
         Error::Corruption { .. } | Error::NewerFormat { .. } => "calls that met a wrong bit",
+        Error::Internal(_) => "defects of the engine",
         Error::Poisoned { .. } => "calls that met the poison",
         Error::Conflict { .. } => "conflicts",
         Error::Deadlock { .. } => "deadlocks",

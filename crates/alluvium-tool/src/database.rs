@@ -25,7 +25,7 @@ pub enum Exit {
     Wrong = 1,
     /// The command line cannot be followed.
     Usage = 2,
-    /// The database cannot be opened, or the system refused something.
+    /// The database cannot be opened, the system refused something, or the engine has a defect.
     CannotOpen = 3,
     /// There is no such row.
     NoRow = 4,
@@ -53,6 +53,7 @@ pub fn advice(error: &anyhow::Error) -> Option<&'static str> {
             "the program that uses it may make a checkpoint, which this tool can open meanwhile"
         }
         Error::NewerFormat { .. } => "nothing was changed",
+        Error::Internal(_) => "the command line and the data are not to blame",
         _ => return None,
     })
 }

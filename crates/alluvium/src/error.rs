@@ -154,6 +154,10 @@ pub enum Error {
     /// The call or its options make no sense. Change the arguments.
     #[error("{0}")]
     InvalidArgument(String),
+    /// The engine met a state of its own that must not be: a panic on one of its threads, or a broken invariant. The
+    /// call and its arguments are not to blame. Close the database, open it again, and report the message.
+    #[error("a defect of the engine: {0}; open the database again, and report this")]
+    Internal(String),
     /// The keyspace was dropped. Take a new handle if it was created again.
     #[error("keyspace {0} was dropped")]
     KeyspaceDropped(String),

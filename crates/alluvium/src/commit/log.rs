@@ -128,7 +128,7 @@ impl Log {
         for request in admitted.iter() {
             self.last_seqno += 1;
             self.apply(self.last_seqno, request.ops()).map_err(|()| {
-                shared.poison.set(Error::InvalidArgument(
+                shared.poison.set(Error::Internal(
                     "a commit's own payload does not decode".into(),
                 ))
             })?;

@@ -171,9 +171,8 @@ impl TableSequence {
 
 /// Only the engine writes memtables, so a kind it does not know is a defect in memory, not on disk.
 fn memtable_kind(kind: u8) -> Result<ValueKind> {
-    ValueKind::from_u8(kind).ok_or_else(|| {
-        Error::InvalidArgument(format!("a memtable entry has the unknown kind {kind}"))
-    })
+    ValueKind::from_u8(kind)
+        .ok_or_else(|| Error::Internal(format!("a memtable entry has the unknown kind {kind}")))
 }
 
 /// Merges `streams`, given newest first, and hands what the rules keep to `emit` in table order.

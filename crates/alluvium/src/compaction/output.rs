@@ -333,7 +333,7 @@ where
                 let named = files.get(&part.file).filter(|f| f.uid() == part.uid);
                 named.cloned().ok_or_else(|| {
                     let message = format!("a new table names the unknown {}", part.file);
-                    Error::InvalidArgument(message)
+                    Error::Internal(message)
                 })
             })?;
             Ok(NewTable {

@@ -104,7 +104,7 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
     pub fn points_to(&self, stored: &[u8]) -> Result<PointsTo> {
         let unknown = || {
             let message = "a merge met a pointer to a value file that none of its inputs names";
-            Error::InvalidArgument(message.into())
+            Error::Internal(message.into())
         };
         let (pointer, _) = Pointer::decode(stored).ok_or_else(unknown)?;
         let known = self.inputs.files.get(&pointer.file).map(|f| f.uid());

@@ -79,7 +79,7 @@ impl Shared {
         // A merge may have failed since: then the state may name tables that never came to be.
         self.poison.check()?;
         let flushed_to = store.flushed_to();
-        let mut captured = capture(&store, sealed_to.max(flushed_to), &self.dir)?;
+        let mut captured = capture(&store, sealed_to.max(flushed_to))?;
         // Those of the captured point and no other: each decision is a commit of its own.
         let prepared = match flushed_to > sealed_to {
             true => store.flushed_prepared(),
@@ -110,7 +110,7 @@ fn check_prepared(prepared: &[Arc<[u8]>]) -> Result<()> {
     Err(Error::InvalidArgument(message))
 }
 
-fn capture(store: &Store, seqno: SeqNo, dir: &Path) -> Result<Captured> {
+fn capture(store: &Store, seqno: SeqNo) -> Result<Captured> {
     let mut state = store.state().clone();
     let later = state
         .keyspaces
@@ -121,13 +121,16 @@ fn capture(store: &Store, seqno: SeqNo, dir: &Path) -> Result<Captured> {
         ..VersionEdit::default()
     };
     state.apply(&edit).map_err(|error| {
-        Error::corruption(dir, 0, "list of keyspaces", error.expected, error.found)
+        Error::Internal(format!(
+            "the list of keyspaces has {}, not {}",
+            error.found, error.expected
+        ))
     })?;
     state.last_seqno = seqno;
     // No log yet: the first open for writing starts one.
     state.oldest_segment = SegmentId(0);
     let open = |id: TableId| {
-        let missing = || Error::corruption(dir, 0, "list of tables", "open tables", id.to_string());
+        let missing = || Error::Internal(format!("table {id} of the newest version is not open"));
         store.table(id).ok_or_else(missing)
     };
     let tables = state.table_ids().map(open).collect::<Result<_>>()?;

@@ -40,9 +40,7 @@ impl Handle {
         trees.iter().for_each(|tree| tree.recall_cursors());
         shared.release_directory();
         if joined.iter().any(Result::is_err) {
-            return Err(Error::InvalidArgument(
-                "a background thread panicked".into(),
-            ));
+            return Err(Error::Internal("a background thread panicked".into()));
         }
         result
     }

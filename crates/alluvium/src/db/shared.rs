@@ -316,7 +316,7 @@ impl Shared {
     /// Poisons after a panic of the engine's own: what it left half done is not to be trusted.
     pub fn poison_after_panic(&self) -> Error {
         let message = "the engine panicked; see the panic's own message";
-        let error = self.poison.set(Error::InvalidArgument(message.into()));
+        let error = self.poison.set(Error::Internal(message.into()));
         self.wake_after_poison();
         self.jobs.wake();
         error

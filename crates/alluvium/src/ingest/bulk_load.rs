@@ -313,7 +313,7 @@ impl Drop for Sorter {
 
 fn ended() -> Failure {
     let message = "the sorting thread of a bulk load panicked; see its own message";
-    Failure::Engine(Error::InvalidArgument(message.into()))
+    Failure::Engine(Error::Internal(message.into()))
 }
 
 /// Ends when there are no more buffers, or after a failure.

@@ -156,7 +156,7 @@ impl TableBuilder {
 
     /// Appends an entry: keys ascend, and the versions of a key come newest first.
     ///
-    /// Errors: `InvalidArgument` for an entry out of order, beyond the limits of key, value or seqno, or a range
+    /// Errors: `Internal` for an entry out of order, beyond the limits of key, value or seqno, or a range
     /// delete, which is no entry: see [`TableBuilder::set_range_deletes`]; `Io` and `NoSpace` from the file.
     pub fn add(&mut self, key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8]) -> Result<()> {
         self.check_entry(key, seqno, kind, value)?;
@@ -242,10 +242,10 @@ impl TableBuilder {
 
     /// Writes what is left and syncs the file. The caller syncs the directory.
     ///
-    /// Errors: `InvalidArgument` for a table without entries; `Io` and `NoSpace` from the file.
+    /// Errors: `Internal` for a table without entries; `Io` and `NoSpace` from the file.
     pub fn finish(mut self) -> Result<TableSummary> {
         if self.properties.entries == 0 {
-            return Err(Error::InvalidArgument(
+            return Err(Error::Internal(
                 "a table needs at least one entry".to_owned(),
             ));
         }
@@ -320,7 +320,7 @@ impl TableBuilder {
             () if kind == ValueKind::RangeDelete => "a range delete is no entry of a table",
             () => return Ok(()),
         };
-        Err(Error::InvalidArgument(refused.to_owned()))
+        Err(Error::Internal(refused.to_owned()))
     }
 
     /// Whether the key differs from the last one.
@@ -331,7 +331,7 @@ impl TableBuilder {
         match key.cmp(last) {
             Ordering::Greater => Ok(true),
             Ordering::Equal if seqno < *last_seqno => Ok(false),
-            Ordering::Equal | Ordering::Less => Err(Error::InvalidArgument(format!(
+            Ordering::Equal | Ordering::Less => Err(Error::Internal(format!(
                 "entries of a table must be in order: {} at {seqno} came after {} at {last_seqno}",
                 key.escape_ascii(),
                 last.escape_ascii(),

@@ -78,7 +78,7 @@ pub(in crate::table) struct Place<'a> {
 
 /// Appends a section to `out` and returns its length with the header.
 ///
-/// Errors: `InvalidArgument` for more raw bytes than a reader would accept.
+/// Errors: `Internal` for more raw bytes than a reader would accept.
 pub(in crate::table) fn put_section(
     out: &mut Vec<u8>,
     place: Place<'_>,
@@ -88,7 +88,7 @@ pub(in crate::table) fn put_section(
     packer: &mut Packer,
 ) -> Result<u32> {
     let too_long = || {
-        Error::InvalidArgument(format!(
+        Error::Internal(format!(
             "a section of {} cannot have {} bytes",
             place.path.display(),
             raw.len()

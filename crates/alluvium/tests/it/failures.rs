@@ -108,6 +108,41 @@ fn a_table_that_a_failed_manifest_sync_may_have_named_is_kept() {
     assert_eq!(k.get(b"x").expect("get").as_deref(), Some(&b"1"[..]));
 }
 
+/// Panics in this call on files of this ending while it is on: a defect that the engine has to catch.
+fn panicking(call: Call, ending: &'static str) -> HookVfs {
+    HookVfs::new(move |at, path| {
+        let there = at == call && path.to_string_lossy().ends_with(ending);
+        assert!(!there, "this panic is part of the test");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_panic_of_the_flush_thread_is_a_defect_of_the_engine() {
+    let vfs = panicking(Call::Create, ".sst");
+    let (db, k) = open_on(&vfs, with(Durability::Buffered));
+    k.put(b"x", b"1").expect("put");
+    vfs.set(true);
+    let is_defect = |error: Error| match error {
+        Error::Poisoned(first) => assert!(matches!(*first, Error::Internal(_)), "{first:?}"),
+        other => panic!("{other:?}"),
+    };
+    is_defect(db.flush().expect_err("the flush thread is gone"));
+    is_defect(k.put(b"x", b"2").expect_err("poisoned"));
+    is_defect(db.close().expect_err("poisoned"));
+}
+
+#[test]
+fn a_panic_of_a_leader_is_a_defect_of_the_engine() {
+    let vfs = panicking(Call::Sync, ".wal");
+    let (_db, k) = open_on(&vfs, with(Durability::Sync));
+    vfs.set(true);
+    match k.put(b"x", b"1") {
+        Err(Error::Poisoned(first)) => assert!(matches!(*first, Error::Internal(_)), "{first:?}"),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn a_check_of_a_database_whose_manifest_failed_reports_and_does_not_panic() {
     let vfs = HookVfs::failing(Call::Sync, ".manifest", ErrorKind::Other);

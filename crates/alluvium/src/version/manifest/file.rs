@@ -143,7 +143,7 @@ impl EditLog {
 pub(super) fn checked_len(payload: &[u8], path: &Path) -> Result<usize> {
     if payload.len() > PAYLOAD_BYTES_MAX {
         let message = format!("an edit of {} is too large", path.display());
-        return Err(Error::InvalidArgument(message));
+        return Err(Error::Internal(message));
     }
     Ok(payload.len())
 }
