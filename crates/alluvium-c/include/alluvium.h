@@ -968,7 +968,7 @@ extern "C" {
 const char *alluvium_version(void);
 
 // Opens the database in the directory `path`, creating it unless `options` say otherwise. `options` may be NULL.
-// ALLUVIUM_CODE_LOCKED when it is open elsewhere.
+// ALLUVIUM_CODE_LOCKED when it is open elsewhere, ALLUVIUM_CODE_CORRUPTION where its files are there but CURRENT is not.
 alluvium_code alluvium_open(const char *path,
                             size_t path_size,
                             const struct alluvium_options *options,

@@ -38,7 +38,7 @@ pub(crate) fn path_of(bytes: &[u8]) -> Result<PathBuf> {
 }
 
 /// Opens the database in the directory `path`, creating it unless `options` say otherwise. `options` may be NULL.
-/// ALLUVIUM_CODE_LOCKED when it is open elsewhere.
+/// ALLUVIUM_CODE_LOCKED when it is open elsewhere, ALLUVIUM_CODE_CORRUPTION where its files are there but CURRENT is not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_open(
     path: *const c_char,

@@ -73,17 +73,7 @@ pub fn check_there(dir: &Path) -> anyhow::Result<()> {
     if dir.join("CURRENT").exists() {
         return Ok(());
     }
-    let names = RealVfs.list(dir).unwrap_or_default();
-    let data = |name: &String| {
-        [".wal", ".sst", ".manifest"]
-            .iter()
-            .any(|e| name.ends_with(e))
-    };
-    if names.iter().any(data) {
-        let path = dir.join("CURRENT");
-        let what = "pointer to the manifest";
-        return Err(Error::corruption(&path, 0, what, "a file", "none").into());
-    }
+    alluvium::version::check_no_remains(&RealVfs, dir)?;
     missing("holds no database")
 }
 

@@ -93,7 +93,8 @@ impl Database {
     /// # Errors
     ///
     /// `Locked` when another process or handle has it open, `Corruption` and `NewerFormat` when stored bytes
-    /// cannot be trusted or read, `InvalidArgument` for options out of range, `Io` for the rest.
+    /// cannot be trusted or read, `Corruption` also where the files of a database lack `CURRENT`, `InvalidArgument` for
+    /// options out of range, `Io` for the rest.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Database> {
         Database::open_on(Arc::new(crate::vfs::RealVfs), path, options)
     }

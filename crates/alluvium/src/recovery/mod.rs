@@ -31,12 +31,13 @@ use crate::keyspace::options::KeyspaceOptions;
 use crate::keyspace::tree::Tree;
 use crate::read_points::ReadPoints;
 use crate::table::{Table, ValueFile, ValueFiles, ValuesPart};
-use crate::version::{GroupState, Manifest, ManifestState, TableRecord, VersionEdit, random_uid};
+use crate::version::{
+    GroupState, Manifest, ManifestState, TableRecord, UNREFERENCED, VersionEdit, check_no_remains,
+    random_uid,
+};
 use crate::vfs::{LockGuard, Vfs, VfsFile};
 use crate::wal::{RecordKind, ReplayEnd, WalWriter};
 
-/// Subdirectory of tables that no manifest names.
-const UNREFERENCED: &str = "unreferenced";
 /// The lock file.
 pub(crate) const LOCK: &str = "LOCK";
 
@@ -53,11 +54,16 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Recovered> {
     options.check()?;
     let lock = take_directory(&*vfs, dir, &options)?;
+    let is_there = Manifest::exists(&*vfs, dir)?;
+    if !is_there {
+        // Before anything is changed.
+        check_no_remains(&*vfs, dir)?;
+    }
     if !options.read_only {
         // What opening needs may be all that is left of the device.
         reserve::give_up(&*vfs, dir);
     }
-    let manifest = open_manifest(&vfs, dir, &options)?;
+    let manifest = open_manifest(&vfs, dir, &options, is_there)?;
     let state = manifest.state();
     numbers::check_manifest(dir, state)?;
     let listed = list(&*vfs, dir)?;
@@ -164,11 +170,16 @@ fn exists(vfs: &dyn Vfs, path: &Path) -> Result<bool> {
     vfs.exists(path).map_err(|e| Error::io("look for", path, e))
 }
 
-fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Manifest> {
-    if options.read_only && Manifest::exists(&**vfs, dir)? {
+fn open_manifest(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    options: &Options,
+    is_there: bool,
+) -> Result<Manifest> {
+    if options.read_only && is_there {
         return Manifest::open_read_only(Arc::clone(vfs), dir);
     }
-    if Manifest::exists(&**vfs, dir)? {
+    if is_there {
         let (manifest, _) = Manifest::open(Arc::clone(vfs), dir)?;
         return Ok(manifest);
     }

@@ -18,9 +18,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::file::{EditLog, KIND_EDIT, KIND_MARK, checked_len};
-use self::read::{read_current, salvage_file};
+use self::read::read_current;
+pub(super) use self::read::salvage_file;
 use super::current::{CURRENT, parse_name, read_pointer};
 use super::edit::VersionEdit;
+use super::remains::check_no_remains;
 use super::state::ManifestState;
 use crate::error::{Error, Result};
 use crate::vfs::Vfs;
@@ -94,15 +96,8 @@ impl Manifest {
             let message = format!("{} already holds a database", dir.display());
             return Err(Error::InvalidArgument(message));
         }
+        check_no_remains(&*vfs, dir)?;
         let names = list(&*vfs, dir)?;
-        // Logs and tables are written after CURRENT is durable. A creation that stopped leaves manifests only.
-        let data = |name: &&String| name.ends_with(".wal") || name.ends_with(".sst");
-        if let Some(name) = names.iter().find(data) {
-            let path = dir.join(CURRENT);
-            let what = "pointer to the manifest";
-            let expected = format!("a file, since {name} exists");
-            return Err(Error::corruption(&path, 0, what, expected, "none"));
-        }
         Manifest::start(vfs, dir, uid, ManifestState::default(), &names)
     }
 
@@ -167,12 +162,17 @@ impl Manifest {
             .filter_map(|n| parse_name(n))
             .collect();
         numbers.sort_unstable();
-        match read_pointer(vfs, dir) {
-            // Tried first. A younger one was never in force.
-            Ok(current) => numbers.retain(|&number| number <= current),
-            Err(error) => report(error),
+        let none = |what| Error::corruption(&dir.join(CURRENT), 0, what, "a file", "none");
+        if Manifest::exists(vfs, dir)? {
+            match read_pointer(vfs, dir) {
+                // Tried first. A younger one was never in force.
+                Ok(current) => numbers.retain(|&number| number <= current),
+                Err(error) => report(error),
+            }
+        } else {
+            report(none("pointer to the manifest"));
         }
-        let mut last = Error::corruption(&dir.join(CURRENT), 0, "manifest", "a file", "none");
+        let mut last = none("manifest");
         for number in numbers.into_iter().rev() {
             match salvage_file(vfs, dir, number, report) {
                 Ok(found) => return Ok(found),

@@ -155,6 +155,131 @@ fn a_directory_without_a_database_is_created_only_where_that_is_allowed() {
     drop(open(&vfs, options));
 }
 
+/// The files in the database directory with their bytes.
+fn contents(vfs: &MemVfs) -> Vec<(String, Vec<u8>)> {
+    let mut names = vfs.list(dir()).expect("list");
+    names.sort();
+    let read = |name: String| {
+        let file = vfs.open_read(&dir().join(&name)).expect("open");
+        let mut bytes = vec![0; file.len().expect("length") as usize];
+        file.read_at(&mut bytes, 0).expect("read");
+        (name, bytes)
+    };
+    names.into_iter().map(read).collect()
+}
+
+/// Opens a directory without `CURRENT` in every way: each is told that files are lost, and none touches a file.
+fn assert_lost(vfs: &MemVfs, durability: Durability, context: &str) {
+    let before = contents(vfs);
+    for (read_only, create) in [(false, true), (false, false), (true, true)] {
+        let options = Options {
+            read_only,
+            create,
+            durability,
+            ..tiny()
+        };
+        match Database::open_on(Arc::new(vfs.clone()), dir(), options) {
+            Err(error @ Error::Corruption { .. }) => {
+                let message = error.to_string();
+                assert!(message.contains("CURRENT"), "{context}: {message}");
+                assert!(message.contains("restore"), "{context}: {message}");
+                assert!(message.contains("repair"), "{context}: {message}");
+            }
+            other => panic!("{context}, create {create}: {:?}", other.err()),
+        }
+        assert!(contents(vfs) == before, "{context}: files were changed");
+    }
+}
+
+#[test]
+fn a_database_without_its_pointer_is_never_created_anew_whatever_else_is_left_of_it() {
+    for durability in [Durability::Buffered, Durability::None] {
+        let (vfs, db, k) = database(Options {
+            durability,
+            ..tiny()
+        });
+        let separated = KeyspaceOptions {
+            separate_values_from: Some(256),
+            ..KeyspaceOptions::default()
+        };
+        let values = db.keyspace("values", separated).expect("keyspace");
+        values.put(b"long", &[7; 1000]).expect("put");
+        k.put(b"a", b"1").expect("put");
+        db.settle().expect("settle");
+        k.put(b"b", b"2").expect("put");
+        let expected = state_of(&db);
+        db.close().expect("close");
+        vfs.remove(&dir().join("CURRENT")).expect("remove");
+        assert_lost(&vfs, durability, "all but the pointer");
+        let kinds: &[&str] = match durability {
+            Durability::None => &[".sst", ".val", ".manifest"],
+            _ => &[".sst", ".val", ".manifest", ".wal"],
+        };
+        for kind in kinds {
+            let left = vfs.crash(0, CrashOptions::PROCESS_KILLED);
+            for name in left.list(dir()).expect("list") {
+                if name.ends_with(kind) || name == "LOCK" {
+                    continue;
+                }
+                left.remove(&dir().join(name)).expect("remove");
+            }
+            assert_lost(&left, durability, &format!("{durability:?}, only {kind}"));
+        }
+        let shared: Arc<dyn Vfs> = Arc::new(vfs);
+        let report = alluvium::repair_on(Arc::clone(&shared), dir(), "saved").expect("repair");
+        assert_eq!(report.damages.len(), 1, "the pointer: {report:?}");
+        let db = Database::open_on(shared, "saved", tiny()).expect("open");
+        assert_eq!(state_of(&db), expected);
+    }
+}
+
+#[test]
+fn a_creation_that_stopped_anywhere_is_begun_again() {
+    for durability in [Durability::Buffered, Durability::None] {
+        let options = Options {
+            durability,
+            ..tiny()
+        };
+        for effect in [
+            FaultEffect::Error,
+            FaultEffect::ShortWrite,
+            FaultEffect::NoSpace,
+        ] {
+            for nth in 1.. {
+                let vfs = MemVfs::new();
+                let faults = FaultVfs::new(Arc::new(vfs.clone()));
+                faults.arm(stop_at(nth, &[], effect));
+                drop(Database::open_on(
+                    Arc::new(faults.clone()),
+                    dir(),
+                    options.clone(),
+                ));
+                if !faults.tripped() {
+                    assert!(nth > 10, "a creation has {nth} calls");
+                    break;
+                }
+                let mut seeds = (nth * 10..).map(|seed| (seed, CrashOptions::POWER_LOSS));
+                let losses = [
+                    (0, CrashOptions::PROCESS_KILLED),
+                    (0, CrashOptions::LOSE_UNSYNCED),
+                ];
+                for (seed, loss) in losses.into_iter().chain(seeds.by_ref().take(5)) {
+                    let left = vfs.crash(seed, loss);
+                    // Twice, since what the second one leaves is found by the third.
+                    let again = FaultVfs::new(Arc::new(left.clone()));
+                    again.arm(stop_at(nth, &[], effect));
+                    drop(Database::open_on(Arc::new(again), dir(), options.clone()));
+                    let left = left.crash(seed, loss);
+                    let opened = Database::open_on(Arc::new(left.clone()), dir(), options.clone());
+                    let context = format!("{durability:?}, {effect:?} at call {nth}, {seed}");
+                    let db = opened.unwrap_or_else(|e| panic!("{context}: {}", chain(&e)));
+                    assert!(db.keyspace_names().expect("names").is_empty(), "{context}");
+                }
+            }
+        }
+    }
+}
+
 fn unlogged() -> Options {
     Options {
         durability: Durability::None,

@@ -47,7 +47,7 @@ pub(super) fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Contents> {
 }
 
 /// The state up to the first edit that is not valid or does not fit.
-pub(super) fn salvage_file(
+pub(in crate::version) fn salvage_file(
     vfs: &dyn Vfs,
     dir: &Path,
     number: u64,
