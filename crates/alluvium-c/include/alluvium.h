@@ -980,7 +980,8 @@ alluvium_code alluvium_options_check(const struct alluvium_options *options,
                                      struct alluvium_error **error);
 
 // Closes the database: syncs the log, ends the threads, releases the directory. Later calls of any handle give
-// ALLUVIUM_CODE_CLOSED; the handles must still be freed. An error says what the last sync met; it is closed all the same.
+// ALLUVIUM_CODE_CLOSED, and so do at once the calls of other threads that wait for a row lock, for memory or for changes;
+// the handles must still be freed. An error says what the last sync met; it is closed all the same.
 alluvium_code alluvium_close(const struct alluvium_database *database,
                              struct alluvium_error **error);
 

@@ -78,7 +78,8 @@ pub unsafe extern "C" fn alluvium_options_check(
 }
 
 /// Closes the database: syncs the log, ends the threads, releases the directory. Later calls of any handle give
-/// ALLUVIUM_CODE_CLOSED; the handles must still be freed. An error says what the last sync met; it is closed all the same.
+/// ALLUVIUM_CODE_CLOSED, and so do at once the calls of other threads that wait for a row lock, for memory or for changes;
+/// the handles must still be freed. An error says what the last sync met; it is closed all the same.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_close(
     database: Option<&alluvium_database>,

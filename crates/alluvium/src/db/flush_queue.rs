@@ -76,7 +76,8 @@ impl Shared {
         self.flushes.changed.notify_all();
     }
 
-    /// Waits while sealed memtables are at the hard ceiling. `NoSpace`: they cannot be flushed at the moment.
+    /// Waits while sealed memtables are at the hard ceiling. `NoSpace`: they cannot be flushed at the moment. `Closed` as
+    /// soon as the database closes, which waits for the log that the caller holds.
     pub fn wait_for_flush_below_ceiling(&self) -> Result<()> {
         let mut flushes = self.flushes.state.lock();
         if flushes.sealed_bytes < self.plan().ceiling_bytes() {
@@ -87,6 +88,7 @@ impl Shared {
         let known = flushes.ask(queued);
         self.flushes.changed.notify_all();
         while flushes.sealed_bytes >= self.plan().ceiling_bytes() {
+            self.check_open()?;
             flushes.check(self, known)?;
             self.flushes.changed.wait(&mut flushes);
         }

@@ -362,7 +362,8 @@ impl Database {
     }
 
     /// Closes the database: syncs the log (with [`Durability::None`]: flushes), ends the threads, releases the
-    /// directory. Later calls of any handle get `Closed`. A second close does nothing.
+    /// directory. Later calls of any handle get `Closed`, and so do at once the calls of other threads that wait for a row
+    /// lock, for memtables at their ceiling, for the delay of a commit, or for changes. A second close does nothing.
     ///
     /// # Errors
     ///

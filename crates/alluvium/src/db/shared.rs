@@ -180,10 +180,12 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Closes for new calls.
+    /// Closes for new calls, and ends what clients wait for before their commits are numbered.
     pub fn set_closed(&self) {
         self.closed.store(true, Ordering::Release);
         self.admission.close();
+        self.row_locks.close();
+        self.look_at_flushes();
     }
 
     /// Lets others open the directory: the last step of closing.

@@ -39,6 +39,7 @@ use crate::base::KeyspaceId;
 use crate::base::checksum::{checksum, place_seed};
 use crate::error::Error;
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 use deadlock::{Detector, Verdict};
 use slot::{Request, Slot};
@@ -91,6 +92,8 @@ pub enum LockFailure {
     },
     /// The wait's token was cancelled.
     Cancelled,
+    /// The table was closed: nothing waits any more.
+    Closed,
 }
 
 impl LockFailure {
@@ -105,6 +108,7 @@ impl LockFailure {
             },
             LockFailure::Deadlock { .. } => Error::Deadlock { keyspace, key },
             LockFailure::Cancelled => Error::Cancelled { keyspace, key },
+            LockFailure::Closed => Error::Closed,
         }
     }
 }
@@ -116,6 +120,9 @@ pub struct LockTable {
     seed: u64,
     shards: Box<[CachePadded<Shard>]>,
     detector: Detector,
+    /// Set before the shards are walked to end their waits. A request looks at it under its shard's mutex before it
+    /// joins a queue: it sees the flag, or the walk sees the request.
+    closed: AtomicBool,
 }
 
 impl LockTable {
@@ -129,6 +136,7 @@ impl LockTable {
             seed,
             shards: (0..shards).map(|_| CachePadded::default()).collect(),
             detector: Detector::default(),
+            closed: AtomicBool::new(false),
         }
     }
 
@@ -143,8 +151,8 @@ impl LockTable {
     /// included, where nobody else has the lock.
     ///
     /// # Errors
-    /// [`LockFailure::Timeout`], [`LockFailure::Cancelled`], and [`LockFailure::Deadlock`] where this request would
-    /// close a cycle of waits: of the transactions in it only this one hears of it.
+    /// [`LockFailure::Timeout`], [`LockFailure::Cancelled`], [`LockFailure::Closed`], and [`LockFailure::Deadlock`]
+    /// where this request would close a cycle of waits: of the transactions in it only this one hears of it.
     pub fn lock(
         &self,
         owner: TxnId,
@@ -169,6 +177,9 @@ impl LockTable {
             if wait.timeout.is_zero() {
                 return Err(LockFailure::Timeout { holders });
             }
+            if self.closed.load(Ordering::Acquire) {
+                return Err(LockFailure::Closed);
+            }
             (self.enqueue(slot, hash, request), holders)
         };
         self.wait_for(&waiter, wait, &holders)
@@ -185,6 +196,16 @@ impl LockTable {
     pub fn unlock_all(&self, owner: TxnId, held: &[LockHash]) {
         for &hash in held {
             self.release(hash, |slot| slot.release_all(owner));
+        }
+    }
+
+    /// Ends all waits, those to come too: the database is closing. Locks that are held stay with their owners.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        for shard in &self.shards {
+            for slot in shard.lock().values() {
+                slot.queue().iter().for_each(|waiter| waiter.close());
+            }
         }
     }
 
@@ -243,6 +264,7 @@ impl LockTable {
         let outcome = match woken {
             Woken::Granted => Ok(waiter.request.grant),
             Woken::Cancelled => self.give_up(waiter, |_| LockFailure::Cancelled),
+            Woken::Closed => self.give_up(waiter, |_| LockFailure::Closed),
             Woken::TimedOut => self.give_up(waiter, |slot| LockFailure::Timeout {
                 holders: slot.holders_but(waiter.request.owner),
             }),

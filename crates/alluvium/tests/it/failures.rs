@@ -13,7 +13,7 @@ use alluvium::{
 };
 
 use crate::fixture::{assert_error, dir, open, table_files};
-use crate::hooks::{Call, HookVfs};
+use crate::hooks::{Call, HookVfs, stopping_at_table};
 
 fn with(durability: Durability) -> Options {
     Options {
@@ -106,6 +106,40 @@ fn a_table_that_a_failed_manifest_sync_may_have_named_is_kept() {
     // The edit reached the kernel: a process that starts now reads it.
     let (_db, k) = open_on(&vfs, with(Durability::Buffered));
     assert_eq!(k.get(b"x").expect("get").as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn a_close_ends_the_wait_of_a_commit_at_the_ceiling_while_the_flush_goes_on() {
+    let (vfs, there, go) = stopping_at_table(1);
+    let options = Options {
+        memory_bytes: 8 << 20,
+        memtable_bytes: Some(4_000),
+        ..with(Durability::Buffered)
+    };
+    let (db, k) = open_on(&vfs, options);
+    vfs.set(true);
+    let writer = {
+        let k = k.clone();
+        std::thread::spawn(move || {
+            // Ends: the flush stands still, so that memtables reach their ceiling, and the commit there fails.
+            loop {
+                if let Err(error) = k.put(b"x", &[7; 1_000]) {
+                    return error;
+                }
+            }
+        })
+    };
+    until(|| there.load(Ordering::SeqCst));
+    let waits = || db.stats().is_ok_and(|stats| stats.ceiling_waits > 0);
+    until(waits);
+    let closing = {
+        let db = db.clone();
+        std::thread::spawn(move || db.close())
+    };
+    let error = writer.join().expect("join");
+    assert!(matches!(error, Error::Closed), "{error:?}");
+    go.store(true, Ordering::SeqCst);
+    closing.join().expect("join").expect("close");
 }
 
 /// Panics in this call on files of this ending while it is on: a defect that the engine has to catch.

@@ -270,6 +270,37 @@ fn a_cancelled_token_ends_the_wait_for_a_lock() {
 }
 
 #[test]
+fn a_close_ends_the_waits_for_row_locks() {
+    let patient = Options {
+        lock_timeout: Duration::from_secs(60),
+        ..tiny()
+    };
+    let (_vfs, db, k) = database(patient);
+    let holder = db.begin(Isolation::Snapshot).expect("begin");
+    holder.put(&k, b"row", b"1").expect("put");
+    let (asking, asked) = mpsc::channel();
+    let waiting = |write: Box<dyn FnOnce() -> alluvium::Result<()> + Send>| {
+        let asking = asking.clone();
+        thread::spawn(move || {
+            asking.send(()).expect("send");
+            write()
+        })
+    };
+    let txn = db.begin(Isolation::ReadCommitted).expect("begin");
+    let (of_txn, of_put) = (k.clone(), k.clone());
+    let threads = [
+        waiting(Box::new(move || txn.put(&of_txn, b"row", b"2"))),
+        waiting(Box::new(move || of_put.put(b"row", b"3"))),
+    ];
+    threads.iter().for_each(|_| asked.recv().expect("it runs"));
+    db.close().expect("close");
+    for thread in threads {
+        assert_error!(thread.join().expect("join"), Error::Closed);
+    }
+    assert_error!(holder.commit(), Error::Closed);
+}
+
+#[test]
 fn rolling_back_to_a_savepoint_restores_writes_and_frees_later_locks() {
     let (_vfs, db, k) = database(tiny());
     let txn = db.begin(Isolation::Snapshot).expect("begin");

@@ -123,3 +123,23 @@ fn model_two_upgrades_of_one_lock_have_one_victim() {
         check_empty(&table);
     });
 }
+
+#[test]
+fn model_a_wait_ends_when_the_table_closes_at_any_moment() {
+    bounded(3, || {
+        let table = Arc::new(LockTable::with_shards(0, 1));
+        let granted = table.lock(TxnId(1), A, Exclusive, &forever());
+        assert_eq!(granted, Ok(Granted::New));
+        let waiter = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || {
+                let waited = table.lock(TxnId(2), A, Shared, &forever());
+                assert_eq!(waited, Err(LockFailure::Closed));
+            })
+        };
+        table.close();
+        waiter.join().expect("the wait ends");
+        table.unlock(TxnId(1), A);
+        check_empty(&table);
+    });
+}

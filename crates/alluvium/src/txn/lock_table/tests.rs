@@ -520,3 +520,26 @@ fn random_clients_never_share_an_exclusive_lock_and_leave_nothing_behind() {
     }
     assert!(deadlocks > 0, "the clients never met");
 }
+
+#[test]
+fn closing_the_table_ends_every_wait_and_refuses_those_to_come() {
+    let table = table();
+    for hash in [A, B] {
+        assert_eq!(now(&table, T1, hash, Exclusive), Ok(Granted::New));
+    }
+    let waits = [
+        Waiting::new(&table, T2, A, Shared),
+        Waiting::new(&table, T2, B, Exclusive),
+        Waiting::new(&table, T3, A, Exclusive),
+    ];
+    table.close();
+    for wait in waits {
+        assert_eq!(wait.outcome(), Err(LockFailure::Closed));
+    }
+    let late = table.lock(T2, A, Shared, &LockWait::timeout(LONG));
+    assert_eq!(late, Err(LockFailure::Closed));
+    assert_eq!(now(&table, T2, C, Shared), Ok(Granted::New));
+    table.unlock_all(T1, &[A, B]);
+    table.unlock_all(T2, &[C]);
+    check_empty(&table);
+}

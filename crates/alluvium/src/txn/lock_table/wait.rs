@@ -1,6 +1,6 @@
 //! How a request waits: its record, the limits on the wait, and the token that ends it early.
 //!
-//! The record's state is the only thing that a sleeper looks at. Grant and cancellation write it under its mutex
+//! The record's state is the only thing that a sleeper looks at. Grant, cancellation and close write it under its mutex
 //! before they notify, and the sleeper reads it under the same mutex before it sleeps: no wake-up is lost.
 
 use std::fmt;
@@ -54,6 +54,7 @@ pub(super) struct Waiter {
 struct State {
     granted: bool,
     cancelled: bool,
+    closed: bool,
 }
 
 /// What ended a sleep.
@@ -61,6 +62,7 @@ struct State {
 pub(super) enum Woken {
     Granted,
     Cancelled,
+    Closed,
     TimedOut,
 }
 
@@ -161,9 +163,15 @@ impl Waiter {
         self.changed.notify_one();
     }
 
-    /// Sleeps until granted, cancelled or late. A grant counts before everything else.
+    /// Wakes the sleeper because the table was closed.
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+        self.changed.notify_one();
+    }
+
+    /// Sleeps until granted, cancelled, closed or late. A grant counts before everything else.
     ///
-    /// Without a deadline there is none. The loop turns once for each notification, of which there are two.
+    /// Without a deadline there is none. The loop turns once for each notification, of which there are three.
     pub(super) fn sleep(&self, deadline: Option<Instant>) -> Woken {
         let mut state = self.state.lock();
         loop {
@@ -173,11 +181,14 @@ impl Waiter {
             if state.cancelled {
                 return Woken::Cancelled;
             }
+            if state.closed {
+                return Woken::Closed;
+            }
             match deadline {
                 None => self.changed.wait(&mut state),
                 Some(deadline) => {
                     let late = self.changed.wait_until(&mut state, deadline).timed_out();
-                    if late && !state.granted && !state.cancelled {
+                    if late && !(state.granted || state.cancelled || state.closed) {
                         return Woken::TimedOut;
                     }
                 }
