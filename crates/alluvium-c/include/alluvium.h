@@ -83,7 +83,7 @@ enum alluvium_code
   ALLUVIUM_CODE_KEYSPACE_DROPPED = 11,
   // The directory belongs to another open database. Close that one first.
   ALLUVIUM_CODE_LOCKED = 12,
-  // The database was opened read-only.
+  // The database, or the store of backups, was opened read-only.
   ALLUVIUM_CODE_READ_ONLY = 13,
   // The database was closed; its handles answer nothing but this.
   ALLUVIUM_CODE_CLOSED = 14,
@@ -1686,11 +1686,20 @@ alluvium_code alluvium_keyspace_get_stats(const struct alluvium_database *databa
                                           struct alluvium_error **error);
 
 // Opens the store in a directory, creating it if it is missing; its parent must exist. ALLUVIUM_CODE_LOCKED while it is
-// open elsewhere, ALLUVIUM_CODE_INVALID_ARGUMENT for the directory of a database.
+// open elsewhere, ALLUVIUM_CODE_INVALID_ARGUMENT for the directory of a database. A store that cannot be written, as on
+// a read-only mount, is opened to be read: there calls that make or delete a backup give the error that the opening met.
 alluvium_code alluvium_backup_store_open(const char *path,
                                          size_t path_size,
                                          struct alluvium_backup_store **store,
                                          struct alluvium_error **error);
+
+// Opens a store that is there, to list, verify and restore its backups: nothing in the directory changes, and any number
+// of readers share it. Calls that make or delete a backup give ALLUVIUM_CODE_READ_ONLY. ALLUVIUM_CODE_LOCKED while it is
+// open for writing elsewhere, ALLUVIUM_CODE_INVALID_ARGUMENT for a directory that is no store.
+alluvium_code alluvium_backup_store_open_read_only(const char *path,
+                                                   size_t path_size,
+                                                   struct alluvium_backup_store **store,
+                                                   struct alluvium_error **error);
 
 // Makes a backup of everything committed, while commits go on. It copies what no earlier backup has, and checks every row
 // of a copy. Durable when the call returns; after an error there is no new backup. `info` may be NULL; its struct_size

@@ -62,7 +62,8 @@ pub struct alluvium_backup_list {
 }
 
 /// Opens the store in a directory, creating it if it is missing; its parent must exist. ALLUVIUM_CODE_LOCKED while it is
-/// open elsewhere, ALLUVIUM_CODE_INVALID_ARGUMENT for the directory of a database.
+/// open elsewhere, ALLUVIUM_CODE_INVALID_ARGUMENT for the directory of a database. A store that cannot be written, as on
+/// a read-only mount, is opened to be read: there calls that make or delete a backup give the error that the opening met.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_backup_store_open(
     path: *const c_char,
@@ -75,6 +76,26 @@ pub unsafe extern "C" fn alluvium_backup_store_open(
     call(error, || {
         let slot = slot(store)?;
         let opened = BackupStore::open(path_of(path?)?)?;
+        slot.set(alluvium_backup_store(opened));
+        Ok(())
+    })
+}
+
+/// Opens a store that is there, to list, verify and restore its backups: nothing in the directory changes, and any number
+/// of readers share it. Calls that make or delete a backup give ALLUVIUM_CODE_READ_ONLY. ALLUVIUM_CODE_LOCKED while it is
+/// open for writing elsewhere, ALLUVIUM_CODE_INVALID_ARGUMENT for a directory that is no store.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_backup_store_open_read_only(
+    path: *const c_char,
+    path_size: usize,
+    store: Option<&mut MaybeUninit<*mut alluvium_backup_store>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let path = unsafe { bytes(path, path_size) };
+    call(error, || {
+        let slot = slot(store)?;
+        let opened = BackupStore::open_read_only(path_of(path?)?)?;
         slot.set(alluvium_backup_store(opened));
         Ok(())
     })

@@ -38,7 +38,7 @@ pub enum alluvium_code {
     KeyspaceDropped = 11,
     /// The directory belongs to another open database. Close that one first.
     Locked = 12,
-    /// The database was opened read-only.
+    /// The database, or the store of backups, was opened read-only.
     ReadOnly = 13,
     /// The database was closed; its handles answer nothing but this.
     Closed = 14,

@@ -164,8 +164,8 @@ pub enum Error {
     /// The directory belongs to another open database. Close that one first.
     #[error("{} is in use by another process: close it first", .0.display())]
     Locked(PathBuf),
-    /// The database was opened read-only. Open it for writing.
-    #[error("the database is open read-only")]
+    /// The database, or the store of backups, was opened read-only. Open it for writing.
+    #[error("it is open read-only: open it for writing")]
     ReadOnly,
     /// The database was closed; its handles answer nothing but this. Open it again and take new handles.
     #[error("the database is closed")]

@@ -127,6 +127,10 @@ const NAMES: Names = Names {
     rust_only: &[
         ("BackupStore::open_on", "file systems of the caller's"),
         ("Database::open_on", "file systems of the caller's"),
+        (
+            "BackupStore::open_read_only_on",
+            "file systems of the caller's",
+        ),
         ("repair_on", "file systems of the caller's"),
         ("Error::corruption", "for file systems of the caller's"),
         ("Error::io", "for file systems of the caller's"),

@@ -182,6 +182,21 @@ static void backups_are_made_checked_restored_and_deleted(void) {
 
     OK(alluvium_backup_store_delete(store, 1, E));
     INVALID(alluvium_backup_store_delete(store, 1, E));
+    alluvium_backup_store_free(store);
+
+    path = path_of("store");
+    OK(alluvium_backup_store_open_read_only(path, strlen(path), &store, E));
+    OK(alluvium_backup_store_open_read_only(path, strlen(path), &other, E));
+    alluvium_backup_store_free(other);
+    FAILS(ALLUVIUM_CODE_LOCKED, alluvium_backup_store_open(path, strlen(path), &other, E));
+    FAILS(ALLUVIUM_CODE_READ_ONLY, alluvium_backup_store_create(store, database, NULL, E));
+    FAILS(ALLUVIUM_CODE_READ_ONLY, alluvium_backup_store_delete(store, 2, E));
+    OK(alluvium_backup_store_list(store, &list, E));
+    CHECK(alluvium_backup_list_count(list) == 1);
+    alluvium_backup_list_free(list);
+    path = path_of("none");
+    INVALID(alluvium_backup_store_open_read_only(path, strlen(path), &other, E));
+    CHECK(other == NULL);
     alluvium_keyspace_free(rows);
     alluvium_database_free(database);
     alluvium_backup_store_free(store);
@@ -222,6 +237,8 @@ static void stores_and_lists_may_be_null(void) {
     FAILS(ALLUVIUM_CODE_IO, alluvium_backup_store_open(path, strlen(path), &store, E));
     INVALID(alluvium_backup_store_open(NULL, 1, &store, E));
     INVALID(alluvium_backup_store_open(S("x"), NULL, E));
+    INVALID(alluvium_backup_store_open_read_only(NULL, 1, &store, E));
+    INVALID(alluvium_backup_store_open_read_only(S("x"), NULL, E));
     INVALID(alluvium_backup_store_create(NULL, NULL, NULL, E));
     INVALID(alluvium_backup_store_list(NULL, &list, E));
     INVALID(alluvium_backup_store_verify(NULL, 1, &damages, E));

@@ -75,7 +75,7 @@ pub fn run(command: &BackupCommand, output: &mut Output) -> anyhow::Result<Exit>
         BackupCommand::List(arguments) => list(arguments, output),
         BackupCommand::Verify(arguments) => verify(arguments, output),
         BackupCommand::Restore(arguments) => {
-            let store = existing(&arguments.store)?;
+            let store = to_read(&arguments.store)?;
             known(&store, arguments.id)?;
             store.restore(arguments.id, &arguments.target)?;
             let target = arguments.target.display().to_string();
@@ -84,7 +84,8 @@ pub fn run(command: &BackupCommand, output: &mut Output) -> anyhow::Result<Exit>
             Ok(Exit::Done)
         }
         BackupCommand::Delete(arguments) => {
-            let store = existing(&arguments.store)?;
+            check_there(&arguments.store)?;
+            let store = open(&arguments.store)?;
             known(&store, arguments.id)?;
             store.delete(arguments.id)?;
             let line = format!("backup {} is deleted\n", arguments.id);
@@ -94,19 +95,28 @@ pub fn run(command: &BackupCommand, output: &mut Output) -> anyhow::Result<Exit>
     }
 }
 
-/// Opens a store that is there: opening one creates what is missing, which only `create` wants.
-fn existing(dir: &Path) -> anyhow::Result<BackupStore> {
-    if !dir.join("tables").is_dir() {
-        let what = format!("{} is no directory of backups", dir.display());
-        let message = format!("{what}: `alluvium backup create` makes one");
-        return Err(CannotOpen(message).into());
+/// Refuses what is no store: opening one for writing creates what is missing, which only `create` wants.
+fn check_there(dir: &Path) -> anyhow::Result<()> {
+    if dir.join("tables").is_dir() {
+        return Ok(());
     }
-    open(dir)
+    let what = format!("{} is no directory of backups", dir.display());
+    let message = format!("{what}: `alluvium backup create` makes one");
+    Err(CannotOpen(message).into())
+}
+
+/// Opens a store that is there for reading: not a byte of it changes.
+fn to_read(dir: &Path) -> anyhow::Result<BackupStore> {
+    check_there(dir)?;
+    opened(dir, BackupStore::open_read_only(dir))
 }
 
 fn open(dir: &Path) -> anyhow::Result<BackupStore> {
-    let opened = BackupStore::open(dir);
-    opened.with_context(|| format!("cannot open the backups in {}", dir.display()))
+    opened(dir, BackupStore::open(dir))
+}
+
+fn opened(dir: &Path, store: alluvium::Result<BackupStore>) -> anyhow::Result<BackupStore> {
+    store.with_context(|| format!("cannot open the backups in {}", dir.display()))
 }
 
 /// Refuses a number that no backup has, and says which there are.
@@ -162,7 +172,7 @@ fn backup_line(backup: &BackupInfo, copied: bool) -> String {
 }
 
 fn list(arguments: &StoreArgs, output: &mut Output) -> anyhow::Result<Exit> {
-    let list = existing(&arguments.store)?.list()?;
+    let list = to_read(&arguments.store)?.list()?;
     let mut lines = String::new();
     // Writing to a string never fails.
     for backup in &list.backups {
@@ -188,7 +198,7 @@ fn list(arguments: &StoreArgs, output: &mut Output) -> anyhow::Result<Exit> {
 }
 
 fn verify(arguments: &VerifyArgs, output: &mut Output) -> anyhow::Result<Exit> {
-    let store = existing(&arguments.store)?;
+    let store = to_read(&arguments.store)?;
     let ids = match arguments.id {
         Some(id) => {
             known(&store, id)?;

@@ -30,6 +30,7 @@
 mod contents;
 mod files;
 mod listing;
+mod open;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -45,25 +46,26 @@ use crate::base::SeqNo;
 use crate::cache::{CACHE_BYTES_MIN, Cache};
 use crate::db::Database;
 use crate::db::checkpoint::{
-    check_target, parent, put_in_place, remove_directory, temporary_name, write_database,
+    check_target, put_in_place, remove_directory, temporary_name, write_database,
 };
 use crate::error::{Error, Result};
-use crate::recovery::LOCK;
 use crate::table::{Table, ValueFile, ValuesPart};
-use crate::version::Manifest;
-use crate::vfs::{LockGuard, RealVfs, Vfs};
+use crate::vfs::{LockGuard, Vfs};
 
 /// The subdirectory of tables.
 const TABLES: &str = "tables";
 
-/// A directory of backups, locked while this exists.
+/// A directory of backups, locked while this exists; readers share the lock.
 pub struct BackupStore {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     /// No data: calls that make or delete a backup keep apart by it, and numbers rise with seqnos. Above all locks of a
     /// database.
     changing: Mutex<()>,
-    _lock: LockGuard,
+    /// The error of calls that would change the store, where it is only read.
+    refused: Option<Error>,
+    /// `None` in a store that is only read and has no lock file.
+    _lock: Option<LockGuard>,
 }
 
 /// One backup.
@@ -95,40 +97,6 @@ pub struct BackupList {
 }
 
 impl BackupStore {
-    /// Opens the store in a directory, creating it if it is missing. Its parent must exist.
-    ///
-    /// # Errors
-    ///
-    /// `Locked` while the store is open elsewhere, `InvalidArgument` for the directory of a database, `Io`.
-    pub fn open(dir: impl AsRef<Path>) -> Result<BackupStore> {
-        BackupStore::open_on(Arc::new(RealVfs), dir)
-    }
-
-    /// As [`BackupStore::open`], on a file system of the caller's.
-    pub fn open_on(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>) -> Result<BackupStore> {
-        let dir = dir.as_ref().to_path_buf();
-        if Manifest::exists(&*vfs, &dir)? {
-            let message = format!("{} is a database: choose another directory", dir.display());
-            return Err(Error::InvalidArgument(message));
-        }
-        let tables = dir.join(TABLES);
-        vfs.create_dir_all(&tables)
-            .map_err(|e| Error::io("create directory", &tables, e))?;
-        // Each time: the first open may have stopped before the names were durable.
-        for durable in [&dir, parent(&dir)] {
-            sync_dir(&*vfs, durable)?;
-        }
-        let path = dir.join(LOCK);
-        let lock = vfs.lock(&path).map_err(|e| Error::io("lock", &path, e))?;
-        let lock = lock.ok_or_else(|| Error::Locked(dir.clone()))?;
-        Ok(BackupStore {
-            vfs,
-            dir,
-            changing: Mutex::new(()),
-            _lock: lock,
-        })
-    }
-
     /// Makes a backup of everything committed, while commits go on. Durable when the call returns.
     ///
     /// Flushes, then copies the tables that no readable backup in the store has, and checks every row of a copy: a
@@ -136,10 +104,11 @@ impl BackupStore {
     ///
     /// # Errors
     ///
-    /// `NoSpace` and `Io`, `Corruption` of a table of the database: there is no new backup, and the earlier ones are as
+    /// `ReadOnly`, `NoSpace` and `Io`, `Corruption` of a table of the database: there is no new backup, and the earlier ones are as
     /// they were. If only the very last sync fails, the backup is listed, but a power cut may take it away. What a flush
     /// may meet.
     pub fn create(&self, db: &Database) -> Result<BackupInfo> {
+        self.check_writable()?;
         let _changing = self.changing.lock();
         let captured = db.shared().capture()?;
         // What an earlier call left is not trusted; what cannot be removed is written over.
@@ -261,9 +230,10 @@ impl BackupStore {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is no such backup; `Io`, after which it may or may not be there. Other backups are
+    /// `ReadOnly`; `InvalidArgument` if there is no such backup; `Io`, after which it may or may not be there. Other backups are
     /// whole in any case.
     pub fn delete(&self, id: u64) -> Result<()> {
+        self.check_writable()?;
         let _changing = self.changing.lock();
         if !self.ids()?.contains(&id) {
             return Err(unknown(id));

@@ -11,6 +11,7 @@ use alluvium_testkit::random::{Rng, Seeded};
 
 use crate::driver::{chain, state_of};
 use crate::fixture::{assert_error, database, dir, open, tiny};
+use crate::hooks::{Call, HookVfs};
 
 fn backups() -> &'static Path {
     Path::new("backups")
@@ -422,4 +423,97 @@ fn an_acknowledged_backup_and_an_acknowledged_deletion_survive_power_loss() {
     let left = scene.vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
     let kept = store(&left).list().expect("list").backups;
     assert_eq!(kept.iter().map(|b| b.id).collect::<Vec<_>>(), [id]);
+}
+
+/// A file system whose store of backups is on a mount that refuses changes while the hook is on.
+fn read_only_mount(kind: std::io::ErrorKind) -> HookVfs {
+    HookVfs::new(move |call, path: &Path| {
+        let changes = !matches!(
+            call,
+            Call::Sync | Call::ExpectRandomReads | Call::StartReading
+        );
+        match changes && path.starts_with(backups()) {
+            true => Err(kind.into()),
+            false => Ok(()),
+        }
+    })
+}
+
+/// The names and bytes of a store.
+fn contents(vfs: &MemVfs) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for dir in [backups().to_path_buf(), backups().join("tables")] {
+        let names = vfs.list(&dir).expect("list").into_iter();
+        paths.extend(names.filter(|n| n != "tables").map(|n| dir.join(n)));
+    }
+    paths.sort();
+    let read = |path: PathBuf| {
+        let file = vfs.open_read(&path).expect("open");
+        let mut bytes = vec![0; file.len().expect("length") as usize];
+        file.read_at(&mut bytes, 0).expect("read");
+        (path, bytes)
+    };
+    paths.into_iter().map(read).collect()
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_listed_verified_and_restored_from() {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    for (kind, lock_file) in [
+        (ReadOnlyFilesystem, true),
+        (PermissionDenied, true),
+        (ReadOnlyFilesystem, false),
+    ] {
+        let vfs = read_only_mount(kind);
+        let files = MemVfs::clone(&vfs.files);
+        let db = Database::open_on(Arc::new(vfs.clone()), dir(), tiny()).expect("open");
+        let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
+        fill(&k, &mut Rng::new(6), 300);
+        let state = state_of(&db);
+        let made = store(&files).create(&db).expect("create");
+        if !lock_file {
+            files.remove(&backups().join("LOCK")).expect("remove");
+        }
+        vfs.set(true);
+        let before = contents(&files);
+        let open = || BackupStore::open_on(Arc::new(vfs.clone()), backups());
+        let readers = [
+            open().expect("the store is there"),
+            BackupStore::open_read_only_on(Arc::new(vfs.clone()), backups()).expect("open"),
+        ];
+        for store in &readers {
+            assert_eq!(store.list().expect("list").backups[0].id, made.id);
+            assert!(store.verify(made.id).expect("verify").is_empty());
+            assert_eq!(restored(&files, store, made.id), state);
+        }
+        let [fallen_back, asked] = readers;
+        for refused in [fallen_back.create(&db).map(drop), fallen_back.delete(1)] {
+            match refused {
+                Err(Error::Io { source, .. }) => assert_eq!(source.kind(), kind),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_error!(asked.create(&db), Error::ReadOnly);
+        assert_error!(asked.delete(1), Error::ReadOnly);
+        assert!(contents(&files) == before, "a reader has written");
+        let nothing = BackupStore::open_read_only_on(Arc::new(vfs.clone()), "nothing");
+        assert_error!(nothing, Error::InvalidArgument(_));
+    }
+}
+
+#[test]
+fn readers_share_a_store_and_keep_writers_out() {
+    let (vfs, db, _k) = database(tiny());
+    let writer = store(&vfs);
+    writer.create(&db).expect("create");
+    let read = || BackupStore::open_read_only_on(Arc::new(vfs.clone()), backups());
+    assert_error!(read(), Error::Locked(_));
+    drop(writer);
+    let readers = [read().expect("open"), read().expect("open")];
+    let write = || BackupStore::open_on(Arc::new(vfs.clone()), backups());
+    assert_error!(write(), Error::Locked(_));
+    drop(readers);
+    write().expect("open");
+    let of_database = BackupStore::open_read_only_on(Arc::new(vfs.clone()), dir());
+    assert_error!(of_database, Error::InvalidArgument(_));
 }

@@ -1,5 +1,5 @@
-//! A file system in memory that asks a hook before calls that create, make durable or remove, and hears of
-//! hints about reads.
+//! A file system in memory that asks a hook before calls that change something or make it durable, and hears of hints
+//! about reads.
 //!
 //! `FaultVfs` fails the n-th call; a hook decides by the file and by what the test is waiting for.
 
@@ -17,6 +17,13 @@ pub enum Call {
     Create,
     Sync,
     Remove,
+    /// `open`, which is for writing too.
+    Open,
+    Rename,
+    Link,
+    CreateDir,
+    /// `lock`, which makes the file.
+    Lock,
     /// The two hints about reads; what the hook answers does not matter.
     ExpectRandomReads,
     StartReading,
@@ -96,6 +103,7 @@ impl Vfs for HookVfs {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        self.ask(Call::Open, path)?;
         Ok(self.wrap(self.files.open(path)?))
     }
 
@@ -104,10 +112,12 @@ impl Vfs for HookVfs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.ask(Call::Rename, to)?;
         self.files.rename(from, to)
     }
 
     fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.ask(Call::Rename, to)?;
         self.files.rename_dir(from, to)
     }
 
@@ -117,6 +127,7 @@ impl Vfs for HookVfs {
     }
 
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.ask(Call::Remove, dir)?;
         self.files.remove_dir(dir)
     }
 
@@ -129,6 +140,7 @@ impl Vfs for HookVfs {
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.ask(Call::CreateDir, dir)?;
         self.files.create_dir_all(dir)
     }
 
@@ -137,10 +149,12 @@ impl Vfs for HookVfs {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.ask(Call::Link, to)?;
         self.files.hard_link(from, to)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+        self.ask(Call::Lock, path)?;
         self.files.lock(path)
     }
 

@@ -1,0 +1,136 @@
+//! Opening a store: to make backups in it, or only to read them.
+//!
+//! A store that is only read is not changed by a byte, so it may be on a read-only mount. Readers share its lock, where
+//! there is a lock file, and keep those away who write.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::contents::sync_dir;
+use super::{BackupStore, TABLES};
+use crate::db::checkpoint::parent;
+use crate::error::{Error, Result};
+use crate::recovery::LOCK;
+use crate::sync::plain::Mutex;
+use crate::version::Manifest;
+use crate::vfs::{LockGuard, RealVfs, Vfs};
+
+impl BackupStore {
+    /// Opens the store in a directory, creating it if it is missing. Its parent must exist.
+    ///
+    /// A store that cannot be written, as on a read-only mount, is opened as by [`BackupStore::open_read_only`]; there a
+    /// call that makes or deletes a backup fails with the error that the opening met.
+    ///
+    /// # Errors
+    ///
+    /// `Locked` while the store is open elsewhere, `InvalidArgument` for the directory of a database, `Io`.
+    pub fn open(dir: impl AsRef<Path>) -> Result<BackupStore> {
+        BackupStore::open_on(Arc::new(RealVfs), dir)
+    }
+
+    /// As [`BackupStore::open`], on a file system of the caller's.
+    pub fn open_on(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>) -> Result<BackupStore> {
+        let dir = dir.as_ref();
+        refuse_database(&*vfs, dir)?;
+        match lock_to_write(&*vfs, dir) {
+            Ok(lock) => Ok(new(vfs, dir, Some(lock), None)),
+            Err(error) if cannot_be_written(&error) && is_there(&*vfs, dir)? => {
+                let lock = lock_to_read(&*vfs, dir)?;
+                Ok(new(vfs, dir, lock, Some(error)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a store that is there, to list, verify and restore its backups: nothing in the directory changes. Any number
+    /// of readers share a store. Calls that make or delete a backup fail with `ReadOnly`.
+    ///
+    /// # Errors
+    ///
+    /// `Locked` while the store is open for writing elsewhere, `InvalidArgument` for a directory that is no store, `Io`.
+    pub fn open_read_only(dir: impl AsRef<Path>) -> Result<BackupStore> {
+        BackupStore::open_read_only_on(Arc::new(RealVfs), dir)
+    }
+
+    /// As [`BackupStore::open_read_only`], on a file system of the caller's.
+    pub fn open_read_only_on(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>) -> Result<BackupStore> {
+        let dir = dir.as_ref();
+        refuse_database(&*vfs, dir)?;
+        if !is_there(&*vfs, dir)? {
+            let message = format!("{} is no store of backups", dir.display());
+            return Err(Error::InvalidArgument(message));
+        }
+        let lock = lock_to_read(&*vfs, dir)?;
+        Ok(new(vfs, dir, lock, Some(Error::ReadOnly)))
+    }
+
+    /// Refuses calls that change a store which is only read.
+    pub(super) fn check_writable(&self) -> Result<()> {
+        self.refused.clone().map_or(Ok(()), Err)
+    }
+}
+
+fn new(
+    vfs: Arc<dyn Vfs>,
+    dir: &Path,
+    lock: Option<LockGuard>,
+    refused: Option<Error>,
+) -> BackupStore {
+    BackupStore {
+        vfs,
+        dir: dir.to_path_buf(),
+        changing: Mutex::new(()),
+        refused,
+        _lock: lock,
+    }
+}
+
+fn refuse_database(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    if !Manifest::exists(vfs, dir)? {
+        return Ok(());
+    }
+    let message = format!("{} is a database: choose another directory", dir.display());
+    Err(Error::InvalidArgument(message))
+}
+
+fn is_there(vfs: &dyn Vfs, dir: &Path) -> Result<bool> {
+    let tables = dir.join(TABLES);
+    vfs.exists(&tables)
+        .map_err(|e| Error::io("look for", &tables, e))
+}
+
+/// Whether the file system takes no changes from this process here.
+fn cannot_be_written(error: &Error) -> bool {
+    let refusals = [ErrorKind::ReadOnlyFilesystem, ErrorKind::PermissionDenied];
+    matches!(error, Error::Io { source, .. } if refusals.contains(&source.kind()))
+}
+
+/// Makes the directories durable, and takes the lock alone.
+fn lock_to_write(vfs: &dyn Vfs, dir: &Path) -> Result<LockGuard> {
+    let tables = dir.join(TABLES);
+    vfs.create_dir_all(&tables)
+        .map_err(|e| Error::io("create directory", &tables, e))?;
+    // Each time: the first open may have stopped before the names were durable.
+    for durable in [dir, parent(dir)] {
+        sync_dir(vfs, durable)?;
+    }
+    let path = dir.join(LOCK);
+    let lock = vfs.lock(&path).map_err(|e| Error::io("lock", &path, e))?;
+    lock.ok_or_else(|| locked(dir))
+}
+
+/// Takes the lock together with other readers; none where the store was copied without its lock file.
+fn lock_to_read(vfs: &dyn Vfs, dir: &Path) -> Result<Option<LockGuard>> {
+    let path = dir.join(LOCK);
+    match vfs.lock_shared(&path) {
+        Ok(Some(lock)) => Ok(Some(lock)),
+        Ok(None) => Err(locked(dir)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io("lock", &path, error)),
+    }
+}
+
+fn locked(dir: &Path) -> Error {
+    Error::Locked(PathBuf::from(dir))
+}
