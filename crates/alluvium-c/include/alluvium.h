@@ -1443,7 +1443,8 @@ alluvium_code alluvium_begin(const struct alluvium_database *database,
                              struct alluvium_error **error);
 
 // Commits. The transaction has ended after every answer, after an error by a rollback, and must still be freed.
-// ALLUVIUM_CODE_CONFLICT, of a serializable or optimistic one: run it again.
+// ALLUVIUM_CODE_CONFLICT, of a serializable or optimistic one: run it again. An optimistic one gets it also where it has
+// only read for update.
 alluvium_code alluvium_transaction_commit(struct alluvium_transaction *transaction,
                                           struct alluvium_error **error);
 

@@ -66,7 +66,8 @@ pub unsafe extern "C" fn alluvium_begin(
 }
 
 /// Commits. The transaction has ended after every answer, after an error by a rollback, and must still be freed.
-/// ALLUVIUM_CODE_CONFLICT, of a serializable or optimistic one: run it again.
+/// ALLUVIUM_CODE_CONFLICT, of a serializable or optimistic one: run it again. An optimistic one gets it also where it has
+/// only read for update.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_transaction_commit(
     transaction: Option<&mut alluvium_transaction>,

@@ -17,7 +17,8 @@ impl Transaction {
     /// # Errors
     ///
     /// After every error the transaction is rolled back. `Conflict`, of a serializable or optimistic transaction:
-    /// another commit has changed what this one rests on; run it again. An optimistic one locks its rows here and may
+    /// another commit has changed what this one rests on; run it again. That holds for what an optimistic one read for
+    /// update although it writes nothing; any other transaction without writes is never refused. An optimistic one locks its rows here and may
     /// meet `Deadlock` and `LockTimeout`. `NoSpace`: nothing was written. `Poisoned`, `Closed`, `KeyspaceDropped`.
     ///
     /// # Cost
@@ -27,7 +28,7 @@ impl Transaction {
     pub fn commit(self) -> Result<()> {
         let shared = Arc::clone(self.db.shared());
         let Some(payload) = self.payload()? else {
-            return Ok(());
+            return self.check_read_for_update();
         };
         let bytes = payload.len();
         let durability = shared.durability(self.options.durability)?;
@@ -37,6 +38,19 @@ impl Transaction {
         // Paid without the locks, or every hot row would wait with this client.
         shared.pay_for(bytes);
         result
+    }
+
+    /// The check of an optimistic transaction that writes nothing: what it read for update is as it was up to a commit that
+    /// is visible now. As a whole it takes place there, so nothing goes through the commit queue.
+    fn check_read_for_update(&self) -> Result<()> {
+        let (Some(reads), Some(point)) = (&self.read_for_update, &self.point) else {
+            return Ok(());
+        };
+        let reads = reads.lock().take();
+        if reads.is_empty() {
+            return Ok(());
+        }
+        Validation::new(reads, point.seqno()).look(self.shared())
     }
 
     /// The operations, if there are any.

@@ -86,6 +86,9 @@ pub struct Transaction {
     /// Guards what must be unchanged at the commit; shared with its cursors. Nothing is locked under it. `None` where
     /// nothing is checked then.
     pub(super) reads: Option<Arc<Mutex<ReadSet>>>,
+    /// Guards the part of `reads` that was locked or read for update, which is checked although nothing is written.
+    /// Nothing is locked under it. `None` unless the transaction is optimistic.
+    pub(super) read_for_update: Option<Mutex<ReadSet>>,
     /// Guards what the transaction holds. Taken before `writes` where both are needed.
     pub(super) held: Mutex<Held>,
 }
@@ -150,6 +153,9 @@ impl Transaction {
         }
         let checked = options.optimistic || options.isolation == Isolation::Serializable;
         let reads = checked.then(|| Arc::new(Mutex::new(ReadSet::new(READ_SET_BYTES_MAX))));
+        let read_for_update = options
+            .optimistic
+            .then(|| Mutex::new(ReadSet::new(READ_SET_BYTES_MAX)));
         let point = fixed.then(|| shared.read_points.register());
         // After the registration, as for a snapshot.
         let time = fixed.then(|| shared.clock.hold());
@@ -161,6 +167,7 @@ impl Transaction {
             time,
             writes: Arc::new(Mutex::new(WriteSet::new())),
             reads,
+            read_for_update,
             held: Mutex::default(),
         })
     }
@@ -254,9 +261,12 @@ impl Transaction {
         self.check(keyspace)?;
         // Also where it is locked: a rollback to a savepoint gives the lock back, not what the caller has learnt.
         self.note_read(keyspace, key);
-        match self.options.optimistic {
-            true => Ok(()),
-            false => self.lock_row(keyspace, key, mode),
+        match &self.read_for_update {
+            Some(reads) => {
+                reads.lock().add_key(keyspace.tree(), key);
+                Ok(())
+            }
+            None => self.lock_row(keyspace, key, mode),
         }
     }
 

@@ -386,6 +386,43 @@ fn an_optimistic_transaction_checks_what_it_locked_or_read_for_update_and_no_pla
 }
 
 #[test]
+fn an_optimistic_transaction_without_writes_checks_what_it_locked_or_read_for_update() {
+    for isolation in [Isolation::Snapshot, Isolation::Serializable] {
+        for flushed in [false, true] {
+            let (_vfs, db, k) = database(tiny());
+            k.put(b"a", b"1").expect("put");
+            let [for_update, locked, absent, undone, plain, other] =
+                [0; 6].map(|_| optimistic(&db, isolation));
+            let seen = for_update.get_for_update(&k, b"a").expect("get");
+            assert_eq!(seen.as_deref(), Some(&b"1"[..]));
+            locked.lock(&k, b"a", LockMode::Shared).expect("lock");
+            assert!(absent.get_for_update(&k, b"b").expect("get").is_none());
+            // A write that was taken back rests on nothing, what was read for it does.
+            let savepoint = undone.savepoint();
+            undone.put(&k, b"a", b"3").expect("put");
+            undone.rollback_to(savepoint).expect("rollback");
+            undone.get_for_update(&k, b"c").expect("get");
+            plain.get(&k, b"a").expect("get");
+            other.get_for_update(&k, b"c").expect("get");
+            let unchanged = optimistic(&db, isolation);
+            unchanged.get_for_update(&k, b"a").expect("get");
+            unchanged.commit().expect("nothing has changed");
+            k.put(b"a", b"2").expect("put");
+            k.delete_range(b"b", b"c").expect("delete");
+            if flushed {
+                db.settle().expect("settle");
+            }
+            assert_error!(for_update.commit(), Error::Conflict { .. });
+            assert_error!(locked.commit(), Error::Conflict { .. });
+            plain.commit().expect("a plain read is not checked");
+            undone.commit().expect("nobody has changed what it read");
+            other.commit().expect("nobody has changed what it read");
+            drop(absent);
+        }
+    }
+}
+
+#[test]
 fn an_optimistic_commit_respects_row_locks_and_holds_none_before() {
     let (_vfs, db, k) = database(tiny());
     let waiting = optimistic(&db, Isolation::Snapshot);
