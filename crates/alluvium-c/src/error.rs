@@ -132,7 +132,7 @@ impl alluvium_error {
             Error::Corruption { path, offset, .. } => {
                 (self.path, self.offset) = (bytes(path), *offset);
             }
-            Error::NewerFormat { path, .. } | Error::Locked(path) => self.path = bytes(path),
+            Error::NewerFormat { path, .. } | Error::Locked { path, .. } => self.path = bytes(path),
             Error::Conflict { keyspace, key }
             | Error::LockTimeout { keyspace, key, .. }
             | Error::Deadlock { keyspace, key }
@@ -167,7 +167,7 @@ fn code_of(error: &Error) -> alluvium_code {
         Error::KeyspaceInUse { .. } => alluvium_code::KeyspaceInUse,
         Error::InvalidArgument(_) => alluvium_code::InvalidArgument,
         Error::KeyspaceDropped(_) => alluvium_code::KeyspaceDropped,
-        Error::Locked(_) => alluvium_code::Locked,
+        Error::Locked { .. } => alluvium_code::Locked,
         Error::ReadOnly => alluvium_code::ReadOnly,
         Error::Closed => alluvium_code::Closed,
         Error::Poisoned(_) => alluvium_code::Poisoned,

@@ -3,6 +3,7 @@
 //! - [`Memtable`]: an in-memory sorted table for one writer and any number of readers that never take a lock.
 //! - [`filter`]: cache-line-blocked Bloom filters, for table files and for memtables.
 //! - [`pages`]: memory given back to the system where an allocator would keep it.
+//! - [`process`]: the identity of a process, which a fork changes.
 //! - [`write_hint`]: how long the data of a file will live, a call of the system that needs unsafe code.
 //!
 //! The crate stands alone so that loom and miri can run on it. The engine forbids unsafe code and builds on this.
@@ -27,6 +28,7 @@ mod arena;
 pub mod filter;
 mod memtable;
 pub mod pages;
+pub mod process;
 mod sync;
 pub mod write_hint;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use alluvium::simulation;
-use alluvium::vfs::{CrashOptions, Keep, LockGuard, MemVfs, Vfs, VfsFile};
+use alluvium::vfs::{CrashOptions, Keep, LockGuard, LockHolder, MemVfs, Vfs, VfsFile};
 use alluvium_testkit::Rng;
 
 use crate::plan::{Crash, Fault, FaultKind, Kept};
@@ -52,7 +52,11 @@ struct State {
 
 /// See the module. Clones are the same disk.
 #[derive(Clone)]
-pub struct Disk(Arc<Mutex<State>>);
+pub struct Disk {
+    state: Arc<Mutex<State>>,
+    /// The file system in memory, or the same anchored.
+    files: Arc<dyn Vfs>,
+}
 
 struct File {
     disk: Disk,
@@ -62,7 +66,8 @@ struct File {
 impl Disk {
     /// A disk for one life, on what the life before left. If it lies, syncs of files do nothing.
     pub fn new(memory: MemVfs, seed: u64, crash: Option<Crash>, lies: bool) -> Disk {
-        Disk(Arc::new(Mutex::new(State {
+        let files = Arc::new(memory.clone());
+        let state = Arc::new(Mutex::new(State {
             memory,
             rng: Rng::new(seed),
             calls: 0,
@@ -73,11 +78,12 @@ impl Disk {
             tripped: Vec::new(),
             flipped: Vec::new(),
             lies,
-        })))
+        }));
+        Disk { state, files }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the machine has crashed.
@@ -166,10 +172,10 @@ impl Disk {
         fate
     }
 
-    fn check(&self, call: Call, path: &Path) -> io::Result<MemVfs> {
+    fn check(&self, call: Call, path: &Path) -> io::Result<&dyn Vfs> {
         match self.call(call, path) {
             Fate::Failed(error) => Err(error),
-            Fate::Done | Fate::Short | Fate::Flipped(_) => Ok(self.state().memory.clone()),
+            Fate::Done | Fate::Short | Fate::Flipped(_) => Ok(&*self.files),
         }
     }
 
@@ -276,19 +282,29 @@ impl std::fmt::Debug for File {
 }
 
 impl Vfs for Disk {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.files.absolute(path)
+    }
+
+    fn anchored(&self, dir: &Path) -> io::Result<Arc<dyn Vfs>> {
+        let files = self.check(Call::Other, dir)?.anchored(dir)?;
+        let state = Arc::clone(&self.state);
+        Ok(Arc::new(Disk { state, files }))
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        let memory = self.check(Call::Grow, path)?;
-        Ok(self.wrap(memory.create(path)?))
+        let files = self.check(Call::Grow, path)?;
+        Ok(self.wrap(files.create(path)?))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        let memory = self.check(Call::Other, path)?;
-        Ok(self.wrap(memory.open(path)?))
+        let files = self.check(Call::Other, path)?;
+        Ok(self.wrap(files.open(path)?))
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        let memory = self.check(Call::Other, path)?;
-        Ok(self.wrap(memory.open_read(path)?))
+        let files = self.check(Call::Other, path)?;
+        Ok(self.wrap(files.open_read(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -327,11 +343,11 @@ impl Vfs for Disk {
         self.check(Call::Other, from)?.hard_link(from, to)
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+    fn lock(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>> {
         self.check(Call::Other, path)?.lock(path)
     }
 
-    fn lock_shared(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+    fn lock_shared(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>> {
         self.check(Call::Other, path)?.lock_shared(path)
     }
 

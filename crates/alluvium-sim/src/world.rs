@@ -214,7 +214,7 @@ impl World {
                 !keeps_changes || self.disk.has_failed() || self.disk.has_flipped_in(log)
             }
             // Another client is about to open the store of backups.
-            Error::Locked(path) => path == Path::new(STORE),
+            Error::Locked { path, .. } => path == Path::new(STORE),
             Error::Poisoned(first) if matches!(**first, Error::Internal(_)) => false,
             Error::Poisoned(_) => self.disk.has_failed() || self.disk.has_flipped(),
             _ => false,

@@ -49,7 +49,7 @@ pub fn advice(error: &anyhow::Error) -> Option<&'static str> {
         Error::Corruption { .. } => {
             "restore a backup, or save what can be read with `alluvium repair DIR TARGET`"
         }
-        Error::Locked(_) => {
+        Error::Locked { .. } => {
             "the program that uses it may make a checkpoint, which this tool can open meanwhile"
         }
         Error::NewerFormat { .. } => "nothing was changed",
@@ -73,7 +73,7 @@ pub fn check_there(dir: &Path) -> anyhow::Result<()> {
     if dir.join("CURRENT").exists() {
         return Ok(());
     }
-    alluvium::version::check_no_remains(&RealVfs, dir)?;
+    alluvium::version::check_no_remains(&RealVfs::new(), dir)?;
     missing("holds no database")
 }
 
@@ -108,9 +108,13 @@ fn open(dir: &Path, read_only: bool) -> anyhow::Result<Database> {
 pub fn lock_to_read(dir: &Path) -> anyhow::Result<Option<LockGuard>> {
     check_there(dir)?;
     let path = dir.join("LOCK");
-    match RealVfs.lock_shared(&path) {
-        Ok(Some(lock)) => Ok(Some(lock)),
-        Ok(None) => Err(Error::Locked(dir.to_path_buf()).into()),
+    match RealVfs::new().lock_shared(&path) {
+        Ok(Ok(lock)) => Ok(Some(lock)),
+        Ok(Err(holder)) => Err(Error::Locked {
+            path: dir.to_path_buf(),
+            holder,
+        }
+        .into()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io("lock", &path, error).into()),
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::SeqNo;
+use crate::vfs::LockHolder;
 
 /// The result of every fallible engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -161,15 +162,27 @@ pub enum Error {
     /// The keyspace was dropped. Take a new handle if it was created again.
     #[error("keyspace {0} was dropped")]
     KeyspaceDropped(String),
-    /// The directory belongs to another open database. Close that one first.
-    #[error("{} is in use by another process: close it first", .0.display())]
-    Locked(PathBuf),
+    /// The directory is open already. Close it there first.
+    #[error("{} is in use by {holder}: close it there first", path.display())]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+        /// The holder of its lock.
+        holder: LockHolder,
+    },
     /// The database, or the store of backups, was opened read-only. Open it for writing.
     #[error("it is open read-only: open it for writing")]
     ReadOnly,
     /// The database was closed; its handles answer nothing but this. Open it again and take new handles.
     #[error("the database is closed")]
     Closed,
+    /// The process that opened the database is not this one: this one was forked from it. The files, the locks and the
+    /// threads behind the handle are the parent's, so nothing was read or written. Use the database in the parent, or
+    /// open it here after the parent has closed it.
+    #[error(
+        "the database was opened by the process that this one was forked from: use it there, or open it here after it was closed there"
+    )]
+    Forked,
     /// An earlier write or sync failed, so nothing further is acknowledged. Fix the cause, then reopen.
     #[error(
         "the database stopped accepting writes after a failure: {0}; fix the cause, then reopen"

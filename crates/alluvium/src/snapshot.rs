@@ -1,5 +1,9 @@
 //! A fixed read point over all keyspaces.
 
+use std::sync::Arc;
+
+use alluvium_mem::process::Owned;
+
 use crate::base::SeqNo;
 use crate::clock::HeldTime;
 use crate::db::Database;
@@ -13,6 +17,11 @@ use crate::table::PinnedValue;
 #[derive(Clone)]
 pub struct Snapshot {
     db: Database,
+    held: Owned<Arc<Held>>,
+}
+
+/// The read point and the time of the snapshot.
+struct Held {
     point: ReadPoint,
     time: HeldTime,
 }
@@ -22,12 +31,13 @@ impl Snapshot {
         let point = db.shared().read_points.register();
         // After the registration: whatever is merged without knowing of it has expired by then.
         let time = db.shared().clock.hold();
-        Snapshot { db, point, time }
+        let held = Owned::new(Arc::new(Held { point, time }));
+        Snapshot { db, held }
     }
 
     /// The commit that it shows.
     pub fn seqno(&self) -> SeqNo {
-        self.point.seqno()
+        self.held.point.seqno()
     }
 
     /// The value of `key` as of this snapshot. Errors and cost as [`Keyspace::get`]; `InvalidArgument` for a keyspace of
@@ -36,8 +46,8 @@ impl Snapshot {
     /// A keyspace that was created after the snapshot is empty in it.
     pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
         keyspace.check_within(&self.db)?;
-        let now_ms = self.time.now_ms();
-        keyspace.read_at(key, self.point.seqno(), now_ms, |value| {
+        let now_ms = self.held.time.now_ms();
+        keyspace.read_at(key, self.held.point.seqno(), now_ms, |value| {
             value.map(FoundIn::pin)
         })
     }
@@ -49,7 +59,7 @@ impl Snapshot {
         keys: &[K],
     ) -> Result<Vec<Option<PinnedValue>>> {
         keyspace.check_within(&self.db)?;
-        keyspace.multi_get_at(keys, self.point.seqno(), self.time.now_ms())
+        keyspace.multi_get_at(keys, self.held.point.seqno(), self.held.time.now_ms())
     }
 
     /// A cursor as of this snapshot. It stays valid after the snapshot is gone.
@@ -57,8 +67,8 @@ impl Snapshot {
         keyspace.check_within(&self.db)?;
         Ok(Cursor::new(
             keyspace.clone(),
-            self.point.clone(),
-            self.time.clone(),
+            self.held.point.clone(),
+            self.held.time.clone(),
             options,
             None,
         ))

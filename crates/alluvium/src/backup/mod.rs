@@ -37,6 +37,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use alluvium_mem::process::Process;
+
 use crate::sync::plain::Mutex;
 
 use self::contents::{listing_name, sync_dir};
@@ -49,6 +51,7 @@ use crate::db::checkpoint::{
     check_target, put_in_place, remove_directory, temporary_name, write_database,
 };
 use crate::error::{Error, Result};
+use crate::recovery::absolute;
 use crate::table::{Table, ValueFile, ValuesPart};
 use crate::vfs::{LockGuard, Vfs};
 
@@ -66,6 +69,8 @@ pub struct BackupStore {
     refused: Option<Error>,
     /// `None` in a store that is only read and has no lock file.
     _lock: Option<LockGuard>,
+    /// The process that opened the store.
+    process: Process,
 }
 
 /// One backup.
@@ -97,6 +102,14 @@ pub struct BackupList {
 }
 
 impl BackupStore {
+    /// Refuses in a process that was forked from the one that opened the store.
+    fn check_process(&self) -> Result<()> {
+        match self.process.is_current() {
+            true => Ok(()),
+            false => Err(Error::Forked),
+        }
+    }
+
     /// Makes a backup of everything committed, while commits go on. Durable when the call returns.
     ///
     /// Flushes, then copies the tables that no readable backup in the store has, and checks every row of a copy: a
@@ -169,6 +182,7 @@ impl BackupStore {
 
     /// All backups.
     pub fn list(&self) -> Result<BackupList> {
+        self.check_process()?;
         let mut list = BackupList::default();
         for id in self.ids()? {
             match self.read_listing(id) {
@@ -186,6 +200,7 @@ impl BackupStore {
     ///
     /// `InvalidArgument` if there is no backup of this number.
     pub fn verify(&self, id: u64) -> Result<Vec<Error>> {
+        self.check_process()?;
         let listing = match self.find(id) {
             Err(error @ Error::InvalidArgument(_)) => return Err(error),
             Err(error) => return Ok(vec![error]),
@@ -212,7 +227,8 @@ impl BackupStore {
     /// `Corruption` that names the damaged file of the store, `NoSpace`, `Io`: nothing is left at the target.
     /// `InvalidArgument` for an unknown number or a target that cannot be.
     pub fn restore(&self, id: u64, target: impl AsRef<Path>) -> Result<()> {
-        let target = target.as_ref();
+        self.check_process()?;
+        let target = &absolute(&*self.vfs, target.as_ref())?;
         let listing = self.find(id)?;
         check_target(&*self.vfs, &self.dir, target)?;
         let temporary = temporary_name(target)?;

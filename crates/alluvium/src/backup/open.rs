@@ -7,14 +7,16 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use alluvium_mem::process::Process;
+
 use super::contents::sync_dir;
 use super::{BackupStore, TABLES};
 use crate::db::checkpoint::parent;
 use crate::error::{Error, Result};
-use crate::recovery::LOCK;
+use crate::recovery::{LOCK, absolute};
 use crate::sync::plain::Mutex;
 use crate::version::Manifest;
-use crate::vfs::{LockGuard, RealVfs, Vfs};
+use crate::vfs::{LockGuard, LockHolder, RealVfs, Vfs};
 
 impl BackupStore {
     /// Opens the store in a directory, creating it if it is missing. Its parent must exist.
@@ -26,17 +28,17 @@ impl BackupStore {
     ///
     /// `Locked` while the store is open elsewhere, `InvalidArgument` for the directory of a database, `Io`.
     pub fn open(dir: impl AsRef<Path>) -> Result<BackupStore> {
-        BackupStore::open_on(Arc::new(RealVfs), dir)
+        BackupStore::open_on(Arc::new(RealVfs::new()), dir)
     }
 
     /// As [`BackupStore::open`], on a file system of the caller's.
     pub fn open_on(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>) -> Result<BackupStore> {
-        let dir = dir.as_ref();
-        refuse_database(&*vfs, dir)?;
-        match lock_to_write(&*vfs, dir) {
-            Ok(lock) => Ok(new(vfs, dir, Some(lock), None)),
-            Err(error) if cannot_be_written(&error) && is_there(&*vfs, dir)? => {
-                let lock = lock_to_read(&*vfs, dir)?;
+        let dir = absolute(&*vfs, dir.as_ref())?;
+        refuse_database(&*vfs, &dir)?;
+        match lock_to_write(&*vfs, &dir) {
+            Ok((vfs, lock)) => Ok(new(vfs, dir, Some(lock), None)),
+            Err(error) if cannot_be_written(&error) && is_there(&*vfs, &dir)? => {
+                let (vfs, lock) = lock_to_read(&*vfs, &dir)?;
                 Ok(new(vfs, dir, lock, Some(error)))
             }
             Err(error) => Err(error),
@@ -50,39 +52,41 @@ impl BackupStore {
     ///
     /// `Locked` while the store is open for writing elsewhere, `InvalidArgument` for a directory that is no store, `Io`.
     pub fn open_read_only(dir: impl AsRef<Path>) -> Result<BackupStore> {
-        BackupStore::open_read_only_on(Arc::new(RealVfs), dir)
+        BackupStore::open_read_only_on(Arc::new(RealVfs::new()), dir)
     }
 
     /// As [`BackupStore::open_read_only`], on a file system of the caller's.
     pub fn open_read_only_on(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>) -> Result<BackupStore> {
-        let dir = dir.as_ref();
-        refuse_database(&*vfs, dir)?;
-        if !is_there(&*vfs, dir)? {
+        let dir = absolute(&*vfs, dir.as_ref())?;
+        refuse_database(&*vfs, &dir)?;
+        if !is_there(&*vfs, &dir)? {
             let message = format!("{} is no store of backups", dir.display());
             return Err(Error::InvalidArgument(message));
         }
-        let lock = lock_to_read(&*vfs, dir)?;
+        let (vfs, lock) = lock_to_read(&*vfs, &dir)?;
         Ok(new(vfs, dir, lock, Some(Error::ReadOnly)))
     }
 
-    /// Refuses calls that change a store which is only read.
+    /// Refuses calls that change a store which is only read, and calls of a forked process.
     pub(super) fn check_writable(&self) -> Result<()> {
+        self.check_process()?;
         self.refused.clone().map_or(Ok(()), Err)
     }
 }
 
 fn new(
     vfs: Arc<dyn Vfs>,
-    dir: &Path,
+    dir: PathBuf,
     lock: Option<LockGuard>,
     refused: Option<Error>,
 ) -> BackupStore {
     BackupStore {
         vfs,
-        dir: dir.to_path_buf(),
+        dir,
         changing: Mutex::new(()),
         refused,
         _lock: lock,
+        process: Process::current(),
     }
 }
 
@@ -106,8 +110,9 @@ fn cannot_be_written(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if refusals.contains(&source.kind()))
 }
 
-/// Makes the directories durable, and takes the lock alone.
-fn lock_to_write(vfs: &dyn Vfs, dir: &Path) -> Result<LockGuard> {
+/// Makes the directories durable, and takes the lock alone. Returns it with the file system that reaches the store
+/// through a handle of its directory.
+fn lock_to_write(vfs: &dyn Vfs, dir: &Path) -> Result<(Arc<dyn Vfs>, LockGuard)> {
     let tables = dir.join(TABLES);
     vfs.create_dir_all(&tables)
         .map_err(|e| Error::io("create directory", &tables, e))?;
@@ -115,22 +120,31 @@ fn lock_to_write(vfs: &dyn Vfs, dir: &Path) -> Result<LockGuard> {
     for durable in [dir, parent(dir)] {
         sync_dir(vfs, durable)?;
     }
+    let vfs = hold(vfs, dir)?;
     let path = dir.join(LOCK);
     let lock = vfs.lock(&path).map_err(|e| Error::io("lock", &path, e))?;
-    lock.ok_or_else(|| locked(dir))
+    let lock = lock.map_err(|holder| locked(dir, holder))?;
+    Ok((vfs, lock))
 }
 
-/// Takes the lock together with other readers; none where the store was copied without its lock file.
-fn lock_to_read(vfs: &dyn Vfs, dir: &Path) -> Result<Option<LockGuard>> {
+fn hold(vfs: &dyn Vfs, dir: &Path) -> Result<Arc<dyn Vfs>> {
+    vfs.anchored(dir)
+        .map_err(|e| Error::io("open directory", dir, e))
+}
+
+/// As [`lock_to_write`], together with other readers; without a lock where the store was copied without its lock file.
+fn lock_to_read(vfs: &dyn Vfs, dir: &Path) -> Result<(Arc<dyn Vfs>, Option<LockGuard>)> {
+    let vfs = hold(vfs, dir)?;
     let path = dir.join(LOCK);
-    match vfs.lock_shared(&path) {
-        Ok(Some(lock)) => Ok(Some(lock)),
-        Ok(None) => Err(locked(dir)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io("lock", &path, error)),
-    }
+    let lock = match vfs.lock_shared(&path) {
+        Ok(lock) => Some(lock.map_err(|holder| locked(dir, holder))?),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(Error::io("lock", &path, error)),
+    };
+    Ok((vfs, lock))
 }
 
-fn locked(dir: &Path) -> Error {
-    Error::Locked(PathBuf::from(dir))
+fn locked(dir: &Path, holder: LockHolder) -> Error {
+    let path = dir.to_path_buf();
+    Error::Locked { path, holder }
 }

@@ -262,6 +262,7 @@ impl Changes {
         const LOOK_AGAIN: Duration = Duration::from_secs(1);
         let shared = self.db.shared();
         let until = Instant::now().checked_add(timeout);
+        shared.check_open()?;
         let mut log = shared.log.lock();
         // Ends: with the timeout.
         loop {

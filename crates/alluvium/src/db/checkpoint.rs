@@ -22,7 +22,7 @@ use crate::base::{SegmentId, SeqNo, TableId};
 use crate::db::shared::Shared;
 use crate::db::store::Store;
 use crate::error::{Error, Result};
-use crate::recovery::LOCK;
+use crate::recovery::{LOCK, absolute};
 use crate::table::{Table, ValueFile};
 use crate::version::{Manifest, ManifestState, VersionEdit, random_uid};
 use crate::vfs::Vfs;
@@ -145,6 +145,7 @@ fn capture(store: &Store, seqno: SeqNo) -> Result<Captured> {
 pub(super) fn checkpoint(shared: &Shared, target: &Path) -> Result<CheckpointInfo> {
     shared.check_writable()?;
     let vfs = &*shared.vfs;
+    let target = &absolute(vfs, target)?;
     check_target(vfs, &shared.dir, target)?;
     let captured = shared.capture()?;
     let temporary = temporary_name(target)?;

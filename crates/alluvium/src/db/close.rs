@@ -13,6 +13,9 @@ use crate::wal::{PreparedSegment, WalWriter};
 impl Handle {
     pub(super) fn close(&self) -> Result<()> {
         let shared = &self.shared;
+        if !shared.is_own_process() {
+            return Err(Error::Forked);
+        }
         if shared.is_closed() {
             return Ok(());
         }
@@ -67,7 +70,7 @@ fn last_sync(shared: &Shared) -> Result<()> {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Nobody is left to hear of an error; everything acknowledged is as durable as its level promised.
+        // No caller is left to hear of an error; everything acknowledged is as durable as its level promised.
         let _ = self.close();
     }
 }

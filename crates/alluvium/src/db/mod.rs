@@ -24,6 +24,8 @@ use crate::sync::thread::JoinHandle;
 use std::path::Path;
 use std::sync::Arc;
 
+use alluvium_mem::process::Owned;
+
 use crate::sync::plain::Mutex;
 
 pub use amplification::{Amplification, Compared, KeyspaceAmplification};
@@ -48,6 +50,9 @@ use crate::vfs::Vfs;
 /// An open database. Clones are handles of the same one; it closes when the last handle of any kind is gone, or
 /// by [`Database::close`].
 ///
+/// Handles belong to the process that opened the database. In a process that is forked from it every call fails with
+/// `Forked`, and dropping a handle does nothing.
+///
 /// ```
 /// use alluvium::{Database, Isolation, KeyspaceOptions, Options};
 /// # let dir = tempfile::tempdir().unwrap();
@@ -63,10 +68,10 @@ use crate::vfs::Vfs;
 /// ```
 #[derive(Clone)]
 pub struct Database {
-    handle: Arc<Handle>,
+    handle: Arc<Owned<Handle>>,
 }
 
-/// Owns the background threads; dropping it closes the database.
+/// Owns the background threads; dropping it closes the database, in the process that opened it.
 struct Handle {
     shared: Arc<Shared>,
     /// Guards the threads to join, so that two closing calls do not join twice.
@@ -96,7 +101,7 @@ impl Database {
     /// cannot be trusted or read, `Corruption` also where the files of a database lack `CURRENT`, `InvalidArgument` for
     /// options out of range, `Io` for the rest.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Database> {
-        Database::open_on(Arc::new(crate::vfs::RealVfs), path, options)
+        Database::open_on(Arc::new(crate::vfs::RealVfs::new()), path, options)
     }
 
     /// As [`Database::open`], on a file system of the caller's: an in-memory or fault-injecting one in tests.
@@ -109,7 +114,7 @@ impl Database {
         let shared = Arc::new(open::open(vfs, path.as_ref(), options)?);
         let threads = Mutex::new(Vec::new());
         // The handle first: if a thread cannot be started, dropping it ends those that were.
-        let handle = Arc::new(Handle { shared, threads });
+        let handle = Arc::new(Owned::new(Handle { shared, threads }));
         open::start_threads(&handle.shared, &mut handle.threads.lock())?;
         Ok(Database { handle })
     }
@@ -367,7 +372,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// What the last sync or flush met; the database is closed all the same.
+    /// What the last sync or flush met; the database is closed all the same. `Forked`, after which nothing is closed.
     pub fn close(&self) -> Result<()> {
         self.handle.close()
     }

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use alluvium_mem::process::Process;
+
 use crate::sync::plain::{Condvar, Mutex, RwLock};
 
 use crate::admission::Admission;
@@ -39,6 +41,8 @@ use crate::vfs::{LockGuard, Vfs};
 
 /// See the module.
 pub(crate) struct Shared {
+    /// The process that opened the database.
+    process: Process,
     pub dir: PathBuf,
     /// Tells this database from any other.
     pub uid: u64,
@@ -121,6 +125,7 @@ impl Shared {
         let opened_at = parts.log.last_seqno;
         let events = Events::new(parts.options.event_listener.clone());
         Shared {
+            process: Process::current(),
             clock,
             memory_bytes: AtomicUsize::new(parts.options.memory_bytes),
             row_locks: LockTable::new(crate::version::random_uid()),
@@ -158,13 +163,22 @@ impl Shared {
         }
     }
 
-    /// Refuses once the database is closed.
+    /// Refuses once the database is closed, and in a process that was forked from the one that opened it. Every call
+    /// of a handle asks this first: a child must not take a lock, for its holder may be a thread that the child
+    /// does not have.
     pub fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) {
+        if !self.process.is_current() {
+            Err(Error::Forked)
+        } else if self.closed.load(Ordering::Acquire) {
             Err(Error::Closed)
         } else {
             Ok(())
         }
+    }
+
+    /// Returns whether this is the process that opened the database, and no fork of it.
+    pub fn is_own_process(&self) -> bool {
+        self.process.is_current()
     }
 
     /// Refuses once the database is closed, or where it is only read.
@@ -195,7 +209,7 @@ impl Shared {
 
     /// Whether the directory is still this database's, so that its files may be touched.
     pub fn owns_directory(&self) -> bool {
-        self.directory.lock().is_some()
+        self.process.is_current() && self.directory.lock().is_some()
     }
 
     /// A number for a new table file.

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use alluvium_mem::process::Owned;
+
 use crate::sync::channel::{Receiver, Sender, SyncSender, channel, sync_channel};
 use crate::sync::thread::JoinHandle;
 
@@ -74,7 +76,7 @@ pub struct BulkLoad {
     filling: Buffer,
     /// The other buffer, while nobody has it.
     spare: Option<Buffer>,
-    sorter: Option<Sorter>,
+    sorter: Option<Owned<Sorter>>,
     failed: Option<Error>,
     /// For the buffers, and later for those of the runs that are merged.
     charge: Charge,
@@ -161,6 +163,8 @@ impl BulkLoad {
         value: &[u8],
         until_ms: Option<u64>,
     ) -> Result<()> {
+        // A forked child must not wait for the sorter below.
+        self.db.shared().check_open()?;
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -227,7 +231,7 @@ impl BulkLoad {
         self.spill()?;
         (self.filling, self.spare) = (Buffer::default(), None);
         let sorter = self.sorter.take();
-        let runs = sorter.map_or(Ok(Vec::new()), Sorter::finish)?;
+        let runs = sorter.map_or(Ok(Vec::new()), |mut sorter| sorter.finish())?;
         // Each reader holds a frame, stored and raw, and what allocation rounds up to.
         let fan_in = self.options.memory_bytes / (4 * FRAME_BYTES);
         let fan_in = fan_in.clamp(FAN_IN_MIN, FAN_IN_MAX);
@@ -241,7 +245,10 @@ impl BulkLoad {
     /// Hands the full buffer to the sorting thread, and waits for the other one if it is still being sorted.
     fn spill(&mut self) -> Step<()> {
         if self.sorter.is_none() {
-            self.sorter = Some(Sorter::start(self.db.shared(), self.options.duplicates)?);
+            self.sorter = Some(Owned::new(Sorter::start(
+                self.db.shared(),
+                self.options.duplicates,
+            )?));
         }
         let sorter = self.sorter.as_ref().ok_or_else(ended)?;
         let next = match self.spare.take() {
@@ -290,7 +297,7 @@ impl Sorter {
     }
 
     /// Waits for the last run, and returns all of them, oldest first.
-    fn finish(mut self) -> Step<Vec<RunFile>> {
+    fn finish(&mut self) -> Step<Vec<RunFile>> {
         self.full = None;
         for sorted in self.empty.iter() {
             sorted?;

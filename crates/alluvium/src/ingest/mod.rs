@@ -13,6 +13,8 @@ pub use bulk_load::{BulkLoad, BulkLoadOptions, Duplicates};
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use alluvium_mem::process::Owned;
+
 use crate::base::{SeqNo, ValueKind};
 use crate::commit::batch::check_sizes;
 use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
@@ -53,7 +55,7 @@ use crate::wal::hard_io;
 /// ```
 pub struct Ingest {
     db: Database,
-    parts: Vec<Part>,
+    parts: Owned<Vec<Part>>,
     /// The part of the row before: rows of one keyspace often come together.
     recent: usize,
     /// The first failure; nothing is installed after one.
@@ -89,7 +91,7 @@ impl Ingest {
     pub(crate) fn new(db: Database) -> Ingest {
         Ingest {
             db,
-            parts: Vec::new(),
+            parts: Owned::new(Vec::new()),
             recent: 0,
             failed: None,
         }
@@ -125,6 +127,8 @@ impl Ingest {
         key: &[u8],
         stored: Result<Cow<'_, [u8]>>,
     ) -> Result<()> {
+        // A forked child must not free the parts below.
+        self.db.shared().check_open()?;
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }

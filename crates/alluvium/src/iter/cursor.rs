@@ -5,10 +5,12 @@
 
 use std::sync::{Arc, Weak};
 
+use alluvium_mem::process::Owned;
+
 use crate::sync::plain::Mutex;
 
 use crate::clock::HeldTime;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::iter::held_row::HeldRow;
 use crate::iter::merge::{Bounds, MergeCursor};
 use crate::keyspace::Keyspace;
@@ -90,11 +92,16 @@ impl CursorOptions {
 /// ```
 pub struct Cursor {
     keyspace: Keyspace,
+    /// The row that the caller sees.
+    row: HeldRow,
+    held: Owned<Held>,
+}
+
+/// All that the cursor shares with the database or with its transaction.
+struct Held {
     point: ReadPoint,
     /// Keeps what has not expired for this cursor from being merged away.
     _time: HeldTime,
-    /// The row that the caller sees.
-    row: HeldRow,
     sources: Arc<RestingMerge>,
     /// Among the tree's open cursors.
     open: OpenCursor,
@@ -123,7 +130,9 @@ impl Resting for RestingMerge {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        self.keyspace.tree().cursors.close(self.open);
+        if self.held.is_current() {
+            self.keyspace.tree().cursors.close(self.held.open);
+        }
     }
 }
 
@@ -150,14 +159,17 @@ impl Cursor {
         let merge = Mutex::new(merge);
         let sources = Arc::new(RestingMerge { merge });
         let resting: Weak<RestingMerge> = Arc::downgrade(&sources);
-        Cursor {
+        let held = Held {
             open: keyspace.tree().cursors.open(resting),
-            keyspace,
             point,
             _time: time,
-            row: HeldRow::new(hidden_bytes),
             sources,
             reads: None,
+        };
+        Cursor {
+            keyspace,
+            row: HeldRow::new(hidden_bytes),
+            held: Owned::new(held),
         }
     }
 
@@ -173,7 +185,7 @@ impl Cursor {
         let tree = Arc::clone(keyspace.tree());
         let reads = CursorReads::new(reads, tree, options.start.clone(), options.end.clone());
         let mut cursor = Cursor::new(keyspace, point, time, options, writes);
-        cursor.reads = Some(reads);
+        cursor.held.reads = Some(reads);
         cursor
     }
 
@@ -182,7 +194,11 @@ impl Cursor {
         &mut self,
         mv: impl FnOnce(&mut MergeCursor, &Keyspace, &HeldRow) -> Result<bool>,
     ) -> Result<bool> {
-        let mut merge = self.sources.merge.lock();
+        if !self.held.is_current() {
+            self.row.clear();
+            return Err(Error::Forked);
+        }
+        let mut merge = self.held.sources.merge.lock();
         let moved = mv(&mut merge, &self.keyspace, &self.row);
         match moved {
             Ok(true) => merge.show(&mut self.row),
@@ -201,7 +217,7 @@ impl Cursor {
             keyspace.check()?;
             merge.seek(key)
         })?;
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = &self.held.reads {
             reads.sought(key, found.then(|| self.row.key()));
         }
         Ok(found)
@@ -217,7 +233,7 @@ impl Cursor {
             keyspace.check()?;
             merge.seek_before(key)
         })?;
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = &self.held.reads {
             reads.sought_before(key, found.then(|| self.row.key()));
         }
         Ok(found)
@@ -249,7 +265,7 @@ impl Cursor {
             keyspace.check()?;
             merge.seek_behind(row.key())
         })?;
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = &self.held.reads {
             reads.stepped(found.then(|| self.row.key()));
         }
         Ok(found)
@@ -267,7 +283,7 @@ impl Cursor {
             keyspace.check()?;
             merge.seek_before(Some(row.key()))
         })?;
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = &self.held.reads {
             reads.stepped_back(found.then(|| self.row.key()));
         }
         Ok(found)
@@ -295,7 +311,7 @@ impl Cursor {
 
     /// The commit that the cursor shows.
     pub fn seqno(&self) -> crate::base::SeqNo {
-        self.point.seqno()
+        self.held.point.seqno()
     }
 }
 
@@ -336,7 +352,7 @@ mod tests {
             }
         }
         for cursor in &cursors {
-            assert!(cursor.sources.merge.lock().take_state().is_none());
+            assert!(cursor.held.sources.merge.lock().take_state().is_none());
         }
         for (round, cursor) in (0..5).zip(&mut cursors) {
             assert_eq!((cursor.key(), cursor.value()), (&b"b"[..], &[round; 9][..]));
@@ -364,10 +380,10 @@ mod tests {
         let mut cursor = k.cursor(CursorOptions::default()).expect("cursor");
         assert!(cursor.seek_first().expect("seek"));
         {
-            let _call = cursor.sources.merge.lock();
+            let _call = cursor.held.sources.merge.lock();
             db.flush().expect("a flush waits for no cursor");
         }
-        let sources = Arc::clone(&cursor.sources);
+        let sources = Arc::clone(&cursor.held.sources);
         assert!(sources.let_go(), "it still had its state");
         assert!(!sources.let_go(), "once is enough");
         assert!(!cursor.next().expect("next"));

@@ -18,6 +18,8 @@ pub(crate) use tree::Tree;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use alluvium_mem::process::Owned;
+
 use crate::base::{KeyspaceId, SeqNo, ValueKind};
 use crate::commit::batch::{check_range, check_sizes};
 use crate::compaction::retire::CompactionFilter;
@@ -37,11 +39,13 @@ const MISSES_TOGETHER: usize = 128;
 #[derive(Clone)]
 pub struct Keyspace {
     db: Database,
-    tree: Arc<Tree>,
+    /// Owned by the process: the last handle of a dropped keyspace frees its tree, and with it files.
+    tree: Owned<Arc<Tree>>,
 }
 
 impl Keyspace {
     pub(crate) fn new(db: Database, tree: Arc<Tree>) -> Keyspace {
+        let tree = Owned::new(tree);
         Keyspace { db, tree }
     }
 

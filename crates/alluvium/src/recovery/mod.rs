@@ -12,7 +12,7 @@
 mod numbers;
 
 use crate::sync::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::numbers::LogOrder;
@@ -53,31 +53,33 @@ pub(crate) struct Recovered {
 /// Opens or creates the database in `dir`.
 pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Recovered> {
     options.check()?;
-    let lock = take_directory(&*vfs, dir, &options)?;
-    let is_there = Manifest::exists(&*vfs, dir)?;
+    let dir = &absolute(&*vfs, dir)?;
+    let vfs = &hold_directory(&*vfs, dir, &options)?;
+    let lock = take_directory(&**vfs, dir, &options)?;
+    let is_there = Manifest::exists(&**vfs, dir)?;
     if !is_there {
         // Before anything is changed.
-        check_no_remains(&*vfs, dir)?;
+        check_no_remains(&**vfs, dir)?;
     }
     if !options.read_only {
         // What opening needs may be all that is left of the device.
-        reserve::give_up(&*vfs, dir);
+        reserve::give_up(&**vfs, dir);
     }
-    let manifest = open_manifest(&vfs, dir, &options, is_there)?;
+    let manifest = open_manifest(vfs, dir, &options, is_there)?;
     let state = manifest.state();
     numbers::check_manifest(dir, state)?;
-    let listed = list(&*vfs, dir)?;
+    let listed = list(&**vfs, dir)?;
     let cache = Arc::new(Cache::new(MemoryPlan::new(&options).cache_total_bytes()));
-    let tables = open_tables(&*vfs, dir, state, &cache)?;
+    let tables = open_tables(&**vfs, dir, state, &cache)?;
     let aside = dir.join(UNREFERENCED);
-    let old = if exists(&*vfs, &aside)? {
-        list(&*vfs, &aside)?
+    let old = if exists(&**vfs, &aside)? {
+        list(&**vfs, &aside)?
     } else {
         Vec::new()
     };
     if !options.read_only {
-        move_unreferenced(&*vfs, dir, &listed, &tables)?;
-        remove_runs(&*vfs, dir, &listed)?;
+        move_unreferenced(&**vfs, dir, &listed, &tables)?;
+        remove_runs(&**vfs, dir, &listed)?;
     }
     let next_table = first_free_table(state, listed.iter().chain(&old));
     let mut store = Store::new(manifest, tables);
@@ -85,13 +87,13 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     // From 0: a generation that replay seals ends with the commit just replayed, whatever the manifest has seen since.
     let mut log = Log::new(None, 0, trees.clone());
     read_prepared(dir, &options, store.state(), &mut log)?;
-    let (end, sealed) = replay(&*vfs, dir, &options, &store, &mut log)?;
+    let (end, sealed) = replay(&**vfs, dir, &options, &store, &mut log)?;
     log.last_seqno = log.last_seqno.max(numbers::newest_commit(store.state()));
     if !options.read_only {
         remember_numbers(&mut store, next_table)?;
         if options.durability != Durability::None {
             let prepared = !log.unresolved.is_empty();
-            let wal = start_log(&vfs, dir, &options, &mut store, &end, prepared)?;
+            let wal = start_log(vfs, dir, &options, &mut store, &end, prepared)?;
             log.wal = Some(wal);
             log.carry_recovered(&mut store, !sealed.is_empty())?;
         } else if !log.unresolved.is_empty() {
@@ -99,14 +101,14 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
                            open it with another durability and resolve them";
             return Err(Error::InvalidArgument(message.into()));
         }
-        delete_aside(&*vfs, dir, &old)?;
+        delete_aside(&**vfs, dir, &old)?;
     }
     let catalog = trees.into_values().map(|t| (t.name.clone(), t)).collect();
     let read_points = ReadPoints::new(log.last_seqno);
     let dir = dir.to_path_buf();
     let parts = Parts {
         dir,
-        vfs,
+        vfs: Arc::clone(vfs),
         options,
         cache,
         log,
@@ -122,6 +124,35 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     })
 }
 
+/// Returns a path that a caller gave as one that keeps its meaning when the working directory changes.
+pub(crate) fn absolute(vfs: &dyn Vfs, path: &Path) -> Result<PathBuf> {
+    vfs.absolute(path)
+        .map_err(|e| Error::io("find the working directory for", path, e))
+}
+
+/// Opens the directory, which is created first where that is asked for. All files of the database are
+/// reached through this handle of it.
+fn hold_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Arc<dyn Vfs>> {
+    if options.create && !options.read_only {
+        create_directory(vfs, dir)?;
+    }
+    vfs.anchored(dir).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => no_database(dir, options),
+        _ => Error::io("open directory", dir, e),
+    })
+}
+
+fn no_database(dir: &Path, options: &Options) -> Error {
+    let advice = match options.read_only {
+        true => "a database that is only read must exist",
+        false => "set `create` to make one",
+    };
+    Error::InvalidArgument(format!(
+        "there is no database in {}: {advice}",
+        dir.display()
+    ))
+}
+
 fn take_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Option<LockGuard>> {
     let path = dir.join(LOCK);
     let lock = if options.read_only {
@@ -132,14 +163,14 @@ fn take_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Option
             other => other,
         }
     } else {
-        if options.create {
-            create_directory(vfs, dir)?;
-        }
         vfs.lock(&path)
     };
     let lock = lock.map_err(|e| Error::io("lock", &path, e))?;
-    lock.map(Some)
-        .ok_or_else(|| Error::Locked(dir.to_path_buf()))
+    let locked = |holder| Error::Locked {
+        path: dir.to_path_buf(),
+        holder,
+    };
+    lock.map(Some).map_err(locked)
 }
 
 /// Creates the directory and makes its name durable: a commit in a directory that power loss takes away is lost.
@@ -184,12 +215,7 @@ fn open_manifest(
         return Ok(manifest);
     }
     if options.read_only || !options.create {
-        let advice = match options.read_only {
-            true => "a database that is only read must exist",
-            false => "set `create` to make one",
-        };
-        let message = format!("there is no database in {}: {advice}", dir.display());
-        return Err(Error::InvalidArgument(message));
+        return Err(no_database(dir, options));
     }
     Manifest::create(Arc::clone(vfs), dir, random_uid())
 }

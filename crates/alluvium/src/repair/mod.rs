@@ -23,7 +23,7 @@ use crate::db::checkpoint::{
 };
 use crate::db::{Database, Durability, Options};
 use crate::error::{Error, Result};
-use crate::recovery::LOCK;
+use crate::recovery::{LOCK, absolute};
 use crate::version::{Manifest, ManifestState};
 use crate::vfs::{LockGuard, RealVfs, Vfs};
 use crate::wal::RecordKind;
@@ -80,7 +80,7 @@ impl RepairReport {
 /// `Locked`; `InvalidArgument` for a target that cannot be; `Corruption` if no manifest can be read; `NewerFormat` of
 /// the manifest; `NoSpace` and `Io`. Nothing is left at the target.
 pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<RepairReport> {
-    repair_on(Arc::new(RealVfs), source, target)
+    repair_on(Arc::new(RealVfs::new()), source, target)
 }
 
 /// As [`repair`], on a file system of the caller's.
@@ -89,7 +89,8 @@ pub fn repair_on(
     source: impl AsRef<Path>,
     target: impl AsRef<Path>,
 ) -> Result<RepairReport> {
-    let (source, target) = (source.as_ref(), target.as_ref());
+    let source = &absolute(&*vfs, source.as_ref())?;
+    let target = &absolute(&*vfs, target.as_ref())?;
     check_target(&*vfs, source, target)?;
     let _lock = lock(&*vfs, source)?;
     let temporary = temporary_name(target)?;
@@ -112,8 +113,11 @@ pub fn repair_on(
 fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Option<LockGuard>> {
     let path = dir.join(LOCK);
     match vfs.lock_shared(&path) {
-        Ok(Some(lock)) => Ok(Some(lock)),
-        Ok(None) => Err(Error::Locked(dir.to_path_buf())),
+        Ok(Ok(lock)) => Ok(Some(lock)),
+        Ok(Err(holder)) => Err(Error::Locked {
+            path: dir.to_path_buf(),
+            holder,
+        }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io("lock", &path, error)),
     }

@@ -43,7 +43,7 @@ impl Transaction {
     /// The check of an optimistic transaction that writes nothing: what it read for update is as it was up to a commit that
     /// is visible now. As a whole it takes place there, so nothing goes through the commit queue.
     fn check_read_for_update(&self) -> Result<()> {
-        let (Some(reads), Some(point)) = (&self.read_for_update, &self.point) else {
+        let (Some(reads), Some(point)) = (&self.state.read_for_update, &self.state.point) else {
             return Ok(());
         };
         let reads = reads.lock().take();
@@ -56,9 +56,9 @@ impl Transaction {
     /// The operations, if there are any.
     fn payload(&self) -> Result<Option<Vec<u8>>> {
         self.shared().check_open()?;
-        let held = self.held.lock();
+        let held = self.state.held.lock();
         held.trees.iter().try_for_each(|tree| tree.check())?;
-        let writes = self.writes.lock();
+        let writes = self.state.writes.lock();
         if writes.is_empty() {
             return Ok(None);
         }
@@ -70,7 +70,7 @@ impl Transaction {
 
     fn commit_payload(&self, payload: Vec<u8>, durability: Durability) -> Result<()> {
         let shared = self.shared();
-        let (Some(reads), Some(point)) = (&self.reads, &self.point) else {
+        let (Some(reads), Some(point)) = (&self.state.reads, &self.state.point) else {
             return shared.commit(payload, durability).map(drop);
         };
         let validation = Validation::new(reads.lock().take(), point.seqno());
@@ -107,7 +107,7 @@ impl Transaction {
         if shared.options.durability == Durability::None {
             return refuse("a database without a log cannot prepare transactions");
         }
-        if self.reads.is_some() {
+        if self.state.reads.is_some() {
             return refuse("a serializable or optimistic transaction cannot be prepared");
         }
         let ops = self.payload()?.unwrap_or_default();
@@ -115,12 +115,12 @@ impl Transaction {
         self.forget_writes();
         let mut state = PreparedState::new(xid, &ops, durability);
         state.owner = self.id;
-        state.locks.clone_from(&self.held.lock().locks);
+        state.locks.clone_from(&self.state.held.lock().locks);
         let state = Arc::new(state);
         let request = Request::of_prepared(Phase::Prepare, &state, Durability::Sync);
         shared.commit_request(request)?;
         // They are the prepared transaction's now.
-        self.held.lock().locks.clear();
+        self.state.held.lock().locks.clear();
         Ok(PreparedTransaction::new(self.db.clone(), state))
     }
 
@@ -130,7 +130,11 @@ impl Transaction {
     }
 
     fn end(&self) {
-        let mut held = self.held.lock();
+        // The locks of a forked child's copy are its parent's.
+        if !self.state.is_current() {
+            return;
+        }
+        let mut held = self.state.held.lock();
         held.ended = true;
         let locks = std::mem::take(&mut held.locks);
         self.shared().row_locks.unlock_all(self.id, &locks);

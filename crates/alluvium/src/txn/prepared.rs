@@ -88,7 +88,7 @@ impl PreparedTransaction {
 impl Drop for PreparedTransaction {
     fn drop(&mut self) {
         // One that was decided on need not wait for the log again.
-        if !self.decided {
+        if !self.decided && self.db.shared().is_own_process() {
             let mut log = self.db.shared().log.lock();
             log.unresolved.give_back(&self.state);
         }

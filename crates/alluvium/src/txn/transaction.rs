@@ -4,6 +4,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use alluvium_mem::process::Owned;
+
 use crate::sync::plain::Mutex;
 
 use crate::base::{SeqNo, ValueKind};
@@ -77,6 +79,11 @@ pub struct Transaction {
     pub(super) db: Database,
     pub(super) id: TxnId,
     pub(super) options: TransactionOptions,
+    pub(super) state: Owned<State>,
+}
+
+/// What a transaction reads as of, writes and holds.
+pub(super) struct State {
     /// The fixed read point of snapshot isolation.
     pub(super) point: Option<ReadPoint>,
     /// The time of its reads, held with `point`.
@@ -159,16 +166,19 @@ impl Transaction {
         let point = fixed.then(|| shared.read_points.register());
         // After the registration, as for a snapshot.
         let time = fixed.then(|| shared.clock.hold());
-        Ok(Transaction {
-            db,
-            id,
-            options,
+        let state = State {
             point,
             time,
             writes: Arc::new(Mutex::new(WriteSet::new())),
             reads,
             read_for_update,
             held: Mutex::default(),
+        };
+        Ok(Transaction {
+            db,
+            id,
+            options,
+            state: Owned::new(state),
         })
     }
 
@@ -178,7 +188,7 @@ impl Transaction {
 
     pub(super) fn check(&self, keyspace: &Keyspace) -> Result<()> {
         keyspace.check_within(&self.db)?;
-        if self.held.lock().ended {
+        if self.state.held.lock().ended {
             return Err(Error::InvalidArgument("the transaction has ended".into()));
         }
         Ok(())
@@ -186,7 +196,7 @@ impl Transaction {
 
     /// The time of this transaction's reads: fixed with its snapshot, or the present.
     fn now_ms(&self, keyspace: &Keyspace) -> u64 {
-        let fixed = self.time.as_ref().map(HeldTime::now_ms);
+        let fixed = self.state.time.as_ref().map(HeldTime::now_ms);
         fixed.unwrap_or_else(|| keyspace.now_ms())
     }
 
@@ -200,7 +210,7 @@ impl Transaction {
         if self.options.isolation == Isolation::Serializable {
             self.note_read(keyspace, key);
         }
-        match &self.point {
+        match &self.state.point {
             Some(point) => read_at(keyspace, key, point.seqno(), self.now_ms(keyspace)),
             None => keyspace.get(key),
         }
@@ -214,7 +224,7 @@ impl Transaction {
         keys: &[K],
     ) -> Result<Vec<Option<PinnedValue>>> {
         self.check(keyspace)?;
-        let statement = match &self.point {
+        let statement = match &self.state.point {
             Some(point) => point.clone(),
             None => self.shared().read_points.register(),
         };
@@ -231,7 +241,7 @@ impl Transaction {
 
     /// Has the commit check that nobody changes this row until then.
     pub(super) fn note_read(&self, keyspace: &Keyspace, key: &[u8]) {
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = &self.state.reads {
             reads.lock().add_key(keyspace.tree(), key);
         }
     }
@@ -249,7 +259,7 @@ impl Transaction {
         if let Some(own) = self.own_write(keyspace, key)? {
             return Ok(own);
         }
-        match &self.point {
+        match &self.state.point {
             // The lock's conflict check has seen that nothing newer than the snapshot exists.
             Some(point) => read_at(keyspace, key, point.seqno(), self.now_ms(keyspace)),
             None => keyspace.get(key),
@@ -261,7 +271,7 @@ impl Transaction {
         self.check(keyspace)?;
         // Also where it is locked: a rollback to a savepoint gives the lock back, not what the caller has learnt.
         self.note_read(keyspace, key);
-        match &self.read_for_update {
+        match &self.state.read_for_update {
             Some(reads) => {
                 reads.lock().add_key(keyspace.tree(), key);
                 Ok(())
@@ -279,17 +289,22 @@ impl Transaction {
             .lock(self.id, hash, mode, &wait)
             .map_err(|failure| failure.into_error(keyspace.name(), key, wait.timeout))?;
         {
-            let mut held = self.held.lock();
+            let mut held = self.state.held.lock();
             held.locks.push(hash);
             held.charge(&shared.cache);
         }
-        let Some(point) = self.point.as_ref().filter(|_| granted != Granted::Again) else {
+        let Some(point) = self
+            .state
+            .point
+            .as_ref()
+            .filter(|_| granted != Granted::Again)
+        else {
             return Ok(());
         };
         self.check_unchanged(keyspace, key, point.seqno())
             .inspect_err(|_| {
                 // Given back, so that a second try is checked again and not let through as the holder's.
-                self.held.lock().locks.pop();
+                self.state.held.lock().locks.pop();
                 shared.row_locks.unlock(self.id, hash);
             })
     }
@@ -319,7 +334,7 @@ impl Transaction {
         keyspace: &Keyspace,
         key: &[u8],
     ) -> Result<Option<Option<PinnedValue>>> {
-        let writes = self.writes.lock();
+        let writes = self.state.writes.lock();
         let Some((kind, stored)) = writes.get(keyspace.id(), key) else {
             return Ok(None);
         };
@@ -338,24 +353,25 @@ impl Transaction {
     /// writes made before the cursor was opened, no later ones.
     pub fn cursor(&self, keyspace: &Keyspace, options: CursorOptions) -> Result<Cursor> {
         self.check(keyspace)?;
-        let point = match &self.point {
+        let point = match &self.state.point {
             Some(point) => point.clone(),
             None => self.shared().read_points.register(),
         };
         // Without own writes there is nothing to merge; later ones stay unseen either way.
         let own = {
-            let writes = self.writes.lock();
+            let writes = self.state.writes.lock();
             let (id, from) = (keyspace.id(), Bound::Unbounded);
             let any_range = writes.range_deletes().iter().any(|r| r.keyspace == id);
             any_range || writes.next(id, from, View::LATEST).is_some()
         };
-        let writes = own.then(|| WriteCursor::open(Arc::clone(&self.writes), keyspace.id()));
-        let time = match &self.time {
+        let writes = own.then(|| WriteCursor::open(Arc::clone(&self.state.writes), keyspace.id()));
+        let time = match &self.state.time {
             Some(time) => time.clone(),
             None => self.shared().clock.hold(),
         };
         let keyspace = keyspace.clone();
         let reads = self
+            .state
             .reads
             .clone()
             .filter(|_| self.options.isolation == Isolation::Serializable);
@@ -365,12 +381,16 @@ impl Transaction {
         })
     }
 
-    /// Marks a point to which [`Transaction::rollback_to`] can return. Numbers rise within a transaction.
+    /// Marks a point to which [`Transaction::rollback_to`] can return. Numbers rise within a transaction. In a forked
+    /// process it marks nothing.
     pub fn savepoint(&self) -> Savepoint {
-        let mut held = self.held.lock();
+        if !self.state.is_current() {
+            return Savepoint(u64::MAX);
+        }
+        let mut held = self.state.held.lock();
         let public = Savepoint(held.next_savepoint);
         held.next_savepoint += 1;
-        let writes = self.writes.lock().savepoint();
+        let writes = self.state.writes.lock().savepoint();
         let locks = held.locks.len();
         held.savepoints.push(Mark {
             public,
@@ -381,9 +401,10 @@ impl Transaction {
     }
 
     /// Takes back everything since the savepoint: writes, locks acquired since, later savepoints. The savepoint
-    /// itself stays. Fails with `InvalidArgument` for one that was released or rolled back.
+    /// itself stays. Fails with `InvalidArgument` for one that was released or rolled back; `Closed`.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
-        let mut held = self.held.lock();
+        self.shared().check_open()?;
+        let mut held = self.state.held.lock();
         let place = held.savepoints.iter().position(|m| m.public == savepoint);
         let Some(place) = place else {
             return Err(Error::InvalidArgument(
@@ -392,7 +413,7 @@ impl Transaction {
         };
         held.savepoints.truncate(place + 1);
         let (writes, locks) = (held.savepoints[place].writes, held.savepoints[place].locks);
-        self.writes.lock().rollback_to(writes)?;
+        self.state.writes.lock().rollback_to(writes)?;
         for hash in held.locks.drain(locks..) {
             self.shared().row_locks.unlock(self.id, hash);
         }
@@ -401,9 +422,15 @@ impl Transaction {
 
     /// Forgets a savepoint and later ones; their changes stay.
     pub fn release(&self, savepoint: Savepoint) {
-        let mut held = self.held.lock();
+        if !self.state.is_current() {
+            return;
+        }
+        let mut held = self.state.held.lock();
         if let Some(place) = held.savepoints.iter().position(|m| m.public == savepoint) {
-            self.writes.lock().release(held.savepoints[place].writes);
+            self.state
+                .writes
+                .lock()
+                .release(held.savepoints[place].writes);
             held.savepoints.truncate(place);
         }
     }

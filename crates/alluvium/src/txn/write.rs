@@ -107,7 +107,11 @@ impl Transaction {
             return Ok(());
         }
         // Without a lock the newest commit says nothing; what has changed since the beginning is a conflict later.
-        let point = self.point.as_ref().filter(|_| self.options.optimistic);
+        let point = self
+            .state
+            .point
+            .as_ref()
+            .filter(|_| self.options.optimistic);
         keyspace.check_insert(key, point.map(ReadPoint::seqno))
     }
 
@@ -146,7 +150,7 @@ impl Transaction {
 
     /// Refuses a write after which the transaction would take too much memory, or a record too large for the log.
     fn check_room(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let writes = self.writes.lock().memory_bytes();
+        let writes = self.state.writes.lock().memory_bytes();
         let write = key.len() + value.len() + WRITE_OVERHEAD;
         let shared = self.shared();
         shared.check_commit_bytes(writes + write)?;
@@ -161,11 +165,11 @@ impl Transaction {
 
     /// Changes the write set, with the keyspace as one of the transaction's.
     fn enter(&self, keyspace: &Keyspace, change: impl FnOnce(&mut WriteSet)) {
-        let mut held = self.held.lock();
+        let mut held = self.state.held.lock();
         if !held.trees.iter().any(|tree| tree.id == keyspace.id()) {
             held.trees.push(Arc::clone(keyspace.tree()));
         }
-        let mut writes = self.writes.lock();
+        let mut writes = self.state.writes.lock();
         change(&mut writes);
         held.write_bytes = writes.allocated_bytes();
         drop(writes);
@@ -175,9 +179,9 @@ impl Transaction {
     /// Gives the memory of the writes back, when they are in the payload of their commit. A cursor that is still open
     /// keeps them.
     pub(super) fn forget_writes(&self) {
-        if Arc::strong_count(&self.writes) == 1 {
-            *self.writes.lock() = WriteSet::new();
-            let mut held = self.held.lock();
+        if Arc::strong_count(&self.state.writes) == 1 {
+            *self.state.writes.lock() = WriteSet::new();
+            let mut held = self.state.held.lock();
             held.write_bytes = 0;
             held.charge(&self.shared().cache);
         }

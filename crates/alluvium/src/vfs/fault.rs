@@ -5,21 +5,21 @@
 //! system can refuse.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::sync::thread::{self, ThreadId};
 
-use super::{Lifetime, LockGuard, Vfs, VfsFile};
+use super::{Lifetime, LockGuard, LockHolder, Vfs, VfsFile};
 
 /// The kinds of call that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoCall {
     /// `Vfs::create`.
     Create,
-    /// `Vfs::open` and `Vfs::open_read`.
+    /// `Vfs::open`, `Vfs::open_read` and `Vfs::anchored`.
     Open,
     /// `VfsFile::read_at`.
     Read,
@@ -188,6 +188,18 @@ fn error_of(effect: FaultEffect) -> io::Error {
 }
 
 impl Vfs for FaultVfs {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.absolute(path)
+    }
+
+    fn anchored(&self, dir: &Path) -> io::Result<Arc<dyn Vfs>> {
+        self.check(IoCall::Open)?;
+        Ok(Arc::new(FaultVfs {
+            inner: self.inner.anchored(dir)?,
+            plan: Arc::clone(&self.plan),
+        }))
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
         self.check(IoCall::Create)?;
         Ok(self.wrap(self.inner.create(path)?))
@@ -248,12 +260,12 @@ impl Vfs for FaultVfs {
         self.inner.hard_link(from, to)
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+    fn lock(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>> {
         self.check(IoCall::Other)?;
         self.inner.lock(path)
     }
 
-    fn lock_shared(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+    fn lock_shared(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>> {
         self.check(IoCall::Other)?;
         self.inner.lock_shared(path)
     }

@@ -7,6 +7,10 @@
 //!
 //! Durability is explicit everywhere. The content and the length of a file are durable after [`VfsFile::sync`]; its name
 //! is durable only after [`Vfs::sync_dir`] of its directory. Neither implies the other.
+//!
+//! An open database reaches its files through [`Vfs::anchored`], so that it keeps them when the process
+//! changes its working directory or the directory gets another name. Every other path that a caller of the
+//! engine gives goes through [`Vfs::absolute`] first.
 
 mod fault;
 mod mem;
@@ -23,17 +27,48 @@ pub use real::RealVfs;
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes that [`Vfs::copy`] reads at a time.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// Held while the caller owns a lock file; dropping it gives the lock up.
+/// Held while the caller owns a lock file. Dropping it unlocks, except in a forked child: the lock is the
+/// parent's.
 pub type LockGuard = Box<dyn Send + Sync>;
+
+/// Holder of a lock that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockHolder {
+    /// The process that asked for the lock.
+    ThisProcess,
+    /// Another process.
+    AnotherProcess,
+    /// Readers, of any process.
+    Readers,
+}
+
+impl fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LockHolder::ThisProcess => "this process",
+            LockHolder::AnotherProcess => "another process",
+            LockHolder::Readers => "readers of this or another process",
+        })
+    }
+}
 
 /// A file system.
 pub trait Vfs: Send + Sync + fmt::Debug {
+    /// Returns `path` as one that does not depend on the working directory. Fails where a relative path is
+    /// given and the working directory is gone.
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf>;
+
+    /// Returns this file system with the existing directory `dir` held open. Paths that begin with `dir` are
+    /// reached through that handle from now on, whatever becomes of the name; other paths as before.
+    /// After the directory was removed, calls below it fail with `NotFound`.
+    fn anchored(&self, dir: &Path) -> io::Result<Arc<dyn Vfs>>;
+
     /// Creates a file, open for reading and writing. Fails if the name is taken.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>>;
 
@@ -92,13 +127,14 @@ pub trait Vfs: Send + Sync + fmt::Debug {
         Ok(len)
     }
 
-    /// Takes the lock file at `path`, creating it if it is missing. `None` while another holder has it, in this process
-    /// or another one.
-    fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>>;
+    /// Takes the lock file at `path`, creating it if it is missing, and the directory that it lies in. The
+    /// inner error names the holder that the caller is refused for.
+    fn lock(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>>;
 
-    /// Takes the existing lock file at `path` together with others who call this: `None` while somebody has it by
-    /// [`Vfs::lock`], who is refused in turn. Changes nothing; fails with `NotFound` where there is no such file.
-    fn lock_shared(&self, path: &Path) -> io::Result<Option<LockGuard>>;
+    /// Takes the existing lock file at `path`, with its directory, together with other callers of this. A
+    /// caller of [`Vfs::lock`] is refused meanwhile, and refuses this call in turn. Changes nothing; fails
+    /// with `NotFound` where there is no such file.
+    fn lock_shared(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>>;
 
     /// How many more bytes the file system of `dir` can take.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;

@@ -1,25 +1,343 @@
 //! The operating system's files: positional I/O, `fdatasync`, `fallocate`, advice to the page cache.
+//!
+//! An anchored file system holds its directory open and reaches every path below it through that handle:
+//! `chdir`, and a renamed or replaced directory, change nothing for it. A relative path of one that is not
+//! anchored means what the system makes of it at the moment of the call.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use alluvium_mem::process::Process;
 use alluvium_mem::write_hint::{WriteHint, set_write_hint};
-use rustix::fs::{Advice, FallocateFlags, RenameFlags};
-use rustix::io::Errno;
+use rustix::fs::{Advice, AtFlags, Dir, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::{Errno, retry_on_intr};
 
-use super::{Lifetime, LockGuard, Vfs, VfsFile};
+use super::{Lifetime, LockGuard, LockHolder, Vfs, VfsFile};
 
-/// Linux cuts one hint to read ahead at the larger of the device's read-ahead and its largest request, 128 KiB unless
-/// somebody sets them, and says nothing; what is cut off would be read piece by piece, waiting for each.
+/// Linux cuts one hint to read ahead at the larger of the device's read-ahead and its largest request,
+/// 128 KiB by default, and says nothing; the rest would be read piece by piece, with a wait for each.
 const ADVICE_BYTES: u64 = 128 << 10;
 
+/// What the holder of a lock file writes into it: this and the identity of its process.
+const HOLDER_PREFIX: &str = "alluvium lock of process ";
+
 /// The files of the operating system.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct RealVfs;
+#[derive(Debug, Clone, Default)]
+pub struct RealVfs {
+    anchor: Option<Arc<Anchor>>,
+}
+
+/// A directory that is held open.
+#[derive(Debug)]
+struct Anchor {
+    dir: PathBuf,
+    handle: File,
+}
+
+/// A path as system calls take it.
+struct At<'a> {
+    dir: BorrowedFd<'a>,
+    path: &'a Path,
+}
+
+impl At<'_> {
+    fn open(&self, flags: OFlags) -> io::Result<File> {
+        let mode = Mode::from_raw_mode(0o666);
+        let open = || rustix::fs::openat(self.dir, self.path, flags | OFlags::CLOEXEC, mode);
+        Ok(File::from(retry_on_intr(open)?))
+    }
+
+    fn open_dir(&self) -> io::Result<File> {
+        self.open(OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    fn exists(&self) -> io::Result<bool> {
+        match rustix::fs::statat(self.dir, self.path, AtFlags::empty()) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl RealVfs {
+    /// The file system without an anchor.
+    pub fn new() -> RealVfs {
+        RealVfs::default()
+    }
+
+    fn at<'a>(&'a self, path: &'a Path) -> At<'a> {
+        let below = |anchor: &'a Arc<Anchor>| {
+            let path = path.strip_prefix(&anchor.dir).ok()?;
+            Some(At {
+                dir: anchor.handle.as_fd(),
+                path: or_current(path),
+            })
+        };
+        let anchored = self.anchor.as_ref().and_then(below);
+        anchored.unwrap_or(At {
+            dir: rustix::fs::CWD,
+            path: or_current(path),
+        })
+    }
+
+    fn open_file(&self, path: &Path, flags: OFlags) -> io::Result<Arc<dyn VfsFile>> {
+        Ok(Arc::new(RealFile {
+            file: self.at(path).open(flags)?,
+            path: path.to_path_buf(),
+        }))
+    }
+
+    /// Takes the lock file at `path` and the directory that it lies in.
+    fn take_lock(
+        &self,
+        path: &Path,
+        flags: OFlags,
+        operation: FlockOperation,
+    ) -> io::Result<Result<LockGuard, LockHolder>> {
+        let file = self.at(path).open(flags)?;
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let mut guard = RealLock {
+            process: Process::current(),
+            dir: self.at(parent).open_dir()?,
+            file,
+            signed: false,
+        };
+        if !(lock(&guard.file, operation)? && lock_dir(&guard.dir, operation)?) {
+            // Dropping the guard unlocks no more than it has locked.
+            return guard.holder().map(Err);
+        }
+        if flags.contains(OFlags::RDWR) {
+            guard.sign();
+        }
+        Ok(Ok(Box::new(guard)))
+    }
+}
+
+/// The path of the directory itself is written as an empty one, here and as the parent of a plain name.
+fn or_current(path: &Path) -> &Path {
+    match path.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => path,
+    }
+}
+
+/// Takes an advisory lock. False: another open file has it.
+fn lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
+    match retry_on_intr(|| rustix::fs::flock(file, operation)) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// As [`lock`] for a directory, so that a second writer finds it locked although somebody has replaced the
+/// lock file. Network file systems cannot lock a directory: there the lock file has to do.
+fn lock_dir(dir: &File, operation: FlockOperation) -> io::Result<bool> {
+    match lock(dir, operation) {
+        Err(error) if cannot_lock(&error) => Ok(true),
+        other => other,
+    }
+}
+
+fn cannot_lock(error: &io::Error) -> bool {
+    let refusals = [
+        Errno::BADF,
+        Errno::INVAL,
+        Errno::ISDIR,
+        Errno::NOLCK,
+        Errno::NOSYS,
+        Errno::OPNOTSUPP,
+    ];
+    Errno::from_io_error(error).is_some_and(|errno| refusals.contains(&errno))
+}
+
+/// A lock that is held. A process that another thread has started meanwhile may have inherited the open
+/// files until it executes its program, and a lock ends with the last copy of its file: so it is taken
+/// away, not only closed.
+struct RealLock {
+    /// The process that took it. A forked child does not unlock what is its parent's.
+    process: Process,
+    file: File,
+    dir: File,
+    /// The file holds the signature of this lock.
+    signed: bool,
+}
+
+impl RealLock {
+    fn signature(&self) -> String {
+        format!("{HOLDER_PREFIX}{:016x}\n", self.process.id())
+    }
+
+    /// Leaves the identity of the process in the lock file, for [`RealLock::holder`] of other openings.
+    /// Where it cannot be written, they do not learn it.
+    fn sign(&mut self) {
+        let signature = self.signature();
+        self.signed = self.file.write_all_at(signature.as_bytes(), 0).is_ok();
+    }
+
+    /// Returns the holder that this lock is refused for: readers, or the writer that has signed the file.
+    fn holder(&self) -> io::Result<LockHolder> {
+        if lock(&self.file, FlockOperation::NonBlockingLockShared)?
+            && lock_dir(&self.dir, FlockOperation::NonBlockingLockShared)?
+        {
+            return Ok(LockHolder::Readers);
+        }
+        let own = self.signature();
+        let mut found = vec![0; own.len()];
+        Ok(match self.file.read_exact_at(&mut found, 0) {
+            Ok(()) if found == own.as_bytes() => LockHolder::ThisProcess,
+            _ => LockHolder::AnotherProcess,
+        })
+    }
+}
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        if !self.process.is_current() {
+            return;
+        }
+        if self.signed {
+            // A signature that stays behind is taken for that of a later holder that could not sign.
+            let _ = self.file.set_len(0);
+        }
+        for file in [&self.file, &self.dir] {
+            // Closing it unlocks too, where no other process has a copy.
+            let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+        }
+    }
+}
+
+impl Vfs for RealVfs {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        std::path::absolute(path)
+    }
+
+    fn anchored(&self, dir: &Path) -> io::Result<Arc<dyn Vfs>> {
+        let handle = self.at(dir).open_dir()?;
+        let dir = dir.to_path_buf();
+        let anchor = Some(Arc::new(Anchor { dir, handle }));
+        Ok(Arc::new(RealVfs { anchor }))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        self.open_file(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        self.open_file(path, OFlags::RDWR)
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        self.open_file(path, OFlags::RDONLY)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, to) = (self.at(from), self.at(to));
+        Ok(rustix::fs::renameat(from.dir, from.path, to.dir, to.path)?)
+    }
+
+    fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, to) = (self.at(from), self.at(to));
+        let flags = RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(from.dir, from.path, to.dir, to.path, flags) {
+            // Not every file system can refuse by itself. Between the look and the renaming only an empty
+            // directory of another program could be replaced.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match to.exists()? {
+                true => Err(io::ErrorKind::AlreadyExists.into()),
+                false => Ok(rustix::fs::renameat(from.dir, from.path, to.dir, to.path)?),
+            },
+            other => Ok(other?),
+        }
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let at = self.at(path);
+        Ok(rustix::fs::unlinkat(at.dir, at.path, AtFlags::empty())?)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        let at = self.at(dir);
+        Ok(rustix::fs::unlinkat(at.dir, at.path, AtFlags::REMOVEDIR)?)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Dir::new(OwnedFd::from(self.at(dir).open_dir()?))? {
+            // A name that is not UTF-8 is not one of ours.
+            if let Ok(name) = entry?.file_name().to_str()
+                && !matches!(name, "." | "..")
+            {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.at(path).exists()
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        let at = self.at(dir);
+        let mut path = PathBuf::new();
+        for part in at.path.components() {
+            path.push(part);
+            match rustix::fs::mkdirat(at.dir, &path, Mode::from_raw_mode(0o777)) {
+                Ok(()) => {}
+                // A directory that exists may lie where the caller must not create one: looked at first, then
+                // at what the system said.
+                Err(error) => {
+                    let stat = rustix::fs::statat(at.dir, &path, AtFlags::empty());
+                    let mode = stat.map_err(|_| error)?.st_mode;
+                    if !rustix::fs::FileType::from_raw_mode(mode).is_dir() {
+                        return Err(io::ErrorKind::NotADirectory.into());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        match &self.anchor {
+            // No descriptor has to be had for what is synced most.
+            Some(anchor) if anchor.dir == dir => anchor.handle.sync_all(),
+            _ => self.at(dir).open_dir()?.sync_all(),
+        }
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, to) = (self.at(from), self.at(to));
+        let flags = AtFlags::empty();
+        Ok(rustix::fs::linkat(
+            from.dir, from.path, to.dir, to.path, flags,
+        )?)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>> {
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        self.take_lock(path, flags, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>> {
+        let operation = FlockOperation::NonBlockingLockShared;
+        self.take_lock(path, OFlags::RDONLY, operation)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        let stat = match &self.anchor {
+            Some(anchor) if anchor.dir == dir => rustix::fs::fstatvfs(&anchor.handle)?,
+            _ => rustix::fs::fstatvfs(self.at(dir).open_dir()?)?,
+        };
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
 
 #[derive(Debug)]
 struct RealFile {
@@ -34,116 +352,6 @@ impl RealFile {
         if let Some(len) = NonZeroU64::new(len) {
             let _ = rustix::fs::fadvise(&self.file, offset, Some(len), advice);
         }
-    }
-}
-
-fn open_with(options: &OpenOptions, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-    Ok(Arc::new(RealFile {
-        file: options.open(path)?,
-        path: path.to_path_buf(),
-    }))
-}
-
-impl Vfs for RealVfs {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        open_with(
-            OpenOptions::new().read(true).write(true).create_new(true),
-            path,
-        )
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        open_with(OpenOptions::new().read(true).write(true), path)
-    }
-
-    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        open_with(OpenOptions::new().read(true), path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        std::fs::rename(from, to)
-    }
-
-    fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let (here, flags) = (rustix::fs::CWD, RenameFlags::NOREPLACE);
-        match rustix::fs::renameat_with(here, from, here, to, flags) {
-            // Not every file system can refuse by itself. Between the look and the renaming only an empty directory of
-            // somebody else's could be replaced.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match to.try_exists()? {
-                true => Err(io::ErrorKind::AlreadyExists.into()),
-                false => std::fs::rename(from, to),
-            },
-            other => Ok(other?),
-        }
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        std::fs::remove_file(path)
-    }
-
-    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        std::fs::remove_dir(dir)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(dir)? {
-            // A name that is not UTF-8 is not one of ours.
-            if let Ok(name) = entry?.file_name().into_string() {
-                names.push(name);
-            }
-        }
-        Ok(names)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        path.try_exists()
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        std::fs::create_dir_all(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        // The parent of a relative one-part path is written as an empty path.
-        let dir = if dir.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            dir
-        };
-        File::open(dir)?.sync_all()
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        std::fs::hard_link(from, to)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Box::new(file))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Option<LockGuard>> {
-        let file = File::open(path)?;
-        match file.try_lock_shared() {
-            Ok(()) => Ok(Some(Box::new(file))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
-    }
-
-    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        let stat = rustix::fs::statvfs(dir)?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 }
 
@@ -166,9 +374,8 @@ impl VfsFile for RealFile {
             return Ok(());
         }
         // The length only once there is room for all of it: some file systems leave a part where there is not.
-        let reserved = rustix::io::retry_on_intr(|| {
-            rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len)
-        });
+        let reserved =
+            retry_on_intr(|| rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len));
         match reserved {
             // Some file systems cannot reserve: the length is set all the same, only the promise of room is lost.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.file.set_len(len),
@@ -204,7 +411,7 @@ impl VfsFile for RealFile {
             Lifetime::Medium => WriteHint::Medium,
             Lifetime::Long => WriteHint::Extreme,
         };
-        // Without the hint the device mixes what it writes, as it does for everybody else.
+        // Without the hint the device mixes what it writes, as it does for other programs.
         let _ = set_write_hint(&self.file, hint);
     }
 

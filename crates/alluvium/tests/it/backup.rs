@@ -269,7 +269,7 @@ fn a_store_is_open_once_and_is_no_database() {
     let (vfs, db, _) = database(tiny());
     let first = store(&vfs);
     let open = |path: &Path| BackupStore::open_on(Arc::new(vfs.clone()), path);
-    assert_error!(open(backups()), Error::Locked(_));
+    assert_error!(open(backups()), Error::Locked { .. });
     drop(first);
     drop(open(backups()).expect("open"));
     assert_error!(open(dir()), Error::InvalidArgument(_));
@@ -507,11 +507,11 @@ fn readers_share_a_store_and_keep_writers_out() {
     let writer = store(&vfs);
     writer.create(&db).expect("create");
     let read = || BackupStore::open_read_only_on(Arc::new(vfs.clone()), backups());
-    assert_error!(read(), Error::Locked(_));
+    assert_error!(read(), Error::Locked { .. });
     drop(writer);
     let readers = [read().expect("open"), read().expect("open")];
     let write = || BackupStore::open_on(Arc::new(vfs.clone()), backups());
-    assert_error!(write(), Error::Locked(_));
+    assert_error!(write(), Error::Locked { .. });
     drop(readers);
     write().expect("open");
     let of_database = BackupStore::open_read_only_on(Arc::new(vfs.clone()), dir());

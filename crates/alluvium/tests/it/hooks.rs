@@ -5,11 +5,11 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use alluvium::vfs::{LockGuard, MemVfs, Vfs, VfsFile};
+use alluvium::vfs::{LockGuard, LockHolder, MemVfs, Vfs, VfsFile};
 
 /// Which call the hook is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct HookVfs {
     pub files: Arc<MemVfs>,
     pub on: Arc<AtomicBool>,
     hook: Hook,
+    /// What calls go to: `files`, or the same anchored.
+    inner: Arc<dyn Vfs>,
 }
 
 struct HookFile {
@@ -48,6 +50,7 @@ impl HookVfs {
     pub fn new(hook: impl Fn(Call, &Path) -> io::Result<()> + Send + Sync + 'static) -> HookVfs {
         let (files, on) = (Arc::new(MemVfs::new()), Arc::new(AtomicBool::new(false)));
         HookVfs {
+            inner: files.clone(),
             files,
             on,
             hook: Arc::new(hook),
@@ -97,73 +100,84 @@ impl fmt::Debug for HookFile {
 }
 
 impl Vfs for HookVfs {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.absolute(path)
+    }
+
+    fn anchored(&self, dir: &Path) -> io::Result<Arc<dyn Vfs>> {
+        Ok(Arc::new(HookVfs {
+            inner: self.inner.anchored(dir)?,
+            ..self.clone()
+        }))
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
         self.ask(Call::Create, path)?;
-        Ok(self.wrap(self.files.create(path)?))
+        Ok(self.wrap(self.inner.create(path)?))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
         self.ask(Call::Open, path)?;
-        Ok(self.wrap(self.files.open(path)?))
+        Ok(self.wrap(self.inner.open(path)?))
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        Ok(self.wrap(self.files.open_read(path)?))
+        Ok(self.wrap(self.inner.open_read(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.ask(Call::Rename, to)?;
-        self.files.rename(from, to)
+        self.inner.rename(from, to)
     }
 
     fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.ask(Call::Rename, to)?;
-        self.files.rename_dir(from, to)
+        self.inner.rename_dir(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.ask(Call::Remove, path)?;
-        self.files.remove(path)
+        self.inner.remove(path)
     }
 
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {
         self.ask(Call::Remove, dir)?;
-        self.files.remove_dir(dir)
+        self.inner.remove_dir(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.files.list(dir)
+        self.inner.list(dir)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.files.exists(path)
+        self.inner.exists(path)
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         self.ask(Call::CreateDir, dir)?;
-        self.files.create_dir_all(dir)
+        self.inner.create_dir_all(dir)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.files.sync_dir(dir)
+        self.inner.sync_dir(dir)
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.ask(Call::Link, to)?;
-        self.files.hard_link(from, to)
+        self.inner.hard_link(from, to)
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+    fn lock(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>> {
         self.ask(Call::Lock, path)?;
-        self.files.lock(path)
+        self.inner.lock(path)
     }
 
-    fn lock_shared(&self, path: &Path) -> io::Result<Option<LockGuard>> {
-        self.files.lock_shared(path)
+    fn lock_shared(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>> {
+        self.inner.lock_shared(path)
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        self.files.free_bytes(dir)
+        self.inner.free_bytes(dir)
     }
 }
 

@@ -33,6 +33,7 @@ mod keyspaces;
 mod lifetimes;
 mod memory;
 mod model;
+mod process;
 mod ranges;
 mod read_ahead;
 mod read_only;

@@ -148,13 +148,13 @@ fn readers_share_a_database_and_keep_writers_out() {
     let (vfs, db, k) = database(tiny());
     k.put(b"a", b"1").expect("put");
     let try_open = |options: Options| Database::open_on(Arc::new(vfs.clone()), dir(), options);
-    assert_error!(try_open(read_only()), Error::Locked(_));
+    assert_error!(try_open(read_only()), Error::Locked { .. });
     db.close().expect("close");
     let readers = [reader(&vfs), reader(&vfs)];
-    assert_error!(try_open(tiny()), Error::Locked(_));
+    assert_error!(try_open(tiny()), Error::Locked { .. });
     let [first, second] = readers;
     first.close().expect("close");
-    assert_error!(try_open(tiny()), Error::Locked(_));
+    assert_error!(try_open(tiny()), Error::Locked { .. });
     drop(second);
     drop(try_open(tiny()).expect("the last reader is gone"));
 }
@@ -166,10 +166,10 @@ fn real_readers_share_a_database_and_keep_writers_out() {
     db.keyspace("k", KeyspaceOptions::default())
         .expect("keyspace");
     let read = || Database::open_read_only(path.path(), tiny());
-    assert_error!(read(), Error::Locked(_));
+    assert_error!(read(), Error::Locked { .. });
     drop(db);
     let readers = [read().expect("open"), read().expect("open")];
-    assert_error!(Database::open(path.path(), tiny()), Error::Locked(_));
+    assert_error!(Database::open(path.path(), tiny()), Error::Locked { .. });
     drop(readers);
     Database::open(path.path(), tiny()).expect("no reader is left");
 }

@@ -117,7 +117,7 @@ fn an_open_database_is_locked_until_it_is_closed_also_by_a_crash() {
     let (vfs, db, k) = database(tiny());
     k.put(b"a", b"1").expect("put");
     let second = Database::open_on(Arc::new(vfs.clone()), dir(), tiny());
-    assert_error!(second, Error::Locked(_));
+    assert_error!(second, Error::Locked { .. });
     let crashed = vfs.crash(1, CrashOptions::PROCESS_KILLED);
     let after = open(&crashed, tiny());
     drop(after);
@@ -131,7 +131,7 @@ fn an_open_database_is_locked_until_it_is_closed_also_by_a_crash() {
 fn a_real_directory_is_locked_while_it_is_open() {
     let dir = tempfile::tempdir().expect("directory");
     let db = Database::open(dir.path(), tiny()).expect("open");
-    assert_error!(Database::open(dir.path(), tiny()), Error::Locked(_));
+    assert_error!(Database::open(dir.path(), tiny()), Error::Locked { .. });
     drop(db);
     Database::open(dir.path(), tiny()).expect("the last handle is gone");
 }
@@ -460,7 +460,7 @@ fn files_of_other_programs_are_left_alone() {
     let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().join("notes.txt");
     std::fs::write(&path, "mine").expect("write");
-    let db = Database::open_on(Arc::new(RealVfs), dir.path(), tiny()).expect("open");
+    let db = Database::open_on(Arc::new(RealVfs::new()), dir.path(), tiny()).expect("open");
     let k = db
         .keyspace("k", KeyspaceOptions::default())
         .expect("keyspace");

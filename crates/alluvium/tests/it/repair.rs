@@ -257,7 +257,7 @@ fn a_damaged_manifest_gives_the_last_good_edits_or_an_error_and_never_a_panic() 
 #[test]
 fn a_database_in_use_and_a_target_that_exists_are_refused() {
     let (vfs, db, _) = database(tiny());
-    assert_error!(repair(&vfs), Error::Locked(_));
+    assert_error!(repair(&vfs), Error::Locked { .. });
     db.close().expect("close");
     vfs.create_dir_all(target()).expect("directory");
     assert_error!(repair(&vfs), Error::InvalidArgument(_));

@@ -28,7 +28,7 @@ pub fn run(arguments: &ManifestArgs, form: Form, output: &mut Output) -> anyhow:
         failure = written.err();
         failure.is_none()
     };
-    let read = manifest::edits(&RealVfs, dir, &mut visit, &mut |e| damages.push(e));
+    let read = manifest::edits(&RealVfs::new(), dir, &mut visit, &mut |e| damages.push(e));
     if let Some(failure) = failure {
         return Err(failure);
     }

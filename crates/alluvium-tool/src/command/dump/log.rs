@@ -17,9 +17,9 @@ pub fn run(arguments: &LogArgs, form: Form, output: &mut Output) -> anyhow::Resu
     let dir = &arguments.dir;
     let _lock = lock_to_read(dir)?;
     let mut damages = Vec::new();
-    let (uid, state) = match Manifest::read(&RealVfs, dir) {
+    let (uid, state) = match Manifest::read(&RealVfs::new(), dir) {
         Err(Error::Corruption { .. }) => {
-            Manifest::salvage(&RealVfs, dir, &mut |error| damages.push(error))?
+            Manifest::salvage(&RealVfs::new(), dir, &mut |error| damages.push(error))?
         }
         read => read?,
     };
@@ -46,7 +46,7 @@ pub fn run(arguments: &LogArgs, form: Form, output: &mut Output) -> anyhow::Resu
         failure = written.err();
         failure.is_none()
     };
-    let stopped = dump::log(&RealVfs, dir, uid, oldest, &mut visit)?;
+    let stopped = dump::log(&RealVfs::new(), dir, uid, oldest, &mut visit)?;
     if let Some(failure) = failure {
         return Err(failure);
     }
@@ -65,7 +65,9 @@ fn check_segment(
     wanted: SegmentId,
     oldest: SegmentId,
 ) -> anyhow::Result<()> {
-    let names: Result<Vec<String>> = RealVfs.list(dir).map_err(|e| Error::io("list", dir, e));
+    let names: Result<Vec<String>> = RealVfs::new()
+        .list(dir)
+        .map_err(|e| Error::io("list", dir, e));
     let mut ids: Vec<u64> = names?
         .iter()
         .filter_map(|name| parse_segment_name(name))

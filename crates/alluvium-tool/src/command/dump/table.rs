@@ -17,7 +17,7 @@ use crate::text::Coding;
 /// A table file is never changed once it has its name, so it is read without a lock.
 pub fn run(arguments: &TableArgs, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
     let path = file_of(arguments)?;
-    let file = RealVfs.open_read(&path);
+    let file = RealVfs::new().open_read(&path);
     let file = file.map_err(|e| Error::io("open", &path, e))?;
     let record = record_of(&path);
     // Without a manifest the file itself says which one it is.
@@ -80,7 +80,7 @@ fn file_of(arguments: &TableArgs) -> anyhow::Result<PathBuf> {
         return Ok(path.clone());
     }
     let tables = || {
-        let mut names = RealVfs.list(path).unwrap_or_default();
+        let mut names = RealVfs::new().list(path).unwrap_or_default();
         names.retain(|name| name.ends_with(".sst"));
         names.sort();
         match names.is_empty() {
@@ -101,7 +101,7 @@ fn file_of(arguments: &TableArgs) -> anyhow::Result<PathBuf> {
 /// What the manifest beside the file says of it, if there is one that can be read.
 fn record_of(path: &Path) -> Option<TableRecord> {
     let dir = path.parent()?;
-    let (_, state): (u64, ManifestState) = Manifest::read(&RealVfs, dir).ok()?;
+    let (_, state): (u64, ManifestState) = Manifest::read(&RealVfs::new(), dir).ok()?;
     let name = path.file_name()?.to_str()?;
     let groups = state.keyspaces.values().flat_map(|k| k.groups.values());
     let mut records = groups.flat_map(|g| g.upper.iter().map(|(_, r)| r).chain(&g.last));

@@ -41,7 +41,9 @@ pub fn survey(dir: &Path, state: &ManifestState) -> Result<Files> {
         table_version: None,
     };
     let values = value_files(dir, state)?;
-    let mut names = RealVfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    let mut names = RealVfs::new()
+        .list(dir)
+        .map_err(|e| Error::io("list", dir, e))?;
     names.sort();
     for name in names {
         let path = dir.join(&name);
@@ -80,7 +82,7 @@ pub fn survey(dir: &Path, state: &ManifestState) -> Result<Files> {
 /// The number at a place of a file, if the file can be read there.
 fn u32_at(path: &Path, offset: u64) -> Option<u32> {
     let mut bytes = [0; 4];
-    let file = RealVfs.open_read(path).ok()?;
+    let file = RealVfs::new().open_read(path).ok()?;
     file.read_at(&mut bytes, offset).ok()?;
     Some(u32::from_le_bytes(bytes))
 }
@@ -111,7 +113,7 @@ fn value_files(dir: &Path, state: &ManifestState) -> Result<BTreeMap<String, Val
 }
 
 fn open_file(path: &Path) -> Result<Arc<dyn VfsFile>> {
-    let file = RealVfs.open_read(path);
+    let file = RealVfs::new().open_read(path);
     file.map_err(|e| Error::io("open", path, e))
 }
 

@@ -37,7 +37,7 @@ pub fn run(arguments: &InspectArgs, form: Form, output: &mut Output) -> anyhow::
     if let Some(name) = &arguments.keyspace {
         keyspace(&db, name)?;
     }
-    let (uid, state) = Manifest::read(&RealVfs, &arguments.dir)?;
+    let (uid, state) = Manifest::read(&RealVfs::new(), &arguments.dir)?;
     let stats = db.stats()?;
     let files = files::survey(&arguments.dir, &state)?;
     let coding = form.coding();

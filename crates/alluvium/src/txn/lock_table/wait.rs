@@ -7,6 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use alluvium_mem::process::Owned;
+
 use crate::sync::time::Instant;
 
 use super::slot::Request;
@@ -32,8 +34,8 @@ pub type OnWait = dyn Fn(&[TxnId]) + Send + Sync;
 ///
 /// Once cancelled it stays so: every later wait with it fails at once, while a request that needs no wait is still
 /// granted. Give the next statement a new token.
-#[derive(Clone, Default)]
-pub struct LockCancel(Arc<Mutex<CancelState>>);
+#[derive(Clone)]
+pub struct LockCancel(Arc<Owned<Mutex<CancelState>>>);
 
 #[derive(Default)]
 struct CancelState {
@@ -91,14 +93,24 @@ impl fmt::Debug for LockWait {
     }
 }
 
+impl Default for LockCancel {
+    fn default() -> LockCancel {
+        LockCancel::new()
+    }
+}
+
 impl LockCancel {
     /// A token that is not cancelled.
     pub fn new() -> LockCancel {
-        LockCancel::default()
+        LockCancel(Arc::new(Owned::new(Mutex::default())))
     }
 
-    /// Ends the waits with this token, now and later. A wait that was just granted its lock keeps it.
+    /// Ends the waits with this token, now and later. A wait that was just granted its lock keeps it. In a forked
+    /// process there is no such wait, and nothing happens.
     pub fn cancel(&self) {
+        if !self.0.is_current() {
+            return;
+        }
         let mut state = self.0.lock();
         state.cancelled = true;
         for waiter in &state.waiters {
@@ -108,7 +120,7 @@ impl LockCancel {
 
     /// Whether [`cancel`](Self::cancel) was called.
     pub fn is_cancelled(&self) -> bool {
-        self.0.lock().cancelled
+        self.0.is_current() && self.0.lock().cancelled
     }
 
     /// Makes a wait known, so that a cancellation from now on reaches it; one that came before reaches it here.

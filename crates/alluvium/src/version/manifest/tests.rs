@@ -156,7 +156,7 @@ fn edits_come_back_after_every_reopening() {
 #[test]
 fn edits_come_back_from_real_files() {
     let temp = tempfile::tempdir().unwrap();
-    round_trip(Arc::new(RealVfs), temp.path());
+    round_trip(Arc::new(RealVfs::new()), temp.path());
 }
 
 #[test]

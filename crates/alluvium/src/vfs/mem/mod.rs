@@ -9,6 +9,9 @@
 //! - a name that survives may point to a file whose content did not;
 //! - locks are released.
 //!
+//! A renamed or removed directory is one to the files and anchored file systems that were opened in it: they go with
+//! it, and find nothing after its removal.
+//!
 //! [`MemVfs::crash`] leaves the original untouched and returns what a restarted machine would find, so that a test can
 //! crash after every step of one history. The same seed gives the same result.
 
@@ -24,9 +27,9 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use self::content::{Inode, Space};
-use self::names::{InodeRef, NameChange, Tree, parent};
+use self::names::{InodeRef, NameChange, Tree, join, moved, parent};
 use super::random::SplitMix;
-use super::{LockGuard, Vfs, VfsFile};
+use super::{LockGuard, LockHolder, Vfs, VfsFile};
 
 /// How much of the unsynced state a crash keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,10 +75,15 @@ struct State {
     durable: Tree,
     /// Operations in `current` and not in `durable`, oldest first.
     unsynced: Vec<NameChange>,
+    /// By the directory of the lock file: a lock follows its directory when that is renamed, and stays when the
+    /// file is replaced.
     locks: BTreeMap<PathBuf, Holders>,
+    /// The directories that are held open, by the numbers of their anchors; `None` after a removal. They stay
+    /// listed: tests open few.
+    anchors: Vec<Option<PathBuf>>,
 }
 
-/// Who has a lock file.
+/// Holders of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holders {
     One,
@@ -88,6 +96,14 @@ pub struct MemVfs {
     /// Taken before the lock of any file.
     state: Arc<Mutex<State>>,
     space: Arc<Space>,
+    anchor: Option<Anchor>,
+}
+
+/// A directory that is held open: the name that it was opened by, and its place in `State::anchors`.
+#[derive(Debug, Clone)]
+struct Anchor {
+    dir: PathBuf,
+    number: usize,
 }
 
 #[derive(Debug)]
@@ -99,7 +115,8 @@ struct MemFile {
 
 struct MemLock {
     state: Arc<Mutex<State>>,
-    path: PathBuf,
+    /// The anchor of the directory that is locked.
+    anchor: usize,
 }
 
 impl MemVfs {
@@ -121,8 +138,10 @@ impl MemVfs {
                 durable: tree(),
                 unsynced: Vec::new(),
                 locks: BTreeMap::new(),
+                anchors: Vec::new(),
             })),
             space: Space::new(capacity_bytes),
+            anchor: None,
         }
     }
 
@@ -158,16 +177,31 @@ impl MemVfs {
     }
 
     fn held(&self, state: &mut State, path: &Path, holders: Holders) -> LockGuard {
-        state.locks.insert(path.to_path_buf(), holders);
+        let dir = parent(path).to_path_buf();
+        let anchor = state.anchor(&dir);
+        state.locks.insert(dir, holders);
         Box::new(MemLock {
             state: Arc::clone(&self.state),
-            path: path.to_path_buf(),
+            anchor,
         })
+    }
+
+    /// Where `path` lies now.
+    fn resolve(&self, state: &State, path: &Path) -> io::Result<PathBuf> {
+        let below = |anchor: &Anchor| Some((anchor.number, path.strip_prefix(&anchor.dir).ok()?));
+        match self.anchor.as_ref().and_then(below) {
+            None => Ok(path.to_path_buf()),
+            Some((number, rest)) => {
+                let dir = state.anchors[number].as_ref();
+                let dir = dir.ok_or(io::ErrorKind::NotFound)?;
+                Ok(join(dir, rest))
+            }
+        }
     }
 
     fn open_as(&self, path: &Path, writable: bool) -> io::Result<Arc<dyn VfsFile>> {
         let state = self.state.lock();
-        let inode = state.current.file(path)?;
+        let inode = state.current.file(&self.resolve(&state, path)?)?;
         Ok(Arc::new(MemFile {
             inode,
             path: path.to_path_buf(),
@@ -183,6 +217,12 @@ impl Default for MemVfs {
 }
 
 impl State {
+    /// Holds the directory open. Returns the number of the anchor.
+    fn anchor(&mut self, dir: &Path) -> usize {
+        self.anchors.push(Some(dir.to_path_buf()));
+        self.anchors.len() - 1
+    }
+
     fn change(&mut self, change: NameChange) {
         self.unsynced.push(change.clone());
         self.current.apply(change);
@@ -230,8 +270,30 @@ impl State {
 }
 
 impl Vfs for MemVfs {
+    /// There is no working directory: a relative path is one below a directory without a name.
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_path_buf())
+    }
+
+    fn anchored(&self, dir: &Path) -> io::Result<Arc<dyn Vfs>> {
+        let mut state = self.state.lock();
+        let found = self.resolve(&state, dir)?;
+        if !state.current.dirs.contains(&found) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let number = state.anchor(&found);
+        let dir = dir.to_path_buf();
+        Ok(Arc::new(MemVfs {
+            state: Arc::clone(&self.state),
+            space: Arc::clone(&self.space),
+            anchor: Some(Anchor { dir, number }),
+        }))
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        let inode = self.state.lock().create(path, &self.space)?;
+        let mut state = self.state.lock();
+        let found = self.resolve(&state, path)?;
+        let inode = state.create(&found, &self.space)?;
         Ok(Arc::new(MemFile {
             inode,
             path: path.to_path_buf(),
@@ -249,85 +311,93 @@ impl Vfs for MemVfs {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
-        let inode = state.current.file(from)?;
-        if !state.current.dirs.contains(parent(to)) {
+        let (from, to) = (self.resolve(&state, from)?, self.resolve(&state, to)?);
+        let inode = state.current.file(&from)?;
+        if !state.current.dirs.contains(parent(&to)) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        if state.current.dirs.contains(to) {
+        if state.current.dirs.contains(&to) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         if from != to {
-            state.change(NameChange::Rename {
-                from: from.to_path_buf(),
-                to: to.to_path_buf(),
-                inode,
-            });
+            state.change(NameChange::Rename { from, to, inode });
         }
         Ok(())
     }
 
     fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
-        if !state.current.dirs.contains(from) {
+        let (from, to) = (self.resolve(&state, from)?, self.resolve(&state, to)?);
+        if !state.current.dirs.contains(&from) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        state.check_new(to)?;
-        if parent(from) != parent(to) {
+        state.check_new(&to)?;
+        if parent(&from) != parent(&to) {
             // Two directories would have to be synced; nothing needs that.
             return Err(io::ErrorKind::Unsupported.into());
         }
         for change in &mut state.unsynced {
-            change.follow(from, to);
+            change.follow(&from, &to);
         }
-        state.change(NameChange::RenameDir {
-            from: from.to_path_buf(),
-            to: to.to_path_buf(),
-        });
+        for dir in state.anchors.iter_mut().flatten() {
+            *dir = moved(dir, &from, &to);
+        }
+        let locks = std::mem::take(&mut state.locks).into_iter();
+        state.locks = locks
+            .map(|(dir, holders)| (moved(&dir, &from, &to), holders))
+            .collect();
+        state.change(NameChange::RenameDir { from, to });
         Ok(())
     }
 
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
-        if !state.current.dirs.contains(dir) {
+        let path = self.resolve(&state, dir)?;
+        if !state.current.dirs.contains(&path) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let (files, dirs) = (state.current.files.keys(), state.current.dirs.iter());
-        if files.chain(dirs).any(|path| path.parent() == Some(dir)) {
+        if files.chain(dirs).any(|below| below.parent() == Some(&path)) {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
-        state.change(NameChange::RemoveDir {
-            path: dir.to_path_buf(),
-        });
+        for anchor in &mut state.anchors {
+            anchor.take_if(|dir| *dir == path);
+        }
+        state.locks.remove(&path);
+        state.change(NameChange::RemoveDir { path });
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
-        state.current.file(path)?;
-        state.change(NameChange::Remove {
-            path: path.to_path_buf(),
-        });
+        let path = self.resolve(&state, path)?;
+        state.current.file(&path)?;
+        state.change(NameChange::Remove { path });
         Ok(())
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let state = self.state.lock();
-        if !state.current.dirs.contains(dir) {
+        let dir = self.resolve(&state, dir)?;
+        if !state.current.dirs.contains(&dir) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let paths = state.current.files.keys().chain(&state.current.dirs);
         Ok(paths
-            .filter(|path| path.parent() == Some(dir))
+            .filter(|path| path.parent() == Some(&dir))
             .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
             .collect())
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        Ok(self.state.lock().current.exists(path))
+        let state = self.state.lock();
+        let path = self.resolve(&state, path);
+        Ok(path.is_ok_and(|path| state.current.exists(&path)))
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
+        let dir = self.resolve(&state, dir)?;
         let mut missing = Vec::new();
         for path in dir.ancestors() {
             if state.current.files.contains_key(path) {
@@ -345,7 +415,8 @@ impl Vfs for MemVfs {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
-        if !state.current.dirs.contains(dir) {
+        let dir = self.resolve(&state, dir)?;
+        if !state.current.dirs.contains(&dir) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let changes = std::mem::take(&mut state.unsynced);
@@ -361,39 +432,37 @@ impl Vfs for MemVfs {
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
-        let inode = state.current.file(from)?;
-        state.check_new(to)?;
-        state.change(NameChange::Add {
-            path: to.to_path_buf(),
-            inode,
-        });
+        let inode = state.current.file(&self.resolve(&state, from)?)?;
+        let path = self.resolve(&state, to)?;
+        state.check_new(&path)?;
+        state.change(NameChange::Add { path, inode });
         Ok(())
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+    fn lock(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>> {
         let mut state = self.state.lock();
-        if state.current.file(path).is_err() {
-            state.create(path, &self.space)?;
+        let path = self.resolve(&state, path)?;
+        if state.current.file(&path).is_err() {
+            state.create(&path, &self.space)?;
         }
-        if state.locks.contains_key(path) {
-            return Ok(None);
-        }
-        Ok(Some(self.held(&mut state, path, Holders::One)))
+        Ok(match state.locks.get(parent(&path)) {
+            None => Ok(self.held(&mut state, &path, Holders::One)),
+            Some(Holders::One) => Err(LockHolder::ThisProcess),
+            Some(Holders::Together(_)) => Err(LockHolder::Readers),
+        })
     }
 
-    fn lock_shared(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+    fn lock_shared(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>> {
         let mut state = self.state.lock();
-        state.current.file(path)?;
-        let holders = match state.locks.get(path) {
+        let path = self.resolve(&state, path)?;
+        state.current.file(&path)?;
+        let holders = match state.locks.get(parent(&path)) {
             None => 1,
             Some(Holders::Together(others)) => others + 1,
-            Some(Holders::One) => return Ok(None),
+            Some(Holders::One) => return Ok(Err(LockHolder::ThisProcess)),
         };
-        Ok(Some(self.held(
-            &mut state,
-            path,
-            Holders::Together(holders),
-        )))
+        let holders = Holders::Together(holders);
+        Ok(Ok(self.held(&mut state, &path, holders)))
     }
 
     fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
@@ -404,10 +473,14 @@ impl Vfs for MemVfs {
 impl Drop for MemLock {
     fn drop(&mut self) {
         let mut state = self.state.lock();
-        match state.locks.get_mut(&self.path) {
+        // Of a directory that was removed there is no lock any more.
+        let Some(dir) = state.anchors[self.anchor].take() else {
+            return;
+        };
+        match state.locks.get_mut(&dir) {
             Some(Holders::Together(holders)) if *holders > 1 => *holders -= 1,
             _ => {
-                state.locks.remove(&self.path);
+                state.locks.remove(&dir);
             }
         }
     }

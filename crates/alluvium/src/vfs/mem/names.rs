@@ -128,11 +128,18 @@ impl NameChange {
 }
 
 /// Where `path` is after the directory `from` was renamed to `to`.
-fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
+pub(super) fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
     match path.strip_prefix(from) {
-        Ok(rest) if rest.as_os_str().is_empty() => to.to_path_buf(),
-        Ok(rest) => to.join(rest),
+        Ok(rest) => join(to, rest),
         Err(_) => path.to_path_buf(),
+    }
+}
+
+/// `dir` itself for an empty rest: joined, it would end in a slash.
+pub(super) fn join(dir: &Path, rest: &Path) -> PathBuf {
+    match rest.as_os_str().is_empty() {
+        true => dir.to_path_buf(),
+        false => dir.join(rest),
     }
 }
 

@@ -136,7 +136,7 @@ fn records_come_back_in_order_across_segments_and_restarts() {
 #[test]
 fn records_come_back_in_order_from_real_files() {
     let temp = tempfile::tempdir().unwrap();
-    round_trip(Arc::new(RealVfs), temp.path());
+    round_trip(Arc::new(RealVfs::new()), temp.path());
 }
 
 #[test]

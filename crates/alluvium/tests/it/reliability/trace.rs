@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use alluvium::vfs::{LockGuard, MemVfs, Vfs, VfsFile};
+use alluvium::vfs::{LockGuard, LockHolder, MemVfs, Vfs, VfsFile};
 
 /// A file, whatever its names.
 pub type FileId = usize;
@@ -74,7 +74,7 @@ struct Record<N> {
 
 /// See the module. Clones share the record.
 pub struct TraceVfs<N> {
-    inner: MemVfs,
+    inner: Arc<dyn Vfs>,
     /// Held from a change to its record, so that the record has the order of the changes.
     record: Arc<Mutex<Record<N>>>,
 }
@@ -82,7 +82,7 @@ pub struct TraceVfs<N> {
 impl<N> Clone for TraceVfs<N> {
     fn clone(&self) -> TraceVfs<N> {
         TraceVfs {
-            inner: self.inner.clone(),
+            inner: Arc::clone(&self.inner),
             record: Arc::clone(&self.record),
         }
     }
@@ -120,7 +120,7 @@ impl<N: Send + Sync + 'static> TraceVfs<N> {
             files,
         };
         TraceVfs {
-            inner,
+            inner: Arc::new(inner),
             record: Arc::new(Mutex::new(record)),
         }
     }
@@ -171,6 +171,18 @@ impl<N> Record<N> {
 }
 
 impl<N: Send + Sync + 'static> Vfs for TraceVfs<N> {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.absolute(path)
+    }
+
+    /// The record has the paths of the calls: no history moves an open database.
+    fn anchored(&self, dir: &Path) -> io::Result<Arc<dyn Vfs>> {
+        Ok(Arc::new(TraceVfs {
+            inner: self.inner.anchored(dir)?,
+            record: Arc::clone(&self.record),
+        }))
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
         let mut record = lock(&self.record);
         let inner = self.inner.create(path)?;
@@ -265,7 +277,7 @@ impl<N: Send + Sync + 'static> Vfs for TraceVfs<N> {
         Ok(())
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+    fn lock(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>> {
         let mut record = lock(&self.record);
         let guard = self.inner.lock(path)?;
         if !record.names.contains_key(path) {
@@ -274,7 +286,7 @@ impl<N: Send + Sync + 'static> Vfs for TraceVfs<N> {
         Ok(guard)
     }
 
-    fn lock_shared(&self, path: &Path) -> io::Result<Option<LockGuard>> {
+    fn lock_shared(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>> {
         self.inner.lock_shared(path)
     }
 
