@@ -14,7 +14,8 @@ use crate::call::quietly;
 pub enum alluvium_code {
     /// Done.
     Ok = 0,
-    /// The operating system refused an operation. Fix its cause and reopen; nothing acknowledged is lost.
+    /// The operating system refused an operation; nothing acknowledged is lost. Remove the cause and call again. If the
+    /// answer is ALLUVIUM_CODE_POISONED then, close the database and open it again.
     Io = 1,
     /// The device or quota is full. Free space and retry: nothing was applied.
     NoSpace = 2,
@@ -36,7 +37,7 @@ pub enum alluvium_code {
     InvalidArgument = 10,
     /// The keyspace was dropped. Take a new handle if it was created again.
     KeyspaceDropped = 11,
-    /// The directory belongs to another open database. Close that one first.
+    /// The directory is open already, in this process or in another one, as the message says. Close it there first.
     Locked = 12,
     /// The database, or the store of backups, was opened read-only.
     ReadOnly = 13,
@@ -56,6 +57,9 @@ pub enum alluvium_code {
     /// A defect of this library: the engine met a state that must not be. Open the database again, and report the
     /// message.
     Internal = 20,
+    /// The calling process was forked from the one that opened the database or the store: nothing was read or written.
+    /// Use it in the parent, or open it here after the parent has closed it.
+    Forked = 21,
     /// A defect of this library: the call ended half-way. Close the database and report the message.
     Panic = 100,
     /// An error that this version has no code for: read the message.
@@ -110,10 +114,6 @@ impl alluvium_error {
     }
 
     fn add_causes(&mut self, error: &Error) {
-        if let Error::Poisoned(first) = error {
-            self.messages.push(terminated(&first.to_string()));
-            return self.add_causes(first);
-        }
         let mut next = std::error::Error::source(error);
         while let Some(cause) = next {
             self.messages.push(terminated(&cause.to_string()));
@@ -175,6 +175,7 @@ fn code_of(error: &Error) -> alluvium_code {
         Error::OutOfOrder { .. } => alluvium_code::OutOfOrder,
         Error::DuplicateKey { .. } => alluvium_code::DuplicateKey,
         Error::ChangesLost { .. } => alluvium_code::ChangesLost,
+        Error::Forked => alluvium_code::Forked,
         Error::Internal(_) => alluvium_code::Internal,
         _ => alluvium_code::Other,
     }

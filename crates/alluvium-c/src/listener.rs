@@ -42,6 +42,9 @@ pub enum alluvium_event_kind {
     Poisoned = 11,
     /// The listener was so slow that events before this one were not kept for it. lost: how many.
     Lost = 12,
+    /// A flush or a compaction failed before it changed anything, for another reason than a full device, and is tried
+    /// again. error: what failed.
+    BackgroundFailure = 13,
 }
 
 /// An event, and all that it points to, good until the listener returns. The kind says which fields are set; the others
@@ -131,6 +134,9 @@ impl Told {
             Event::WriteDelayEnd => Told::new(kind::WriteDelayEnd, 0),
             Event::NoSpaceBegin { error } => Told::new(kind::NoSpaceBegin, 0).error(Some(error)),
             Event::NoSpaceEnd => Told::new(kind::NoSpaceEnd, 0),
+            Event::BackgroundFailure { error } => {
+                Told::new(kind::BackgroundFailure, 0).error(Some(error))
+            }
             Event::Poisoned { cause } => Told::new(kind::Poisoned, 0).error(Some(cause)),
             Event::Lost { events } => {
                 let mut told = Told::new(kind::Lost, 0);

@@ -16,8 +16,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused an operation. Fix its cause and reopen; nothing acknowledged is lost.
-    #[error("cannot {action} {}", path.display())]
+    /// The operating system refused an operation; nothing acknowledged is lost. Where `changed` is false, remove the
+    /// cause, for example a limit on open files, and call again: the database stays usable. Where it is true, the
+    /// database is poisoned: remove the cause and reopen.
+    #[error("cannot {action} {}: {source}", path.display())]
     Io {
         /// What was attempted, as a verb phrase.
         action: &'static str,
@@ -26,9 +28,12 @@ pub enum Error {
         /// The system's own error.
         #[source]
         source: Arc<std::io::Error>,
+        /// Whether the failed call may have changed the log, the manifest or the names of a directory. Then it is not
+        /// tried again: after a failed sync nothing is known about what is on the device.
+        changed: bool,
     },
     /// The device or quota is full. Free space and retry: nothing was applied, nothing acknowledged is lost.
-    #[error("no space left to {action} {}: free some space, then retry", path.display())]
+    #[error("no space left to {action} {} ({source}): free some space, then retry", path.display())]
     NoSpace {
         /// What was attempted, as a verb phrase.
         action: &'static str,
@@ -187,11 +192,12 @@ pub enum Error {
     #[error(
         "the database stopped accepting writes after a failure: {0}; fix the cause, then reopen"
     )]
-    Poisoned(Arc<Error>),
+    Poisoned(#[source] Arc<Error>),
 }
 
 impl Error {
-    /// An [`Error::Io`], or [`Error::NoSpace`] where the system says that the device or quota is full.
+    /// An [`Error::Io`] of a call that has changed nothing, or [`Error::NoSpace`] where the system says that the device or
+    /// quota is full.
     pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
         // The parent of a name without directories: people should read where that is.
         let path = match path.as_os_str().is_empty() {
@@ -214,7 +220,20 @@ impl Error {
                 action,
                 path,
                 source,
+                changed: false,
             }
+        }
+    }
+
+    /// Whether the call failed before it changed anything, for a cause that may end. A directory or a file that is gone
+    /// does not come back: what is missed is the database itself, removed while it is open.
+    pub(crate) fn may_be_retried(&self) -> bool {
+        match self {
+            Error::NoSpace { .. } => true,
+            Error::Io {
+                changed, source, ..
+            } => !changed && source.kind() != std::io::ErrorKind::NotFound,
+            _ => false,
         }
     }
 

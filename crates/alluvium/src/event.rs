@@ -78,7 +78,13 @@ pub enum Event {
     },
     /// Background work has found space again.
     NoSpaceEnd,
-    /// The first failed write or sync, after which every write fails: see [`Error::Poisoned`].
+    /// A flush or a compaction failed before it changed anything, for another reason than a full device: no descriptor
+    /// was free, or a table could not be read or written. It is tried again. Told for each try.
+    BackgroundFailure {
+        /// What failed.
+        error: Error,
+    },
+    /// The first failed write or sync of the log or the manifest, after which every write fails: see [`Error::Poisoned`].
     Poisoned {
         /// What failed.
         cause: Arc<Error>,

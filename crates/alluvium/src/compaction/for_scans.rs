@@ -216,7 +216,7 @@ pub(super) fn flush(shared: &Shared, patience: Patience) {
 fn may_seal(shared: &Shared, now: Waiting) -> bool {
     let free = shared.vfs.free_bytes(&shared.dir).unwrap_or(0);
     let takes = shared.plan().segment_bytes() + now.sealed_bytes + now.active_bytes as u64;
-    !shared.flush_lacks_space() && free >= 2 * takes
+    !shared.flush_has_failed() && free >= 2 * takes
 }
 
 /// What has to be free on the device for a merge that is not due: as much as it may take, and as much again that it leaves.

@@ -21,7 +21,6 @@ use crate::range_deletes::RangeDeletes;
 use crate::read_points::DropPoints;
 use crate::table::{SCAN_BYTES, Table};
 use crate::version::group::{Group, Upper, Version};
-use crate::wal::hard_io;
 
 /// A picked merge. While it exists, its group is busy and no other job may touch it.
 pub(crate) struct Job {
@@ -137,10 +136,7 @@ impl Job {
             Work::LastLevel => self.merge_last_level(shared, version, index, steps)?,
             Work::Tier { from, to } => self.merge_tier(shared, version, index, from..to, steps)?,
         };
-        shared
-            .vfs
-            .sync_dir(&shared.dir)
-            .map_err(|e| hard_io("sync", &shared.dir, e))?;
+        shared.sync_directory()?;
         // Within the budget little is merged with much, for other reasons: that says nothing of how debt is paid.
         let consumed: u64 = match self.work {
             Work::LastLevel if is_over_budget(shared) => group.upper_bytes(),

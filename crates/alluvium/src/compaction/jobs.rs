@@ -7,6 +7,7 @@ use crate::base::{KeyspaceId, SeqNo};
 use crate::compaction::for_scans::{Noted, Used};
 use crate::compaction::idle::IdleClock;
 use crate::compaction::job::Job;
+use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
 use crate::sync::collections::HashSet;
 use crate::sync::plain::{Condvar, Mutex};
@@ -40,9 +41,12 @@ pub(super) struct State {
     pub used: Used,
     /// A thread is tidying.
     pub tidying: bool,
-    /// The groups whose merge found no space, not tried again before the next round.
-    pub no_space: HashSet<(KeyspaceId, Vec<u8>)>,
-    /// The rounds in which merges have found no space, and when the next one begins.
+    /// The groups whose compaction failed without a change, mostly for want of space: not tried again before the next
+    /// round.
+    pub put_off: HashSet<(KeyspaceId, Vec<u8>)>,
+    /// How many compactions failed without a change for another reason than a full device, and the last of their errors.
+    pub refused: (u64, Option<Error>),
+    /// The rounds in which compactions have failed, and when the next one begins.
     rounds: (u32, Option<Instant>),
     pub stop: bool,
 }
@@ -53,6 +57,16 @@ pub(super) struct Wanted {
     pub start: Vec<u8>,
     pub end: Option<Vec<u8>>,
     pub upto: SeqNo,
+}
+
+impl State {
+    /// Fails with the last error of a compaction if more than the first `known` have failed.
+    pub fn check_refused(&self, known: u64) -> Result<()> {
+        match &self.refused {
+            (count, Some(error)) if *count > known => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Wanted {
@@ -127,35 +141,40 @@ impl Jobs {
         };
     }
 
-    /// Notes that the merge of a group found no space.
-    pub fn found_no_space(&self, job: &Job) {
+    /// Notes that the compaction of a group failed with `error`, which changed nothing. Callers that wait for
+    /// compactions get it, unless it tells of a full device: room may come at any time.
+    pub fn put_off(&self, job: &Job, error: Error) {
         let mut state = self.state.lock();
-        state.no_space.insert((job.tree.id, job.low.clone()));
+        state.put_off.insert((job.tree.id, job.low.clone()));
+        if !matches!(error, Error::NoSpace { .. }) {
+            state.refused = (state.refused.0 + 1, Some(error));
+            self.changed.notify_all();
+        }
     }
 
-    /// Something has changed: merges that found no space are tried again.
+    /// Something has changed: compactions that failed are tried again.
     pub fn found_space(&self) {
         let mut state = self.state.lock();
         state.rounds = (0, None);
-        if !state.no_space.is_empty() {
-            state.no_space.clear();
+        if !state.put_off.is_empty() {
+            state.put_off.clear();
             // A thread may have found nothing that it may merge, and be about to sleep.
             state.events += 1;
             self.changed.notify_all();
         }
     }
 
-    /// Begins the next round of merges that found no space once it is time. Each comes later than the one before. Returns
+    /// Begins the next round of compactions that failed once it is time. Each comes later than the one before. Returns
     /// whether there were any.
     pub fn next_round(&self, now: Instant) -> bool {
         let mut state = self.state.lock();
-        if state.no_space.is_empty() {
+        if state.put_off.is_empty() {
             return false;
         }
         let rounds = state.rounds.0;
         let later = now + SPACE_LOOK * 2_u32.pow(rounds.min(ROUNDS_MAX));
         if now >= *state.rounds.1.get_or_insert(later) {
-            state.no_space.clear();
+            state.put_off.clear();
             state.rounds = (rounds + 1, None);
         }
         true

@@ -12,7 +12,6 @@ use crate::compaction::jobs::{SPACE_LOOK, Wanted};
 use crate::compaction::pick::{PickRules, Picked, Work};
 use crate::compaction::steps::Mode;
 use crate::compaction::survey::{Survey, survey};
-use crate::db::reserve::Taker;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::sync::time::Instant;
@@ -54,18 +53,7 @@ pub(crate) fn run(shared: &Shared) {
         update_admission(shared);
         match result {
             Ok(()) => shared.found_space(),
-            // Not worth the reserve, without which commits are refused.
-            Err(Error::NoSpace { .. }) if !job.mode.is_due() => {
-                if job.mode == Mode::ForScans {
-                    job.charge_scans_again();
-                }
-                shared.jobs.found_no_space(&job);
-            }
-            Err(error @ Error::NoSpace { .. }) => {
-                if !shared.spend_reserve(Taker::Background, &error) {
-                    shared.jobs.found_no_space(&job);
-                }
-            }
+            Err(error) if error.may_be_retried() => retry_later(shared, &job, error),
             Err(Error::Closed) => return,
             Err(error) => {
                 shared.poison.set(error);
@@ -77,6 +65,20 @@ pub(crate) fn run(shared: &Shared) {
             return;
         }
     }
+}
+
+/// Has a job that failed without a change tried again: at once where the reserve has made room for it, in the next
+/// round otherwise.
+fn retry_later(shared: &Shared, job: &Job, error: Error) {
+    if !job.mode.is_due() {
+        // Not worth the reserve, without which commits are refused.
+        if job.mode == Mode::ForScans {
+            job.charge_scans_again();
+        }
+    } else if shared.note_background_failure(&error) {
+        return;
+    }
+    shared.jobs.put_off(job, error);
 }
 
 /// What a thread does that has no merge to run.
@@ -201,7 +203,7 @@ fn claim_by(
         return None;
     }
     let mut survey = survey(shared);
-    skip_without_space(shared, &mut survey);
+    skip_put_off(shared, &mut survey);
     let picked = pick(&rules(shared), &mut survey)?;
     let place = &survey.places[picked.group];
     let group = &place.version.groups()[place.index];
@@ -217,15 +219,15 @@ fn claim_by(
     (!state.stop && state.busy.insert((job.tree.id, job.low.clone()))).then_some(job)
 }
 
-/// Leaves the groups out whose merge found no space.
-fn skip_without_space(shared: &Shared, survey: &mut Survey) {
+/// Leaves out the groups whose compaction failed and is not to be tried again yet.
+fn skip_put_off(shared: &Shared, survey: &mut Survey) {
     let state = shared.jobs.state.lock();
-    if state.no_space.is_empty() {
+    if state.put_off.is_empty() {
         return;
     }
     for (size, place) in survey.sizes.iter_mut().zip(&survey.places) {
         let low = place.version.groups()[place.index].low.clone();
-        size.busy |= state.no_space.contains(&(place.tree.id, low));
+        size.busy |= state.put_off.contains(&(place.tree.id, low));
     }
 }
 
@@ -242,7 +244,7 @@ fn claim_wanted(shared: &Shared, wanted: &Wanted) -> Option<Job> {
         };
         let mut state = shared.jobs.state.lock();
         let group = (job.tree.id, job.low.clone());
-        let free = !state.stop && !state.no_space.contains(&group) && state.busy.insert(group);
+        let free = !state.stop && !state.put_off.contains(&group) && state.busy.insert(group);
         free.then_some(job)
     })
 }
@@ -263,8 +265,8 @@ pub(crate) fn run_urgent(shared: &Shared) -> Result<()> {
         let result = job.run(shared);
         release(shared, &job);
         match result {
-            // It is picked again when the merge that made room for it has ended.
-            Err(Error::NoSpace { .. }) => return Ok(()),
+            // It is picked again when the merge that it interrupted has ended.
+            Err(error) if error.may_be_retried() => return Ok(()),
             result => result?,
         }
     }

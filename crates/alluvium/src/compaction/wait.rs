@@ -14,9 +14,11 @@ use crate::keyspace::tree::Tree;
 /// Waits until nothing is picked, nothing runs, and what was replaced is removed. What all that took of the memory
 /// number is the cache's then.
 pub(crate) fn settle(shared: &Shared) -> Result<()> {
+    let known = shared.jobs.state.lock().refused.0;
     loop {
         shared.check_open()?;
         shared.poison.check()?;
+        shared.jobs.state.lock().check_refused(known)?;
         let seen = shared.jobs.state.lock().events;
         let idle = rules(shared).pick(&survey(shared).sizes).is_none();
         let mut state = shared.jobs.state.lock();
@@ -66,9 +68,11 @@ pub(crate) fn compact_range(
 }
 
 fn wait_for(shared: &Shared, wanted: &Wanted) -> Result<()> {
+    let known = shared.jobs.state.lock().refused.0;
     loop {
         shared.check_open()?;
         shared.poison.check()?;
+        shared.jobs.state.lock().check_refused(known)?;
         let seen = shared.jobs.state.lock().events;
         let version = Arc::clone(&wanted.tree.load().version);
         // After the load: the version was not the empty one of a dropped keyspace.
@@ -106,7 +110,7 @@ mod tests {
         db.settle().unwrap();
         // As a merge leaves it that fails just when a flush has found space and said so.
         let group = (words.id(), Vec::new());
-        db.shared().jobs.state.lock().no_space.insert(group);
+        db.shared().jobs.state.lock().put_off.insert(group);
         words.compact_range(b"", None).unwrap();
     }
 
@@ -116,7 +120,7 @@ mod tests {
         jobs.found_space();
         assert_eq!(jobs.state.lock().events, 0);
         let group = (crate::base::KeyspaceId(1), Vec::new());
-        jobs.state.lock().no_space.insert(group);
+        jobs.state.lock().put_off.insert(group);
         jobs.found_space();
         assert_eq!(jobs.state.lock().events, 1);
     }

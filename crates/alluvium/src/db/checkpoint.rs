@@ -66,7 +66,7 @@ impl Shared {
     /// keyspaces reach the manifest without a flush: a drop, which would be durable before the commits that it follows,
     /// waits until the capture is made; a keyspace that was created behind the point is left out.
     pub fn capture(&self) -> Result<Captured> {
-        self.wait_for_flushes_without_space()?;
+        self.wait_for_flushes_after_failure()?;
         let _no_drop = self.drops.lock();
         let (sealed_to, sealed_prepared) = {
             let mut log = self.log.lock();

@@ -1,8 +1,8 @@
 //! What waits for the flusher, and who waits for the flusher.
 //!
 //! Generations are numbered as they are queued and flushed in that order, so that waiting is "until number n is in
-//! tables", whatever is queued meanwhile. A full device is told to everybody who waits: a commit at the ceiling
-//! fails with `NoSpace` and may be tried again, while the flusher goes on trying.
+//! tables", whatever is queued meanwhile. A flush that failed before it changed anything, because the device is full or
+//! the system refused it a file, is tried again; every caller that waits for it gets its error and may call again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,29 +31,29 @@ struct Flushes {
     queued: u64,
     flushed: u64,
     wanted: u64,
-    /// How often somebody asked for a flush: a new request ends the flusher's pause after a full device.
+    /// How often a flush was asked for: a new request ends the flusher's pause after a failure.
     asked: u64,
-    /// How many tries found no space, and why the last one did, if none has ended well since.
-    no_space: (u64, Option<Error>),
+    /// How many tries failed without a change, and why the last one did, if none has ended well since.
+    failed: (u64, Option<Error>),
     stop: bool,
 }
 
-/// Between two tries of background work that found no space.
-const SPACE_RETRY: Duration = Duration::from_secs(1);
+/// Between two tries of background work that failed without a change.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Flushes {
-    /// Asks for a flush of everything up to generation `wanted`. Returns how many tries had found no space so far.
+    /// Asks for a flush of everything up to generation `wanted`. Returns how many tries had failed so far.
     fn ask(&mut self, wanted: u64) -> u64 {
         self.wanted = self.wanted.max(wanted);
         self.asked += 1;
-        self.no_space.0
+        self.failed.0
     }
 
-    /// What everybody who waits must look at before sleeping again. Only tries after the first `known` count: an
-    /// older failure says nothing about the space there is now.
+    /// What every waiter must look at before it sleeps again. Only tries after the first `known` count: an older failure
+    /// says nothing about the next try.
     fn check(&self, shared: &Shared, known: u64) -> Result<()> {
         shared.poison.check()?;
-        if let (tries, Some(error)) = &self.no_space
+        if let (tries, Some(error)) = &self.failed
             && *tries > known
         {
             return Err(error.clone());
@@ -76,8 +76,8 @@ impl Shared {
         self.flushes.changed.notify_all();
     }
 
-    /// Waits while sealed memtables are at the hard ceiling. `NoSpace`: they cannot be flushed at the moment. `Closed` as
-    /// soon as the database closes, which waits for the log that the caller holds.
+    /// Waits while sealed memtables are at the hard ceiling. Fails where they cannot be flushed at the moment, and with
+    /// `Closed` as soon as the database closes, which waits for the log that the caller holds.
     pub fn wait_for_flush_below_ceiling(&self) -> Result<()> {
         let mut flushes = self.flushes.state.lock();
         if flushes.sealed_bytes < self.plan().ceiling_bytes() {
@@ -108,24 +108,24 @@ impl Shared {
         self.poison.check()
     }
 
-    /// Where the last try found no space: waits for what is sealed. Whoever seals for a flush asks this first: behind
-    /// memtables that cannot be flushed, those of more and more calls would only pile up, past every commit's look at the
-    /// ceiling.
-    pub fn wait_for_flushes_without_space(&self) -> Result<()> {
-        if self.flush_lacks_space() {
+    /// Where the last try failed: waits for what is sealed. A call that seals for a flush asks this first: on top of
+    /// memtables that cannot be flushed, those of more and more calls would only pile up, past every commit's look at
+    /// the ceiling.
+    pub fn wait_for_flushes_after_failure(&self) -> Result<()> {
+        if self.flush_has_failed() {
             self.wait_for_flushes()
         } else {
             Ok(())
         }
     }
 
-    /// Whether the last try found no space.
-    pub fn flush_lacks_space(&self) -> bool {
-        self.flushes.state.lock().no_space.1.is_some()
+    /// Whether the last try failed.
+    pub fn flush_has_failed(&self) -> bool {
+        self.flushes.state.lock().failed.1.is_some()
     }
 
-    /// Sends what is in memory to the flusher, for background work: a failure is known to the poison, or harmless, for there
-    /// was no space.
+    /// Sends what is in memory to the flusher, for background work: a failure is known to the poison, or has changed
+    /// nothing.
     pub fn seal_and_flush(&self) {
         let mut log = self.log.lock();
         if self.check_open().is_ok() && log.seal(self).is_ok() {
@@ -171,14 +171,14 @@ impl Shared {
         let mut flushes = self.flushes.state.lock();
         flushes.flushed += generations.len() as u64;
         flushes.sealed_bytes -= generations.iter().map(|g| g.bytes).sum::<usize>();
-        flushes.no_space.1 = None;
+        flushes.failed.1 = None;
         self.flushes.changed.notify_all();
     }
 
-    /// The flusher's word that it found no space.
-    pub fn flush_found_no_space(&self, error: Error) {
+    /// The flusher's word that a try failed and nothing has changed.
+    pub fn flush_failed(&self, error: Error) {
         let mut flushes = self.flushes.state.lock();
-        flushes.no_space = (flushes.no_space.0 + 1, Some(error));
+        flushes.failed = (flushes.failed.0 + 1, Some(error));
         self.flushes.changed.notify_all();
     }
 
@@ -194,10 +194,10 @@ impl Shared {
         self.flushes.changed.notify_all();
     }
 
-    /// Waits a moment before background work that found no space is tried again; false when there is no point,
+    /// Waits a moment before background work that failed is tried again; false when there is no point,
     /// because the database closes or is poisoned.
-    pub fn pause_for_space(&self) -> bool {
-        let until = Instant::now() + SPACE_RETRY;
+    pub fn pause_before_retry(&self) -> bool {
+        let until = Instant::now() + RETRY_AFTER;
         let mut flushes = self.flushes.state.lock();
         let asked = flushes.asked;
         loop {

@@ -68,7 +68,7 @@ impl Shared {
         // Without a log the edit, which is durable at once, must not overtake commits before it.
         let unlogged = self.options.durability == Durability::None;
         if unlogged || trees.iter().any(|t| t.tree.load().has_memtable_rows()) {
-            self.wait_for_flushes_without_space()?;
+            self.wait_for_flushes_after_failure()?;
             log.seal(self)?;
             self.wait_for_flushes()?;
         }

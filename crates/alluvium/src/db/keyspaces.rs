@@ -122,7 +122,7 @@ impl Database {
         }
         if shared.options.durability == Durability::None {
             // Without a log the drop, which is durable at once, must not overtake commits before it.
-            shared.wait_for_flushes_without_space()?;
+            shared.wait_for_flushes_after_failure()?;
             log.seal(shared)?;
             shared.wait_for_flushes()?;
         }

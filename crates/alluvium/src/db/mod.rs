@@ -304,7 +304,7 @@ impl Database {
     pub fn flush(&self) -> Result<()> {
         let shared = self.shared();
         shared.check_writable()?;
-        shared.wait_for_flushes_without_space()?;
+        shared.wait_for_flushes_after_failure()?;
         {
             // Checked under the log's lock: a closed database must not write to its directory any more.
             let mut log = shared.log.lock();

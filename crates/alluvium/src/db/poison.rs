@@ -1,7 +1,9 @@
-//! The first failed write or sync, after which nothing further is acknowledged.
+//! The first failed write or sync of the log, the manifest or the directory, after which nothing further is
+//! acknowledged.
 //!
 //! A write or sync that failed is never tried again: after a failed sync the kernel may have dropped the dirty
-//! pages, so a second one that succeeds proves nothing. Reads go on.
+//! pages, so a second one that succeeds proves nothing. Reads go on. A call that failed before it changed anything
+//! poisons nothing.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -50,7 +52,8 @@ impl Poison {
     /// Poisons on every error but those that changed nothing and can be retried.
     pub fn guard<T>(&self, result: Result<T>) -> Result<T> {
         match result {
-            Err(error @ (Error::NoSpace { .. } | Error::Poisoned(_))) => Err(error),
+            Err(error @ Error::Poisoned(_)) => Err(error),
+            Err(error) if error.may_be_retried() => Err(error),
             Err(error) => Err(self.set(error)),
             Ok(value) => Ok(value),
         }

@@ -25,7 +25,7 @@ use crate::db::options::Options;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::vfs::{Vfs, VfsFile};
-use crate::wal::{SHORT_SEGMENT_BYTES, hard_io};
+use crate::wal::SHORT_SEGMENT_BYTES;
 
 /// The name of the file.
 pub(crate) const RESERVE: &str = "reserve";
@@ -251,12 +251,9 @@ impl Shared {
             return;
         }
         // What was removed may hold its space until the directory is synced.
-        if let Err(error) = self.vfs.sync_dir(&self.dir) {
-            self.poison.set(hard_io("sync", &self.dir, error));
-            self.wake_after_poison();
-            return;
+        if self.sync_directory().is_ok() {
+            self.regain_reserve();
         }
-        self.regain_reserve();
     }
 }
 

@@ -27,10 +27,10 @@ use crate::db::old_segments::OldSegments;
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
 use crate::db::removals::Removals;
-use crate::db::reserve::Reserve;
+use crate::db::reserve::{Reserve, Taker};
 use crate::db::store::{Store, TableSizes};
 use crate::error::{Error, Result};
-use crate::event::Events;
+use crate::event::{Event, Events};
 use crate::keyspace::tree::Tree;
 use crate::memory::{CHARGE_STEP, Charge, Use};
 use crate::metrics::Metrics;
@@ -38,6 +38,7 @@ use crate::read_points::ReadPoints;
 use crate::txn::lock_table::{LockHash, LockMode, LockTable, LockWait, TxnId};
 use crate::txn::write_set::WriteSet;
 use crate::vfs::{LockGuard, Vfs};
+use crate::wal::hard_io;
 
 /// See the module.
 pub(crate) struct Shared {
@@ -322,6 +323,28 @@ impl Shared {
             true => Err(Error::TransactionTooLarge { bytes, limit }),
             false => Ok(()),
         }
+    }
+
+    /// Makes the names in the database directory durable. A failure poisons: the kernel may have dropped the names of
+    /// others too, and a later sync would not tell.
+    pub fn sync_directory(&self) -> Result<()> {
+        self.vfs.sync_dir(&self.dir).map_err(|error| {
+            let error = self.poison.set(hard_io("sync", &self.dir, error));
+            self.wake_after_poison();
+            error
+        })
+    }
+
+    /// Tells the listener of background work that failed without a change and will be tried again. Where the device was
+    /// full, cuts the reserve for it. True: there is more room than before.
+    pub fn note_background_failure(&self, error: &Error) -> bool {
+        if matches!(error, Error::NoSpace { .. }) {
+            return self.spend_reserve(Taker::Background, error);
+        }
+        self.events.tell(|| Event::BackgroundFailure {
+            error: error.clone(),
+        });
+        false
     }
 
     /// The path of a file in the database directory.

@@ -14,7 +14,7 @@ use crate::compaction::{Inputs, Merged};
 use crate::db::poison::Poison;
 use crate::db::shared::Shared;
 use crate::db::split::plan_split;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::keyspace::tree::Tree;
 use crate::table::{Table, ValueFiles};
 use crate::version::group::{Group, Upper, Version};
@@ -110,8 +110,8 @@ impl Store {
         self.tables.get(&id).map(Arc::clone)
     }
 
-    /// Appends an edit, durably. After `NoSpace` nothing has changed in memory. After any other error, which poisons, the
-    /// state may be that of the edit, as the file may, and name tables that are not open.
+    /// Appends an edit, durably. After an error that changed nothing, `NoSpace` among them, nothing has changed in
+    /// memory either. After any other error, which poisons, the state may be that of the edit, as the file may, and name tables that are not open.
     pub fn append(&mut self, poison: &Poison, edit: &VersionEdit) -> Result<()> {
         poison.check()?;
         poison.guard(self.manifest.append(edit))
@@ -133,7 +133,7 @@ impl Store {
     ) -> Result<()> {
         let unwritten = shared.poison.check().is_err();
         self.append(&shared.poison, edit).inspect_err(|error| {
-            if unwritten || matches!(error, Error::NoSpace { .. }) {
+            if unwritten || error.may_be_retried() {
                 tables.iter().for_each(|tables| discard(shared, tables));
             }
         })

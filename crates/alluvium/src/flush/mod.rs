@@ -20,16 +20,15 @@ use crate::compaction::retire::Retire;
 use crate::compaction::separate::ValueInputs;
 use crate::compaction::update_admission;
 use crate::db::install_flush::FlushedTree;
-use crate::db::reserve::Taker;
 use crate::db::shared::Shared;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::Event;
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
 use crate::read_points::DropPoints;
 use crate::table::ValueFiles;
-use crate::wal::{LateSync, hard_io};
+use crate::wal::LateSync;
 
 use straight::Gap;
 
@@ -90,15 +89,15 @@ fn flush_all(
                 shared.found_space();
             }
             // Nothing was installed; the memtables are still there.
-            Err(error @ Error::NoSpace { .. }) => {
-                let spent = shared.spend_reserve(Taker::Background, &error);
+            Err(error) if error.may_be_retried() => {
+                let spent = shared.note_background_failure(&error);
                 if spent || unit > 1 {
                     unit = 1;
                     continue;
                 }
-                // Space may come back.
-                shared.flush_found_no_space(error);
-                if !shared.pause_for_space() {
+                // The cause may end: room on the device, a free descriptor.
+                shared.flush_failed(error);
+                if !shared.pause_before_retry() {
                     return false;
                 }
             }
@@ -155,10 +154,7 @@ fn write_all<'a>(
             });
         }
     }
-    shared
-        .vfs
-        .sync_dir(&shared.dir)
-        .map_err(|e| hard_io("sync", &shared.dir, e))
+    shared.sync_directory()
 }
 
 /// The memtables of each keyspace, newest first.

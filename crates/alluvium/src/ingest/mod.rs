@@ -24,7 +24,6 @@ use crate::db::install_ingest::IngestedTree;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::{Keyspace, Tree};
-use crate::wal::hard_io;
 
 /// Rows of one or more keyspaces on their way into tables: see [`Database::ingest`].
 ///
@@ -179,10 +178,7 @@ impl Ingest {
         }
         let trees = self.complete(&shared)?;
         let discarded = |_: &Error| trees.iter().for_each(|t| discard(&shared, &t.tables));
-        let synced = shared.vfs.sync_dir(&shared.dir);
-        synced
-            .map_err(|e| hard_io("sync", &shared.dir, e))
-            .inspect_err(discarded)?;
+        shared.sync_directory().inspect_err(discarded)?;
         // Without the log's lock as far as possible.
         if trees.iter().any(|t| t.tree.load().has_memtable_rows()) {
             self.db.flush().inspect_err(discarded)?;

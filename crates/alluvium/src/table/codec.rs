@@ -8,7 +8,6 @@ use crate::table::pool::Pool;
 use crate::{Error, Result};
 use alluvium_mem::pages::Buffer;
 use std::path::Path;
-use std::sync::Arc;
 use zstd::bulk::{Compressor, Decompressor};
 
 /// How the blocks of a table are compressed. The numbers are stored in section headers and never change.
@@ -115,11 +114,7 @@ impl Packer {
 }
 
 fn packing_failed(path: &Path, cause: String) -> Error {
-    Error::Io {
-        action: "compress a block of",
-        path: path.to_path_buf(),
-        source: Arc::new(std::io::Error::other(cause)),
-    }
+    Error::io("compress a block of", path, std::io::Error::other(cause))
 }
 
 /// A reader's decompressor: keeps its context and its output buffer between blocks.

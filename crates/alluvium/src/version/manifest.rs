@@ -213,7 +213,7 @@ impl Manifest {
             return Err(failure.clone());
         }
         match self.try_append(edit) {
-            Err(error) if !matches!(error, Error::NoSpace { .. }) => {
+            Err(error) if !error.may_be_retried() => {
                 self.failure = Some(error.clone());
                 Err(error)
             }
@@ -248,7 +248,7 @@ impl Manifest {
         self.log.as_ref().map(|log| log.end).ok_or(Error::ReadOnly)
     }
 
-    /// Moves to a new file. Without room for one, the old one goes on growing.
+    /// Moves to a new file. Where none can be made, the old one goes on growing.
     fn rewrite(&mut self) -> Result<()> {
         let number = self.next_number;
         self.next_number += 1;
@@ -257,15 +257,13 @@ impl Manifest {
             Ok(log) => {
                 self.rewrite_at = rewrite_at(&log);
                 self.log = Some(log);
+                // What cannot be listed now is removed after the next switch.
+                let names = list(&*self.vfs, &self.dir).unwrap_or_default();
+                self.remove_older_than(predecessor, &names);
             }
-            Err(Error::NoSpace { .. }) => {
-                self.rewrite_at += REWRITE_BYTES_MIN;
-                return Ok(());
-            }
+            Err(error) if error.may_be_retried() => self.rewrite_at += REWRITE_BYTES_MIN,
             Err(error) => return Err(error),
         }
-        let names = list(&*self.vfs, &self.dir)?;
-        self.remove_older_than(predecessor, &names);
         Ok(())
     }
 

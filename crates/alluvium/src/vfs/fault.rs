@@ -57,6 +57,8 @@ pub enum FaultEffect {
     Error,
     /// An error that says that the device is full.
     NoSpace,
+    /// The error of the system with this number.
+    Os(i32),
     /// An error that says that a link would lead to another file system.
     CrossesDevices,
     /// A write puts the first half of its bytes down, then reports an error. Other calls just fail.
@@ -85,7 +87,8 @@ struct Plan {
     thread: Option<ThreadId>,
     /// Calls that counted since the fault was armed.
     matched: u64,
-    tripped: bool,
+    /// The first call that has failed since then, and the path that it was made on.
+    tripped: Option<(IoCall, PathBuf)>,
     calls: [u64; IoCall::COUNT],
 }
 
@@ -127,7 +130,7 @@ impl FaultVfs {
         plan.fault = Some(fault);
         plan.thread = thread;
         plan.matched = 0;
-        plan.tripped = false;
+        plan.tripped = None;
     }
 
     /// Lets every call through again.
@@ -137,7 +140,12 @@ impl FaultVfs {
 
     /// Whether a call has failed since the fault was armed.
     pub fn tripped(&self) -> bool {
-        self.plan.lock().tripped
+        self.plan.lock().tripped.is_some()
+    }
+
+    /// The first call that has failed since the fault was armed, and the path that it was made on.
+    pub fn first_failure(&self) -> Option<(IoCall, PathBuf)> {
+        self.plan.lock().tripped.clone()
     }
 
     /// How many calls of this kind were made so far, failed ones included.
@@ -152,13 +160,13 @@ impl FaultVfs {
         })
     }
 
-    fn check(&self, kind: IoCall) -> io::Result<()> {
-        check(&self.plan, kind)
+    fn check(&self, kind: IoCall, path: &Path) -> io::Result<()> {
+        check(&self.plan, kind, path)
     }
 }
 
 /// Counts the call and returns how it fails, if it does.
-fn trip(plan: &Mutex<Plan>, kind: IoCall) -> Option<FaultEffect> {
+fn trip(plan: &Mutex<Plan>, kind: IoCall, path: &Path) -> Option<FaultEffect> {
     let mut plan = plan.lock();
     plan.calls[kind as usize] += 1;
     let fault = plan.fault.clone()?;
@@ -169,17 +177,21 @@ fn trip(plan: &Mutex<Plan>, kind: IoCall) -> Option<FaultEffect> {
     }
     plan.matched += 1;
     let fails = plan.matched == fault.nth || (fault.sticky && plan.matched > fault.nth);
-    plan.tripped |= fails;
+    if fails {
+        plan.tripped
+            .get_or_insert_with(|| (kind, path.to_path_buf()));
+    }
     fails.then_some(fault.effect)
 }
 
-fn check(plan: &Mutex<Plan>, kind: IoCall) -> io::Result<()> {
-    trip(plan, kind).map_or(Ok(()), |effect| Err(error_of(effect)))
+fn check(plan: &Mutex<Plan>, kind: IoCall, path: &Path) -> io::Result<()> {
+    trip(plan, kind, path).map_or(Ok(()), |effect| Err(error_of(effect)))
 }
 
 fn error_of(effect: FaultEffect) -> io::Error {
     match effect {
         FaultEffect::NoSpace => io::ErrorKind::StorageFull.into(),
+        FaultEffect::Os(number) => io::Error::from_raw_os_error(number),
         FaultEffect::CrossesDevices => io::ErrorKind::CrossesDevices.into(),
         FaultEffect::Error | FaultEffect::ShortWrite | FaultEffect::FlippedBit => {
             io::Error::other("injected fault")
@@ -193,7 +205,7 @@ impl Vfs for FaultVfs {
     }
 
     fn anchored(&self, dir: &Path) -> io::Result<Arc<dyn Vfs>> {
-        self.check(IoCall::Open)?;
+        self.check(IoCall::Open, dir)?;
         Ok(Arc::new(FaultVfs {
             inner: self.inner.anchored(dir)?,
             plan: Arc::clone(&self.plan),
@@ -201,84 +213,84 @@ impl Vfs for FaultVfs {
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        self.check(IoCall::Create)?;
+        self.check(IoCall::Create, path)?;
         Ok(self.wrap(self.inner.create(path)?))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        self.check(IoCall::Open)?;
+        self.check(IoCall::Open, path)?;
         Ok(self.wrap(self.inner.open(path)?))
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        self.check(IoCall::Open)?;
+        self.check(IoCall::Open, path)?;
         Ok(self.wrap(self.inner.open_read(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.check(IoCall::Rename)?;
+        self.check(IoCall::Rename, from)?;
         self.inner.rename(from, to)
     }
 
     fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.check(IoCall::Rename)?;
+        self.check(IoCall::Rename, from)?;
         self.inner.rename_dir(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.check(IoCall::Remove)?;
+        self.check(IoCall::Remove, path)?;
         self.inner.remove(path)
     }
 
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        self.check(IoCall::Remove)?;
+        self.check(IoCall::Remove, dir)?;
         self.inner.remove_dir(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.check(IoCall::List)?;
+        self.check(IoCall::List, dir)?;
         self.inner.list(dir)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.check(IoCall::List)?;
+        self.check(IoCall::List, path)?;
         self.inner.exists(path)
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.check(IoCall::Other)?;
+        self.check(IoCall::Other, dir)?;
         self.inner.create_dir_all(dir)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.check(IoCall::SyncDir)?;
+        self.check(IoCall::SyncDir, dir)?;
         self.inner.sync_dir(dir)
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.check(IoCall::Link)?;
+        self.check(IoCall::Link, from)?;
         self.inner.hard_link(from, to)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>> {
-        self.check(IoCall::Other)?;
+        self.check(IoCall::Other, path)?;
         self.inner.lock(path)
     }
 
     fn lock_shared(&self, path: &Path) -> io::Result<Result<LockGuard, LockHolder>> {
-        self.check(IoCall::Other)?;
+        self.check(IoCall::Other, path)?;
         self.inner.lock_shared(path)
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        self.check(IoCall::Other)?;
+        self.check(IoCall::Other, dir)?;
         self.inner.free_bytes(dir)
     }
 }
 
 impl VfsFile for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        match trip(&self.plan, IoCall::Read) {
+        match trip(&self.plan, IoCall::Read, self.path()) {
             None => self.inner.read_at(buf, offset),
             Some(FaultEffect::FlippedBit) => {
                 self.inner.read_at(buf, offset)?;
@@ -291,7 +303,7 @@ impl VfsFile for FaultFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        match trip(&self.plan, IoCall::Write) {
+        match trip(&self.plan, IoCall::Write, self.path()) {
             None => self.inner.write_at(buf, offset),
             Some(effect) => {
                 if effect == FaultEffect::ShortWrite {
@@ -303,22 +315,22 @@ impl VfsFile for FaultFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        check(&self.plan, IoCall::Sync)?;
+        check(&self.plan, IoCall::Sync, self.path())?;
         self.inner.sync()
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        check(&self.plan, IoCall::Allocate)?;
+        check(&self.plan, IoCall::Allocate, self.path())?;
         self.inner.allocate(len)
     }
 
     fn len(&self) -> io::Result<u64> {
-        check(&self.plan, IoCall::Length)?;
+        check(&self.plan, IoCall::Length, self.path())?;
         self.inner.len()
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
-        check(&self.plan, IoCall::Length)?;
+        check(&self.plan, IoCall::Length, self.path())?;
         self.inner.truncate(len)
     }
 

@@ -151,13 +151,15 @@ pub struct SegmentEnd {
     pub chain: u64,
 }
 
-/// An error that poisons the caller whatever its kind. A device that fills up during a write or a sync has failed
-/// something that may be acknowledged already, so it is not the retriable [`Error::NoSpace`].
+/// An error of a call that may have changed something, which poisons the database whatever its kind. A device that
+/// fills up during a write or a sync has failed something that may be acknowledged already, so it is not the
+/// [`Error::NoSpace`] that may be tried again.
 pub(crate) fn hard_io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
     Error::Io {
         action,
         path: path.to_path_buf(),
         source: Arc::new(source),
+        changed: true,
     }
 }
 

@@ -445,7 +445,7 @@ impl WalWriter {
                 }
                 Ok(())
             }
-            Err(error @ Error::NoSpace { .. }) => Err(error),
+            Err(error) if error.may_be_retried() => Err(error),
             Err(error) => Err(self.failure.get_or_init(|| error).clone()),
         }
     }

@@ -22,7 +22,7 @@ fn visit(durability: Durability, fault: &Fault) -> bool {
     let played = play(&faults, &options, &mut || faults.disarm());
     let tripped = faults.tripped();
     if let (Some((op, error)), Some(db)) = (&played.failed, &played.db) {
-        stopped_writing_and_reads_on(&played, &faults, db, (op, error), &context);
+        stopped_writing_and_reads_on(&played, &faults, db, (op, error), fault.sticky, &context);
     }
     faults.disarm();
     let everything = played.model.last_commit();
@@ -34,11 +34,36 @@ fn visit(durability: Durability, fault: &Fault) -> bool {
     tripped
 }
 
+/// Whether the failure of this call must stop the database: only a write or a sync of the log, the manifest or the
+/// directory does.
+pub fn must_stop(call: IoCall, path: &std::path::Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_of_log = name.ends_with(".wal");
+    let is_of_manifest = name.ends_with(".manifest") || name.starts_with("CURRENT");
+    match call {
+        IoCall::SyncDir => true,
+        IoCall::Write | IoCall::Sync => is_of_log || is_of_manifest,
+        IoCall::Rename => is_of_manifest,
+        _ => false,
+    }
+}
+
+/// Writes, flushes and compacts.
+fn use_further(db: &alluvium::Database) -> alluvium::Result<()> {
+    db.sync()?;
+    let more = db.keyspace("more", KeyspaceOptions::default())?;
+    more.put(b"more", b"1")?;
+    db.flush()?;
+    db.settle()?;
+    db.drop_keyspace(&more)
+}
+
 fn stopped_writing_and_reads_on(
     played: &Played,
     faults: &FaultVfs,
     db: &alluvium::Database,
     (op, error): (&Op, &Error),
+    is_sticky: bool,
     context: &str,
 ) {
     faults.disarm();
@@ -47,7 +72,20 @@ fn stopped_writing_and_reads_on(
         played.model.state(),
         "{context}: reads after {op}: {error}"
     );
-    // Tables that nobody asked for yet are no promise: an ingest that cannot write them fails alone.
+    let (call, path) = faults.first_failure().expect("a call has failed");
+    let may_go_on = is_sticky || !must_stop(call, &path);
+    if may_go_on {
+        match use_further(db) {
+            Ok(()) => return,
+            // Of many failures a later one may have stopped it, also one of a background thread.
+            Err(Error::Poisoned(_)) if is_sticky => {}
+            Err(other) => {
+                let (path, other) = (path.display(), crate::driver::chain(&other));
+                panic!("{context}: {call:?} of {path} stopped it: {error}; then {other}");
+            }
+        }
+    }
+    // Tables that no caller has been promised yet: an ingest that cannot write them fails alone.
     if matches!(op, Op::Ingest(_)) && db.sync().is_ok() {
         return;
     }
@@ -126,6 +164,75 @@ fn a_short_write_loses_nothing() {
 fn a_write_or_sync_that_says_no_space_loses_nothing() {
     let calls = [IoCall::Write, IoCall::Sync, IoCall::SyncDir];
     visit_all(Durability::Sync, false, FaultEffect::NoSpace, &calls);
+}
+
+/// Errors of the system that end by themselves, or when somebody removes their cause.
+pub const SYSTEM_ERRORS: [i32; 8] = [
+    libc::EMFILE,
+    libc::ENFILE,
+    libc::ENOMEM,
+    libc::ENOSPC,
+    libc::EDQUOT,
+    libc::EROFS,
+    libc::EINTR,
+    libc::EIO,
+];
+
+/// Each call with one of the errors, another one in each run; `reliability` tries them all.
+#[test]
+fn a_resource_that_runs_out_for_a_moment_stops_only_what_needs_it() {
+    let first = std::process::id() as usize;
+    for (n, durability) in [Durability::Sync, Durability::Buffered].iter().enumerate() {
+        let error = SYSTEM_ERRORS[(first + n) % SYSTEM_ERRORS.len()];
+        visit_all(*durability, false, FaultEffect::Os(error), &[]);
+    }
+}
+
+#[test]
+fn a_failed_flush_tells_its_cause_and_is_done_when_the_cause_is_gone() {
+    let faults = FaultVfs::new(Arc::new(MemVfs::new()));
+    let db = alluvium::Database::open_on(Arc::new(faults.clone()), dir(), tiny()).expect("open");
+    let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
+    k.put(b"a", b"1").expect("put");
+    faults.arm(Fault {
+        calls: vec![IoCall::Create],
+        nth: 1,
+        sticky: true,
+        effect: FaultEffect::Os(libc::EMFILE),
+    });
+    let error = db.flush().expect_err("no descriptor");
+    assert!(error.to_string().contains("Too many open files"), "{error}");
+    let source = std::error::Error::source(&error).expect("a source");
+    assert!(
+        source.to_string().contains("Too many open files"),
+        "{source}"
+    );
+    k.put(b"b", b"1").expect("the log needs none");
+    db.sync().expect("nor does its sync");
+    faults.disarm();
+    db.flush().expect("flush");
+    assert_eq!(text(&k, "a").as_deref(), Some("1"));
+    assert_eq!(text(&k, "b").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_poisoned_database_tells_the_first_cause_and_its_source() {
+    let faults = FaultVfs::new(Arc::new(MemVfs::new()));
+    let db = alluvium::Database::open_on(Arc::new(faults.clone()), dir(), tiny()).expect("open");
+    let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
+    k.put(b"a", b"1").expect("put");
+    faults.arm(Fault {
+        calls: vec![IoCall::Sync],
+        nth: 1,
+        sticky: false,
+        effect: FaultEffect::Os(libc::EIO),
+    });
+    assert!(db.sync().is_err());
+    let error = k.put(b"b", b"1").expect_err("poisoned");
+    assert!(error.to_string().contains("Input/output error"), "{error}");
+    let first = std::error::Error::source(&error).expect("the first cause");
+    let cause = first.source().expect("its own cause");
+    assert!(cause.to_string().contains("Input/output error"), "{cause}");
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl EditLog {
             switch_current(vfs, dir, number)?;
             Ok(log)
         });
-        if let Err(Error::NoSpace { .. }) = result {
+        if result.as_ref().is_err_and(Error::may_be_retried) {
             // Not named by CURRENT yet. A leftover does no harm.
             let _ = vfs.remove(&path);
         }

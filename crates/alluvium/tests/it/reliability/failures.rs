@@ -1,7 +1,7 @@
 //! Every call of the file system fails, once or from then on, in every history and in all that only reads: nothing
 //! acknowledged is lost, nothing wrong is read, and the error says which file it was.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -17,6 +17,7 @@ use super::history::{History, Step, histories, options};
 use super::judge::{Judge, Verdict, rows};
 use super::player::{Player, Promise, backups_dir, copy_dir};
 use crate::driver::{chain, state_of};
+use crate::faults::{SYSTEM_ERRORS, must_stop};
 use crate::fixture::dir;
 
 /// Everything that [`FaultVfs`] can fail.
@@ -66,6 +67,16 @@ const MODES: [Mode; 4] = [
         effect: FaultEffect::NoSpace,
     },
 ];
+
+/// The modes above, and each error of the system that may end by itself.
+fn modes() -> Vec<Mode> {
+    let system = SYSTEM_ERRORS.map(|number| Mode {
+        calls: &ALL,
+        sticky: false,
+        effect: FaultEffect::Os(number),
+    });
+    MODES.into_iter().chain(system).collect()
+}
 
 impl Mode {
     fn fault(&self, nth: u64) -> Fault {
@@ -176,7 +187,8 @@ impl Case<'_> {
         let step = failed
             .as_ref()
             .map(|(step, error)| format!("{step:?}: {}", chain(error)));
-        self.check(&player, &files, failed)
+        let failure = faults.first_failure();
+        self.check(&player, &files, failed, failure)
             .map_err(|why| context(format!("{why}; the step that failed: {step:?}")))
     }
 
@@ -185,9 +197,11 @@ impl Case<'_> {
         player: &Player,
         files: &MemVfs,
         failed: Option<(&Step, Error)>,
+        failure: Option<(IoCall, PathBuf)>,
     ) -> Verdict<()> {
         if let Some((_, error)) = &failed {
             is_typed(error)?;
+            self.stops_only_if_it_must(player, error, failure)?;
         }
         if let Some(db) = &player.db
             && state_of(db) != player.model.state_at(player.promise.acked)
@@ -211,6 +225,28 @@ impl Case<'_> {
     }
 }
 
+impl Case<'_> {
+    /// A single call that failed before it changed anything leaves a database that takes writes.
+    fn stops_only_if_it_must(
+        &self,
+        player: &Player,
+        error: &Error,
+        failure: Option<(IoCall, PathBuf)>,
+    ) -> Verdict<()> {
+        let (Some((call, path)), Some(db)) = (failure, &player.db) else {
+            return Ok(());
+        };
+        if self.mode.sticky || must_stop(call, &path) {
+            return Ok(());
+        }
+        let used = db.sync().and_then(|()| db.flush());
+        used.map_err(|after| {
+            let (error, after, path) = (chain(error), chain(&after), path.display());
+            format!("{call:?} of {path} stopped it: {error}; then {after}")
+        })
+    }
+}
+
 /// How many calls the history makes, when nothing fails.
 fn calls(history: &History, durability: Durability, mode: &Mode) -> u64 {
     let faults = FaultVfs::new(Arc::new(MemVfs::new()));
@@ -221,12 +257,12 @@ fn calls(history: &History, durability: Durability, mode: &Mode) -> u64 {
 
 #[test]
 fn any_failing_call_of_any_history_loses_nothing_and_is_told() {
-    let sample = Sample::new("any_failing_call_of_any_history", 35);
+    let sample = Sample::new("any_failing_call_of_any_history", 105);
     let histories = histories();
     let (mut cases, mut number) = (Vec::new(), 0);
     for history in &histories {
         for durability in [Durability::Sync, Durability::Buffered] {
-            for mode in MODES {
+            for mode in modes() {
                 for nth in 1..=calls(history, durability, &mode) {
                     number += 1;
                     if sample.takes(number) {
@@ -394,11 +430,11 @@ fn use_tool(left: &MemVfs, expected: &Expected, tool: Tool, mode: &Mode, nth: u6
 
 #[test]
 fn any_failing_call_of_what_only_reads_is_told_and_changes_nothing() {
-    let sample = Sample::new("any_failing_call_of_what_only_reads", 10);
+    let sample = Sample::new("any_failing_call_of_what_only_reads", 30);
     let (left, expected) = left();
     let (mut cases, mut number) = (Vec::new(), 0);
     for (name, tool) in TOOLS {
-        for mode in MODES {
+        for mode in modes() {
             let faults = FaultVfs::new(Arc::new(left.crash(0, CrashOptions::PROCESS_KILLED)));
             let done = tool(Arc::new(faults.clone()), &expected);
             let done = done.unwrap_or_else(|e| panic!("{name}: {}", chain(&e)));
