@@ -1098,6 +1098,16 @@ alluvium_code alluvium_keyspace_open(const struct alluvium_database *database,
                                      struct alluvium_keyspace **keyspace,
                                      struct alluvium_error **error);
 
+// The keyspaces of `count` names (UTF-8), in this order, into the array `keyspaces`. Those that do not exist are created
+// with `options`, which may be NULL: all of them or, after an error, none, and then the array is all NULL. Creating any
+// number costs as many waits for the device as creating one. Durable when the call returns.
+alluvium_code alluvium_keyspaces_open(const struct alluvium_database *database,
+                                      const struct alluvium_slice *names,
+                                      size_t count,
+                                      const struct alluvium_keyspace_options *options,
+                                      struct alluvium_keyspace **keyspaces,
+                                      struct alluvium_error **error);
+
 // The keyspace of this name; NULL if there is none.
 alluvium_code alluvium_keyspace_existing(const struct alluvium_database *database,
                                          const char *name,

@@ -39,8 +39,12 @@ pub(crate) unsafe fn optional_bytes<'a, T>(
 /// UTF-8 text of the caller.
 pub(crate) unsafe fn text<'a>(data: *const c_char, size: usize) -> Result<&'a str> {
     // SAFETY: the contract, passed on.
-    let bytes = unsafe { bytes(data, size) }?;
-    std::str::from_utf8(bytes).map_err(|_| invalid("a name is not UTF-8"))
+    utf8(unsafe { bytes(data, size) }?)
+}
+
+/// A name as text.
+pub(crate) fn utf8(name: &[u8]) -> Result<&str> {
+    std::str::from_utf8(name).map_err(|_| invalid("a name is not UTF-8"))
 }
 
 /// An array of slices, each as [`bytes`] takes it.

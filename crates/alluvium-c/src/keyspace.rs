@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use alluvium::{Database, Error, Keyspace, Result};
 
-use crate::borrow::{array_out, buffer, bytes, given, lend, slices, slot, text};
+use crate::borrow::{array_out, buffer, bytes, given, lend, slices, slot, text, utf8};
 use crate::call::{call, quietly};
 use crate::database::alluvium_database;
 use crate::error::{alluvium_code, alluvium_error};
@@ -34,6 +34,42 @@ pub unsafe extern "C" fn alluvium_keyspace_open(
         let database = &given(database, "database")?.0;
         let opened = database.keyspace(name?, options?.to_engine()?)?;
         slot.set(alluvium_keyspace(opened));
+        Ok(())
+    })
+}
+
+/// The keyspaces of `count` names (UTF-8), in this order, into the array `keyspaces`. Those that do not exist are created
+/// with `options`, which may be NULL: all of them or, after an error, none, and then the array is all NULL. Creating any
+/// number costs as many waits for the device as creating one. Durable when the call returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_keyspaces_open(
+    database: Option<&alluvium_database>,
+    names: *const alluvium_slice,
+    count: usize,
+    options: *const alluvium_keyspace_options,
+    keyspaces: *mut *mut alluvium_keyspace,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let (names, options, keyspaces) = unsafe {
+        (
+            slices(names, count),
+            sized::read(options),
+            array_out(keyspaces, count),
+        )
+    };
+    call(error, || {
+        let places = keyspaces?;
+        for place in &mut *places {
+            place.write(std::ptr::null_mut());
+        }
+        let options = options?.to_engine()?;
+        let names = names?.into_iter().map(utf8).collect::<Result<Vec<_>>>()?;
+        let wanted: Vec<_> = names.iter().map(|name| (name, options.clone())).collect();
+        let opened = given(database, "database")?.0.keyspaces(&wanted)?;
+        for (place, keyspace) in places.iter_mut().zip(opened) {
+            place.write(Box::into_raw(Box::new(alluvium_keyspace(keyspace))));
+        }
         Ok(())
     })
 }

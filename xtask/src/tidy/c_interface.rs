@@ -99,6 +99,7 @@ const NAMES: Names = Names {
         ("Database::existing_keyspace", "alluvium_keyspace_existing"),
         ("Database::ingest", "alluvium_ingest_begin"),
         ("Database::keyspace", "alluvium_keyspace_open"),
+        ("Database::keyspaces", "alluvium_keyspaces_open"),
         ("Database::open_read_only", "read_only"),
         ("Database::prepared", "alluvium_prepared_list"),
         ("Database::snapshot", "alluvium_snapshot_open"),

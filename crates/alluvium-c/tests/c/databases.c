@@ -118,6 +118,27 @@ static void options_come_back(const alluvium_database *database) {
     CHECK(keyspace == NULL);
 }
 
+static void many_keyspaces_are_opened_at_once(const alluvium_database *database) {
+    const alluvium_slice names[] = {
+        {"many1", 5}, {"special", 7}, {"many1", 5}};
+    alluvium_keyspace *opened[3], *special;
+    OK(alluvium_keyspaces_open(database, names, 3, NULL, opened, E));
+    OK(alluvium_keyspace_existing(database, S("special"), &special, E));
+    CHECK(alluvium_keyspace_id(opened[0]) == alluvium_keyspace_id(opened[2]));
+    CHECK(alluvium_keyspace_id(opened[1]) == alluvium_keyspace_id(special));
+    OK(alluvium_keyspace_drop(database, opened[0], E));
+    alluvium_keyspace_free(special);
+    for (int i = 0; i < 3; i++) {
+        alluvium_keyspace_free(opened[i]);
+    }
+    const alluvium_slice wrong[] = {{"many2", 5}, {"\xFF", 1}};
+    INVALID(alluvium_keyspaces_open(database, wrong, 2, NULL, opened, E));
+    CHECK(opened[0] == NULL && opened[1] == NULL);
+    OK(alluvium_keyspace_existing(database, S("many2"), &special, E));
+    CHECK(special == NULL);
+    OK(alluvium_keyspaces_open(database, NULL, 0, NULL, NULL, E));
+}
+
 static void keyspaces_are_listed_and_dropped(const alluvium_database *database) {
     alluvium_keyspace *first = keyspace_of(database, "first"), *second = keyspace_of(database, "second");
     alluvium_keyspace *copy = alluvium_keyspace_clone(first), *found;
@@ -173,6 +194,7 @@ static void statistics_count(const alluvium_database *database) {
 void test_keyspaces(void) {
     alluvium_database *database = open_new("keyspaces", NULL);
     options_come_back(database);
+    many_keyspaces_are_opened_at_once(database);
     keyspaces_are_listed_and_dropped(database);
     statistics_count(database);
     alluvium_database_free(database);

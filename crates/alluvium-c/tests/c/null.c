@@ -55,6 +55,7 @@ static void handles_are_missing(void) {
     INVALID(alluvium_keyspace_get_stats(NULL, NULL, NULL, E));
     INVALID(alluvium_keyspace_names(NULL, &list, E));
     INVALID(alluvium_keyspace_open(NULL, S("x"), NULL, &keyspace, E));
+    INVALID(alluvium_keyspaces_open(NULL, NULL, 0, NULL, NULL, E));
     INVALID(alluvium_keyspace_existing(NULL, S("x"), &keyspace, E));
     INVALID(alluvium_keyspace_drop(NULL, NULL, E));
     INVALID(alluvium_keyspace_get_options(NULL, NULL, E));

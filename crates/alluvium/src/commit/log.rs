@@ -248,7 +248,12 @@ impl Log {
     /// Writes a marker of a change of keyspaces into the log and syncs everything up to it, so that the manifest
     /// edit that follows never overtakes commits before it.
     pub fn mark_ddl(&mut self, shared: &Shared, payload: &[u8]) -> Result<SeqNo> {
-        let seqno = self.mark(shared, RecordKind::Ddl, payload)?;
+        self.mark_ddls(shared, &[payload])
+    }
+
+    /// As [`Log::mark_ddl`] for several markers, which have consecutive numbers, with one sync. Returns the last number.
+    pub fn mark_ddls(&mut self, shared: &Shared, payloads: &[&[u8]]) -> Result<SeqNo> {
+        let seqno = self.mark(shared, RecordKind::Ddl, payloads)?;
         shared.publish(seqno);
         Ok(seqno)
     }
@@ -256,17 +261,21 @@ impl Log {
     /// As [`Log::mark_ddl`] for an ingest, whose tables come at the number returned. The caller publishes it when
     /// they are installed.
     pub fn mark_ingest(&mut self, shared: &Shared, payload: &[u8]) -> Result<SeqNo> {
-        self.mark(shared, RecordKind::Ingest, payload)
+        self.mark(shared, RecordKind::Ingest, &[payload])
     }
 
-    fn mark(&mut self, shared: &Shared, kind: RecordKind, payload: &[u8]) -> Result<SeqNo> {
+    /// Returns the number of the last marker.
+    fn mark(&mut self, shared: &Shared, kind: RecordKind, payloads: &[&[u8]]) -> Result<SeqNo> {
         shared.check_open()?;
         shared.poison.check()?;
-        let seqno = self.last_seqno + 1;
-        numbered(seqno, &[]);
+        let first = self.last_seqno + 1;
+        let last = self.last_seqno + payloads.len() as SeqNo;
+        (first..=last).for_each(|seqno| numbered(seqno, &[]));
         if let Some(wal) = &mut self.wal {
             wal.use_short_segments(shared.reserve.is_low());
-            wal.append(seqno, kind, payload);
+            for (seqno, payload) in (first..=last).zip(payloads) {
+                wal.append(seqno, kind, payload);
+            }
             let written = shared.with_reserve(Taker::Log, || wal.write());
             shared
                 .poison
@@ -274,8 +283,8 @@ impl Log {
                 .inspect_err(|_| wal.discard())?;
             self.sync(shared)?;
         }
-        self.last_seqno = seqno;
-        Ok(seqno)
+        self.last_seqno = last;
+        Ok(last)
     }
 
     /// Makes every record written so far durable.

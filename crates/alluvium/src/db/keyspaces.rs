@@ -5,12 +5,15 @@
 use std::sync::Arc;
 
 use super::Database;
-use crate::base::{KEYSPACE_NAME_BYTES_MAX, KeyspaceId};
+use crate::base::{KEYSPACE_NAME_BYTES_MAX, KeyspaceId, SeqNo};
+use crate::commit::Log;
 use crate::commit::marker::{DdlAction, ddl_marker};
 use crate::db::options::Durability;
 use crate::db::reserve::Taker;
+use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::{Keyspace, KeyspaceOptions, Tree};
+use crate::sync::collections::HashSet;
 use crate::version::group::Version;
 use crate::version::{KeyspaceRecord, VersionEdit};
 
@@ -18,7 +21,8 @@ impl Database {
     /// The keyspace of this name, created with `options` if there is none. The options of one that exists stay.
     ///
     /// Creating is durable when the call returns, at every durability level. It costs a sync of the log and one of the
-    /// manifest, for which commits wait; taking a handle of one that exists costs a look into a map.
+    /// manifest, for which commits wait; to create many, [`Database::keyspaces`] costs no more. Taking a handle of one that
+    /// exists costs a look into a map.
     ///
     /// # Errors
     ///
@@ -26,60 +30,75 @@ impl Database {
     /// [`KEYSPACE_NAME_BYTES_MAX`] bytes, and where 2^32 - 2 keyspaces were created before; `ReadOnly` where it would have to be
     /// created; `NoSpace` where nothing changed; `Poisoned`, `Closed`, `Io`.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        self.shared().check_open()?;
+        options.check()?;
+        match self.existing_keyspace(name)? {
+            Some(keyspace) => Ok(keyspace),
+            None => self.created_keyspace(name, options),
+        }
+    }
+
+    fn created_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        let mut keyspaces = self.keyspaces(&[(name, options)])?;
+        Ok(keyspaces.swap_remove(0))
+    }
+
+    /// The keyspaces of these names, in this order. Those that do not exist are created with their options, all of them or,
+    /// after an error, none; the options of those that exist stay. Of a name that is given twice the first options count.
+    ///
+    /// Creating any number of keyspaces costs one sync of the log and one of the manifest, as creating one does. Durability
+    /// and errors as [`Database::keyspace`].
+    pub fn keyspaces<N: AsRef<str>>(
+        &self,
+        wanted: &[(N, KeyspaceOptions)],
+    ) -> Result<Vec<Keyspace>> {
         let shared = self.shared();
         shared.check_open()?;
-        options.check()?;
-        if let Some(keyspace) = self.existing_keyspace(name)? {
-            return Ok(keyspace);
+        for (name, options) in wanted {
+            options.check()?;
+            check_name(name.as_ref())?;
+        }
+        if let Some(keyspaces) = self.all_existing(wanted) {
+            return Ok(keyspaces);
         }
         shared.check_writable()?;
-        if name.len() > KEYSPACE_NAME_BYTES_MAX {
-            return Err(Error::InvalidArgument(format!(
-                "the name of the keyspace has {} bytes, the most is {KEYSPACE_NAME_BYTES_MAX}",
-                name.len()
-            )));
-        }
         let mut log = shared.log.lock();
-        // Another thread may have created it while this one waited.
-        if let Some(keyspace) = self.existing_keyspace(name)? {
-            return Ok(keyspace);
+        // Another thread may have created some while this one waited.
+        let missing = self.missing(wanted);
+        if !missing.is_empty() {
+            create(shared, &mut log, &missing)?;
         }
-        let mut store = shared.store.lock();
-        let id = store.state().next_keyspace;
-        let next = id.0.checked_add(1).ok_or_else(|| {
-            let message = "2^32 - 2 keyspaces were created in this database, and their numbers are not used \
-                           again: load what it has into a new one";
-            Error::InvalidArgument(message.into())
-        })?;
-        let encoded = options.encode();
-        let marker = ddl_marker(DdlAction::Create, id, name, &encoded);
-        let created_seqno = log.mark_ddl(shared, &marker)?;
-        let record = KeyspaceRecord {
-            id,
-            name: name.to_owned(),
-            options: encoded,
-            created_seqno,
+        // Under the log's mutex: nothing is dropped meanwhile.
+        let keyspaces = self.all_existing(wanted);
+        drop(log);
+        keyspaces.ok_or(Error::Closed)
+    }
+
+    /// The keyspaces of these names, if all of them exist.
+    fn all_existing<N: AsRef<str>>(
+        &self,
+        wanted: &[(N, KeyspaceOptions)],
+    ) -> Option<Vec<Keyspace>> {
+        let catalog = self.shared().catalog.read();
+        let keyspace = |(name, _): &(N, KeyspaceOptions)| {
+            let tree = catalog.get(name.as_ref())?;
+            Some(Keyspace::new(self.clone(), Arc::clone(tree)))
         };
-        let edit = VersionEdit {
-            next_keyspace: Some(KeyspaceId(next)),
-            created: vec![record],
-            last_seqno: Some(created_seqno),
-            ..VersionEdit::default()
-        };
-        store.append(&shared.poison, &edit)?;
-        if options.expiry.is_stored() {
-            shared.clock.use_it();
-        }
-        let memtable_bytes = shared.plan().active_bytes;
-        let version = Version::empty();
-        let tree = Tree::new(id, name, options, version, memtable_bytes, &shared.cache);
-        let tree = Arc::new(tree);
-        log.trees.insert(id, Arc::clone(&tree));
-        shared
-            .catalog
-            .write()
-            .insert(name.to_owned(), Arc::clone(&tree));
-        Ok(Keyspace::new(self.clone(), tree))
+        wanted.iter().map(keyspace).collect()
+    }
+
+    /// Those that do not exist, each name once.
+    fn missing<'a, N: AsRef<str>>(
+        &self,
+        wanted: &'a [(N, KeyspaceOptions)],
+    ) -> Vec<(&'a str, &'a KeyspaceOptions)> {
+        let catalog = self.shared().catalog.read();
+        let mut seen = HashSet::default();
+        let all = wanted
+            .iter()
+            .map(|(name, options)| (name.as_ref(), options));
+        all.filter(|(name, _)| !catalog.contains_key(*name) && seen.insert(*name))
+            .collect()
     }
 
     /// The keyspace of this name, if there is one. Fails only with `Closed`.
@@ -176,4 +195,75 @@ impl Database {
         tree.set_options(options);
         Ok(())
     }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.len() > KEYSPACE_NAME_BYTES_MAX {
+        return Err(Error::InvalidArgument(format!(
+            "the name of the keyspace has {} bytes, the most is {KEYSPACE_NAME_BYTES_MAX}",
+            name.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Creates keyspaces, none of which exists: a marker in the log for each, one edit of the manifest for all.
+fn create(shared: &Shared, log: &mut Log, missing: &[(&str, &KeyspaceOptions)]) -> Result<()> {
+    let mut store = shared.store.lock();
+    let first = store.state().next_keyspace;
+    let count = u32::try_from(missing.len()).ok();
+    let next = count.and_then(|count| first.0.checked_add(count));
+    let next = next.ok_or_else(|| {
+        let message = "2^32 - 2 keyspaces were created in this database, and their numbers are not used \
+                       again: load what it has into a new one";
+        Error::InvalidArgument(message.into())
+    })?;
+    let ids = (first.0..next).map(KeyspaceId);
+    let mut created: Vec<KeyspaceRecord> = ids
+        .zip(missing)
+        .map(|(id, (name, options))| KeyspaceRecord {
+            id,
+            name: (*name).to_owned(),
+            options: options.encode(),
+            created_seqno: 0,
+        })
+        .collect();
+    let marker = |r: &KeyspaceRecord| ddl_marker(DdlAction::Create, r.id, &r.name, &r.options);
+    let markers: Vec<Vec<u8>> = created.iter().map(marker).collect();
+    let payloads: Vec<&[u8]> = markers.iter().map(Vec::as_slice).collect();
+    let last_seqno = log.mark_ddls(shared, &payloads)?;
+    for (record, back) in created.iter_mut().zip((0..missing.len() as SeqNo).rev()) {
+        record.created_seqno = last_seqno - back;
+    }
+    let trees: Vec<_> = created
+        .iter()
+        .zip(missing)
+        .map(|(record, (name, options))| {
+            let options = KeyspaceOptions::clone(options);
+            new_tree(shared, record.id, name, options)
+        })
+        .collect();
+    let edit = VersionEdit {
+        next_keyspace: Some(KeyspaceId(next)),
+        created,
+        last_seqno: Some(last_seqno),
+        ..VersionEdit::default()
+    };
+    store.append(&shared.poison, &edit)?;
+    if trees.iter().any(|tree| tree.stores_expiry) {
+        shared.clock.use_it();
+    }
+    let mut catalog = shared.catalog.write();
+    for tree in trees {
+        log.trees.insert(tree.id, Arc::clone(&tree));
+        catalog.insert(tree.name.clone(), tree);
+    }
+    Ok(())
+}
+
+fn new_tree(shared: &Shared, id: KeyspaceId, name: &str, options: KeyspaceOptions) -> Arc<Tree> {
+    let memtable_bytes = shared.plan().active_bytes;
+    let version = Version::empty();
+    let tree = Tree::new(id, name, options, version, memtable_bytes, &shared.cache);
+    Arc::new(tree)
 }

@@ -31,6 +31,8 @@ pub struct ManifestState {
     pub keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
     /// How often, and as which file, each table is listed.
     tables: BTreeMap<TableId, Listing>,
+    /// The keyspace of each name, so that an edit that creates one need not look at all the others.
+    names: BTreeMap<String, KeyspaceId>,
 }
 
 /// One keyspace.
@@ -92,6 +94,7 @@ impl Default for ManifestState {
             prepared: Vec::new(),
             keyspaces: BTreeMap::new(),
             tables: BTreeMap::new(),
+            names: BTreeMap::new(),
         }
     }
 }
@@ -128,9 +131,7 @@ impl ManifestState {
         for &(id, _) in &edit.dropped {
             self.drop_keyspace(id)?;
         }
-        for (id, name) in &edit.renamed {
-            self.keyspace(*id)?.name.clone_from(name);
-        }
+        self.rename(&edit.renamed)?;
         for record in &edit.created {
             self.create_keyspace(record, first_new_keyspace)?;
         }
@@ -148,7 +149,6 @@ impl ManifestState {
         for group in &edit.groups {
             self.apply_group(group, &mut touched)?;
         }
-        self.check_names(edit)?;
         touched
             .into_iter()
             .try_for_each(|(id, low)| self.check_group(id, &low))
@@ -207,6 +207,7 @@ impl ManifestState {
         if reused || record.id >= self.next_keyspace {
             return refuse("a new keyspace id below the next one", record.id);
         }
+        self.take_name(record.id, &record.name)?;
         let state = KeyspaceState {
             name: record.name.clone(),
             options: record.options.clone(),
@@ -222,23 +223,36 @@ impl ManifestState {
         let Some(state) = self.keyspaces.remove(&id) else {
             return refuse("an existing keyspace to drop", id);
         };
+        self.names.remove(&state.name);
         for table in state.groups.values().flat_map(GroupState::tables) {
             self.unlist(table.id)?;
         }
         Ok(())
     }
 
-    fn check_names(&self, edit: &VersionEdit) -> Result<(), Inconsistency> {
-        if edit.created.is_empty() && edit.renamed.is_empty() {
-            return Ok(());
+    /// Gives keyspaces other names. All of them give up their old ones first, so that two may swap theirs.
+    fn rename(&mut self, renamed: &[(KeyspaceId, String)]) -> Result<(), Inconsistency> {
+        for (id, _) in renamed {
+            let old = self.keyspace(*id)?.name.clone();
+            self.names.remove(&old);
         }
-        let mut names = BTreeSet::new();
-        for state in self.keyspaces.values() {
-            if !names.insert(&state.name) {
-                return refuse("distinct keyspace names", format!("{} twice", state.name));
-            }
+        for (id, name) in renamed {
+            self.keyspace(*id)?.name.clone_from(name);
+        }
+        for (id, _) in renamed {
+            let name = self.keyspace(*id)?.name.clone();
+            self.take_name(*id, &name)?;
         }
         Ok(())
+    }
+
+    fn take_name(&mut self, id: KeyspaceId, name: &str) -> Result<(), Inconsistency> {
+        match self.names.insert(name.to_owned(), id) {
+            Some(other) if other != id => {
+                refuse("distinct keyspace names", format!("{name} twice"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn apply_group(

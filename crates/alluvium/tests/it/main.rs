@@ -31,6 +31,7 @@ mod inserts;
 mod isolation;
 mod keyspaces;
 mod lifetimes;
+mod many_keyspaces;
 mod memory;
 mod model;
 mod process;

@@ -292,3 +292,54 @@ fn contradictions_are_refused() {
     state.apply(&dropped).unwrap();
     assert!(state.apply(&create(1, "again")).is_err());
 }
+
+#[test]
+fn renamed_keyspaces_may_swap_names_and_each_name_has_one_keyspace() {
+    let record = |id, name: &str| KeyspaceRecord {
+        id: KeyspaceId(id),
+        name: name.to_owned(),
+        options: Vec::new(),
+        created_seqno: 1,
+    };
+    let renamed = |renamed: &[(u32, &str)]| VersionEdit {
+        renamed: (renamed.iter())
+            .map(|(id, name)| (KeyspaceId(*id), (*name).to_owned()))
+            .collect(),
+        ..VersionEdit::default()
+    };
+    let mut state = ManifestState::default();
+    let create = VersionEdit {
+        next_keyspace: Some(KeyspaceId(3)),
+        created: vec![record(1, "a"), record(2, "b")],
+        ..VersionEdit::default()
+    };
+    state.apply(&create).expect("new names");
+    state
+        .apply(&renamed(&[(1, "b"), (2, "a")]))
+        .expect("a swap");
+    state
+        .apply(&renamed(&[(1, "a"), (1, "c")]))
+        .expect("the last one counts");
+    let names = |state: &ManifestState| -> Vec<String> {
+        state.keyspaces.values().map(|k| k.name.clone()).collect()
+    };
+    assert_eq!(names(&state), ["c", "a"]);
+    let taken = state.clone().apply(&renamed(&[(1, "a")]));
+    assert_eq!(
+        taken.expect_err("taken").expected,
+        "distinct keyspace names"
+    );
+    let drop_and_create = VersionEdit {
+        next_keyspace: Some(KeyspaceId(4)),
+        dropped: vec![(KeyspaceId(2), 2)],
+        created: vec![record(3, "a")],
+        ..VersionEdit::default()
+    };
+    state.apply(&drop_and_create).expect("the name is free");
+    let twice = VersionEdit {
+        next_keyspace: Some(KeyspaceId(6)),
+        created: vec![record(4, "d"), record(5, "d")],
+        ..VersionEdit::default()
+    };
+    state.apply(&twice).expect_err("one name twice");
+}

@@ -12,6 +12,8 @@ pub type Row = (String, Write);
 #[derive(Debug, Clone)]
 pub enum Step {
     Create(&'static str),
+    /// Several at once.
+    CreateAll(&'static [&'static str]),
     Drop(&'static str),
     Batch(Vec<Row>),
     Transaction(Vec<Row>),
@@ -126,8 +128,7 @@ fn everyday() -> Vec<Step> {
 
 fn keyspaces() -> Vec<Step> {
     vec![
-        Create("a"),
-        Create("c"),
+        CreateAll(&["a", "c"]),
         Batch(vec![put("a", "kept", 1), put("c", "gone", 1)]),
         Ingest([rows("a", 5, 40), rows("c", 3, 50)].concat()),
         Batch(vec![put("a", "row01", 2), put("c", "more", 2)]),
@@ -140,8 +141,8 @@ fn keyspaces() -> Vec<Step> {
         Flush,
         Drop("c"),
         Reopen,
-        Create("c"),
-        Batch(vec![put("c", "third life", 4)]),
+        CreateAll(&["c", "d", "a"]),
+        Batch(vec![put("c", "third life", 4), put("d", "one", 1)]),
         Ingest(rows("c", 2, 70)),
         Settle,
         Batch(vec![put("a", "end", 5), put("c", "end", 5)]),

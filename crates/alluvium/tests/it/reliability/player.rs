@@ -90,6 +90,13 @@ impl Player {
     pub fn begin(&mut self, step: &Step) {
         match step {
             Step::Create(name) => drop(self.model.create_keyspace(name)),
+            Step::CreateAll(names) => {
+                for name in *names {
+                    if !self.model.keyspaces().contains(name) {
+                        self.model.create_keyspace(name);
+                    }
+                }
+            }
             Step::Drop(name) => drop(self.model.drop_keyspace(name)),
             Step::Batch(rows)
             | Step::Transaction(rows)
@@ -157,6 +164,10 @@ impl Player {
         let keyspace = |name: &str| db.keyspace(name, keyspace_options(name));
         match step {
             Step::Create(name) => keyspace(name).map(drop),
+            Step::CreateAll(names) => {
+                let wanted = names.iter().map(|name| (*name, keyspace_options(name)));
+                db.keyspaces(&wanted.collect::<Vec<_>>()).map(drop)
+            }
             Step::Drop(name) => db.drop_keyspace(&keyspace(name)?),
             Step::Batch(rows) => db.write(&batch(&db, rows)?),
             Step::Transaction(rows) => transaction(&db, rows)?.commit(),
