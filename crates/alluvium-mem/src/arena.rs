@@ -2,8 +2,12 @@
 //!
 //! Invariant: a pointer that was handed out stays valid, at the same address, until the arena is dropped. Nothing is
 //! dropped in place, so only types without drop glue may live here.
+//!
+//! An arena has no memory until the first request. Its chunks double its size or so, from 2 KiB on, so that thousands of memtables
+//! with a few rows each take little. Small chunks are the allocator's; large ones are pages of the system, which gets them
+//! back at once (see [`crate::pages`]).
 
-use std::alloc::Layout;
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 use crate::pages::Pages;
@@ -11,15 +15,18 @@ use crate::pages::Pages;
 /// Every chunk starts on a page, and so on a cache line, so that offsets within it decide the alignment of what lies there.
 const CHUNK_ALIGN: usize = 64;
 
-/// A memtable that never grows costs this much.
-const CHUNK_BYTES_MIN: usize = 64 << 10;
+/// The first chunk. A leaf and a few rows fit.
+const CHUNK_BYTES_MIN: usize = 2 << 10;
+
+/// From here on chunks are pages of the system.
+const PAGES_BYTES_MIN: usize = 64 << 10;
 
 /// Chunks double up to here: few enough allocations, and little left unused in the last one.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// Owns the memory of one memtable.
 pub(crate) struct Arena {
-    chunks: Vec<Pages>,
+    chunks: Vec<Chunk>,
     /// The chunk being filled; requests that are large beside it have chunks of their own.
     current: NonNull<u8>,
     current_bytes: usize,
@@ -30,6 +37,65 @@ pub(crate) struct Arena {
 
 // SAFETY: the arena owns its chunks alone; the pointers in it refer to nothing that is tied to a thread.
 unsafe impl Send for Arena {}
+
+/// Memory that goes as a whole.
+enum Chunk {
+    Pages(Pages),
+    Small(Small),
+}
+
+impl Chunk {
+    /// At least `bytes`, which is not 0.
+    fn new(bytes: usize) -> Chunk {
+        if bytes < PAGES_BYTES_MIN {
+            Chunk::Small(Small::new(bytes))
+        } else {
+            Chunk::Pages(Pages::new(bytes))
+        }
+    }
+
+    fn start(&self) -> NonNull<u8> {
+        match self {
+            Chunk::Pages(pages) => pages.start(),
+            Chunk::Small(small) => small.start,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Chunk::Pages(pages) => pages.bytes(),
+            Chunk::Small(small) => small.layout.size(),
+        }
+    }
+}
+
+/// Uninitialized memory from the allocator, at the start of a cache line. Given back when dropped.
+struct Small {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Small {
+    /// `bytes` is not 0. Aborts like any allocation where there is no memory.
+    fn new(bytes: usize) -> Small {
+        assert!(bytes > 0);
+        let layout = Layout::from_size_align(bytes, CHUNK_ALIGN)
+            .expect("less than pages are far smaller than the address space");
+        // SAFETY: the layout is not empty.
+        let start = unsafe { alloc(layout) };
+        match NonNull::new(start) {
+            Some(start) => Small { start, layout },
+            None => handle_alloc_error(layout),
+        }
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout in `new`, and only here given back.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
 
 impl Arena {
     pub(crate) fn new() -> Arena {
@@ -58,15 +124,19 @@ impl Arena {
         if let Some(found) = self.bump(layout) {
             return found;
         }
-        if layout.size() > self.next_chunk_bytes / 4 {
+        if layout.size() > self.next_chunk_bytes.max(PAGES_BYTES_MIN) / 4 {
             return self.add_chunk(layout.size());
         }
-        self.current_bytes = self.next_chunk_bytes;
+        let next_chunk_bytes = self.next_chunk_bytes;
+        self.current_bytes = next_chunk_bytes.max(layout.size().next_power_of_two());
         self.current = self.add_chunk(self.current_bytes);
         self.used_bytes = 0;
-        self.next_chunk_bytes = (self.next_chunk_bytes * 2).min(CHUNK_BYTES_MAX);
+        self.next_chunk_bytes = match self.bytes {
+            bytes if bytes < PAGES_BYTES_MIN => bytes.next_power_of_two(),
+            _ => (2 * next_chunk_bytes).clamp(2 * PAGES_BYTES_MIN, CHUNK_BYTES_MAX),
+        };
         self.bump(layout)
-            .expect("a fresh chunk holds four times what was asked for")
+            .expect("a fresh chunk holds what was asked for")
     }
 
     fn bump(&mut self, layout: Layout) -> Option<NonNull<u8>> {
@@ -80,7 +150,7 @@ impl Arena {
     }
 
     fn add_chunk(&mut self, bytes: usize) -> NonNull<u8> {
-        let chunk = Pages::new(bytes.max(1));
+        let chunk = Chunk::new(bytes.max(1));
         let start = chunk.start();
         self.bytes += chunk.bytes();
         self.chunks.push(chunk);
@@ -116,8 +186,9 @@ mod tests {
     }
 
     #[test]
-    fn chunks_double_up_to_their_limit() {
+    fn chunks_double_the_arena_up_to_their_limit() {
         let mut arena = Arena::new();
+        assert_eq!(arena.bytes(), 0);
         let mut sizes = Vec::new();
         while arena.bytes() < 6 * CHUNK_BYTES_MAX {
             let before = arena.bytes();
@@ -126,7 +197,22 @@ mod tests {
                 sizes.push((arena.bytes() - before) >> 10);
             }
         }
-        assert_eq!(sizes[..6], [64, 128, 256, 512, 1024, 1024]);
+        let expected = [2, 2, 4, 8, 16, 32, 128, 256, 512, 1024, 1024];
+        assert_eq!(sizes[..expected.len()], expected);
+    }
+
+    #[test]
+    fn requests_above_the_size_of_the_next_chunk_make_the_chunks_grow() {
+        let mut arena = Arena::new();
+        for count in 1..=64 {
+            arena.alloc(layout(3_000, 8));
+            assert!(
+                arena.bytes() <= 3 * count * 4096,
+                "{count}: {}",
+                arena.bytes()
+            );
+        }
+        assert!(arena.chunks.len() < 12, "{}", arena.chunks.len());
     }
 
     #[test]
@@ -134,8 +220,10 @@ mod tests {
         let mut arena = Arena::new();
         arena.alloc(layout(100, 8));
         arena.alloc(layout(3 << 20, 8));
-        assert_eq!(arena.bytes(), CHUNK_BYTES_MIN + (3 << 20));
+        // Below the size of pages, and too large for the chunks that come next.
+        arena.alloc(layout(20 << 10, 64));
+        assert_eq!(arena.bytes(), CHUNK_BYTES_MIN + (3 << 20) + (20 << 10));
         arena.alloc(layout(100, 8));
-        assert_eq!(arena.bytes(), CHUNK_BYTES_MIN + (3 << 20));
+        assert_eq!(arena.bytes(), CHUNK_BYTES_MIN + (3 << 20) + (20 << 10));
     }
 }

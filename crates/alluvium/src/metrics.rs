@@ -2,6 +2,7 @@
 //! reads once a read, in a shard of the thread's own.
 
 use crate::sync::time::Instant;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
@@ -55,9 +56,9 @@ pub(crate) struct Metrics {
 #[derive(Debug, Default)]
 pub(crate) struct TreeCounters {
     /// Sources that each point read searched: memtables and tables that its filters did not rule out.
-    pub gets: Counts,
+    pub gets: LazyCounts,
     /// Sources that each seek of a cursor opened.
-    pub seeks: Counts,
+    pub seeks: LazyCounts,
     /// Bytes of keys and values written to it, replayed ones included.
     pub user_bytes: Counter,
     /// Bytes of the tables that were written above the last level by its flushes, there by its tier merges, and into the
@@ -72,17 +73,25 @@ const NOTED_MAX: usize = 47;
 
 /// How often each small number was noted, in shards of the threads' own. One addition gives both how many reads there
 /// were and how many sources they searched; larger numbers are noted by powers of two.
-#[derive(Debug)]
+///
+/// A shard is allocated when a thread of its first counts: thousands of keyspaces that are seldom read take little.
+#[derive(Debug, Default)]
 pub(crate) struct Counts {
-    shards: [CachePadded<[AtomicU64; NOTED_MAX + 1]>; COUNTER_SHARDS],
+    shards: [OnceLock<Box<Shard>>; COUNTER_SHARDS],
 }
 
-impl Default for Counts {
-    fn default() -> Counts {
-        let shard = || CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0)));
-        Counts {
-            shards: std::array::from_fn(|_| shard()),
-        }
+#[derive(Debug)]
+struct Shard(CachePadded<[AtomicU64; NOTED_MAX + 1]>);
+
+impl Shard {
+    fn new() -> Box<Shard> {
+        let counts = std::array::from_fn(|_| AtomicU64::new(0));
+        Box::new(Shard(CachePadded::new(counts)))
+    }
+
+    /// A recent value of each count.
+    fn counts(&self) -> impl Iterator<Item = u64> + '_ {
+        self.0.iter().map(|count| count.load(Ordering::Relaxed))
     }
 }
 
@@ -103,17 +112,18 @@ impl Counts {
     }
 
     fn add(&self, n: usize, times: u64) -> u64 {
-        self.shards[thread_shard()][n.min(NOTED_MAX)].fetch_add(times, Ordering::Relaxed)
+        let shard = self.shards[thread_shard()].get_or_init(Shard::new);
+        shard.0[n.min(NOTED_MAX)].fetch_add(times, Ordering::Relaxed)
     }
 
     /// How often each number was noted.
     pub fn counts(&self) -> Vec<u64> {
-        let count = |n: usize| {
-            self.shards
-                .iter()
-                .map(move |s| s[n].load(Ordering::Relaxed))
-        };
-        (0..=NOTED_MAX).map(|n| count(n).sum()).collect()
+        let mut sums = vec![0; NOTED_MAX + 1];
+        for shard in self.shards.iter().filter_map(OnceLock::get) {
+            let counts = sums.iter_mut().zip(shard.counts());
+            counts.for_each(|(sum, count)| *sum += count);
+        }
+        sums
     }
 
     /// Counts a read when the result is dropped.
@@ -127,14 +137,36 @@ impl Counts {
 
     /// Reads, and the sources that they searched together.
     pub fn totals(&self) -> (u64, u64) {
-        let counted = self
-            .shards
-            .iter()
-            .flat_map(|shard| shard.iter().enumerate());
+        let shards = self.shards.iter().filter_map(OnceLock::get);
+        let counted = shards.flat_map(|shard| (0..).zip(shard.counts()));
         counted.fold((0, 0), |(reads, sources), (n, count)| {
-            let count = count.load(Ordering::Relaxed);
-            (reads + count, sources + n as u64 * count)
+            (reads + count, sources + n * count)
         })
+    }
+}
+
+/// [`Counts`] that take no memory before the first count, for what each of thousands of keyspaces has.
+#[derive(Debug, Default)]
+pub(crate) struct LazyCounts(OnceLock<Box<Counts>>);
+
+impl LazyCounts {
+    fn counts(&self) -> &Counts {
+        self.0.get_or_init(Box::default)
+    }
+
+    /// As [`Counts::note`].
+    pub fn note(&self, sources: usize) -> u64 {
+        self.counts().note(sources)
+    }
+
+    /// As [`Counts::read`].
+    pub fn read(&self) -> ReadCount<'_> {
+        self.counts().read()
+    }
+
+    /// As [`Counts::totals`].
+    pub fn totals(&self) -> (u64, u64) {
+        self.0.get().map_or((0, 0), |counts| counts.totals())
     }
 }
 

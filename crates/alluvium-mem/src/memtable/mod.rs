@@ -79,7 +79,7 @@ struct Counters {
 }
 
 impl Memtable {
-    /// An empty memtable. Allocates its first arena chunk (64 KiB) and its filters.
+    /// An empty memtable. Allocates its first arena chunk (2 KiB) and its filters.
     pub fn new(options: &MemtableOptions) -> Memtable {
         let filter_keys = options.expected_bytes / ENTRY_BYTES_EXPECTED;
         let filter = || DynamicFilter::new(filter_keys, options.filter_bits_per_key);

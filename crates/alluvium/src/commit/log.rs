@@ -54,6 +54,10 @@ pub(crate) struct Log {
     durable: Option<WalPosition>,
     /// Bytes written to the active memtables, with their overhead.
     active_bytes: usize,
+    /// The keyspaces that have an active memtable.
+    written: Vec<Arc<Tree>>,
+    /// Bytes that these memtables took when they were empty: most of what many keyspaces with a row each take.
+    fresh_bytes: usize,
     /// Newest horizon known; old values are safe, so it is refreshed only now and then.
     horizon: SeqNo,
     groups: u64,
@@ -92,6 +96,8 @@ impl Log {
             trees,
             durable: None,
             active_bytes: 0,
+            written: Vec::new(),
+            fresh_bytes: 0,
             horizon: 0,
             groups: 0,
             recent: RecentWrites::default(),
@@ -366,8 +372,14 @@ impl Log {
             let Some(tree) = self.trees.get(&first.keyspace) else {
                 continue;
             };
-            let state = tree.load();
-            let mut writer = state.active.rows.writer();
+            let mut state = tree.load();
+            if state.active.is_none() {
+                self.fresh_bytes += tree.activate(self.trees.len());
+                self.written.push(Arc::clone(tree));
+                state = tree.load();
+            }
+            let active = state.active.as_ref().expect("made by the leader just now");
+            let mut writer = active.rows.writer();
             let (mut op, mut user_bytes) = (first, 0);
             let mut revives = None;
             loop {
@@ -377,12 +389,12 @@ impl Log {
                     tree.dead.revive(op.key);
                 }
                 if op.kind == ValueKind::RangeDelete {
-                    state.active.delete_range(op.key, op.value, seqno);
+                    active.delete_range(op.key, op.value, seqno);
                     self.active_bytes += RANGE_DELETE_CHARGE;
                 } else {
                     let hash = checksum::key_hash(op.key);
-                    let prefix = prefix_hash(&state.active.rows, op.key);
-                    let kind = covering(&state.active, op.kind, op.key, hash);
+                    let prefix = prefix_hash(&active.rows, op.key);
+                    let kind = covering(active, op.kind, op.key, hash);
                     writer.insert(
                         op.key,
                         hash,
@@ -401,7 +413,7 @@ impl Log {
                     None => break,
                 }
             }
-            state.active.charge();
+            active.charge();
             tree.counters.user_bytes.add(user_bytes);
         }
         Ok(())
@@ -410,7 +422,8 @@ impl Log {
     /// Seals full memtables; at the hard ceiling waits for a flush. Bounded flush priority and admission control
     /// make that wait unreachable; it is counted, because reaching it is a defect.
     fn make_room(&mut self, shared: &Shared) -> Result<()> {
-        if self.active_bytes >= shared.plan().active_bytes {
+        let plan = shared.plan();
+        if self.active_bytes >= plan.active_bytes || self.fresh_bytes >= plan.fresh_bytes() {
             self.seal(shared)?;
             shared.wait_for_flush_below_ceiling()?;
         }
@@ -447,11 +460,13 @@ impl Log {
 
     /// Takes the active memtables out of the trees.
     pub fn sealed_generation(&mut self, log: Option<SealedLog>) -> SealedGeneration {
-        self.active_bytes = 0;
-        let sealed = self
-            .trees
-            .values()
-            .filter_map(|tree| Some((Arc::clone(tree), tree.seal()?)));
+        (self.active_bytes, self.fresh_bytes) = (0, 0);
+        // Those of keyspaces that were dropped meanwhile are empty: a drop takes them out of the state.
+        let written = std::mem::take(&mut self.written).into_iter();
+        let sealed = written.filter_map(|tree| {
+            let memtable = tree.seal()?;
+            Some((tree, memtable))
+        });
         let memtables: Vec<_> = sealed.collect();
         let bytes = memtables.iter().map(|(_, m)| m.bytes()).sum();
         SealedGeneration {

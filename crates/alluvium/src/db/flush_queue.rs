@@ -38,6 +38,9 @@ struct Flushes {
     stop: bool,
 }
 
+/// So many generations are flushed however small they are: readers ask each memtable.
+const GENERATIONS_MAX: usize = 32;
+
 /// Between two tries of background work that failed without a change.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -151,7 +154,9 @@ impl Shared {
                 return None;
             }
             let wanted = flushes.wanted > flushes.flushed;
-            let worth = wanted || flushes.sealed_bytes >= self.plan().flush_bytes();
+            let worth = wanted
+                || flushes.sealed_bytes >= self.plan().flush_bytes()
+                || flushes.sealed.len() >= GENERATIONS_MAX;
             if worth && !flushes.sealed.is_empty() {
                 return Some(flushes.sealed.drain(..).collect());
             }

@@ -161,6 +161,7 @@ impl Database {
         store.release_unnamed(shared);
         // The handles that are left keep an empty tree: its files are free to go.
         tree.change(|state| {
+            state.active = None;
             state.sealed.clear();
             state.version = Arc::new(Version::empty());
         });

@@ -27,6 +27,9 @@ pub(crate) struct MemoryPlan {
     pub transaction_bytes: usize,
 }
 
+/// Less than this is not worth sealing for, however small memtables shall be.
+const FRESH_BYTES_MIN: usize = 1 << 20;
+
 /// What takes the memory number at a moment, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryUse {
@@ -108,6 +111,12 @@ impl MemoryPlan {
         self.active_bytes / 4
     }
 
+    /// Bytes of empty memtables, one for each keyspace that is written to, at which these are sealed however little was
+    /// written.
+    pub fn fresh_bytes(&self) -> usize {
+        self.active_bytes.max(FRESH_BYTES_MIN)
+    }
+
     /// Sealed bytes at which they are merged into one flush: large flush units are merged less often later.
     pub fn flush_bytes(&self) -> usize {
         self.write_bytes / 2
@@ -155,11 +164,8 @@ impl Shared {
     /// Whether any row is in memory only.
     pub fn has_memtables(&self) -> bool {
         let catalog = self.catalog.read();
-        let empty = |tree: &Arc<Tree>| {
-            let state = tree.load();
-            state.sealed.is_empty() && state.active.is_empty()
-        };
-        !catalog.values().all(empty)
+        let has_rows = |tree: &Arc<Tree>| tree.load().has_memtable_rows();
+        catalog.values().any(has_rows)
     }
 }
 

@@ -342,7 +342,7 @@ mod tests {
             cursors.push(cursor);
             let state = k.tree().load_full();
             held.push((
-                Arc::downgrade(&state.active.rows),
+                Arc::downgrade(&state.active.as_ref().expect("written").rows),
                 Arc::downgrade(&state.version),
             ));
             drop(state);

@@ -101,7 +101,7 @@ impl MergeCursor {
     fn open_memtables(&mut self) {
         let prefix = self.prefix;
         let state = self.state.as_ref().expect(STATE);
-        let memtables = std::iter::once(&state.active).chain(&state.sealed);
+        let memtables = state.memtables();
         for memtable in memtables {
             self.ranges.extend(memtable.range_deletes());
             let rows = &memtable.rows;

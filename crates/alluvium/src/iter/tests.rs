@@ -118,8 +118,11 @@ fn a_merge_steps_over_groups_that_hold_nothing() {
 
 /// Writes rows to the active memtable, as the commit leader does.
 fn write(tree: &Tree, seqno: SeqNo, kind: ValueKind, keys: std::ops::Range<usize>) {
+    if tree.load().active.is_none() {
+        tree.activate(1);
+    }
     let state = tree.load();
-    let mut writer = state.active.rows.writer();
+    let mut writer = state.active.as_ref().expect("activated").rows.writer();
     for n in keys {
         let key = format!("key{n:05}");
         if kind == ValueKind::Put && tree.dead.putting(seqno) {

@@ -60,7 +60,7 @@ fn estimate(
     read_point: SeqNo,
 ) -> RangeEstimate {
     let mut sum = Sum::default();
-    for memtable in std::iter::once(&state.active).chain(&state.sealed) {
+    for memtable in state.memtables() {
         sum.add_memtable(memtable, start, end, read_point);
     }
     sum.add_tables(state, start, end);
@@ -74,7 +74,7 @@ fn estimate(
 pub(crate) fn estimate_rows(state: &TreeState) -> u64 {
     let mut sum = Sum::default();
     sum.add_tables(state, &[], None);
-    let memtables = std::iter::once(&state.active).chain(&state.sealed);
+    let memtables = state.memtables();
     let in_memory: usize = memtables.map(|m| m.rows.entries()).sum();
     sum.rows.max(0.0).round() as u64 + in_memory as u64
 }

@@ -43,7 +43,7 @@ impl TreeMemtable {
     /// Charges what was allocated since the last call: the arena grows by whole chunks, so mostly that is nothing. For the
     /// commit leader alone, after its inserts.
     pub fn charge(&self) {
-        let bytes = self.rows.memory_bytes();
+        let bytes = self.memory_bytes();
         let before = self.charged.load(Ordering::Relaxed);
         if bytes != before {
             self.charged.store(bytes, Ordering::Relaxed);
@@ -96,6 +96,11 @@ impl TreeMemtable {
             (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
             (rows, ranges) => rows.or(ranges),
         }
+    }
+
+    /// All the memory that it takes, but for its range deletes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<TreeMemtable>() + size_of::<Memtable>() + self.rows.memory_bytes()
     }
 
     /// Bytes of the rows' arena.

@@ -4,7 +4,7 @@
 //! cursor once, after the publication. One that is in a call at that moment is passed over: it finds the new state at
 //! its next call, or is asked again at the next publication, so that it holds at most what one call has seen.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::sync::plain::Mutex;
 use crossbeam_utils::CachePadded;
@@ -22,8 +22,12 @@ pub(crate) trait Resting: Send + Sync {
 pub(crate) struct OpenCursors {
     /// By the threads that opened them: two threads that open cursors all the time share no cache line. Each guards
     /// its list, for a push or a removal, and for a copy of the list; nothing is locked under it.
-    shards: [CachePadded<Mutex<Slots>>; COUNTER_SHARDS],
+    /// Allocated with the first cursor, each shard with its first one, so that thousands of keyspaces without any take
+    /// little.
+    shards: OnceLock<Box<[OnceLock<Box<Shard>>; COUNTER_SHARDS]>>,
 }
+
+type Shard = CachePadded<Mutex<Slots>>;
 
 #[derive(Default)]
 struct Slots {
@@ -43,7 +47,7 @@ impl OpenCursors {
     /// Adds a cursor, before it loads a state.
     pub fn open(&self, cursor: Weak<dyn Resting>) -> OpenCursor {
         let shard = thread_shard();
-        let mut slots = self.shards[shard].lock();
+        let mut slots = self.shard(shard).lock();
         let slot = match slots.free.pop() {
             Some(slot) => slot,
             None => {
@@ -58,16 +62,26 @@ impl OpenCursors {
 
     /// Removes a cursor.
     pub fn close(&self, cursor: OpenCursor) {
-        let mut slots = self.shards[cursor.shard as usize].lock();
+        let mut slots = self.shard(cursor.shard as usize).lock();
         slots.cursors[cursor.slot as usize] = None;
         slots.free.push(cursor.slot);
+    }
+
+    fn shard(&self, shard: usize) -> &Shard {
+        let shards = self.shards.get_or_init(Box::default);
+        shards[shard].get_or_init(Box::default)
     }
 
     /// Has every cursor that rests let go of a replaced state. Returns how many had one. Costs a look at every open
     /// cursor; memory and files are freed here, so call it without a lock that anybody waits for.
     pub fn release(&self) -> u64 {
         let mut released = 0;
-        for shard in &self.shards {
+        let shards = self
+            .shards
+            .get()
+            .into_iter()
+            .flat_map(|shards| shards.iter());
+        for shard in shards.filter_map(OnceLock::get) {
             let open: Vec<Arc<dyn Resting>> = {
                 let slots = shard.lock();
                 let cursors = slots.cursors.iter().flatten();

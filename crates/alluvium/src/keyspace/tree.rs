@@ -22,6 +22,7 @@ use crate::keyspace::found::FoundIn;
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::options::KeyspaceOptions;
 use crate::keyspace::resting::OpenCursors;
+use crate::memory::Use;
 use crate::metrics::TreeCounters;
 use crate::table::{BlockEntry, Lookup, Misses, Table, ValueFiles};
 use crate::version::group::Version;
@@ -29,8 +30,8 @@ use crate::version::group::Version;
 /// Everything of a keyspace that a read looks at, newest first.
 #[derive(Clone)]
 pub(crate) struct TreeState {
-    /// Takes the writes.
-    pub active: Arc<TreeMemtable>,
+    /// Takes the writes. `None` from a seal to the next write: thousands of keyspaces that are not written to have none.
+    pub active: Option<Arc<TreeMemtable>>,
     /// Waiting for their flush, newest first.
     pub sealed: Vec<Arc<TreeMemtable>>,
     /// The tables.
@@ -65,8 +66,20 @@ pub(crate) struct Tree {
     filter: Mutex<Option<Arc<dyn CompactionFilter>>>,
     /// The most bytes that a memtable is expected to hold, to size its filter. Relaxed: a hint.
     memtable_bytes: AtomicUsize,
+    /// The bytes of the memtable that was sealed last; 0 before the first. Relaxed: a hint.
+    sealed_bytes: AtomicUsize,
     /// Where memtables are charged.
     cache: Arc<Cache>,
+}
+
+/// The memory of a keyspace without rows and tables: this tree, its place in the lists of keyspaces and in the state of the
+/// manifest. Measured by `examples/many_keyspaces`.
+const OVERHEAD_BYTES: usize = 2560;
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.cache.give_back(Use::Tables, OVERHEAD_BYTES);
+    }
 }
 
 impl Tree {
@@ -78,9 +91,9 @@ impl Tree {
         memtable_bytes: usize,
         cache: &Arc<Cache>,
     ) -> Tree {
-        let active = Arc::new(new_memtable(&options, memtable_bytes, cache));
+        cache.take(Use::Tables, OVERHEAD_BYTES);
         let state = TreeState {
-            active,
+            active: None,
             sealed: Vec::new(),
             version: Arc::new(version),
             counters: Arc::default(),
@@ -99,6 +112,7 @@ impl Tree {
             dead: DeadSpace::new(cache),
             filter: Mutex::new(None),
             memtable_bytes: AtomicUsize::new(memtable_bytes),
+            sealed_bytes: AtomicUsize::new(0),
             cache: Arc::clone(cache),
         }
     }
@@ -185,18 +199,29 @@ impl Tree {
 
     /// Seals the active memtable, if anything was written to it, and returns it.
     pub fn seal(&self) -> Option<Arc<TreeMemtable>> {
-        let written = {
-            let state = self.load();
-            (!state.active.is_empty()).then(|| state.active.bytes())
-        };
-        let most = self.memtable_bytes.load(Ordering::Relaxed);
-        let expected = expected_bytes(written?, most);
-        let fresh = Arc::new(new_memtable(&self.options.load(), expected, &self.cache));
-        Some(self.change(|state| {
-            let sealed = std::mem::replace(&mut state.active, fresh);
+        let is_empty = |active: &Arc<TreeMemtable>| active.is_empty();
+        if self.load().active.as_ref().is_none_or(is_empty) {
+            return None;
+        }
+        let sealed = self.change(|state| {
+            let sealed = state.active.take()?;
             state.sealed.insert(0, Arc::clone(&sealed));
-            sealed
-        }))
+            Some(sealed)
+        })?;
+        self.sealed_bytes.store(sealed.bytes(), Ordering::Relaxed);
+        Some(sealed)
+    }
+
+    /// Makes an active memtable where there is none, for the commit leader, which is about to write one of `keyspaces`.
+    /// Returns the bytes of memory that it takes.
+    pub fn activate(&self, keyspaces: usize) -> usize {
+        let written = self.sealed_bytes.load(Ordering::Relaxed);
+        let most = self.memtable_bytes.load(Ordering::Relaxed);
+        let expected = expected_bytes(written, most, keyspaces);
+        let fresh = Arc::new(new_memtable(&self.options.load(), expected, &self.cache));
+        let bytes = fresh.memory_bytes();
+        self.change(|state| state.active = Some(fresh));
+        bytes
     }
 }
 
@@ -206,10 +231,19 @@ pub(crate) fn prefix_hash(memtable: &Memtable, key: &[u8]) -> Option<u64> {
     Some(checksum::key_hash(&key[..bytes.min(key.len())]))
 }
 
-/// What a keyspace will write in the next generation, by what it wrote in the last one: twice that, for a filter that is
-/// too small says nothing, and one that is too large takes memory in each of many keyspaces.
-fn expected_bytes(written: usize, most: usize) -> usize {
-    written.saturating_mul(2).min(most)
+/// So many keyspaces may each expect to fill a whole generation of memtables, when nothing is known of them.
+const FULL_GENERATIONS: usize = 16;
+
+/// The bytes that a keyspace is expected to write in the next generation. Twice the bytes of the last one: a filter that is
+/// too small says nothing, and one that is too large takes memory in each of many keyspaces. Before the first one, a share
+/// of `most` that bounds the filters of any number of keyspaces together.
+fn expected_bytes(written: usize, most: usize, keyspaces: usize) -> usize {
+    match written {
+        0 => (most / keyspaces.max(1))
+            .saturating_mul(FULL_GENERATIONS)
+            .min(most),
+        _ => written.saturating_mul(2).min(most),
+    }
 }
 
 fn new_memtable(options: &KeyspaceOptions, bytes: usize, cache: &Arc<Cache>) -> TreeMemtable {
@@ -233,7 +267,7 @@ impl TreeState {
     ) -> Result<Option<R>> {
         let hash = checksum::key_hash(key);
         let mut count = self.counters.gets.read();
-        for memtable in std::iter::once(&self.active).chain(&self.sealed) {
+        for memtable in self.memtables() {
             let deleted_at = memtable.deleted_at(key, read_point);
             let entry = match memtable.rows.may_contain(hash) {
                 true => {
@@ -289,7 +323,7 @@ impl TreeState {
     /// that new are not asked, so that a blind write seldom reads a block.
     pub fn written_after(&self, key: &[u8], snapshot: SeqNo) -> Result<Option<SeqNo>> {
         let hash = checksum::key_hash(key);
-        for memtable in std::iter::once(&self.active).chain(&self.sealed) {
+        for memtable in self.memtables() {
             if memtable
                 .seqno_range()
                 .is_none_or(|(_, newest)| newest <= snapshot)
@@ -328,7 +362,7 @@ impl TreeState {
         snapshot: SeqNo,
     ) -> Result<Option<Vec<u8>>> {
         let inside = |key: &[u8]| end.is_none_or(|end| key < end);
-        for memtable in std::iter::once(&self.active).chain(&self.sealed) {
+        for memtable in self.memtables() {
             if memtable
                 .seqno_range()
                 .is_none_or(|(_, newest)| newest <= snapshot)
@@ -368,14 +402,20 @@ impl TreeState {
         Ok(None)
     }
 
+    /// Its memtables, newest first.
+    pub fn memtables(&self) -> impl Iterator<Item = &Arc<TreeMemtable>> {
+        self.active.iter().chain(&self.sealed)
+    }
+
     /// Whether any row is in memory only.
     pub fn has_memtable_rows(&self) -> bool {
-        !self.active.is_empty() || !self.sealed.is_empty()
+        let written = |active: &Arc<TreeMemtable>| !active.is_empty();
+        self.active.as_ref().is_some_and(written) || !self.sealed.is_empty()
     }
 
     /// Bytes of all its memtables.
     pub fn memtable_bytes(&self) -> usize {
-        self.active.bytes() + self.sealed.iter().map(|m| m.bytes()).sum::<usize>()
+        self.memtables().map(|m| m.bytes()).sum()
     }
 }
 
@@ -420,8 +460,19 @@ mod tests {
 
     #[test]
     fn a_memtable_expects_twice_what_the_last_one_held() {
-        assert_eq!(expected_bytes(64 << 10, 8 << 20), 128 << 10);
-        assert_eq!(expected_bytes(5 << 20, 8 << 20), 8 << 20);
-        assert_eq!(expected_bytes(usize::MAX, 4_000), 4_000);
+        assert_eq!(expected_bytes(64 << 10, 8 << 20, 1), 128 << 10);
+        assert_eq!(expected_bytes(5 << 20, 8 << 20, 10_000), 8 << 20);
+        assert_eq!(expected_bytes(usize::MAX, 4_000, 1), 4_000);
+    }
+
+    #[test]
+    fn the_first_memtables_of_many_keyspaces_expect_a_share_each() {
+        let expected = |keyspaces| expected_bytes(0, 8 << 20, keyspaces);
+        assert_eq!(
+            (expected(0), expected(1), expected(16)),
+            (8 << 20, 8 << 20, 8 << 20)
+        );
+        assert_eq!(expected(1 << 10), 128 << 10);
+        assert!(10_000 * expected(10_000) <= 16 * (8 << 20));
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn check(
     let _point = shared.read_points.register();
     let state = tree.load_full();
     let mut memtables: Vec<Input> = Vec::new();
-    for memtable in std::iter::once(&state.active).chain(&state.sealed) {
+    for memtable in state.memtables() {
         let mut cursor = memtable.rows.cursor(SeqNo::MAX);
         cursor.seek_first();
         memtables.push(Input::Memtable(cursor));
@@ -105,7 +105,7 @@ fn check_group(
 /// All range deletes that reach into a group.
 fn range_deletes(state: &TreeState, index: usize) -> RangeDeletes {
     let mut ranges = RangeDeletes::default();
-    for memtable in std::iter::once(&state.active).chain(&state.sealed) {
+    for memtable in state.memtables() {
         let own = memtable.range_deletes();
         own.iter().for_each(|own| ranges.add_all(own));
     }

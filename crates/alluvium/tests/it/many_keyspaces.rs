@@ -129,3 +129,41 @@ fn opening_costs_as_much_for_each_keyspace_however_many_there_are() {
     // Twice as many more.
     assert!(more[1] < more[0] * 5 / 2, "{allocations:?}");
 }
+
+#[test]
+fn a_keyspace_takes_memory_for_rows_from_its_first_one_on_and_in_small_steps() {
+    const KEYSPACES: usize = 2_000;
+    let options = Options {
+        memory_bytes: 64 << 20,
+        ..quiet()
+    };
+    let db = open(&MemVfs::new(), options);
+    let keyspaces = db.keyspaces(&names(KEYSPACES)).expect("create");
+    let memory = || db.stats().expect("stats").memory;
+    assert_eq!(memory().memtable_bytes, 0);
+    assert!(
+        memory().total() < 4_096 * KEYSPACES as u64,
+        "{:?}",
+        memory()
+    );
+    for keyspace in &keyspaces[..500] {
+        keyspace.put(b"key", &[7; 100]).expect("put");
+    }
+    let with_a_row = memory().memtable_bytes;
+    assert!(
+        (500 * 1_000..500 * 4_096).contains(&with_a_row),
+        "{with_a_row}"
+    );
+    for keyspace in &keyspaces {
+        for row in 0..10_u8 {
+            keyspace.put(&[row], &[7; 100]).expect("put");
+        }
+    }
+    assert!(memory().total() < 32 << 20, "{:?}", memory());
+    db.flush().expect("flush");
+    assert_eq!(memory().memtable_bytes, 0);
+    for keyspace in &keyspaces {
+        assert!(keyspace.get(&[9]).expect("get").is_some());
+    }
+    assert_eq!(memory().memtable_bytes, 0, "reads need none");
+}
