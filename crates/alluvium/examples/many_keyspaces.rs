@@ -89,7 +89,7 @@ fn limit_descriptors() -> Outcome<()> {
 fn fill(dir: &str, keyspaces: usize) -> Outcome<()> {
     limit_descriptors()?;
     let show = |measure: &str, value: String| println!("{keyspaces},{measure},{value}");
-    let vfs = FaultVfs::new(Arc::new(RealVfs));
+    let vfs = FaultVfs::new(Arc::new(RealVfs::new()));
     let syncs = || vfs.calls(IoCall::Sync);
     let db = Database::open_on(Arc::new(vfs.clone()), dir, options())?;
     let before = resident_bytes()?;
