@@ -1665,8 +1665,8 @@ alluvium_code alluvium_keyspace_set_options(const struct alluvium_keyspace *keys
                                             const struct alluvium_keyspace_options *options,
                                             struct alluvium_error **error);
 
-// Merges everything from `start` (inclusive) to `end` (exclusive; NULL: the end of the keyspace) into the last level, and
-// waits for it.
+// Merges everything from `start` (inclusive) to `end` (exclusive; NULL: the end of the keyspace) into the last level,
+// rewrites there what only released snapshots needed, and waits for it.
 alluvium_code alluvium_keyspace_compact_range(const struct alluvium_keyspace *keyspace,
                                               const void *start,
                                               size_t start_size,

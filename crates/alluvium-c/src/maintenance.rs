@@ -96,8 +96,8 @@ pub unsafe extern "C" fn alluvium_keyspace_set_options(
     })
 }
 
-/// Merges everything from `start` (inclusive) to `end` (exclusive; NULL: the end of the keyspace) into the last level, and
-/// waits for it.
+/// Merges everything from `start` (inclusive) to `end` (exclusive; NULL: the end of the keyspace) into the last level,
+/// rewrites there what only released snapshots needed, and waits for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_compact_range(
     keyspace: Option<&alluvium_keyspace>,

@@ -7,6 +7,7 @@ use crate::base::{KeyspaceId, SeqNo};
 use crate::compaction::for_scans::{Noted, Used};
 use crate::compaction::idle::IdleClock;
 use crate::compaction::job::Job;
+use crate::compaction::survey::dead_in_last;
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
 use crate::sync::collections::HashSet;
@@ -39,6 +40,8 @@ pub(super) struct State {
     pub noted: Option<Noted>,
     /// What the use of the database had come to at the last look.
     pub used: Used,
+    /// Callers who wait until everything is settled: what snapshots had kept is due for them.
+    pub settling: usize,
     /// A thread is tidying.
     pub tidying: bool,
     /// The groups whose compaction failed without a change, mostly for want of space: not tried again before the next
@@ -70,13 +73,22 @@ impl State {
 }
 
 impl Wanted {
-    /// The groups of the range that still have such rows in upper tables. By seqno, because a merge of upper tables may
-    /// give old rows to a new table.
-    pub fn pending<'v>(&'v self, version: &'v Version) -> impl Iterator<Item = &'v Arc<Group>> {
+    /// The groups of the range that still have such rows in upper tables, or entries in the last level that no reader from
+    /// `horizon` on needs. By seqno, because a merge of upper tables may give old rows to a new table.
+    pub fn pending<'v>(
+        &'v self,
+        version: &'v Version,
+        horizon: SeqNo,
+    ) -> impl Iterator<Item = &'v Arc<Group>> {
         let end = self.end.as_deref();
         let from = version.groups().iter().skip(version.find(&self.start));
         let inside = from.take_while(move |g| end.is_none_or(|end| &g.low[..] < end));
-        inside.filter(|g| g.upper.iter().any(|u| u.table.min_seqno() <= self.upto))
+        // Commits that came after the call make no more work for it.
+        let horizon = horizon.min(self.upto);
+        inside.filter(move |g| {
+            g.upper.iter().any(|u| u.table.min_seqno() <= self.upto)
+                || g.last.iter().any(|table| dead_in_last(table, horizon) > 0)
+        })
     }
 }
 
@@ -124,6 +136,11 @@ impl Jobs {
 
     pub fn is_stopped(&self) -> bool {
         self.state.lock().stop
+    }
+
+    /// Whether a caller waits until everything is settled.
+    pub fn is_settling(&self) -> bool {
+        self.state.lock().settling > 0
     }
 
     /// Learns how fast merging pays debt back.

@@ -10,8 +10,9 @@
 //!   rows are added at one end of the key range and deleted at the other: the deletes are few bytes and never fill a
 //!   budget, but every read of the first row steps over all of them. Such a merge writes at most twice as many entries
 //!   as there were tombstones, so deletes pay for it.
-//! - **Last-level merge of a group half of which has expired, or whose rows point into value files that are mostly
-//!   garbage**: nothing else would ever return their space where nobody writes.
+//! - **Last-level merge of a group half of which has expired or was kept for a snapshot that is gone, or whose rows point
+//!   into value files that are mostly garbage**: nothing else would ever return their space where nobody writes. Such a
+//!   merge writes at most as many entries as it drops. Less than half is left to a pass of tidying, or to a caller who asks.
 //! - **Last-level merge of a group whose upper tables have cost scans as much as the merge will, or a share of it**, since
 //!   the newest of them came, where nothing else is to do: whoever reads much and writes little gets a merged group.
 //!   Where flushes come sooner, there would soon be upper tables again, and nothing is done.
@@ -38,7 +39,8 @@ pub(crate) struct GroupSize {
     pub entries: u64,
     /// Tombstones in upper tables that no reader needs any more, so that a last-level merge drops them.
     pub upper_dead: u64,
-    /// The same in the last level: an open snapshot had kept them through an earlier merge.
+    /// Entries of the last level that no reader needs any more, tombstones and older versions of rows: an open snapshot had
+    /// kept them through an earlier merge.
     pub last_dead: u64,
     /// Entries that have expired for everybody, by estimate.
     pub expired: u64,
@@ -52,11 +54,11 @@ pub(crate) struct GroupSize {
 }
 
 impl GroupSize {
-    /// Whether a merge returns space although nothing was written here: half of it has expired, or it keeps value files
-    /// that are mostly garbage.
+    /// Whether a merge returns space although nothing was written here: half of it has expired or was kept for a snapshot
+    /// that is gone, or it keeps value files that are mostly garbage.
     fn is_worth_clearing(&self) -> bool {
-        !self.busy
-            && (self.victim_bytes > 0 || self.expired > 0 && 2 * self.expired >= self.entries)
+        let is_half = |entries: u64| entries > 0 && entries.saturating_mul(2) >= self.entries;
+        !self.busy && (self.victim_bytes > 0 || is_half(self.expired) || is_half(self.last_dead))
     }
 
     /// The time that scans have spent needlessly in its tables, as a share of what merging it takes.
@@ -180,7 +182,15 @@ impl PickRules {
         Some(Picked { group, work })
     }
 
-    /// The next merge where nothing is due and nobody writes: until no group has upper tables, nor tombstones that a
+    /// The next merge for a caller who waits until everything is settled: of a group whose last level has anything that no
+    /// reader needs. After it the group has nothing of the kind.
+    pub fn pick_reclaim(&self, groups: &[GroupSize]) -> Option<Picked> {
+        let group = groups.iter().position(|g| !g.busy && g.last_dead > 0)?;
+        let work = Work::LastLevel;
+        Some(Picked { group, work })
+    }
+
+    /// The next merge where nothing is due and nobody writes: until no group has upper tables, nor anything that a
     /// snapshot had kept. The densest first, for writers may come back at any moment.
     pub fn pick_idle(&self, groups: &[GroupSize]) -> Option<Picked> {
         let kept = |g: &GroupSize| !g.busy && g.upper.is_empty() && g.last_dead > 0;

@@ -90,12 +90,31 @@ fn group_size(group: &Group, worth: &Worth, busy: bool) -> GroupSize {
         last_bytes: group.last_bytes(),
         entries: upper_entries.chain(last_entries).sum(),
         upper_dead: group.upper.iter().map(|u| dead(&u.table) / shares(u)).sum(),
-        last_dead: group.last.iter().map(|t| dead(t)).sum(),
+        last_dead: group
+            .last
+            .iter()
+            .map(|t| dead_in_last(t, worth.horizon))
+            .sum(),
         // Of a table that several groups share, each counts all: the first merge settles it.
         expired: tables().map(|table| worth.expired(table)).sum(),
         victim_bytes: tables().map(|table| worth.victim_bytes(table)).sum(),
         needless_seeks: group.scan_cost.needless_seeks(),
         busy,
+    }
+}
+
+/// Entries of a last-level table that a merge drops for sure: its tombstones and the older versions of its rows, once no
+/// read point lies below any entry of the table.
+pub(crate) fn dead_in_last(table: &Table, horizon: SeqNo) -> u64 {
+    match table.max_seqno() <= horizon {
+        true => {
+            let older = table.properties().older_versions;
+            table
+                .tombstones()
+                .saturating_add(older)
+                .min(table.entries())
+        }
+        false => 0,
     }
 }
 

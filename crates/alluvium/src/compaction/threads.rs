@@ -181,7 +181,13 @@ fn claim(shared: &Shared) -> Option<Job> {
     let wanted = wanted.iter().find_map(|w| claim_wanted(shared, w));
     let due =
         wanted.or_else(|| claim_by(shared, Mode::Due, |rules, survey| rules.pick(&survey.sizes)));
-    let low = shared.reserve.is_low();
+    let (low, settling) = (shared.reserve.is_low(), shared.jobs.is_settling());
+    let due = due.or_else(|| {
+        let reclaim = |rules: &PickRules, survey: &mut Survey| rules.pick_reclaim(&survey.sizes);
+        settling
+            .then(|| claim_by(shared, Mode::Due, reclaim))
+            .flatten()
+    });
     due.or_else(|| match low {
         // Whatever a merge may drop is worth its work now.
         true => claim_by(shared, Mode::Due, |rules, survey| {
@@ -233,8 +239,9 @@ fn skip_put_off(shared: &Shared, survey: &mut Survey) {
 
 /// A merge of one group that somebody waits for, unless all of them are busy.
 fn claim_wanted(shared: &Shared, wanted: &Wanted) -> Option<Job> {
+    let horizon = shared.read_points.horizon();
     let version = Arc::clone(&wanted.tree.load().version);
-    wanted.pending(&version).find_map(|group| {
+    wanted.pending(&version, horizon).find_map(|group| {
         let job = Job {
             tree: Arc::clone(&wanted.tree),
             low: group.low.clone(),

@@ -11,16 +11,25 @@ use crate::db::shared::Shared;
 use crate::error::Result;
 use crate::keyspace::tree::Tree;
 
-/// Waits until nothing is picked, nothing runs, and what was replaced is removed. What all that took of the memory
-/// number is the cache's then.
+/// Waits until nothing is picked, the last levels have nothing that no reader needs, nothing runs, and what was replaced
+/// is removed. What all that took of the memory number is the cache's then.
 pub(crate) fn settle(shared: &Shared) -> Result<()> {
+    shared.jobs.state.lock().settling += 1;
+    shared.jobs.wake();
+    let result = wait_settled(shared);
+    shared.jobs.state.lock().settling -= 1;
+    result
+}
+
+fn wait_settled(shared: &Shared) -> Result<()> {
     let known = shared.jobs.state.lock().refused.0;
     loop {
         shared.check_open()?;
         shared.poison.check()?;
         shared.jobs.state.lock().check_refused(known)?;
         let seen = shared.jobs.state.lock().events;
-        let idle = rules(shared).pick(&survey(shared).sizes).is_none();
+        let (rules, sizes) = (rules(shared), survey(shared).sizes);
+        let idle = rules.pick(&sizes).is_none() && rules.pick_reclaim(&sizes).is_none();
         let mut state = shared.jobs.state.lock();
         if idle && state.busy.is_empty() {
             drop(state);
@@ -74,10 +83,11 @@ fn wait_for(shared: &Shared, wanted: &Wanted) -> Result<()> {
         shared.poison.check()?;
         shared.jobs.state.lock().check_refused(known)?;
         let seen = shared.jobs.state.lock().events;
+        let horizon = shared.read_points.horizon();
         let version = Arc::clone(&wanted.tree.load().version);
         // After the load: the version was not the empty one of a dropped keyspace.
         wanted.tree.check()?;
-        if wanted.pending(&version).next().is_none() {
+        if wanted.pending(&version, horizon).next().is_none() {
             return Ok(());
         }
         let mut state = shared.jobs.state.lock();

@@ -321,8 +321,8 @@ impl Database {
         Ok(())
     }
 
-    /// Pays the background debt: flushes, then waits until no merge is due. What is due is decided by
-    /// [`Options::upper_fraction`]; this is not a full compaction. The cache may have at once what memtables and merges
+    /// Pays the background debt: flushes, then waits until no merge is due, and until no last level has anything that only
+    /// a released snapshot needed. What is due is decided by [`Options::upper_fraction`]; this is not a full compaction. The cache may have at once what memtables and merges
     /// took, instead of by little. For measurements, and between a load and its readers; errors as [`Database::flush`].
     pub fn settle(&self) -> Result<()> {
         self.flush()?;

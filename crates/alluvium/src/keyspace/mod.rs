@@ -349,7 +349,8 @@ impl Keyspace {
     /// overwritten or deleted gives its space back, as far as no open snapshot needs it.
     ///
     /// Memtables are flushed first if this keyspace has rows there. The merge threads rewrite each group of tables that
-    /// the range reaches into and that has anything above its last level; commits go on meanwhile. Where the device is
+    /// the range reaches into and that has anything above its last level, or in it what only a released snapshot needed;
+    /// commits go on meanwhile. Where the device is
     /// full the call waits until there is room.
     ///
     /// # Errors

@@ -163,6 +163,8 @@ impl TableBuilder {
         let new_key = self.check_order(key, seqno)?;
         if new_key {
             self.filters.add(key);
+        } else {
+            self.properties.older_versions += 1;
         }
         let oversize = key.len() + value.len() > ONE_ROW_BYTES;
         let raw_bytes = self.open.raw_bytes();

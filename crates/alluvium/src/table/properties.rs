@@ -12,6 +12,7 @@
 //! 6  user         name (varint length, bytes), value (the rest); one field for each
 //! 8  values       for each value file that the table points into: id, uid, entries, stored bytes (varints)
 //! 7  expiry       entries that expire, earliest time, latest time (varints); absent where none does
+//! 9  older        the entries below a newer version of their key (varint); absent where there are none
 //! ```
 
 use crate::base::coding::{Decoder, put_bytes, put_varint};
@@ -30,6 +31,9 @@ pub struct Properties {
     pub tombstones: u64,
     /// The entries that are inserts, which a delete may cancel.
     pub inserts: u64,
+    /// The entries that stand below a newer version of their key: a snapshot may have needed them. 0 in tables of
+    /// builds that did not count them.
+    pub older_versions: u64,
     /// Sum of all key lengths.
     pub raw_key_bytes: u64,
     /// Sum of all value lengths.
@@ -105,6 +109,7 @@ const TAG_LAST_KEY: u64 = 5;
 const TAG_USER: u64 = 6;
 const TAG_EXPIRING: u64 = 7;
 const TAG_VALUES: u64 = 8;
+const TAG_OLDER_VERSIONS: u64 = 9;
 
 impl Properties {
     /// Counts an entry that expires at `until_ms`.
@@ -184,6 +189,9 @@ impl Properties {
             let numbers = |v: &ValuesPart| [v.file.0, v.uid, v.entries, v.stored_bytes];
             put_numbers(out, TAG_VALUES, self.values.iter().flat_map(numbers));
         }
+        if self.older_versions > 0 {
+            put_numbers(out, TAG_OLDER_VERSIONS, [self.older_versions].into_iter());
+        }
         for (name, value) in &self.user {
             let mut field = Vec::with_capacity(name.len() + value.len() + 5);
             put_bytes(&mut field, name);
@@ -250,6 +258,7 @@ impl Properties {
                     });
                 }
             }
+            TAG_OLDER_VERSIONS => self.older_versions = d.varint()?,
             TAG_EXPIRING => {
                 self.expiring = Some(Expiring {
                     entries: d.varint()?,
@@ -289,6 +298,7 @@ mod tests {
             entries: 1000,
             tombstones: 3,
             inserts: 5,
+            older_versions: 300,
             raw_key_bytes: 8000,
             raw_value_bytes: 1 << 40,
             min_seqno: 0,

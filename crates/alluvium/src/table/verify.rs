@@ -118,6 +118,7 @@ impl Seen {
     fn add(&mut self, row: &Row<'_>) -> Result<&[u8], Malformed> {
         let key = [row.prefix, row.suffix].concat();
         if let Some((last, last_seqno)) = &self.last {
+            self.sums.older_versions += u64::from(*last == key);
             let order = last.cmp(&key).then(row.seqno.cmp(last_seqno));
             if order != Ordering::Less {
                 let expected = format!("after {} at {last_seqno}", last.escape_ascii());
@@ -146,6 +147,11 @@ impl Seen {
             user: stored.user.clone(),
             expiring: stored.expiring,
             values: stored.values.clone(),
+            // Older builds did not count them.
+            older_versions: match stored.older_versions {
+                0 => 0,
+                _ => self.sums.older_versions,
+            },
             ..self.sums
         }
     }

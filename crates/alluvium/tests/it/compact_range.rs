@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use alluvium::{Error, Keyspace, Options};
+use alluvium::{CursorOptions, Database, Error, Keyspace, Options};
 
-use crate::fixture::{all, assert_error, database, of, tiny};
+use crate::fixture::{all, assert_error, database, of, rows, tiny};
+use crate::hooks::wait_until;
 
 fn key(n: u32) -> Vec<u8> {
     format!("key{n:06}").into_bytes()
@@ -102,4 +103,85 @@ fn it_ends_while_writers_go_on_and_with_its_keyspace_and_database() {
     assert_error!(k.compact_range(&[], None), Error::KeyspaceDropped(_));
     db.close().expect("close");
     assert_error!(k.compact_range(&[], None), Error::Closed);
+}
+
+/// How a caller asks for what a released snapshot had kept.
+type Ask = fn(&Database, &Keyspace) -> alluvium::Result<()>;
+
+#[test]
+fn what_a_released_snapshot_had_kept_is_reclaimed_on_request_while_another_keyspace_is_written_to()
+{
+    let asks: [(&str, Ask); 2] = [
+        ("settle", |db, _| db.settle()),
+        ("compact_range", |_, k| k.compact_range(&[], None)),
+    ];
+    for (name, ask) in asks {
+        let (_vfs, db, k) = database(Options {
+            idle_after: None,
+            ..options()
+        });
+        let busy = db.keyspace("busy", Default::default()).expect("keyspace");
+        let entries = || of(&db.stats().expect("stats"), "k").table_entries;
+        put(&k, 0..2000, b"first");
+        k.compact_range(&[], None).expect("compact");
+        let snapshot = db.snapshot().expect("snapshot");
+        let old = all(&k);
+        // Less than half of each group: nothing that is due by itself.
+        put(&k, 0..300, b"second");
+        (300..400).for_each(|n| k.delete(&key(n)).expect("delete"));
+        k.compact_range(&[], None).expect("compact");
+        assert_eq!(entries(), 2400, "{name}: the snapshot keeps them");
+        ask(&db, &k).expect("nothing to do");
+        assert_eq!(entries(), 2400, "{name}: it keeps them still");
+        let seen = rows(
+            snapshot
+                .cursor(&k, CursorOptions::default())
+                .expect("cursor"),
+        );
+        assert!(seen == old, "{name}");
+        put(&busy, 0..10, b"busy");
+        drop(snapshot);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    put(&busy, 0..10, b"busy");
+                }
+            });
+            ask(&db, &k).expect("reclaim");
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(entries(), 1900, "{name}");
+        assert_eq!(all(&k).len(), 1900, "{name}");
+        // A second call finds nothing to do.
+        db.flush().expect("flush");
+        db.settle().expect("settle");
+        let written = db.stats().expect("stats").table_bytes_written;
+        ask(&db, &k).expect("nothing to do");
+        assert_eq!(
+            db.stats().expect("stats").table_bytes_written,
+            written,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn groups_half_of_which_a_released_snapshot_had_kept_are_rewritten_without_a_call() {
+    let (_vfs, db, k) = database(Options {
+        idle_after: None,
+        ..options()
+    });
+    let busy = db.keyspace("busy", Default::default()).expect("keyspace");
+    put(&k, 0..1000, b"first");
+    k.compact_range(&[], None).expect("compact");
+    let snapshot = db.snapshot().expect("snapshot");
+    put(&k, 0..1000, b"second");
+    k.compact_range(&[], None).expect("compact");
+    let entries = || of(&db.stats().expect("stats"), "k").table_entries;
+    assert_eq!(entries(), 2000, "the snapshot keeps them");
+    drop(snapshot);
+    put(&busy, 0..10, b"busy");
+    db.flush().expect("an event");
+    wait_until(|| entries() == 1000);
 }

@@ -5,7 +5,7 @@ use alluvium_testkit::script::{self, Command};
 use super::*;
 
 /// A line of input is a group: `upper=BYTES[/TOMBSTONE_BYTES],...` newest first, `last=BYTES`, `entries=N`, `dead=N`
-/// (upper tombstones that nobody needs), `last_dead=N`, `expired=N`, `victims=BYTES`,
+/// (upper tombstones that nobody needs), `last_dead=N` (entries of the last level that nobody needs), `expired=N`, `victims=BYTES`,
 /// `seeks=N` (needless ones), `busy`. What is left out is 0.
 fn group(line: &str) -> GroupSize {
     let mut group = GroupSize::default();
@@ -47,6 +47,7 @@ fn answer(command: &Command) -> String {
     let picked = match command.name.as_str() {
         "pick" => rules.pick(&groups),
         "idle" => rules.pick_idle(&groups),
+        "reclaim" => rules.pick_reclaim(&groups),
         "scans" => rules.pick_for_scans(&groups, command.value("share").unwrap_or(1.0)),
         "urgent" => rules.pick_urgent(&groups),
         other => panic!("no such command: {other}"),
