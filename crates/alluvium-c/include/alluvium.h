@@ -8,8 +8,11 @@
 // Handles. Each is freed by its alluvium_..._free, which takes NULL too, in any order, also after a close. Databases,
 // keyspaces, snapshots, values, lists, reports, single changes, errors and cancellation tokens may be used by many
 // threads at once; batches, cursors, transactions, prepared transactions, ingests, bulk loads, backup stores and streams
-// of changes by one at a time, whichever it is. A const pointer to a list or an error that belongs to another object is not freed: it lives as long as
-// that object.
+// of changes by one at a time, whichever it is. A const pointer to a list or an error that belongs to another object is
+// not freed: it lives as long as that object.
+//
+// Fork. A handle belongs to the process that made it. In a process that was forked from that one, every call with it
+// gives ALLUVIUM_CODE_FORKED and does nothing, and freeing it does nothing: what belongs to the parent is not touched.
 //
 // Errors. Functions that can fail return a code and take a place for an error as last argument. It gets NULL, or an
 // error to be freed; where it is NULL itself there is only the code. Places for results are set to NULL, 0 or false
@@ -59,7 +62,8 @@ enum alluvium_code
  {
   // Done.
   ALLUVIUM_CODE_OK = 0,
-  // The operating system refused an operation. Fix its cause and reopen; nothing acknowledged is lost.
+  // The operating system refused an operation; nothing acknowledged is lost. Remove the cause and call again. If the
+  // answer is ALLUVIUM_CODE_POISONED then, close the database and open it again.
   ALLUVIUM_CODE_IO = 1,
   // The device or quota is full. Free space and retry: nothing was applied.
   ALLUVIUM_CODE_NO_SPACE = 2,
@@ -81,7 +85,7 @@ enum alluvium_code
   ALLUVIUM_CODE_INVALID_ARGUMENT = 10,
   // The keyspace was dropped. Take a new handle if it was created again.
   ALLUVIUM_CODE_KEYSPACE_DROPPED = 11,
-  // The directory belongs to another open database. Close that one first.
+  // The directory is open already, in this process or in another one, as the message says. Close it there first.
   ALLUVIUM_CODE_LOCKED = 12,
   // The database, or the store of backups, was opened read-only.
   ALLUVIUM_CODE_READ_ONLY = 13,
@@ -101,6 +105,9 @@ enum alluvium_code
   // A defect of this library: the engine met a state that must not be. Open the database again, and report the
   // message.
   ALLUVIUM_CODE_INTERNAL = 20,
+  // The calling process was forked from the one that opened the database or the store: nothing was read or written.
+  // Use it in the parent, or open it here after the parent has closed it.
+  ALLUVIUM_CODE_FORKED = 21,
   // A defect of this library: the call ended half-way. Close the database and report the message.
   ALLUVIUM_CODE_PANIC = 100,
   // An error that this version has no code for: read the message.
@@ -301,6 +308,9 @@ enum alluvium_event_kind
   ALLUVIUM_EVENT_KIND_POISONED = 11,
   // The listener was so slow that events before this one were not kept for it. lost: how many.
   ALLUVIUM_EVENT_KIND_LOST = 12,
+  // A flush or a compaction failed before it changed anything, for another reason than a full device, and is tried
+  // again. error: what failed.
+  ALLUVIUM_EVENT_KIND_BACKGROUND_FAILURE = 13,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

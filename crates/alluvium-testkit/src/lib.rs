@@ -2,14 +2,15 @@
 //!
 //! Reading order: [`script`] (tests as text files), [`random`] (seeds that are reported and honoured), [`fuzz`]
 //! (random bytes within a budget), [`sample`] (a share of very many cases), [`model`] (what a database must contain, also after a crash), [`op`] (random
-//! operations on a database), [`anomalies`] (what concurrent transactions have done to each other).
+//! operations on a database), [`anomalies`] (what concurrent transactions have done to each other), [`fork`] (children of a test).
 //!
 //! Environment: `UPDATE=1` rewrites the expected output of text-driven tests, `ALLUVIUM_SEED=N` repeats one random
 //! case, `ALLUVIUM_FUZZ_SECONDS=N` sets how long each fuzz test lasts, `ALLUVIUM_ONE_IN=N` how large a share of very
 //! many cases is tried.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod anomalies;
+pub mod fork;
 pub mod fuzz;
 pub mod model;
 pub mod op;

@@ -3,14 +3,35 @@
 //! Messages are lower-case sentences without a full stop that name the file, keyspace or key in question.
 //! Causes are kept in `source()`.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::SeqNo;
-use crate::vfs::LockHolder;
 
 /// The result of every fallible engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Holder of a lock that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockHolder {
+    /// The process that asked for the lock.
+    ThisProcess,
+    /// Another process.
+    AnotherProcess,
+    /// Readers, of any process.
+    Readers,
+}
+
+impl fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LockHolder::ThisProcess => "this process",
+            LockHolder::AnotherProcess => "another process",
+            LockHolder::Readers => "readers of this or another process",
+        })
+    }
+}
 
 /// Why a call failed. Cheap to clone, so that a poisoned database can repeat its first cause.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -111,7 +111,7 @@ pub use db::{
     Amplification, CheckpointInfo, Compared, Database, Durability, Histogram,
     KeyspaceAmplification, KeyspaceStats, MemoryUse, Options, Stats, WriteOptions,
 };
-pub use error::{Error, Result};
+pub use error::{Error, LockHolder, Result};
 pub use event::{Event, EventListener};
 pub use ingest::{BulkLoad, BulkLoadOptions, Duplicates, Ingest, Ingested};
 pub use iter::{Cursor, CursorOptions};

@@ -56,16 +56,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     let dir = &absolute(&*vfs, dir)?;
     let vfs = &hold_directory(&*vfs, dir, &options)?;
     let lock = take_directory(&**vfs, dir, &options)?;
-    let is_there = Manifest::exists(&**vfs, dir)?;
-    if !is_there {
-        // Before anything is changed.
-        check_no_remains(&**vfs, dir)?;
-    }
-    if !options.read_only {
-        // What opening needs may be all that is left of the device.
-        reserve::give_up(&**vfs, dir);
-    }
-    let manifest = open_manifest(vfs, dir, &options, is_there)?;
+    let manifest = open_manifest(vfs, dir, &options)?;
     let state = manifest.state();
     numbers::check_manifest(dir, state)?;
     let listed = list(&**vfs, dir)?;
@@ -201,12 +192,16 @@ fn exists(vfs: &dyn Vfs, path: &Path) -> Result<bool> {
     vfs.exists(path).map_err(|e| Error::io("look for", path, e))
 }
 
-fn open_manifest(
-    vfs: &Arc<dyn Vfs>,
-    dir: &Path,
-    options: &Options,
-    is_there: bool,
-) -> Result<Manifest> {
+fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Manifest> {
+    let is_there = Manifest::exists(&**vfs, dir)?;
+    if !is_there {
+        // Before anything is changed.
+        check_no_remains(&**vfs, dir)?;
+    }
+    if !options.read_only {
+        // What opening needs may be all that is left of the device.
+        reserve::give_up(&**vfs, dir);
+    }
     if options.read_only && is_there {
         return Manifest::open_read_only(Arc::clone(vfs), dir);
     }

@@ -25,6 +25,8 @@ pub use mem::{CrashOptions, Keep, MemVfs};
 pub(crate) use random::SplitMix;
 pub use real::RealVfs;
 
+pub use crate::error::LockHolder;
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,27 +38,6 @@ const COPY_BYTES: u64 = 1 << 20;
 /// Held while the caller owns a lock file. Dropping it unlocks, except in a forked child: the lock is the
 /// parent's.
 pub type LockGuard = Box<dyn Send + Sync>;
-
-/// Holder of a lock that was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LockHolder {
-    /// The process that asked for the lock.
-    ThisProcess,
-    /// Another process.
-    AnotherProcess,
-    /// Readers, of any process.
-    Readers,
-}
-
-impl fmt::Display for LockHolder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LockHolder::ThisProcess => "this process",
-            LockHolder::AnotherProcess => "another process",
-            LockHolder::Readers => "readers of this or another process",
-        })
-    }
-}
 
 /// A file system.
 pub trait Vfs: Send + Sync + fmt::Debug {

@@ -1,0 +1,23 @@
+//! What a process may do around an open database: fork, start programs, change its working directory, move
+//! and remove directories.
+//!
+//! On real files: the kernel decides most of it.
+
+mod calls;
+mod directories;
+mod fork;
+mod locks;
+
+use std::path::Path;
+
+use alluvium::{Database, Keyspace, KeyspaceOptions};
+
+use crate::fixture::tiny;
+
+fn open(dir: &Path) -> (Database, Keyspace) {
+    let db = Database::open(dir, tiny()).expect("open");
+    let k = db
+        .keyspace("k", KeyspaceOptions::default())
+        .expect("keyspace");
+    (db, k)
+}
