@@ -329,6 +329,13 @@ impl DropPoints {
         self.registered.first().copied().unwrap_or(self.visible)
     }
 
+    /// The registered points and the bound, ascending: an older entry that none of them tells from a newer one may be
+    /// dropped, as [`DropPoints::can_drop`] says.
+    pub fn told_apart(&self) -> Vec<SeqNo> {
+        let registered = self.registered.iter().copied();
+        registered.chain([self.visible]).collect()
+    }
+
     /// Whether no reader, now or later, needs the entry of a key at `older` when there is one at `newer`.
     pub fn can_drop(&self, older: SeqNo, newer: SeqNo) -> bool {
         if older >= newer || newer > self.visible {

@@ -128,6 +128,7 @@ const NAMES: Names = Names {
     rust_only: &[
         ("BackupStore::open_on", "file systems of the caller's"),
         ("Database::open_on", "file systems of the caller's"),
+        ("LockHolder", "the message says it"),
         (
             "BackupStore::open_read_only_on",
             "file systems of the caller's",

@@ -4,7 +4,7 @@
 //! `kind: u8, keyspace: varint, key: varint length + bytes, value: varint length + bytes` (no value behind a
 //! delete; a range delete's key is the start of its range and its value the end). There is one operation a key, because
 //! a commit has one sequence number. A range delete hides older commits only, so its place among the others is
-//! without meaning.
+//! without meaning: this build writes range deletes first, and joins those that overlap or touch.
 
 use std::sync::Arc;
 
@@ -193,14 +193,14 @@ pub(crate) fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
 /// The payload of a commit of these writes.
 pub(crate) fn encode_payload(writes: &WriteSet) -> Vec<u8> {
     let mut out = Vec::with_capacity(writes.bytes() + 8 * writes.len());
-    for range in writes.range_deletes() {
+    for (keyspace, (start, end)) in writes.deleted_ranges() {
         encode_op(
             &mut out,
             &Op {
                 kind: ValueKind::RangeDelete,
-                keyspace: range.keyspace,
-                key: &range.start,
-                value: &range.end,
+                keyspace,
+                key: start,
+                value: end,
             },
         );
     }

@@ -52,7 +52,8 @@ pub(crate) struct Log {
     pub trees: HashMap<KeyspaceId, Arc<Tree>>,
     /// Up to where the log is known to be durable; `None` before the first sync of this session.
     durable: Option<WalPosition>,
-    /// Bytes written to the active memtables, with their overhead.
+    /// Bytes written to the active memtables: of rows the keys and values with their overhead, of range deletes the
+    /// memory that they take.
     active_bytes: usize,
     /// The keyspaces that have an active memtable.
     written: Vec<Arc<Tree>>,
@@ -78,9 +79,6 @@ pub(crate) struct Unsynced {
 
 /// What an entry costs in a memtable besides its key and value: record, version, its share of a leaf.
 const ENTRY_OVERHEAD: usize = 72;
-/// What a range delete is charged besides its keys: its memtable's list of them is copied at each, so that there must
-/// not be too many before the memtable is sealed.
-const RANGE_DELETE_CHARGE: usize = 16 << 10;
 /// Groups between two looks at the read points.
 const HORIZON_EVERY: u64 = 32;
 
@@ -382,6 +380,7 @@ impl Log {
             let mut writer = active.rows.writer();
             let (mut op, mut user_bytes) = (first, 0);
             let mut revives = None;
+            let mut ranges = Vec::new();
             loop {
                 if !matches!(op.kind, ValueKind::Delete | ValueKind::RangeDelete)
                     && *revives.get_or_insert_with(|| tree.dead.putting(seqno))
@@ -389,8 +388,7 @@ impl Log {
                     tree.dead.revive(op.key);
                 }
                 if op.kind == ValueKind::RangeDelete {
-                    active.delete_range(op.key, op.value, seqno);
-                    self.active_bytes += RANGE_DELETE_CHARGE;
+                    ranges.push((op.key, op.value));
                 } else {
                     let hash = checksum::key_hash(op.key);
                     let prefix = prefix_hash(&active.rows, op.key);
@@ -404,14 +402,16 @@ impl Log {
                         op.value,
                         self.horizon,
                     );
-                    self.active_bytes += ENTRY_OVERHEAD;
+                    self.active_bytes += ENTRY_OVERHEAD + op.key.len() + op.value.len();
                 }
                 user_bytes += (op.key.len() + op.value.len()) as u64;
-                self.active_bytes += op.key.len() + op.value.len();
                 match ops.next_if(|next| next.is_ok_and(|next| next.keyspace == first.keyspace)) {
                     Some(next) => op = next?,
                     None => break,
                 }
+            }
+            if !ranges.is_empty() {
+                self.active_bytes += active.delete_ranges(ranges, seqno);
             }
             active.charge();
             tree.counters.user_bytes.add(user_bytes);

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::{KeyspaceId, TableId};
+use crate::cache::Cache;
 use crate::compaction::debt::is_over_budget;
 use crate::compaction::fold::{FoldCounts, FoldRules};
 use crate::compaction::merge::{Stream, merge};
-use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
+use crate::compaction::output::{Cuts, NewTable, Output, discard, table_options};
 use crate::compaction::pick::Work;
 use crate::compaction::separate::ValueInputs;
 use crate::compaction::steps::{Mode, Steps};
@@ -17,7 +18,8 @@ use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::keyspace::tree::Tree;
-use crate::range_deletes::RangeDeletes;
+use crate::memory::{Charge, Use};
+use crate::range_deletes::{Fragmenter, RangeDeletes};
 use crate::read_points::DropPoints;
 use crate::table::{SCAN_BYTES, Table};
 use crate::version::group::{Group, Upper, Version};
@@ -165,7 +167,8 @@ impl Job {
     ) -> Result<(Inputs, Merged)> {
         let group = &version.groups()[index];
         let points = shared.read_points.horizon_points();
-        let mut inputs = Sources::upper(version, index, &group.upper, &points)?;
+        let cache = &shared.cache;
+        let mut inputs = Sources::upper(version, index, &group.upper, &points, cache)?;
         let last: Vec<_> = group
             .last
             .iter()
@@ -205,7 +208,8 @@ impl Job {
     ) -> Result<(Inputs, Merged)> {
         let group = &version.groups()[index];
         let points = shared.read_points.horizon_points();
-        let inputs = Sources::upper(version, index, &group.upper[range.clone()], &points)?;
+        let (upper, cache) = (&group.upper[range.clone()], &shared.cache);
+        let inputs = Sources::upper(version, index, upper, &points, cache)?;
         let cuts = Cuts {
             borders: Vec::new(),
             bytes_max: u64::MAX,
@@ -245,12 +249,13 @@ impl Job {
             bottom: last_level,
         };
         let options = table_options(&self.tree.options(), last_level);
-        let carried = match last_level {
-            true => Carried::none(),
-            false => Carried::new(&ranges, points),
+        let carried = if last_level {
+            Arc::default()
+        } else {
+            Arc::clone(&ranges)
         };
         let mut output = Output::new(shared, &*self.tree, options, cuts, carried, values);
-        output.charge_inputs(streams.len() * SCAN_BYTES);
+        output.charge_inputs(streams.len() * SCAN_BYTES + ranges.memory_bytes());
         let mut counts = FoldCounts::default();
         merge(
             &mut streams,
@@ -269,10 +274,10 @@ impl Job {
     }
 }
 
-/// What a merge reads: entries, newest source first, and the range deletes of all sources.
+/// What a merge reads: entries, newest source first, and the range deletes of all sources that read points tell apart.
 struct Sources {
     streams: Vec<Stream>,
-    ranges: RangeDeletes,
+    ranges: Arc<RangeDeletes>,
     values: ValueInputs,
 }
 
@@ -283,17 +288,19 @@ impl Sources {
         index: usize,
         upper: &[Upper],
         points: &DropPoints,
+        cache: &Arc<Cache>,
     ) -> Result<Sources> {
         let low = &version.groups()[index].low[..];
         let high = version.high(index);
-        let mut ranges = RangeDeletes::default();
-        for upper in upper {
-            let own = upper.table.range_deletes();
-            own.iter().for_each(|own| ranges.add_all(own));
+        let mut ranges = Fragmenter::default();
+        for own in upper.iter().filter_map(|upper| upper.table.range_deletes()) {
+            ranges.add_fragments(own, low, high);
         }
+        // While the ranges are cut; the result is charged with the output.
+        let _charge = Charge::of(cache, Use::Jobs, ranges.memory_bytes());
         let mut inputs = Sources {
             streams: Vec::with_capacity(upper.len()),
-            ranges: ranges.clipped(low, high),
+            ranges: Arc::new(ranges.finish(&points.told_apart())),
             values: ValueInputs::default(),
         };
         let from = (!low.is_empty()).then_some(low);

@@ -50,8 +50,8 @@ impl Gathered {
     /// key again, that version stands for both: it must cover, or its delete would bring back what the range hid. Where
     /// it deleted the key, the range delete stands for both: a delete may cancel an insert and vanish with it, and what
     /// the range hid must not depend on what tables hold that were not read because of it.
-    fn push_ranges(&mut self, fragment: &Fragment) {
-        for &seqno in &fragment.seqnos {
+    fn push_ranges(&mut self, fragment: Fragment<'_>) {
+        for &seqno in fragment.seqnos {
             let range = Version {
                 seqno,
                 kind: ValueKind::RangeDelete,
@@ -177,8 +177,9 @@ fn memtable_kind(kind: u8) -> Result<ValueKind> {
 
 /// Merges `streams`, given newest first, and hands what the rules keep to `emit` in table order.
 ///
-/// `ranges` are the range deletes of all inputs. The outputs of a merge above the last level must carry them; in the
-/// last level they are written as deletes of the keys that a snapshot still needs.
+/// `ranges` are the range deletes of all inputs, without those that the rules' read points do not tell from newer ones:
+/// the fold would drop them, with all that lies between. The outputs of a merge above the last level must carry them; in
+/// the last level they are written as deletes of the keys that a snapshot still needs.
 /// `at_key` is called for each key, kept or not, with the sequence number of its newest version; its error ends the merge.
 pub(crate) fn merge(
     streams: &mut [Stream],
@@ -190,7 +191,8 @@ pub(crate) fn merge(
     mut emit: impl FnMut(&[u8], SeqNo, ValueKind, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let mut gathered = Gathered::default();
-    let mut fragments = ranges.fragments().iter().peekable();
+    // The first fragment that ends after the key; none is looked for before the first key.
+    let mut fragment_at: Option<usize> = None;
     loop {
         let mut least: Option<&[u8]> = None;
         for stream in streams.iter() {
@@ -210,8 +212,12 @@ pub(crate) fn merge(
             }
         }
         at_key(gathered.versions.first().map_or(0, |newest| newest.seqno))?;
-        while fragments.next_if(|f| *f.end <= *gathered.key).is_some() {}
-        if let Some(fragment) = fragments.peek().filter(|f| f.contains(&gathered.key)) {
+        let at = fragment_at.get_or_insert_with(|| ranges.first_ending_after(&gathered.key));
+        while ranges.get(*at).is_some_and(|f| f.end <= &gathered.key[..]) {
+            *at += 1;
+        }
+        let fragment = ranges.get(*at).filter(|f| f.contains(&gathered.key));
+        if let Some(fragment) = fragment {
             gathered.push_ranges(fragment);
         }
         rules.cancel(&mut gathered.versions, counts);

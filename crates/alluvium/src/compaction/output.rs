@@ -14,7 +14,6 @@ use crate::keyspace::options::{Compression, KeyspaceOptions};
 use crate::keyspace::tree::Tree;
 use crate::memory::{Charge, Use};
 use crate::range_deletes::RangeDeletes;
-use crate::read_points::DropPoints;
 use crate::table::{
     Codec, FilterOptions, PrefixFilter, Table, TableBuilder, TableOptions, TableSummary,
 };
@@ -41,22 +40,9 @@ pub(crate) struct Cuts {
     pub bytes_max: u64,
 }
 
-/// The range deletes that a merge hands on. A merge into the last level hands on none: it has written what they mean
-/// for each key that it kept.
-pub(crate) struct Carried(RangeDeletes);
-
-impl Carried {
-    pub fn none() -> Carried {
-        Carried(RangeDeletes::default())
-    }
-
-    /// Without those that no reader tells from newer ones.
-    pub fn new(ranges: &RangeDeletes, points: &DropPoints) -> Carried {
-        let mut ranges = ranges.clone();
-        ranges.thin(|older, newer| points.can_drop(older, newer));
-        Carried(ranges)
-    }
-}
+/// The range deletes that a merge hands on: those that some reader tells from newer ones. A merge into the last level
+/// hands on none: it has written what they mean for each key that it kept.
+pub(crate) type Carried = Arc<RangeDeletes>;
 
 /// Writes the entries of one merge into as many tables as the cuts ask for.
 ///
@@ -153,7 +139,7 @@ where
         carried: Carried,
         values: ValueInputs,
     ) -> Output<S, T> {
-        debug_assert!(carried.0.is_empty() || cuts.bytes_max == u64::MAX);
+        debug_assert!(carried.is_empty() || cuts.bytes_max == u64::MAX);
         let (open, finished, last_key) = (None, Vec::new(), Vec::new());
         let charge = Charge::new(&shared.cache, Use::Jobs);
         Output {
@@ -239,7 +225,7 @@ where
 
     /// The next entry, which must be another key's, begins a new table.
     pub fn cut(&mut self) -> Result<()> {
-        debug_assert!(self.carried.0.is_empty(), "range deletes are not cut");
+        debug_assert!(self.carried.is_empty(), "range deletes are not cut");
         self.finish_table(RangeDeletes::default())
     }
 
@@ -260,12 +246,12 @@ where
             Some(before) => &self.cuts.borders[before][..],
             None => &[],
         };
-        let ranges = self.carried.0.clipped(low, self.border());
+        let ranges = self.carried.clipped(low, self.border());
         if self.open.is_none()
-            && let Some(first) = ranges.fragments().first()
+            && let Some(first) = ranges.first()
         {
             // A table has at least one entry. This one says of one key what the range delete says of it too.
-            self.append(&first.start, first.newest(), ValueKind::Delete, &[])?;
+            self.append(first.start, first.newest(), ValueKind::Delete, &[])?;
         }
         self.finish_table(ranges)?;
         self.next_border += 1;

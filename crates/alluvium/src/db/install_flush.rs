@@ -138,8 +138,9 @@ fn flush_edits(
 fn hidden_last(shared: &Shared, store: &Store, flush: &FlushedTree<'_>) -> Vec<GroupEdit> {
     let mut ranges = RangeDeletes::default();
     for table in &flush.upper {
+        // Parts of one flush, in key order.
         let own = table.table.range_deletes();
-        own.iter().for_each(|own| ranges.add_all(own));
+        own.iter().for_each(|own| ranges.append(own));
     }
     if ranges.is_empty() {
         return Vec::new();

@@ -217,10 +217,7 @@ impl Database {
             return Ok(());
         }
         for write in writes.iter().filter(|w| w.kind == ValueKind::Insert) {
-            let hidden = writes.range_deletes().iter().any(|range| {
-                let (start, end) = (&range.start[..], &range.end[..]);
-                range.keyspace == write.keyspace && start <= write.key && write.key < end
-            });
+            let hidden = writes.deletes(write.keyspace, write.key);
             let tree = {
                 let catalog = self.shared().catalog.read();
                 catalog.values().find(|t| t.id == write.keyspace).cloned()

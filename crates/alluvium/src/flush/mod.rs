@@ -25,7 +25,8 @@ use crate::error::Result;
 use crate::event::Event;
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
-use crate::range_deletes::RangeDeletes;
+use crate::memory::{Charge, Use};
+use crate::range_deletes::{Fragmenter, RangeDeletes};
 use crate::read_points::DropPoints;
 use crate::table::ValueFiles;
 use crate::wal::LateSync;
@@ -169,6 +170,21 @@ fn by_tree(generations: &[SealedGeneration]) -> Vec<(Arc<Tree>, Vec<Arc<TreeMemt
     trees
 }
 
+/// The range deletes of these memtables that read points tell apart.
+fn range_deletes(
+    memtables: &[Arc<TreeMemtable>],
+    points: &DropPoints,
+    charge: &mut Charge,
+) -> RangeDeletes {
+    let histories: Vec<_> = memtables.iter().filter_map(|m| m.range_deletes()).collect();
+    let mut ranges = Fragmenter::default();
+    for history in &histories {
+        ranges.add_history(history);
+    }
+    charge.set(ranges.memory_bytes());
+    ranges.finish(&points.told_apart())
+}
+
 /// Writes the tables of one keyspace.
 struct Writer<'a> {
     shared: &'a Shared,
@@ -176,25 +192,26 @@ struct Writer<'a> {
     memtables: &'a [Arc<TreeMemtable>],
     points: DropPoints,
     retire: Retire,
-    ranges: RangeDeletes,
+    /// Those of all memtables that read points tell apart.
+    ranges: Arc<RangeDeletes>,
+    /// For `ranges`.
+    _charge: Charge,
 }
 
 impl<'a> Writer<'a> {
     fn new(shared: &'a Shared, tree: &'a Tree, memtables: &'a [Arc<TreeMemtable>]) -> Writer<'a> {
-        let mut ranges = RangeDeletes::default();
-        for memtable in memtables {
-            memtable
-                .range_deletes()
-                .iter()
-                .for_each(|r| ranges.add_all(r));
-        }
+        let points = shared.read_points.horizon_points();
+        let mut charge = Charge::new(&shared.cache, Use::Jobs);
+        let ranges = range_deletes(memtables, &points, &mut charge);
+        charge.set(ranges.memory_bytes());
         Writer {
             shared,
             tree,
             memtables,
-            points: shared.read_points.horizon_points(),
+            points,
             retire: tree.retire(&shared.clock, &ValueFiles::default()),
-            ranges,
+            ranges: Arc::new(ranges),
+            _charge: charge,
         }
     }
 
@@ -206,8 +223,7 @@ impl<'a> Writer<'a> {
             borders: groups.map(|g| g.low.clone()).collect(),
             bytes_max: u64::MAX,
         };
-        let carried = Carried::new(&self.ranges, &self.points);
-        let mut output = self.output(cuts, carried, false);
+        let mut output = self.output(cuts, Arc::clone(&self.ranges), false);
         let mut start: &[u8] = &[];
         for gap in gaps {
             self.write_part(start, Some(&gap.start), &mut output, false)?;
@@ -226,7 +242,7 @@ impl<'a> Writer<'a> {
             borders: gaps.iter().skip(1).map(|g| g.start.clone()).collect(),
             bytes_max: self.shared.options.partition_bytes,
         };
-        let mut output = self.output(cuts, Carried::none(), true);
+        let mut output = self.output(cuts, Carried::default(), true);
         for gap in gaps {
             self.write_part(&gap.start, gap.end.as_deref(), &mut output, true)?;
         }

@@ -119,13 +119,13 @@ pub(super) fn claim<'a>(
     let flush_bytes = shared.plan().flush_bytes() as u64;
     let least = (shared.options.partition_bytes / LEAST_PART).min(flush_bytes / 2);
     let least = least.max(LEAST_BYTES);
-    let bytes: u64 = memtables.iter().map(|m| m.bytes() as u64).sum();
+    let bytes: u64 = memtables.iter().map(|m| m.rows.bytes() as u64).sum();
     if bytes < least {
         return Ok(claimed);
     }
     let large = |version: &Version, index: usize| -> Vec<Gap> {
         let low = &version.groups()[index].low;
-        if !ranges.clipped(low, version.high(index)).is_empty() {
+        if ranges.reaches_into(low, version.high(index)) {
             return Vec::new();
         }
         let gaps = gaps(version, index).into_iter();

@@ -237,7 +237,7 @@ impl Part {
                 Arc::clone(&tree),
                 options,
                 cuts,
-                Carried::none(),
+                Carried::default(),
                 ValueInputs::default(),
             ),
             tree,

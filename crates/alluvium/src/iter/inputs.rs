@@ -13,7 +13,7 @@ use crate::iter::merge::MergeCursor;
 use crate::iter::run::{PrefixProbe, RunCursor};
 use crate::iter::source::Source;
 use crate::keyspace::tree::TreeState;
-use crate::range_deletes::{Fragment, RangeDeletes};
+use crate::range_deletes::{Deleted, RangeDeletes, RangeHistory};
 use crate::table::TableCursor;
 use crate::version::group::{ScanCost, Version};
 
@@ -27,7 +27,23 @@ const STATE: &str = "a seek has taken the state";
 pub(super) struct HeldState {
     _state: Arc<TreeState>,
     _sources: Vec<Input>,
-    _ranges: Vec<Arc<RangeDeletes>>,
+    _ranges: Vec<SourceRanges>,
+}
+
+/// The range deletes of one source.
+pub(super) enum SourceRanges {
+    Memtable(Arc<RangeHistory>),
+    Table(Arc<RangeDeletes>),
+}
+
+impl SourceRanges {
+    /// The newest range delete over `key` that a reader at `read_point` sees.
+    pub fn find(&self, key: &[u8], read_point: SeqNo) -> Option<Deleted<'_>> {
+        match self {
+            SourceRanges::Memtable(ranges) => ranges.find(key, read_point),
+            SourceRanges::Table(ranges) => ranges.find_at(key, read_point),
+        }
+    }
 }
 
 pub(super) struct Input {
@@ -50,11 +66,11 @@ impl Input {
         }
     }
 
-    /// Nothing that it has in the fragment is newer than this.
-    pub(super) fn newest_in(&self, fragment: &Fragment) -> SeqNo {
+    /// Nothing that it has from `start` to before `end` is newer than this.
+    pub(super) fn newest_in(&self, start: &[u8], end: &[u8]) -> SeqNo {
         match (&self.source, self.newest) {
             (_, Some(newest)) => newest,
-            (Source::Run(run), None) => run.newest_in(fragment),
+            (Source::Run(run), None) => run.newest_in(start, end),
             _ => SeqNo::MAX,
         }
     }
@@ -103,7 +119,8 @@ impl MergeCursor {
         let state = self.state.as_ref().expect(STATE);
         let memtables = state.memtables();
         for memtable in memtables {
-            self.ranges.extend(memtable.range_deletes());
+            let ranges = memtable.range_deletes();
+            self.ranges.extend(ranges.map(SourceRanges::Memtable));
             let rows = &memtable.rows;
             // One with prefixes of another length, from before the options were changed, says nothing.
             let wanted = |p: PrefixProbe| {
@@ -132,7 +149,8 @@ impl MergeCursor {
         let tables = &version.groups()[group];
         for upper in &tables.upper {
             let table = &upper.table;
-            self.ranges.extend(table.range_deletes().cloned());
+            let ranges = table.range_deletes().cloned();
+            self.ranges.extend(ranges.map(SourceRanges::Table));
             if self
                 .prefix
                 .is_some_and(|p| !table.may_contain_prefix(p.bytes, p.hash))

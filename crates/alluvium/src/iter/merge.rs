@@ -12,15 +12,15 @@ use std::sync::Arc;
 use crate::base::{SeqNo, checksum, prefix_end};
 use crate::error::Result;
 use crate::iter::held_row::HeldRow;
-use crate::iter::inputs::{Input, NO_STATE};
+use crate::iter::inputs::{Input, NO_STATE, SourceRanges};
 use crate::iter::run::PrefixProbe;
 use crate::iter::source::Source;
 use crate::iter::walk::Walk;
 use crate::keyspace::expiry::is_live;
 use crate::keyspace::tree::{Tree, TreeState};
-use crate::range_deletes::{Fragment, RangeDeletes};
+use crate::range_deletes::Deleted;
 use crate::table::PinnedValue;
-use crate::txn::write_cursor::WriteCursor;
+use crate::txn::write_cursor::{OwnRanges, WriteCursor};
 
 /// The half-open range of keys that a cursor stays in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,9 +49,9 @@ pub(crate) struct MergeCursor {
     /// How many of `sources` span the keyspace.
     pub(super) fixed: usize,
     /// The range deletes of a transaction's own, which hide everything committed.
-    own_ranges: RangeDeletes,
+    own_ranges: Option<OwnRanges>,
     /// Those of the memtables, then those of the tables of `group`.
-    pub(super) ranges: Vec<Arc<RangeDeletes>>,
+    pub(super) ranges: Vec<SourceRanges>,
     /// How many of `ranges` span the keyspace.
     pub(super) fixed_ranges: usize,
     pub(super) group: usize,
@@ -63,6 +63,30 @@ pub(crate) struct MergeCursor {
     /// Whether `current` was the only source with a key inside the bounds when it was chosen. Then it stays so until it
     /// has none left: the others have none in this group, and if the current one spans all groups, none in later ones.
     alone: bool,
+    /// The range that hid the last row that was hidden. Kept for its memory.
+    hidden: HiddenRange,
+}
+
+/// Keys from `start` to before `end`, of which a range delete hides every row below `seqno`.
+#[derive(Default)]
+struct HiddenRange {
+    start: Vec<u8>,
+    end: Vec<u8>,
+    seqno: SeqNo,
+}
+
+impl HiddenRange {
+    fn set(&mut self, deleted: Deleted<'_>) {
+        self.start.clear();
+        self.start.extend_from_slice(deleted.start);
+        self.end.clear();
+        self.end.extend_from_slice(deleted.end);
+        self.seqno = deleted.seqno;
+    }
+
+    fn contains(&self, key: &[u8]) -> bool {
+        &self.start[..] <= key && key < &self.end[..]
+    }
 }
 
 impl Bounds {
@@ -106,7 +130,7 @@ impl MergeCursor {
             walk: Walk::default(),
             sources: Vec::with_capacity(8),
             fixed: 0,
-            own_ranges: RangeDeletes::default(),
+            own_ranges: None,
             ranges: Vec::new(),
             fixed_ranges: 0,
             group: usize::MAX,
@@ -115,9 +139,10 @@ impl MergeCursor {
             separated: None,
             keys_only: false,
             alone: false,
+            hidden: HiddenRange::default(),
         };
         if let Some(writes) = writes {
-            cursor.own_ranges = writes.range_deletes();
+            cursor.own_ranges = writes.own_ranges();
             let writes = Source::Writes(writes);
             cursor.sources.push(Input::new(writes, false, None));
         }
@@ -336,8 +361,8 @@ impl MergeCursor {
                 if !self.pass_dead(at)? {
                     self.step_equal(at)?;
                 }
-            } else if let Some((fragment, seqno)) = self.hiding(at) {
-                self.skip_hidden(at, &fragment, seqno)?;
+            } else if self.note_hidden(at) {
+                self.skip_hidden(at)?;
             } else {
                 self.land(at)?;
                 return Ok(true);
@@ -346,48 +371,59 @@ impl MergeCursor {
     }
 
     fn has_ranges(&self) -> bool {
-        !self.ranges.is_empty() || !self.own_ranges.is_empty()
+        !self.ranges.is_empty() || self.own_ranges.is_some()
     }
 
-    /// The range delete that hides the row of source `at`, if one does, and its seqno.
-    fn hiding(&self, at: usize) -> Option<(Arc<Fragment>, SeqNo)> {
+    /// Notes the range delete that hides the row of source `at` in `hidden`, if one does.
+    fn note_hidden(&mut self, at: usize) -> bool {
         if !self.has_ranges() {
-            return None;
+            return false;
         }
+        let mut hidden = std::mem::take(&mut self.hidden);
+        let found = self.hiding(at).map(|deleted| hidden.set(deleted)).is_some();
+        self.hidden = hidden;
+        found
+    }
+
+    /// The range delete that hides the row of source `at`, if one does.
+    fn hiding(&self, at: usize) -> Option<Deleted<'_>> {
         let source = &self.sources[at].source;
         if matches!(source, Source::Writes(_)) {
             return None;
         }
         let (key, written) = (source.key(), source.seqno());
-        if let Some(own) = self.own_ranges.find(key) {
-            return Some((Arc::clone(own), SeqNo::MAX));
+        if let Some(own) = self.own_ranges.as_ref().and_then(|own| own.find(key)) {
+            let seqno = SeqNo::MAX;
+            return Some(Deleted { seqno, ..own });
         }
-        let visible = self.ranges.iter().filter_map(|ranges| {
-            let fragment = ranges.find(key)?;
-            Some((fragment, fragment.newest_at(self.read_point)?))
-        });
-        let (fragment, seqno) = visible.max_by_key(|(_, seqno)| *seqno)?;
-        (seqno > written).then(|| (Arc::clone(fragment), seqno))
+        let ranges = self.ranges.iter();
+        let visible = ranges.filter_map(|ranges| ranges.find(key, self.read_point));
+        let newest = visible.max_by_key(|deleted| deleted.seqno)?;
+        (newest.seqno > written).then_some(newest)
     }
 
-    /// Takes the sources past what the range delete hides: those that hold nothing as new as it is past its range,
-    /// the others past the key of source `at`.
-    fn skip_hidden(&mut self, at: usize, fragment: &Fragment, seqno: SeqNo) -> Result<()> {
+    /// Takes the sources past what the range delete in `hidden` hides: those that hold nothing as new as it is past its
+    /// range, the others past the key of source `at`.
+    fn skip_hidden(&mut self, at: usize) -> Result<()> {
         self.note_leap(at)?;
         let key = self.sources[at].source.key().to_vec();
+        let HiddenRange { start, end, seqno } = &self.hidden;
         for i in 0..self.sources.len() {
             let input = &mut self.sources[i];
-            let inside = input.source.valid() && fragment.contains(input.source.key());
+            let inside = input.source.valid() && self.hidden.contains(input.source.key());
             if !inside || matches!(input.source, Source::Writes(_)) {
                 continue;
             }
-            if input.newest_in(fragment) < seqno {
+            if input.newest_in(start, end) < *seqno {
                 match self.reverse {
-                    true => input.source.seek_before(Some(&fragment.start))?,
-                    false => input.source.seek(&fragment.end)?,
+                    true => input.source.seek_before(Some(start))?,
+                    false => input.source.seek(end)?,
                 };
             } else if input.source.key() == key {
-                self.step(i)?;
+                match self.reverse {
+                    true => input.source.prev()?,
+                    false => input.source.next()?,
+                };
             }
         }
         Ok(())
@@ -421,8 +457,8 @@ impl MergeCursor {
                 if !self.pass_dead(at)? {
                     self.step_equal(at)?;
                 }
-            } else if let Some((fragment, seqno)) = self.hiding(at) {
-                self.skip_hidden(at, &fragment, seqno)?;
+            } else if self.note_hidden(at) {
+                self.skip_hidden(at)?;
             } else {
                 self.land(at)?;
                 return Ok(true);

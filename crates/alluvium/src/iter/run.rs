@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::base::{SeqNo, ValueKind};
 use crate::error::Result;
-use crate::range_deletes::Fragment;
 use crate::table::{PinnedValue, TableCursor};
 use crate::version::group::Group;
 
@@ -149,12 +148,12 @@ impl RunCursor {
         self.current().seqno()
     }
 
-    /// The newest entry of all its tables that reach into the fragment. Others may be newer: appends come straight into
+    /// The newest entry of all its tables that reach into the range. Others may be newer: appends come straight into
     /// the last level.
-    pub fn newest_in(&self, fragment: &Fragment) -> SeqNo {
-        let from = self.group.last_from(&fragment.start);
+    pub fn newest_in(&self, start: &[u8], end: &[u8]) -> SeqNo {
+        let from = self.group.last_from(start);
         let tables = self.group.last[from..].iter();
-        let inside = tables.take_while(|t| *t.first_key() < *fragment.end);
+        let inside = tables.take_while(|t| t.first_key() < end);
         inside.map(|t| t.max_seqno()).max().unwrap_or(0)
     }
 

@@ -1,7 +1,7 @@
 //! One memtable of a tree: rows in `alluvium-mem`'s sorted table, and beside it the range deletes of the same commits.
 //!
-//! Range deletes are few and readers ask for them first, so they are one immutable list that is replaced at each of
-//! them. Only the commit leader writes, under the log's mutex.
+//! Readers ask for range deletes first, so these are one immutable history that is replaced by a longer one at each
+//! commit that has any. Only the commit leader writes, under the log's mutex.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use arc_swap::ArcSwapOption;
 use crate::base::SeqNo;
 use crate::cache::Cache;
 use crate::memory::Use;
-use crate::range_deletes::RangeDeletes;
+use crate::range_deletes::{KeyRange, RangeHistory};
 
 /// See the module.
 pub(crate) struct TreeMemtable {
@@ -21,8 +21,8 @@ pub(crate) struct TreeMemtable {
     /// Whether `ranges` has any. Stored with Release after `ranges` and before the commit is published; a reader's
     /// Acquire load pairs with it, and spares most reads a look at the list.
     has_ranges: AtomicBool,
-    ranges: ArcSwapOption<RangeDeletes>,
-    /// Where the memory of the rows is charged, and how much of it was. Relaxed: written by the commit leader alone.
+    ranges: ArcSwapOption<RangeHistory>,
+    /// Where the memory of rows and range deletes is charged, and how much of it was. Relaxed: written by the commit leader alone.
     cache: Arc<Cache>,
     charged: AtomicUsize,
 }
@@ -45,9 +45,14 @@ impl TreeMemtable {
     pub fn charge(&self) {
         let bytes = self.memory_bytes();
         let before = self.charged.load(Ordering::Relaxed);
-        if bytes != before {
-            self.charged.store(bytes, Ordering::Relaxed);
-            self.cache.take_and_help(Use::Memtables, bytes - before);
+        if bytes == before {
+            return;
+        }
+        self.charged.store(bytes, Ordering::Relaxed);
+        match bytes.checked_sub(before) {
+            Some(more) => self.cache.take_and_help(Use::Memtables, more),
+            // Range deletes that were joined may take less.
+            None => self.cache.give_back(Use::Memtables, before - bytes),
         }
     }
 
@@ -67,21 +72,44 @@ impl TreeMemtable {
     }
 
     /// The range deletes so far, if there are any.
-    pub fn range_deletes(&self) -> Option<Arc<RangeDeletes>> {
+    pub fn range_deletes(&self) -> Option<Arc<RangeHistory>> {
         self.has_ranges.load(Ordering::Acquire).then_some(())?;
         self.ranges.load_full()
     }
 
-    /// Adds a range delete. For the commit leader alone: a second writer at the same time would lose one of the two.
-    pub fn delete_range(&self, start: &[u8], end: &[u8], seqno: SeqNo) {
-        let mut ranges = match &*self.ranges.load() {
-            Some(ranges) => RangeDeletes::clone(ranges),
-            None => RangeDeletes::default(),
+    /// Adds the range deletes of a commit. Returns the memory that they take. For the commit leader alone: a second
+    /// writer at the same time would lose those of one of the two.
+    pub fn delete_ranges(&self, ranges: Vec<KeyRange<'_>>, seqno: SeqNo) -> usize {
+        let mut history = match &*self.ranges.load() {
+            Some(ranges) => RangeHistory::clone(ranges),
+            None => RangeHistory::default(),
         };
-        ranges.add(start, end, seqno);
-        let any = !ranges.is_empty();
-        self.ranges.store(Some(Arc::new(ranges)));
+        let before = history.memory_bytes();
+        history.add(ranges, seqno);
+        let taken = history.memory_bytes() - before;
+        let any = !history.is_empty();
+        self.ranges.store(Some(Arc::new(history)));
         self.has_ranges.store(any, Ordering::Release);
+        taken
+    }
+
+    /// Joins the range deletes for quicker searches. Only for the commit leader, after its last write.
+    pub fn join_ranges(&self) {
+        if let Some(ranges) = self.range_deletes() {
+            let mut joined = RangeHistory::clone(&ranges);
+            joined.join_all();
+            self.ranges.store(Some(Arc::new(joined)));
+            self.charge();
+        }
+    }
+
+    /// Memory of the range deletes.
+    fn range_bytes(&self) -> usize {
+        if !self.has_ranges.load(Ordering::Acquire) {
+            return 0;
+        }
+        let ranges = self.ranges.load();
+        ranges.as_ref().map_or(0, |r| r.memory_bytes())
     }
 
     /// Whether nothing was written yet.
@@ -98,14 +126,15 @@ impl TreeMemtable {
         }
     }
 
-    /// All the memory that it takes, but for its range deletes.
+    /// All the memory that it takes.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<TreeMemtable>() + size_of::<Memtable>() + self.rows.memory_bytes()
+        let structs = size_of::<TreeMemtable>() + size_of::<Memtable>();
+        structs + self.rows.memory_bytes() + self.range_bytes()
     }
 
-    /// Bytes of the rows' arena.
+    /// Bytes of the rows' arena, and of the range deletes.
     pub fn bytes(&self) -> usize {
-        self.rows.bytes()
+        self.rows.bytes() + self.range_bytes()
     }
 }
 

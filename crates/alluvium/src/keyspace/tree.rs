@@ -199,9 +199,10 @@ impl Tree {
 
     /// Seals the active memtable, if anything was written to it, and returns it.
     pub fn seal(&self) -> Option<Arc<TreeMemtable>> {
-        let is_empty = |active: &Arc<TreeMemtable>| active.is_empty();
-        if self.load().active.as_ref().is_none_or(is_empty) {
-            return None;
+        {
+            let state = self.load();
+            let active = state.active.as_ref().filter(|active| !active.is_empty());
+            active?.join_ranges();
         }
         let sealed = self.change(|state| {
             let sealed = state.active.take()?;

@@ -267,10 +267,10 @@ impl Saver<'_> {
         path: &Path,
     ) -> Result<Option<TableRecord>> {
         if builder.entries() == 0
-            && let Some(first) = ranges.fragments().first()
+            && let Some(first) = ranges.first()
         {
             // A table has at least one entry. This one says of one key what the range delete says of it too.
-            builder.add(&first.start, first.newest(), ValueKind::Delete, &[])?;
+            builder.add(first.start, first.newest(), ValueKind::Delete, &[])?;
         }
         if builder.entries() == 0 {
             drop(builder);

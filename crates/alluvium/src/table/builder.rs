@@ -288,7 +288,7 @@ impl TableBuilder {
         if !self.ranges.is_empty() {
             self.raw.clear();
             ranges::encode(&self.ranges, &mut self.raw);
-            let count = self.ranges.fragments().len() as u32;
+            let count = u32::try_from(self.ranges.len()).unwrap_or(u32::MAX);
             footer.range_deletes = self.write_section(Layout::RangeDeletes, count)?;
         }
         self.raw.clear();

@@ -10,16 +10,16 @@
 //! well, but goes through the table's codec as every section does.
 
 use crate::base::coding::{Decoder, put_bytes, put_varint};
-use crate::base::{KEY_BYTES_MAX, SEQNO_MAX};
-use crate::range_deletes::{Fragment, RangeDeletes};
+use crate::base::{KEY_BYTES_MAX, SEQNO_MAX, SeqNo};
+use crate::range_deletes::{KeyRange, RangeDeletes};
 use crate::table::malformed::Malformed;
 
 /// Appends the raw bytes.
 pub(in crate::table) fn encode(ranges: &RangeDeletes, out: &mut Vec<u8>) {
-    put_varint(out, ranges.fragments().len() as u64);
-    for fragment in ranges.fragments() {
-        put_bytes(out, &fragment.start);
-        put_bytes(out, &fragment.end);
+    put_varint(out, ranges.len() as u64);
+    for fragment in ranges.iter() {
+        put_bytes(out, fragment.start);
+        put_bytes(out, fragment.end);
         put_varint(out, fragment.seqnos.len() as u64);
         put_varint(out, fragment.newest());
         for pair in fragment.seqnos.windows(2) {
@@ -33,46 +33,49 @@ pub(in crate::table) fn decode(raw: &[u8]) -> Result<RangeDeletes, Malformed> {
     let malformed = |found: &str| Malformed::new("range deletes", "fragments in order", found);
     let mut d = Decoder::new(raw);
     let count = d.varint().ok_or_else(|| malformed("no count"))?;
-    let mut fragments = Vec::new();
+    let (mut ranges, mut seqnos) = (RangeDeletes::default(), Vec::new());
     for _ in 0..count {
         // Ends early on a count that the bytes do not account for: each fragment takes some.
-        fragments.push(fragment(&mut d).ok_or_else(|| malformed("a cut or malformed one"))?);
+        let range = fragment(&mut d, &mut seqnos);
+        let (start, end) = range.ok_or_else(|| malformed("a cut or malformed one"))?;
+        if !ranges.push(start, end, &seqnos) {
+            return Err(malformed("others"));
+        }
     }
-    match RangeDeletes::from_fragments(fragments) {
-        Some(ranges) if d.is_empty() && !ranges.is_empty() => Ok(ranges),
-        Some(_) => Err(malformed("none, or bytes behind the last")),
-        None => Err(malformed("others")),
+    if ranges.is_empty() || !d.is_empty() {
+        return Err(malformed("none, or bytes after the last"));
     }
+    ranges.shrink();
+    Ok(ranges)
 }
 
-fn fragment(d: &mut Decoder<'_>) -> Option<Fragment> {
-    let start = d.bytes().filter(|key| key.len() <= KEY_BYTES_MAX)?.into();
-    let end = d.bytes().filter(|key| key.len() <= KEY_BYTES_MAX)?.into();
-    let count = d.varint()?;
+/// Reads one fragment: returns its range, and puts its seqnos into `seqnos`.
+fn fragment<'a>(d: &mut Decoder<'a>, seqnos: &mut Vec<SeqNo>) -> Option<KeyRange<'a>> {
+    let start = d.bytes().filter(|key| key.len() <= KEY_BYTES_MAX)?;
+    let end = d.bytes().filter(|key| key.len() <= KEY_BYTES_MAX)?;
+    let count = d.varint().filter(|&count| count > 0)?;
     let mut seqno = d.varint().filter(|&seqno| seqno <= SEQNO_MAX)?;
-    let mut seqnos = vec![seqno];
+    seqnos.clear();
+    seqnos.push(seqno);
     for _ in 1..count {
         seqno = seqno.checked_sub(d.varint()?)?;
         seqnos.push(seqno);
     }
-    (count > 0).then(|| Fragment {
-        start,
-        end,
-        seqnos: seqnos.into(),
-    })
+    Some((start, end))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fuzz::fuzz_decoder;
+    use crate::range_deletes::Fragmenter;
 
     fn sample() -> RangeDeletes {
-        let mut ranges = RangeDeletes::default();
+        let mut ranges = Fragmenter::default();
         for (start, end, seqno) in [("b", "f", 5), ("c", "d", 900), ("c", "z", 70_000)] {
-            ranges.add(start.as_bytes(), end.as_bytes(), seqno);
+            ranges.add((start.as_bytes(), end.as_bytes()), seqno);
         }
-        ranges
+        ranges.finish(&[])
     }
 
     #[test]

@@ -276,15 +276,16 @@ impl Table {
         self.fences.len()
     }
 
-    /// The bytes of memory for fences, filters, cache slots and what is known of the table, which stay as long as it is
-    /// open.
+    /// The bytes of memory for fences, filters, range deletes, cache slots and what is known of the table, which stay as
+    /// long as it is open.
     pub fn resident_bytes(&self) -> usize {
         let filters = [&self.whole_filter, &self.prefix_filter];
         let filters = filters.into_iter().flatten().map(|f| f.resident_bytes());
         let parts = self.fences.resident_bytes() + self.frames.resident_bytes();
         // The keys stand in the manifest's record too, and in the record's copy in memory.
         let keys = 3 * (self.properties.first_key.len() + self.properties.last_key.len());
-        TABLE_OVERHEAD_BYTES + parts + keys + filters.sum::<usize>()
+        let ranges = self.ranges.as_ref().map_or(0, |r| r.memory_bytes());
+        TABLE_OVERHEAD_BYTES + parts + keys + ranges + filters.sum::<usize>()
     }
 
     /// Says that no version names the table any more: `leave` gets the file when the last user has dropped the table.

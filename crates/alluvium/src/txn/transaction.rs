@@ -361,8 +361,7 @@ impl Transaction {
         let own = {
             let writes = self.state.writes.lock();
             let (id, from) = (keyspace.id(), Bound::Unbounded);
-            let any_range = writes.range_deletes().iter().any(|r| r.keyspace == id);
-            any_range || writes.next(id, from, View::LATEST).is_some()
+            writes.range_deletes(id).is_some() || writes.next(id, from, View::LATEST).is_some()
         };
         let writes = own.then(|| WriteCursor::open(Arc::clone(&self.state.writes), keyspace.id()));
         let time = match &self.state.time {

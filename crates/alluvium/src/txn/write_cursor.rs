@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::sync::plain::Mutex;
 
 use crate::base::{KeyspaceId, ValueKind};
-use crate::range_deletes::RangeDeletes;
+use crate::range_deletes::{Deleted, RangeHistory};
 use crate::txn::write_set::{View, WriteSet};
 
 /// See the module.
@@ -20,6 +20,19 @@ pub struct WriteCursor {
     key: Vec<u8>,
     kind: ValueKind,
     value: Vec<u8>,
+}
+
+/// The range deletes of the transaction that the cursor sees.
+pub(crate) struct OwnRanges {
+    ranges: RangeHistory,
+    view: View,
+}
+
+impl OwnRanges {
+    /// One of them over `key`.
+    pub fn find(&self, key: &[u8]) -> Option<Deleted<'_>> {
+        self.ranges.find(key, self.view.stamp())
+    }
 }
 
 impl WriteCursor {
@@ -37,10 +50,12 @@ impl WriteCursor {
         }
     }
 
-    /// The range deletes that it sees.
-    pub(crate) fn range_deletes(&self) -> RangeDeletes {
+    /// The range deletes that it sees, if there are any.
+    pub(crate) fn own_ranges(&self) -> Option<OwnRanges> {
         let writes = self.writes.lock();
-        writes.range_deletes_at(self.keyspace, self.view)
+        let ranges = writes.range_deletes(self.keyspace)?.clone();
+        let view = self.view;
+        Some(OwnRanges { ranges, view })
     }
 
     fn step(&mut self, forward: bool, from: Bound<&[u8]>) -> bool {

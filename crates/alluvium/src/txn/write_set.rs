@@ -21,14 +21,16 @@
 //! nothing of its own.
 
 mod index;
+mod own_ranges;
 mod versions;
 
 use std::ops::{Bound, Range};
 
-use crate::base::{KEY_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX, ValueKind, prefix_end};
-use crate::range_deletes::RangeDeletes;
+use crate::base::{KEY_BYTES_MAX, KeyspaceId, VALUE_BYTES_MAX, ValueKind, prefix_end};
+use crate::range_deletes::{KeyRange, RangeHistory, union};
 
 use index::{Index, Position, Probe};
+use own_ranges::OwnRanges;
 use versions::COMPACT_BYTES_MIN;
 
 /// What a key of the set costs besides its bytes and those of its value: entry and place in the order. More than a
@@ -45,10 +47,7 @@ pub struct WriteSet {
     index: Index,
     /// Overwritten versions, in the order in which they were overwritten.
     history: Vec<Replaced>,
-    /// In the order of their stamps.
-    ranges: Vec<RangeDelete>,
-    /// The bytes of the keys in `ranges`.
-    range_bytes: usize,
+    ranges: OwnRanges,
     savepoints: Vec<Savepoint>,
     next_savepoint: u64,
     /// The stamps of the open views.
@@ -112,18 +111,6 @@ struct Replaced {
     version: Version,
 }
 
-/// A range delete of the set.
-#[derive(Debug)]
-pub struct RangeDelete {
-    stamp: u64,
-    /// The keyspace of the range.
-    pub keyspace: KeyspaceId,
-    /// Inclusive.
-    pub start: Vec<u8>,
-    /// Exclusive.
-    pub end: Vec<u8>,
-}
-
 #[derive(Debug)]
 struct Savepoint {
     id: SavepointId,
@@ -131,11 +118,17 @@ struct Savepoint {
     arena: usize,
     entries: usize,
     history: usize,
+    ranges: OwnRanges,
 }
 
 impl View {
     /// Sees every write up to the moment it is used. Needs not be opened.
     pub const LATEST: View = View(u64::MAX);
+
+    /// The stamp of the newest write that it sees.
+    pub(super) fn stamp(self) -> u64 {
+        self.0
+    }
 }
 
 impl WriteSet {
@@ -146,8 +139,7 @@ impl WriteSet {
             entries: Vec::new(),
             index: Index::default(),
             history: Vec::new(),
-            ranges: Vec::new(),
-            range_bytes: 0,
+            ranges: OwnRanges::default(),
             savepoints: Vec::new(),
             next_savepoint: 0,
             views: Vec::new(),
@@ -189,16 +181,13 @@ impl WriteSet {
             if written.keyspace != keyspace || self.bytes_of(written.key) >= end {
                 break;
             }
-            self.replace(entry, None, &[]);
+            // Of what reads as deleted already there is nothing to take back.
+            if written.head.kind.is_some() {
+                self.replace(entry, None, &[]);
+            }
             position = self.index.after(position);
         }
-        self.range_bytes += start.len() + end.len();
-        self.ranges.push(RangeDelete {
-            stamp: self.stamp,
-            keyspace,
-            start: start.to_vec(),
-            end: end.to_vec(),
-        });
+        self.ranges.add(keyspace, (start, end), self.stamp);
         self.compact();
     }
 
@@ -218,27 +207,32 @@ impl WriteSet {
         }
     }
 
-    /// The range deletes in the order in which they were added.
-    pub fn range_deletes(&self) -> &[RangeDelete] {
-        &self.ranges
+    /// The range deletes of a keyspace by their stamps, if there are any. They are newer than every commit.
+    pub fn range_deletes(&self, keyspace: KeyspaceId) -> Option<&RangeHistory> {
+        self.ranges.of(keyspace)
     }
 
-    /// The range deletes of a keyspace that a view sees, newer than every commit.
-    pub fn range_deletes_at(&self, keyspace: KeyspaceId, view: View) -> RangeDeletes {
-        let mut ranges = RangeDeletes::default();
-        let seen = |r: &&RangeDelete| r.keyspace == keyspace && r.stamp <= view.0;
-        for range in self.ranges.iter().filter(seen) {
-            ranges.add(&range.start, &range.end, SeqNo::MAX);
-        }
-        ranges
+    /// The ranges that a commit would delete, by keyspace, then key. Those of a keyspace neither overlap nor touch.
+    pub fn deleted_ranges(&self) -> impl Iterator<Item = (KeyspaceId, KeyRange<'_>)> {
+        self.ranges.iter().flat_map(|(keyspace, history)| {
+            let mut ranges = Vec::new();
+            history.for_each(|range, _| ranges.push(range));
+            union(ranges)
+                .into_iter()
+                .map(move |range| (keyspace, range))
+        })
+    }
+
+    /// Whether a range delete of the set covers the key.
+    pub fn deletes(&self, keyspace: KeyspaceId, key: &[u8]) -> bool {
+        let ranges = self.ranges.of(keyspace);
+        ranges.is_some_and(|ranges| ranges.find(key, View::LATEST.0).is_some())
     }
 
     /// The latest write of a key. The key of a cancelled pair, and one in a deleted range, reads as deleted.
     pub fn get(&self, keyspace: KeyspaceId, key: &[u8]) -> Option<(ValueKind, &[u8])> {
         let Ok(position) = self.find(keyspace, key) else {
-            let hides =
-                |r: &RangeDelete| r.keyspace == keyspace && &r.start[..] <= key && key < &r.end[..];
-            let hidden = self.ranges.iter().any(hides);
+            let hidden = self.deletes(keyspace, key);
             return hidden.then_some((ValueKind::Delete, &[]));
         };
         let head = &self.entries[self.index.entry(position) as usize].head;
@@ -252,7 +246,7 @@ impl WriteSet {
 
     /// The bytes of the keys and values that a commit would write, range deletes included.
     pub fn bytes(&self) -> usize {
-        self.bytes + self.range_bytes
+        self.bytes + self.ranges.key_bytes()
     }
 
     /// The memory of what a commit would write, and of what savepoints and views keep besides. Space that will be won
@@ -261,8 +255,8 @@ impl WriteSet {
         let needed = !self.savepoints.is_empty() || !self.views.is_empty();
         let bytes = if needed { self.arena.len() } else { self.bytes };
         let history = self.history.len() * size_of::<Replaced>();
-        let places = (self.entries.len() + self.ranges.len()) * WRITE_OVERHEAD;
-        bytes + places + history + self.range_bytes
+        let places = self.entries.len() * WRITE_OVERHEAD;
+        bytes + places + history + self.ranges.memory_bytes()
     }
 
     /// The memory that it takes now, unused capacity included.
@@ -271,7 +265,7 @@ impl WriteSet {
             + self.entries.capacity() * size_of::<Entry>()
             + self.index.allocated_bytes()
             + self.history.capacity() * size_of::<Replaced>()
-            + self.ranges.capacity() * size_of::<RangeDelete>()
+            + self.ranges.memory_bytes()
     }
 
     /// Takes everything out, and keeps the memory. Savepoints and views of before are gone.

@@ -21,7 +21,6 @@ use crate::db::shared::Shared;
 use crate::error::Result;
 use crate::keyspace::expiry::expires_at;
 use crate::keyspace::tree::{Tree, TreeState};
-use crate::range_deletes::RangeDeletes;
 use crate::table::TableScan;
 
 /// Versions of a key that are looked at between two calls of the pause.
@@ -72,7 +71,7 @@ fn check_group(
 ) -> Result<bool> {
     let group = &state.version.groups()[index];
     let (low, high) = (&group.low[..], state.version.high(index));
-    let ranges = range_deletes(state, index).clipped(low, high);
+    let deleted_at = |key: &[u8], seqno| deleted_at(state, index, key, seqno);
     for memtable in memtables.iter_mut() {
         memtable.skip_to(low);
     }
@@ -93,7 +92,7 @@ fn check_group(
     let merged = Merged {
         tree,
         now,
-        ranges: &ranges,
+        deleted_at: &deleted_at,
         high,
     };
     let result = check_merged(&merged, &mut inputs, own, pause, report);
@@ -102,18 +101,14 @@ fn check_group(
     result.map(|()| true)
 }
 
-/// All range deletes that reach into a group.
-fn range_deletes(state: &TreeState, index: usize) -> RangeDeletes {
-    let mut ranges = RangeDeletes::default();
-    for memtable in state.memtables() {
-        let own = memtable.range_deletes();
-        own.iter().for_each(|own| ranges.add_all(own));
-    }
-    for upper in &state.version.groups()[index].upper {
-        let own = upper.table.range_deletes();
-        own.iter().for_each(|own| ranges.add_all(own));
-    }
-    ranges
+/// The newest range delete over a key of the group up to a commit; 0 when there is none.
+fn deleted_at(state: &TreeState, index: usize, key: &[u8], seqno: SeqNo) -> SeqNo {
+    let memtables = state
+        .memtables()
+        .map(|memtable| memtable.deleted_at(key, seqno));
+    let upper = state.version.groups()[index].upper.iter();
+    let tables = upper.map(|upper| upper.table.deleted_at(key, seqno));
+    memtables.chain(tables).max().unwrap_or(0)
 }
 
 /// What is known of a group beside its entries.
@@ -121,7 +116,8 @@ struct Merged<'a> {
     tree: &'a Tree,
     /// Rows that expire up to now are gone; `None` where rows do not expire.
     now: Option<u64>,
-    ranges: &'a RangeDeletes,
+    /// The newest range delete over a key up to a commit.
+    deleted_at: &'a dyn Fn(&[u8], SeqNo) -> SeqNo,
     /// The end of the group.
     high: Option<&'a [u8]>,
 }
@@ -170,7 +166,7 @@ fn check_merged(
             looked_at = 0;
             pause(0);
         }
-        for (seqno, older_seqno) in wrong(&versions, |seqno| group.ranges.deleted_at(&key, seqno)) {
+        for (seqno, older_seqno) in wrong(&versions, |seqno| (group.deleted_at)(&key, seqno)) {
             report.wrong_insert(WrongInsert {
                 keyspace: group.tree.name.clone(),
                 key: key.clone(),

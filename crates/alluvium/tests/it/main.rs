@@ -32,6 +32,7 @@ mod isolation;
 mod keyspaces;
 mod lifetimes;
 mod many_keyspaces;
+mod many_ranges;
 mod memory;
 mod model;
 mod process;

@@ -46,10 +46,9 @@ pub fn run(arguments: &TableArgs, form: Form, output: &mut Output) -> anyhow::Re
     if let Some(failure) = failure {
         return Err(failure);
     }
-    let fragments = ranges.as_ref().map_or(&[][..], |ranges| ranges.fragments());
-    for fragment in fragments {
-        let (start, end) = (coding.show(&fragment.start), coding.show(&fragment.end));
-        for seqno in &fragment.seqnos {
+    for fragment in ranges.iter().flat_map(|ranges| ranges.iter()) {
+        let (start, end) = (coding.show(fragment.start), coding.show(fragment.end));
+        for seqno in fragment.seqnos {
             rows += 1;
             let document =
                 || json!({ "key": start, "end": end, "seqno": seqno, "kind": "range_delete" });

@@ -3,6 +3,7 @@
 use super::*;
 use crate::Error;
 use crate::base::checksum::{checksum, place_seed};
+use crate::range_deletes::Fragmenter;
 use crate::table::PrefixFilter;
 use crate::table::footer::FOOTER_BYTES;
 
@@ -27,10 +28,10 @@ fn sample() -> (Vec<Entry>, Vec<u8>) {
 }
 
 fn ranges() -> RangeDeletes {
-    let mut ranges = RangeDeletes::default();
-    ranges.add(b"row-00010", b"row-00300", 3);
-    ranges.add(b"row-00200", b"row-00900", 9);
-    ranges
+    let mut ranges = Fragmenter::default();
+    ranges.add((b"row-00010", b"row-00300"), 3);
+    ranges.add((b"row-00200", b"row-00900"), 9);
+    ranges.finish(&[])
 }
 
 /// Every answer of the table, or the first error.

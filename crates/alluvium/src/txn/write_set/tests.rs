@@ -337,17 +337,27 @@ impl Pair {
         let now = (View::LATEST, self.model.clone());
         for (view, model) in self.views.iter().chain([&now]) {
             for keyspace in 0..3 {
-                let mut ranges = RangeDeletes::default();
-                for (_, start, end) in model.ranges.iter().filter(|r| r.0 == keyspace) {
-                    ranges.add(start, end, SeqNo::MAX);
-                }
-                let found = self.set.range_deletes_at(KeyspaceId(keyspace), *view);
-                assert_eq!(found, ranges);
+                self.check_ranges(keyspace, &random.key(distinct), *view, model);
                 let expected = model.shown(keyspace);
                 assert_eq!(forward(&self.set, keyspace, *view), expected);
                 assert_eq!(backward(&self.set, keyspace, *view), expected);
                 self.check_bounds(keyspace, &random.key(distinct), *view, &expected);
             }
+        }
+    }
+
+    fn check_ranges(&self, keyspace: u32, key: &[u8], view: View, model: &Model) {
+        let id = KeyspaceId(keyspace);
+        let mut own = model.ranges.iter().filter(|range| range.0 == keyspace);
+        let covers = own.any(|(_, start, end)| &start[..] <= key && key < &end[..]);
+        let ranges = self.set.range_deletes(id);
+        let found = ranges.and_then(|ranges| ranges.find(key, view.stamp()));
+        assert_eq!(found.is_some(), covers);
+        if view == View::LATEST {
+            let mut union = self.set.deleted_ranges().filter(|(own, _)| *own == id);
+            let covered = union.any(|(_, (start, end))| start <= key && key < end);
+            assert_eq!(covered, covers);
+            assert_eq!(self.set.deletes(id, key), covers);
         }
     }
 

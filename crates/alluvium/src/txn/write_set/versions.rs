@@ -24,6 +24,7 @@ impl WriteSet {
             arena: self.arena.len(),
             entries: self.entries.len(),
             history: self.history.len(),
+            ranges: self.ranges.clone(),
         });
         id
     }
@@ -39,14 +40,11 @@ impl WriteSet {
             ));
         };
         self.savepoints.truncate(place + 1);
-        let (arena, entries, history, stamp) = {
+        let (arena, entries, history) = {
             let mark = &self.savepoints[place];
-            (mark.arena, mark.entries, mark.history, mark.stamp)
+            (mark.arena, mark.entries, mark.history)
         };
-        // In the order of their stamps, so that what is undone is at the end.
-        while let Some(undone) = self.ranges.pop_if(|range| range.stamp > stamp) {
-            self.range_bytes -= undone.start.len() + undone.end.len();
-        }
+        self.ranges.clone_from(&self.savepoints[place].ranges);
         for replaced in self.history.split_off(history).into_iter().rev() {
             self.set_head(replaced.entry, replaced.version);
         }
