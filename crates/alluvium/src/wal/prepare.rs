@@ -89,8 +89,11 @@ pub(super) struct Stock {
 /// second, and a roll that has to find room by itself then waits with them.
 const READY_FOR: Duration = Duration::from_secs(3);
 
-/// The most files that are kept ready: they take room of the device.
-const READY_MAX: usize = 12;
+/// The most files that are kept ready: they take room of the device, half of the memory budget with so many.
+const READY_MAX: usize = 8;
+
+/// The same where a seal has left a segment mostly empty: the files would take much more room than what is logged.
+const READY_MAX_SPARSE: usize = 4;
 
 impl Default for Stock {
     fn default() -> Stock {
@@ -151,13 +154,21 @@ impl Stock {
         }
     }
 
-    /// The file for a roll at this moment that needs this many bytes.
-    pub(super) fn take(&mut self, needed: u64, now: Instant) -> Option<PreparedSegment> {
+    /// The file for a roll at this moment that needs this many bytes. `sparse`: the roll leaves a segment that is mostly
+    /// empty.
+    pub(super) fn take(
+        &mut self,
+        needed: u64,
+        now: Instant,
+        sparse: bool,
+    ) -> Option<PreparedSegment> {
         self.refused = false;
         let last = self.taken.replace(now);
         if let Some(last) = last {
             // A single roll that is late says little: up at once, down by one at a time.
-            self.wanted = lasting(last, now).max(self.wanted - 1).max(1);
+            let most = if sparse { READY_MAX_SPARSE } else { READY_MAX };
+            let wanted = lasting(last, now).min(most);
+            self.wanted = wanted.max(self.wanted - 1).max(1);
         }
         let first = self.ready.pop_front()?;
         if first.bytes >= needed {
@@ -204,7 +215,7 @@ mod tests {
         stock.set_ample(true);
         let mut roll = |stock: &mut Stock, after_ms| {
             now += Duration::from_millis(after_ms);
-            assert!(stock.take(1 << 20, now).is_none());
+            assert!(stock.take(1 << 20, now, false).is_none());
             stock.wanted
         };
         assert_eq!(roll(&mut stock, 0), 1);
@@ -214,10 +225,27 @@ mod tests {
         assert!(stock.wants_several() && stock.wants_more());
         assert_eq!(roll(&mut stock, 10), READY_MAX);
         let slower: Vec<usize> = (0..6).map(|_| roll(&mut stock, 60_000)).collect();
-        assert_eq!(slower, [11, 10, 9, 8, 7, 6]);
+        assert_eq!(slower, [7, 6, 5, 4, 3, 2]);
         stock.set_ample(false);
         roll(&mut stock, 10);
         assert!(!stock.wants_several());
+    }
+
+    #[test]
+    fn rolls_of_nearly_empty_segments_want_few_files_ready() {
+        let (mut stock, now) = (Stock::default(), Instant::now());
+        stock.set_ample(true);
+        for after_ms in [0, 10, 20] {
+            let now = now + Duration::from_millis(after_ms);
+            assert!(stock.take(1 << 20, now, true).is_none());
+        }
+        assert_eq!(stock.wanted, READY_MAX_SPARSE);
+        assert!(
+            stock
+                .take(1 << 20, now + Duration::from_millis(30), false)
+                .is_none()
+        );
+        assert_eq!(stock.wanted, READY_MAX);
     }
 
     #[test]
@@ -242,8 +270,8 @@ mod tests {
             }
         };
         stock.set_ample(true);
-        stock.take(4096, began);
-        stock.take(4096, began + Duration::from_millis(500));
+        stock.take(4096, began, false);
+        stock.take(4096, began + Duration::from_millis(500), false);
         ready(&mut stock, 2);
         let after = |ms: u64| began + Duration::from_millis(500 + ms);
         assert!(stock.surplus(after(700)).is_empty(), "four a three seconds");

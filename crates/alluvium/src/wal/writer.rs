@@ -39,6 +39,9 @@ const FIRST_SEGMENT_BYTES_MIN: u64 = 16 << 10;
 /// not grow without bound where the device is slower than the writers.
 const UNSYNCED_SEGMENTS_MAX: usize = 8;
 
+/// A segment with less than this part of it written is mostly empty.
+const SPARSE_PART: u64 = 4;
+
 /// After a larger group its buffer is given back.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
@@ -408,7 +411,8 @@ impl WalWriter {
             true => least,
             false => allocation(self.segment_bytes, self.buffer.len()),
         };
-        let prepared = self.stock.take(needed, Instant::now());
+        let sparse = self.segment.end < self.segment.allocated_bytes / SPARSE_PART;
+        let prepared = self.stock.take(needed, Instant::now(), sparse);
         let mut header = SegmentHeader {
             database_uid: self.database_uid,
             segment: SegmentId(self.next_segment),
