@@ -311,6 +311,13 @@ enum alluvium_event_kind
   // A flush or a compaction failed before it changed anything, for another reason than a full device, and is tried
   // again. error: what failed.
   ALLUVIUM_EVENT_KIND_BACKGROUND_FAILURE = 13,
+  // The wall clock has jumped by more than a day, forward or back, against the clock that counts since the machine's
+  // start. Told again when it jumps back. wall_ms; time_ms: the time that reads use now.
+  ALLUVIUM_EVENT_KIND_CLOCK_JUMP = 14,
+  // At the opening the wall clock was more than a day behind the time that is stored in the database. If the wall clock
+  // is right, a wrong one was recorded: close the database and set it back with alluvium_set_stored_time or the
+  // command `alluvium set-time`. wall_ms; time_ms: the stored time.
+  ALLUVIUM_EVENT_KIND_STORED_TIME_AHEAD = 15,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -487,6 +494,10 @@ typedef struct alluvium_event {
   struct alluvium_slice keyspace;
   // What failed, or NULL. Not to be freed.
   const struct alluvium_error *error;
+  // The wall clock, in milliseconds since 1970.
+  uint64_t wall_ms;
+  // A time of the database, in milliseconds since 1970.
+  uint64_t time_ms;
 } alluvium_event;
 
 // Options of alluvium_open. Set struct_size to sizeof(alluvium_options) and the rest to zero for the defaults.
@@ -517,8 +528,11 @@ typedef struct alluvium_options {
   uint32_t must_exist;
   // Not 0: open the database without changing a byte in its directory; writes give ALLUVIUM_CODE_READ_ONLY.
   uint32_t read_only;
-  // The time in milliseconds since 1970, from any thread; for tests. NULL: the system's clock. It must stay good
-  // until every handle of the database is freed. It must neither throw nor jump out, nor call the database.
+  // The time in milliseconds since 1970, from any thread; for tests. It is believed at once, jumps included. NULL: the
+  // system's clock, checked against the time since the machine's start: after a jump by more than a day reads use
+  // the last confirmed time plus the time since then, and what is stored or dropped waits until both clocks have
+  // advanced together for ten minutes. A function must stay good until every handle of the database is freed. It must
+  // neither throw nor jump out, nor call the database.
   uint64_t (*clock)(void *context);
   // Passed to clock.
   void *clock_context;
@@ -765,6 +779,11 @@ typedef struct alluvium_stats {
   uint64_t change_log_bytes;
   // Rows that transactions and prepared transactions have locked now.
   uint64_t row_locks;
+  // Jumps of the wall clock by more than a day.
+  uint64_t clock_jumps;
+  // The last confirmed time, in milliseconds since 1970: compactions drop only rows that had expired by then. 0 where no
+  // time was confirmed yet, and where no keyspace has rows that expire.
+  uint64_t confirmed_time_ms;
 } alluvium_stats;
 
 // Sizes of a keyspace.
@@ -1022,6 +1041,22 @@ alluvium_code alluvium_settle(const struct alluvium_database *database,
 alluvium_code alluvium_visible_seqno(const struct alluvium_database *database,
                                      uint64_t *seqno,
                                      struct alluvium_error **error);
+
+// The time by which a read that begins now judges whether rows have expired, in milliseconds since 1970. The wall clock
+// shows it, or after a jump of the wall clock the clock since the machine's start. Add to it for rows that are to expire,
+// and a wrong clock cannot hide them.
+alluvium_code alluvium_now_ms(const struct alluvium_database *database,
+                              uint64_t *now_ms,
+                              struct alluvium_error **error);
+
+// Sets back the time that is stored in the closed database at `path`, below which the time of reads never falls: for a
+// database that has recorded a wrong clock, as the event ALLUVIUM_EVENT_KIND_STORED_TIME_AHEAD tells. `stored_ms` is the time
+// that was stored. Durable when the call returns. ALLUVIUM_CODE_INVALID_ARGUMENT for a time later than the stored one.
+alluvium_code alluvium_set_stored_time(const char *path,
+                                       size_t path_size,
+                                       uint64_t to_ms,
+                                       uint64_t *stored_ms,
+                                       struct alluvium_error **error);
 
 // Its code; ALLUVIUM_CODE_OK for NULL.
 alluvium_code alluvium_error_code(const struct alluvium_error *error);

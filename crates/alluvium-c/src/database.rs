@@ -158,3 +158,38 @@ pub extern "C" fn alluvium_visible_seqno(
         Ok(())
     })
 }
+
+/// The time by which a read that begins now judges whether rows have expired, in milliseconds since 1970. The wall clock
+/// shows it, or after a jump of the wall clock the clock since the machine's start. Add to it for rows that are to expire,
+/// and a wrong clock cannot hide them.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_now_ms(
+    database: Option<&alluvium_database>,
+    now_ms: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        *plain(now_ms)? = given(database, "database")?.0.now_ms()?;
+        Ok(())
+    })
+}
+
+/// Sets back the time that is stored in the closed database at `path`, below which the time of reads never falls: for a
+/// database that has recorded a wrong clock, as the event ALLUVIUM_EVENT_KIND_STORED_TIME_AHEAD tells. `stored_ms` is the time
+/// that was stored. Durable when the call returns. ALLUVIUM_CODE_INVALID_ARGUMENT for a time later than the stored one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_set_stored_time(
+    path: *const c_char,
+    path_size: usize,
+    to_ms: u64,
+    stored_ms: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let path = unsafe { bytes(path, path_size) };
+    call(error, || {
+        let slot = plain(stored_ms)?;
+        *slot = alluvium::set_stored_time(path_of(path?)?, to_ms)?;
+        Ok(())
+    })
+}

@@ -45,6 +45,13 @@ pub enum alluvium_event_kind {
     /// A flush or a compaction failed before it changed anything, for another reason than a full device, and is tried
     /// again. error: what failed.
     BackgroundFailure = 13,
+    /// The wall clock has jumped by more than a day, forward or back, against the clock that counts since the machine's
+    /// start. Told again when it jumps back. wall_ms; time_ms: the time that reads use now.
+    ClockJump = 14,
+    /// At the opening the wall clock was more than a day behind the time that is stored in the database. If the wall clock
+    /// is right, a wrong one was recorded: close the database and set it back with alluvium_set_stored_time or the
+    /// command `alluvium set-time`. wall_ms; time_ms: the stored time.
+    StoredTimeAhead = 15,
 }
 
 /// An event, and all that it points to, good until the listener returns. The kind says which fields are set; the others
@@ -70,6 +77,10 @@ pub struct alluvium_event {
     pub keyspace: alluvium_slice,
     /// What failed, or NULL. Not to be freed.
     pub error: *const alluvium_error,
+    /// The wall clock, in milliseconds since 1970.
+    pub wall_ms: u64,
+    /// A time of the database, in milliseconds since 1970.
+    pub time_ms: u64,
 }
 
 /// What is told of an event, with the error that it points to.
@@ -91,6 +102,8 @@ impl Told {
                 lost: 0,
                 keyspace: alluvium_slice::none(),
                 error: std::ptr::null(),
+                wall_ms: 0,
+                time_ms: 0,
             },
             error: None,
         }
@@ -143,6 +156,12 @@ impl Told {
                 told.event.lost = *events;
                 told
             }
+            Event::ClockJump { wall_ms, time_ms } => {
+                Told::new(kind::ClockJump, 0).times(*wall_ms, *time_ms)
+            }
+            Event::StoredTimeAhead { wall_ms, stored_ms } => {
+                Told::new(kind::StoredTimeAhead, 0).times(*wall_ms, *stored_ms)
+            }
             _ => Told::new(kind::Other, 0),
         }
     }
@@ -160,6 +179,12 @@ impl Told {
 
     fn table(mut self, table: u64) -> Told {
         self.event.table = table;
+        self
+    }
+
+    fn times(mut self, wall_ms: u64, time_ms: u64) -> Told {
+        self.event.wall_ms = wall_ms;
+        self.event.time_ms = time_ms;
         self
     }
 
@@ -232,5 +257,15 @@ mod tests {
         assert!(told.error.is_some());
         let told = Told::of(&Event::Lost { events: 3 });
         assert_eq!(told.event.lost, 3);
+        let told = Told::of(&Event::ClockJump {
+            wall_ms: 4,
+            time_ms: 5,
+        });
+        assert_eq!((told.event.wall_ms, told.event.time_ms), (4, 5));
+        let told = Told::of(&Event::StoredTimeAhead {
+            wall_ms: 6,
+            stored_ms: 7,
+        });
+        assert_eq!((told.event.wall_ms, told.event.time_ms), (6, 7));
     }
 }

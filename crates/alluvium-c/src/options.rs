@@ -126,8 +126,11 @@ pub struct alluvium_options {
     pub must_exist: u32,
     /// Not 0: open the database without changing a byte in its directory; writes give ALLUVIUM_CODE_READ_ONLY.
     pub read_only: u32,
-    /// The time in milliseconds since 1970, from any thread; for tests. NULL: the system's clock. It must stay good
-    /// until every handle of the database is freed. It must neither throw nor jump out, nor call the database.
+    /// The time in milliseconds since 1970, from any thread; for tests. It is believed at once, jumps included. NULL: the
+    /// system's clock, checked against the time since the machine's start: after a jump by more than a day reads use
+    /// the last confirmed time plus the time since then, and what is stored or dropped waits until both clocks have
+    /// advanced together for ten minutes. A function must stay good until every handle of the database is freed. It must
+    /// neither throw nor jump out, nor call the database.
     pub clock: Option<unsafe extern "C" fn(context: *mut c_void) -> u64>,
     /// Passed to clock.
     pub clock_context: *mut c_void,

@@ -77,6 +77,11 @@ pub struct alluvium_stats {
     pub change_log_bytes: u64,
     /// Rows that transactions and prepared transactions have locked now.
     pub row_locks: u64,
+    /// Jumps of the wall clock by more than a day.
+    pub clock_jumps: u64,
+    /// The last confirmed time, in milliseconds since 1970: compactions drop only rows that had expired by then. 0 where no
+    /// time was confirmed yet, and where no keyspace has rows that expire.
+    pub confirmed_time_ms: u64,
 }
 
 /// Sizes of a keyspace.
@@ -110,7 +115,7 @@ unsafe impl SizedStruct for alluvium_keyspace_stats {}
 
 #[cfg(target_pointer_width = "64")]
 const _: () =
-    assert!(size_of::<alluvium_stats>() == 27 * 8 && size_of::<alluvium_keyspace_stats>() == 9 * 8);
+    assert!(size_of::<alluvium_stats>() == 29 * 8 && size_of::<alluvium_keyspace_stats>() == 9 * 8);
 
 /// Fills `stats`, whose struct_size must be set.
 #[unsafe(no_mangle)]
@@ -142,6 +147,8 @@ pub unsafe extern "C" fn alluvium_get_stats(
             cursors_released: now.cursors_released,
             change_log_bytes: now.change_log_bytes,
             row_locks: now.row_locks,
+            clock_jumps: now.clock_jumps,
+            confirmed_time_ms: now.confirmed_time_ms,
         };
         // SAFETY: the contract of the crate.
         unsafe { sized::write(stats, &filled) }

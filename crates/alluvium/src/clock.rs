@@ -1,36 +1,75 @@
 //! The time that decides which rows have expired.
 //!
-//! Milliseconds since 1970 from the system, or from a test. Within a database it never runs backwards, also over
-//! restarts: manifest edits of databases with expiring rows record it. Whoever reads for longer than one call (a
-//! snapshot, a cursor, a transaction) *holds* its time: merges take nothing away that expires after the oldest time
-//! held, so that what such a reader sees does not change.
+//! Milliseconds since 1970. A glitch of the system's clock must hide no row for good and must not be stored, so a
+//! database checks the wall clock against the boot-time clock (`clock/judge.rs` has the rules) and distinguishes two
+//! times: the time of reads, and the confirmed time, which alone is stored in the manifest and lets compactions drop rows.
+//! Readers that live longer than one call (a snapshot, a cursor, a transaction) *hold* their time: compactions drop
+//! nothing that expires after the oldest time held, so what such a reader sees does not change.
+//!
+//! A read looks at one clock and a few atomics. Every [`WINDOW_MS`], and whenever the clock it reads leaves the expected
+//! window, one read judges both clocks under a mutex.
+
+mod judge;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::event::{Event, Events};
 use crate::sync::plain::Mutex;
+use crate::sync::time::boot_ms;
 
-/// Where a database takes the time from: see [`crate::Options::clock`].
+use self::judge::{Judge, Judged, Reading, Source};
+
+/// Reads trust the clock of the last judgement for so long. Longer would find a clock that is set back later, and shorter
+/// would let more reads take the mutex.
+const WINDOW_MS: u64 = 10_000;
+
+/// The source of time of a database: see [`crate::Options::clock`].
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> u64 + Send + Sync>);
+pub struct Clock(Readings);
+
+type ReadMs = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+#[derive(Clone)]
+enum Readings {
+    /// A wall clock that is checked against a boot-time clock.
+    Checked { wall: ReadMs, boot: ReadMs },
+    /// A clock that is believed.
+    Believed(ReadMs),
+}
 
 impl Clock {
-    /// The system's clock.
+    /// The system's clock, checked against the time since the machine's start: a jump by more than a day changes what
+    /// reads see only once it has lasted ten minutes, and what is stored or dropped not before.
     pub fn system() -> Clock {
-        Clock(Arc::new(|| {
+        let wall = || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
             since.map_or(0, |since| {
                 u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
             })
-        }))
+        };
+        Clock::checked(wall, boot_ms)
     }
 
-    /// A clock of the caller's: milliseconds since 1970. For tests.
+    /// A clock of the caller's: milliseconds since 1970. It is believed at once, jumps included, and never answered by a
+    /// smaller time than before. For tests, and for callers that check their time themselves.
     pub fn custom(now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Clock {
-        Clock(Arc::new(now_ms))
+        Clock(Readings::Believed(Arc::new(now_ms)))
+    }
+
+    /// Two clocks of the caller's, treated as [`Clock::system`] treats the system's: milliseconds since 1970, and
+    /// milliseconds since some start, which never run back or jump. For tests.
+    pub fn checked(
+        wall_ms: impl Fn() -> u64 + Send + Sync + 'static,
+        boot_ms: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Clock {
+        Clock(Readings::Checked {
+            wall: Arc::new(wall_ms),
+            boot: Arc::new(boot_ms),
+        })
     }
 }
 
@@ -46,15 +85,34 @@ impl fmt::Debug for Clock {
     }
 }
 
+/// `ReadClock::boot_ahead_ms` where reads use the wall clock.
+const READS_USE_WALL: i64 = i64::MIN;
+
 /// The clock of an open database.
+///
+/// The atomics are one judgement, published for reads without a mutex. All are relaxed: a read that mixes two judgements
+/// finds its clock outside the window, or `latest_ms` above its bound, and judges anew; or it gets a time that was
+/// valid a moment ago, as if it had begun then.
 pub(crate) struct ReadClock {
-    source: Clock,
-    /// The latest time seen; no later answer is below it. Relaxed: one variable, and its order is all that matters.
-    latest: AtomicU64,
-    /// Whether any keyspace has rows that expire: without one, nobody needs to hold anything. Stored before the first
-    /// such keyspace is handed out. Relaxed: the handle brings the order.
+    source: Readings,
+    /// The latest time that reads got. Trusted up to `latest_ms_max` only: a read that was suspended may raise it to the
+    /// time of a glitch that is over.
+    latest_ms: AtomicU64,
+    latest_ms_max: AtomicU64,
+    /// Reads use the boot-time clock plus this, or the wall clock.
+    boot_ahead_ms: AtomicI64,
+    /// That clock is expected to show at least this and at most [`WINDOW_MS`] more.
+    window_from_ms: AtomicU64,
+    /// Guards the judgement, and changes of the atomics above other than a rising `latest_ms`. Held for two readings and
+    /// the queue of events.
+    judge: Mutex<Judge>,
+    /// Jumps of the wall clock.
+    jumps: AtomicU64,
+    events: Arc<Events>,
+    /// Whether any keyspace has rows that expire: without one, no reader holds anything. Stored before the first such
+    /// keyspace is handed out. Relaxed: the handle brings the order.
     in_use: AtomicBool,
-    /// Times held and by how many. A leaf in the lock order; held for a map operation.
+    /// Times held, each with the number of its holders. Held for a map operation and a judgement.
     held: Mutex<BTreeMap<u64, usize>>,
 }
 
@@ -62,30 +120,129 @@ pub(crate) struct ReadClock {
 pub(crate) struct HeldTime(Option<(Arc<ReadClock>, u64)>);
 
 impl ReadClock {
-    /// A clock that never answers less than `floor_ms`.
-    pub fn new(source: Clock, floor_ms: u64) -> Arc<ReadClock> {
+    /// A clock that never answers less than `stored_ms`.
+    pub fn new(source: Clock, stored_ms: u64, events: Arc<Events>) -> Arc<ReadClock> {
         Arc::new(ReadClock {
-            source,
-            latest: AtomicU64::new(floor_ms),
+            source: source.0,
+            latest_ms: AtomicU64::new(stored_ms),
+            latest_ms_max: AtomicU64::new(stored_ms),
+            boot_ahead_ms: AtomicI64::new(READS_USE_WALL),
+            // No clock shows it, so the first read judges.
+            window_from_ms: AtomicU64::new(u64::MAX - WINDOW_MS),
+            judge: Mutex::new(Judge::new(stored_ms)),
+            jumps: AtomicU64::new(0),
+            events,
             in_use: AtomicBool::new(false),
             held: Mutex::default(),
         })
     }
 
-    /// The time now.
+    /// The time for a read that begins now.
     pub fn now(&self) -> u64 {
-        let now = (self.source.0)();
-        let latest = self.latest.load(Ordering::Relaxed);
+        let (wall, boot) = match &self.source {
+            Readings::Checked { wall, boot } => (wall, boot),
+            Readings::Believed(now) => return self.raise_latest(now()),
+        };
+        let shown = match self.boot_ahead_ms.load(Ordering::Relaxed) {
+            READS_USE_WALL => wall(),
+            ahead => boot().saturating_add_signed(ahead),
+        };
+        let from = self.window_from_ms.load(Ordering::Relaxed);
+        if shown.wrapping_sub(from) <= WINDOW_MS {
+            let time = self.raise_latest(shown);
+            if time <= self.latest_ms_max.load(Ordering::Relaxed) {
+                return time;
+            }
+        }
+        self.judge(&mut self.judge.lock(), wall, boot)
+    }
+
+    /// The later one of `now` and the latest time, which is raised to it.
+    fn raise_latest(&self, now: u64) -> u64 {
+        let latest = self.latest_ms.load(Ordering::Relaxed);
         if now > latest {
             // At most once a millisecond for all threads together, or nearly.
-            return self.latest.fetch_max(now, Ordering::Relaxed).max(now);
+            return self.latest_ms.fetch_max(now, Ordering::Relaxed).max(now);
         }
         latest
     }
 
-    /// Says that rows of some keyspace expire.
+    /// Judges both clocks. Returns the time for reads.
+    fn judge(&self, judge: &mut Judge, wall: &ReadMs, boot: &ReadMs) -> u64 {
+        let reading = Reading {
+            wall_ms: wall(),
+            boot_ms: boot(),
+        };
+        let latest = self.latest_ms.load(Ordering::Relaxed);
+        if latest <= self.latest_ms_max.load(Ordering::Relaxed) {
+            judge.note_read(latest);
+        }
+        let judged = judge.observe(reading);
+        self.publish(&judged);
+        self.tell(&judged, reading);
+        judged.time_ms
+    }
+
+    fn publish(&self, judged: &Judged) {
+        let ahead = match judged.source {
+            Source::Wall => READS_USE_WALL,
+            Source::Boot(ahead) => ahead,
+        };
+        let latest_max = judged
+            .time_ms
+            .max(judged.shown_ms.saturating_add(WINDOW_MS));
+        self.boot_ahead_ms.store(ahead, Ordering::Relaxed);
+        self.window_from_ms
+            .store(judged.shown_ms, Ordering::Relaxed);
+        self.latest_ms_max.store(latest_max, Ordering::Relaxed);
+        if self.latest_ms.load(Ordering::Relaxed) > latest_max {
+            // The time of a glitch that is over.
+            self.latest_ms.store(judged.time_ms, Ordering::Relaxed);
+        }
+        self.latest_ms.fetch_max(judged.time_ms, Ordering::Relaxed);
+    }
+
+    fn tell(&self, judged: &Judged, reading: Reading) {
+        let wall_ms = reading.wall_ms;
+        if judged.jumped {
+            self.jumps.fetch_add(1, Ordering::Relaxed);
+            let time_ms = judged.time_ms;
+            self.events.tell(|| Event::ClockJump { wall_ms, time_ms });
+        }
+        if let Some(stored_ms) = judged.stored_ahead_ms {
+            self.events
+                .tell(|| Event::StoredTimeAhead { wall_ms, stored_ms });
+        }
+    }
+
+    /// The last confirmed time: what may be stored.
+    pub fn confirmed(&self) -> u64 {
+        match &self.source {
+            Readings::Believed(now) => self.raise_latest(now()),
+            Readings::Checked { wall, boot } => {
+                let mut judge = self.judge.lock();
+                self.judge(&mut judge, wall, boot);
+                judge.confirmed_ms()
+            }
+        }
+    }
+
+    /// Jumps of the wall clock since the opening.
+    pub fn jumps(&self) -> u64 {
+        self.jumps.load(Ordering::Relaxed)
+    }
+
+    /// Says that rows of some keyspace expire. The ten minutes of the first confirmation begin.
     pub fn use_it(&self) {
         self.in_use.store(true, Ordering::Relaxed);
+        self.now();
+    }
+
+    /// Looks at the clocks where rows expire, as a read does.
+    pub fn watch(&self) {
+        if self.in_use() {
+            self.now();
+        }
     }
 
     /// Whether rows of any keyspace expire.
@@ -99,17 +256,20 @@ impl ReadClock {
             return HeldTime(None);
         }
         let mut held = self.held.lock();
-        // Read under the mutex: a merge that looked before has an earlier time.
+        // Read under the mutex: a compaction that looked before has a time that was confirmed by then, and no later
+        // read gets an earlier one.
         let now = self.now();
         *held.entry(now).or_insert(0) += 1;
         HeldTime(Some((Arc::clone(self), now)))
     }
 
-    /// What expires at or before this time has expired for everybody, now and later.
+    /// What expires at or before this time has expired for every reader, now and later.
     pub fn expired_for_all(&self) -> u64 {
         let held = self.held.lock();
-        let now = self.now();
-        held.keys().next().map_or(now, |&oldest| oldest.min(now))
+        let confirmed = self.confirmed();
+        held.keys()
+            .next()
+            .map_or(confirmed, |&oldest| oldest.min(confirmed))
     }
 }
 
@@ -142,45 +302,5 @@ impl Drop for HeldTime {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stepped() -> (Arc<AtomicU64>, Clock) {
-        let time = Arc::new(AtomicU64::new(100));
-        let source = Arc::clone(&time);
-        (time, Clock::custom(move || source.load(Ordering::Relaxed)))
-    }
-
-    #[test]
-    fn the_time_never_runs_backwards() {
-        let (time, source) = stepped();
-        let clock = ReadClock::new(source, 150);
-        assert_eq!(clock.now(), 150);
-        time.store(200, Ordering::Relaxed);
-        assert_eq!(clock.now(), 200);
-        time.store(50, Ordering::Relaxed);
-        assert_eq!(clock.now(), 200);
-    }
-
-    #[test]
-    fn what_expires_after_the_oldest_time_held_has_not_expired_for_all() {
-        let (time, source) = stepped();
-        let clock = ReadClock::new(source, 0);
-        clock.use_it();
-        let first = clock.hold();
-        time.store(120, Ordering::Relaxed);
-        let second = clock.hold();
-        time.store(130, Ordering::Relaxed);
-        let copy = first.clone();
-        assert_eq!((first.now_ms(), second.now_ms()), (100, 120));
-        assert_eq!(clock.expired_for_all(), 100);
-        drop(first);
-        assert_eq!(clock.expired_for_all(), 100);
-        drop(copy);
-        assert_eq!(clock.expired_for_all(), 120);
-        drop(second);
-        assert_eq!(clock.expired_for_all(), 130);
-    }
-}
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -84,6 +84,24 @@ pub enum Event {
         /// What failed.
         error: Error,
     },
+    /// The wall clock has jumped by more than a day, forward or back, against the clock that counts since the machine's
+    /// start. Told again when it jumps back. See [`crate::Clock::system`] for what reads do meanwhile.
+    ClockJump {
+        /// The wall clock now, in milliseconds since 1970.
+        wall_ms: u64,
+        /// The time that reads use now.
+        time_ms: u64,
+    },
+    /// At the opening the wall clock was more than a day behind the time that is stored in the database, so reads use the
+    /// stored time plus the time since the opening. Either the wall clock is wrong and waits for its correction; or the
+    /// stored time is wrong, because a wrong clock was recorded. Then close the database and set it back, with
+    /// [`crate::set_stored_time`] or `alluvium set-time`.
+    StoredTimeAhead {
+        /// The wall clock now, in milliseconds since 1970.
+        wall_ms: u64,
+        /// The stored time.
+        stored_ms: u64,
+    },
     /// The first failed write or sync of the log or the manifest, after which every write fails: see [`Error::Poisoned`].
     Poisoned {
         /// What failed.

@@ -109,7 +109,8 @@ pub use commit::prepared::XID_BYTES_MAX;
 pub use compaction::{CompactionFilter, FilterDecision};
 pub use db::{
     Amplification, CheckpointInfo, Compared, Database, Durability, Histogram,
-    KeyspaceAmplification, KeyspaceStats, MemoryUse, Options, Stats, WriteOptions,
+    KeyspaceAmplification, KeyspaceStats, MemoryUse, Options, Stats, WriteOptions, set_stored_time,
+    set_stored_time_on,
 };
 pub use error::{Error, LockHolder, Result};
 pub use event::{Event, EventListener};

@@ -134,6 +134,7 @@ const NAMES: Names = Names {
             "file systems of the caller's",
         ),
         ("repair_on", "file systems of the caller's"),
+        ("set_stored_time_on", "file systems of the caller's"),
         ("Error::corruption", "for file systems of the caller's"),
         ("Error::io", "for file systems of the caller's"),
         ("Keyspace::read", "a closure reads in place"),

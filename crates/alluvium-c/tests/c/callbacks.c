@@ -29,8 +29,20 @@ static void rows_expire_by_the_clock_that_was_given(void) {
     CHECK(strcmp(read_row(rows, "a"), "absent") == 0 && strcmp(read_row(rows, "b"), "2") == 0);
     atomic_store(&time, 3999);
     CHECK(strcmp(read_row(rows, "b"), "absent") == 0 && strcmp(read_row(rows, "c"), "3") == 0);
+    uint64_t shown;
+    OK(alluvium_now_ms(database, &shown, E));
+    CHECK(shown == 3999);
+    OK(alluvium_flush(database, E));
+    alluvium_stats stats = {.struct_size = sizeof stats};
+    OK(alluvium_get_stats(database, &stats, E));
+    CHECK(stats.confirmed_time_ms == 3999 && stats.clock_jumps == 0);
     alluvium_keyspace_free(rows);
     alluvium_database_free(database);
+    uint64_t stored;
+    OK(alluvium_set_stored_time(path_of("expiry"), strlen(path_of("expiry")), 3000, &stored, E));
+    CHECK(stored == 3999);
+    OK(alluvium_set_stored_time(path_of("expiry"), strlen(path_of("expiry")), 3000, &stored, E));
+    CHECK(stored == 3000);
 }
 
 typedef struct {

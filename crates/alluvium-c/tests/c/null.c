@@ -51,6 +51,8 @@ static void handles_are_missing(void) {
     INVALID(alluvium_flush(NULL, E));
     INVALID(alluvium_settle(NULL, E));
     INVALID(alluvium_visible_seqno(NULL, &number, E));
+    INVALID(alluvium_now_ms(NULL, &number, E));
+    INVALID(alluvium_set_stored_time(NULL, 1, 0, &number, E));
     INVALID(alluvium_get_stats(NULL, NULL, E));
     INVALID(alluvium_keyspace_get_stats(NULL, NULL, NULL, E));
     INVALID(alluvium_keyspace_names(NULL, &list, E));
@@ -124,6 +126,8 @@ static void places_are_missing(void) {
     INVALID(alluvium_cursor_next(cursor, NULL, E));
     alluvium_cursor_free(cursor);
     INVALID(alluvium_visible_seqno(database, NULL, E));
+    INVALID(alluvium_now_ms(database, NULL, E));
+    INVALID(alluvium_set_stored_time("x", 1, 0, NULL, E));
     INVALID(alluvium_get_stats(database, NULL, E));
     INVALID(alluvium_snapshot_open(database, NULL, E));
     INVALID(alluvium_begin(database, NULL, NULL, E));

@@ -10,6 +10,7 @@ mod dump;
 mod inspect;
 mod read;
 mod repair;
+mod set_time;
 mod stats;
 mod verify;
 
@@ -96,6 +97,8 @@ enum Command {
     Backup(backup::BackupCommand),
     /// Save what can be read of a damaged database as a new one
     Repair(repair::RepairArgs),
+    /// Set back the stored time of a database that has recorded a wrong clock (writes)
+    SetTime(set_time::SetTimeArgs),
     /// Load rows from stdin, KEY<TAB>VALUE on each line (writes)
     Load(change::LoadArgs),
 }
@@ -151,6 +154,7 @@ fn dispatch(command: Command, form: Form, output: &mut Output) -> anyhow::Result
         Command::Checkpoint(arguments) => change::checkpoint(&arguments, output),
         Command::Backup(command) => backup::run(&command, output),
         Command::Repair(arguments) => repair::run(&arguments, form, output),
+        Command::SetTime(arguments) => set_time::run(&arguments, output),
         Command::Load(arguments) => change::load(&arguments, form, output),
     }
 }

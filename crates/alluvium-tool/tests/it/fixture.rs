@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock};
 
-use alluvium::{Clock, Database, Keyspace, KeyspaceOptions, Options, WriteBatch};
+use alluvium::{Clock, Database, Expiry, Keyspace, KeyspaceOptions, Options, WriteBatch};
 
 /// Held shared while this process has a sample open, and alone while a process starts: between its fork and its exec a
 /// child has the lock of every open database, and keeps it when that database is closed.
@@ -102,6 +102,21 @@ pub fn sample(dir: &Path) {
     batch.insert(&odd, b"tab\there", b"").unwrap();
     batch.delete_range(&odd, b"x", b"y").unwrap();
     db.write(&batch).unwrap();
+    db.close().unwrap();
+}
+
+/// A database with a row that expires, which has stored this time.
+pub fn expiring(dir: &Path, stored_ms: u64) {
+    let _open = STARTS.read().unwrap_or_else(PoisonError::into_inner);
+    let clock = Clock::custom(move || stored_ms);
+    let db = Database::open(dir, Options { clock, ..options() }).unwrap();
+    let options = KeyspaceOptions {
+        expiry: Expiry::PerRow,
+        ..KeyspaceOptions::default()
+    };
+    let rows = db.keyspace("rows", options).unwrap();
+    rows.put(b"row", b"v").unwrap();
+    db.flush().unwrap();
     db.close().unwrap();
 }
 

@@ -2,7 +2,9 @@
 
 use alluvium::Database;
 
-use crate::fixture::{Sample, alluvium, contents, document, options, start, text, with_input};
+use crate::fixture::{
+    Sample, alluvium, contents, document, expiring, options, start, text, with_input,
+};
 
 /// Exit code and stderr.
 fn failed(arguments: &[&str]) -> (Option<i32>, String) {
@@ -35,6 +37,36 @@ fn a_damaged_block_is_reported_with_file_and_offset() {
     assert_eq!(dump["damages"][0]["file"], name);
     let other = document(&["dump", "table", sample.path(), "4"], 0);
     assert_eq!(other["damages"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn a_stored_time_ahead_of_the_clock_is_set_back() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("db");
+    let path = dir.to_str().unwrap();
+    // A time that a wrong clock has left, some eighty years ahead.
+    const WRONG: u64 = 4_288_723_200_000;
+    expiring(&dir, WRONG);
+    assert_eq!(document(&["inspect", path], 0)["stored_time_ms"], WRONG);
+    let later = format!("{}", WRONG + 1);
+    assert_fails(&["set-time", path, "--to", &later], 2, "not forward");
+    let set = document(&["set-time", path], 0);
+    assert_eq!(set["stored_ms"], WRONG);
+    let now = set["set_to_ms"].as_u64().unwrap();
+    assert!(now < WRONG, "{set}");
+    let again = alluvium(&["set-time", path]);
+    let stays = format!("the stored time stays at {now} ms since 1970\n");
+    assert_eq!(text(&again.stdout), stays);
+    let output = alluvium(&["set-time", path, "--to", "7"]);
+    let said = format!("the stored time was {now} ms since 1970, now it is 7 ms\n");
+    assert_eq!(text(&output.stdout), said);
+    assert_eq!(document(&["inspect", path], 0)["stored_time_ms"], 7);
+    let missing = root.path().join("none");
+    assert_fails(
+        &["set-time", missing.to_str().unwrap()],
+        3,
+        "does not exist",
+    );
 }
 
 #[test]

@@ -88,9 +88,9 @@ impl Shared {
         check_prepared(prepared)?;
         captured.state.prepared = prepared.iter().map(|body| body.to_vec()).collect();
         if self.clock.in_use() {
-            // What has expired here has expired in the copy.
-            let floor = &mut captured.state.read_clock_ms;
-            *floor = self.clock.now().max(*floor);
+            // What has certainly expired here has expired in the copy.
+            let stored = &mut captured.state.read_clock_ms;
+            *stored = self.clock.confirmed().max(*stored);
         }
         Ok(captured)
     }

@@ -18,6 +18,7 @@ pub(crate) mod shared;
 pub(crate) mod split;
 mod stats;
 pub(crate) mod store;
+mod stored_time;
 mod syncer;
 
 use crate::sync::thread::JoinHandle;
@@ -33,6 +34,7 @@ pub use checkpoint::CheckpointInfo;
 pub use memory::MemoryUse;
 pub use options::{Durability, Options};
 pub use stats::{Histogram, KeyspaceStats, Stats};
+pub use stored_time::{set_stored_time, set_stored_time_on};
 
 use crate::base::{SeqNo, ValueKind};
 use crate::commit::WriteBatch;
@@ -246,6 +248,14 @@ impl Database {
         self.shared().check_writable()?;
         self.shared().check_room()?;
         BulkLoad::new(self.clone(), options)
+    }
+
+    /// The time by which a read that begins now judges whether rows have expired, in milliseconds since 1970. The wall
+    /// clock shows it, or after a jump of the wall clock the clock since the machine's start: see [`crate::Clock::system`].
+    /// Add to it for [`Keyspace::put_until`], and a wrong clock cannot hide the row. Fails only with `Closed`.
+    pub fn now_ms(&self) -> Result<u64> {
+        self.shared().check_open()?;
+        Ok(self.shared().clock.now())
     }
 
     /// A fixed read point: the newest commit that is visible now. Takes no lock and reads nothing. Fails only with

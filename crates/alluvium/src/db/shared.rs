@@ -113,8 +113,9 @@ pub(crate) struct Parts {
 
 impl Shared {
     pub fn new(parts: Parts, next_table: TableId) -> Shared {
-        let floor = parts.store.state().read_clock_ms;
-        let clock = ReadClock::new(parts.options.clock.clone(), floor);
+        let events = Events::new(parts.options.event_listener.clone());
+        let stored_ms = parts.store.state().read_clock_ms;
+        let clock = ReadClock::new(parts.options.clock.clone(), stored_ms, Arc::clone(&events));
         if parts
             .catalog
             .values()
@@ -124,7 +125,6 @@ impl Shared {
         }
         // Recovery has read them from the device.
         let opened_at = parts.log.last_seqno;
-        let events = Events::new(parts.options.event_listener.clone());
         Shared {
             process: Process::current(),
             clock,

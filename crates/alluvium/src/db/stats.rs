@@ -2,6 +2,7 @@
 
 use crate::db::memory::MemoryUse;
 use crate::db::shared::Shared;
+use crate::db::store::Store;
 use crate::keyspace::estimate::estimate_rows;
 use crate::metrics::Counts;
 
@@ -46,6 +47,11 @@ pub struct Stats {
     pub change_log_bytes: u64,
     /// Rows that transactions and prepared transactions have locked now.
     pub row_locks: u64,
+    /// Jumps of the wall clock by more than a day: see [`crate::Event::ClockJump`].
+    pub clock_jumps: u64,
+    /// The last confirmed time, in milliseconds since 1970: compactions drop only rows that had expired by then. 0 where no
+    /// time was confirmed yet, and where no keyspace has rows that expire.
+    pub confirmed_time_ms: u64,
     /// How long commits took, waiting in the queue and their sync included, delays not; in microseconds. Of commits that
     /// wait for no sync one in 16 is timed and counted 16 times.
     pub commit_us: Histogram,
@@ -151,6 +157,8 @@ pub(super) fn collect(shared: &Shared) -> Stats {
         ceiling_waits: metrics.ceiling_waits.get(),
         change_log_bytes: shared.old_segments.kept_bytes(),
         row_locks: shared.row_locks.locks_held() as u64,
+        clock_jumps: shared.clock.jumps(),
+        confirmed_time_ms: Store::read_clock(shared).unwrap_or(0),
         commit_us: histogram(&metrics.commit_us),
         sync_us: histogram(&metrics.sync_us),
         flush_us: histogram(&metrics.flush_us),

@@ -117,10 +117,11 @@ impl Store {
         poison.guard(self.manifest.append(edit))
     }
 
-    /// The time to record in an edit, if rows expire.
+    /// The time to record in an edit, if rows expire: a confirmed one, because what is stored is never below it again.
     pub fn read_clock(shared: &Shared) -> Option<u64> {
         let clock = &shared.clock;
-        clock.in_use().then(|| clock.now())
+        let confirmed = clock.in_use().then(|| clock.confirmed());
+        confirmed.filter(|confirmed| *confirmed > 0)
     }
 
     /// As [`Store::append`] for an edit that names these new tables. Their files go if the edit is certainly not on

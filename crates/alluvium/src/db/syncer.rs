@@ -1,4 +1,5 @@
-//! The log's sync thread: it makes the log durable at the sync interval, and segments ahead of time.
+//! The log's sync thread: it makes the log durable at the sync interval, and segments ahead of time. It also watches the
+//! clocks, so that a time is confirmed and a jump is found where no client reads.
 
 use crate::db::shared::Shared;
 use crate::error::Result;
@@ -30,6 +31,7 @@ impl Shared {
             let synced = match due.is_some_and(|due| Instant::now() >= due) {
                 true => {
                     due = next_round();
+                    self.clock.watch();
                     self.remove_surplus();
                     self.sync_log()
                 }

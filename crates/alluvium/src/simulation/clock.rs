@@ -46,6 +46,11 @@ impl Instant {
     }
 }
 
+/// Milliseconds since the run began, as a clock that also counts in suspend shows them.
+pub fn boot_ms() -> u64 {
+    u64::try_from(Instant::now().0.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Add<Duration> for Instant {
     type Output = Instant;
     fn add(self, duration: Duration) -> Instant {

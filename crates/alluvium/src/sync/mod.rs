@@ -51,9 +51,24 @@ pub mod channel {
 /// Monotonic time.
 pub mod time {
     #[cfg(all(feature = "simulation", not(loom)))]
-    pub use crate::simulation::clock::Instant;
+    pub use crate::simulation::clock::{Instant, boot_ms};
     #[cfg(not(all(feature = "simulation", not(loom))))]
     pub use std::time::Instant;
+
+    /// Milliseconds since the machine's start, suspend included, which `Instant` leaves out on Linux. No setting of the
+    /// wall clock changes them. As cheap as a look at the wall clock: the kernel answers both without a system call.
+    #[cfg(not(all(feature = "simulation", not(loom))))]
+    pub fn boot_ms() -> u64 {
+        use rustix::time::{ClockId, clock_gettime};
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        const BOOT: ClockId = ClockId::Boottime;
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        const BOOT: ClockId = ClockId::Monotonic;
+        let time = clock_gettime(BOOT);
+        // Never negative: it counts from a start.
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000
+            + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
+    }
 }
 
 /// Maps and sets by hash, whose order of iteration chance decides, or in a simulation the seed.

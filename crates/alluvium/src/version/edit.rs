@@ -23,7 +23,7 @@ pub struct VersionEdit {
     pub last_seqno: Option<SeqNo>,
     /// The oldest log segment that replay needs.
     pub oldest_segment: Option<SegmentId>,
-    /// The time by which rows expire never runs back behind this: milliseconds since 1970.
+    /// The last confirmed time, below which the time of reads never falls: milliseconds since 1970.
     pub read_clock_ms: Option<u64>,
     /// The prepared transactions listed so far stand in the log by now.
     pub prepared_logged: bool,

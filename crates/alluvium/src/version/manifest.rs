@@ -122,7 +122,21 @@ impl Manifest {
     /// [`Error::Corruption`] where durable edits are damaged or contradict each other; [`Error::NewerFormat`];
     /// [`Error::NoSpace`]; [`Error::Io`].
     pub fn open(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Manifest, ManifestState)> {
-        let contents = read_current(&*vfs, dir)?;
+        Manifest::open_changed(vfs, dir, |_| {})
+    }
+
+    /// As [`Manifest::open`]; the new manifest file begins with the state as `change` leaves it, durable on return.
+    ///
+    /// # Errors
+    ///
+    /// As [`Manifest::open`].
+    pub fn open_changed(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        change: impl FnOnce(&mut ManifestState),
+    ) -> Result<(Manifest, ManifestState)> {
+        let mut contents = read_current(&*vfs, dir)?;
+        change(&mut contents.state);
         let names = list(&*vfs, dir)?;
         let state = contents.state.clone();
         let manifest = Manifest::start(vfs, dir, contents.uid, contents.state, &names)?;

@@ -23,7 +23,7 @@ pub struct ManifestState {
     pub last_seqno: SeqNo,
     /// The oldest log segment that replay needs; 0 while no edit has said.
     pub oldest_segment: SegmentId,
-    /// The time by which rows expire never runs back behind this.
+    /// The last confirmed time, below which the time of reads never falls.
     pub read_clock_ms: u64,
     /// Unresolved prepared transactions of a copy that was not opened for writing yet.
     pub prepared: Vec<Vec<u8>>,

@@ -9,6 +9,7 @@ mod bulk_load;
 mod changes;
 mod changes_model;
 mod checkpoint;
+mod clocks;
 mod compact_range;
 mod copies;
 mod cursors;

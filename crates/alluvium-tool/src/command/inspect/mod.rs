@@ -68,6 +68,7 @@ pub fn run(arguments: &InspectArgs, form: Form, output: &mut Output) -> anyhow::
         "uid": format!("{uid:016x}"),
         "seqno": db.visible_seqno(),
         "formats": formats(&files),
+        "stored_time_ms": state.read_clock_ms,
         "prepared_transactions": prepared.iter().map(|xid| coding.show(xid)).collect::<Vec<_>>(),
         "keyspaces": keyspaces,
         "value_files": files.values,

@@ -32,6 +32,9 @@ pub fn lines(document: &Value, tables: bool) -> String {
         version("log"),
         version("tables")
     );
+    if let Some(stored_ms) = document["stored_time_ms"].as_u64().filter(|ms| *ms > 0) {
+        let _ = writeln!(out, "stored time: {stored_ms} ms since 1970");
+    }
     for xid in list(&document["prepared_transactions"]) {
         let _ = writeln!(out, "prepared transaction {}", text(xid));
     }

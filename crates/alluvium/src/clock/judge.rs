@@ -1,0 +1,169 @@
+//! Decides which time reads use and which time is confirmed, from pairs of readings of two clocks.
+//!
+//! The wall clock can be wrong for a moment or for years. The boot-time clock counts milliseconds since the machine's
+//! start, suspend included, and cannot be set. Pure: the caller reads the clocks, so every rule is tested as a table.
+//!
+//! - A time is **confirmed** if the wall clock shows it and both clocks have advanced together for [`CONFIRM_MS`]. Only
+//!   a confirmed time is stored or lets a compaction drop rows. It never falls.
+//! - Before the first confirmation of this opening, reads follow the wall clock in both directions, but never below
+//!   the stored time. A wall clock more than a day behind the stored time is not followed: reads use the stored time
+//!   plus the boot-time clock.
+//! - After it, reads follow the wall clock as long as it is within a day of the last confirmed time plus the boot-time
+//!   clock. Otherwise they use that sum, until the wall clock is back or is confirmed at its new place.
+//! - The time of reads never runs back, with one exception: before the first confirmation it follows a wall clock back
+//!   that was more than a day ahead.
+//!
+//! Invariant: no read gets a time below the confirmed one, so no read misses a row that a compaction dropped for it.
+
+/// The wall clock and the boot-time clock must advance together for so long before a time is confirmed.
+pub const CONFIRM_MS: u64 = 10 * 60 * 1000;
+/// A wall clock that differs by more than this from the boot-time clock's account has jumped.
+pub const JUMP_MS: u64 = 24 * 60 * 60 * 1000;
+/// Clocks that differ by no more than this since the run began have advanced together. Both are slewed alike, so only a
+/// step of the wall clock, or a thread that is suspended between the two readings, makes a difference.
+pub const TOGETHER_MS: u64 = 5_000;
+
+/// A reading of both clocks, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Milliseconds since 1970.
+    pub wall_ms: u64,
+    /// Milliseconds since the machine's start.
+    pub boot_ms: u64,
+}
+
+/// The clock that reads use until the next judgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The wall clock.
+    Wall,
+    /// The boot-time clock plus this.
+    Boot(i64),
+}
+
+/// The judgement of one reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Judged {
+    /// The clock for reads.
+    pub source: Source,
+    /// That clock's time.
+    pub shown_ms: u64,
+    /// The time for reads: `shown_ms`, or a later one that reads had already.
+    pub time_ms: u64,
+    /// The wall clock has jumped since the reading before.
+    pub jumped: bool,
+    /// The stored time, if this is the first reading and the wall clock is more than a day behind it.
+    pub stored_ahead_ms: Option<u64>,
+}
+
+/// The state between readings.
+#[derive(Debug)]
+pub struct Judge {
+    /// The last confirmed time: at first the stored one.
+    confirmed_ms: u64,
+    /// The last confirmed reading of this opening.
+    confirmed_at: Option<Reading>,
+    /// The first reading of those since which both clocks have advanced together.
+    run: Option<Reading>,
+    /// The boot-time clock at the first reading.
+    opened_boot_ms: u64,
+    /// The latest time that reads got.
+    floor_ms: u64,
+}
+
+impl Judge {
+    /// For a database with this stored time; 0 where it has none.
+    pub fn new(stored_ms: u64) -> Judge {
+        Judge {
+            confirmed_ms: stored_ms,
+            confirmed_at: None,
+            run: None,
+            opened_boot_ms: 0,
+            floor_ms: stored_ms,
+        }
+    }
+
+    /// The last confirmed time: the stored one as long as this opening has confirmed none.
+    pub fn confirmed_ms(&self) -> u64 {
+        self.confirmed_ms
+    }
+
+    /// Notes a time that a read got since the last judgement.
+    pub fn note_read(&mut self, time_ms: u64) {
+        self.floor_ms = self.floor_ms.max(time_ms);
+    }
+
+    /// Judges a reading.
+    pub fn observe(&mut self, reading: Reading) -> Judged {
+        let first = self.run.is_none();
+        let run = *self.run.get_or_insert(reading);
+        let moved_ms = reading.wall_ms.abs_diff(after(run, reading.boot_ms));
+        let jumped = moved_ms > JUMP_MS;
+        if moved_ms > TOGETHER_MS {
+            self.run = Some(reading);
+        } else if reading.boot_ms.saturating_sub(run.boot_ms) >= CONFIRM_MS {
+            self.confirmed_ms = self.confirmed_ms.max(reading.wall_ms);
+            self.confirmed_at = Some(reading);
+        }
+        if first {
+            self.opened_boot_ms = reading.boot_ms;
+        }
+        let (source, shown_ms) = self.source(reading);
+        if self.confirmed_at.is_none() {
+            let held_ms = after(self.stored(), reading.boot_ms);
+            // Only a wall clock that was ahead and is no more leaves reads so far ahead of either time.
+            if self.floor_ms > shown_ms.max(held_ms).saturating_add(JUMP_MS) {
+                self.floor_ms = self.confirmed_ms;
+            }
+        }
+        self.floor_ms = self.floor_ms.max(shown_ms);
+        Judged {
+            source,
+            shown_ms,
+            time_ms: self.floor_ms,
+            jumped,
+            stored_ahead_ms: (first && source != Source::Wall).then_some(self.confirmed_ms),
+        }
+    }
+
+    /// Before the first confirmation: the stored time, as if the wall clock had shown it at the opening.
+    fn stored(&self) -> Reading {
+        Reading {
+            wall_ms: self.confirmed_ms,
+            boot_ms: self.opened_boot_ms,
+        }
+    }
+
+    /// The clock for reads, and its time.
+    fn source(&self, reading: Reading) -> (Source, u64) {
+        let (base, is_near) = match self.confirmed_at {
+            Some(base) => {
+                let expected_ms = after(base, reading.boot_ms);
+                (base, reading.wall_ms.abs_diff(expected_ms) <= JUMP_MS)
+            }
+            None => {
+                let is_near = reading.wall_ms.saturating_add(JUMP_MS) >= self.confirmed_ms;
+                (self.stored(), is_near)
+            }
+        };
+        if is_near {
+            return (Source::Wall, reading.wall_ms);
+        }
+        // Times beyond i64 come from a damaged or foreign manifest only; they saturate.
+        let ahead = i128::from(base.wall_ms) - i128::from(base.boot_ms);
+        let ahead = i64::try_from(ahead).unwrap_or(i64::MAX);
+        (
+            Source::Boot(ahead),
+            reading.boot_ms.saturating_add_signed(ahead),
+        )
+    }
+}
+
+/// The time that the wall clock shows at `boot_ms` if it has not been set since `base`.
+fn after(base: Reading, boot_ms: u64) -> u64 {
+    base.wall_ms
+        .saturating_add(boot_ms.saturating_sub(base.boot_ms))
+}
+
+#[cfg(test)]
+mod tests;
