@@ -29,7 +29,7 @@ pub fn run(arguments: &SetTimeArgs, output: &mut Output) -> anyhow::Result<Exit>
     let to_ms = match arguments.to {
         Some(to_ms) => to_ms,
         None => {
-            let (_, state) = Manifest::read(&RealVfs, dir).with_context(cannot)?;
+            let (_, state) = Manifest::read(&RealVfs::new(), dir).with_context(cannot)?;
             clock_ms().min(state.read_clock_ms)
         }
     };

@@ -248,7 +248,7 @@ fn with_wrong_time(machine: &Machine, vfs: &MemVfs) -> u64 {
     assert_eq!(stored(vfs), wrong);
     assert_error!(
         set_stored_time_on(Arc::new(vfs.clone()), dir(), 0),
-        Error::Locked(_)
+        Error::Locked { .. }
     );
     drop(k);
     db.close().expect("close");
