@@ -9,6 +9,7 @@ use alluvium::{
 };
 
 use crate::history::{Intent, Stored, Write, mark};
+use crate::places::move_away_and_back;
 use crate::plan::{Change, LASTING, Op, PASSING, Read, Where};
 use crate::reading::{Source, perform};
 use crate::world::{Checked, Passing, World, is_exclusive, row};
@@ -93,6 +94,9 @@ impl Client {
                 Ok(())
             }
             Op::Verify => self.verify(),
+            Op::MoveDirectory => {
+                move_away_and_back(&self.world, || self.durable_call(Database::flush))
+            }
             Op::SetClock(by_ms) => {
                 self.world.records.count("clock set", 1);
                 self.world.records.clock.set(*by_ms);

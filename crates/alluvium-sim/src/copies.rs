@@ -11,6 +11,7 @@ use alluvium::{Database, KeyspaceOptions, Options, WriteBatch};
 
 use crate::client::Client;
 use crate::history::{State, aside};
+use crate::places::remove_under;
 use crate::plan::CopyUse;
 use crate::reading::{Content, content, difference};
 use crate::world::{Backup, Checked, REPAIRED, STORE, World};
@@ -37,6 +38,7 @@ impl Client {
                 world.records.count("checkpoints written to", 1);
                 aside(|| write_copy(world, &what, &target, number, &state))
             }
+            CopyUse::Remove => aside(|| remove_under(world, &what, &target)),
             CopyUse::Repair => {
                 let repaired = PathBuf::from(format!("{REPAIRED}-{number}"));
                 let disk = Arc::new(world.disk.clone());

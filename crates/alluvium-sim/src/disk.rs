@@ -15,6 +15,9 @@ use crate::plan::{Crash, Fault, FaultKind, Kept};
 use crate::run::DIR;
 use crate::world::{REPAIRED, STORE};
 
+/// The number of Linux for an error: too many open files.
+const EMFILE: i32 = 24;
+
 /// The kinds of call that faults tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
@@ -23,6 +26,10 @@ enum Call {
     Sync,
     /// Takes space.
     Grow,
+    /// Takes space and a descriptor.
+    Create,
+    /// Takes a descriptor.
+    Open,
     Other,
 }
 
@@ -109,6 +116,19 @@ impl Disk {
         let state = self.state();
         let failed = |kind: &FaultKind| *kind != FaultKind::FlippedBit;
         state.left.is_some() || state.tripped.iter().any(failed)
+    }
+
+    /// Whether a call has failed that may stop a database: the lack of descriptors must not.
+    pub fn may_have_stopped(&self) -> bool {
+        let state = self.state();
+        let stops =
+            |kind: &FaultKind| !matches!(kind, FaultKind::FlippedBit | FaultKind::NoDescriptors(_));
+        state.left.is_some() || state.tripped.iter().any(stops)
+    }
+
+    /// The files as other programs of the machine reach them: no call fails, and none is a step.
+    pub fn files_of_others(&self) -> MemVfs {
+        self.state().memory.clone()
     }
 
     /// How many calls have failed or had a wrong bit.
@@ -227,7 +247,9 @@ impl State {
         };
         let fault = self.faults[due];
         let over = match fault.kind {
-            FaultKind::Full(calls) => self.calls >= fault.at + calls,
+            FaultKind::Full(calls) | FaultKind::NoDescriptors(calls) => {
+                self.calls >= fault.at + calls
+            }
             _ => true,
         };
         if over {
@@ -240,6 +262,7 @@ impl State {
             }
             FaultKind::ShortWrite => Fate::Short,
             FaultKind::Full(_) => Fate::Failed(io::ErrorKind::StorageFull.into()),
+            FaultKind::NoDescriptors(_) => Fate::Failed(io::Error::from_raw_os_error(EMFILE)),
             FaultKind::FlippedBit => {
                 self.flipped.push(path.to_path_buf());
                 Fate::Flipped(self.rng.next_u64())
@@ -256,7 +279,8 @@ fn applies(kind: FaultKind, call: Call, path: &Path) -> bool {
         FaultKind::Error => true,
         FaultKind::ShortWrite => call == Call::Write,
         FaultKind::SyncError => call == Call::Sync,
-        FaultKind::Full(_) => call == Call::Grow,
+        FaultKind::Full(_) => matches!(call, Call::Grow | Call::Create),
+        FaultKind::NoDescriptors(_) => matches!(call, Call::Open | Call::Create),
         FaultKind::FlippedBit => {
             let ending = path.extension().and_then(|name| name.to_str());
             let is_data = match ending {
@@ -293,17 +317,17 @@ impl Vfs for Disk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        let files = self.check(Call::Grow, path)?;
+        let files = self.check(Call::Create, path)?;
         Ok(self.wrap(files.create(path)?))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        let files = self.check(Call::Other, path)?;
+        let files = self.check(Call::Open, path)?;
         Ok(self.wrap(files.open(path)?))
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        let files = self.check(Call::Other, path)?;
+        let files = self.check(Call::Open, path)?;
         Ok(self.wrap(files.open_read(path)?))
     }
 

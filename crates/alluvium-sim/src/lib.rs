@@ -23,6 +23,7 @@ pub mod history;
 mod inquest;
 mod loads;
 mod maker;
+mod places;
 pub mod plan;
 pub mod reading;
 pub mod run;

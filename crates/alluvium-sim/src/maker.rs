@@ -119,8 +119,9 @@ impl Maker {
             FaultKind::SyncError,
             FaultKind::Full(1 + self.rng.below(40) as u64),
             FaultKind::FlippedBit,
+            FaultKind::NoDescriptors(1 + self.rng.below(40) as u64),
         ];
-        let kind = kinds[self.rng.weighted(&[2, 1, 1, 4, 3])];
+        let kind = kinds[self.rng.weighted(&[2, 1, 1, 4, 3, 3])];
         let at = 20 + self.rng.below(400) as u64;
         self.number(Fault { at, kind })
     }
@@ -153,7 +154,7 @@ impl Maker {
 
     fn op(&mut self) -> Op {
         let weights = [
-            22, 26, 14, 4, 8, 2, 4, 2, 1, 3, 3, 2, 3, 2, 2, 2, 1, 1, 6, 1, 1, 2, 2, 2, 1,
+            22, 26, 14, 4, 8, 2, 4, 2, 1, 3, 3, 2, 3, 2, 2, 2, 1, 1, 6, 1, 1, 2, 2, 2, 1, 1,
         ];
         match self.rng.weighted(&weights) {
             0 => self.batch(),
@@ -171,7 +172,12 @@ impl Maker {
             12 => self.ingest(),
             13 => self.bulk_load(),
             14 => {
-                let uses = [CopyUse::Read, CopyUse::Write, CopyUse::Repair];
+                let uses = [
+                    CopyUse::Read,
+                    CopyUse::Write,
+                    CopyUse::Repair,
+                    CopyUse::Remove,
+                ];
                 Op::Checkpoint(*self.rng.pick(&uses))
             }
             15 => Op::Backup,
@@ -183,6 +189,7 @@ impl Maker {
             21 => Op::SetClock(*self.rng.pick(&[1, 40, 500, 10_000, -1, -30, -400, -20_000])),
             22 => Op::SetFilter(self.rng.percent(75)),
             23 => Op::SetOptions(self.place(), self.rng.next_u64() >> 32),
+            24 => Op::MoveDirectory,
             _ => Op::SetMemory((8 + 8 * self.rng.below(3)) << 20),
         }
     }

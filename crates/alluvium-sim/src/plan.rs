@@ -144,6 +144,8 @@ pub enum FaultKind {
     SyncError,
     /// For so many calls there is no space.
     Full(u64),
+    /// For so many calls no file can be opened or created.
+    NoDescriptors(u64),
     /// The first read of a file with data from there on has a wrong bit.
     FlippedBit,
 }
@@ -247,6 +249,8 @@ pub enum CopyUse {
     Write,
     /// It is repaired, and the new one is read.
     Repair,
+    /// It is opened, and its directory is removed meanwhile.
+    Remove,
 }
 
 /// What a client does.
@@ -319,6 +323,8 @@ pub enum Op {
     Unfollow,
     /// Checks all files.
     Verify,
+    /// Moves the directory of the open database away and back.
+    MoveDirectory,
     /// Sets the clock of the machine, forward or back, by so many milliseconds.
     SetClock(i64),
     /// Sets the compaction filter, or takes it away.

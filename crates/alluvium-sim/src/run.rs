@@ -20,6 +20,7 @@ use crate::ear::Ear;
 use crate::follow::is_durable_only;
 use crate::history::{History, forget_threads};
 use crate::inquest::Left;
+use crate::places::put_back;
 use crate::plan::{Crash, Inquest, Kept, LASTING, Life, Numbered, Op, Plan};
 use crate::reading::{Content, content, difference};
 use crate::settings::judge_settings;
@@ -230,6 +231,7 @@ impl Story {
             inherited: Vec::new(),
             opened_at: 0,
             store: Mutex::new(None),
+            moved: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         })
     }
@@ -416,7 +418,7 @@ impl Story {
         };
         self.killed = kept == Kept::All;
         self.memory = disk.leave(kept);
-        Ok(())
+        put_back(&self.memory)
     }
 }
 

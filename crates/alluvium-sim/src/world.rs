@@ -45,6 +45,8 @@ pub struct World {
     pub opened_at: u64,
     /// The store of backups, once somebody has opened it. Not held over a step.
     pub store: Mutex<Option<Arc<BackupStore>>>,
+    /// The directory of the database is moved away by a client.
+    pub moved: AtomicBool,
     /// Another client has failed, or the life is over.
     pub stop: AtomicBool,
 }
@@ -216,7 +218,7 @@ impl World {
             // Another client is about to open the store of backups.
             Error::Locked { path, .. } => path == Path::new(STORE),
             Error::Poisoned(first) if matches!(**first, Error::Internal(_)) => false,
-            Error::Poisoned(_) => self.disk.has_failed() || self.disk.has_flipped(),
+            Error::Poisoned(_) => self.disk.may_have_stopped() || self.disk.has_flipped(),
             _ => false,
         };
         match explained {
