@@ -322,14 +322,6 @@ impl Log {
         }
     }
 
-    /// Leaves a mark behind the last synced record, so that damage to it is told from a torn tail.
-    pub fn mark_synced(&mut self, shared: &Shared) -> Result<()> {
-        match &mut self.wal {
-            Some(wal) => shared.poison.guard(wal.mark_synced()).map(|_| ()),
-            None => Ok(()),
-        }
-    }
-
     /// Applies a logged commit at recovery: only operations above what their keyspace has in tables. Operations of
     /// dropped keyspaces are skipped; one that no keyspace ever had is damage, described in the error.
     pub fn replay(

@@ -41,6 +41,9 @@ impl Handle {
         // Cursors that are still around get `Closed`, and keep nothing but their row.
         let trees: Vec<Arc<Tree>> = shared.catalog.read().values().cloned().collect();
         trees.iter().for_each(|tree| tree.recall_cursors());
+        if result.is_ok() && joined.iter().all(Result::is_ok) {
+            cut_for_close(shared);
+        }
         shared.release_directory();
         if joined.iter().any(Result::is_err) {
             return Err(Error::Internal("a background thread panicked".into()));
@@ -61,11 +64,24 @@ fn last_sync(shared: &Shared) -> Result<()> {
     }
     let mut log = shared.log.lock();
     log.sync(shared)?;
-    log.mark_synced(shared)?;
     let unused = log.wal.as_mut().map(WalWriter::take_prepared);
     let unused = unused.into_iter().flatten();
     unused.for_each(PreparedSegment::remove);
     Ok(())
+}
+
+/// Gives back the room that only an open database needs. All threads have ended, and everything that close owes is
+/// durable: whatever fails here loses nothing, and leaves files that are longer than need be.
+fn cut_for_close(shared: &Shared) {
+    if shared.options.read_only {
+        return;
+    }
+    shared.shrink_reserve_for_close();
+    let mut log = shared.log.lock();
+    let newest = log.last_seqno;
+    if let Some(wal) = &mut log.wal {
+        let _ = wal.cut_tail(newest);
+    }
 }
 
 impl Drop for Handle {

@@ -10,6 +10,8 @@
 //! all of it. When there is room for the whole reserve and a segment beside it, it is taken back and everything goes
 //! on; that is tried after each flush and merge, and by each commit that would be refused.
 //!
+//! A close leaves 1 MiB of it: a database that is closed makes no merges.
+//!
 //! The file means nothing to recovery: it may be missing, or of any length.
 
 use std::io;
@@ -171,6 +173,11 @@ impl Shared {
             self.jobs.wake();
         }
         spent
+    }
+
+    /// Leaves what the next opening of a database that is closed needs on a full device. A failure leaves more.
+    pub fn shrink_reserve_for_close(&self) {
+        self.reserve.held.lock().shrink(LOG_BYTES + OPEN_BYTES);
     }
 
     /// Runs what makes room; a second time, with what the reserve had, where it finds none.

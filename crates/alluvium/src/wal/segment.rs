@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{FORMAT_VERSION, SHORT_SEGMENT_BYTES, SegmentEnd, hard_io, open_settled};
+use super::frame::{FRAME_HEADER_BYTES, FrameHeader, frame_bytes};
+use super::{FORMAT_VERSION, RecordKind, SHORT_SEGMENT_BYTES, SegmentEnd, hard_io, open_settled};
 use crate::base::SegmentId;
-use crate::base::checksum::checksum;
+use crate::base::checksum::{checksum, place_seed};
 use crate::base::coding::Decoder;
 use crate::error::{Error, Result};
 use crate::vfs::{Lifetime, Vfs, VfsFile};
@@ -33,6 +34,9 @@ const UNSYNCED: u32 = 1 << 3;
 /// The features that this build knows.
 const KNOWN: u32 = MUST_KNOW | PREPARED | UNSYNCED;
 
+/// The payload of a sync mark that ends a segment whose unused end was cut off at a close. On disk; never changes.
+pub(super) const CUT_MARK: &[u8] = b"cut";
+
 /// The path of a segment.
 pub fn segment_path(dir: &Path, segment: SegmentId) -> PathBuf {
     dir.join(segment.to_string())
@@ -54,7 +58,7 @@ pub(super) fn segment_uid(database_uid: u64, segment: SegmentId) -> u64 {
 pub(super) struct SegmentHeader {
     pub(super) database_uid: u64,
     pub(super) segment: SegmentId,
-    /// The file's length at creation. A shorter file has lost its end.
+    /// The file's length at creation. A shorter file has lost its end, unless it ends with a cut mark.
     pub(super) allocated_bytes: u64,
     /// Where the log goes on backwards.
     pub(super) previous: Option<SegmentEnd>,
@@ -172,7 +176,7 @@ pub(super) struct OpenSegment {
     pub(super) file: Arc<dyn VfsFile>,
     /// With its checksum.
     pub(super) header: Option<(SegmentHeader, u64)>,
-    /// How much shorter the file is than its header says.
+    /// How much shorter the file is than its header says, unless a close has cut it there.
     lost_bytes: u64,
 }
 
@@ -237,7 +241,10 @@ impl OpenSegment {
         segment.header = SegmentHeader::decode(&bytes, id, &path)?;
         if let Some((header, _)) = segment.header {
             check_identity(&header, database_uid, &path)?;
-            segment.lost_bytes = header.allocated_bytes.saturating_sub(len);
+            let lost_bytes = header.allocated_bytes.saturating_sub(len);
+            if lost_bytes > 0 && !ends_with_cut_mark(&*segment.file, len, id, database_uid)? {
+                segment.lost_bytes = lost_bytes;
+            }
         }
         Ok(segment)
     }
@@ -248,7 +255,7 @@ impl OpenSegment {
         Error::corruption(self.file.path(), 0, what, "a valid header", "none")
     }
 
-    /// Checks that the file is as long as it was made.
+    /// Checks that the file is as long as it was made, or as a close has cut it.
     pub(super) fn check_length(&self) -> Result<()> {
         match self.header {
             Some((header, _)) if self.lost_bytes > 0 => {
@@ -332,6 +339,31 @@ pub(super) fn create_room(
             Err(error)
         }
     }
+}
+
+/// Whether the last frame of a file is the mark that a close writes and syncs before it cuts the file behind it. Nothing is
+/// written to such a segment any more, so a file that has lost its end at any other place does not end like this.
+fn ends_with_cut_mark(
+    file: &dyn VfsFile,
+    len: u64,
+    id: SegmentId,
+    database_uid: u64,
+) -> Result<bool> {
+    let mut frame = vec![0; frame_bytes(CUT_MARK.len())];
+    let Some(offset) = len.checked_sub(frame.len() as u64) else {
+        return Ok(false);
+    };
+    file.read_at(&mut frame, offset)
+        .map_err(|error| Error::io("read", file.path(), error))?;
+    let uid = segment_uid(database_uid, id);
+    let Some((header, sum)) = FrameHeader::parse(&frame, uid, offset) else {
+        return Ok(false);
+    };
+    let is_whole = checksum(&frame[8..], place_seed(uid, offset)) == sum;
+    let is_mark = header.kind == RecordKind::SyncMark as u8
+        && header.payload_bytes as usize == CUT_MARK.len()
+        && frame[FRAME_HEADER_BYTES..].starts_with(CUT_MARK);
+    Ok(is_whole && is_mark)
 }
 
 /// Writes the header of a segment, to be synced with the first records behind it. Returns its checksum.

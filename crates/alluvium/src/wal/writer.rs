@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, frame_bytes, seal};
 use super::prepare::{PreparedSegment, SegmentPlan, Stock};
 use super::segment::{
-    SEGMENT_HEADER_BYTES, SegmentHeader, begin_segment, create_segment, segment_uid,
+    CUT_MARK, SEGMENT_HEADER_BYTES, SegmentHeader, begin_segment, create_segment, segment_uid,
 };
 use super::sync::{LateSync, Names, WalSync};
 use super::{RecordKind, SegmentEnd, WalPosition, hard_io, sync_dir};
@@ -34,6 +34,9 @@ pub const SHORT_SEGMENT_BYTES: u64 = 256 << 10;
 /// What the first segment of an opening has to do with on a device that is full: it takes part of what is held back for
 /// openings, of which there may be many before anybody makes room.
 const FIRST_SEGMENT_BYTES_MIN: u64 = 16 << 10;
+
+/// Less at the end of a segment is not worth the sync of a mark.
+const CUT_BYTES_MIN: u64 = 16 << 10;
 
 /// So many segments may wait to be synced. Then a roll waits for the device after all: what a power loss may take must
 /// not grow without bound where the device is slower than the writers.
@@ -312,6 +315,29 @@ impl WalWriter {
             self.write()?;
         }
         Ok(self.position())
+    }
+
+    /// Marks the end of a log that is closing, whose records are all durable, and cuts the file there. `newest` is the number
+    /// of the newest commit. Nothing is written any more.
+    ///
+    /// The mark carries the newest durable mark, as that of [`WalWriter::mark_synced`] does, and is synced before the file
+    /// is cut. So at every point a crash leaves the file as it was made, or cut behind a mark that is there. Nothing is lost
+    /// by an error: the file keeps its length.
+    pub fn cut_tail(&mut self, newest: SeqNo) -> Result<()> {
+        self.check()?;
+        let mark_bytes = frame_bytes(CUT_MARK.len()) as u64;
+        let room = self.segment.allocated_bytes - self.segment.end;
+        let is_durable = self.buffer.is_empty() && self.segment.durable == self.segment.end;
+        if room < mark_bytes + CUT_BYTES_MIN || !is_durable {
+            return self.mark_synced().map(drop);
+        }
+        self.push(newest, RecordKind::SyncMark, CUT_MARK);
+        self.write()?;
+        let (file, end) = (&self.segment.file, self.segment.end);
+        file.sync()
+            .map_err(|error| hard_io("sync", file.path(), error))?;
+        file.truncate(end)
+            .map_err(|error| hard_io("cut", file.path(), error))
     }
 
     /// The position behind the last written record.

@@ -232,7 +232,9 @@ fn old_segments_stay_within_the_limit_and_across_reopening() {
     for n in 3..6 {
         flushed(&db, &k, n);
     }
-    assert_eq!(db.stats().expect("stats").change_log_bytes, 4 << 20);
+    // Three whole segments and the one that the close has cut; a fourth whole one would be too much.
+    let kept = db.stats().expect("stats").change_log_bytes;
+    assert!((3 << 20..4 << 20).contains(&kept), "{kept}");
     let Err(Error::ChangesLost { from: 1, oldest }) = db.changes(1) else {
         panic!("the oldest segments are gone");
     };

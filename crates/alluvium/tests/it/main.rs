@@ -10,6 +10,7 @@ mod changes;
 mod changes_model;
 mod checkpoint;
 mod clocks;
+mod closed_size;
 mod compact_range;
 mod copies;
 mod cursors;
