@@ -31,6 +31,7 @@ pub(crate) struct SealedGeneration {
     /// The records of the prepared transactions that were unresolved after that commit.
     pub prepared: Vec<Arc<[u8]>>,
     pub log: Option<SealedLog>,
+    /// What it counts for until its flush.
     pub bytes: usize,
 }
 
@@ -452,15 +453,18 @@ impl Log {
 
     /// Takes the active memtables out of the trees.
     pub fn sealed_generation(&mut self, log: Option<SealedLog>) -> SealedGeneration {
-        (self.active_bytes, self.fresh_bytes) = (0, 0);
+        self.fresh_bytes = 0;
+        let written = std::mem::take(&mut self.active_bytes);
         // Those of keyspaces that were dropped meanwhile are empty: a drop takes them out of the state.
-        let written = std::mem::take(&mut self.written).into_iter();
-        let sealed = written.filter_map(|tree| {
+        let trees = std::mem::take(&mut self.written).into_iter();
+        let sealed = trees.filter_map(|tree| {
             let memtable = tree.seal()?;
             Some((tree, memtable))
         });
         let memtables: Vec<_> = sealed.collect();
-        let bytes = memtables.iter().map(|(_, m)| m.bytes()).sum();
+        let held = memtables.iter().map(|(_, m)| m.bytes()).sum();
+        // Where keyspaces are gone, or memtables took less than was counted, the log still holds all of it until the flush.
+        let bytes = (written / 2).max(held);
         SealedGeneration {
             memtables,
             last_seqno: self.last_seqno,

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use allocation_counter::measure;
 use alluvium::vfs::MemVfs;
-use alluvium::{CursorOptions, Database, Isolation, Keyspace, Options, Snapshot, WriteBatch};
+use alluvium::{
+    CursorOptions, Database, Isolation, Keyspace, KeyspaceOptions, Options, Snapshot, WriteBatch,
+};
 use alluvium_testkit::model::Direction;
 use alluvium_testkit::random::{Rng, Seeded};
 
@@ -118,6 +120,30 @@ fn open_tables_are_charged_for_their_range_deletes() {
     let charged = db.stats().expect("stats").memory.table_bytes;
     let keys = (2 * 10_000 * key(0).len()) as u64;
     assert!(charged > keys, "{charged} of {keys} and more");
+}
+
+#[test]
+fn writes_into_dropped_keyspaces_do_not_keep_segments_of_the_log() {
+    let options = Options {
+        memory_bytes: 16 << 20,
+        memtable_bytes: None,
+        ..tiny()
+    };
+    let (vfs, db, _k) = database(options);
+    for round in 0..80 {
+        let passing = db.keyspace("passing", KeyspaceOptions::default());
+        let passing = passing.expect("keyspace");
+        let mut batch = WriteBatch::new();
+        for n in 0..11_u32 {
+            let value = Rng::new(round).bytes(100_000);
+            batch.put(&passing, &n.to_be_bytes(), &value).expect("put");
+        }
+        // More than a memtable takes, so that the next commit seals what is left of it.
+        db.write(&batch).expect("write");
+        db.drop_keyspace(&passing).expect("drop");
+    }
+    let files = segments(&vfs).len();
+    assert!(files < 40, "{files} segments");
 }
 
 #[test]
