@@ -48,6 +48,9 @@ mistakes=(
     values-under-readers    # a value file goes while a copy is being made of its tables
     delay-told-twice        # a listener hears the end of a delay that has ended
     clock-runs-back         # the time by which rows expire goes back with the machine's clock
+    unconfirmed-drop        # compactions drop rows by the time of reads instead of the confirmed one
+    unconfirmed-store       # the time of reads is stored instead of the confirmed one
+    glitch-stays            # the time of reads stays where a glitch of the clock has taken it
     filter-loses-value      # what a compaction filter puts in a row's place comes out another one
     appends-below-range-delete # a flush writes rows to the last level and a range delete over them above it
     forgotten-options       # changed options of a keyspace are not in the manifest

@@ -61,9 +61,10 @@ impl Client {
             Op::Read(read) => self.read_newest(read),
             Op::TakeSnapshot => {
                 let watch = &self.world.watch;
-                let began = watch.moment();
+                let began = watch.moment(&self.world.db);
                 let snapshot = self.world.known(self.world.db.snapshot())?;
-                self.snapshot = snapshot.map(|snapshot| (snapshot, watch.since(began)));
+                self.snapshot =
+                    snapshot.map(|snapshot| (snapshot, watch.since(&self.world.db, began)));
                 Ok(())
             }
             Op::ReadSnapshot(read) => self.read_snapshot(read),
@@ -100,6 +101,15 @@ impl Client {
             Op::SetClock(by_ms) => {
                 self.world.records.count("clock set", 1);
                 self.world.records.clock.set(*by_ms);
+                Ok(())
+            }
+            Op::DisturbClock(by_ms) => {
+                self.world.records.count("glitches of the clock", 1);
+                self.world.records.clock.disturb(*by_ms);
+                Ok(())
+            }
+            Op::PassTime(ms) => {
+                self.world.records.clock.pass(*ms);
                 Ok(())
             }
             Op::SetFilter(on) => self.set_filter(*on),
@@ -168,9 +178,15 @@ impl Client {
         let Some(keyspace) = self.world.keyspace(read.place())? else {
             return Ok(());
         };
-        let (before, began) = (self.world.db.visible_seqno(), self.world.watch.moment());
+        let (before, began) = (
+            self.world.db.visible_seqno(),
+            self.world.watch.moment(&self.world.db),
+        );
         let result = perform(read, &keyspace, &Source::Newest);
-        let (after, moments) = (self.world.db.visible_seqno(), self.world.watch.since(began));
+        let (after, moments) = (
+            self.world.db.visible_seqno(),
+            self.world.watch.since(&self.world.db, began),
+        );
         let Some((seen, at)) = self.world.known(result)? else {
             return Ok(());
         };

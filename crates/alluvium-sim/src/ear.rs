@@ -101,7 +101,8 @@ impl Ear {
 
 impl Heard {
     /// Takes up an event. An error says what is wrong with it here.
-    fn take_up(&mut self, event: &Event, merges_max: usize, disk: &Disk) -> Result<(), String> {
+    fn take_up(&mut self, event: &Event, ear: &Ear) -> Result<(), String> {
+        let (merges_max, disk) = (ear.merges_max, &ear.disk);
         let turn = |state: &mut bool, now: bool| {
             let before = std::mem::replace(state, now);
             (before != now).then_some(()).ok_or("it comes twice")
@@ -142,6 +143,11 @@ impl Heard {
                     return Err("nothing has failed".into());
                 }
             }
+            Event::ClockJump { .. } | Event::StoredTimeAhead { .. } => {
+                if !ear.records.clock.has_jumped() {
+                    return Err("the clock has never jumped".into());
+                }
+            }
             other => return Err(format!("unexpected: {other:?}")),
         }
         Ok(())
@@ -153,7 +159,7 @@ impl EventListener for Ear {
         let mut heard = self.heard();
         heard.events += 1;
         let closed = heard.closed.then(|| "the database is closed".to_owned());
-        let taken = heard.take_up(event, self.merges_max, &self.disk);
+        let taken = heard.take_up(event, self);
         if let Some(wrong) = closed.or(taken.err()) {
             let text = format!("a listener heard {event:?}: {wrong}");
             heard.wrong.get_or_insert(text);

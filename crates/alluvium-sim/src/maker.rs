@@ -11,6 +11,7 @@ use crate::plan::{
     Change, CopyUse, Crash, DatabasePlan, EXPIRING, Ending, Fault, FaultKind, Inquest, Kept, Key,
     LASTING, Life, Listening, Move, Numbered, Op, PASSING, Plan, Read, Step, Where,
 };
+use crate::time::{DAY_MS, YEAR_MS};
 
 /// See the module.
 pub(crate) struct Maker {
@@ -146,6 +147,16 @@ impl Maker {
                 let ops = [op, later, merge, Op::ReadSnapshot(read)];
                 return ops.map(|op| self.number(op)).into();
             }
+            // Rows are written, flushed and merged in the glitch, and read when it is over.
+            Op::DisturbClock(_) => {
+                let key = self.key();
+                let put = self.expiring_put(&key);
+                let merge = Op::CompactRange(EXPIRING);
+                let over = Op::PassTime(4_000);
+                let read = Op::Read(Read::Get(EXPIRING, key));
+                let ops = [put, op, merge, over, read];
+                return ops.map(|op| self.number(op)).into();
+            }
             _ => None,
         };
         let ops = std::iter::once(op).chain(then);
@@ -154,7 +165,8 @@ impl Maker {
 
     fn op(&mut self) -> Op {
         let weights = [
-            22, 26, 14, 4, 8, 2, 4, 2, 1, 3, 3, 2, 3, 2, 2, 2, 1, 1, 6, 1, 1, 2, 2, 2, 1, 1,
+            22, 26, 14, 4, 8, 2, 4, 2, 1, 3, 3, 2, 3, 2, 2, 2, 1, 1, 6, 1, 1, 2, 2, 2, 1, 1, 1, 1,
+            2,
         ];
         match self.rng.weighted(&weights) {
             0 => self.batch(),
@@ -189,8 +201,31 @@ impl Maker {
             21 => Op::SetClock(*self.rng.pick(&[1, 40, 500, 10_000, -1, -30, -400, -20_000])),
             22 => Op::SetFilter(self.rng.percent(75)),
             23 => Op::SetOptions(self.place(), self.rng.next_u64() >> 32),
-            24 => Op::MoveDirectory,
-            _ => Op::SetMemory((8 + 8 * self.rng.below(3)) << 20),
+            24 => Op::SetMemory((8 + 8 * self.rng.below(3)) << 20),
+            25 => Op::SetClock(self.jump()),
+            26 => Op::DisturbClock(self.jump()),
+            27 => Op::MoveDirectory,
+            // Often long enough for a confirmation.
+            _ => Op::PassTime(
+                *self
+                    .rng
+                    .pick(&[1_000, 60_000, 601_000, 601_000, 700_000, 90_000_000]),
+            ),
+        }
+    }
+
+    /// More than a day.
+    fn jump(&mut self) -> i64 {
+        let by = [3 * DAY_MS, 80 * YEAR_MS, -3 * DAY_MS, -20 * YEAR_MS];
+        *self.rng.pick(&by)
+    }
+
+    /// A commit of one row that may expire.
+    fn expiring_put(&mut self, key: &Key) -> Op {
+        Op::Batch {
+            changes: vec![Change::Put(EXPIRING, key.clone())],
+            durability: None,
+            untracked: false,
         }
     }
 

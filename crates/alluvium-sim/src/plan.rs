@@ -325,8 +325,12 @@ pub enum Op {
     Verify,
     /// Moves the directory of the open database away and back.
     MoveDirectory,
-    /// Sets the clock of the machine, forward or back, by so many milliseconds.
+    /// Sets the wall clock of the machine, forward or back, by so many milliseconds.
     SetClock(i64),
+    /// Makes it show a time so many milliseconds away for a moment.
+    DisturbClock(i64),
+    /// Lets so many milliseconds pass for both clocks of the machine, as in suspend.
+    PassTime(u64),
     /// Sets the compaction filter, or takes it away.
     SetFilter(bool),
     /// Changes the options of a keyspace: which ones decides the number.

@@ -197,7 +197,7 @@ pub struct Content {
 
 /// Reads everything, by this watch.
 pub fn content(db: &Database, watch: &Watch) -> alluvium::Result<Content> {
-    let began = watch.moment();
+    let began = watch.moment(db);
     let (mut ids, mut rows) = (Vec::new(), BTreeMap::new());
     for name in db.keyspace_names()? {
         let Some(keyspace) = db.existing_keyspace(&name)? else {
@@ -215,7 +215,7 @@ pub fn content(db: &Database, watch: &Watch) -> alluvium::Result<Content> {
     Ok(Content {
         ids,
         rows,
-        read_at: watch.since(began),
+        read_at: watch.since(db, began),
     })
 }
 

@@ -189,7 +189,11 @@ impl Story {
     fn open_on(&self, disk: &Disk) -> Checked<World> {
         let text = |error: Error| format!("cannot open: {error} ({error:?})");
         let options = self.options();
-        let (watched, watch) = self.records.watched_from(&options, self.recorded_ms());
+        let recorded = self.recorded_ms();
+        if let Some(recorded) = recorded {
+            self.records.clock.check_stored(recorded)?;
+        }
+        let (watched, watch) = self.records.watched_from(&options, recorded);
         let plan = &self.plan.database;
         let ear = Ear::new(plan.listening, plan.compaction_threads, disk, &self.records);
         let listener = ear.clone().map(|ear| ear as Arc<dyn EventListener>);

@@ -91,7 +91,7 @@ impl Client {
             optimistic: *optimistic,
             ..TransactionOptions::default()
         };
-        let (before, moment) = (world.db.visible_seqno(), world.watch.moment());
+        let (before, moment) = (world.db.visible_seqno(), world.watch.moment(&world.db));
         let Some(transaction) = world.known(world.db.begin_with(options))? else {
             return Ok(());
         };
@@ -107,7 +107,7 @@ impl Client {
             savepoints: Vec::new(),
             noted: Vec::new(),
             began: before..=world.db.visible_seqno(),
-            began_ms: world.watch.since(moment),
+            began_ms: world.watch.since(&world.db, moment),
         };
         for (at, step) in steps.iter().enumerate() {
             if let Err(error) = running.step(step, at)? {
@@ -160,7 +160,10 @@ impl Running<'_> {
         let (between, moments) = match self.isolation {
             Isolation::ReadCommitted => {
                 let after = self.world.db.visible_seqno();
-                (began.0..=after, self.world.watch.since(began.1))
+                (
+                    began.0..=after,
+                    self.world.watch.since(&self.world.db, began.1),
+                )
             }
             _ => (self.began.clone(), self.began_ms.clone()),
         };
@@ -175,7 +178,10 @@ impl Running<'_> {
     }
 
     fn read(&mut self, read: &Read, keyspace: &Keyspace) -> alluvium::Result<()> {
-        let began = (self.world.db.visible_seqno(), self.world.watch.moment());
+        let began = (
+            self.world.db.visible_seqno(),
+            self.world.watch.moment(&self.world.db),
+        );
         let source = Source::Transaction(&self.transaction);
         let (seen, _) = perform(read, keyspace, &source)?;
         self.note(read.clone(), keyspace, seen, began);
@@ -184,7 +190,10 @@ impl Running<'_> {
 
     /// Whether the row is there.
     fn read_locked(&mut self, keyspace: &Keyspace, key: &Key) -> alluvium::Result<bool> {
-        let began = (self.world.db.visible_seqno(), self.world.watch.moment());
+        let began = (
+            self.world.db.visible_seqno(),
+            self.world.watch.moment(&self.world.db),
+        );
         let value = self.transaction.get_for_update(keyspace, key)?;
         let after = self.world.db.visible_seqno();
         self.locked.push(((keyspace.id().0, key.to_vec()), after));

@@ -304,9 +304,15 @@ impl World {
                 Some(30),
                 Some(400),
                 Some(9_000),
+                Some(60_000),
             ];
             let after = after[(tag as usize * 5 + at) % after.len()];
-            stored.until_ms = after.map(|after| self.records.clock.now_ms() + after);
+            // By the wall clock, which may be wrong, or as users should.
+            let now = match tag % 2 {
+                0 => self.records.clock.now_ms(),
+                _ => self.watch.moment(&self.db).time_ms(),
+            };
+            stored.until_ms = after.map(|after| now + after);
             if let Some(until) = stored.until_ms {
                 self.records.history().expect_deadline(until);
             }
