@@ -53,6 +53,8 @@ mistakes=(
     glitch-stays            # the time of reads stays where a glitch of the clock has taken it
     filter-loses-value      # what a compaction filter puts in a row's place comes out another one
     appends-below-range-delete # a flush writes rows to the last level and a range delete over them above it
+    files-by-path           # files are reached by the path of the opening, also after the directory was moved or removed
+    final-failures          # a lack of descriptors stops the database for good
     forgotten-options       # changed options of a keyspace are not in the manifest
 )
 
