@@ -719,7 +719,7 @@ typedef struct alluvium_checkpoint_info {
 
 // What takes the memory number of a database, in bytes.
 typedef struct alluvium_memory_use {
-  // Memtables with their filters.
+  // Memtables with their filters and range deletes.
   uint64_t memtable_bytes;
   // Decoded blocks in the cache.
   uint64_t cache_bytes;

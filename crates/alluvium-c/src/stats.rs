@@ -15,7 +15,7 @@ use crate::sized::{self, SizedStruct};
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_memory_use {
-    /// Memtables with their filters.
+    /// Memtables with their filters and range deletes.
     pub memtable_bytes: u64,
     /// Decoded blocks in the cache.
     pub cache_bytes: u64,

@@ -15,9 +15,9 @@ use crate::cache::Cache;
 /// What takes memory beside cached blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// Memtables with their filters, from their making until nobody holds them any more.
+    /// Memtables with their filters and range deletes, from their making until nobody holds them any more.
     Memtables,
-    /// Open tables: fences, filters, properties and the cache's slots; and dead intervals of keyspaces.
+    /// Open tables: fences, filters, range deletes, properties and the cache's slots; and dead intervals of keyspaces.
     Tables,
     /// Buffers of flushes, merges, ingests and bulk loads.
     Jobs,

@@ -33,11 +33,12 @@ const FRESH_BYTES_MIN: usize = 1 << 20;
 /// What takes the memory number at a moment, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryUse {
-    /// Memtables with their filters: active ones, those that wait for their flush, and those that open cursors keep.
+    /// Memtables with their filters and range deletes: active ones, those that wait for their flush, and those that open
+    /// cursors keep.
     pub memtable_bytes: u64,
     /// Decoded blocks in the cache, which has what all others leave.
     pub cache_bytes: u64,
-    /// Fences, filters and other metadata of open tables.
+    /// Fences, filters, range deletes and other metadata of open tables.
     pub table_bytes: u64,
     /// Buffers of flushes, merges, ingests and bulk loads.
     pub job_bytes: u64,
