@@ -550,6 +550,9 @@ typedef struct alluvium_options {
   // Bytes of old log segments, as allocated, that stay for alluvium_changes_open after recovery needs them no more. An
   // open stream keeps what it has not read yet up to memory_bytes, also where this is 0.
   uint64_t change_log_bytes;
+  // The most files of tables and large values that are open at a time, at least 16; others are closed and opened again
+  // when they are read. 0: half of the files that the process may have open.
+  uint64_t open_files;
 } alluvium_options;
 
 // Options of alluvium_keyspace_open, fixed when the keyspace is created.

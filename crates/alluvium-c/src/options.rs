@@ -149,6 +149,9 @@ pub struct alluvium_options {
     /// Bytes of old log segments, as allocated, that stay for alluvium_changes_open after recovery needs them no more. An
     /// open stream keeps what it has not read yet up to memory_bytes, also where this is 0.
     pub change_log_bytes: u64,
+    /// The most files of tables and large values that are open at a time, at least 16; others are closed and opened again
+    /// when they are read. 0: half of the files that the process may have open.
+    pub open_files: u64,
 }
 
 /// Options of alluvium_keyspace_open, fixed when the keyspace is created.
@@ -245,7 +248,7 @@ unsafe impl SizedStruct for alluvium_cursor_options {}
 // What the fields take together. These sizes only ever grow.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(
-    size_of::<alluvium_options>() == 9 * 8 + 4 * 4 + 6 * 8
+    size_of::<alluvium_options>() == 9 * 8 + 4 * 4 + 7 * 8
         && size_of::<alluvium_keyspace_options>() == 8 + 4 * 4 + 2 * 8 + 2 * 4 + 8
         && size_of::<alluvium_write_options>() == 8 + 2 * 4
         && size_of::<alluvium_transaction_options>() == 8 + 2 * 4 + 8 + 2 * 4 + 8
@@ -331,6 +334,7 @@ impl alluvium_options {
             clock: clock(self.clock, self.clock_context),
             transaction_bytes: bytes_number(self.transaction_bytes, "transaction_bytes")?,
             change_log_bytes: self.change_log_bytes,
+            open_files: bytes_number(self.open_files, "open_files")?,
             ..default
         })
     }

@@ -7,6 +7,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use crate::base::SeqNo;
 
 /// The result of every fallible engine call.
@@ -258,6 +260,11 @@ impl Error {
         }
     }
 
+    /// Whether the call has changed nothing, because the process or the system had no descriptor left.
+    pub(crate) fn lacks_descriptors(&self) -> bool {
+        matches!(self, Error::Io { changed: false, source, .. } if lacks_descriptors(source))
+    }
+
     /// An [`Error::Corruption`].
     pub fn corruption(
         path: &Path,
@@ -274,4 +281,10 @@ impl Error {
             found: found.to_string(),
         }
     }
+}
+
+/// Whether the process or the system has no descriptors left.
+pub(crate) fn lacks_descriptors(error: &std::io::Error) -> bool {
+    let raw = error.raw_os_error();
+    raw == Some(Errno::MFILE.raw_os_error()) || raw == Some(Errno::NFILE.raw_os_error())
 }

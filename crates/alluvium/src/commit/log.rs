@@ -190,6 +190,9 @@ impl Log {
     /// Writes the records of a group, with the room of the reserve if there is no other and all of it makes room.
     fn write_or_spend(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Result<()> {
         match self.write_records(shared, group) {
+            Err(error) if error.lacks_descriptors() && shared.open_files.close_some() => {
+                self.write_records(shared, group)
+            }
             Err(error @ Error::NoSpace { .. }) => {
                 let makes_room = group.iter().all(|request| request.makes_room());
                 // The others get the next try, when background work has made room.

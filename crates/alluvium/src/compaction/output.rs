@@ -262,11 +262,7 @@ where
         let id = self.shared.next_table_id();
         let uid = crate::version::random_uid();
         let path = self.shared.path(id.to_string());
-        let file = self
-            .shared
-            .vfs
-            .create(&path)
-            .map_err(|e| Error::io("create", &path, e))?;
+        let file = self.shared.create_file(&path)?;
         let builder = TableBuilder::new(file, uid, self.tree.id, &self.options);
         Ok(Open { id, path, builder })
     }
@@ -311,8 +307,7 @@ where
         let values = self.separator.written().to_vec();
         let files = self.separator.finish()?;
         let open = |finished: &Finished| {
-            let file = self.shared.vfs.open_read(&finished.path);
-            let file = file.map_err(|e| Error::io("open", &finished.path, e))?;
+            let file = self.shared.open_file(&finished.path)?;
             let (id, uid) = (finished.id, finished.summary.uid);
             let cache = Arc::clone(&self.shared.cache);
             let table = Table::open_with(file, id, uid, cache, |part| {

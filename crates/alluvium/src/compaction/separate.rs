@@ -146,8 +146,7 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
         let id = ValueFileId(self.shared.next_table_id().0);
         let uid = crate::version::random_uid();
         let path = self.shared.path(id.to_string());
-        let file = self.shared.vfs.create(&path);
-        let file = file.map_err(|e| Error::io("create", &path, e))?;
+        let file = self.shared.create_file(&path)?;
         self.written.push(id);
         // Values are written once, as the last level is.
         let codec = table_options(&self.tree.options(), true).codec;
@@ -157,7 +156,7 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
 
     fn finish_file(&mut self) -> Result<()> {
         if let Some((writer, _)) = self.open.take() {
-            let file = writer.finish()?;
+            let file = writer.finish(&self.shared.open_files)?;
             let written = &self.shared.metrics.table_bytes_written;
             written.add(file.file_bytes());
             self.inputs.files.insert(file.id(), file);

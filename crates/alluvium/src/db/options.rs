@@ -66,6 +66,10 @@ pub struct Options {
     /// Bytes of old log segments, as allocated, that stay for [`crate::Database::changes`] after recovery needs them no
     /// more. An open stream keeps what it has not read yet up to [`Options::memory_bytes`], also where this is 0.
     pub change_log_bytes: u64,
+    /// The most files of tables and large values that are open at a time, at least 16; others are closed and opened again
+    /// when they are read. `None`: half of the files that the process may have open (`RLIMIT_NOFILE`) when the database is
+    /// opened. Ten more are for the log and the manifest, and one or two for each thread that writes tables.
+    pub open_files: Option<usize>,
     /// Is told what happens in the background.
     pub event_listener: Option<Arc<dyn EventListener>>,
 }
@@ -87,6 +91,7 @@ impl Default for Options {
             clock: Clock::system(),
             transaction_bytes: None,
             change_log_bytes: 0,
+            open_files: None,
             event_listener: None,
         }
     }
@@ -94,6 +99,9 @@ impl Default for Options {
 
 /// The smallest memory number that leaves room for memtables and a cache.
 const MEMORY_BYTES_MIN: usize = 8 << 20;
+
+/// Fewer would be closed and opened at every turn.
+const OPEN_FILES_MIN: usize = 16;
 
 /// A record of the log has room for this much and the id of a prepared transaction.
 pub(crate) const TRANSACTION_BYTES_MAX: usize = (1 << 32) - 1024;
@@ -141,6 +149,9 @@ impl Options {
             return bad(format!(
                 "transaction_bytes must be 1 to {TRANSACTION_BYTES_MAX}"
             ));
+        }
+        if self.open_files.is_some_and(|files| files < OPEN_FILES_MIN) {
+            return bad(format!("open_files must be at least {OPEN_FILES_MIN}"));
         }
         if self.partition_bytes < 4096 {
             return bad(format!(

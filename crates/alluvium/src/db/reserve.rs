@@ -184,6 +184,7 @@ impl Shared {
     pub fn with_reserve<T>(&self, taker: Taker, mut run: impl FnMut() -> Result<T>) -> Result<T> {
         match run() {
             Err(error @ Error::NoSpace { .. }) if self.spend_reserve(taker, &error) => run(),
+            Err(error) if error.lacks_descriptors() && self.open_files.close_some() => run(),
             result => result,
         }
     }

@@ -35,9 +35,10 @@ use crate::keyspace::tree::Tree;
 use crate::memory::{CHARGE_STEP, Charge, Use};
 use crate::metrics::Metrics;
 use crate::read_points::ReadPoints;
+use crate::table::open_files::OpenFiles;
 use crate::txn::lock_table::{LockHash, LockMode, LockTable, LockWait, TxnId};
 use crate::txn::write_set::WriteSet;
-use crate::vfs::{LockGuard, Vfs};
+use crate::vfs::{LockGuard, Vfs, VfsFile};
 use crate::wal::hard_io;
 
 /// See the module.
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     pub clock: Arc<ReadClock>,
     pub row_locks: LockTable,
     pub cache: Arc<Cache>,
+    /// The descriptors of tables and value files.
+    pub open_files: Arc<OpenFiles>,
     pub committer: Committer,
     pub validating: Validating,
     /// Guards the log, sequence numbers and the active memtables' writers. Held across the log's own I/O.
@@ -104,6 +107,7 @@ pub(crate) struct Parts {
     pub vfs: Arc<dyn Vfs>,
     pub options: Options,
     pub cache: Arc<Cache>,
+    pub open_files: Arc<OpenFiles>,
     pub log: Log,
     pub store: Store,
     pub catalog: HashMap<String, Arc<Tree>>,
@@ -136,6 +140,7 @@ impl Shared {
             vfs: Arc::clone(&parts.vfs),
             options: parts.options,
             cache: parts.cache,
+            open_files: parts.open_files,
             committer: Committer::default(),
             validating: Validating::default(),
             log: Mutex::new(parts.log),
@@ -345,6 +350,19 @@ impl Shared {
             error: error.clone(),
         });
         false
+    }
+
+    /// Creates a file for a table or values, with the descriptor of another one where there is no other.
+    pub fn create_file(&self, path: &Path) -> Result<Arc<dyn VfsFile>> {
+        let created = self.open_files.with_descriptor(|| self.vfs.create(path));
+        created.map_err(|e| Error::io("create", path, e))
+    }
+
+    /// Opens a file that was written a moment ago, to be one of those that are closed when others need their descriptors.
+    pub fn open_file(&self, path: &Path) -> Result<Arc<dyn VfsFile>> {
+        let opened = self.open_files.with_descriptor(|| self.vfs.open_read(path));
+        let file = opened.map_err(|e| Error::io("open", path, e))?;
+        Ok(self.open_files.keep(file))
     }
 
     /// The path of a file in the database directory.

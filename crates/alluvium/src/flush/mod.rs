@@ -7,6 +7,7 @@
 //! synced, edit synced, new state published, old log segments deleted. The log was synced through the newest
 //! flushed commit when its segment was left.
 
+use crate::sync::collections::HashMap;
 use crate::sync::time::Instant;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -161,11 +162,13 @@ fn write_all<'a>(
 /// The memtables of each keyspace, newest first.
 fn by_tree(generations: &[SealedGeneration]) -> Vec<(Arc<Tree>, Vec<Arc<TreeMemtable>>)> {
     let mut trees: Vec<(Arc<Tree>, Vec<Arc<TreeMemtable>>)> = Vec::new();
+    let mut places = HashMap::default();
     for (tree, memtable) in generations.iter().rev().flat_map(|g| &g.memtables) {
-        match trees.iter_mut().find(|(t, _)| t.id == tree.id) {
-            Some((_, memtables)) => memtables.push(Arc::clone(memtable)),
-            None => trees.push((Arc::clone(tree), vec![Arc::clone(memtable)])),
+        let place = *places.entry(tree.id).or_insert(trees.len());
+        if place == trees.len() {
+            trees.push((Arc::clone(tree), Vec::new()));
         }
+        trees[place].1.push(Arc::clone(memtable));
     }
     trees
 }

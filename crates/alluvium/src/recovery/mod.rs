@@ -30,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::keyspace::options::KeyspaceOptions;
 use crate::keyspace::tree::Tree;
 use crate::read_points::ReadPoints;
+use crate::table::open_files::{self, OpenFiles};
 use crate::table::{Table, ValueFile, ValueFiles, ValuesPart};
 use crate::version::{
     GroupState, Manifest, ManifestState, TableRecord, UNREFERENCED, VersionEdit, check_no_remains,
@@ -61,7 +62,8 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     numbers::check_manifest(dir, state)?;
     let listed = list(&**vfs, dir)?;
     let cache = Arc::new(Cache::new(MemoryPlan::new(&options).cache_total_bytes()));
-    let tables = open_tables(&**vfs, dir, state, &cache)?;
+    let open_files = OpenFiles::new(Arc::clone(vfs), open_files_max(&options, lock.is_some()));
+    let tables = open_tables(&open_files, &**vfs, dir, state, &cache)?;
     let aside = dir.join(UNREFERENCED);
     let old = if exists(&**vfs, &aside)? {
         list(&**vfs, &aside)?
@@ -102,6 +104,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
         vfs: Arc::clone(vfs),
         options,
         cache,
+        open_files,
         log,
         store,
         catalog,
@@ -285,6 +288,7 @@ pub(crate) fn records<'a>(
 }
 
 fn open_tables(
+    files: &Arc<OpenFiles>,
     vfs: &dyn Vfs,
     dir: &Path,
     state: &ManifestState,
@@ -298,8 +302,8 @@ fn open_tables(
             continue;
         }
         let path = dir.join(record.id.to_string());
-        let file = open_named(vfs, &path)?;
-        let open_values = |part: &ValuesPart| open_values(vfs, dir, part, &mut values);
+        let file = open_named(files, vfs, &path)?;
+        let open_values = |part: &ValuesPart| open_values(files, vfs, dir, part, &mut values);
         let cache = Arc::clone(cache);
         let table = Table::open_with(file, record.id, record.uid, cache, open_values)?;
         check_record(&path, record, &table)?;
@@ -309,19 +313,32 @@ fn open_tables(
     Ok(tables)
 }
 
+/// How many files of tables and values may be open. Where no lock keeps writers away from a directory that is only read, a
+/// name may go at any time: nothing is closed.
+fn open_files_max(options: &Options, is_locked: bool) -> usize {
+    if is_locked {
+        options.open_files.unwrap_or_else(open_files::default_limit)
+    } else {
+        usize::MAX
+    }
+}
+
 /// Opens a file that the manifest, or a table that it names, names.
-fn open_named(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn VfsFile>> {
-    vfs.open_read(path).map_err(|e| match e.kind() {
+fn open_named(files: &Arc<OpenFiles>, vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn VfsFile>> {
+    let opened = files.with_descriptor(|| vfs.open_read(path));
+    let file = opened.map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
             let expected = "a file that the manifest or a table names";
             Error::corruption(path, 0, "file", expected, "none")
         }
         _ => Error::io("open", path, e),
-    })
+    })?;
+    Ok(files.keep(file))
 }
 
 /// A value file, opened once for all tables that point into it.
 fn open_values(
+    files: &Arc<OpenFiles>,
     vfs: &dyn Vfs,
     dir: &Path,
     part: &ValuesPart,
@@ -331,7 +348,7 @@ fn open_values(
         return Ok(Arc::clone(file));
     }
     let path = dir.join(part.file.to_string());
-    let file = ValueFile::open(open_named(vfs, &path)?, part.file, part.uid)?;
+    let file = ValueFile::open(open_named(files, vfs, &path)?, part.file, part.uid)?;
     open.insert(part.file, Arc::clone(&file));
     Ok(file)
 }

@@ -10,7 +10,7 @@
 //! is a filter probe, a fence search and one block, which the cache holds decoded in a slot beside the fence.
 //!
 //! In reading order: `block` (the two layouts of rows), `section` and `codec` (frame and compression), `fences`,
-//! `filters`, `ranges`, `properties`, `footer`, then `builder`, `reader`, `owned_file`, `cursor`, `scan`,
+//! `filters`, `ranges`, `properties`, `footer`, then `builder`, `reader`, `owned_file`, `open_files`, `cursor`, `scan`,
 //! `read_ahead`, `verify`, and `frames` (the cached blocks).
 //!
 //! Left out: expiry columns and dictionaries have their place in the format and are not used yet.
@@ -27,6 +27,7 @@ mod footer;
 mod frames;
 mod lookup;
 mod malformed;
+pub(crate) mod open_files;
 mod owned_file;
 mod pinned;
 pub(crate) mod pool;

@@ -21,6 +21,7 @@ use crate::base::coding::{Decoder, put_varint};
 use crate::base::{KeyspaceId, VALUE_BYTES_MAX, ValueFileId};
 use crate::table::codec::{Codec, Packer, Scratch, ZSTD_RATIO_MAX};
 use crate::table::malformed::Malformed;
+use crate::table::open_files::OpenFiles;
 use crate::table::owned_file::{Leave, OwnedFile};
 use crate::table::pinned::PinnedValue;
 use crate::table::properties::ValuesPart;
@@ -341,7 +342,7 @@ impl ValueWriter {
     }
 
     /// Writes what is left and syncs the file. The caller syncs the directory.
-    pub fn finish(mut self) -> Result<Arc<ValueFile>> {
+    pub fn finish(mut self, files: &Arc<OpenFiles>) -> Result<Arc<ValueFile>> {
         let end = self.stored_bytes();
         let mut footer = vec![0; 8];
         footer.extend_from_slice(&self.uid.to_le_bytes());
@@ -359,7 +360,7 @@ impl ValueWriter {
         self.write_chunk()?;
         let path = self.file.path();
         self.file.sync().map_err(|e| Error::io("sync", path, e))?;
-        ValueFile::open(self.file, self.id, self.uid)
+        ValueFile::open(files.keep(self.file), self.id, self.uid)
     }
 
     fn write_chunk(&mut self) -> Result<()> {

@@ -39,6 +39,9 @@ pub struct HookVfs {
     hook: Hook,
     /// What calls go to: `files`, or the same anchored.
     inner: Arc<dyn Vfs>,
+    /// Files that are open, and how many may be: as of a process with so many descriptors.
+    pub open_files: Arc<AtomicUsize>,
+    pub open_files_max: Arc<AtomicUsize>,
 }
 
 struct HookFile {
@@ -54,6 +57,8 @@ impl HookVfs {
             files,
             on,
             hook: Arc::new(hook),
+            open_files: Arc::default(),
+            open_files_max: Arc::new(AtomicUsize::new(usize::MAX)),
         }
     }
 
@@ -79,11 +84,24 @@ impl HookVfs {
         }
     }
 
-    fn wrap(&self, file: Arc<dyn VfsFile>) -> Arc<dyn VfsFile> {
-        Arc::new(HookFile {
-            file,
+    /// Opens a file, if there is a descriptor for it.
+    fn wrap(
+        &self,
+        open: impl FnOnce(&dyn Vfs) -> io::Result<Arc<dyn VfsFile>>,
+    ) -> io::Result<Arc<dyn VfsFile>> {
+        const EMFILE: i32 = 24;
+        let most = self.open_files_max.load(Ordering::SeqCst);
+        if self.open_files.fetch_add(1, Ordering::SeqCst) >= most {
+            self.open_files.fetch_sub(1, Ordering::SeqCst);
+            return Err(io::Error::from_raw_os_error(EMFILE));
+        }
+        let opened = open(&*self.inner).inspect_err(|_| {
+            self.open_files.fetch_sub(1, Ordering::SeqCst);
+        });
+        Ok(Arc::new(HookFile {
+            file: opened?,
             vfs: self.clone(),
-        })
+        }))
     }
 }
 
@@ -96,6 +114,12 @@ impl fmt::Debug for HookVfs {
 impl fmt::Debug for HookFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.file.fmt(f)
+    }
+}
+
+impl Drop for HookFile {
+    fn drop(&mut self) {
+        self.vfs.open_files.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -113,16 +137,16 @@ impl Vfs for HookVfs {
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
         self.ask(Call::Create, path)?;
-        Ok(self.wrap(self.inner.create(path)?))
+        self.wrap(|files| files.create(path))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
         self.ask(Call::Open, path)?;
-        Ok(self.wrap(self.inner.open(path)?))
+        self.wrap(|files| files.open(path))
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        Ok(self.wrap(self.inner.open_read(path)?))
+        self.wrap(|files| files.open_read(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

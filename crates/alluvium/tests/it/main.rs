@@ -16,6 +16,7 @@ mod copies;
 mod cursors;
 mod damage;
 mod deletes;
+mod descriptors;
 mod driver;
 mod estimates;
 mod events;
