@@ -95,9 +95,7 @@ impl Client {
                 Ok(())
             }
             Op::Verify => self.verify(),
-            Op::MoveDirectory => {
-                move_away_and_back(&self.world, || self.durable_call(Database::flush))
-            }
+            Op::MoveDirectory => self.move_directory(),
             Op::SetClock(by_ms) => {
                 self.world.records.count("clock set", 1);
                 self.world.records.clock.set(*by_ms);
@@ -120,6 +118,10 @@ impl Client {
                 Ok(())
             }
         }
+    }
+
+    fn move_directory(&self) -> Checked<()> {
+        move_away_and_back(&self.world, || self.durable_call(Database::flush))
     }
 
     fn batch(&self, changes: &[Change], asked: Option<Durability>, untracked: bool) -> Checked<()> {
