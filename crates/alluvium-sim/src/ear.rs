@@ -137,9 +137,14 @@ impl Heard {
             Event::WriteDelayEnd => turn(&mut self.delayed, false)?,
             Event::NoSpaceBegin { .. } => turn(&mut self.no_space, true)?,
             Event::NoSpaceEnd => turn(&mut self.no_space, false)?,
+            Event::BackgroundFailure { .. } => {
+                if !disk.has_failed() {
+                    return Err("nothing has failed".into());
+                }
+            }
             Event::Poisoned { .. } => {
                 turn(&mut self.poisoned, true)?;
-                if !disk.has_failed() && !disk.has_flipped() {
+                if !disk.may_have_stopped() && !disk.has_flipped() {
                     return Err("nothing has failed".into());
                 }
             }
