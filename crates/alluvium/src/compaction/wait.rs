@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use crate::base::SeqNo;
 use crate::compaction::debt::rules;
-use crate::compaction::jobs::Wanted;
+use crate::compaction::jobs::{State, Wanted};
 use crate::compaction::survey::survey;
 use crate::db::shared::Shared;
 use crate::error::Result;
 use crate::keyspace::tree::Tree;
+use crate::sync::plain::MutexGuard;
 
 /// Waits until nothing is picked, the last levels have nothing that no reader needs, nothing runs, and what was replaced
 /// is removed. What all that took of the memory number is the cache's then.
@@ -38,16 +39,7 @@ fn wait_settled(shared: &Shared) -> Result<()> {
             shared.cache.forget_peak();
             return Ok(());
         }
-        if state.busy.is_empty() {
-            // What is due may have become so without an event, because a snapshot was closed.
-            state.events += 1;
-            shared.jobs.changed.notify_all();
-        } else if state.events != seen {
-            continue;
-        }
-        // Bounded, so that a poisoned database is noticed.
-        let patience = Duration::from_millis(200);
-        shared.jobs.changed.wait_for(&mut state, patience);
+        wait_a_moment(shared, &mut state, seen);
     }
 }
 
@@ -90,13 +82,22 @@ fn wait_for(shared: &Shared, wanted: &Wanted) -> Result<()> {
         if wanted.pending(&version, horizon).next().is_none() {
             return Ok(());
         }
-        let mut state = shared.jobs.state.lock();
-        if state.events == seen {
-            // Bounded, so that a poisoned or closed database is noticed.
-            let bound = Duration::from_millis(200);
-            shared.jobs.changed.wait_for(&mut state, bound);
-        }
+        wait_a_moment(shared, &mut shared.jobs.state.lock(), seen);
     }
+}
+
+/// Waits for an event after the first `seen`. Bounded, so that a poisoned or closed database is noticed. Where no
+/// compaction runs, wakes the threads first: what is due may have become so without an event, because a snapshot was
+/// closed.
+fn wait_a_moment(shared: &Shared, state: &mut MutexGuard<'_, State>, seen: u64) {
+    if state.busy.is_empty() {
+        state.events += 1;
+        shared.jobs.changed.notify_all();
+    } else if state.events != seen {
+        return;
+    }
+    let bound = Duration::from_millis(200);
+    shared.jobs.changed.wait_for(state, bound);
 }
 
 #[cfg(all(test, not(loom), not(feature = "simulation")))]
