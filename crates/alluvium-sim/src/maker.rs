@@ -253,6 +253,21 @@ impl Maker {
         (one.min(two), end)
     }
 
+    /// Range deletes that begin at one key, with rows between them.
+    fn nested_ranges(&mut self) -> Vec<Change> {
+        let (place, start) = (self.place(), self.key());
+        let mut changes = Vec::new();
+        for _ in 0..2 + self.rng.below(30) {
+            let mut end = self.key().max(start.clone());
+            end.0.push(b'~');
+            changes.push(Change::DeleteRange(place, start.clone(), end));
+            if self.rng.percent(20) {
+                changes.push(Change::Put(place, self.key()));
+            }
+        }
+        changes
+    }
+
     fn change(&mut self) -> Change {
         let place = self.place();
         match self.rng.weighted(&[10, 3, 5, 2]) {
@@ -296,8 +311,13 @@ impl Maker {
     }
 
     fn batch(&mut self) -> Op {
-        let count = 1 + self.rng.below(4);
-        let changes = (0..count).map(|_| self.change()).collect();
+        let changes = match self.rng.percent(5) {
+            true => self.nested_ranges(),
+            false => {
+                let count = 1 + self.rng.below(4);
+                (0..count).map(|_| self.change()).collect()
+            }
+        };
         let own = [None, Some(Durability::Sync), Some(Durability::Buffered)];
         let own = own[self.rng.weighted(&[5, 2, 1])];
         Op::Batch {

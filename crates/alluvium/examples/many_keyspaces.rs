@@ -123,6 +123,9 @@ fn fill(dir: &str, keyspaces: usize) -> Outcome<()> {
     db.flush()?;
     show("flush_s", seconds(began));
     show("descriptors", descriptors()?.to_string());
+    show("flush_charged_mib", mib(db.stats()?.memory.total()));
+    show("flush_peak_resident_mib", mib(peak_resident_bytes()?));
+    // A second table in each keyspace.
     let (began, synced) = (Instant::now(), syncs());
     for keyspace in &handles {
         keyspace.put(&key(0), &value)?;
