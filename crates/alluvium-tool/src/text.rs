@@ -118,9 +118,33 @@ pub fn utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
+/// An error with its causes in one line, each said once: messages of the engine name their own cause.
+pub fn with_causes(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for message in error.chain().map(ToString::to_string) {
+        match line.is_empty() {
+            true => line = message,
+            false if line.contains(&message) => {}
+            false => line = format!("{line}: {message}"),
+        }
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_that_a_message_names_is_said_once() {
+        let cause = std::io::Error::from_raw_os_error(2);
+        let path = std::path::Path::new("db/CURRENT");
+        let error = anyhow::Error::new(alluvium::Error::io("open", path, cause));
+        let line = with_causes(&error.context("cannot open db"));
+        let expected =
+            "cannot open db: cannot open db/CURRENT: No such file or directory (os error 2)";
+        assert_eq!(line, expected);
+    }
 
     #[test]
     fn every_byte_comes_back_in_both_codings() {

@@ -127,7 +127,7 @@ pub fn main() -> ExitCode {
         Err(error) if error.is::<ReaderGone>() => code(Exit::Done),
         Err(error) => {
             let exit = exit_of(&error);
-            output.failure(&format!("{error:#}"), exit as u8);
+            output.failure(&crate::text::with_causes(&error), exit as u8);
             if let Some(advice) = advice(&error) {
                 advise(&format!("alluvium: {advice}"));
             }

@@ -84,7 +84,7 @@ pub fn damage_json(error: &Error) -> Value {
 
 /// An error with its causes in one line.
 pub fn with_causes(error: &Error) -> String {
-    format!("{:#}", anyhow::Error::new(error.clone()))
+    crate::text::with_causes(&anyhow::Error::new(error.clone()))
 }
 
 fn document(report: &VerifyReport, coding: Coding) -> Value {
