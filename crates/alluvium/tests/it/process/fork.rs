@@ -73,6 +73,8 @@ fn a_child_is_refused_everything_while_the_parent_writes_and_flushes() {
                 db.flush().expect("flush");
             }
         });
+        // Also when a check below fails: the scope waits for its threads.
+        let stop = Stop(&done);
         for _ in 0..10 {
             let handles = handles(&db, &k, &store);
             let before = std::fs::read_dir(temp.path()).expect("list").count();
@@ -88,7 +90,7 @@ fn a_child_is_refused_everything_while_the_parent_writes_and_flushes() {
             // The parent's copies, which the child has used up in its own memory, go on.
             resolve(&db);
         }
-        done.store(true, Ordering::Relaxed);
+        drop(stop);
         flusher.join().expect("the flusher");
         for writer in writers {
             assert!(writer.join().expect("a writer") > 0);
@@ -101,6 +103,15 @@ fn a_child_is_refused_everything_while_the_parent_writes_and_flushes() {
     let (db, k) = open(&dir);
     assert_eq!(all(&k), rows);
     assert!(db.verify().expect("verify").is_clean());
+}
+
+/// Tells the threads to end when it is dropped.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Decides on the prepared transaction that a round has left.
