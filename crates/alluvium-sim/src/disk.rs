@@ -118,7 +118,7 @@ impl Disk {
         state.left.is_some() || state.tripped.iter().any(failed)
     }
 
-    /// Whether a call has failed that may stop a database: the lack of descriptors must not.
+    /// Returns true if a call has failed that may stop a database: the lack of descriptors must not.
     pub fn may_have_stopped(&self) -> bool {
         let state = self.state();
         let stops =

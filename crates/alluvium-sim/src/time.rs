@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use alluvium::{Clock, Database, simulation};
 
-/// What the wall clock is ahead of the boot-time clock at first: room to go back.
+/// Lead of the wall clock over the boot-time clock at first: room to go back.
 const BEGIN_MS: i64 = 50 * YEAR_MS;
 /// A year.
 pub const YEAR_MS: i64 = 365 * DAY_MS;
@@ -39,14 +39,14 @@ pub struct MachineClock {
     latest_ms: AtomicU64,
 }
 
-/// Where the wall clock has been.
+/// Times that the wall clock has shown.
 #[derive(Debug, Default)]
 struct Places {
     /// Time that has passed in addition to that of the simulation.
     passed_ms: u64,
-    /// What the wall clock is ahead of its beginning.
+    /// Lead of the wall clock over its beginning.
     set_by_ms: i64,
-    /// What it is ahead in a glitch, and the boot time of the glitch's end.
+    /// Its lead in a glitch, and the boot time of the glitch's end.
     glitch: Option<(i64, u64)>,
     /// Each offset of the wall clock with the boot time from which it had it, in order.
     since: Vec<(u64, i64)>,
@@ -59,7 +59,7 @@ impl Places {
         self.passed_ms + simulation::now_ns().unwrap_or(0) / 1_000_000
     }
 
-    /// What the wall clock is ahead of the boot-time clock. Ends a glitch whose time is over.
+    /// Lead of the wall clock over the boot-time clock. Ends a glitch whose time is over.
     fn offset_ms(&mut self) -> i64 {
         if self.since.is_empty() {
             self.since.push((0, BEGIN_MS));
@@ -111,7 +111,7 @@ impl MachineClock {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the wall clock shows, in milliseconds.
+    /// The time that the wall clock shows, in milliseconds.
     pub fn now_ms(&self) -> u64 {
         self.places().wall_ms()
     }
@@ -141,7 +141,7 @@ impl MachineClock {
         self.places().passed_ms += ms;
     }
 
-    /// Whether it has ever jumped.
+    /// Returns true if it has ever jumped.
     pub fn has_jumped(&self) -> bool {
         self.jumps() > 0
     }
@@ -152,7 +152,7 @@ impl MachineClock {
         places.jumps
     }
 
-    /// Whether a database may have confirmed this time before it stored it.
+    /// Returns true if a database may have confirmed this time before it stored it.
     pub fn check_stored(&self, stored_ms: u64) -> Result<(), String> {
         let most = self.places().confirmed_most().map_or(0, |(_, time)| time);
         match stored_ms <= most {
@@ -164,13 +164,13 @@ impl MachineClock {
     }
 }
 
-/// What one open database knows of the clocks.
+/// Knowledge that one open database has of the clocks.
 #[derive(Debug)]
 pub struct Watch {
     machine: Arc<MachineClock>,
     /// The latest time that it was told, or answered with. Relaxed, as above.
     told_ms: AtomicU64,
-    /// What it had recorded before it was opened, if that is known, and the latest that this may be.
+    /// Time that it had recorded before it was opened, if that is known, and the latest that this may be.
     recorded_ms: Option<u64>,
     recorded_ms_max: u64,
     /// The boot-time clock at that time.

@@ -263,7 +263,7 @@ impl ReadClock {
         HeldTime(Some((Arc::clone(self), now)))
     }
 
-    /// What expires at or before this time has expired for every reader, now and later.
+    /// Time at or before which everything has expired for every reader, now and later.
     pub fn expired_for_all(&self) -> u64 {
         let held = self.held.lock();
         let confirmed = self.confirmed();

@@ -51,7 +51,7 @@ pub enum Error {
         /// The system's own error.
         #[source]
         source: Arc<std::io::Error>,
-        /// Whether the failed call may have changed the log, the manifest or the names of a directory. Then it is not
+        /// True if the failed call may have changed the log, the manifest or the names of a directory. Then it is not
         /// tried again: after a failed sync nothing is known about what is on the device.
         changed: bool,
     },
@@ -248,7 +248,7 @@ impl Error {
         }
     }
 
-    /// Whether the call failed before it changed anything, for a cause that may end. A directory or a file that is gone
+    /// Returns true if the call failed before it changed anything, for a cause that may end. A directory or a file that is gone
     /// does not come back: what is missed is the database itself, removed while it is open.
     pub(crate) fn may_be_retried(&self) -> bool {
         match self {
@@ -260,7 +260,7 @@ impl Error {
         }
     }
 
-    /// Whether the call has changed nothing, because the process or the system had no descriptor left.
+    /// Returns true if the call has changed nothing, because the process or the system had no descriptor left.
     pub(crate) fn lacks_descriptors(&self) -> bool {
         matches!(self, Error::Io { changed: false, source, .. } if lacks_descriptors(source))
     }
@@ -283,7 +283,7 @@ impl Error {
     }
 }
 
-/// Whether the process or the system has no descriptors left.
+/// Returns true if the process or the system has no descriptors left.
 pub(crate) fn lacks_descriptors(error: &std::io::Error) -> bool {
     let raw = error.raw_os_error();
     raw == Some(Errno::MFILE.raw_os_error()) || raw == Some(Errno::NFILE.raw_os_error())

@@ -104,7 +104,7 @@ fn is_there(vfs: &dyn Vfs, dir: &Path) -> Result<bool> {
         .map_err(|e| Error::io("look for", &tables, e))
 }
 
-/// Whether the file system takes no changes from this process here.
+/// Returns true if the file system takes no changes from this process here.
 fn cannot_be_written(error: &Error) -> bool {
     let refusals = [ErrorKind::ReadOnlyFilesystem, ErrorKind::PermissionDenied];
     matches!(error, Error::Io { source, .. } if refusals.contains(&source.kind()))

@@ -31,7 +31,7 @@ pub(crate) struct SealedGeneration {
     /// The records of the prepared transactions that were unresolved after that commit.
     pub prepared: Vec<Arc<[u8]>>,
     pub log: Option<SealedLog>,
-    /// What it counts for until its flush.
+    /// Bytes that it counts for until its flush.
     pub bytes: usize,
 }
 
@@ -466,7 +466,7 @@ impl Log {
         });
         let memtables: Vec<_> = sealed.collect();
         let held = memtables.iter().map(|(_, m)| m.bytes()).sum();
-        // Where keyspaces are gone, or memtables took less than was counted, the log still holds all of it until the flush.
+        // If keyspaces are gone, or memtables took less than was counted, the log still holds all of it until the flush.
         let bytes = (written / 2).max(held);
         SealedGeneration {
             memtables,

@@ -274,7 +274,7 @@ impl Job {
     }
 }
 
-/// What a merge reads: entries, newest source first, and the range deletes of all sources that read points tell apart.
+/// Inputs of a merge: entries, newest source first, and the range deletes of all sources that read points tell apart.
 struct Sources {
     streams: Vec<Stream>,
     ranges: Arc<RangeDeletes>,

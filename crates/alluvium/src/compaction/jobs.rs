@@ -47,7 +47,7 @@ pub(super) struct State {
     /// The groups whose compaction failed without a change, mostly for want of space: not tried again before the next
     /// round.
     pub put_off: HashSet<(KeyspaceId, Vec<u8>)>,
-    /// How many compactions failed without a change for another reason than a full device, and the last of their errors.
+    /// Number of compactions that failed without a change for another reason than a full device, and the last error.
     pub refused: (u64, Option<Error>),
     /// The rounds in which compactions have failed, and when the next one begins.
     rounds: (u32, Option<Instant>),
@@ -138,7 +138,7 @@ impl Jobs {
         self.state.lock().stop
     }
 
-    /// Whether a caller waits until everything is settled.
+    /// True while a caller waits until everything is settled.
     pub fn is_settling(&self) -> bool {
         self.state.lock().settling > 0
     }

@@ -88,7 +88,7 @@ impl Shared {
         check_prepared(prepared)?;
         captured.state.prepared = prepared.iter().map(|body| body.to_vec()).collect();
         if self.clock.in_use() {
-            // What has certainly expired here has expired in the copy.
+            // Rows that have certainly expired here have expired in the copy.
             let stored = &mut captured.state.read_clock_ms;
             *stored = self.clock.confirmed().max(*stored);
         }

@@ -31,9 +31,9 @@ struct Flushes {
     queued: u64,
     flushed: u64,
     wanted: u64,
-    /// How often a flush was asked for: a new request ends the flusher's pause after a failure.
+    /// Number of requests for a flush: a new one ends the flusher's pause after a failure.
     asked: u64,
-    /// How many tries failed without a change, and why the last one did, if none has ended well since.
+    /// Number of tries that failed without a change, and the last error, if none has ended well since.
     failed: (u64, Option<Error>),
     stop: bool,
 }
@@ -52,7 +52,7 @@ impl Flushes {
         self.failed.0
     }
 
-    /// What every waiter must look at before it sleeps again. Only tries after the first `known` count: an older failure
+    /// Checks that every waiter makes before it sleeps again. Only tries after the first `known` count: an older failure
     /// says nothing about the next try.
     fn check(&self, shared: &Shared, known: u64) -> Result<()> {
         shared.poison.check()?;
@@ -111,7 +111,7 @@ impl Shared {
         self.poison.check()
     }
 
-    /// Where the last try failed: waits for what is sealed. A call that seals for a flush asks this first: on top of
+    /// Waits for what is sealed if the last try failed. A call that seals for a flush asks this first: on top of
     /// memtables that cannot be flushed, those of more and more calls would only pile up, past every commit's look at
     /// the ceiling.
     pub fn wait_for_flushes_after_failure(&self) -> Result<()> {
@@ -122,7 +122,7 @@ impl Shared {
         }
     }
 
-    /// Whether the last try failed.
+    /// Returns true if the last try failed.
     pub fn flush_has_failed(&self) -> bool {
         self.flushes.state.lock().failed.1.is_some()
     }

@@ -22,7 +22,7 @@ pub(crate) struct TreeMemtable {
     /// Acquire load pairs with it, and spares most reads a look at the list.
     has_ranges: AtomicBool,
     ranges: ArcSwapOption<RangeHistory>,
-    /// Where the memory of rows and range deletes is charged, and how much of it was. Relaxed: written by the commit leader alone.
+    /// Account of the memory of rows and range deletes, and the bytes charged there. Relaxed: written by the commit leader alone.
     cache: Arc<Cache>,
     charged: AtomicUsize,
 }

@@ -76,7 +76,7 @@ impl<'a> Fragmenter<'a> {
         }
         edges.sort_unstable_by_key(|edge| edge.key);
         let mut fragments = RangeDeletes::default();
-        // How many ranges of each seqno cover the present place.
+        // Number of ranges of each seqno that cover the present place.
         let mut covering: BTreeMap<SeqNo, usize> = BTreeMap::new();
         let (mut kept, mut start): (Vec<SeqNo>, &[u8]) = (Vec::new(), &[]);
         for at_key in edges.chunk_by(|a, b| a.key == b.key) {

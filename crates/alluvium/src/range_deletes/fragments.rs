@@ -11,7 +11,7 @@ pub struct RangeDeletes {
     bounds: KeyList,
     /// Of all fragments, one after the other; falling in each.
     seqnos: Vec<SeqNo>,
-    /// Where the seqnos of each fragment end.
+    /// Ends of the seqnos of each fragment.
     ends: Vec<usize>,
 }
 

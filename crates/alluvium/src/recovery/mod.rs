@@ -202,7 +202,7 @@ fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Ma
         check_no_remains(&**vfs, dir)?;
     }
     if !options.read_only {
-        // What opening needs may be all that is left of the device.
+        // The opening may need all that is left of the device.
         reserve::give_up(&**vfs, dir);
     }
     if options.read_only && is_there {
@@ -313,7 +313,7 @@ fn open_tables(
     Ok(tables)
 }
 
-/// How many files of tables and values may be open. Where no lock keeps writers away from a directory that is only read, a
+/// Number of files of tables and values that may be open. Where no lock keeps writers away from a directory that is only read, a
 /// name may go at any time: nothing is closed.
 fn open_files_max(options: &Options, is_locked: bool) -> usize {
     if is_locked {

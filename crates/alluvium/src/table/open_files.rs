@@ -24,7 +24,7 @@ use crate::vfs::{Vfs, VfsFile};
 /// Descriptors that are closed at a time when the system has no more.
 const CLOSED_AT_ONCE: usize = 16;
 
-/// How often files are closed for one that is to be opened.
+/// Number of times that files are closed for one that is to be opened.
 const ATTEMPTS: usize = 4;
 
 /// The least that is kept open, whatever the system says.
@@ -35,7 +35,7 @@ const LIMIT_MIN: usize = 16;
 pub(crate) struct OpenFiles {
     vfs: Arc<dyn Vfs>,
     limit: usize,
-    /// How many are open. Relaxed: it orders nothing, and may be off by the threads that open files at the moment.
+    /// Number of open files. Relaxed: it orders nothing, and may be off by the threads that open files at the moment.
     open: AtomicUsize,
     /// Guards the CLOCK order. Every open file has one entry; those of files that are gone are taken out later. A leaf in the
     /// lock order; files are opened and closed without it.
@@ -61,7 +61,7 @@ impl OpenFiles {
         })
     }
 
-    /// How many are open.
+    /// Number of open files.
     pub fn open_count(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
@@ -156,9 +156,9 @@ struct KeptFile {
     files: Arc<OpenFiles>,
     /// `None` while the file is closed. A reader's guard keeps it open.
     slot: ArcSwapOption<Arc<dyn VfsFile>>,
-    /// Whether it was read since the ring asked last. Relaxed: a hint.
+    /// True if it was read since the ring asked last. Relaxed: a hint.
     was_read: AtomicBool,
-    /// Whether the advice of [`VfsFile::expect_random_reads`] is to be given again. Relaxed: a hint.
+    /// True if the advice of [`VfsFile::expect_random_reads`] is to be given again. Relaxed: a hint.
     random: AtomicBool,
 }
 

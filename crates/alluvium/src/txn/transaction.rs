@@ -82,7 +82,7 @@ pub struct Transaction {
     pub(super) state: Owned<State>,
 }
 
-/// What a transaction reads as of, writes and holds.
+/// Read point, writes and locks of a transaction.
 pub(super) struct State {
     /// The fixed read point of snapshot isolation.
     pub(super) point: Option<ReadPoint>,

@@ -223,7 +223,7 @@ impl WriteSet {
         })
     }
 
-    /// Whether a range delete of the set covers the key.
+    /// Returns true if a range delete of the set covers the key.
     pub fn deletes(&self, keyspace: KeyspaceId, key: &[u8]) -> bool {
         let ranges = self.ranges.of(keyspace);
         ranges.is_some_and(|ranges| ranges.find(key, View::LATEST.0).is_some())

@@ -271,7 +271,7 @@ impl Manifest {
             Ok(log) => {
                 self.rewrite_at = rewrite_at(&log);
                 self.log = Some(log);
-                // What cannot be listed now is removed after the next switch.
+                // Files that cannot be listed now are removed after the next switch.
                 let names = list(&*self.vfs, &self.dir).unwrap_or_default();
                 self.remove_older_than(predecessor, &names);
             }

@@ -23,7 +23,7 @@ use super::{Lifetime, LockGuard, LockHolder, Vfs, VfsFile};
 /// 128 KiB by default, and says nothing; the rest would be read piece by piece, with a wait for each.
 const ADVICE_BYTES: u64 = 128 << 10;
 
-/// What the holder of a lock file writes into it: this and the identity of its process.
+/// Content of a lock file that is held: this and the identity of the holder's process.
 const HOLDER_PREFIX: &str = "alluvium lock of process ";
 
 /// The files of the operating system.
@@ -175,7 +175,7 @@ impl RealLock {
     }
 
     /// Leaves the identity of the process in the lock file, for [`RealLock::holder`] of other openings.
-    /// Where it cannot be written, they do not learn it.
+    /// If it cannot be written, they do not learn it.
     fn sign(&mut self) {
         let signature = self.signature();
         self.signed = self.file.write_all_at(signature.as_bytes(), 0).is_ok();

@@ -176,7 +176,7 @@ pub(super) struct OpenSegment {
     pub(super) file: Arc<dyn VfsFile>,
     /// With its checksum.
     pub(super) header: Option<(SegmentHeader, u64)>,
-    /// How much shorter the file is than its header says, unless a close has cut it there.
+    /// Bytes by which the file is shorter than its header says, unless a close has cut it there.
     lost_bytes: u64,
 }
 
@@ -341,7 +341,7 @@ pub(super) fn create_room(
     }
 }
 
-/// Whether the last frame of a file is the mark that a close writes and syncs before it cuts the file behind it. Nothing is
+/// Returns true if the last frame of a file is the mark that a close writes and syncs before it cuts the file after it. Nothing is
 /// written to such a segment any more, so a file that has lost its end at any other place does not end like this.
 fn ends_with_cut_mark(
     file: &dyn VfsFile,

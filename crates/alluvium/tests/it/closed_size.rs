@@ -1,4 +1,4 @@
-//! What a closed database takes: its data, the manifest, and at most 1 MiB that the next opening may need.
+//! Size of a closed database: its data, the manifest, and at most 1 MiB that the next opening may need.
 
 use std::path::Path;
 use std::sync::Arc;

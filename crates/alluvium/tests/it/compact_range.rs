@@ -105,7 +105,7 @@ fn it_ends_while_writers_go_on_and_with_its_keyspace_and_database() {
     assert_error!(k.compact_range(&[], None), Error::Closed);
 }
 
-/// How a caller asks for what a released snapshot had kept.
+/// Call that reclaims what a released snapshot had kept.
 type Ask = fn(&Database, &Keyspace) -> alluvium::Result<()>;
 
 #[test]

@@ -140,7 +140,7 @@ fn without_a_descriptor_calls_fail_and_the_database_goes_on() {
     db.close().expect("close");
 }
 
-/// How many rows a scan finds; `None` where it has no descriptor.
+/// Number of rows that a scan finds; `None` where it has no descriptor.
 fn all_or_error(keyspace: &Keyspace) -> Option<usize> {
     let mut cursor = keyspace.cursor(CursorOptions::default()).expect("cursor");
     let (mut rows, mut more) = (0, cursor.seek_first());

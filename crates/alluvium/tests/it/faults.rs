@@ -34,7 +34,7 @@ fn visit(durability: Durability, fault: &Fault) -> bool {
     tripped
 }
 
-/// Whether the failure of this call must stop the database: only a write or a sync of the log, the manifest or the
+/// Returns true if the failure of this call must stop the database: only a write or a sync of the log, the manifest or the
 /// directory does.
 pub fn must_stop(call: IoCall, path: &std::path::Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -37,7 +37,7 @@ pub struct HookVfs {
     pub files: Arc<MemVfs>,
     pub on: Arc<AtomicBool>,
     hook: Hook,
-    /// What calls go to: `files`, or the same anchored.
+    /// File system that calls go to: `files`, or the same anchored.
     inner: Arc<dyn Vfs>,
     /// Files that are open, and how many may be: as of a process with so many descriptors.
     pub open_files: Arc<AtomicUsize>,

@@ -8,7 +8,7 @@ const YEAR: u64 = 365 * DAY;
 /// Some day of these years.
 const NOW: u64 = 56 * YEAR;
 
-/// What happens before a reading, and what the judgement must be.
+/// Events before a reading, and the judgement that must follow.
 enum Step {
     /// Both clocks advance.
     Pass(u64),

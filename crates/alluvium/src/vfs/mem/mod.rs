@@ -186,7 +186,7 @@ impl MemVfs {
         })
     }
 
-    /// Where `path` lies now.
+    /// Returns the present place of `path`.
     fn resolve(&self, state: &State, path: &Path) -> io::Result<PathBuf> {
         let below = |anchor: &Anchor| Some((anchor.number, path.strip_prefix(&anchor.dir).ok()?));
         match self.anchor.as_ref().and_then(below) {

@@ -217,7 +217,7 @@ fn of_the_rest(check: &mut Check, handles: Handles, scratch: &Path) {
     check.refused("resolve", prepared.commit().err());
     serializable.rollback();
     cancel.cancel();
-    // What needs no call of the database is still there.
+    // Values that need no call of the database are still there.
     if value[..] != [7; 500] {
         check.0.get_or_insert("value");
     }

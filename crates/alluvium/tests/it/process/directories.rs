@@ -146,7 +146,7 @@ fn nothing_is_created_in_a_directory_that_was_removed() {
     std::fs::remove_dir_all(&dir).expect("remove");
     assert_error!(db.flush(), Error::Poisoned(_));
     assert_error!(k.put(b"more", b"1"), Error::Poisoned(_));
-    // What was read before is still there to read.
+    // Rows in memory are still there to read.
     assert_eq!(text(&k, "in memory").as_deref(), Some("1"));
     let closed = db.close();
     assert!(closed.is_err(), "{closed:?}");

@@ -1,4 +1,4 @@
-//! What a process may do around an open database: fork, start programs, change its working directory, move
+//! Processes around an open database: they fork, start programs, change the working directory, move
 //! and remove directories.
 //!
 //! On real files: the kernel decides most of it.
