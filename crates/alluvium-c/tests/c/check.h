@@ -78,5 +78,6 @@ void test_changes(void);
 void test_streams(void);
 void test_errors(void);
 void test_null(void);
+void test_processes(void);
 
 #endif

@@ -110,6 +110,7 @@ int main(int count, char **arguments) {
     test_streams();
     test_errors();
     test_null();
+    test_processes();
     alluvium_error_free(kept);
     printf("all calls answered as they should\n");
     return 0;
