@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use alluvium::backup::BackupStore;
-use alluvium::{Database, KeyspaceOptions, Options, WriteBatch};
+use alluvium::{Database, Keyspace, KeyspaceOptions, Options, WriteBatch};
 
 use crate::client::Client;
 use crate::history::{State, aside};
@@ -184,15 +184,20 @@ fn check_content(world: &World, what: &str, found: &Content, state: &State) -> C
     }
 }
 
-/// Writes to a copy, closes and reopens it: it has what it had, and the new row.
-fn write_copy(world: &World, what: &str, dir: &Path, number: u64, state: &State) -> Checked<()> {
+/// Opens a copy to be written to, with its keyspace of marks.
+pub(crate) fn open_to_write(world: &World, dir: &Path) -> Checked<Option<(Database, Keyspace)>> {
     let disk = Arc::new(world.disk.clone());
     let (options, _) = world.records.watched(&world.options);
     let Some(copy) = world.known(Database::open_on(disk, dir, options))? else {
-        return Ok(());
+        return Ok(None);
     };
-    let marks = copy.keyspace("marks", KeyspaceOptions::default());
-    let Some(marks) = world.known(marks)? else {
+    let marks = world.known(copy.keyspace("marks", KeyspaceOptions::default()))?;
+    Ok(marks.map(|marks| (copy, marks)))
+}
+
+/// Writes to a copy, closes and reopens it: it has what it had, and the new row.
+fn write_copy(world: &World, what: &str, dir: &Path, number: u64, state: &State) -> Checked<()> {
+    let Some((copy, marks)) = open_to_write(world, dir)? else {
         return Ok(());
     };
     let (key, value) = (format!("copy {number}"), number.to_be_bytes());

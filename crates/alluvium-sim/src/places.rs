@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use alluvium::vfs::{MemVfs, Vfs};
-use alluvium::{Database, KeyspaceOptions};
 
+use crate::copies::open_to_write;
 use crate::run::DIR;
 use crate::world::{Checked, World};
 
@@ -64,13 +64,7 @@ pub(crate) fn put_back(files: &MemVfs) -> Checked<()> {
 /// Opens a copy of the database, removes its directory with all files, puts an empty one in its place, and flushes:
 /// that fails, and nothing comes into the empty one.
 pub(crate) fn remove_under(world: &World, what: &str, dir: &Path) -> Checked<()> {
-    let disk = std::sync::Arc::new(world.disk.clone());
-    let (options, _) = world.records.watched(&world.options);
-    let Some(copy) = world.known(Database::open_on(disk, dir, options))? else {
-        return Ok(());
-    };
-    let marks = copy.keyspace("marks", KeyspaceOptions::default());
-    let Some(marks) = world.known(marks)? else {
+    let Some((copy, marks)) = open_to_write(world, dir)? else {
         return Ok(());
     };
     if world.known(marks.put(b"removed", b"1"))?.is_none() || world.disk.is_dead() {

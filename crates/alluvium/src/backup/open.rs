@@ -13,10 +13,10 @@ use super::contents::sync_dir;
 use super::{BackupStore, TABLES};
 use crate::db::checkpoint::parent;
 use crate::error::{Error, Result};
-use crate::recovery::{LOCK, absolute};
+use crate::recovery::{self, absolute, hold};
 use crate::sync::plain::Mutex;
 use crate::version::Manifest;
-use crate::vfs::{LockGuard, LockHolder, RealVfs, Vfs};
+use crate::vfs::{LockGuard, RealVfs, Vfs};
 
 impl BackupStore {
     /// Opens the store in a directory, creating it if it is missing. Its parent must exist.
@@ -121,30 +121,13 @@ fn lock_to_write(vfs: &dyn Vfs, dir: &Path) -> Result<(Arc<dyn Vfs>, LockGuard)>
         sync_dir(vfs, durable)?;
     }
     let vfs = hold(vfs, dir)?;
-    let path = dir.join(LOCK);
-    let lock = vfs.lock(&path).map_err(|e| Error::io("lock", &path, e))?;
-    let lock = lock.map_err(|holder| locked(dir, holder))?;
+    let lock = recovery::lock_to_write(&*vfs, dir)?;
     Ok((vfs, lock))
-}
-
-fn hold(vfs: &dyn Vfs, dir: &Path) -> Result<Arc<dyn Vfs>> {
-    vfs.anchored(dir)
-        .map_err(|e| Error::io("open directory", dir, e))
 }
 
 /// As [`lock_to_write`], together with other readers; without a lock where the store was copied without its lock file.
 fn lock_to_read(vfs: &dyn Vfs, dir: &Path) -> Result<(Arc<dyn Vfs>, Option<LockGuard>)> {
     let vfs = hold(vfs, dir)?;
-    let path = dir.join(LOCK);
-    let lock = match vfs.lock_shared(&path) {
-        Ok(lock) => Some(lock.map_err(|holder| locked(dir, holder))?),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => return Err(Error::io("lock", &path, error)),
-    };
+    let lock = recovery::lock_to_read(&*vfs, dir)?;
     Ok((vfs, lock))
-}
-
-fn locked(dir: &Path, holder: LockHolder) -> Error {
-    let path = dir.to_path_buf();
-    Error::Locked { path, holder }
 }

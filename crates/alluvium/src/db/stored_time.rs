@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::recovery::{LOCK, absolute};
+use crate::recovery::{absolute, hold, lock_to_write};
 use crate::version::Manifest;
 use crate::vfs::{RealVfs, Vfs};
 
@@ -28,15 +28,8 @@ pub fn set_stored_time_on(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>, to_ms: u64) 
         let message = format!("there is no database in {}", dir.display());
         return Err(Error::InvalidArgument(message));
     }
-    let vfs = vfs
-        .anchored(dir)
-        .map_err(|e| Error::io("open directory", dir, e))?;
-    let path = dir.join(LOCK);
-    let lock = vfs.lock(&path).map_err(|e| Error::io("lock", &path, e))?;
-    let _lock = lock.map_err(|holder| Error::Locked {
-        path: dir.to_path_buf(),
-        holder,
-    })?;
+    let vfs = hold(&*vfs, dir)?;
+    let _lock = lock_to_write(&*vfs, dir)?;
     let (_, state) = Manifest::read(&*vfs, dir)?;
     let stored_ms = state.read_clock_ms;
     if to_ms > stored_ms {

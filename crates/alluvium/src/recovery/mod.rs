@@ -26,7 +26,7 @@ use crate::db::poison::Poison;
 use crate::db::reserve;
 use crate::db::shared::Parts;
 use crate::db::store::Store;
-use crate::error::{Error, Result};
+use crate::error::{Error, LockHolder, Result};
 use crate::keyspace::options::KeyspaceOptions;
 use crate::keyspace::tree::Tree;
 use crate::read_points::ReadPoints;
@@ -130,10 +130,41 @@ fn hold_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Arc<dy
     if options.create && !options.read_only {
         create_directory(vfs, dir)?;
     }
-    vfs.anchored(dir).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => no_database(dir, options),
-        _ => Error::io("open directory", dir, e),
+    hold(vfs, dir).map_err(|e| match e {
+        Error::Io { ref source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            no_database(dir, options)
+        }
+        other => other,
     })
+}
+
+/// Returns the file system that reaches `dir` through a handle of it.
+pub(crate) fn hold(vfs: &dyn Vfs, dir: &Path) -> Result<Arc<dyn Vfs>> {
+    vfs.anchored(dir)
+        .map_err(|e| Error::io("open directory", dir, e))
+}
+
+/// Takes the lock of a directory alone, with a new lock file where there is none.
+pub(crate) fn lock_to_write(vfs: &dyn Vfs, dir: &Path) -> Result<LockGuard> {
+    let path = dir.join(LOCK);
+    let lock = vfs.lock(&path).map_err(|e| Error::io("lock", &path, e))?;
+    lock.map_err(|holder| locked(dir, holder))
+}
+
+/// Takes the lock of a directory together with other readers. `None` where there is no lock file, as in a copy that came
+/// without it: readers make no files.
+pub(crate) fn lock_to_read(vfs: &dyn Vfs, dir: &Path) -> Result<Option<LockGuard>> {
+    let path = dir.join(LOCK);
+    match vfs.lock_shared(&path) {
+        Ok(lock) => lock.map(Some).map_err(|holder| locked(dir, holder)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io("lock", &path, error)),
+    }
+}
+
+fn locked(dir: &Path, holder: LockHolder) -> Error {
+    let path = dir.to_path_buf();
+    Error::Locked { path, holder }
 }
 
 fn no_database(dir: &Path, options: &Options) -> Error {
@@ -148,23 +179,12 @@ fn no_database(dir: &Path, options: &Options) -> Error {
 }
 
 fn take_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Option<LockGuard>> {
-    let path = dir.join(LOCK);
-    let lock = if options.read_only {
-        match vfs.lock_shared(&path) {
-            // A copy that came without its lock file. Readers make no files, so this one goes on unlocked: once open,
-            // it holds all its files and its log, and a writer can no longer take anything from it.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            other => other,
-        }
-    } else {
-        vfs.lock(&path)
-    };
-    let lock = lock.map_err(|e| Error::io("lock", &path, e))?;
-    let locked = |holder| Error::Locked {
-        path: dir.to_path_buf(),
-        holder,
-    };
-    lock.map(Some).map_err(locked)
+    match options.read_only {
+        // Without a lock this one goes on: once open, it holds all its files and its log, and a writer can no longer
+        // take anything from it.
+        true => lock_to_read(vfs, dir),
+        false => lock_to_write(vfs, dir).map(Some),
+    }
 }
 
 /// Creates the directory and makes its name durable: a commit in a directory that power loss takes away is lost.

@@ -23,9 +23,9 @@ use crate::db::checkpoint::{
 };
 use crate::db::{Database, Durability, Options};
 use crate::error::{Error, Result};
-use crate::recovery::{LOCK, absolute};
+use crate::recovery::{absolute, lock_to_read};
 use crate::version::{Manifest, ManifestState};
-use crate::vfs::{LockGuard, RealVfs, Vfs};
+use crate::vfs::{RealVfs, Vfs};
 use crate::wal::RecordKind;
 
 /// What [`repair`] saved and what it did not.
@@ -92,7 +92,8 @@ pub fn repair_on(
     let source = &absolute(&*vfs, source.as_ref())?;
     let target = &absolute(&*vfs, target.as_ref())?;
     check_target(&*vfs, source, target)?;
-    let _lock = lock(&*vfs, source)?;
+    // Keeps writers away where there is a lock file.
+    let _lock = lock_to_read(&*vfs, source)?;
     let temporary = temporary_name(target)?;
     let job = Repair {
         vfs: Arc::clone(&vfs),
@@ -107,20 +108,6 @@ pub fn repair_on(
         remove_directory(&*vfs, &temporary);
     }
     done
-}
-
-/// Keeps writers away where there is a lock file.
-fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Option<LockGuard>> {
-    let path = dir.join(LOCK);
-    match vfs.lock_shared(&path) {
-        Ok(Ok(lock)) => Ok(Some(lock)),
-        Ok(Err(holder)) => Err(Error::Locked {
-            path: dir.to_path_buf(),
-            holder,
-        }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io("lock", &path, error)),
-    }
 }
 
 struct Repair {
