@@ -314,7 +314,7 @@ enum alluvium_event_kind
   // The wall clock has jumped by more than a day, forward or back, against the clock that counts since the machine's
   // start. Told again when it jumps back. wall_ms; time_ms: the time that reads use now.
   ALLUVIUM_EVENT_KIND_CLOCK_JUMP = 14,
-  // At the opening the wall clock was more than a day behind the time that is stored in the database. If the wall clock
+  // At the opening the wall clock showed more than a day less than the time that is stored in the database. If the wall clock
   // is right, a wrong one was recorded: close the database and set it back with alluvium_set_stored_time or the
   // command `alluvium set-time`. wall_ms; time_ms: the stored time.
   ALLUVIUM_EVENT_KIND_STORED_TIME_AHEAD = 15,

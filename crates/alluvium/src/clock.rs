@@ -109,7 +109,7 @@ pub(crate) struct ReadClock {
     /// Jumps of the wall clock.
     jumps: AtomicU64,
     events: Arc<Events>,
-    /// Whether any keyspace has rows that expire: without one, no reader holds anything. Stored before the first such
+    /// True if any keyspace has rows that expire: without one, no reader holds anything. Stored before the first such
     /// keyspace is handed out. Relaxed: the handle brings the order.
     in_use: AtomicBool,
     /// Times held, each with the number of its holders. Held for a map operation and a judgement.

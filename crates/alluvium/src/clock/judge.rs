@@ -6,7 +6,7 @@
 //! - A time is **confirmed** if the wall clock shows it and both clocks have advanced together for [`CONFIRM_MS`]. Only
 //!   a confirmed time is stored or lets a compaction drop rows. It never falls.
 //! - Before the first confirmation of this opening, reads follow the wall clock in both directions, but never below
-//!   the stored time. A wall clock more than a day behind the stored time is not followed: reads use the stored time
+//!   the stored time. A wall clock that is more than a day earlier than the stored time is not followed: reads use the stored time
 //!   plus the boot-time clock.
 //! - After it, reads follow the wall clock as long as it is within a day of the last confirmed time plus the boot-time
 //!   clock. Otherwise they use that sum, until the wall clock is back or is confirmed at its new place.
@@ -52,7 +52,7 @@ pub struct Judged {
     pub time_ms: u64,
     /// The wall clock has jumped since the reading before.
     pub jumped: bool,
-    /// The stored time, if this is the first reading and the wall clock is more than a day behind it.
+    /// The stored time, if this is the first reading and the wall clock is more than a day earlier.
     pub stored_ahead_ms: Option<u64>,
 }
 

@@ -145,7 +145,7 @@ fn a_read_that_was_suspended_in_a_glitch_does_not_bring_its_time_back() {
     machine.set(-(80 * YEAR as i64));
     machine.pass(WINDOW_MS + 1);
     assert_eq!(clock.now(), machine.wall());
-    // It has looked at the wall clock in the glitch, and goes on now.
+    // The reader has looked at the wall clock in the glitch, and continues now.
     clock.raise_latest(wall + 80 * YEAR);
     assert_eq!(clock.now(), machine.wall());
     machine.pass(1);

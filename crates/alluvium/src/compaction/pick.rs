@@ -54,7 +54,7 @@ pub(crate) struct GroupSize {
 }
 
 impl GroupSize {
-    /// Whether a merge returns space although nothing was written here: half of it has expired or was kept for a snapshot
+    /// True if a compaction returns space although nothing was written here: half of it has expired or was kept for a snapshot
     /// that is gone, or it keeps value files that are mostly garbage.
     fn is_worth_clearing(&self) -> bool {
         let is_half = |entries: u64| entries > 0 && entries.saturating_mul(2) >= self.entries;

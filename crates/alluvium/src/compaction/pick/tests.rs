@@ -5,7 +5,7 @@ use alluvium_testkit::script::{self, Command};
 use super::*;
 
 /// A line of input is a group: `upper=BYTES[/TOMBSTONE_BYTES],...` newest first, `last=BYTES`, `entries=N`, `dead=N`
-/// (upper tombstones that nobody needs), `last_dead=N` (entries of the last level that nobody needs), `expired=N`, `victims=BYTES`,
+/// (upper tombstones that no reader needs), `last_dead=N` (entries of the last level that no reader needs), `expired=N`, `victims=BYTES`,
 /// `seeks=N` (needless ones), `busy`. What is left out is 0.
 fn group(line: &str) -> GroupSize {
     let mut group = GroupSize::default();
