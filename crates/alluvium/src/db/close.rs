@@ -44,6 +44,7 @@ impl Handle {
         if result.is_ok() && joined.iter().all(Result::is_ok) {
             cut_for_close(shared);
         }
+        shared.open_files.close_all();
         shared.release_directory();
         if joined.iter().any(Result::is_err) {
             return Err(Error::Internal("a background thread panicked".into()));

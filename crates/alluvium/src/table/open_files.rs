@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
@@ -40,6 +40,11 @@ pub(crate) struct OpenFiles {
     /// Guards the CLOCK order. Every open file has one entry; those of files that are gone are taken out later. A leaf in the
     /// lock order; files are opened and closed without it.
     ring: Mutex<VecDeque<Weak<KeptFile>>>,
+    /// Number of times that files were closed for want of a descriptor. Changed under `closing` alone.
+    rounds: AtomicU64,
+    /// Held while files are closed for want of a descriptor, until they are closed: a second thread that lacks one waits for
+    /// those that the first one frees. Before `ring` in the lock order.
+    closing: Mutex<()>,
 }
 
 /// Half of the descriptors that the process may have: the rest is for the log, files that are being written, and the
@@ -58,6 +63,8 @@ impl OpenFiles {
             limit: limit.max(LIMIT_MIN),
             open: AtomicUsize::new(0),
             ring: Mutex::new(VecDeque::new()),
+            rounds: AtomicU64::new(0),
+            closing: Mutex::new(()),
         })
     }
 
@@ -84,8 +91,9 @@ impl OpenFiles {
     pub fn with_descriptor<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
         // Ends: other threads may take what a round has closed, but not for ever.
         for _ in 0..ATTEMPTS {
+            let rounds = self.rounds.load(Ordering::Acquire);
             match open() {
-                Err(error) if lacks_descriptors(&error) && self.close_some() => {}
+                Err(error) if lacks_descriptors(&error) && self.close_since(rounds) => {}
                 result => return result,
             }
         }
@@ -94,8 +102,25 @@ impl OpenFiles {
 
     /// Closes a few files, for something else that needs a descriptor. False: none was open.
     pub fn close_some(&self) -> bool {
+        let rounds = self.rounds.load(Ordering::Acquire);
+        self.close_since(rounds)
+    }
+
+    /// Closes a few files, unless another thread has done so since the number of rounds was this one. False: none was open.
+    fn close_since(&self, seen: u64) -> bool {
+        let _closing = self.closing.lock();
+        if self.rounds.load(Ordering::Acquire) != seen {
+            return true;
+        }
         let most = self.open_count().saturating_sub(CLOSED_AT_ONCE);
-        self.close_down_to(most, None)
+        let any = self.close_down_to(most, None);
+        self.rounds.fetch_add(1, Ordering::Release);
+        any
+    }
+
+    /// Closes all files: the database is closed. Only a call that is on its way may open one again.
+    pub fn close_all(&self) {
+        self.close_down_to(0, None);
     }
 
     /// Notes that a file is open, and closes others.
@@ -264,6 +289,8 @@ impl VfsFile for KeptFile {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
     use crate::vfs::MemVfs;
 
@@ -295,6 +322,87 @@ mod tests {
         let again: Vec<_> = (100..200).map(|n| files.keep(written(&vfs, n))).collect();
         assert!(files.ring.lock().len() <= LIMIT_MIN + 1);
         drop(again);
+    }
+
+    /// A file that tells when it is being closed, and goes on when it is told. Nothing else is asked of it.
+    #[derive(Debug)]
+    struct SlowToClose {
+        path: PathBuf,
+        closing: Arc<Barrier>,
+        closed: Arc<AtomicBool>,
+    }
+
+    impl Drop for SlowToClose {
+        fn drop(&mut self) {
+            self.closing.wait();
+            self.closing.wait();
+            self.closed.store(true, Ordering::SeqCst);
+        }
+    }
+
+    impl VfsFile for SlowToClose {
+        fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
+            unreachable!()
+        }
+
+        fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+            unreachable!()
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            unreachable!()
+        }
+
+        fn allocate(&self, _: u64) -> io::Result<()> {
+            unreachable!()
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            unreachable!()
+        }
+
+        fn truncate(&self, _: u64) -> io::Result<()> {
+            unreachable!()
+        }
+
+        fn path(&self) -> &Path {
+            &self.path
+        }
+
+        fn start_writeback(&self, _: u64, _: u64) {}
+
+        fn drop_cached(&self, _: u64, _: u64) {}
+    }
+
+    #[test]
+    fn a_thread_that_lacks_a_descriptor_waits_for_those_that_another_one_frees() {
+        const EMFILE: i32 = 24;
+        let vfs: Arc<dyn Vfs> = Arc::new(MemVfs::new());
+        let files = OpenFiles::new(Arc::clone(&vfs), LIMIT_MIN);
+        let closed = Arc::new(AtomicBool::new(false));
+        let slow = Arc::new(SlowToClose {
+            path: PathBuf::from("slow"),
+            closing: Arc::new(Barrier::new(2)),
+            closed: Arc::clone(&closed),
+        });
+        let closing = Arc::clone(&slow.closing);
+        let kept = files.keep(slow);
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(files.close_some()));
+            closing.wait();
+            // The only file is in no list any more, and its descriptor is not free yet.
+            let failed_once = AtomicBool::new(false);
+            let opened = files.with_descriptor(|| {
+                if closed.load(Ordering::SeqCst) {
+                    return Ok(());
+                }
+                assert!(!failed_once.swap(true, Ordering::SeqCst));
+                closing.wait();
+                Err(io::Error::from_raw_os_error(EMFILE))
+            });
+            opened.expect("after the other thread");
+        });
+        drop(kept);
     }
 
     #[test]

@@ -79,7 +79,8 @@ fn more_tables_than_descriptors_are_written_read_merged_and_opened() {
     }
     assert!(db.verify().expect("verify").is_clean());
     db.close().expect("close");
-    drop(keyspaces);
+    let open_now = vfs.open_files.load(Ordering::SeqCst);
+    assert!(open_now < 10, "{open_now} files of a closed database");
     let db = open(&vfs, few_files());
     let name = |n| db.existing_keyspace(&format!("k{n}"));
     let keyspaces: Vec<Keyspace> = (0..KEYSPACES)
