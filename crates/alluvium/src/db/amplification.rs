@@ -211,7 +211,7 @@ fn of_tree(shared: &Shared, tree: &Tree, log_bytes: f64) -> KeyspaceAmplificatio
     let has_filter = tree.options().whole_key_filter;
     let design = Design {
         upper_fraction: shared.options.upper_fraction,
-        flush_bytes: shared.plan().flush_bytes() as f64,
+        flush_bytes: shared.plan().flush_bytes as f64,
         false_positives: if has_filter { FALSE_POSITIVES } else { 1.0 },
     };
     let counters = &tree.counters;

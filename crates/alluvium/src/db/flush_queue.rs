@@ -155,7 +155,7 @@ impl Shared {
             }
             let wanted = flushes.wanted > flushes.flushed;
             let worth = wanted
-                || flushes.sealed_bytes >= self.plan().flush_bytes()
+                || flushes.sealed_bytes >= self.plan().flush_bytes
                 || flushes.sealed.len() >= GENERATIONS_MAX;
             if worth && !flushes.sealed.is_empty() {
                 return Some(flushes.sealed.drain(..).collect());

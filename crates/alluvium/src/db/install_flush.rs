@@ -7,7 +7,7 @@ use crate::commit::SealedGeneration;
 use crate::compaction::Claim;
 use crate::compaction::output::{NewTable, discard};
 use crate::db::shared::Shared;
-use crate::db::split::{Placed, group_of, plan_ingest, plan_joins, upper_edits};
+use crate::db::split::{Placed, plan_ingest, plan_joins, upper_edits};
 use crate::db::store::Store;
 use crate::error::Result;
 use crate::keyspace::memtable::TreeMemtable;
@@ -113,7 +113,9 @@ fn flush_edits(
     let groups = &store.state().keyspaces[&id].groups;
     let partition_bytes = shared.options.partition_bytes;
     let (beside, others): (Vec<_>, Vec<_>) = (flush.upper.iter()).partition(|t| {
-        group_of(groups, &t.record.first_key).is_some_and(|low| flush.has_claimed(low))
+        groups
+            .low_of(&t.record.first_key)
+            .is_some_and(|low| flush.has_claimed(low))
     });
     let mut edits: Vec<GroupEdit> = (others.into_iter())
         .flat_map(|t| upper_edits(id, groups, run, &t.record, t.below.as_deref()))
@@ -148,7 +150,7 @@ fn hidden_last(shared: &Shared, store: &Store, flush: &FlushedTree<'_>) -> Vec<G
     let horizon = shared.read_points.horizon();
     let keyspace = flush.tree.id;
     let mut edits = Vec::new();
-    for (low, group) in &store.state().keyspaces[&keyspace].groups {
+    for (low, group) in store.state().keyspaces[&keyspace].groups.iter() {
         let hidden = group.last.iter().filter(|r| {
             let newest = r.global_seqno.unwrap_or(0).max(r.max_seqno);
             ranges.hide_all(&r.first_key, &r.last_key, newest, horizon)

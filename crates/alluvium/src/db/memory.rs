@@ -21,8 +21,11 @@ pub(crate) struct MemoryPlan {
     pub memory_bytes: usize,
     /// Active memtables are sealed at this size.
     pub active_bytes: usize,
-    /// Active and sealed memtables together; a flush starts at half of it.
+    /// Active and sealed memtables together: a quarter of what open tables leave. Sealed ones beyond it slow writers down.
     pub write_bytes: usize,
+    /// Sealed bytes at which they are merged into one flush: large flush units are merged less often later. Half of what
+    /// memtables may take where there are no tables.
+    pub flush_bytes: usize,
     /// What the writes of one transaction or batch may take.
     pub transaction_bytes: usize,
 }
@@ -78,18 +81,20 @@ impl MemoryUse {
 impl MemoryPlan {
     /// Pure, so that tests can show it.
     pub fn new(options: &Options) -> MemoryPlan {
-        MemoryPlan::of(options, options.memory_bytes)
+        MemoryPlan::of(options, options.memory_bytes, 0)
     }
 
-    fn of(options: &Options, memory_bytes: usize) -> MemoryPlan {
-        let write_bytes = (memory_bytes / 4).clamp(4 << 20, 512 << 20);
+    /// With tables that take `table_bytes`. The size of active memtables, and so of log segments, does not depend on them.
+    fn of(options: &Options, memory_bytes: usize, table_bytes: usize) -> MemoryPlan {
         let active_bytes = options
             .memtable_bytes
-            .unwrap_or_else(|| (write_bytes / 8).clamp(1 << 20, 32 << 20));
+            .unwrap_or_else(|| (memory_bytes / 32).clamp(1 << 20, 32 << 20));
+        let write_bytes = |left: usize| (left / 4).clamp(4 << 20, 512 << 20).max(active_bytes * 4);
         MemoryPlan {
             memory_bytes,
             active_bytes,
-            write_bytes: write_bytes.max(active_bytes * 4),
+            write_bytes: write_bytes(memory_bytes.saturating_sub(table_bytes)),
+            flush_bytes: write_bytes(memory_bytes) / 2,
             transaction_bytes: options
                 .transaction_bytes
                 .unwrap_or(memory_bytes / 4)
@@ -118,12 +123,8 @@ impl MemoryPlan {
         self.active_bytes.max(FRESH_BYTES_MIN)
     }
 
-    /// Sealed bytes at which they are merged into one flush: large flush units are merged less often later.
-    pub fn flush_bytes(&self) -> usize {
-        self.write_bytes / 2
-    }
-
-    /// The ceiling at which commits wait for a flush. Admission control makes it unreachable in practice.
+    /// The ceiling at which commits wait for a flush: half of what open tables leave. The other half is for the tables that
+    /// the flush makes, active memtables and jobs. Admission control makes it unreachable in practice.
     pub fn ceiling_bytes(&self) -> usize {
         self.write_bytes * 2
     }
@@ -145,7 +146,8 @@ impl Shared {
     /// The shares of the memory number of the moment.
     pub fn plan(&self) -> MemoryPlan {
         let memory_bytes = self.memory_bytes.load(Ordering::Relaxed);
-        MemoryPlan::of(&self.options, memory_bytes)
+        let table_bytes = self.cache.taken_bytes(Use::Tables) as usize;
+        MemoryPlan::of(&self.options, memory_bytes, table_bytes)
     }
 
     /// Changes the memory number; whoever waits by the old one looks again.
@@ -183,7 +185,7 @@ mod tests {
             ..Options::default()
         });
         assert_eq!(plan.active_bytes, 32 * MIB);
-        assert_eq!(plan.flush_bytes(), 128 * MIB);
+        assert_eq!(plan.flush_bytes, 128 * MIB);
         let cache = Cache::new(plan.cache_total_bytes());
         let left = || cache.capacity_bytes() as usize / MIB;
         cache.take(Use::Memtables, 32 * MIB);
@@ -195,6 +197,13 @@ mod tests {
         assert_eq!(left(), 424);
         cache.take(Use::Tables, 2000 * MIB);
         assert_eq!(left(), CACHE_BYTES_MIN / MIB);
+        let half_for_tables = MemoryPlan::of(&Options::default(), 1024 * MIB, 512 * MIB);
+        assert_eq!(half_for_tables.active_bytes, 32 * MIB);
+        assert_eq!(half_for_tables.flush_bytes, 128 * MIB);
+        assert_eq!(half_for_tables.ceiling_bytes(), 256 * MIB);
+        let full_of_tables = MemoryPlan::of(&Options::default(), 64 * MIB, 80 * MIB);
+        assert_eq!(full_of_tables.active_bytes, 2 * MIB);
+        assert_eq!(full_of_tables.ceiling_bytes(), 16 * MIB);
         let all_for_memtables = MemoryPlan::new(&Options {
             memory_bytes: 64 * MIB,
             memtable_bytes: Some(64 * MIB),

@@ -1,11 +1,8 @@
 //! How groups come and go: a group whose last level grew is split at table borders, small neighbours without upper
 //! tables are joined. Pure edits over records.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-
 use crate::base::KeyspaceId;
-use crate::version::{GroupEdit, GroupState, TableRecord, next_low};
+use crate::version::{GroupEdit, GroupState, Groups, TableRecord};
 
 /// About this many groups per keyspace once it is large: fewer make merges long, more make flushed tables small.
 const GROUPS_AIM: u64 = 32;
@@ -13,18 +10,15 @@ const GROUPS_AIM: u64 = 32;
 /// Lists a flushed table as newest upper table of every group that it reaches into. All of it lies `below` a key.
 pub(crate) fn upper_edits(
     keyspace: KeyspaceId,
-    groups: &BTreeMap<Vec<u8>, GroupState>,
+    groups: &Groups,
     run: u64,
     table: &TableRecord,
     below: Option<&[u8]>,
 ) -> Vec<GroupEdit> {
-    let first = group_of(groups, &table.first_key);
+    let first = groups.low_of(&table.first_key);
     let later = groups
-        .range::<[u8], _>((
-            Bound::Excluded(&table.first_key[..]),
-            Bound::Included(&table.last_key[..]),
-        ))
-        .map(|(low, _)| low)
+        .lows_after(&table.first_key)
+        .take_while(|low| **low <= table.last_key)
         .filter(|low| below.is_none_or(|below| low.as_slice() < below));
     let add = |low: &Vec<u8>| GroupEdit::AddUpper {
         keyspace,
@@ -119,28 +113,20 @@ fn reaches(lows: &[Vec<u8>], i: usize, table: &TableRecord) -> bool {
 /// A table and where it goes: as upper table with a run number, or, with `None`, into the last level.
 pub(crate) type Placed = (Option<u64>, TableRecord);
 
-/// The low key of the group whose range holds `key`.
-pub(crate) fn group_of<'g>(
-    groups: &'g BTreeMap<Vec<u8>, GroupState>,
-    key: &[u8],
-) -> Option<&'g Vec<u8>> {
-    let upto = (Bound::Unbounded, Bound::Included(key));
-    let group = groups.range::<[u8], _>(upto).next_back();
-    group.map(|(low, _)| low)
-}
-
 /// Whether a table can go straight into the last level: it lies in one group, and nothing there that is newer than the
 /// last level, tombstones included, shares a key with its range, nor does the last level itself. Groups for which
 /// `is_busy` holds are left to their merges.
 pub(crate) fn fits_last_level(
-    groups: &BTreeMap<Vec<u8>, GroupState>,
+    groups: &Groups,
     table: &TableRecord,
     is_busy: impl Fn(&[u8]) -> bool,
 ) -> bool {
-    let Some(low) = group_of(groups, &table.first_key) else {
+    let Some(low) = groups.low_of(&table.first_key) else {
         return false;
     };
-    let inside = next_low(groups, low).is_none_or(|high| &table.last_key[..] < high);
+    let inside = groups
+        .high_of(low)
+        .is_none_or(|high| &table.last_key[..] < high);
     let apart = |t: &TableRecord| t.last_key < table.first_key || table.last_key < t.first_key;
     inside && groups[low].tables().all(apart) && !is_busy(low)
 }
@@ -150,7 +136,7 @@ pub(crate) fn fits_last_level(
 /// one group.
 pub(crate) fn plan_ingest(
     keyspace: KeyspaceId,
-    groups: &BTreeMap<Vec<u8>, GroupState>,
+    groups: &Groups,
     tables: &[Placed],
     partition_bytes: u64,
 ) -> Vec<GroupEdit> {
@@ -159,8 +145,8 @@ pub(crate) fn plan_ingest(
     let total: u64 = last.chain(new).map(|r| r.file_bytes).sum();
     let aim = partition_bytes.max(total / GROUPS_AIM);
     let mut edits = Vec::new();
-    for (low, group) in groups {
-        let high = next_low(groups, low);
+    for (low, group) in groups.iter() {
+        let high = groups.high_of(low);
         // Tables are in order, so those of one group stand together.
         let from = tables.partition_point(|(_, t)| t.last_key < *low);
         let to = high.map_or(tables.len(), |high| {
@@ -256,7 +242,7 @@ fn part_lows(low: &[u8], group: &GroupState, tables: &[Placed], aim: u64) -> Vec
 /// range in which they are up to date, and without a job.
 pub(crate) fn plan_joins(
     keyspace: KeyspaceId,
-    groups: &BTreeMap<Vec<u8>, GroupState>,
+    groups: &Groups,
     is_quiet: impl Fn(&[u8], &GroupState) -> bool,
     partition_bytes: u64,
 ) -> Vec<GroupEdit> {
@@ -265,7 +251,7 @@ pub(crate) fn plan_joins(
     let mut edits = Vec::new();
     // What the group to the left holds with all that joined it; `None` where it must stay as it is.
     let mut left: Option<u64> = None;
-    for (low, group) in groups {
+    for (low, group) in groups.iter() {
         let own = bytes(group);
         left = match left {
             _ if !is_quiet(low, group) => None,
@@ -344,7 +330,7 @@ mod tests {
     }
 
     /// Groups by low key, with upper and last-level tables.
-    fn groups(list: &[(&str, &[TableRecord], &[TableRecord])]) -> BTreeMap<Vec<u8>, GroupState> {
+    fn groups(list: &[(&str, &[TableRecord], &[TableRecord])]) -> Groups {
         let group = |(low, upper, last): &(&str, &[TableRecord], &[TableRecord])| {
             let upper = upper.iter().map(|r| (r.id.0, r.clone())).collect();
             let last = last.to_vec();
@@ -420,7 +406,10 @@ mod tests {
             ("j", 0),
             ("l", 0),
         ];
-        let groups: BTreeMap<_, _> = sizes.map(|(low, bytes)| group(low, bytes)).into();
+        let groups = sizes
+            .map(|(low, bytes)| group(low, bytes))
+            .into_iter()
+            .collect();
         let joins = |loud: &str| {
             let is_quiet = |low: &[u8], _: &GroupState| {
                 !loud

@@ -18,9 +18,7 @@ use crate::error::Result;
 use crate::keyspace::tree::Tree;
 use crate::table::{Table, ValueFiles};
 use crate::version::group::{Group, Upper, Version};
-use crate::version::{
-    GroupEdit, GroupState, Manifest, ManifestState, TableRecord, VersionEdit, next_low,
-};
+use crate::version::{GroupEdit, GroupState, Manifest, ManifestState, TableRecord, VersionEdit};
 
 /// See the module.
 pub(crate) struct Store {
@@ -279,7 +277,7 @@ fn merge_edits(
     let keyspace = inputs.keyspace;
     let groups = &store.state().keyspaces.get(&keyspace)?.groups;
     let group = groups.get(&inputs.low)?;
-    if next_low(groups, &inputs.low) != inputs.high.as_deref() {
+    if groups.high_of(&inputs.low) != inputs.high.as_deref() {
         return None;
     }
     let has_upper = |id: &TableId| group.upper.iter().any(|(_, r)| r.id == *id);

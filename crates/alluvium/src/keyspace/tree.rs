@@ -74,7 +74,7 @@ pub(crate) struct Tree {
 
 /// The memory of a keyspace without rows and tables: this tree, its place in the lists of keyspaces and in the state of the
 /// manifest. Measured by `examples/many_keyspaces`.
-const OVERHEAD_BYTES: usize = 2560;
+const OVERHEAD_BYTES: usize = 1792;
 
 impl Drop for Tree {
     fn drop(&mut self) {

@@ -49,7 +49,7 @@ pub(super) fn save_tables(
             report,
         };
         let mut done: BTreeMap<TableId, bool> = BTreeMap::new();
-        for (low, group) in &tree.groups {
+        for (low, group) in tree.groups.iter() {
             let upper = group.upper.iter().map(|(run, table)| (Some(*run), table));
             let last = group.last.iter().map(|table| (None, table));
             for (run, table) in upper.chain(last) {

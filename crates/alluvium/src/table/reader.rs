@@ -47,7 +47,7 @@ pub struct Table {
 }
 
 /// What an open table costs beside its parts: itself, its file, its properties, its record in the manifest's state.
-const TABLE_OVERHEAD_BYTES: usize = 2048;
+const TABLE_OVERHEAD_BYTES: usize = 1600;
 
 impl Table {
     /// As [`Table::open_with`] for a table whose values are all its own.

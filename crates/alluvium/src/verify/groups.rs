@@ -11,7 +11,7 @@ use crate::version::{GroupState, ManifestState, TableRecord};
 /// Checks all groups of all keyspaces.
 pub(super) fn check(dir: &Path, state: &ManifestState, report: &mut dyn FnMut(Error)) {
     for (&id, keyspace) in &state.keyspaces {
-        let lows: Vec<&Vec<u8>> = keyspace.groups.keys().collect();
+        let lows: Vec<&Vec<u8>> = keyspace.groups.iter().map(|(low, _)| low).collect();
         for (at, (low, group)) in keyspace.groups.iter().enumerate() {
             let high = lows.get(at + 1).map(|low| low.as_slice());
             let found = check_group(keyspace, low, high, group, state.last_seqno);

@@ -10,12 +10,13 @@
 mod current;
 pub mod edit;
 pub(crate) mod group;
+mod groups;
 pub mod manifest;
 mod remains;
 pub mod state;
 
 pub use edit::{GroupEdit, KeyspaceRecord, TableRecord, VersionEdit};
+pub use groups::Groups;
 pub use manifest::{Manifest, random_uid};
 pub use remains::{UNREFERENCED, check_no_remains};
-pub(crate) use state::next_low;
 pub use state::{GroupState, ManifestState};

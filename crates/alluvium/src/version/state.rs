@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::ops::Bound;
 
 use super::edit::{GroupEdit, KeyspaceRecord, TableRecord, VersionEdit};
+use super::groups::Groups;
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
 
 /// The sum of all edits so far.
@@ -47,7 +47,7 @@ pub struct KeyspaceState {
     /// Everything up to this seqno is in tables.
     pub flushed_seqno: SeqNo,
     /// The groups by their low key; the first one's is empty.
-    pub groups: BTreeMap<Vec<u8>, GroupState>,
+    pub groups: Groups,
 }
 
 /// The tables of one group.
@@ -175,7 +175,7 @@ impl ManifestState {
             });
             edit.flushed_seqno.push((keyspace, state.flushed_seqno));
             let mut previous: &[u8] = &[];
-            for (low, group) in &state.groups {
+            for (low, group) in state.groups.iter() {
                 if !low.is_empty() {
                     edit.groups.push(GroupEdit::Split {
                         keyspace,
@@ -213,7 +213,7 @@ impl ManifestState {
             options: record.options.clone(),
             created_seqno: record.created_seqno,
             flushed_seqno: 0,
-            groups: BTreeMap::from([(Vec::new(), GroupState::default())]),
+            groups: Groups::one(),
         };
         self.keyspaces.insert(record.id, state);
         Ok(())
@@ -303,20 +303,17 @@ impl ManifestState {
     fn split(&mut self, id: KeyspaceId, low: &[u8], at: &[u8]) -> Result<(), Inconsistency> {
         self.group(id, low)?;
         let keyspace = self.keyspace(id)?;
-        if at <= low || next_low(&keyspace.groups, low).is_some_and(|next| at >= next) {
+        if at <= low || keyspace.groups.high_of(low).is_some_and(|high| at >= high) {
             return refuse("a border inside the group", group_name(id, at));
         }
-        keyspace.groups.insert(at.to_vec(), GroupState::default());
+        keyspace.groups.add(at);
         Ok(())
     }
 
     /// Returns the left neighbour's low key.
     fn join(&mut self, id: KeyspaceId, low: &[u8]) -> Result<Vec<u8>, Inconsistency> {
         let groups = &mut self.keyspace(id)?.groups;
-        let bounds = (Bound::Unbounded, Bound::Excluded(low));
-        let left = groups.range::<[u8], _>(bounds).next_back();
-        let left = left.map(|(left, _)| left.clone());
-        let (Some(left), Some(group)) = (left, groups.remove(low)) else {
+        let Some((left, group)) = groups.take(low) else {
             return refuse("a group with a left neighbour", group_name(id, low));
         };
         let mut listed_twice = Vec::new();
@@ -375,9 +372,9 @@ impl ManifestState {
                 return refuse("last-level tables without overlap", found);
             }
         }
-        let next = next_low(groups, low);
+        let high = groups.high_of(low);
         let outside = group.last.iter().find(|table| {
-            &table.first_key[..] < low || next.is_some_and(|next| &table.last_key[..] >= next)
+            &table.first_key[..] < low || high.is_some_and(|high| &table.last_key[..] >= high)
         });
         match outside {
             Some(table) => refuse("last-level tables inside their group", table.id),
@@ -397,7 +394,7 @@ impl GroupState {
         let place = self.upper.partition_point(|(other_run, other)| {
             *other_run > run || (*other_run == run && other.first_key < table.first_key)
         });
-        self.upper.insert(place, (run, table.clone()));
+        insert(&mut self.upper, place, (run, table.clone()));
         Ok(())
     }
 
@@ -406,7 +403,7 @@ impl GroupState {
         let place = self
             .last
             .partition_point(|other| other.first_key < table.first_key);
-        self.last.insert(place, table.clone());
+        insert(&mut self.last, place, table.clone());
         Ok(())
     }
 
@@ -439,6 +436,14 @@ fn raise<T: Ord>(slot: &mut T, value: Option<T>) {
     }
 }
 
+/// Inserts without room for more at first: most keyspaces have one table.
+fn insert<T>(list: &mut Vec<T>, place: usize, item: T) {
+    if list.is_empty() {
+        list.reserve_exact(1);
+    }
+    list.insert(place, item);
+}
+
 fn take<T>(
     list: &mut Vec<T>,
     is_it: impl Fn(&T) -> bool,
@@ -449,15 +454,6 @@ fn take<T>(
         None => return refuse("a table that the group lists", table),
     }
     Ok(())
-}
-
-pub(crate) fn next_low<'a>(
-    groups: &'a BTreeMap<Vec<u8>, GroupState>,
-    low: &[u8],
-) -> Option<&'a [u8]> {
-    let bounds = (Bound::Excluded(low), Bound::Unbounded);
-    let mut above = groups.range::<[u8], _>(bounds);
-    above.next().map(|(next, _)| &next[..])
 }
 
 fn group_name(id: KeyspaceId, low: &[u8]) -> String {

@@ -51,7 +51,7 @@ fn random_edit(state: &ManifestState, random: &mut SplitMix) -> VersionEdit {
     let Some((&keyspace, tree)) = state.keyspaces.iter().nth(nth) else {
         unreachable!("the index is below the count");
     };
-    let nth = random.below(tree.groups.len() as u64) as usize;
+    let nth = random.below(tree.groups.iter().len() as u64) as usize;
     let (low, group) = tree.groups.iter().nth(nth).unwrap();
     let low = low.clone();
     let mut edit = VersionEdit::default();
@@ -61,7 +61,7 @@ fn random_edit(state: &ManifestState, random: &mut SplitMix) -> VersionEdit {
             let mut at = low.clone();
             at.push(0);
             // Nothing is in the last level here, so any border between the groups will do.
-            if !tree.groups.contains_key(&at) {
+            if tree.groups.get(&at).is_none() {
                 edit.groups.push(GroupEdit::Split { keyspace, low, at });
             }
         }
