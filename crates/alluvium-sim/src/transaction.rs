@@ -14,7 +14,7 @@ use alluvium::{
 
 use crate::client::Client;
 use crate::history::{History, Intent, Row, State, Stored, Write, apply, mark};
-use crate::plan::{Change, EXPIRING, Ending, Key, Op, Read, Step};
+use crate::plan::{Change, Ending, Key, Op, Read, Step};
 use crate::reading::{Seen, Source, expected, perform, shown};
 use crate::time::Moment;
 use crate::world::{Checked, Prepared, World, is_exclusive, row};
@@ -213,11 +213,7 @@ impl Running<'_> {
                 (key, row(keyspace, key, Some(&stored)))
             }
             Change::Insert(_, key) => {
-                let absent = !self.read_locked(keyspace, key)? && is_exclusive(key);
-                // A row that a jump of the clock has hidden may be there again.
-                let comes_back =
-                    change.place() == EXPIRING && self.world.records.clock.has_jumped();
-                match absent && !comes_back {
+                match !self.read_locked(keyspace, key)? && is_exclusive(key) {
                     true => {
                         stored.until_ms = None;
                         self.transaction.insert(keyspace, key, &stored.value)?;

@@ -87,6 +87,7 @@ impl WriteBatch {
         value: &[u8],
         until_ms: Option<u64>,
     ) -> Result<()> {
+        let kind = keyspace.written_as(kind);
         let value = keyspace.stored(kind, value, until_ms)?;
         check_sizes(key, &value)?;
         self.enter(keyspace)?;

@@ -24,6 +24,7 @@ pub(crate) fn settle(shared: &Shared) -> Result<()> {
 
 fn wait_settled(shared: &Shared) -> Result<()> {
     let known = shared.jobs.state.lock().refused.0;
+    let mut wakes = true;
     loop {
         shared.check_open()?;
         shared.poison.check()?;
@@ -39,7 +40,7 @@ fn wait_settled(shared: &Shared) -> Result<()> {
             shared.cache.forget_peak();
             return Ok(());
         }
-        wait_a_moment(shared, &mut state, seen);
+        wait_a_moment(shared, &mut state, seen, &mut wakes);
     }
 }
 
@@ -70,6 +71,7 @@ pub(crate) fn compact_range(
 
 fn wait_for(shared: &Shared, wanted: &Wanted) -> Result<()> {
     let known = shared.jobs.state.lock().refused.0;
+    let mut wakes = true;
     loop {
         shared.check_open()?;
         shared.poison.check()?;
@@ -82,22 +84,24 @@ fn wait_for(shared: &Shared, wanted: &Wanted) -> Result<()> {
         if wanted.pending(&version, horizon).next().is_none() {
             return Ok(());
         }
-        wait_a_moment(shared, &mut shared.jobs.state.lock(), seen);
+        wait_a_moment(shared, &mut shared.jobs.state.lock(), seen, &mut wakes);
     }
 }
 
 /// Waits for an event after the first `seen`. Bounded, so that a poisoned or closed database is noticed. Where no
-/// compaction runs, wakes the threads first: what is due may have become so without an event, because a snapshot was
-/// closed.
-fn wait_a_moment(shared: &Shared, state: &mut MutexGuard<'_, State>, seen: u64) {
-    if state.busy.is_empty() {
-        state.events += 1;
-        shared.jobs.changed.notify_all();
-    } else if state.events != seen {
+/// compaction runs and `wakes` is set, wakes the threads first: what is due may have become so without an event, because a
+/// snapshot was closed. Sets `wakes` if nothing has happened for the whole time, so that two who wait do not wake each other
+/// without end.
+fn wait_a_moment(shared: &Shared, state: &mut MutexGuard<'_, State>, seen: u64, wakes: &mut bool) {
+    if state.events != seen {
         return;
     }
+    if state.busy.is_empty() && *wakes {
+        state.events += 1;
+        shared.jobs.changed.notify_all();
+    }
     let bound = Duration::from_millis(200);
-    shared.jobs.changed.wait_for(state, bound);
+    *wakes = shared.jobs.changed.wait_for(state, bound).timed_out();
 }
 
 #[cfg(all(test, not(loom), not(feature = "simulation")))]
@@ -123,6 +127,39 @@ mod tests {
         let group = (words.id(), Vec::new());
         db.shared().jobs.state.lock().put_off.insert(group);
         words.compact_range(b"", None).unwrap();
+    }
+
+    #[test]
+    fn two_who_wait_for_a_compaction_that_is_put_off_do_not_wake_each_other_without_end() {
+        let options = Options {
+            idle_after: None,
+            ..Options::default()
+        };
+        let db = Database::open_on(Arc::new(MemVfs::new()), Path::new("db"), options).unwrap();
+        let words = db.keyspace("words", KeyspaceOptions::default()).unwrap();
+        words.put(b"a", b"1").unwrap();
+        db.flush().unwrap();
+        let jobs = &db.shared().jobs;
+        let group = (words.id(), Vec::new());
+        jobs.state.lock().put_off.insert(group);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| words.compact_range(b"", None).unwrap());
+            }
+            while jobs.state.lock().wanted.len() < 2 {
+                std::thread::yield_now();
+            }
+            let until = crate::sync::time::Instant::now() + Duration::from_millis(300);
+            let mut state = jobs.state.lock();
+            let before = state.events;
+            while state.events - before < 50
+                && !jobs.changed.wait_until(&mut state, until).timed_out()
+            {}
+            let events = state.events - before;
+            drop(state);
+            jobs.found_space();
+            assert!(events < 50, "{events} events while nothing happened");
+        });
     }
 
     #[test]

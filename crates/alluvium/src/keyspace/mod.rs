@@ -233,6 +233,15 @@ impl Keyspace {
         }
     }
 
+    /// The kind that is stored for a write of this kind. Where rows expire, an insert is a put: a row that readers do not
+    /// find any more is found again after a step of the clock, and would come back if the insert and its delete cancelled.
+    pub(crate) fn written_as(&self, kind: ValueKind) -> ValueKind {
+        match kind {
+            ValueKind::Insert if self.expires() => ValueKind::Put,
+            kind => kind,
+        }
+    }
+
     /// A value as it is stored for this kind of write; a delete has none. `until_ms` is the caller's expiry, if there is one.
     pub(crate) fn stored<'a>(
         &self,
@@ -269,6 +278,7 @@ impl Keyspace {
     /// Writes a key that the caller knows to be absent, so that its later delete can cancel it: both vanish where
     /// they meet, and neither is rewritten down to the last level. If the key exists all the same, its older value
     /// can come back after that delete: then use [`Keyspace::put`]. Errors and durability as [`Keyspace::put`].
+    /// In a keyspace whose rows expire it is a put.
     ///
     /// Debug builds read the key, and refuse such an insert with `InvalidArgument` unless it is untracked; release
     /// builds read nothing. [`Database::verify`] reports such keys as far as merges have not met them.
@@ -321,6 +331,7 @@ impl Keyspace {
 
     fn write(&self, kind: ValueKind, key: &[u8], value: &[u8], until: Option<u64>) -> Result<()> {
         self.check()?;
+        let kind = self.written_as(kind);
         let value = self.stored(kind, value, until)?;
         check_sizes(key, &value)?;
         self.commit_one(|writes| writes.put(self.tree.id, key, kind, &value))

@@ -84,6 +84,7 @@ impl Transaction {
         value: &[u8],
         until_ms: Option<u64>,
     ) -> Result<()> {
+        let kind = keyspace.written_as(kind);
         let value = keyspace.stored(kind, value, until_ms)?;
         check_sizes(key, &value)?;
         self.shared().check_writable()?;
@@ -139,6 +140,7 @@ impl Transaction {
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
+        let kind = keyspace.written_as(kind);
         let value = keyspace.stored(kind, value, None)?;
         check_sizes(key, &value)?;
         self.shared().check_writable()?;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use alluvium::version::Manifest;
 use alluvium::vfs::MemVfs;
 use alluvium::{
-    Clock, CursorOptions, Database, Error, Event, EventListener, Expiry, Keyspace, KeyspaceOptions,
-    Options, set_stored_time_on,
+    Clock, CursorOptions, Database, Error, Event, EventListener, Expiry, Isolation, Keyspace,
+    KeyspaceOptions, Options, set_stored_time_on,
 };
 
 use crate::fixture::{all, assert_error, dir, of, open, rows, text, tiny};
@@ -82,6 +82,31 @@ fn stored(vfs: &MemVfs) -> u64 {
 
 fn entries(db: &Database) -> u64 {
     of(&db.stats().expect("stats"), "k").table_entries
+}
+
+#[test]
+fn a_deleted_row_stays_deleted_where_the_clock_steps_back_behind_an_older_expired_one() {
+    let (machine, vfs) = (Machine::default(), MemVfs::new());
+    let (db, k) = machine.open(&vfs);
+    for key in [b"a", b"b"] {
+        let soon = machine.wall() + 1_000;
+        k.put_until(key, b"old", soon).expect("put");
+    }
+    db.settle().expect("settle");
+    machine.pass(2_000);
+    assert_eq!(all(&k).len(), 0, "both have expired");
+    k.insert(b"a", b"new").expect("insert");
+    k.delete(b"a").expect("delete");
+    let transaction = db.begin(Isolation::ReadCommitted).expect("begin");
+    transaction.insert(&k, b"b", b"new").expect("insert");
+    transaction.delete(&k, b"b").expect("delete");
+    transaction.commit().expect("commit");
+    db.settle().expect("settle");
+    drop((k, db));
+    // What no clock has confirmed is not stored: the next opening follows the clock.
+    machine.set(-5_000);
+    let (_db, k) = machine.open(&vfs);
+    assert_eq!(all(&k).len(), 0, "both were deleted");
 }
 
 #[test]
