@@ -18,7 +18,7 @@ use crate::world::{Checked, Passing, World, is_exclusive, row};
 pub struct Client {
     /// What it shares.
     pub world: Arc<World>,
-    /// Its number in the life.
+    /// Its number in the incarnation.
     pub number: usize,
     /// With the moments between which it was taken.
     snapshot: Option<(Snapshot, RangeInclusive<u64>)>,

@@ -222,7 +222,7 @@ fn chosen(world: &World, number: u64) -> Option<(u64, Backup)> {
     all.get(at).map(|(id, backup)| (**id, (*backup).clone()))
 }
 
-/// The store of backups: one for all clients of a life.
+/// The store of backups: one for all clients of an incarnation.
 pub(crate) fn open_store(world: &World) -> Checked<Option<Arc<BackupStore>>> {
     let opened = || world.store.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(store) = &*opened() {

@@ -1,7 +1,7 @@
 //! The file system of a simulation: one in memory, whose every call is a step, may fail, and may be the last.
 //!
 //! After the crash every call fails: the engine of the dead machine ends by itself, as it does on a broken disk, while
-//! what the machine left behind is kept for the next life.
+//! what the machine left behind is kept for the next incarnation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ struct File {
 }
 
 impl Disk {
-    /// A disk for one life, on what the life before left. If it lies, syncs of files do nothing.
+    /// A disk for one incarnation, on what the incarnation before left. If it lies, syncs of files do nothing.
     pub fn new(memory: MemVfs, seed: u64, crash: Option<Crash>, lies: bool) -> Disk {
         let files = Arc::new(memory.clone());
         let state = Arc::new(Mutex::new(State {

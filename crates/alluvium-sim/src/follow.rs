@@ -1,4 +1,4 @@
-//! A client that follows the stream of changes, over all lives of the database.
+//! A client that follows the stream of changes, over all incarnations of the database.
 //!
 //! Each change must be the next commit of the history, with just what that commit does: so every acknowledged commit
 //! comes exactly once and in order, also in a stream that is closed and opened again where it stood. At the end of a

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use alluvium::simulation::threads::{ThreadId, current};
 
+use crate::filter::{Fate, fate};
 use crate::plan::Read;
-use crate::reading::{Content, Seen, admits_sieved, expected};
-use crate::sieve::{Fate, fate};
+use crate::reading::{Content, Seen, admits_filtered, expected};
 
 /// The bytes in front of a commit's own number.
 const MARK: [u8; 8] = *b"\xA5sim\x5A\xC3\x96\x0F";
@@ -101,7 +101,7 @@ pub struct History {
     /// Each time at which some row goes.
     deadlines: BTreeSet<u64>,
     /// The keyspace whose rows a filter may have met, once it was set.
-    sieved: Option<u32>,
+    filtered: Option<u32>,
 }
 
 /// The row that marks a commit: key and value. One key for each client, so that it meets nobody.
@@ -180,19 +180,19 @@ impl History {
     }
 
     /// From now on a filter may meet the rows of this keyspace.
-    pub fn sieve(&mut self, keyspace: u32) {
-        self.sieved = Some(keyspace);
+    pub fn filter(&mut self, keyspace: u32) {
+        self.filtered = Some(keyspace);
     }
 
     /// Whether everything that is found is what this state shows at one of these times.
     pub fn is_of(&self, found: &Content, state: &State, times: &[u64]) -> bool {
-        found.is_of(state, times, self.sieved)
+        found.is_of(state, times, self.filtered)
     }
 
     /// Whether a read may show this in a state, at a time.
     pub fn admits(&self, read: &Read, id: u32, state: &State, now_ms: u64, seen: &Seen) -> bool {
-        match self.sieved == Some(id) {
-            true => admits_sieved(read, id, state, now_ms, seen),
+        match self.filtered == Some(id) {
+            true => admits_filtered(read, id, state, now_ms, seen),
             false => expected(read, id, state, now_ms) == *seen,
         }
     }
@@ -204,7 +204,7 @@ impl History {
 
     /// Whether a filter may have removed a row that a state has.
     pub fn may_be_filtered(&self, row: &Row, stored: &Stored) -> bool {
-        self.sieved == Some(row.0) && fate(&stored.value) == Fate::Removed
+        self.filtered == Some(row.0) && fate(&stored.value) == Fate::Removed
     }
 
     /// Some row will go at this time.
@@ -335,7 +335,7 @@ impl History {
         let wrote = |write: &Write| match write {
             Write::Row(own, Some(stored)) => {
                 let replaced = || {
-                    self.sieved == Some(row.0)
+                    self.filtered == Some(row.0)
                         && fate(&stored.value) == Fate::Replaced(value.to_vec())
                 };
                 own == row && (*stored.value == *value || replaced())
@@ -358,7 +358,7 @@ impl History {
         self.commits.get(&seqno).and_then(|commit| commit.tag)
     }
 
-    /// A new life begins with this commit: later ones never were.
+    /// A new incarnation begins with this commit: later ones never were.
     pub fn cut(&mut self, seqno: u64) {
         self.commits.split_off(&(seqno + 1));
         self.acknowledged = self.acknowledged.min(seqno);

@@ -118,17 +118,17 @@ fn one(seed: u64, args: &Args) -> bool {
         plan = plan.keep(keep);
     }
     println!("{:#?}", plan.database);
-    for (at, life) in plan.lives.iter().enumerate() {
-        println!("life {at}");
-        for (number, client) in life.clients.iter().enumerate() {
+    for (at, incarnation) in plan.incarnations.iter().enumerate() {
+        println!("incarnation {at}");
+        for (number, client) in incarnation.clients.iter().enumerate() {
             for op in client {
                 println!("  client {number}: {}: {:?}", op.number, op.item);
             }
         }
-        for fault in &life.faults {
+        for fault in &incarnation.faults {
             println!("  fault {}: {:?}", fault.number, fault.item);
         }
-        for crash in life.crash.iter().chain(&life.crash_again) {
+        for crash in incarnation.crash.iter().chain(&incarnation.crash_again) {
             println!("  crash {}: {:?}", crash.number, crash.item);
         }
     }

@@ -8,8 +8,8 @@ use alluvium::{Durability, Isolation};
 use alluvium_testkit::Rng;
 
 use crate::plan::{
-    Change, CopyUse, Crash, DatabasePlan, EXPIRING, Ending, Fault, FaultKind, Inquest, Kept, Key,
-    LASTING, Life, Listening, Move, Numbered, Op, PASSING, Plan, Read, Step, Where,
+    Change, CopyUse, Crash, DatabasePlan, EXPIRING, Ending, Fault, FaultKind, Incarnation, Kept,
+    Key, LASTING, Listening, Move, Numbered, Op, PASSING, Plan, PostMortem, Read, Step, Where,
 };
 use crate::time::{DAY_MS, YEAR_MS};
 
@@ -62,15 +62,15 @@ impl Maker {
                 all[self.rng.weighted(&[4, 3, 1, 1])]
             },
         };
-        let lives = 1 + self.rng.below(if long { 6 } else { 3 });
-        let lives = (0..lives).map(|_| self.life(long)).collect();
+        let incarnations = 1 + self.rng.below(if long { 6 } else { 3 });
+        let incarnations = (0..incarnations).map(|_| self.incarnation(long)).collect();
         Plan {
             seed,
             schedule: 0,
             policy,
             database,
             lying_disk: false,
-            lives,
+            incarnations,
         }
     }
 
@@ -82,7 +82,7 @@ impl Maker {
         }
     }
 
-    fn life(&mut self, long: bool) -> Life {
+    fn incarnation(&mut self, long: bool) -> Incarnation {
         let clients = 2 + self.rng.below(3);
         let most = if long { 120 } else { 30 };
         let clients = (0..clients).map(|_| {
@@ -95,22 +95,22 @@ impl Maker {
         let faults = (0..faults).map(|_| self.fault()).collect();
         let crash = self.rng.percent(65).then(|| self.crash(600));
         let crash_again = self.rng.percent(35).then(|| self.crash(40));
-        let inquest = self.rng.percent(20).then(|| self.inquest());
-        Life {
+        let post_mortem = self.rng.percent(20).then(|| self.post_mortem());
+        Incarnation {
             clients,
             faults,
             crash,
             crash_again,
-            inquest,
+            post_mortem,
         }
     }
 
-    fn inquest(&mut self) -> Numbered<Inquest> {
-        let inquest = match self.rng.percent(40) {
-            true => Inquest::Repair,
-            false => Inquest::Rot(self.rng.next_u64()),
+    fn post_mortem(&mut self) -> Numbered<PostMortem> {
+        let post_mortem = match self.rng.percent(40) {
+            true => PostMortem::Repair,
+            false => PostMortem::Rot(self.rng.next_u64()),
         };
-        self.number(inquest)
+        self.number(post_mortem)
     }
 
     fn fault(&mut self) -> Numbered<Fault> {

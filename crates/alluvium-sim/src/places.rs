@@ -35,7 +35,7 @@ pub(crate) fn move_away_and_back(
     moved().map_err(|e| format!("cannot move the directory away: {e}"))?;
     let flushed = flush();
     let back = match world.disk.is_dead() {
-        // The next life finds it where it is.
+        // The next incarnation finds it where it is.
         true => Ok(()),
         false => put_back(&files),
     };

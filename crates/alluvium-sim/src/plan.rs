@@ -1,4 +1,4 @@
-//! What a seed asks for: the options of a database, and its lives with their operations, faults and ends.
+//! What a seed asks for: the options of a database, and its incarnations with their operations, faults and ends.
 //!
 //! Every operation and every fault has a number. A plan of which only some numbers are kept is a smaller plan of the
 //! same seed: that is how failures are shrunk, and how a small one is named on a command line.
@@ -36,7 +36,7 @@ pub struct Plan {
     /// Syncs do nothing: no seed asks for that, but tests of the simulator itself do.
     pub lying_disk: bool,
     /// One after the other.
-    pub lives: Vec<Life>,
+    pub incarnations: Vec<Incarnation>,
 }
 
 /// How the database is opened.
@@ -73,17 +73,17 @@ pub enum Listening {
 
 /// From one opening to the next.
 #[derive(Debug, Clone)]
-pub struct Life {
+pub struct Incarnation {
     /// A client does its operations one after the other; clients go on beside each other.
     pub clients: Vec<Vec<Numbered<Op>>>,
     /// What the disk does wrong.
     pub faults: Vec<Numbered<Fault>>,
     /// A crash at the so-manieth call of the disk; without one the database is closed.
     pub crash: Option<Numbered<Crash>>,
-    /// A crash of the recovery after this life.
+    /// A crash of the recovery after this incarnation.
     pub crash_again: Option<Numbered<Crash>>,
     /// What is tried with a copy of what it leaves.
-    pub inquest: Option<Numbered<Inquest>>,
+    pub post_mortem: Option<Numbered<PostMortem>>,
 }
 
 /// A part of a plan that can be left out.
@@ -109,15 +109,15 @@ pub enum Kept {
 /// Where and how the machine stops.
 #[derive(Debug, Clone, Copy)]
 pub struct Crash {
-    /// The call of the disk, counted in this life.
+    /// The call of the disk, counted in this incarnation.
     pub at: u64,
     /// What is left.
     pub kept: Kept,
 }
 
-/// What is tried with a copy of the files that a life has left.
+/// What is tried with a copy of the files that an incarnation has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Inquest {
+pub enum PostMortem {
     /// It is repaired.
     Repair,
     /// One bit of one file flips for good; then it is opened, and then repaired. Where decides this number.
@@ -127,7 +127,7 @@ pub enum Inquest {
 /// What a disk does wrong, from some call on.
 #[derive(Debug, Clone, Copy)]
 pub struct Fault {
-    /// The first call, counted in this life.
+    /// The first call, counted in this incarnation.
     pub at: u64,
     /// What happens to it.
     pub kind: FaultKind,
@@ -236,7 +236,7 @@ pub enum Ending {
     PrepareCommit,
     /// With a prepare and a rollback.
     PrepareRollback,
-    /// With a prepare that nobody decides on in this life.
+    /// With a prepare that nobody decides on in this incarnation.
     Prepare,
 }
 
@@ -350,12 +350,17 @@ impl Plan {
     /// The numbers of all parts.
     pub fn numbers(&self) -> Vec<usize> {
         let mut numbers = Vec::new();
-        for life in &self.lives {
-            numbers.extend(life.clients.iter().flatten().map(|op| op.number));
-            numbers.extend(life.faults.iter().map(|fault| fault.number));
-            let crashes = life.crash.iter().chain(&life.crash_again);
+        for incarnation in &self.incarnations {
+            numbers.extend(incarnation.clients.iter().flatten().map(|op| op.number));
+            numbers.extend(incarnation.faults.iter().map(|fault| fault.number));
+            let crashes = incarnation.crash.iter().chain(&incarnation.crash_again);
             numbers.extend(crashes.map(|crash| crash.number));
-            numbers.extend(life.inquest.iter().map(|inquest| inquest.number));
+            numbers.extend(
+                incarnation
+                    .post_mortem
+                    .iter()
+                    .map(|post_mortem| post_mortem.number),
+            );
         }
         numbers.sort_unstable();
         numbers
@@ -364,27 +369,29 @@ impl Plan {
     /// The same plan with these parts only.
     pub fn keep(&self, numbers: &BTreeSet<usize>) -> Plan {
         let mut plan = self.clone();
-        for life in &mut plan.lives {
-            for client in &mut life.clients {
+        for incarnation in &mut plan.incarnations {
+            for client in &mut incarnation.clients {
                 client.retain(|op| numbers.contains(&op.number));
             }
-            life.faults.retain(|f| numbers.contains(&f.number));
+            incarnation.faults.retain(|f| numbers.contains(&f.number));
             let kept = |crash: &Numbered<Crash>| numbers.contains(&crash.number);
-            life.crash = life.crash.take().filter(kept);
-            life.crash_again = life.crash_again.take().filter(kept);
-            let kept = |inquest: &Numbered<Inquest>| numbers.contains(&inquest.number);
-            life.inquest = life.inquest.take().filter(kept);
+            incarnation.crash = incarnation.crash.take().filter(kept);
+            incarnation.crash_again = incarnation.crash_again.take().filter(kept);
+            let kept = |post_mortem: &Numbered<PostMortem>| numbers.contains(&post_mortem.number);
+            incarnation.post_mortem = incarnation.post_mortem.take().filter(kept);
         }
-        while plan.lives.len() > 1 && plan.lives.last().is_some_and(Life::is_empty) {
-            plan.lives.pop();
+        while plan.incarnations.len() > 1
+            && plan.incarnations.last().is_some_and(Incarnation::is_empty)
+        {
+            plan.incarnations.pop();
         }
         plan
     }
 }
 
-impl Life {
+impl Incarnation {
     fn is_empty(&self) -> bool {
         let parts = self.clients.iter().map(Vec::len).sum::<usize>() + self.faults.len();
-        parts == 0 && self.crash.is_none() && self.inquest.is_none()
+        parts == 0 && self.crash.is_none() && self.post_mortem.is_none()
     }
 }

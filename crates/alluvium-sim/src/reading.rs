@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 
 use alluvium::{Cursor, CursorOptions, Database, Keyspace, Snapshot, Transaction, Value};
 
+use crate::filter::{Fate, fate};
 use crate::history::{Row, State, Stored};
 use crate::plan::{Move, Read, Where};
-use crate::sieve::{Fate, fate};
 use crate::time::Watch;
 
 /// What a read has shown: a row, or none, for each of its moves.
@@ -73,13 +73,13 @@ pub fn expected(read: &Read, id: u32, state: &State, now_ms: u64) -> Seen {
 }
 
 /// Whether a row may be read with this value.
-fn shows_as(stored: &Stored, value: &[u8], sieved: bool) -> bool {
+fn shows_as(stored: &Stored, value: &[u8], filtered: bool) -> bool {
     *stored.value == *value
-        || sieved && matches!(fate(&stored.value), Fate::Replaced(other) if other == value)
+        || filtered && matches!(fate(&stored.value), Fate::Replaced(other) if other == value)
 }
 
 /// Whether a read may show this in a state, at a time, if the filter may have met any row of the keyspace.
-pub fn admits_sieved(read: &Read, id: u32, state: &State, now_ms: u64, seen: &Seen) -> bool {
+pub fn admits_filtered(read: &Read, id: u32, state: &State, now_ms: u64, seen: &Seen) -> bool {
     let rows = state.range((id, Vec::new())..(id + 1, Vec::new()));
     let rows: Vec<_> = rows.filter(|(_, stored)| stored.is_there(now_ms)).collect();
     let below = |key: &[u8]| rows.partition_point(|(row, _)| row.1[..] < *key);
@@ -220,9 +220,9 @@ pub fn content(db: &Database, watch: &Watch) -> alluvium::Result<Content> {
 }
 
 impl Content {
-    /// Whether a state shows exactly this at one of these times, as far as its keyspaces go; the rows of `sieved` through
+    /// Whether a state shows exactly this at one of these times, as far as its keyspaces go; the rows of `filtered` through
     /// the filter or not.
-    pub fn is_of(&self, state: &State, times: &[u64], sieved: Option<u32>) -> bool {
+    pub fn is_of(&self, state: &State, times: &[u64], filtered: Option<u32>) -> bool {
         let shows = |now_ms: u64| {
             let rows = state
                 .iter()
@@ -230,9 +230,9 @@ impl Content {
             let mut found = self.rows.iter().peekable();
             for (row, stored) in rows {
                 let same = found.next_if(|(own, value)| {
-                    *own == row && shows_as(stored, value, sieved == Some(row.0))
+                    *own == row && shows_as(stored, value, filtered == Some(row.0))
                 });
-                let may_be_absent = sieved == Some(row.0) && fate(&stored.value) == Fate::Removed;
+                let may_be_absent = filtered == Some(row.0) && fate(&stored.value) == Fate::Removed;
                 if same.is_none() && !may_be_absent {
                     return false;
                 }

@@ -1,4 +1,4 @@
-//! Leads one database through all lives of a plan, and judges what each leaves.
+//! Leads one database through all incarnations of a plan, and judges what each leaves.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,12 +16,12 @@ use alluvium::{Database, Durability, Error, EventListener, Expiry, KeyspaceOptio
 use crate::client::Client;
 use crate::copies::{judge_store, open_store, restore};
 use crate::disk::Disk;
-use crate::ear::Ear;
 use crate::follow::is_durable_only;
 use crate::history::{History, forget_threads};
-use crate::inquest::Left;
+use crate::listener::RecordingListener;
 use crate::places::put_back;
-use crate::plan::{Crash, Inquest, Kept, LASTING, Life, Numbered, Op, Plan};
+use crate::plan::{Crash, Incarnation, Kept, LASTING, Numbered, Op, Plan, PostMortem};
+use crate::post_mortem::Left;
 use crate::reading::{Content, content, difference};
 use crate::settings::judge_settings;
 use crate::transaction::{check_inherited, decide, tag_of_xid};
@@ -60,8 +60,8 @@ pub fn run(plan: &Plan) -> Outcome {
     let counted = Arc::clone(&records);
     let (plan, found) = (plan.clone(), Arc::clone(&failure));
     let report = simulation::run(setup, observer, move || {
-        let lives = || Story::new(plan, records).live();
-        let result = catch_unwind(AssertUnwindSafe(lives))
+        let incarnations = || Story::new(plan, records).live();
+        let result = catch_unwind(AssertUnwindSafe(incarnations))
             .unwrap_or_else(|panic| Err(format!("panicked: {}", message_of(&*panic))));
         *found.lock().unwrap_or_else(PoisonError::into_inner) = result.err();
     });
@@ -87,11 +87,11 @@ fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or_else(|| "without a message".into())
 }
 
-/// A database from its first to its last life.
+/// A database from its first to its last incarnation.
 struct Story {
     plan: Plan,
     records: Arc<Records>,
-    /// What the life before left.
+    /// What the incarnation before left.
     memory: MemVfs,
     /// Only the process has died.
     killed: bool,
@@ -111,17 +111,18 @@ impl Story {
     }
 
     fn live(&mut self) -> Checked<()> {
-        let lives = std::mem::take(&mut self.plan.lives);
+        let incarnations = std::mem::take(&mut self.plan.incarnations);
         let mut crash_again = None;
-        for (at, life) in lives.iter().enumerate() {
+        for (at, incarnation) in incarnations.iter().enumerate() {
             let world = self.open(crash_again)?;
-            self.spend(life, world)
-                .map_err(|failure| format!("life {at}: {failure}"))?;
-            if let Some(inquest) = &life.inquest {
-                self.inquire(inquest.item)
-                    .map_err(|failure| format!("after life {at}, {:?}: {failure}", inquest.item))?;
+            self.spend(incarnation, world)
+                .map_err(|failure| format!("incarnation {at}: {failure}"))?;
+            if let Some(post_mortem) = &incarnation.post_mortem {
+                self.examine(post_mortem.item).map_err(|failure| {
+                    format!("after incarnation {at}, {:?}: {failure}", post_mortem.item)
+                })?;
             }
-            crash_again = life.crash_again.as_ref().map(|crash| crash.item);
+            crash_again = incarnation.crash_again.as_ref().map(|crash| crash.item);
         }
         let at_the_end = |failure| format!("at the end: {failure}");
         let world = self.open(crash_again).map_err(at_the_end)?;
@@ -129,13 +130,13 @@ impl Story {
         self.end(world)
     }
 
-    /// The least number that the next life may find.
+    /// The least number that the next incarnation may find.
     fn floor(&self, history: &History) -> u64 {
         let has_log = self.plan.database.durability != Durability::None;
         history.floor(self.killed && has_log)
     }
 
-    fn inquire(&self, inquest: Inquest) -> Checked<()> {
+    fn examine(&self, post_mortem: PostMortem) -> Checked<()> {
         let floor = self.floor(&self.records.history());
         let left = Left {
             records: &self.records,
@@ -143,7 +144,7 @@ impl Story {
             options: &self.options(),
             floor,
         };
-        left.inquire(inquest, &self.memory)
+        left.examine(post_mortem, &self.memory)
     }
 
     fn disk(&mut self, crash: Option<Crash>) -> Disk {
@@ -195,10 +196,13 @@ impl Story {
         }
         let (watched, watch) = self.records.watched_from(&options, recorded);
         let plan = &self.plan.database;
-        let ear = Ear::new(plan.listening, plan.compaction_threads, disk, &self.records);
-        let listener = ear.clone().map(|ear| ear as Arc<dyn EventListener>);
+        let listener =
+            RecordingListener::new(plan.listening, plan.compaction_threads, disk, &self.records);
+        let told = listener
+            .clone()
+            .map(|listener| listener as Arc<dyn EventListener>);
         let watched = Options {
-            event_listener: listener,
+            event_listener: told,
             ..watched
         };
         let vfs = Arc::new(disk.clone());
@@ -220,8 +224,8 @@ impl Story {
             };
             keyspaces.push(db.keyspace(name, own).map_err(text)?);
         }
-        if let Some(ear) = &ear {
-            ear.attach(&db);
+        if let Some(listener) = &listener {
+            listener.attach(&db);
         }
         Ok(World {
             db,
@@ -229,8 +233,8 @@ impl Story {
             records: Arc::clone(&self.records),
             options,
             watch,
-            ear,
-            sieve_wrong: Arc::default(),
+            listener,
+            filter_failure: Arc::default(),
             keyspaces,
             inherited: Vec::new(),
             opened_at: 0,
@@ -342,17 +346,17 @@ impl Story {
         Ok(listed)
     }
 
-    fn spend(&mut self, life: &Life, world: World) -> Checked<()> {
-        let faults = life.faults.iter().map(|fault| fault.item).collect();
+    fn spend(&mut self, incarnation: &Incarnation, world: World) -> Checked<()> {
+        let faults = incarnation.faults.iter().map(|fault| fault.item).collect();
         world
             .disk
-            .arm(faults, life.crash.as_ref().map(|crash| crash.item));
+            .arm(faults, incarnation.crash.as_ref().map(|crash| crash.item));
         let world = Arc::new(world);
         let deciding = Arc::clone(&world);
         let builder = Builder::new().name("coordinator".into());
         let coordinator = builder.spawn(move || decide_all(&deciding));
         let mut threads = vec![coordinator.map_err(|e| e.to_string())?];
-        for (number, ops) in life.clients.iter().enumerate() {
+        for (number, ops) in incarnation.clients.iter().enumerate() {
             if ops.is_empty() {
                 continue;
             }
@@ -390,7 +394,7 @@ impl Story {
             .for_each(|(what, times)| self.records.count(what, *times));
     }
 
-    /// Ends a life: after a crash as it left things, otherwise by closing.
+    /// Ends an incarnation: after a crash as it left things, otherwise by closing.
     fn end(&mut self, world: World) -> Checked<()> {
         let (visible, disk) = (world.db.visible_seqno(), world.disk.clone());
         self.count_background(&world);
@@ -406,7 +410,7 @@ impl Story {
         let died = disk.is_dead();
         let counted = [
             ("crashes", died),
-            ("lives with a fault", disk.has_failed() && !died),
+            ("incarnations with a fault", disk.has_failed() && !died),
         ];
         counted
             .iter()
@@ -429,15 +433,15 @@ impl Story {
 /// What was heard of a database that is closed, and what its filter was shown.
 fn judge_background(world: &World, poisoned: bool) -> Checked<()> {
     let wrong = world
-        .sieve_wrong
+        .filter_failure
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    match (wrong, &world.ear) {
+    match (wrong, &world.listener) {
         (Some(wrong), _) => Err(wrong),
-        (None, Some(ear)) => {
-            ear.detach();
-            ear.judge(poisoned)
+        (None, Some(listener)) => {
+            listener.detach();
+            listener.judge(poisoned)
         }
         (None, None) => Ok(()),
     }
@@ -456,14 +460,14 @@ fn restore_newest(world: &World) -> Checked<()> {
     }
 }
 
-/// Decides on what the life before has left prepared, beside the clients.
+/// Decides on what the incarnation before has left prepared, beside the clients.
 fn decide_all(world: &World) -> Checked<()> {
     let Some(xids) = world.known(world.db.prepared())? else {
         return Ok(());
     };
     for xid in xids {
         let tag = tag_of_xid(&xid)?;
-        // A client's own of this life is its own.
+        // A client's own of this incarnation is its own.
         if !world.inherited.contains(&tag) {
             continue;
         }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use alluvium::{Compression, Keyspace, KeyspaceOptions};
 
 use crate::client::Client;
+use crate::filter::RowFilter;
 use crate::plan::{FILTERED, Where};
-use crate::sieve::Sieve;
 use crate::world::{Checked, Settings, World};
 
 /// Some options, of many, that this keyspace can have.
@@ -76,14 +76,14 @@ impl Client {
         if !on {
             return world.known(keyspace.set_compaction_filter(None)).map(drop);
         }
-        let sieve = Sieve {
+        let filter = RowFilter {
             keyspace: keyspace.id().0,
             records: Arc::clone(&world.records),
-            wrong: Arc::clone(&world.sieve_wrong),
+            wrong: Arc::clone(&world.filter_failure),
         };
         // From now on, and for ever: what it has removed stays removed.
-        world.records.history().sieve(sieve.keyspace);
-        let set = keyspace.set_compaction_filter(Some(Arc::new(sieve)));
+        world.records.history().filter(filter.keyspace);
+        let set = keyspace.set_compaction_filter(Some(Arc::new(filter)));
         world.known(set).map(drop)
     }
 }

@@ -30,7 +30,7 @@ const STEPS_MS: u64 = 3_600_000;
 /// A glitch lasts so long.
 const GLITCH_MS: u64 = 3_000;
 
-/// The clocks for all lives of a database and all its copies.
+/// The clocks for all incarnations of a database and all its copies.
 #[derive(Debug, Default)]
 pub struct MachineClock {
     /// Not held over a step.

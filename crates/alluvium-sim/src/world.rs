@@ -1,4 +1,4 @@
-//! What the clients of one life share: the database, its disk, the oracle, and which errors the plan explains.
+//! What the clients of one incarnation share: the database, its disk, the oracle, and which errors the plan explains.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -10,8 +10,8 @@ use alluvium::backup::BackupStore;
 use alluvium::{Database, Durability, Error, Keyspace, KeyspaceOptions, Options};
 
 use crate::disk::Disk;
-use crate::ear::Ear;
 use crate::history::{History, State, Stored, Write};
+use crate::listener::RecordingListener;
 use crate::plan::{EXPIRING, LASTING, PASSING, Read, Where};
 use crate::reading::{Seen, expected, shown};
 use crate::time::{MachineClock, Watch};
@@ -21,9 +21,9 @@ pub const STORE: &str = "/backups";
 /// How directories of repaired databases begin.
 pub const REPAIRED: &str = "/repaired";
 
-/// What all clients of one life share.
+/// What all clients of one incarnation share.
 pub struct World {
-    /// The database of this life.
+    /// The database of this incarnation.
     pub db: Database,
     /// Its disk.
     pub disk: Disk,
@@ -34,9 +34,9 @@ pub struct World {
     /// What it knows of the time.
     pub watch: Arc<Watch>,
     /// Who hears its events.
-    pub ear: Option<Arc<Ear>>,
+    pub listener: Option<Arc<RecordingListener>>,
     /// What a filter was shown and nobody wrote. Not held over a step.
-    pub sieve_wrong: Arc<Mutex<Option<String>>>,
+    pub filter_failure: Arc<Mutex<Option<String>>>,
     /// The keyspace of marks, and those that last.
     pub keyspaces: Vec<Keyspace>,
     /// Transactions that were prepared when it was opened.
@@ -47,11 +47,11 @@ pub struct World {
     pub store: Mutex<Option<Arc<BackupStore>>>,
     /// The directory of the database is moved away by a client.
     pub moved: AtomicBool,
-    /// Another client has failed, or the life is over.
+    /// Another client has failed, or the incarnation is over.
     pub stop: AtomicBool,
 }
 
-/// What outlives a life. No lock of these is held over a step.
+/// What outlives an incarnation. No lock of these is held over a step.
 #[derive(Default)]
 pub struct Records {
     history: Mutex<History>,
@@ -172,8 +172,8 @@ impl Records {
 impl Drop for World {
     /// A listener that calls the database keeps it open.
     fn drop(&mut self) {
-        if let Some(ear) = &self.ear {
-            ear.detach();
+        if let Some(listener) = &self.listener {
+            listener.detach();
         }
     }
 }

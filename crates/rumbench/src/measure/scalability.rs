@@ -100,7 +100,7 @@ pub fn fit(trials: &[(f64, f64)]) -> Option<Fit> {
         solution,
         t: t_98(solution.freedom),
     });
-    let of = |value: f64, ends: fn(&Intervals<'_>) -> Option<Ends>| {
+    let of = |value: f64, ends: fn(&Intervals<'_>) -> Option<FirstAndLast>| {
         estimate(value, intervals.as_ref().and_then(ends))
     };
     let peak = (kappa > 0.0).then(|| {
@@ -197,10 +197,10 @@ fn distances(trials: &[(f64, f64)], values: &[f64; 3]) -> Option<Vec<f64>> {
 }
 
 /// Both ends of an interval, where they exist.
-type Ends = (Option<f64>, Option<f64>);
+type FirstAndLast = (Option<f64>, Option<f64>);
 
 /// The interval around a value that may stand on its bound, where the unbounded fit has its own.
-fn estimate(value: f64, ends: Option<Ends>) -> Estimate {
+fn estimate(value: f64, ends: Option<FirstAndLast>) -> Estimate {
     let (low, high) = ends.unwrap_or_default();
     Estimate {
         value,
@@ -221,14 +221,14 @@ impl Intervals<'_> {
         self.solution.covariance(i, j)
     }
 
-    fn lambda(&self) -> Option<Ends> {
+    fn lambda(&self) -> Option<FirstAndLast> {
         let half = self.t * self.covariance(0, 0)?.sqrt();
         let (low, high) = (self.values[0] - half, self.values[0] + half);
         Some((Some(1.0 / high), (low > 0.0).then(|| 1.0 / low)))
     }
 
     /// b/a or c/a.
-    fn quotient(&self, i: usize) -> Option<Ends> {
+    fn quotient(&self, i: usize) -> Option<FirstAndLast> {
         Some(fieller(
             (self.values[i], self.covariance(i, i)?),
             (self.values[0], self.covariance(0, 0)?),
@@ -238,7 +238,7 @@ impl Intervals<'_> {
     }
 
     /// The root of (a - b) / c.
-    fn peak(&self) -> Option<Ends> {
+    fn peak(&self) -> Option<FirstAndLast> {
         let of = |i, j| self.covariance(i, j);
         let above = of(0, 0)? + of(1, 1)? - 2.0 * of(0, 1)?;
         let (low, high) = fieller(
@@ -255,7 +255,7 @@ impl Intervals<'_> {
 }
 
 /// All quotients that `(value, variance)` above and below allow (E. C. Fieller, 1954). Where the divisor may be 0 there is no upper end.
-fn fieller(above: (f64, f64), below: (f64, f64), covariance: f64, t: f64) -> Ends {
+fn fieller(above: (f64, f64), below: (f64, f64), covariance: f64, t: f64) -> FirstAndLast {
     let square = below.0 * below.0 - t * t * below.1;
     let middle = above.0 * below.0 - t * t * covariance;
     let rest = above.0 * above.0 - t * t * above.1;

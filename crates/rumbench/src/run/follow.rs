@@ -1,7 +1,7 @@
 //! Turns what a trial's child process reports into the trial's result.
 
 use super::protocol::Event;
-use super::standing::Standing;
+use super::status::SuiteStatus;
 use crate::store::result::{Amplification, PhaseResult, TrialResult};
 
 /// Turns the events of one child into its trial.
@@ -15,8 +15,8 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Takes one event into the trial and the standing.
-    pub fn apply(&mut self, event: Event, trial: &mut TrialResult, standing: &mut Standing) {
+    /// Takes one event into the trial and the status.
+    pub fn apply(&mut self, event: Event, trial: &mut TrialResult, status: &mut SuiteStatus) {
         match event {
             Event::Opened {
                 facts,
@@ -25,7 +25,7 @@ impl Follower {
                 phases,
                 ..
             } => {
-                standing.phases = phases;
+                status.phases = phases;
                 trial.engine_version = facts.version;
                 trial.durability_facts = Some(facts.durability);
                 trial.configuration = facts.configuration;
@@ -39,7 +39,7 @@ impl Follower {
                 seconds,
                 operations,
             } => {
-                standing.begin(&name, seconds, operations);
+                status.begin(&name, seconds, operations);
                 trial.phases.push(PhaseResult {
                     name,
                     ..PhaseResult::default()
@@ -52,10 +52,10 @@ impl Follower {
                 note,
                 intervals,
             } => {
-                standing.seconds = seconds;
-                standing.operations = operations;
-                standing.note = note;
-                standing.take(&intervals);
+                status.seconds = seconds;
+                status.operations = operations;
+                status.note = note;
+                status.take(&intervals);
                 if let Some(phase) = trial.phases.last_mut().filter(|_| self.open_phase) {
                     phase.seconds = seconds;
                     phase.operations = operations;
@@ -72,7 +72,7 @@ impl Follower {
                 finish_phase(&mut trial.phases, self.load_bytes);
             }
             Event::Mark { mark } => trial.mark(mark),
-            Event::Measured => standing.note = "its rows are checked".to_string(),
+            Event::Measured => status.note = "its rows are checked".to_string(),
             Event::Verified { sentence } => trial.verified = Some(sentence),
             Event::Finished { error } => {
                 self.finished = true;

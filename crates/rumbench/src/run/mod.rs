@@ -21,7 +21,7 @@ pub mod sampler;
 pub mod search;
 pub mod specification;
 pub mod split;
-pub mod standing;
+pub mod status;
 pub mod steps;
 pub mod storage;
 pub mod stuck;

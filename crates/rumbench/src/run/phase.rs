@@ -16,7 +16,7 @@ use super::pacing::Rate;
 use super::protocol::Emitter;
 use super::sampler::{self, Samples, Snapshot, Watched};
 use super::stuck;
-use super::threads::{self, ClientEnd, Ends, Threads};
+use super::threads::{self, ClientOutcome, ThreadOutcomes, Threads};
 use crate::measure::counters::{Counters, Counts};
 use crate::measure::device::Device;
 use crate::measure::latency::Latencies;
@@ -135,7 +135,7 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
     PhaseOutcome { result, wrong }
 }
 
-fn fill_counts(result: &mut PhaseResult, ends: &[ClientEnd]) {
+fn fill_counts(result: &mut PhaseResult, ends: &[ClientOutcome]) {
     let sum = |of: fn(&ClientReport) -> u64| ends.iter().map(|end| of(&end.report)).sum::<u64>();
     let end_ns = ends.iter().map(|end| end.report.end_ns).max().unwrap_or(0);
     result.seconds = end_ns as f64 * 1e-9;
@@ -175,7 +175,7 @@ struct BackgroundAsked {
 }
 
 /// What the background clients did. Their errors fail the phase like any other, and what they wrote is written.
-fn fill_background(result: &mut PhaseResult, ends: &[ClientEnd], asked: &BackgroundAsked) {
+fn fill_background(result: &mut PhaseResult, ends: &[ClientOutcome], asked: &BackgroundAsked) {
     let sum = |of: fn(&ClientReport) -> u64| ends.iter().map(|end| of(&end.report)).sum::<u64>();
     let operations = sum(|report| report.operations);
     let rows = sum(|report| report.rows);
@@ -202,7 +202,7 @@ fn fill_background(result: &mut PhaseResult, ends: &[ClientEnd], asked: &Backgro
     result.written_bytes = (written_bytes > 0).then_some(written_bytes);
 }
 
-fn merged(ends: &[ClientEnd], of: fn(&ClientReport) -> &Latencies, count: usize) -> Latencies {
+fn merged(ends: &[ClientOutcome], of: fn(&ClientReport) -> &Latencies, count: usize) -> Latencies {
     let mut all = Latencies::new(count);
     for end in ends {
         all.merge(of(&end.report));
@@ -210,7 +210,7 @@ fn merged(ends: &[ClientEnd], of: fn(&ClientReport) -> &Latencies, count: usize)
     all
 }
 
-fn fill_latencies(result: &mut PhaseResult, ends: &[ClientEnd], names: &[&str]) {
+fn fill_latencies(result: &mut PhaseResult, ends: &[ClientOutcome], names: &[&str]) {
     let response = merged(ends, |report| &report.response, names.len());
     result.latency_us = response.summaries(names);
     result.response_buckets = response.buckets(names);
@@ -230,7 +230,7 @@ fn fill_latencies(result: &mut PhaseResult, ends: &[ClientEnd], names: &[&str]) 
 
 fn fill_cpu(
     result: &mut PhaseResult,
-    ends: &Ends,
+    ends: &ThreadOutcomes,
     before: &Snapshot,
     after: &Snapshot,
     laboratory: f64,
@@ -289,7 +289,7 @@ fn fill_intervals(
 }
 
 /// Adds what the clients beside the phase's did in each of its seconds, up to the end of the last of them.
-fn attach_background(seconds: &mut [Interval], beside: &[Interval], ends: &[ClientEnd]) {
+fn attach_background(seconds: &mut [Interval], beside: &[Interval], ends: &[ClientOutcome]) {
     let end_ns = ends.iter().map(|end| end.report.end_ns).max().unwrap_or(0);
     let whole_seconds = (end_ns / 1_000_000_000) as usize;
     for (place, second) in seconds.iter_mut().enumerate() {
@@ -405,7 +405,7 @@ pub fn settle(
     };
     let after = Snapshot::take(context.device, context.server);
     let laboratory = samples.cpu_seconds;
-    let ends = Ends {
+    let ends = ThreadOutcomes {
         clients: Vec::new(),
         background: Vec::new(),
         background_seconds: Vec::new(),

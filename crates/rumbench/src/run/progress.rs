@@ -1,12 +1,12 @@
 //! Progress on stderr: some lines that are drawn again on a terminal, one line a minute elsewhere. No colours.
 //!
-//! What the lines say is made by [`super::standing`]; here they are put on the terminal and taken away again. A terminal that is
+//! What the lines say is made by [`super::status`]; here they are put on the terminal and taken away again. A terminal that is
 //! too small or cannot move its cursor (`TERM=dumb`) gets a single line.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use super::standing::Standing;
+use super::status::SuiteStatus;
 
 /// Fewest rows and columns for more than one line.
 const LEAST: (usize, usize) = (10, 40);
@@ -50,7 +50,7 @@ fn output() -> Output {
     }
 }
 
-/// Draws the standing of a suite.
+/// Draws the status of a suite.
 pub struct Progress {
     drawing: Drawing,
     cpus: usize,
@@ -71,8 +71,8 @@ impl Progress {
         }
     }
 
-    /// Shows the standing if it is time for it.
-    pub fn show(&mut self, standing: &Standing) {
+    /// Shows the status if it is time for it.
+    pub fn show(&mut self, status: &SuiteStatus) {
         let output = output();
         let every = match output {
             Output::Plain => Duration::from_secs(60),
@@ -85,13 +85,13 @@ impl Progress {
         let trial_seconds = (self.finished_trials > 0)
             .then(|| self.started.elapsed().as_secs_f64() / f64::from(self.finished_trials));
         match output {
-            Output::Plain => say(&standing.line(trial_seconds)),
+            Output::Plain => say(&status.line(trial_seconds)),
             Output::Terminal { rows, columns } => {
                 let lines = if rows < LEAST.0 || columns < LEAST.1 {
-                    let line = standing.line(trial_seconds);
+                    let line = status.line(trial_seconds);
                     vec![line.chars().take(columns.saturating_sub(1)).collect()]
                 } else {
-                    standing.lines(trial_seconds, self.cpus, columns)
+                    status.lines(trial_seconds, self.cpus, columns)
                 };
                 put(&self.drawing.draw(&lines));
             }

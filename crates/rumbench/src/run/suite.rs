@@ -19,7 +19,7 @@ use super::progress::{Progress, say};
 use super::protocol::TrialSpec;
 use super::specification;
 use super::split;
-use super::standing::Standing;
+use super::status::SuiteStatus;
 use super::storage::Storage;
 use crate::catalog;
 use crate::measure::doctor::{self, Finding, Machine};
@@ -306,16 +306,16 @@ impl Runner<'_> {
             environment::drop_page_cache(),
         );
         let spec = self.spec(choice, point, trial.seed, &directory);
-        let standing = Standing {
+        let status = SuiteStatus {
             trial: index + 1,
             trials: plan::expected(self.suite, &self.result.trials),
             label: format!("{} #{}", trial.contestant(), next.repetition),
-            ..Standing::default()
+            ..SuiteStatus::default()
         };
         self.result.trials.push(trial.clone());
         let bounds = self.bounds.get(&point.memory);
         let group = bounds.map_or(Ok(None), |bounds| bounds.group(index + 1));
-        let driven = group.and_then(|group| self.drive(&spec, &mut trial, standing, group));
+        let driven = group.and_then(|group| self.drive(&spec, &mut trial, status, group));
         if let Err(error) = driven {
             // What failed is not the trial's, and the next ones would meet it too: what was measured stays, and `resume` runs
             // this one again.

@@ -20,7 +20,7 @@ use crate::measure::process;
 use crate::store::result::Interval;
 
 /// A client's report and what its thread used.
-pub struct ClientEnd {
+pub struct ClientOutcome {
     /// What it counted.
     pub report: ClientReport,
     /// CPU of its thread.
@@ -37,7 +37,7 @@ pub struct Threads<'a> {
     pub clients: Vec<Box<dyn PhaseClient>>,
     /// Their rate.
     pub rate: Option<Rate>,
-    /// Clients beside them.
+    /// Background clients.
     pub background: Option<Background>,
     /// Seed of the arrivals.
     pub seed: u64,
@@ -48,11 +48,11 @@ pub struct Threads<'a> {
 }
 
 /// What all threads of a phase did.
-pub struct Ends {
+pub struct ThreadOutcomes {
     /// The clients.
-    pub clients: Vec<ClientEnd>,
-    /// The clients beside them.
-    pub background: Vec<ClientEnd>,
+    pub clients: Vec<ClientOutcome>,
+    /// The background clients.
+    pub background: Vec<ClientOutcome>,
     /// What those did in each second.
     pub background_seconds: Vec<Interval>,
     /// The sampler.
@@ -60,12 +60,12 @@ pub struct Ends {
 }
 
 /// Runs them to their end. All clients leave one barrier together; the clock starts just before it opens.
-pub fn run(threads: Threads<'_>) -> Ends {
+pub fn run(threads: Threads<'_>) -> ThreadOutcomes {
     let watched = threads.watched;
     let count = threads.clients.len();
-    let beside = threads.background.as_ref().map(Beside::new);
-    let beside = beside.as_ref();
-    let barrier = Barrier::new(count + 1 + beside.map_or(0, |beside| beside.clients));
+    let pool = threads.background.as_ref().map(BackgroundClients::new);
+    let pool = pool.as_ref();
+    let barrier = Barrier::new(count + 1 + pool.map_or(0, |pool| pool.clients));
     let start = OnceLock::new();
     let (barrier, start) = (&barrier, &start);
     thread::scope(|scope| {
@@ -74,7 +74,7 @@ pub fn run(threads: Threads<'_>) -> Ends {
             .into_iter()
             .enumerate()
             .map(|(i, client)| {
-                let place = Place {
+                let context = ClientContext {
                     schedule: threads
                         .rate
                         .map(|rate| Schedule::new(rate, i, count, threads.seed)),
@@ -83,22 +83,22 @@ pub fn run(threads: Threads<'_>) -> Ends {
                     intervals: watched.intervals,
                     operations: watched.operations.len(),
                 };
-                scope.spawn(move || run_client(client, place, barrier, start))
+                scope.spawn(move || run_client(client, context, barrier, start))
             })
             .collect();
         let background = threads.background.into_iter();
         let background = background.flat_map(|background| background.clients);
         let background: Vec<_> = background
-            .zip(beside.into_iter().cycle())
+            .zip(pool.into_iter().cycle())
             .enumerate()
-            .map(|(i, (client, beside))| {
-                let place = beside.place(i, threads.seed);
+            .map(|(i, (client, pool))| {
+                let context = pool.context(i, threads.seed);
                 scope.spawn(move || {
-                    let end = run_client(client, place, barrier, start);
+                    let end = run_client(client, context, barrier, start);
                     if end.report.wrong.is_some() {
                         watched.limit.stop.store(true, Ordering::Relaxed);
                     }
-                    beside.note_end(start, &watched.limit.stop);
+                    pool.note_end(start, &watched.limit.stop);
                     end
                 })
             })
@@ -114,29 +114,29 @@ pub fn run(threads: Threads<'_>) -> Ends {
         let clients = clients.into_iter();
         let clients = clients.map(|thread| joined(thread, watched.operations.len()));
         let clients = clients.collect();
-        if let Some(beside) = beside {
-            beside.limit.stop.store(true, Ordering::Relaxed);
+        if let Some(pool) = pool {
+            pool.limit.stop.store(true, Ordering::Relaxed);
         }
         let background = background
             .into_iter()
-            .map(|thread| joined(thread, beside.map_or(0, |beside| beside.names.len())));
+            .map(|thread| joined(thread, pool.map_or(0, |pool| pool.names.len())));
         let background = background.collect();
         drop((done, watching));
-        Ends {
+        ThreadOutcomes {
             clients,
             background,
-            background_seconds: beside.map_or(Vec::new(), Beside::seconds),
+            background_seconds: pool.map_or(Vec::new(), BackgroundClients::seconds),
             samples: sampler.join().unwrap_or_default(),
         }
     })
 }
 
-fn joined(thread: thread::ScopedJoinHandle<'_, ClientEnd>, operations: usize) -> ClientEnd {
+fn joined(thread: thread::ScopedJoinHandle<'_, ClientOutcome>, operations: usize) -> ClientOutcome {
     thread.join().unwrap_or_else(|_| panicked(operations))
 }
 
 /// What ends and counts background clients: nothing of the phase's own.
-struct Beside {
+struct BackgroundClients {
     rate: Rate,
     /// Of its operations.
     names: &'static [&'static str],
@@ -149,9 +149,9 @@ struct Beside {
     leads: Option<f64>,
 }
 
-impl Beside {
-    fn new(background: &Background) -> Beside {
-        Beside {
+impl BackgroundClients {
+    fn new(background: &Background) -> BackgroundClients {
+        BackgroundClients {
             rate: Rate {
                 per_second: background.per_second,
                 arrivals: match background.burst {
@@ -169,8 +169,8 @@ impl Beside {
         }
     }
 
-    fn place(&self, client: usize, seed: u64) -> Place<'_> {
-        Place {
+    fn context(&self, client: usize, seed: u64) -> ClientContext<'_> {
+        ClientContext {
             schedule: Some(Schedule::new(self.rate, client, self.clients, seed)),
             clock: MonotonicClock::frugal,
             limit: &self.limit,
@@ -197,7 +197,7 @@ impl Beside {
 }
 
 /// Where a client stands: what ends it, what counts it, how it waits.
-struct Place<'a> {
+struct ClientContext<'a> {
     schedule: Option<Schedule>,
     clock: fn(Instant) -> MonotonicClock,
     limit: &'a Limit,
@@ -207,27 +207,27 @@ struct Place<'a> {
 
 fn run_client(
     mut client: Box<dyn PhaseClient>,
-    place: Place<'_>,
+    context: ClientContext<'_>,
     barrier: &Barrier,
     start: &OnceLock<Instant>,
-) -> ClientEnd {
+) -> ClientOutcome {
     // The default slack of 50 us would make every intended start late; without permission waits only spin longer.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1000));
-    let recorder = place.intervals.recorder();
+    let recorder = context.intervals.recorder();
     barrier.wait();
-    let clock = (place.clock)(*start.get_or_init(Instant::now));
+    let clock = (context.clock)(*start.get_or_init(Instant::now));
     let cpu = process::thread_cpu_ns();
     let ticks = process::thread_ticks();
     let client_loop = ClientLoop::new(
         clock,
-        place.schedule,
-        place.limit,
+        context.schedule,
+        context.limit,
         recorder,
-        place.operations,
+        context.operations,
     );
     let report = client_loop.run(client.as_mut());
     let ticks_after = process::thread_ticks();
-    ClientEnd {
+    ClientOutcome {
         cpu_ns: process::thread_cpu_ns().saturating_sub(cpu),
         ticks: (
             ticks_after.0.saturating_sub(ticks.0),
@@ -239,7 +239,7 @@ fn run_client(
 }
 
 /// The report of a client that panicked: the panic message is on stderr, the phase counts an error.
-fn panicked(operations: usize) -> ClientEnd {
+fn panicked(operations: usize) -> ClientOutcome {
     let limit = Limit::of(PhaseEnd::Operations(0));
     let intervals = Intervals::new(operations);
     let clock = MonotonicClock::exact(Instant::now());
@@ -250,7 +250,7 @@ fn panicked(operations: usize) -> ClientEnd {
     report
         .error_samples
         .push("a client thread panicked".to_string());
-    ClientEnd {
+    ClientOutcome {
         report,
         cpu_ns: 0,
         ticks: (0, 0),

@@ -96,7 +96,7 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
     let cores = spec.placement.cores()?;
     // Before the engine's threads and processes, which inherit them; those of a pool outlive a database.
     let counters = spec.profile.then(Counters::open).unwrap_or_default();
-    let around = Around {
+    let context = TrialContext {
         spec,
         emitter,
         interrupted,
@@ -105,13 +105,13 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
     };
     let mut left = Some(Steps::new(workload, spec.turnover.as_ref())?);
     while let Some(steps) = left {
-        left = run_while_open(steps, &around)?;
+        left = run_while_open(steps, &context)?;
     }
     Ok(())
 }
 
 /// What stays from one opening of the database to the next.
-struct Around<'a> {
+struct TrialContext<'a> {
     spec: &'a TrialSpec,
     emitter: &'a Emitter,
     interrupted: &'a AtomicBool,
@@ -120,10 +120,13 @@ struct Around<'a> {
 }
 
 /// Opens the engine, runs steps until it has to be opened again, and closes it. The steps that are left, if any.
-fn run_while_open<'a>(mut steps: Steps<'a>, around: &Around<'_>) -> Result<Option<Steps<'a>>> {
-    let Around { spec, emitter, .. } = *around;
+fn run_while_open<'a>(
+    mut steps: Steps<'a>,
+    context: &TrialContext<'_>,
+) -> Result<Option<Steps<'a>>> {
+    let TrialContext { spec, emitter, .. } = *context;
     let workload = steps.workload.as_ref();
-    let cores = around.cores.as_ref();
+    let cores = context.cores.as_ref();
     if let Some(cores) = cores {
         cores.for_engine()?;
     }
@@ -149,9 +152,9 @@ fn run_while_open<'a>(mut steps: Steps<'a>, around: &Around<'_>) -> Result<Optio
         rate: spec.rate,
         seed: spec.seed,
         stuck_after: spec.stuck_after_s.map(Duration::from_secs),
-        interrupted: around.interrupted,
+        interrupted: context.interrupted,
         emitter,
-        counters: spec.profile.then_some(&around.counters),
+        counters: spec.profile.then_some(&context.counters),
     };
     let goes_on = match steps.run(&context) {
         Ok(goes_on) => goes_on,

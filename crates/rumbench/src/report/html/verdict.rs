@@ -15,21 +15,21 @@ use crate::store::result::{Comparison, PhaseResult};
 const EQUAL: f64 = 0.05;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum Rank {
     Above,
     Below,
     Even,
 }
 
 /// By the verdict where there is one, else by the ratio.
-fn standing(found: &Comparison) -> Standing {
+fn rank(found: &Comparison) -> Rank {
     match found.verdict.as_str() {
-        "higher" => Standing::Above,
-        "lower" => Standing::Below,
-        "no verdict" => Standing::Even,
-        _ if found.ratio > 1.0 + EQUAL => Standing::Above,
-        _ if found.ratio < 1.0 - EQUAL => Standing::Below,
-        _ => Standing::Even,
+        "higher" => Rank::Above,
+        "lower" => Rank::Below,
+        "no verdict" => Rank::Even,
+        _ if found.ratio > 1.0 + EQUAL => Rank::Above,
+        _ if found.ratio < 1.0 - EQUAL => Rank::Below,
+        _ => Rank::Even,
     }
 }
 
@@ -128,11 +128,11 @@ fn of_other(view: &View<'_>, engine: &str, comparisons: &[Comparison]) -> String
 }
 
 fn throughput(view: &View<'_>, rates: &[&Comparison]) -> String {
-    let count = |wanted| rates.iter().filter(|c| standing(c) == wanted).count();
+    let count = |wanted| rates.iter().filter(|c| rank(c) == wanted).count();
     let named = [
-        (count(Standing::Above), "faster"),
-        (count(Standing::Below), "slower"),
-        (count(Standing::Even), "equal"),
+        (count(Rank::Above), "faster"),
+        (count(Rank::Below), "slower"),
+        (count(Rank::Even), "equal"),
     ];
     let parts: Vec<String> = match named.iter().filter(|(n, _)| *n > 0).collect::<Vec<_>>()[..] {
         [(_, word)] if rates.len() > 1 => vec![format!("{word} in all {} phases", rates.len())],
@@ -311,12 +311,9 @@ mod tests {
             ratio_high: ratio,
             verdict: verdict.to_string(),
         };
-        assert_eq!(standing(&comparison(1.5, "no verdict")), Standing::Even);
-        assert_eq!(standing(&comparison(1.01, "higher")), Standing::Above);
-        assert_eq!(standing(&comparison(1.04, "range only")), Standing::Even);
-        assert_eq!(
-            standing(&comparison(0.9, "n=1, no spread")),
-            Standing::Below
-        );
+        assert_eq!(rank(&comparison(1.5, "no verdict")), Rank::Even);
+        assert_eq!(rank(&comparison(1.01, "higher")), Rank::Above);
+        assert_eq!(rank(&comparison(1.04, "range only")), Rank::Even);
+        assert_eq!(rank(&comparison(0.9, "n=1, no spread")), Rank::Below);
     }
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::super::plan::{self, EngineChoice, Point};
 use super::super::progress::say;
 use super::super::split;
-use super::super::standing::Standing;
+use super::super::status::SuiteStatus;
 use super::{Runner, remove};
 use crate::catalog;
 use crate::store::result::Host;
@@ -67,13 +67,13 @@ impl Runner<'_> {
         spec.settings = settings;
         spec.rate = None;
         spec.turnover = None;
-        let standing = Standing {
+        let status = SuiteStatus {
             trials,
             label: format!("calibration on {}", trial.contestant()),
-            ..Standing::default()
+            ..SuiteStatus::default()
         };
         // It has a shorter load and no engine: it needs no bounds.
-        self.drive(&spec, &mut trial, standing, None)?;
+        self.drive(&spec, &mut trial, status, None)?;
         remove(&directory);
         if !trial.marks.is_empty() {
             self.progress.clear();

@@ -12,13 +12,13 @@ use super::super::process::TrialProcess;
 use super::super::profiled::{Listener, Profiled};
 use super::super::progress::say;
 use super::super::protocol::{Event, TrialSpec};
-use super::super::standing::Standing;
+use super::super::status::SuiteStatus;
 use super::super::stuck;
 use super::{Runner, SAVE_EVERY};
 use crate::store::result::TrialResult;
 
 /// What stands around the process of a trial.
-struct Watch {
+struct TrialMonitor {
     group: Option<Group>,
     /// The phase that its bound of operations waits for.
     bound_from: Option<String>,
@@ -27,7 +27,7 @@ struct Watch {
     profiled: Option<Profiled>,
 }
 
-impl Watch {
+impl TrialMonitor {
     /// The process is there, and does nothing yet.
     fn begin(&mut self, pid: u32) -> Result<Option<Listener>> {
         if let Some(group) = &self.group {
@@ -64,11 +64,11 @@ impl Runner<'_> {
         &mut self,
         spec: &TrialSpec,
         trial: &mut TrialResult,
-        mut standing: Standing,
+        mut status: SuiteStatus,
         group: Option<Group>,
     ) -> Result<()> {
         let host = trial.host.as_ref().map(|host| PathBuf::from(&host.path));
-        let mut watch = self.watch(group, &standing);
+        let mut watch = self.watch(group, &status);
         let prepare = |pid| watch.begin(pid);
         let started = TrialProcess::start(host.as_deref(), "trial-child", spec, prepare);
         let mut process = match started {
@@ -99,8 +99,8 @@ impl Runner<'_> {
                             watch.has_lost_bound = true;
                             process.kill();
                         }
-                        follower.apply(event, trial, &mut standing);
-                        if phase_ended && standing.trial > 0 {
+                        follower.apply(event, trial, &mut status);
+                        if phase_ended && status.trial > 0 {
                             self.put(trial.clone());
                             self.save_meanwhile();
                         }
@@ -114,9 +114,9 @@ impl Runner<'_> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            self.progress.show(&standing);
+            self.progress.show(&status);
             self.follow_interrupts(&mut process, &mut asked);
-            if self.saved.elapsed() >= SAVE_EVERY && standing.trial > 0 {
+            if self.saved.elapsed() >= SAVE_EVERY && status.trial > 0 {
                 self.put(trial.clone());
                 self.save_meanwhile();
             }
@@ -126,10 +126,10 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn watch(&self, group: Option<Group>, standing: &Standing) -> Watch {
-        let (number, label) = (standing.trial, &standing.label);
+    fn watch(&self, group: Option<Group>, status: &SuiteStatus) -> TrialMonitor {
+        let (number, label) = (status.trial, &status.label);
         let profiled = self.suite.profile && number > 0;
-        Watch {
+        TrialMonitor {
             bound_from: self.suite.storage_from.clone().filter(|_| group.is_some()),
             group,
             has_lost_bound: false,
@@ -143,7 +143,7 @@ impl Runner<'_> {
         trial: &mut TrialResult,
         death: Option<String>,
         finished: bool,
-        watch: Watch,
+        watch: TrialMonitor,
     ) {
         if let Some(storage) = self.suite.storage {
             let from = self.suite.storage_from.as_ref();

@@ -39,7 +39,7 @@ pub fn fate(value: &[u8]) -> Fate {
 }
 
 /// The filter.
-pub struct Sieve {
+pub struct RowFilter {
     /// The id of the keyspace.
     pub keyspace: u32,
     /// The oracle.
@@ -48,7 +48,7 @@ pub struct Sieve {
     pub wrong: Arc<Mutex<Option<String>>>,
 }
 
-impl CompactionFilter for Sieve {
+impl CompactionFilter for RowFilter {
     fn filter(&self, key: &[u8], value: &[u8], seqno: u64) -> FilterDecision {
         let row = (self.keyspace, key.to_vec());
         if !self.records.history().has_ever_written(&row, value) {

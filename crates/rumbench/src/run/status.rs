@@ -22,7 +22,7 @@ const LEVELS: &[u8] = b"_.-:=+*#%@";
 
 /// Where a suite stands.
 #[derive(Debug, Default, Clone)]
-pub struct Standing {
+pub struct SuiteStatus {
     /// Trial, counted from 1.
     pub trial: usize,
     /// Trials in total.
@@ -51,10 +51,10 @@ pub struct Standing {
     pub last_stall: Option<(u64, u64)>,
 }
 
-impl Standing {
+impl SuiteStatus {
     /// Begins a phase.
     pub fn begin(&mut self, phase: &str, seconds: Option<f64>, operations: Option<u64>) {
-        *self = Standing {
+        *self = SuiteStatus {
             trial: self.trial,
             trials: self.trials,
             label: std::mem::take(&mut self.label),
@@ -63,7 +63,7 @@ impl Standing {
             phase: phase.to_string(),
             phase_seconds: seconds,
             phase_operations: operations,
-            ..Standing::default()
+            ..SuiteStatus::default()
         };
     }
 
@@ -303,37 +303,37 @@ mod tests {
         }
     }
 
-    fn standing() -> Standing {
-        let mut standing = Standing {
+    fn status() -> SuiteStatus {
+        let mut status = SuiteStatus {
             trial: 1,
             trials: 3,
             label: "sqlite #1".to_string(),
             phases: ["load", "warmup", "request"].map(str::to_string).into(),
             begun: 2,
-            ..Standing::default()
+            ..SuiteStatus::default()
         };
-        standing.begin("request", None, Some(4000));
-        standing.seconds = 10.0;
-        standing.operations = 1000;
-        standing
+        status.begin("request", None, Some(4000));
+        status.seconds = 10.0;
+        status.operations = 1000;
+        status
     }
 
     #[test]
     fn a_line_tells_the_time_left_of_a_phase_that_ends_by_count() {
         assert_eq!(
-            standing().line(Some(60.0)),
+            status().line(Some(60.0)),
             "[1/3] sqlite #1 request 10 s, 100 operations/s, phase ends in 30 s, other trials about 120 s"
         );
     }
 
     #[test]
     fn a_terminal_shows_rates_responses_costs_and_the_last_stall() {
-        let mut standing = standing();
+        let mut status = status();
         let seconds = [100, 110, 120, 5, 200, 150, 0, 100];
         let seconds = seconds.iter().enumerate();
         let seconds: Vec<Interval> = seconds.map(|(i, ops)| second(i as u64, *ops)).collect();
-        standing.take(&seconds);
-        let lines = standing.lines(Some(100.0), 2, 100);
+        status.take(&seconds);
+        let lines = status.lines(Some(100.0), 2, 100);
         assert_eq!(
             lines,
             [
@@ -345,7 +345,7 @@ mod tests {
                 "stall 3 s ago, in second 6; 2 of this phase's seconds so far",
             ]
         );
-        let line = standing.line(None);
+        let line = status.line(None);
         assert!(
             line.contains(", p99 below 2.05 ms, last stall at 6 s,"),
             "{line}"
@@ -354,11 +354,11 @@ mod tests {
 
     #[test]
     fn lines_never_reach_the_edge_and_what_is_unknown_is_left_out() {
-        let mut standing = standing();
-        standing.operations = 0;
-        standing.phase_operations = None;
-        standing.note = "3 merges left, and then a very long tail".to_string();
-        let lines = standing.lines(None, 2, 30);
+        let mut status = status();
+        status.operations = 0;
+        status.phase_operations = None;
+        status.note = "3 merges left, and then a very long tail".to_string();
+        let lines = status.lines(None, 2, 30);
         assert_eq!(
             lines,
             [
@@ -371,14 +371,14 @@ mod tests {
 
     #[test]
     fn a_new_phase_forgets_the_seconds_of_the_one_before() {
-        let mut standing = standing();
-        standing.take(&[second(0, 10), second(1, 10), second(2, 0)]);
-        assert!(standing.last_stall.is_some());
-        standing.begin("settle", None, None);
-        assert!(standing.recent.is_empty() && standing.last_stall.is_none());
-        assert_eq!((standing.begun, standing.label.as_str()), (4, "sqlite #1"));
+        let mut status = status();
+        status.take(&[second(0, 10), second(1, 10), second(2, 0)]);
+        assert!(status.last_stall.is_some());
+        status.begin("settle", None, None);
+        assert!(status.recent.is_empty() && status.last_stall.is_none());
+        assert_eq!((status.begun, status.label.as_str()), (4, "sqlite #1"));
         // A fourth phase that the workload did not announce.
-        assert!(standing.lines(None, 2, 80)[0].ends_with("settle (4 of 4)"));
+        assert!(status.lines(None, 2, 80)[0].ends_with("settle (4 of 4)"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A listener of the events of one life, and what it must hear.
+//! A listener of the events of one incarnation, and what it must hear.
 //!
 //! Flushes and merges begin before they end, and no more at once than there are threads; a delay, a lack of space and their
 //! ends take turns; a table is made once and goes once; a failure is told for a reason, and once; and nothing comes when the
@@ -14,7 +14,7 @@ use crate::plan::Listening;
 use crate::world::{Checked, Records};
 
 /// See the module.
-pub struct Ear {
+pub struct RecordingListener {
     listening: Listening,
     merges_max: usize,
     disk: Disk,
@@ -40,16 +40,16 @@ struct Heard {
     database: Option<Database>,
 }
 
-impl Ear {
+impl RecordingListener {
     /// A listener, unless nobody listens.
     pub fn new(
         listening: Listening,
         merges_max: usize,
         disk: &Disk,
         records: &Arc<Records>,
-    ) -> Option<Arc<Ear>> {
+    ) -> Option<Arc<RecordingListener>> {
         (listening != Listening::Nobody).then(|| {
-            Arc::new(Ear {
+            Arc::new(RecordingListener {
                 listening,
                 merges_max,
                 disk: disk.clone(),
@@ -101,8 +101,8 @@ impl Ear {
 
 impl Heard {
     /// Takes up an event. An error says what is wrong with it here.
-    fn take_up(&mut self, event: &Event, ear: &Ear) -> Result<(), String> {
-        let (merges_max, disk) = (ear.merges_max, &ear.disk);
+    fn take_up(&mut self, event: &Event, listener: &RecordingListener) -> Result<(), String> {
+        let (merges_max, disk) = (listener.merges_max, &listener.disk);
         let turn = |state: &mut bool, now: bool| {
             let before = std::mem::replace(state, now);
             (before != now).then_some(()).ok_or("it comes twice")
@@ -149,7 +149,7 @@ impl Heard {
                 }
             }
             Event::ClockJump { .. } | Event::StoredTimeAhead { .. } => {
-                if !ear.records.clock.has_jumped() {
+                if !listener.records.clock.has_jumped() {
                     return Err("the clock has never jumped".into());
                 }
             }
@@ -159,7 +159,7 @@ impl Heard {
     }
 }
 
-impl EventListener for Ear {
+impl EventListener for RecordingListener {
     fn on_event(&self, event: &Event) {
         let mut heard = self.heard();
         heard.events += 1;

@@ -1,4 +1,4 @@
-//! What can be had of a copy of the files that a life has left: by repair, and after a bit has flipped for good.
+//! What can be had of a copy of the files that an incarnation has left: by repair, and after a bit has flipped for good.
 //!
 //! A repaired database holds the state of a commit that a crash may leave, as the database itself does. With a flipped bit
 //! every opening and read tells the truth or an error, and a repair brings back no row that was never written.
@@ -11,11 +11,11 @@ use alluvium::{Database, Error, Options};
 use alluvium_testkit::Rng;
 
 use crate::history::aside;
-use crate::plan::Inquest;
+use crate::plan::PostMortem;
 use crate::reading::{Content, content, difference};
 use crate::world::{Checked, REPAIRED, Records};
 
-/// What is known of a life that has ended.
+/// What is known of an incarnation that has ended.
 pub struct Left<'a> {
     /// The oracle.
     pub records: &'a Records,
@@ -31,16 +31,16 @@ pub struct Left<'a> {
 const TRIES: usize = 8;
 
 impl Left<'_> {
-    /// Holds an inquest on a copy of these files.
-    pub fn inquire(&self, inquest: Inquest, memory: &MemVfs) -> Checked<()> {
+    /// Holds an post_mortem on a copy of these files.
+    pub fn examine(&self, post_mortem: PostMortem, memory: &MemVfs) -> Checked<()> {
         // Another machine: nothing that happens there happens here.
         let copy = memory.crash(0, CrashOptions::PROCESS_KILLED);
-        match inquest {
-            Inquest::Repair => {
+        match post_mortem {
+            PostMortem::Repair => {
                 self.records.count("databases repaired", 1);
                 aside(|| self.repair(copy, self.floor, None))
             }
-            Inquest::Rot(number) => aside(|| self.rot(&copy, number)),
+            PostMortem::Rot(number) => aside(|| self.rot(&copy, number)),
         }
     }
 
