@@ -48,7 +48,7 @@
 // As idle_after_ms: never.
 #define ALLUVIUM_NO_TIDYING -1
 
-// As separate_values_from: no value is stored apart. As until_ms of an operation: the row does not expire.
+// As value_separation_bytes: no value is stored apart. As until_ms of an operation: the row does not expire.
 #define ALLUVIUM_NEVER UINT64_MAX
 
 // Items of a histogram: one for each number of bits.
@@ -342,9 +342,9 @@ enum alluvium_histogram_kind
   // Bytes of the memtables of each flush.
   ALLUVIUM_HISTOGRAM_KIND_FLUSH_BYTES = 3,
   // How long merges took, in microseconds.
-  ALLUVIUM_HISTOGRAM_KIND_MERGE_US = 4,
+  ALLUVIUM_HISTOGRAM_KIND_COMPACTION_US = 4,
   // Bytes of the tables that each merge wrote.
-  ALLUVIUM_HISTOGRAM_KIND_MERGE_BYTES = 5,
+  ALLUVIUM_HISTOGRAM_KIND_COMPACTION_BYTES = 5,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -515,7 +515,7 @@ typedef struct alluvium_options {
   // Size at which the active memtables are sealed; for tests. 0: derived from memory_bytes.
   uint64_t memtable_bytes;
   // Size at which a last-level table is cut. 0: 32 MiB.
-  uint64_t partition_bytes;
+  uint64_t table_bytes;
   // What the writes of one transaction or batch may take. 0: a quarter of memory_bytes.
   uint64_t transaction_bytes;
   // After this long without a commit the database tidies itself, or ALLUVIUM_NO_TIDYING. 0: 20 s.
@@ -562,7 +562,7 @@ typedef struct alluvium_keyspace_options {
   // Not 0: no Bloom filter of whole keys.
   uint32_t no_whole_key_filter;
   // Not 0: reads nearly always find their key, so the last level needs no such filter.
-  uint32_t reads_hit;
+  uint32_t expect_hits;
   // A Bloom filter of this many leading key bytes, at most 255. 0: none.
   uint32_t prefix_filter_bytes;
   // An alluvium_compression.
@@ -570,7 +570,7 @@ typedef struct alluvium_keyspace_options {
   // Size at which a block is cut, 1 KiB to 64 KiB. 0: 8 KiB.
   uint64_t block_bytes;
   // Values of at least this many bytes are stored apart, or ALLUVIUM_NEVER. 0: 8 KiB.
-  uint64_t separate_values_from;
+  uint64_t value_separation_bytes;
   // An alluvium_expiry.
   uint32_t expiry;
   // 0.
@@ -720,7 +720,7 @@ typedef struct alluvium_checkpoint_info {
   uint64_t copied_bytes;
 } alluvium_checkpoint_info;
 
-// What takes the memory number of a database, in bytes.
+// What takes the memory budget of a database, in bytes.
 typedef struct alluvium_memory_use {
   // Memtables with their filters and range deletes.
   uint64_t memtable_bytes;
@@ -774,7 +774,7 @@ typedef struct alluvium_stats {
   uint64_t delay_us;
   // Commits that met the hard memory ceiling. Should be 0.
   uint64_t ceiling_waits;
-  // What takes the memory number.
+  // What takes the memory budget.
   struct alluvium_memory_use memory;
   // How often a cursor at rest was made to let go of memtables and tables that a flush or merge had replaced.
   uint64_t cursors_released;
@@ -900,7 +900,7 @@ typedef struct alluvium_ingested {
 typedef struct alluvium_bulk_load_options {
   // sizeof(alluvium_bulk_load_options).
   size_t struct_size;
-  // About how much memory rows take before they are written to temporary files, beside the database's memory number;
+  // About how much memory rows take before they are written to temporary files, beside the database's memory budget;
   // at least 64 KiB. 0: 64 MiB.
   uint64_t memory_bytes;
   // An alluvium_duplicates.

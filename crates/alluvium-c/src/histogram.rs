@@ -23,9 +23,9 @@ pub enum alluvium_histogram_kind {
     /// Bytes of the memtables of each flush.
     FlushBytes = 3,
     /// How long merges took, in microseconds.
-    MergeUs = 4,
+    CompactionUs = 4,
     /// Bytes of the tables that each merge wrote.
-    MergeBytes = 5,
+    CompactionBytes = 5,
 }
 
 /// Items of a histogram: one for each number of bits.
@@ -65,8 +65,8 @@ pub unsafe extern "C" fn alluvium_get_histogram(
             n if n == alluvium_histogram_kind::SyncUs as u32 => stats.sync_us,
             n if n == alluvium_histogram_kind::FlushUs as u32 => stats.flush_us,
             n if n == alluvium_histogram_kind::FlushBytes as u32 => stats.flush_bytes,
-            n if n == alluvium_histogram_kind::MergeUs as u32 => stats.merge_us,
-            n if n == alluvium_histogram_kind::MergeBytes as u32 => stats.merge_bytes,
+            n if n == alluvium_histogram_kind::CompactionUs as u32 => stats.compaction_us,
+            n if n == alluvium_histogram_kind::CompactionBytes as u32 => stats.compaction_bytes,
             n => return Err(invalid(format!("the histogram is {n}, it must be 0 to 5"))),
         };
         let mut counts = [0; ALLUVIUM_HISTOGRAM_ITEMS];

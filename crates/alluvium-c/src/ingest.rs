@@ -29,7 +29,7 @@ pub enum alluvium_duplicates {
 pub struct alluvium_bulk_load_options {
     /// sizeof(alluvium_bulk_load_options).
     pub struct_size: usize,
-    /// About how much memory rows take before they are written to temporary files, beside the database's memory number;
+    /// About how much memory rows take before they are written to temporary files, beside the database's memory budget;
     /// at least 64 KiB. 0: 64 MiB.
     pub memory_bytes: u64,
     /// An alluvium_duplicates.

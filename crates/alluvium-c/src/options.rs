@@ -26,7 +26,7 @@ pub const ALLUVIUM_XID_BYTES_MAX: u64 = 255;
 pub const ALLUVIUM_NO_WAIT: i64 = -1;
 /// As idle_after_ms: never.
 pub const ALLUVIUM_NO_TIDYING: i64 = -1;
-/// As separate_values_from: no value is stored apart. As until_ms of an operation: the row does not expire.
+/// As value_separation_bytes: no value is stored apart. As until_ms of an operation: the row does not expire.
 pub const ALLUVIUM_NEVER: u64 = u64::MAX;
 
 const _: () = assert!(
@@ -113,7 +113,7 @@ pub struct alluvium_options {
     /// Size at which the active memtables are sealed; for tests. 0: derived from memory_bytes.
     pub memtable_bytes: u64,
     /// Size at which a last-level table is cut. 0: 32 MiB.
-    pub partition_bytes: u64,
+    pub table_bytes: u64,
     /// What the writes of one transaction or batch may take. 0: a quarter of memory_bytes.
     pub transaction_bytes: u64,
     /// After this long without a commit the database tidies itself, or ALLUVIUM_NO_TIDYING. 0: 20 s.
@@ -163,7 +163,7 @@ pub struct alluvium_keyspace_options {
     /// Not 0: no Bloom filter of whole keys.
     pub no_whole_key_filter: u32,
     /// Not 0: reads nearly always find their key, so the last level needs no such filter.
-    pub reads_hit: u32,
+    pub expect_hits: u32,
     /// A Bloom filter of this many leading key bytes, at most 255. 0: none.
     pub prefix_filter_bytes: u32,
     /// An alluvium_compression.
@@ -171,7 +171,7 @@ pub struct alluvium_keyspace_options {
     /// Size at which a block is cut, 1 KiB to 64 KiB. 0: 8 KiB.
     pub block_bytes: u64,
     /// Values of at least this many bytes are stored apart, or ALLUVIUM_NEVER. 0: 8 KiB.
-    pub separate_values_from: u64,
+    pub value_separation_bytes: u64,
     /// An alluvium_expiry.
     pub expiry: u32,
     /// 0.
@@ -327,8 +327,8 @@ impl alluvium_options {
                 fraction => fraction,
             },
             memtable_bytes: bytes_number(self.memtable_bytes, "memtable_bytes")?,
-            partition_bytes: match self.partition_bytes {
-                0 => default.partition_bytes,
+            table_bytes: match self.table_bytes {
+                0 => default.table_bytes,
                 bytes => bytes,
             },
             clock: clock(self.clock, self.clock_context),
@@ -352,7 +352,7 @@ impl alluvium_keyspace_options {
         Ok(KeyspaceOptions {
             whole_key_filter: self.no_whole_key_filter == 0,
             prefix_filter_bytes: prefix,
-            reads_hit: self.reads_hit != 0,
+            expect_hits: self.expect_hits != 0,
             compression: match self.compression {
                 n if n == alluvium_compression::Adaptive as u32 => Compression::Adaptive,
                 n if n == alluvium_compression::Lz4 as u32 => Compression::Lz4,
@@ -367,10 +367,10 @@ impl alluvium_keyspace_options {
                 _ if after => Expiry::After(Duration::from_millis(self.expire_after_ms)),
                 n => return Err(invalid(format!("expiry is {n}, it must be 0 to 2"))),
             },
-            separate_values_from: match self.separate_values_from {
-                0 => default.separate_values_from,
+            value_separation_bytes: match self.value_separation_bytes {
+                0 => default.value_separation_bytes,
                 ALLUVIUM_NEVER => None,
-                bytes => bytes_number(bytes, "separate_values_from")?,
+                bytes => bytes_number(bytes, "value_separation_bytes")?,
             },
         })
     }
@@ -389,13 +389,13 @@ impl alluvium_keyspace_options {
         alluvium_keyspace_options {
             struct_size: size_of::<alluvium_keyspace_options>(),
             no_whole_key_filter: u32::from(!options.whole_key_filter),
-            reads_hit: u32::from(options.reads_hit),
+            expect_hits: u32::from(options.expect_hits),
             // At most 255.
             prefix_filter_bytes: options.prefix_filter_bytes.unwrap_or(0) as u32,
             compression: compression as u32,
             block_bytes: options.block_bytes as u64,
-            separate_values_from: options
-                .separate_values_from
+            value_separation_bytes: options
+                .value_separation_bytes
                 .map_or(ALLUVIUM_NEVER, |bytes| bytes as u64),
             expiry: expiry as u32,
             reserved: 0,

@@ -11,7 +11,7 @@ use crate::error::{alluvium_code, alluvium_error};
 use crate::keyspace::{alluvium_keyspace, name_within};
 use crate::sized::{self, SizedStruct};
 
-/// What takes the memory number of a database, in bytes.
+/// What takes the memory budget of a database, in bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_memory_use {
@@ -69,7 +69,7 @@ pub struct alluvium_stats {
     pub delay_us: u64,
     /// Commits that met the hard memory ceiling. Should be 0.
     pub ceiling_waits: u64,
-    /// What takes the memory number.
+    /// What takes the memory budget.
     pub memory: alluvium_memory_use,
     /// How often a cursor at rest was made to let go of memtables and tables that a flush or merge had replaced.
     pub cursors_released: u64,

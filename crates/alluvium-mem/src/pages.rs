@@ -2,7 +2,7 @@
 //!
 //! A general allocator keeps most of what is freed for itself, glibc in a heap for each few threads. The memory of a
 //! memtable is taken by whichever client leads a commit and freed by the flusher, so it would pile up in heaps where
-//! nobody asks for it, beside what the engine believes to have: a third of a memory number of 128 MiB, measured. What is
+//! nobody asks for it, beside what the engine believes to have: a third of a memory budget of 128 MiB, measured. What is
 //! freed here is the system's at once. A fresh page costs a fault, about as much as filling it with rows.
 //!
 //! And [`free`] for what comes from the allocator, and is large enough that its pages are missed.

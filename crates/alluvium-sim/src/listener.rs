@@ -16,7 +16,7 @@ use crate::world::{Checked, Records};
 /// See the module.
 pub struct RecordingListener {
     listening: Listening,
-    merges_max: usize,
+    compactions_max: usize,
     disk: Disk,
     records: Arc<Records>,
     /// Not held over a step.
@@ -44,14 +44,14 @@ impl RecordingListener {
     /// A listener, unless nobody listens.
     pub fn new(
         listening: Listening,
-        merges_max: usize,
+        compactions_max: usize,
         disk: &Disk,
         records: &Arc<Records>,
     ) -> Option<Arc<RecordingListener>> {
         (listening != Listening::Nobody).then(|| {
             Arc::new(RecordingListener {
                 listening,
-                merges_max,
+                compactions_max,
                 disk: disk.clone(),
                 records: Arc::clone(records),
                 heard: Mutex::default(),
@@ -102,7 +102,7 @@ impl RecordingListener {
 impl Heard {
     /// Takes up an event. An error says what is wrong with it here.
     fn take_up(&mut self, event: &Event, listener: &RecordingListener) -> Result<(), String> {
-        let (merges_max, disk) = (listener.merges_max, &listener.disk);
+        let (compactions_max, disk) = (listener.compactions_max, &listener.disk);
         let turn = |state: &mut bool, now: bool| {
             let before = std::mem::replace(state, now);
             (before != now).then_some(()).ok_or("it comes twice")
@@ -113,8 +113,8 @@ impl Heard {
             Event::CompactionBegin { keyspace, .. } => {
                 *self.merging.entry(keyspace.clone()).or_default() += 1;
                 let running: usize = self.merging.values().sum();
-                if running > merges_max {
-                    return Err(format!("{running} merges run on {merges_max} threads"));
+                if running > compactions_max {
+                    return Err(format!("{running} merges run on {compactions_max} threads"));
                 }
             }
             Event::CompactionEnd {

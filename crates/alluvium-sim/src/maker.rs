@@ -48,7 +48,7 @@ impl Maker {
         let database = DatabasePlan {
             durability,
             memtable_bytes: *self.rng.pick(&[600, 3_000, 20_000]),
-            partition_bytes: *self.rng.pick(&[4_096, 1 << 20]),
+            table_bytes: *self.rng.pick(&[4_096, 1 << 20]),
             compaction_threads: 1 + self.rng.below(2),
             tidies: self.rng.percent(50),
             keeps_changes: self.rng.percent(60),

@@ -47,7 +47,7 @@ pub struct DatabasePlan {
     /// Small, so that there are flushes and merges.
     pub memtable_bytes: usize,
     /// Where last-level tables are cut.
-    pub partition_bytes: u64,
+    pub table_bytes: u64,
     /// Threads that merge.
     pub compaction_threads: usize,
     /// Whether it tidies up when nobody writes.
@@ -335,7 +335,7 @@ pub enum Op {
     SetFilter(bool),
     /// Changes the options of a keyspace: which ones decides the number.
     SetOptions(Where, u64),
-    /// Changes the memory number.
+    /// Changes the memory budget.
     SetMemory(usize),
     /// The power fails.
     PowerLoss(Kept),

@@ -159,7 +159,7 @@ impl Story {
             memory_bytes: 8 << 20,
             durability: plan.durability,
             memtable_bytes: Some(plan.memtable_bytes),
-            partition_bytes: plan.partition_bytes,
+            table_bytes: plan.table_bytes,
             compaction_threads: plan.compaction_threads,
             idle_after: plan.tidies.then_some(Duration::from_millis(500)),
             change_log_bytes: if plan.keeps_changes { 1 << 30 } else { 0 },
@@ -214,7 +214,7 @@ impl Story {
         for (at, name) in LASTING.iter().enumerate() {
             let own = KeyspaceOptions {
                 block_bytes: 1 << 10,
-                separate_values_from: (at >= 1).then_some(256),
+                value_separation_bytes: (at >= 1).then_some(256),
                 prefix_filter_bytes: (at == 1).then_some(2),
                 expiry: match at {
                     2 => Expiry::PerRow,

@@ -17,9 +17,9 @@ fn options_of(keyspace: &Keyspace, number: u64) -> KeyspaceOptions {
     let compressions = [Compression::Adaptive, Compression::Lz4, Compression::None];
     KeyspaceOptions {
         whole_key_filter: number & 1 != 0,
-        reads_hit: number & 2 != 0,
+        expect_hits: number & 2 != 0,
         prefix_filter_bytes: [None, Some(1), Some(2), Some(9)][(number >> 2) as usize % 4],
-        separate_values_from: [None, Some(256), Some(600), None][(number >> 4) as usize % 4],
+        value_separation_bytes: [None, Some(256), Some(600), None][(number >> 4) as usize % 4],
         block_bytes: [1 << 10, 2 << 10, 8 << 10][(number >> 6) as usize % 3],
         compression: compressions[(number >> 8) as usize % 3],
         ..keyspace.options()

@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn run(
     dir: &str,
     name: &str,
-    separate_values_from: Option<usize>,
+    value_separation_bytes: Option<usize>,
     memory: &Memory,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let options = Options {
@@ -39,7 +39,7 @@ fn run(
     };
     let db = Database::open(dir, options.clone())?;
     let keyspace_options = KeyspaceOptions {
-        separate_values_from,
+        value_separation_bytes,
         ..KeyspaceOptions::default()
     };
     let k = db.keyspace("k", keyspace_options.clone())?;

@@ -4,7 +4,7 @@
 //! the fence search that a reader makes anyway. What is shared is the memory: an owner charges what it installs, and
 //! the cache asks owners to give frames up, in CLOCK order, until the total is within the capacity.
 //!
-//! The cache has what other uses of the memory number leave at each moment, so it keeps their accounts as well: see
+//! The cache has what other uses of the memory budget leave at each moment, so it keeps their accounts as well: see
 //! [`crate::memory`]. A change there only sets a number: the next charges and [`Cache::trim`] make room, so that whoever
 //! fills a memtable does not pay for the cache unless they are far behind.
 //!
@@ -89,7 +89,7 @@ const REGROWTH: u64 = 64;
 /// Background threads may be behind by one byte for this many of what frames and others may take.
 const OVERDUE: u64 = 64;
 
-/// Without any cache every read decodes a block: the memory number is exceeded rather than that.
+/// Without any cache every read decodes a block: the memory budget is exceeded rather than that.
 pub const CACHE_BYTES_MIN: usize = 1 << 20;
 
 impl Cache {

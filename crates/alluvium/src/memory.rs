@@ -1,4 +1,4 @@
-//! Accounts of the memory number: what takes it beside the block cache, and how that is charged.
+//! Accounts of the memory budget: what takes it beside the block cache, and how that is charged.
 //!
 //! The block cache has what all uses here leave, so a charge is a change of its capacity: see [`Cache`]. Memtables and
 //! open tables are charged exactly, by themselves, for as long as anybody holds them. The rest is charged by a [`Charge`],

@@ -46,8 +46,8 @@ pub(crate) struct Metrics {
     pub sync_us: Counts,
     pub flush_us: Counts,
     pub flush_bytes: Counts,
-    pub merge_us: Counts,
-    pub merge_bytes: Counts,
+    pub compaction_us: Counts,
+    pub compaction_bytes: Counts,
     /// Bytes of records that commits wrote to the log.
     pub wal_bytes: Counter,
 }

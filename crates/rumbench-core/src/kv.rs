@@ -21,7 +21,7 @@ pub struct MapDef {
     /// Whether point reads occur, so that a whole-key filter can answer them.
     pub point_reads: bool,
     /// Whether point reads are expected to find their key nearly always.
-    pub reads_hit: bool,
+    pub expect_hits: bool,
     /// Whether rows are deleted in the order in which they came, so that the front of the map fills with deletes.
     pub is_queue: bool,
 }

@@ -97,7 +97,7 @@ fn options(config: &OpenConfig) -> Result<(Options, KeyspaceOptions)> {
             Durability::None => alluvium::Durability::None,
         },
         upper_fraction: settings.take("upper_fraction", defaults.upper_fraction)?,
-        partition_bytes: settings.take("partition_bytes", defaults.partition_bytes)?,
+        table_bytes: settings.take("table_bytes", defaults.table_bytes)?,
         compaction_threads: settings.take("compaction_threads", defaults.compaction_threads)?,
         memtable_bytes: match settings.take("memtable_bytes", 0)? {
             0 => None,
@@ -128,7 +128,7 @@ fn keyspace_options(map: &MapDef, rows: &KeyspaceOptions) -> KeyspaceOptions {
     KeyspaceOptions {
         whole_key_filter: map.point_reads,
         prefix_filter_bytes: map.scan_prefix_bytes,
-        reads_hit: map.reads_hit,
+        expect_hits: map.expect_hits,
         ..rows.clone()
     }
 }
@@ -141,7 +141,7 @@ fn describe(options: &Options, rows: &KeyspaceOptions) -> Configuration {
         "cache_bytes: memtables, fences and filters are inside this number",
     );
     configuration.given("upper_fraction", options.upper_fraction);
-    configuration.given("partition_bytes", options.partition_bytes);
+    configuration.given("table_bytes", options.table_bytes);
     configuration.given("compaction_threads", options.compaction_threads);
     configuration.given("sync_interval_ms", options.sync_interval.as_millis());
     configuration.given("multi_get", "a call of its own");

@@ -131,7 +131,7 @@ impl Tuning {
             ]));
         if map.point_reads {
             options
-                .expect_point_read_hits(map.reads_hit)
+                .expect_point_read_hits(map.expect_hits)
                 .data_block_hash_ratio_policy(HashRatioPolicy::all(self.hash_ratio))
         } else {
             options.filter_policy(FilterPolicy::disabled())

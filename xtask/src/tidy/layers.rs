@@ -54,7 +54,7 @@ const LAYERS: &[&[&str]] = &[
         "db::memory",
         "db::old_segments",
         "db::removals",
-        "db::reserve",
+        "db::ballast",
         "db::shared",
         "db::split",
         "db::store",

@@ -33,7 +33,7 @@ static void a_database_is_open_once_and_closes(void) {
 
     options = (alluvium_options){
         .struct_size = sizeof options, .memory_bytes = 16 << 20, .sync_interval_us = 50000, .lock_timeout_ms = 100,
-        .upper_fraction = 0.5, .memtable_bytes = 1 << 20, .partition_bytes = 1 << 20, .transaction_bytes = 1 << 16,
+        .upper_fraction = 0.5, .memtable_bytes = 1 << 20, .table_bytes = 1 << 20, .transaction_bytes = 1 << 16,
         .durability = ALLUVIUM_DURABILITY_SYNC, .compaction_threads = 2,
     };
     database = open_new("databases", &options);
@@ -94,8 +94,8 @@ void test_databases(void) {
 
 static void options_come_back(const alluvium_database *database) {
     alluvium_keyspace_options options = {
-        .struct_size = sizeof options, .no_whole_key_filter = 1, .reads_hit = 1, .prefix_filter_bytes = 4,
-        .compression = ALLUVIUM_COMPRESSION_LZ4, .block_bytes = 4096, .separate_values_from = ALLUVIUM_NEVER,
+        .struct_size = sizeof options, .no_whole_key_filter = 1, .expect_hits = 1, .prefix_filter_bytes = 4,
+        .compression = ALLUVIUM_COMPRESSION_LZ4, .block_bytes = 4096, .value_separation_bytes = ALLUVIUM_NEVER,
         .expiry = ALLUVIUM_EXPIRY_AFTER, .expire_after_ms = 5000,
     };
     alluvium_keyspace *keyspace;

@@ -3,7 +3,7 @@
 
 static void histograms_count(const alluvium_database *database) {
     alluvium_histogram histogram = {.struct_size = sizeof histogram};
-    for (uint32_t kind = ALLUVIUM_HISTOGRAM_KIND_COMMIT_US; kind <= ALLUVIUM_HISTOGRAM_KIND_MERGE_BYTES; kind++) {
+    for (uint32_t kind = ALLUVIUM_HISTOGRAM_KIND_COMMIT_US; kind <= ALLUVIUM_HISTOGRAM_KIND_COMPACTION_BYTES; kind++) {
         OK(alluvium_get_histogram(database, kind, &histogram, E));
         uint64_t total = 0;
         for (size_t i = 0; i < ALLUVIUM_HISTOGRAM_ITEMS; i++) {

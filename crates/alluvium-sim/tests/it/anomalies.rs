@@ -37,7 +37,7 @@ fn history(isolation: Isolation, seed: u64) -> Result<usize, String> {
     let options = Options {
         memory_bytes: 8 << 20,
         memtable_bytes: Some(4_000),
-        partition_bytes: 4096,
+        table_bytes: 4096,
         change_log_bytes: 1 << 40,
         ..Options::default()
     };

@@ -54,7 +54,7 @@ fn database(vfs: Arc<dyn Vfs>, listener: &Arc<Listener>) -> (Database, Keyspace)
     let options = Options {
         memory_bytes: 8 << 20,
         memtable_bytes: Some(600),
-        partition_bytes: 4096,
+        table_bytes: 4096,
         upper_fraction: 0.02,
         compaction_threads: 2,
         event_listener: Some(listener.clone()),

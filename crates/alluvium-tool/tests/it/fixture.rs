@@ -78,7 +78,7 @@ pub fn sample(dir: &Path) {
     let _open = STARTS.read().unwrap_or_else(PoisonError::into_inner);
     let db = Database::open(dir, options()).unwrap();
     let options = KeyspaceOptions {
-        separate_values_from: Some(1024),
+        value_separation_bytes: Some(1024),
         ..KeyspaceOptions::default()
     };
     let fruit = db.keyspace("fruit", options).unwrap();

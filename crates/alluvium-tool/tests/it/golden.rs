@@ -67,7 +67,7 @@ fn every_feature_is_shown_and_nothing_is_written() {
 
     let manifest = document(&["dump", "manifest", path], 0);
     let created = &manifest["edits"][0]["changes"][0];
-    assert_eq!(created["options"]["separate_values_from"], 300);
+    assert_eq!(created["options"]["value_separation_bytes"], 300);
     assert!(before == contents(copy.path()), "looking has written");
 }
 

@@ -1,4 +1,4 @@
-//! Writers as fast as they can, over a key space several times the memory number: what commits take, what memory and
+//! Writers as fast as they can, over a key space several times the memory budget: what commits take, what memory and
 //! space the database takes, and whether they stay within what it promises.
 //!
 //! ```text
@@ -11,12 +11,12 @@
 //! - **Commits**: none takes longer than 100 ms, the time aside in which its thread, or the other client's that was
 //!   writing for it, was ready and no core was free, or in which the machine below gave a core to somebody else (see
 //!   [`steal`]). Of background threads the former is not known: measure on a quiet machine.
-//! - **Memory**: anonymous memory of the process is at most 1.05 times the memory number and 32 MiB.
+//! - **Memory**: anonymous memory of the process is at most 1.05 times the memory budget and 32 MiB.
 //! - **Space**: see [`space`].
 //!
 //! For a commit that lasts over 60 ms the stacks of all threads in the kernel go to stderr (see [`watcher`]).
 //!
-//! `--readers` adds threads that read random rows, so that the cache fills its share of the memory number as well.
+//! `--readers` adds threads that read random rows, so that the cache fills its share of the memory budget as well.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -50,7 +50,7 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// A commit that takes longer than this is reported by itself.
 const SLOW: Duration = Duration::from_millis(100);
-/// What the process may take beside the memory number: stacks, buffers of the process, what the allocator wastes.
+/// What the process may take beside the memory budget: stacks, buffers of the process, what the allocator wastes.
 const MEMORY_SLACK_BYTES: f64 = 32.0 * MIB;
 const MEMORY_FACTOR: f64 = 1.05;
 

@@ -3,7 +3,7 @@
 //! Settled, the live rows take `S` bytes: everything is in the last level then, each row once. While writers run, upper
 //! tables may hold `upper_fraction` of that. Writers are slowed from one and a half times as much on, so that it settles
 //! below two and a half times. Beside that there are the outputs of merges that are not installed yet, at most a group
-//! each, the log of what is in memtables, which at their ceiling take half of the memory number, and the log's segments
+//! each, the log of what is in memtables, which at their ceiling take half of the memory budget, and the log's segments
 //! at both ends of that and those that lie ready. So at any time
 //!
 //! ```text
@@ -22,7 +22,7 @@ use crate::{Failure, MIB, verdict};
 const DEBT_MAX: f64 = 2.5;
 const GROUP_FACTOR: u64 = 4;
 const TOLERANCE: f64 = 0.1;
-/// Twice a memtable's share of the memory number: see `docs/guide/keyspaces.md`.
+/// Twice a memtable's share of the memory budget: see `docs/guide/keyspaces.md`.
 const SEGMENTS_PER_MEMORY: u64 = 16;
 /// Two that are written or removed, and up to 12 that are ready to be written.
 const SEGMENTS: u64 = 14;

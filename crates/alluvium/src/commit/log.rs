@@ -15,8 +15,8 @@ use crate::commit::prepared::Unresolved;
 use crate::commit::queue::{Done, Request};
 use crate::commit::validate::RecentWrites;
 use crate::compaction::update_admission;
+use crate::db::ballast::Taker;
 use crate::db::options::Durability;
-use crate::db::reserve::Taker;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
@@ -201,7 +201,7 @@ impl Log {
                 } else {
                     Taker::Background
                 };
-                match shared.spend_reserve(taker, &error) && makes_room {
+                match shared.spend_ballast(taker, &error) && makes_room {
                     true => self.write_records(shared, group),
                     false => Err(error),
                 }
@@ -217,7 +217,7 @@ impl Log {
         let Some(wal) = &mut self.wal else {
             return Ok(());
         };
-        wal.use_short_segments(shared.reserve.is_low());
+        wal.use_short_segments(shared.ballast.is_low());
         for (seqno, request) in (self.last_seqno + 1..).zip(group) {
             let (kind, payload) = request.record();
             wal.append(seqno, kind, payload);
@@ -239,7 +239,7 @@ impl Log {
     fn wants_segment(&self, shared: &Shared) -> bool {
         let soon = self.active_bytes >= shared.plan().worth_sealing_bytes();
         let wal = self.wal.as_ref();
-        !shared.reserve.is_low() && wal.is_some_and(|wal| wal.wants_plan(soon))
+        !shared.ballast.is_low() && wal.is_some_and(|wal| wal.wants_plan(soon))
     }
 
     /// What the sync thread is to prepare for the next roll, if it is time.
@@ -280,11 +280,11 @@ impl Log {
         let last = self.last_seqno + payloads.len() as SeqNo;
         (first..=last).for_each(|seqno| numbered(seqno, &[]));
         if let Some(wal) = &mut self.wal {
-            wal.use_short_segments(shared.reserve.is_low());
+            wal.use_short_segments(shared.ballast.is_low());
             for (seqno, payload) in (first..=last).zip(payloads) {
                 wal.append(seqno, kind, payload);
             }
-            let written = shared.with_reserve(Taker::Log, || wal.write());
+            let written = shared.with_ballast(Taker::Log, || wal.write());
             shared
                 .poison
                 .guard(written)
@@ -436,8 +436,8 @@ impl Log {
         // sync. What would be carried over behind it is the prepare that it has resolved.
         shared.poison.check()?;
         if let Some(wal) = &mut self.wal {
-            let rotated = shared.with_reserve(Taker::Log, || {
-                wal.use_short_segments(shared.reserve.is_low());
+            let rotated = shared.with_ballast(Taker::Log, || {
+                wal.use_short_segments(shared.ballast.is_low());
                 wal.rotate()
             });
             shared.poison.guard(rotated)?;

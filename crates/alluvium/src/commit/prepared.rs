@@ -19,9 +19,9 @@ use crate::cache::Cache;
 use crate::commit::batch::Ops;
 use crate::commit::log::Log;
 use crate::commit::queue::Request;
+use crate::db::ballast::Taker;
 use crate::db::options::Durability;
 use crate::db::poison::Poison;
-use crate::db::reserve::Taker;
 use crate::db::shared::Shared;
 use crate::db::store::Store;
 use crate::error::{Error, Result};
@@ -273,7 +273,7 @@ impl Log {
         if self.unresolved.is_empty() || self.wal.is_none() {
             return Ok(());
         }
-        shared.with_reserve(Taker::Log, || self.append_unresolved(&shared.poison))?;
+        shared.with_ballast(Taker::Log, || self.append_unresolved(&shared.poison))?;
         self.sync(shared)
     }
 

@@ -58,7 +58,7 @@ mod tests {
     fn the_sizes_kept_for_admission_are_those_of_a_survey() {
         let options = Options {
             memtable_bytes: Some(4_000),
-            partition_bytes: 4096,
+            table_bytes: 4096,
             ..Options::default()
         };
         let vfs = std::sync::Arc::new(MemVfs::new());

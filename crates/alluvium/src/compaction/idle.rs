@@ -108,7 +108,7 @@ impl IdleClock {
     }
 
     /// Whether this pass has merged the group that starts at `low`.
-    pub fn has_merged(&self, keyspace: KeyspaceId, low: &[u8]) -> bool {
+    pub fn has_compacted(&self, keyspace: KeyspaceId, low: &[u8]) -> bool {
         let group = (keyspace, low.to_vec());
         self.pass
             .as_ref()
@@ -191,10 +191,10 @@ mod tests {
         assert_eq!(clock.look(at, 5, 3), Advice::Tidy);
         clock.begin(K, b"a");
         assert_eq!(clock.look(at, 5, 5), Advice::Tidy, "the same pass");
-        assert!(clock.has_merged(K, b"a"));
+        assert!(clock.has_compacted(K, b"a"));
         clock.finish(at, 5);
         assert_eq!(clock.look(at, 5, 5), Advice::Tidy);
-        assert!(!clock.has_merged(K, b"a"), "a new pass");
+        assert!(!clock.has_compacted(K, b"a"), "a new pass");
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(clock.look(at, 5, 5), Advice::Tidy);
         clock.begin(K, b"a");
         clock.worked(seconds(10));
-        assert!(clock.has_merged(K, b"a") && !clock.has_merged(K, b""));
+        assert!(clock.has_compacted(K, b"a") && !clock.has_compacted(K, b""));
         let written = at + seconds(10);
         assert_eq!(clock.look(written, 6, 6), Advice::Wait(seconds(5)));
         assert_eq!(
@@ -213,6 +213,6 @@ mod tests {
             Advice::Wait(seconds(2))
         );
         assert_eq!(clock.look(written + seconds(90), 6, 6), Advice::Tidy);
-        assert!(!clock.has_merged(K, b"a"), "a new pass");
+        assert!(!clock.has_compacted(K, b"a"), "a new pass");
     }
 }

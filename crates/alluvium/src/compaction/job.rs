@@ -47,19 +47,19 @@ pub(crate) struct Inputs {
 }
 
 /// What a merge produced in place of its inputs.
-pub(crate) enum Merged {
+pub(crate) enum Compacted {
     /// The group's new last level, in key order.
     LastLevel(Vec<NewTable>),
     /// At most one upper table, which takes the place of the newest input with this run number.
     Upper { run: u64, table: Option<NewTable> },
 }
 
-impl Merged {
+impl Compacted {
     /// The new tables.
     pub fn tables(&self) -> &[NewTable] {
         match self {
-            Merged::LastLevel(tables) => tables,
-            Merged::Upper { table, .. } => table.as_slice(),
+            Compacted::LastLevel(tables) => tables,
+            Compacted::Upper { table, .. } => table.as_slice(),
         }
     }
 
@@ -90,8 +90,11 @@ impl Job {
         };
         let took = began.elapsed();
         if let Ok(bytes @ 1..) = result {
-            shared.metrics.merge_us.note_log2(took.as_micros() as u64);
-            shared.metrics.merge_bytes.note_log2(bytes);
+            shared
+                .metrics
+                .compaction_us
+                .note_log2(took.as_micros() as u64);
+            shared.metrics.compaction_bytes.note_log2(bytes);
         }
         shared.events.tell(|| Event::CompactionEnd {
             keyspace: self.tree.name.clone(),
@@ -135,8 +138,10 @@ impl Job {
         let began = Instant::now();
         let group = Arc::clone(&version.groups()[index]);
         let (inputs, merged) = match self.work {
-            Work::LastLevel => self.merge_last_level(shared, version, index, steps)?,
-            Work::Tier { from, to } => self.merge_tier(shared, version, index, from..to, steps)?,
+            Work::LastLevel => self.compact_last_level(shared, version, index, steps)?,
+            Work::Tier { from, to } => {
+                self.compact_tier(shared, version, index, from..to, steps)?
+            }
         };
         shared.sync_directory()?;
         // Within the budget little is merged with much, for other reasons: that says nothing of how debt is paid.
@@ -145,7 +150,7 @@ impl Job {
             _ => 0,
         };
         let bytes = merged.bytes();
-        shared.install_merge(&self.tree, &inputs, merged)?;
+        shared.install_compaction(&self.tree, &inputs, merged)?;
         shared.metrics.compactions.add(1);
         shared.jobs.note_drained(consumed, began.elapsed());
         Ok(bytes)
@@ -158,13 +163,13 @@ impl Job {
         now.eq(self.picked.iter().copied())
     }
 
-    fn merge_last_level(
+    fn compact_last_level(
         &self,
         shared: &Shared,
         version: &Version,
         index: usize,
         steps: &Steps<'_>,
-    ) -> Result<(Inputs, Merged)> {
+    ) -> Result<(Inputs, Compacted)> {
         let group = &version.groups()[index];
         let points = shared.read_points.horizon_points();
         let cache = &shared.cache;
@@ -185,7 +190,7 @@ impl Job {
         }
         let cuts = Cuts {
             borders: Vec::new(),
-            bytes_max: shared.options.partition_bytes,
+            bytes_max: shared.options.table_bytes,
         };
         let tables = self.write(steps, inputs, true, cuts, &points)?;
         let inputs = Inputs {
@@ -195,17 +200,17 @@ impl Job {
             upper: group.upper.iter().map(|u| u.table.id()).collect(),
             last: group.last.iter().map(|t| t.id()).collect(),
         };
-        Ok((inputs, Merged::LastLevel(tables)))
+        Ok((inputs, Compacted::LastLevel(tables)))
     }
 
-    fn merge_tier(
+    fn compact_tier(
         &self,
         shared: &Shared,
         version: &Version,
         index: usize,
         range: Range<usize>,
         steps: &Steps<'_>,
-    ) -> Result<(Inputs, Merged)> {
+    ) -> Result<(Inputs, Compacted)> {
         let group = &version.groups()[index];
         let points = shared.read_points.horizon_points();
         let (upper, cache) = (&group.upper[range.clone()], &shared.cache);
@@ -226,7 +231,7 @@ impl Job {
             upper,
             last: Vec::new(),
         };
-        Ok((inputs, Merged::Upper { run, table }))
+        Ok((inputs, Compacted::Upper { run, table }))
     }
 
     fn write(

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{KeyspaceId, SeqNo};
-use crate::compaction::for_scans::{Noted, Used};
 use crate::compaction::idle::IdleClock;
 use crate::compaction::job::Job;
+use crate::compaction::read_triggered::{Noted, Used};
 use crate::compaction::survey::dead_in_last;
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;

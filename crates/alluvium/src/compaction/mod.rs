@@ -3,13 +3,13 @@
 
 mod debt;
 pub(crate) mod fold;
-mod for_scans;
 mod idle;
 mod job;
 mod jobs;
 pub(crate) mod merge;
 pub(crate) mod output;
 pub(crate) mod pick;
+mod read_triggered;
 pub(crate) mod retire;
 pub(crate) mod separate;
 mod steps;
@@ -20,7 +20,7 @@ mod wait;
 pub use retire::{CompactionFilter, FilterDecision};
 
 pub(crate) use debt::update_admission;
-pub(crate) use job::{Inputs, Merged};
+pub(crate) use job::{Compacted, Inputs};
 pub(crate) use jobs::{Claim, Jobs};
 pub(crate) use threads::run;
 pub(crate) use wait::{compact_range, settle};

@@ -104,7 +104,7 @@ pub(crate) fn table_options(options: &KeyspaceOptions, last_level: bool) -> Tabl
         (Compression::None, _) => Codec::None,
     };
     // Reads that nearly always hit end in the last level anyway: a filter there would only say yes.
-    let whole_key = options.whole_key_filter && !(last_level && options.reads_hit);
+    let whole_key = options.whole_key_filter && !(last_level && options.expect_hits);
     let prefix = options.prefix_filter_bytes.map(|bytes| PrefixFilter {
         bytes,
         bits: FILTER_BITS,

@@ -64,7 +64,7 @@ impl GroupSize {
     /// The time that scans have spent needlessly in its tables, as a share of what merging it takes.
     fn paid_by_scans(&self) -> f64 {
         let bytes = self.upper_bytes() + self.last_bytes;
-        let price = SEEKS_PER_INSTALL + bytes / MERGED_BYTES_PER_SEEK;
+        let price = SEEKS_PER_INSTALL + bytes / COMPACTED_BYTES_PER_SEEK;
         self.needless_seeks as f64 / price as f64
     }
 
@@ -111,7 +111,7 @@ pub(crate) struct Picked {
 const TOMBSTONE_WEIGHT: f64 = 4.0;
 /// The bytes of tables that a merge reads and writes again in the time that one more table costs a short scan: 2 us at
 /// 32 MB/s, as measured with everything cached (docs/decisions/0029).
-pub(super) const MERGED_BYTES_PER_SEEK: u64 = 64;
+pub(super) const COMPACTED_BYTES_PER_SEEK: u64 = 64;
 /// What a merge or a flush costs whatever its size, in seeks: its files are made durable, and so is the manifest.
 pub(super) const SEEKS_PER_INSTALL: u64 = 5_000;
 /// Tables whose sizes differ by no more than this factor belong to one size class.
@@ -173,7 +173,7 @@ impl PickRules {
 
     /// The next merge where nothing is due: of the group whose merge scans have paid for most, of those that have paid this
     /// share of its price.
-    pub fn pick_for_scans(&self, groups: &[GroupSize], share: f64) -> Option<Picked> {
+    pub fn pick_read_triggered(&self, groups: &[GroupSize], share: f64) -> Option<Picked> {
         let free = |g: &GroupSize| !g.busy && !g.upper.is_empty();
         let paid = groups.iter().map(GroupSize::paid_by_scans).enumerate();
         let paid = paid.filter(|(i, paid)| free(&groups[*i]) && *paid >= share);

@@ -47,7 +47,7 @@ pub(crate) struct PointsTo {
 
 impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
     pub fn new(shared: S, tree: T, inputs: ValueInputs) -> Separator<S, T> {
-        let from = tree.options().separate_values_from;
+        let from = tree.options().value_separation_bytes;
         Separator {
             shared,
             tree,

@@ -31,7 +31,7 @@ pub(crate) enum Mode {
     /// Due work.
     Due,
     /// Not due, but paid for by scans.
-    ForScans,
+    ReadTriggered,
     /// Due work that another merge made room for: it makes room for none.
     Urgent,
     /// Not due, done while nobody writes: ends as soon as there is a newer commit than this.
@@ -114,7 +114,7 @@ impl<'a> Steps<'a> {
         crate::sync::thread::yield_now();
         self.shared.let_flush_go_first(FLUSH_FIRST);
         match self.mode {
-            Mode::Due | Mode::ForScans => run_urgent(self.shared),
+            Mode::Due | Mode::ReadTriggered => run_urgent(self.shared),
             Mode::Urgent | Mode::Tidy(_) => Ok(()),
         }
     }

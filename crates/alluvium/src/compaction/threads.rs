@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::base::SeqNo;
 use crate::compaction::debt::{rules, update_admission};
-use crate::compaction::for_scans;
 use crate::compaction::idle::{self, Advice, IdleClock};
 use crate::compaction::job::Job;
 use crate::compaction::jobs::{SPACE_LOOK, Wanted};
 use crate::compaction::pick::{PickRules, Picked, Work};
+use crate::compaction::read_triggered;
 use crate::compaction::steps::Mode;
 use crate::compaction::survey::{Survey, survey};
 use crate::db::shared::Shared;
@@ -72,7 +72,7 @@ pub(crate) fn run(shared: &Shared) {
 fn retry_later(shared: &Shared, job: &Job, error: Error) {
     if !job.mode.is_due() {
         // Not worth the reserve, without which commits are refused.
-        if job.mode == Mode::ForScans {
+        if job.mode == Mode::ReadTriggered {
             job.charge_scans_again();
         }
     } else if shared.note_background_failure(&error) {
@@ -84,7 +84,7 @@ fn retry_later(shared: &Shared, job: &Job, error: Error) {
 /// What a thread does that has no merge to run.
 fn idle(shared: &Shared) -> Next {
     let one_waits = shared.jobs.next_round(Instant::now());
-    match (shared.reserve.is_low(), one_waits) {
+    match (shared.ballast.is_low(), one_waits) {
         (true, _) => make_room(shared),
         // There may be space again, for others have found some: nobody tells of that.
         (false, true) => Next::Wait(Some(SPACE_LOOK)),
@@ -113,13 +113,13 @@ fn tidy(shared: &Shared) -> Next {
     };
     let points = &shared.read_points;
     let (visible, horizon, now) = (points.visible(), points.horizon(), Instant::now());
-    let seeks = for_scans::seeks(shared);
-    let patience = for_scans::Patience {
+    let seeks = read_triggered::seeks(shared);
+    let patience = read_triggered::Patience {
         flush: idle::period(after),
         seal: after,
     };
-    for_scans::flush(shared, patience);
-    let used = for_scans::is_used(shared, visible, seeks);
+    read_triggered::flush(shared, patience);
+    let used = read_triggered::is_used(shared, visible, seeks);
     let period = {
         let mut state = shared.jobs.state.lock();
         let clock = state
@@ -128,7 +128,7 @@ fn tidy(shared: &Shared) -> Next {
         let (period, advice) = (clock.period(), clock.look(now, visible, horizon));
         match advice {
             Advice::Wait(most) if used => {
-                return Next::Wait(Some(most.min(for_scans::LOOK_WHILE_USED)));
+                return Next::Wait(Some(most.min(read_triggered::LOOK_WHILE_USED)));
             }
             Advice::Wait(most) => return Next::Wait(Some(most)),
             // One thread is enough for what is not urgent.
@@ -165,8 +165,8 @@ fn claim_tidy(shared: &Shared, visible: SeqNo) -> Option<Job> {
         for (size, place) in survey.sizes.iter_mut().zip(&survey.places) {
             let group = &place.version.groups()[place.index];
             let clock = state.idle.as_ref();
-            size.busy |= clock.is_some_and(|clock| clock.has_merged(place.tree.id, &group.low));
-            size.busy |= free < for_scans::room_for(group);
+            size.busy |= clock.is_some_and(|clock| clock.has_compacted(place.tree.id, &group.low));
+            size.busy |= free < read_triggered::room_for(group);
         }
         rules.pick_idle(&survey.sizes)
     })
@@ -181,7 +181,7 @@ fn claim(shared: &Shared) -> Option<Job> {
     let wanted = wanted.iter().find_map(|w| claim_wanted(shared, w));
     let due =
         wanted.or_else(|| claim_by(shared, Mode::Due, |rules, survey| rules.pick(&survey.sizes)));
-    let (low, settling) = (shared.reserve.is_low(), shared.jobs.is_settling());
+    let (low, settling) = (shared.ballast.is_low(), shared.jobs.is_settling());
     let due = due.or_else(|| {
         let reclaim = |rules: &PickRules, survey: &mut Survey| rules.pick_reclaim(&survey.sizes);
         settling
@@ -194,8 +194,8 @@ fn claim(shared: &Shared) -> Option<Job> {
             rules.pick_idle(&survey.sizes)
         }),
         false if shared.options.idle_after.is_none() => None,
-        false => claim_by(shared, Mode::ForScans, |rules, survey| {
-            for_scans::pick(shared, rules, survey)
+        false => claim_by(shared, Mode::ReadTriggered, |rules, survey| {
+            read_triggered::pick(shared, rules, survey)
         }),
     })
 }

@@ -13,7 +13,7 @@ use crate::keyspace::tree::Tree;
 use crate::sync::plain::MutexGuard;
 
 /// Waits until nothing is picked, the last levels have nothing that no reader needs, nothing runs, and what was replaced
-/// is removed. What all that took of the memory number is the cache's then.
+/// is removed. What all that took of the memory budget is the cache's then.
 pub(crate) fn settle(shared: &Shared) -> Result<()> {
     shared.jobs.state.lock().settling += 1;
     shared.jobs.wake();

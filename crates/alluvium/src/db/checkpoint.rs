@@ -305,7 +305,7 @@ mod tests {
         };
         let db = Database::open_on(vfs.clone(), Path::new("db"), options).unwrap();
         let separating = KeyspaceOptions {
-            separate_values_from: Some(256),
+            value_separation_bytes: Some(256),
             ..KeyspaceOptions::default()
         };
         let keyspace = db.keyspace("k", separating).unwrap();

@@ -77,7 +77,7 @@ fn cut_for_close(shared: &Shared) {
     if shared.options.read_only {
         return;
     }
-    shared.shrink_reserve_for_close();
+    shared.shrink_ballast_for_close();
     let mut log = shared.log.lock();
     let newest = log.last_seqno;
     if let Some(wal) = &mut log.wal {

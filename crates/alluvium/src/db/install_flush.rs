@@ -111,7 +111,7 @@ fn flush_edits(
 ) -> Vec<GroupEdit> {
     let id = flush.tree.id;
     let groups = &store.state().keyspaces[&id].groups;
-    let partition_bytes = shared.options.partition_bytes;
+    let table_bytes = shared.options.table_bytes;
     let (beside, others): (Vec<_>, Vec<_>) = (flush.upper.iter()).partition(|t| {
         groups
             .low_of(&t.record.first_key)
@@ -124,12 +124,12 @@ fn flush_edits(
     let last = flush.last.iter().map(|t| (None, t.record.clone()));
     let mut placed: Vec<Placed> = beside.chain(last).collect();
     placed.sort_by(|(_, a), (_, b)| a.first_key.cmp(&b.first_key));
-    edits.extend(plan_ingest(id, groups, &placed, partition_bytes));
+    edits.extend(plan_ingest(id, groups, &placed, table_bytes));
     let reached: HashSet<&[u8]> = edits.iter().map(GroupEdit::low).collect();
     let is_quiet = |low: &[u8], group: &GroupState| {
         group.upper.is_empty() && !reached.contains(low) && !shared.jobs.is_busy(&flush.tree, low)
     };
-    let joins = plan_joins(id, groups, is_quiet, partition_bytes);
+    let joins = plan_joins(id, groups, is_quiet, table_bytes);
     edits.extend(joins);
     edits.extend(hidden_last(shared, store, flush));
     edits

@@ -91,9 +91,9 @@ impl Shared {
             last_level_bytes += straight.map(|(_, r)| r.file_bytes).sum::<u64>();
             let id = ingested.tree.id;
             let groups = &store.state().keyspaces[&id].groups;
-            let partition_bytes = self.options.partition_bytes;
+            let table_bytes = self.options.table_bytes;
             edit.groups
-                .extend(plan_ingest(id, groups, &placed, partition_bytes));
+                .extend(plan_ingest(id, groups, &placed, table_bytes));
         }
         let named: Vec<&[NewTable]> = trees.iter().map(|t| &t.tables[..]).collect();
         store.append_naming(self, &edit, &named)?;

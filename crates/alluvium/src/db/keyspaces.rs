@@ -8,8 +8,8 @@ use super::Database;
 use crate::base::{KEYSPACE_NAME_BYTES_MAX, KeyspaceId, SeqNo};
 use crate::commit::Log;
 use crate::commit::marker::{DdlAction, ddl_marker};
+use crate::db::ballast::Taker;
 use crate::db::options::Durability;
-use crate::db::reserve::Taker;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::{Keyspace, KeyspaceOptions, Tree};
@@ -154,7 +154,7 @@ impl Database {
             last_seqno: Some(seqno),
             ..VersionEdit::default()
         };
-        shared.with_reserve(Taker::Log, || store.append(&shared.poison, &edit))?;
+        shared.with_ballast(Taker::Log, || store.append(&shared.poison, &edit))?;
         tree.mark_dropped();
         log.trees.remove(&tree.id);
         shared.catalog.write().remove(&tree.name);

@@ -1,4 +1,4 @@
-//! The memory number: how it is divided, and the cache that gets what the rest does not use.
+//! The memory budget: how it is divided, and the cache that gets what the rest does not use.
 //!
 //! Memtables have a share that they fill and empty in waves; tables, background work and transactions take what they
 //! need. All of it is charged (see [`crate::memory`]), and the cache has what is left at each moment, so that the sum
@@ -14,10 +14,10 @@ use crate::db::shared::Shared;
 use crate::keyspace::tree::Tree;
 use crate::memory::Use;
 
-/// Shares of the memory number, in bytes.
+/// Shares of the memory budget, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryPlan {
-    /// The memory number itself.
+    /// The memory budget itself.
     pub memory_bytes: usize,
     /// Active memtables are sealed at this size.
     pub active_bytes: usize,
@@ -33,7 +33,7 @@ pub(crate) struct MemoryPlan {
 /// Less than this is not worth sealing for, however small memtables shall be.
 const FRESH_BYTES_MIN: usize = 1 << 20;
 
-/// What takes the memory number at a moment, in bytes.
+/// What takes the memory budget at a moment, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryUse {
     /// Memtables with their filters and range deletes: active ones, those that wait for their flush, and those that open
@@ -143,14 +143,14 @@ impl MemoryPlan {
 }
 
 impl Shared {
-    /// The shares of the memory number of the moment.
+    /// The shares of the memory budget of the moment.
     pub fn plan(&self) -> MemoryPlan {
         let memory_bytes = self.memory_bytes.load(Ordering::Relaxed);
         let table_bytes = self.cache.taken_bytes(Use::Tables) as usize;
         MemoryPlan::of(&self.options, memory_bytes, table_bytes)
     }
 
-    /// Changes the memory number; whoever waits by the old one looks again.
+    /// Changes the memory budget; whoever waits by the old one looks again.
     pub fn set_memory_bytes(&self, memory_bytes: usize) {
         self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
         let plan = self.plan();

@@ -1,6 +1,7 @@
 //! An open database: its handle, commits, and the way to everything else that it offers.
 
 mod amplification;
+pub(crate) mod ballast;
 pub(crate) mod checkpoint;
 mod close;
 pub(crate) mod flush_queue;
@@ -13,7 +14,6 @@ mod open;
 pub(crate) mod options;
 pub(crate) mod poison;
 mod removals;
-pub(crate) mod reserve;
 pub(crate) mod shared;
 pub(crate) mod split;
 mod stats;
@@ -137,7 +137,7 @@ impl Database {
         &self.handle.shared
     }
 
-    /// Changes the memory number, from now until the database is closed; [`Options::memory_bytes`] says it at the next
+    /// Changes the memory budget, from now until the database is closed; [`Options::memory_bytes`] says it at the next
     /// opening. Memtables are sealed and flushed by the new number at once, and what the cache has too much is given
     /// up before the call returns. The log's segments keep their size.
     ///

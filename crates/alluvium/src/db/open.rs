@@ -20,7 +20,7 @@ pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Sh
         // What replay has sealed is read where it is.
         return Ok(shared);
     }
-    shared.make_reserve();
+    shared.make_ballast();
     let oldest_segment = shared.store.lock().state().oldest_segment;
     shared.trim_log(oldest_segment);
     // Before anybody can write.
@@ -52,18 +52,18 @@ pub(super) fn start_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<(
         Ok(())
     };
     if shared.events.is_on() {
-        start("alluvium-events", |shared| shared.events.run())?;
+        start("alv-events", |shared| shared.events.run())?;
     }
-    start("alluvium-flush", crate::flush::run)?;
+    start("alv-flush", crate::flush::run)?;
     for _ in 0..shared.options.compaction_threads {
-        start("alluvium-merge", crate::compaction::run)?;
+        start("alv-compaction", crate::compaction::run)?;
     }
-    start("alluvium-remove", |shared| {
+    start("alv-remove", |shared| {
         shared.removals.run(|| shared.look_at_removed());
     })?;
     // Also where Sync is the default: a single commit may ask for less.
     if shared.options.durability != Durability::None {
-        start("alluvium-sync", Shared::run_syncer)?;
+        start("alv-sync", Shared::run_syncer)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How a database is opened: one memory number, one durability default, few other choices.
+//! How a database is opened: one memory budget, one durability default, few other choices.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub enum Durability {
 /// Options of [`crate::Database::open`].
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The one memory number in bytes: memtables, cached blocks, fences and filters, buffers of background work and bulk
+    /// The one memory budget in bytes: memtables, cached blocks, fences and filters, buffers of background work and bulk
     /// loads, and the writes of transactions together. What takes it is in [`crate::Stats::memory`]. At least 8 MiB.
     pub memory_bytes: usize,
     /// The durability of commits that do not choose their own.
@@ -55,7 +55,7 @@ pub struct Options {
     /// [`Options::memory_bytes`]. Tests set it small.
     pub memtable_bytes: Option<usize>,
     /// Size in bytes at which a last-level table is cut.
-    pub partition_bytes: u64,
+    pub table_bytes: u64,
     /// Where the time comes from by which rows expire. Tests set it.
     pub clock: Clock,
     /// What the writes of one transaction or batch may take in bytes; all prepared transactions together may take
@@ -87,7 +87,7 @@ impl Default for Options {
             upper_fraction: 0.25,
             idle_after: Some(Duration::from_secs(20)),
             memtable_bytes: None,
-            partition_bytes: 32 << 20,
+            table_bytes: 32 << 20,
             clock: Clock::system(),
             transaction_bytes: None,
             change_log_bytes: 0,
@@ -97,7 +97,7 @@ impl Default for Options {
     }
 }
 
-/// The smallest memory number that leaves room for memtables and a cache.
+/// The smallest memory budget that leaves room for memtables and a cache.
 const MEMORY_BYTES_MIN: usize = 8 << 20;
 
 /// Fewer would be closed and opened at every turn.
@@ -153,10 +153,10 @@ impl Options {
         if self.open_files.is_some_and(|files| files < OPEN_FILES_MIN) {
             return bad(format!("open_files must be at least {OPEN_FILES_MIN}"));
         }
-        if self.partition_bytes < 4096 {
+        if self.table_bytes < 4096 {
             return bad(format!(
-                "partition_bytes is {}, the least is 4096",
-                self.partition_bytes
+                "table_bytes is {}, the least is 4096",
+                self.table_bytes
             ));
         }
         Ok(())

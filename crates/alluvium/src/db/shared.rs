@@ -22,12 +22,12 @@ use crate::commit::packed::pack;
 use crate::commit::validate::{Validating, Validation};
 use crate::commit::{Committer, Done, Log, Request};
 use crate::compaction::Jobs;
+use crate::db::ballast::{Ballast, Taker};
 use crate::db::flush_queue::FlushQueue;
 use crate::db::old_segments::OldSegments;
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
 use crate::db::removals::Removals;
-use crate::db::reserve::{Reserve, Taker};
 use crate::db::store::{Store, TableSizes};
 use crate::error::{Error, Result};
 use crate::event::{Event, Events};
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     pub uid: u64,
     pub vfs: Arc<dyn Vfs>,
     pub options: Options,
-    /// The memory number. Relaxed: whoever reads an old one decides by it once more.
+    /// The memory budget. Relaxed: whoever reads an old one decides by it once more.
     pub memory_bytes: AtomicUsize,
     pub read_points: Arc<ReadPoints>,
     /// Decides which rows have expired.
@@ -81,7 +81,7 @@ pub(crate) struct Shared {
     pub flushes: FlushQueue,
     pub jobs: Jobs,
     pub removals: Arc<Removals>,
-    pub reserve: Reserve,
+    pub ballast: Ballast,
     pub admission: Admission,
     pub poison: Poison,
     pub events: Arc<Events>,
@@ -154,7 +154,7 @@ impl Shared {
             flushes: FlushQueue::default(),
             jobs: Jobs::default(),
             removals: Removals::new(parts.vfs, Arc::clone(&events)),
-            reserve: Reserve::default(),
+            ballast: Ballast::default(),
             admission: Admission::new(),
             poison: Poison::new(Arc::clone(&events)),
             events,
@@ -344,7 +344,7 @@ impl Shared {
     /// full, cuts the reserve for it. True: there is more room than before.
     pub fn note_background_failure(&self, error: &Error) -> bool {
         if matches!(error, Error::NoSpace { .. }) {
-            return self.spend_reserve(Taker::Background, error);
+            return self.spend_ballast(Taker::Background, error);
         }
         self.events.tell(|| Event::BackgroundFailure {
             error: error.clone(),

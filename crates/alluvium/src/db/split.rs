@@ -38,9 +38,9 @@ pub(crate) fn plan_split(
     outputs: &[TableRecord],
     newer: &[(u64, TableRecord)],
     total: u64,
-    partition_bytes: u64,
+    table_bytes: u64,
 ) -> Vec<GroupEdit> {
-    let aim = partition_bytes.max(total / GROUPS_AIM);
+    let aim = table_bytes.max(total / GROUPS_AIM);
     let bytes: u64 = outputs.iter().map(|r| r.file_bytes).sum();
     // Split only what is clearly too large, and then into parts of about the aim: no flapping.
     let parts = if bytes > 2 * aim {
@@ -138,12 +138,11 @@ pub(crate) fn plan_ingest(
     keyspace: KeyspaceId,
     groups: &Groups,
     tables: &[Placed],
-    partition_bytes: u64,
+    table_bytes: u64,
 ) -> Vec<GroupEdit> {
-    let last = groups.values().flat_map(|g| &g.last);
-    let new = tables.iter().map(|(_, table)| table);
-    let total: u64 = last.chain(new).map(|r| r.file_bytes).sum();
-    let aim = partition_bytes.max(total / GROUPS_AIM);
+    let new: u64 = tables.iter().map(|(_, table)| table.file_bytes).sum();
+    let total = groups.last_bytes() + new;
+    let aim = table_bytes.max(total / GROUPS_AIM);
     let mut edits = Vec::new();
     for (low, group) in groups.iter() {
         let high = groups.high_of(low);
@@ -244,10 +243,10 @@ pub(crate) fn plan_joins(
     keyspace: KeyspaceId,
     groups: &Groups,
     is_quiet: impl Fn(&[u8], &GroupState) -> bool,
-    partition_bytes: u64,
+    table_bytes: u64,
 ) -> Vec<GroupEdit> {
     let bytes = |group: &GroupState| group.last.iter().map(|r| r.file_bytes).sum::<u64>();
-    let aim = partition_bytes.max(groups.values().map(bytes).sum::<u64>() / GROUPS_AIM);
+    let aim = table_bytes.max(groups.last_bytes() / GROUPS_AIM);
     let mut edits = Vec::new();
     // What the group to the left holds with all that joined it; `None` where it must stay as it is.
     let mut left: Option<u64> = None;

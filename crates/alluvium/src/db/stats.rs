@@ -11,7 +11,7 @@ use crate::metrics::Counts;
 pub struct Stats {
     /// Each keyspace, by name.
     pub keyspaces: Vec<KeyspaceStats>,
-    /// What takes the memory number.
+    /// What takes the memory budget.
     pub memory: MemoryUse,
     /// Bytes of memtables waiting for their flush.
     pub sealed_bytes: u64,
@@ -62,9 +62,9 @@ pub struct Stats {
     /// Bytes of the memtables of each flush.
     pub flush_bytes: Histogram,
     /// How long merges took, in microseconds.
-    pub merge_us: Histogram,
+    pub compaction_us: Histogram,
     /// Bytes of the tables that each merge wrote.
-    pub merge_bytes: Histogram,
+    pub compaction_bytes: Histogram,
 }
 
 /// Numbers counted by powers of two.
@@ -163,8 +163,8 @@ pub(super) fn collect(shared: &Shared) -> Stats {
         sync_us: histogram(&metrics.sync_us),
         flush_us: histogram(&metrics.flush_us),
         flush_bytes: histogram(&metrics.flush_bytes),
-        merge_us: histogram(&metrics.merge_us),
-        merge_bytes: histogram(&metrics.merge_bytes),
+        compaction_us: histogram(&metrics.compaction_us),
+        compaction_bytes: histogram(&metrics.compaction_bytes),
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::{KeyspaceId, SeqNo, TableId};
 use crate::compaction::output::{NewTable, discard};
-use crate::compaction::{Inputs, Merged};
+use crate::compaction::{Compacted, Inputs};
 use crate::db::poison::Poison;
 use crate::db::shared::Shared;
 use crate::db::split::plan_split;
@@ -230,13 +230,18 @@ impl Store {
 
 impl Shared {
     /// Installs a merge, unless its inputs are no longer there as they were: then its outputs are discarded.
-    pub fn install_merge(&self, tree: &Arc<Tree>, inputs: &Inputs, merged: Merged) -> Result<()> {
+    pub fn install_compaction(
+        &self,
+        tree: &Arc<Tree>,
+        inputs: &Inputs,
+        merged: Compacted,
+    ) -> Result<()> {
         let mut store = self.store.lock();
         let outputs = match merged {
-            Merged::LastLevel(ref tables) => tables.as_slice(),
-            Merged::Upper { ref table, .. } => table.as_slice(),
+            Compacted::LastLevel(ref tables) => tables.as_slice(),
+            Compacted::Upper { ref table, .. } => table.as_slice(),
         };
-        let Some(edits) = merge_edits(self, &store, inputs, &merged) else {
+        let Some(edits) = compaction_edits(self, &store, inputs, &merged) else {
             discard(self, outputs);
             return Ok(());
         };
@@ -249,8 +254,8 @@ impl Shared {
         store.append_naming(self, &edit, &[outputs])?;
         let bytes = outputs.iter().map(|t| t.record.file_bytes).sum();
         match merged {
-            Merged::LastLevel(_) => tree.counters.last_bytes.add(bytes),
-            Merged::Upper { .. } => tree.counters.tier_bytes.add(bytes),
+            Compacted::LastLevel(_) => tree.counters.last_bytes.add(bytes),
+            Compacted::Upper { .. } => tree.counters.tier_bytes.add(bytes),
         }
         store.add_tables(outputs);
         let version = store.next_version(tree);
@@ -268,11 +273,11 @@ impl Shared {
 }
 
 /// The edits of a finished merge; `None` when the compare-and-swap fails.
-fn merge_edits(
+fn compaction_edits(
     shared: &Shared,
     store: &Store,
     inputs: &Inputs,
-    merged: &Merged,
+    merged: &Compacted,
 ) -> Option<Vec<GroupEdit>> {
     let keyspace = inputs.keyspace;
     let groups = &store.state().keyspaces.get(&keyspace)?.groups;
@@ -287,7 +292,7 @@ fn merge_edits(
         .map(|r| r.id)
         .eq(inputs.last.iter().copied());
     let intact = inputs.upper.iter().all(has_upper);
-    if !intact || (matches!(merged, Merged::LastLevel(_)) && !same_last) {
+    if !intact || (matches!(merged, Compacted::LastLevel(_)) && !same_last) {
         return None;
     }
     let low = || inputs.low.clone();
@@ -301,23 +306,20 @@ fn merge_edits(
         })
         .collect();
     match merged {
-        Merged::Upper { run, table } => edits.extend(table.iter().map(|t| GroupEdit::AddUpper {
-            keyspace,
-            low: low(),
-            table: t.record.clone(),
-            run: *run,
-        })),
-        Merged::LastLevel(tables) => {
+        Compacted::Upper { run, table } => {
+            edits.extend(table.iter().map(|t| GroupEdit::AddUpper {
+                keyspace,
+                low: low(),
+                table: t.record.clone(),
+                run: *run,
+            }))
+        }
+        Compacted::LastLevel(tables) => {
             edits.extend(inputs.last.iter().map(|&table| GroupEdit::RemoveLast {
                 keyspace,
                 low: low(),
                 table,
             }));
-            let total: u64 = groups
-                .values()
-                .flat_map(|g| &g.last)
-                .map(|r| r.file_bytes)
-                .sum();
             let newer: Vec<_> = group
                 .upper
                 .iter()
@@ -330,8 +332,8 @@ fn merge_edits(
                 &inputs.low,
                 &records,
                 &newer,
-                total,
-                shared.options.partition_bytes,
+                groups.last_bytes(),
+                shared.options.table_bytes,
             ));
         }
     }

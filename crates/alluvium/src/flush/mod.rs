@@ -243,7 +243,7 @@ impl<'a> Writer<'a> {
     fn write_last(&self, gaps: &[&Gap]) -> Result<Vec<NewTable>> {
         let cuts = Cuts {
             borders: gaps.iter().skip(1).map(|g| g.start.clone()).collect(),
-            bytes_max: self.shared.options.partition_bytes,
+            bytes_max: self.shared.options.table_bytes,
         };
         let mut output = self.output(cuts, Carried::default(), true);
         for gap in gaps {
@@ -299,7 +299,7 @@ impl<'a> Writer<'a> {
     ) -> Result<()> {
         let mut ends = straight::Ends::new(self.seqno_range());
         let between_writers = Cell::new(false);
-        let piece = self.shared.options.partition_bytes / straight::LEAST_PIECE;
+        let piece = self.shared.options.table_bytes / straight::LEAST_PIECE;
         let counts = self.merge(
             start,
             end,

@@ -117,7 +117,7 @@ pub(super) fn claim<'a>(
 ) -> Result<Vec<Straight<'a>>> {
     let mut claimed = Vec::new();
     let flush_bytes = shared.plan().flush_bytes as u64;
-    let least = (shared.options.partition_bytes / LEAST_PART).min(flush_bytes / 2);
+    let least = (shared.options.table_bytes / LEAST_PART).min(flush_bytes / 2);
     let least = least.max(LEAST_BYTES);
     let bytes: u64 = memtables.iter().map(|m| m.rows.bytes() as u64).sum();
     if bytes < least {

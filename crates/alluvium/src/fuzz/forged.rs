@@ -31,7 +31,7 @@ fn sample() -> Result<MemVfs> {
     let vfs = MemVfs::new();
     let db = Database::open_on(Arc::new(vfs.clone()), dir(), options())?;
     let mut large = KeyspaceOptions::default();
-    (large.separate_values_from, large.expiry) = (Some(300), Expiry::PerRow);
+    (large.value_separation_bytes, large.expiry) = (Some(300), Expiry::PerRow);
     let rows = db.keyspace("rows", KeyspaceOptions::default())?;
     let large = db.keyspace("large", large)?;
     let gone = db.keyspace("gone", KeyspaceOptions::default())?;

@@ -286,7 +286,7 @@ impl Sorter {
         let (done, empty) = channel();
         let of_thread = Arc::clone(shared);
         let thread = crate::sync::thread::Builder::new()
-            .name("alluvium-sort".to_owned())
+            .name("alv-sort".to_owned())
             .spawn(move || sort_runs(&of_thread, duplicates, &to_sort, &done))
             .map_err(|e| Error::io("start a thread for", &shared.dir, e))?;
         Ok(Sorter {

@@ -220,7 +220,7 @@ impl Part {
         let borders = groups[1..].iter().map(|g| g.low.clone()).collect();
         let cuts = Cuts {
             borders,
-            bytes_max: shared.options.partition_bytes,
+            bytes_max: shared.options.table_bytes,
         };
         let alone = !state.has_memtable_rows()
             && groups

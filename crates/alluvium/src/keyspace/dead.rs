@@ -55,7 +55,7 @@ pub(crate) struct DeadSpace {
     last_put: CachePadded<AtomicU64>,
     /// Guards all intervals. A leaf in the lock order; held for a descent, and a look at 16 walks at most.
     intervals: Mutex<State>,
-    /// What the committed intervals take of the memory number. Locked before `intervals`, never after it: blocks may go
+    /// What the committed intervals take of the memory budget. Locked before `intervals`, never after it: blocks may go
     /// for it.
     charge: Option<Mutex<Charge>>,
 }

@@ -9,7 +9,7 @@ pub(crate) enum FoundIn<'a> {
     /// In a block of a table.
     Block(BlockBytes<'a>),
     /// In a value file, read for this call.
-    Apart(PinnedValue),
+    Separated(PinnedValue),
 }
 
 impl FoundIn<'_> {
@@ -18,7 +18,7 @@ impl FoundIn<'_> {
         match self {
             FoundIn::Memory(bytes) => bytes,
             FoundIn::Block(value) => value.bytes(),
-            FoundIn::Apart(value) => value,
+            FoundIn::Separated(value) => value,
         }
     }
 
@@ -27,7 +27,7 @@ impl FoundIn<'_> {
         match self {
             FoundIn::Memory(value) => FoundIn::Memory(&value[..value.len().saturating_sub(bytes)]),
             FoundIn::Block(value) => FoundIn::Block(value.without_last(bytes)),
-            FoundIn::Apart(value) => FoundIn::Apart(value.without_last(bytes)),
+            FoundIn::Separated(value) => FoundIn::Separated(value.without_last(bytes)),
         }
     }
 
@@ -36,7 +36,7 @@ impl FoundIn<'_> {
         match self {
             FoundIn::Memory(bytes) => PinnedValue::from(bytes),
             FoundIn::Block(value) => value.pin(),
-            FoundIn::Apart(value) => value,
+            FoundIn::Separated(value) => value,
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::compaction::retire::CompactionFilter;
 use crate::db::{Database, WriteOptions};
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, CursorOptions};
-use crate::table::{Misses, PinnedValue};
+use crate::table::{OnMiss, PinnedValue};
 use crate::txn::write_set::WriteSet;
 
 /// Keys of a `multi_get` whose reads are started together. What is started for many more could leave the page cache before
@@ -152,14 +152,14 @@ impl Keyspace {
                 [alone] => left.push(*alone),
                 several => {
                     for &at in several {
-                        if !look_up(at, Misses::Start)? {
+                        if !look_up(at, OnMiss::Prefetch)? {
                             left.push(at);
                         }
                     }
                 }
             }
             for at in left.drain(..) {
-                look_up(at, Misses::Read)?;
+                look_up(at, OnMiss::Read)?;
             }
         }
         Ok(values)
@@ -185,17 +185,17 @@ impl Keyspace {
         now_ms: u64,
         read: impl FnOnce(Option<FoundIn<'_>>) -> R,
     ) -> Result<R> {
-        let done = self.look_up_at(key, read_point, now_ms, Misses::Read, read)?;
+        let done = self.look_up_at(key, read_point, now_ms, OnMiss::Read, read)?;
         Ok(done.expect("misses are read"))
     }
 
-    /// As [`Keyspace::read_at`], but `None` where [`Misses::Start`] has met something that is not in memory.
+    /// As [`Keyspace::read_at`], but `None` where [`OnMiss::Prefetch`] has met something that is not in memory.
     fn look_up_at<R>(
         &self,
         key: &[u8],
         read_point: SeqNo,
         now_ms: u64,
-        misses: Misses,
+        misses: OnMiss,
         read: impl FnOnce(Option<FoundIn<'_>>) -> R,
     ) -> Result<Option<R>> {
         let state = self.tree.load();

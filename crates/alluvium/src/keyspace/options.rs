@@ -27,7 +27,7 @@ pub struct KeyspaceOptions {
     /// hold nothing of it. Any scan stays exact, with or without it. At most 255.
     pub prefix_filter_bytes: Option<usize>,
     /// Whether reads nearly always find their key: the last level then needs no whole-key filter.
-    pub reads_hit: bool,
+    pub expect_hits: bool,
     /// Block compression.
     pub compression: Compression,
     /// Size in bytes at which a block is cut, before compression: 1 KiB to 64 KiB.
@@ -36,7 +36,7 @@ pub struct KeyspaceOptions {
     pub expiry: Expiry,
     /// Values of at least this many bytes are stored apart from their keys, so that merges need not move them: 256 bytes
     /// to 1 GiB; `None`: no value is. A read of one costs a read of its file, past the block cache.
-    pub separate_values_from: Option<usize>,
+    pub value_separation_bytes: Option<usize>,
 }
 
 impl Default for KeyspaceOptions {
@@ -44,11 +44,11 @@ impl Default for KeyspaceOptions {
         KeyspaceOptions {
             whole_key_filter: true,
             prefix_filter_bytes: None,
-            reads_hit: false,
+            expect_hits: false,
             compression: Compression::Adaptive,
             block_bytes: 8 << 10,
             expiry: Expiry::Never,
-            separate_values_from: Some(8 << 10),
+            value_separation_bytes: Some(8 << 10),
         }
     }
 }
@@ -79,11 +79,11 @@ impl KeyspaceOptions {
             ));
         }
         if self
-            .separate_values_from
+            .value_separation_bytes
             .is_some_and(|bytes| !(256..=VALUE_BYTES_MAX).contains(&bytes))
         {
             return Err(Error::InvalidArgument(
-                "separate_values_from must be 256 bytes to 1 GiB".into(),
+                "value_separation_bytes must be 256 bytes to 1 GiB".into(),
             ));
         }
         if matches!(self.expiry, Expiry::After(ttl) if ttl < Duration::from_millis(1)) {
@@ -101,7 +101,7 @@ impl KeyspaceOptions {
             FLAG_WHOLE_KEY
         } else {
             0
-        } | if self.reads_hit { FLAG_READS_HIT } else { 0 };
+        } | if self.expect_hits { FLAG_READS_HIT } else { 0 };
         let compression = match self.compression {
             Compression::Adaptive => 0,
             Compression::Lz4 => 1,
@@ -117,7 +117,7 @@ impl KeyspaceOptions {
         }
         field(TAG_COMPRESSION, compression);
         field(TAG_BLOCK_BYTES, self.block_bytes as u64);
-        if let Some(bytes) = self.separate_values_from {
+        if let Some(bytes) = self.value_separation_bytes {
             field(TAG_SEPARATE, bytes as u64);
         }
         match self.expiry {
@@ -135,7 +135,7 @@ impl KeyspaceOptions {
     pub(crate) fn decode(bytes: &[u8]) -> Option<KeyspaceOptions> {
         let mut options = KeyspaceOptions {
             whole_key_filter: false,
-            separate_values_from: None,
+            value_separation_bytes: None,
             ..KeyspaceOptions::default()
         };
         let mut d = Decoder::new(bytes);
@@ -144,7 +144,7 @@ impl KeyspaceOptions {
             match tag {
                 TAG_FLAGS => {
                     options.whole_key_filter = value & FLAG_WHOLE_KEY != 0;
-                    options.reads_hit = value & FLAG_READS_HIT != 0;
+                    options.expect_hits = value & FLAG_READS_HIT != 0;
                 }
                 TAG_PREFIX => options.prefix_filter_bytes = Some(usize::try_from(value).ok()?),
                 TAG_COMPRESSION => {
@@ -156,7 +156,7 @@ impl KeyspaceOptions {
                     }
                 }
                 TAG_BLOCK_BYTES => options.block_bytes = usize::try_from(value).ok()?,
-                TAG_SEPARATE => options.separate_values_from = Some(usize::try_from(value).ok()?),
+                TAG_SEPARATE => options.value_separation_bytes = Some(usize::try_from(value).ok()?),
                 TAG_EXPIRY if value == 0 => options.expiry = Expiry::PerRow,
                 TAG_EXPIRY => options.expiry = Expiry::After(Duration::from_millis(value)),
                 tag if tag > 127 => {}
@@ -178,11 +178,11 @@ mod tests {
         let options = KeyspaceOptions {
             whole_key_filter: false,
             prefix_filter_bytes: Some(16),
-            reads_hit: true,
+            expect_hits: true,
             compression: Compression::Lz4,
             block_bytes: 16 << 10,
             expiry: Expiry::After(Duration::from_millis(1500)),
-            separate_values_from: Some(1 << 20),
+            value_separation_bytes: Some(1 << 20),
         };
         let mut bytes = options.encode();
         assert_eq!(KeyspaceOptions::decode(&bytes), Some(options.clone()));
@@ -200,7 +200,7 @@ mod tests {
         let whole = KeyspaceOptions {
             prefix_filter_bytes: Some(16),
             expiry: Expiry::After(Duration::from_secs(1)),
-            separate_values_from: Some(1 << 20),
+            value_separation_bytes: Some(1 << 20),
             ..KeyspaceOptions::default()
         };
         let samples = [whole.encode(), KeyspaceOptions::default().encode()];

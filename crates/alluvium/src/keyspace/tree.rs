@@ -24,7 +24,7 @@ use crate::keyspace::options::KeyspaceOptions;
 use crate::keyspace::resting::OpenCursors;
 use crate::memory::Use;
 use crate::metrics::TreeCounters;
-use crate::table::{BlockEntry, Lookup, Misses, Table, ValueFiles};
+use crate::table::{BlockEntry, Lookup, OnMiss, Table, ValueFiles};
 use crate::version::group::Version;
 
 /// Everything of a keyspace that a read looks at, newest first.
@@ -258,12 +258,12 @@ fn new_memtable(options: &KeyspaceOptions, bytes: usize, cache: &Arc<Cache>) -> 
 
 impl TreeState {
     /// The newest version of `key` at or below `read_point`; `Ok(None)` also for a deleted key. `read` runs while
-    /// the value is in place. `None` where [`Misses::Start`] has met something that is not in memory.
+    /// the value is in place. `None` where [`OnMiss::Prefetch`] has met something that is not in memory.
     pub fn get<R>(
         &self,
         key: &[u8],
         read_point: SeqNo,
-        misses: Misses,
+        misses: OnMiss,
         mut read: impl FnOnce(Option<FoundIn<'_>>) -> R,
     ) -> Result<Option<R>> {
         let hash = checksum::key_hash(key);
@@ -297,7 +297,7 @@ impl TreeState {
                 count.source();
                 let found = table.find(key, read_point, misses, read, |read, entry| {
                     let live = !entry.kind().is_tombstone() && entry.seqno() >= deleted_at;
-                    if live && misses == Misses::Start && entry.kind().is_pointer() {
+                    if live && misses == OnMiss::Prefetch && entry.kind().is_pointer() {
                         table.start_reading_value(entry.value().bytes());
                         return Ok(None);
                     }
@@ -450,7 +450,7 @@ fn table_written_after(
 fn found_in<'a>(table: &Table, entry: &BlockEntry<'a>) -> Result<FoundIn<'a>> {
     let stored = entry.value();
     match entry.kind().is_pointer() {
-        true => table.value(stored.bytes()).map(FoundIn::Apart),
+        true => table.value(stored.bytes()).map(FoundIn::Separated),
         false => Ok(FoundIn::Block(stored)),
     }
 }

@@ -20,10 +20,10 @@ use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId, ValueFileId};
 use crate::cache::Cache;
 use crate::commit::packed::unpack;
 use crate::commit::{Log, SealedGeneration, SealedLog};
+use crate::db::ballast;
 use crate::db::memory::MemoryPlan;
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
-use crate::db::reserve;
 use crate::db::shared::Parts;
 use crate::db::store::Store;
 use crate::error::{Error, LockHolder, Result};
@@ -223,7 +223,7 @@ fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Ma
     }
     if !options.read_only {
         // The opening may need all that is left of the device.
-        reserve::give_up(&**vfs, dir);
+        ballast::give_up(&**vfs, dir);
     }
     if options.read_only && is_there {
         return Manifest::open_read_only(Arc::clone(vfs), dir);

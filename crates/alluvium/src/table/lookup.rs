@@ -22,11 +22,11 @@ pub struct Found {
 
 /// What a lookup does about what is not in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Misses {
+pub(crate) enum OnMiss {
     /// Waits for the device.
     Read,
     /// Has the device start reading it, and gives up: who looks several keys up waits for all of them at once.
-    Start,
+    Prefetch,
 }
 
 /// How a lookup in a table has ended.
@@ -35,7 +35,7 @@ pub(crate) enum Lookup<R, C> {
     Found(R),
     /// Without an entry: the caller gets its context back.
     NotThere(C),
-    /// By [`Misses::Start`].
+    /// By [`OnMiss::Prefetch`].
     Started,
 }
 
@@ -72,7 +72,7 @@ impl Table {
         found: impl Fn(BlockEntry<'_>) -> R,
     ) -> Result<Option<R>> {
         let found = |(), entry: BlockEntry<'_>| found(entry);
-        Ok(match self.find(key, read_point, Misses::Read, (), found)? {
+        Ok(match self.find(key, read_point, OnMiss::Read, (), found)? {
             Lookup::Found(found) => Some(found),
             Lookup::NotThere(()) => None,
             Lookup::Started => unreachable!("misses are read"),
@@ -87,7 +87,7 @@ impl Table {
         &self,
         key: &[u8],
         read_point: SeqNo,
-        misses: Misses,
+        misses: OnMiss,
         mut context: C,
         found: impl Fn(C, BlockEntry<'_>) -> R,
     ) -> Result<Lookup<R, C>> {
@@ -97,7 +97,7 @@ impl Table {
             return Ok(Lookup::NotThere(context));
         }
         for index in self.fences.find(key)..self.fences.len() {
-            if misses == Misses::Start && !self.has_block(index) {
+            if misses == OnMiss::Prefetch && !self.has_block(index) {
                 self.start_reading_block(index);
                 return Ok(Lookup::Started);
             }

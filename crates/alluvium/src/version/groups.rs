@@ -33,6 +33,12 @@ impl Groups {
         self.list.iter().map(|(_, group)| group)
     }
 
+    /// File bytes of the last level.
+    pub fn last_bytes(&self) -> u64 {
+        let last = self.values().flat_map(|group| &group.last);
+        last.map(|record| record.file_bytes).sum()
+    }
+
     /// The group that begins at `low`.
     pub fn get(&self, low: &[u8]) -> Option<&GroupState> {
         let place = self.place(low).ok()?;

@@ -20,7 +20,7 @@ fn options() -> Options {
     Options {
         memory_bytes: 32 << 20,
         memtable_bytes: Some(4 << 20),
-        partition_bytes: 512 << 10,
+        table_bytes: 512 << 10,
         idle_after: None,
         ..tiny()
     }
@@ -78,7 +78,7 @@ fn half_of_a_flush_is_enough_where_memory_is_much_smaller_than_a_table() {
     let small = Options {
         memory_bytes: 16 << 20,
         memtable_bytes: None,
-        partition_bytes: Options::default().partition_bytes,
+        table_bytes: Options::default().table_bytes,
         ..options()
     };
     let (_vfs, db, k) = database(small);
@@ -226,7 +226,7 @@ fn a_device_that_fills_up_in_a_flush_of_both_kinds_loses_nothing_and_keeps_no_ta
     let vfs = MemVfs::with_capacity(24 << 20);
     let db = open(&vfs, options());
     let separating = KeyspaceOptions {
-        separate_values_from: Some(900),
+        value_separation_bytes: Some(900),
         ..KeyspaceOptions::default()
     };
     let k = db.keyspace("k", separating).expect("keyspace");

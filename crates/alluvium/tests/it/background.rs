@@ -198,7 +198,7 @@ fn replaced_tables_are_removed_by_a_thread_of_their_own_and_are_gone_when_who_wa
     wait_until(|| table_files(&vfs.files).is_empty());
     let removers = removers.lock().expect("lock").clone();
     assert!(removers.len() > before.len());
-    let own = Some("alluvium-remove".to_owned());
+    let own = Some("alv-remove".to_owned());
     assert!(removers.iter().all(|name| *name == own), "{removers:?}");
 }
 
@@ -206,7 +206,7 @@ fn replaced_tables_are_removed_by_a_thread_of_their_own_and_are_gone_when_who_wa
 fn merging() -> Options {
     Options {
         memtable_bytes: Some(100_000),
-        partition_bytes: 1 << 20,
+        table_bytes: 1 << 20,
         idle_after: None,
         ..tiny()
     }

@@ -18,7 +18,7 @@ fn with_values() -> (MemVfs, Database, State) {
     let vfs = MemVfs::new();
     let db = open(&vfs, tiny());
     let options = KeyspaceOptions {
-        separate_values_from: Some(1_000),
+        value_separation_bytes: Some(1_000),
         ..KeyspaceOptions::default()
     };
     let k = db.keyspace("k", options).expect("keyspace");

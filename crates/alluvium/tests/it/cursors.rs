@@ -169,7 +169,7 @@ fn a_prefix_scan_is_exact_with_filters_of_every_kind() {
         for prefix_filter_bytes in prefix_lengths {
             let options = KeyspaceOptions {
                 whole_key_filter: rng.percent(50),
-                reads_hit: rng.percent(50),
+                expect_hits: rng.percent(50),
                 prefix_filter_bytes,
                 compression: *rng.pick(&[Compression::Lz4, Compression::None]),
                 block_bytes: 1024,

@@ -30,7 +30,7 @@ fn open(vfs: &HookVfs, options: Options) -> Database {
 /// Keyspaces of a table and a value file each.
 fn fill(db: &Database, value: u8) -> Vec<Keyspace> {
     let options = KeyspaceOptions {
-        separate_values_from: Some(1_000),
+        value_separation_bytes: Some(1_000),
         ..KeyspaceOptions::default()
     };
     let names = (0..KEYSPACES).map(|n| (format!("k{n}"), options.clone()));

@@ -37,7 +37,7 @@ pub fn small_options(rng: &mut Rng) -> Options {
     Options {
         memory_bytes: 8 << 20,
         memtable_bytes: Some(rng.range(2_000..40_000)),
-        partition_bytes: 4096 * rng.range(1..4) as u64,
+        table_bytes: 4096 * rng.range(1..4) as u64,
         upper_fraction: *rng.pick(&[0.02, 0.15, 1.0]),
         durability: *rng.pick(&[Durability::Buffered, Durability::Sync]),
         // Now and then the database thinks that nobody writes, at any moment.
@@ -51,18 +51,18 @@ fn keyspace_options(name: &str) -> KeyspaceOptions {
     match name.len() % 3 + name.bytes().last().map_or(0, usize::from) % 3 {
         0 => KeyspaceOptions {
             whole_key_filter: false,
-            separate_values_from: Some(256),
+            value_separation_bytes: Some(256),
             ..KeyspaceOptions::default()
         },
         1 => KeyspaceOptions {
             prefix_filter_bytes: Some(2),
             block_bytes: 1024,
-            separate_values_from: None,
+            value_separation_bytes: None,
             ..KeyspaceOptions::default()
         },
         _ => KeyspaceOptions {
             prefix_filter_bytes: Some(1),
-            reads_hit: true,
+            expect_hits: true,
             ..KeyspaceOptions::default()
         },
     }

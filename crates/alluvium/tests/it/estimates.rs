@@ -9,7 +9,7 @@ use crate::fixture::{assert_error, database, of, tiny};
 fn options() -> Options {
     Options {
         memtable_bytes: Some(4 << 20),
-        partition_bytes: 32 << 10,
+        table_bytes: 32 << 10,
         memory_bytes: 64 << 20,
         ..tiny()
     }

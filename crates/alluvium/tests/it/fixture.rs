@@ -25,7 +25,7 @@ pub fn tiny() -> Options {
     Options {
         memory_bytes: 8 << 20,
         memtable_bytes: Some(4_000),
-        partition_bytes: 4096,
+        table_bytes: 4096,
         durability: Durability::Buffered,
         ..Options::default()
     }

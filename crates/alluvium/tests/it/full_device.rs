@@ -22,7 +22,7 @@ fn options(durability: Durability) -> Options {
     Options {
         memory_bytes: 8 << 20,
         memtable_bytes: Some(200_000),
-        partition_bytes: 200_000,
+        table_bytes: 200_000,
         durability,
         ..Options::default()
     }
@@ -269,20 +269,20 @@ fn a_crowded_device_loses_nothing_that_was_acknowledged() {
 #[test]
 fn the_reserve_is_given_up_and_taken_back() {
     let (vfs, db, k, _) = full(Durability::Buffered);
-    let reserve = || {
-        let file = vfs.open_read(&dir().join("reserve")).expect("reserve");
+    let ballast = || {
+        let file = vfs.open_read(&dir().join("ballast")).expect("ballast");
         file.len().expect("length")
     };
     wait_until(|| {
         // What is still there when everything is refused is for those who make room.
         let _ = k.put(b"more", b"0");
-        reserve() <= 1 << 20
+        ballast() <= 1 << 20
     });
     vfs.set_capacity(100 << 20);
     k.put(b"more", b"1").expect("put");
     // It follows the size of the tables.
     db.flush().expect("flush");
-    wait_until(|| reserve() > 1 << 20);
+    wait_until(|| ballast() > 1 << 20);
     db.close().expect("close");
 }
 
@@ -293,8 +293,8 @@ fn a_reserve_that_cannot_be_made_costs_nothing_but_itself() {
     keyspace(&db, "k").put(b"a", b"1").expect("put");
     drop(db);
     // Something else has its name.
-    vfs.remove(&dir().join("reserve")).expect("remove");
-    vfs.create_dir_all(&dir().join("reserve"))
+    vfs.remove(&dir().join("ballast")).expect("remove");
+    vfs.create_dir_all(&dir().join("ballast"))
         .expect("directory");
     let db = open(&vfs, options(Durability::Buffered));
     keyspace(&db, "k").put(b"b", b"1").expect("put");
@@ -321,7 +321,7 @@ const ROOMY: u64 = 100 << 20;
 /// Options for merges to be counted.
 fn counted(merges: &Arc<Merges>) -> Options {
     Options {
-        partition_bytes: 64 << 20,
+        table_bytes: 64 << 20,
         event_listener: Some(Arc::clone(merges) as _),
         ..options(Durability::Buffered)
     }

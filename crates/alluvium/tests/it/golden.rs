@@ -26,7 +26,7 @@ fn options() -> Options {
     Options {
         memory_bytes: 8 << 20,
         memtable_bytes: Some(8_000),
-        partition_bytes: 4096,
+        table_bytes: 4096,
         upper_fraction: 0.02,
         ..Options::default()
     }
@@ -47,7 +47,7 @@ fn keyspaces() -> [(&'static str, KeyspaceOptions); 3] {
     };
     let none = KeyspaceOptions {
         compression: Compression::None,
-        reads_hit: true,
+        expect_hits: true,
         ..KeyspaceOptions::default()
     };
     [("adaptive", adaptive), ("lz4", lz4), ("none", none)]
@@ -153,7 +153,7 @@ fn opens_and_holds_its_rows(database: &str) {
             let keyspace = db.existing_keyspace(name).expect("look").expect("keyspace");
             // These builds stored no value apart, and said nothing about it.
             let options = KeyspaceOptions {
-                separate_values_from: None,
+                value_separation_bytes: None,
                 ..options
             };
             assert_eq!(keyspace.options(), options);

@@ -20,7 +20,7 @@ fn options(memtable_bytes: usize) -> Options {
     Options {
         memory_bytes: 8 << 20,
         memtable_bytes: Some(memtable_bytes),
-        partition_bytes: 4096,
+        table_bytes: 4096,
         upper_fraction: 0.02,
         durability: Durability::Sync,
         idle_after: None,
@@ -34,7 +34,7 @@ fn keyspaces() -> [(&'static str, KeyspaceOptions); 3] {
         ..KeyspaceOptions::default()
     };
     let values = KeyspaceOptions {
-        separate_values_from: Some(300),
+        value_separation_bytes: Some(300),
         ..plain.clone()
     };
     let expiring = KeyspaceOptions {

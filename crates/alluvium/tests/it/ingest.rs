@@ -54,7 +54,7 @@ fn an_ingest_into_an_empty_keyspace_is_written_once_and_split_into_groups() {
     );
     assert!(ingested.tables > 8, "{ingested:?}");
     // Parts of about a partition each, so that no later merge rewrites all of it.
-    let parts = ingested.table_bytes / tiny().partition_bytes;
+    let parts = ingested.table_bytes / tiny().table_bytes;
     assert!(parts > 8 && own.groups * 2 >= parts, "{own:?}");
     assert!(own.groups <= parts + 1, "{own:?}");
     db.settle().expect("settle");
@@ -419,7 +419,7 @@ fn a_merge_whose_group_was_split_by_an_ingest_is_given_up() {
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let may_go_on = Mutex::new(may_go_on);
     let vfs = HookVfs::new(move |call, path: &Path| {
-        let merging = std::thread::current().name() == Some("alluvium-merge");
+        let merging = std::thread::current().name() == Some("alv-compaction");
         if merging && call == Call::Create && path.extension().is_some_and(|e| e == "sst") {
             let _ = began.send(());
             let _ = may_go_on.lock().recv();

@@ -87,11 +87,11 @@ fn options_survive_reopening() {
     let options = KeyspaceOptions {
         whole_key_filter: false,
         prefix_filter_bytes: Some(255),
-        reads_hit: true,
+        expect_hits: true,
         compression: Compression::Lz4,
         block_bytes: 64 << 10,
         expiry: Expiry::After(Duration::from_secs(7)),
-        separate_values_from: Some(300),
+        value_separation_bytes: Some(300),
     };
     let before = db.keyspace("a", options.clone()).expect("create");
     db.close().expect("close");

@@ -33,7 +33,7 @@ fn log_upper_tables_last_level_and_values_have_lifetimes_of_their_own() {
     let dir = tempfile::tempdir().expect("directory");
     let db = Database::open(dir.path(), tiny()).expect("open");
     let options = KeyspaceOptions {
-        separate_values_from: Some(2_000),
+        value_separation_bytes: Some(2_000),
         ..KeyspaceOptions::default()
     };
     let k = db.keyspace("k", options).expect("keyspace");

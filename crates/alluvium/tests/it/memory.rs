@@ -25,7 +25,7 @@ fn writers_without_a_pause_stay_below_the_memory_ceiling() {
         memtable_bytes: Some(256 << 10),
         ..tiny()
     };
-    // A quarter of the memory number for memtables, at least 4 MiB; the ceiling is at twice that.
+    // A quarter of the memory budget for memtables, at least 4 MiB; the ceiling is at twice that.
     let ceiling_bytes = 2 * (4 << 20);
     let (_vfs, db, first) = database(options);
     let second = db
@@ -113,7 +113,7 @@ fn all_that_is_charged_stays_within_the_memory_number() {
     let options = Options {
         memory_bytes: 16 * MIB,
         memtable_bytes: None,
-        partition_bytes: 2 << 20,
+        table_bytes: 2 << 20,
         ..tiny()
     };
     let (_vfs, db, k) = database(options);
@@ -137,7 +137,7 @@ fn with_full_cache() -> (Database, Keyspace) {
     let options = Options {
         memory_bytes: 16 * MIB,
         memtable_bytes: None,
-        partition_bytes: 2 << 20,
+        table_bytes: 2 << 20,
         idle_after: None,
         ..tiny()
     };

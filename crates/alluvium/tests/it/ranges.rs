@@ -163,7 +163,7 @@ fn a_delete_beside_a_range_delete_does_not_cancel_an_insert_above_rows_that_the_
     let options = Options {
         idle_after: None,
         memtable_bytes: None,
-        partition_bytes: 1 << 20,
+        table_bytes: 1 << 20,
         ..tiny()
     };
     let (_vfs, db, k) = database(options);

@@ -48,7 +48,7 @@ fn cold() -> (HookVfs, Keyspace, Database, Arc<[Hints; 2]>) {
     });
     let options = || Options {
         memtable_bytes: None,
-        partition_bytes: 2 << 20,
+        table_bytes: 2 << 20,
         idle_after: None,
         ..tiny()
     };
@@ -58,7 +58,7 @@ fn cold() -> (HookVfs, Keyspace, Database, Arc<[Hints; 2]>) {
     };
     let db = open();
     let keyspace = KeyspaceOptions {
-        separate_values_from: Some(APART_FROM),
+        value_separation_bytes: Some(APART_FROM),
         ..KeyspaceOptions::default()
     };
     let k = db.keyspace("k", keyspace).expect("keyspace");

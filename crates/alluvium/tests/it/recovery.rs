@@ -199,7 +199,7 @@ fn a_database_without_its_pointer_is_never_created_anew_whatever_else_is_left_of
             ..tiny()
         });
         let separated = KeyspaceOptions {
-            separate_values_from: Some(256),
+            value_separation_bytes: Some(256),
             ..KeyspaceOptions::default()
         };
         let values = db.keyspace("values", separated).expect("keyspace");

@@ -195,7 +195,7 @@ fn a_turn_after_a_rest_finds_the_other_neighbour() {
 fn rows_of_every_kind_stay_readable_while_their_cursor_rests() {
     let (vfs, db, _) = database(tiny());
     let options = KeyspaceOptions {
-        separate_values_from: Some(2_000),
+        value_separation_bytes: Some(2_000),
         ..KeyspaceOptions::default()
     };
     let k = db.keyspace("values", options).expect("keyspace");

@@ -29,7 +29,7 @@ pub fn options(durability: Durability) -> Options {
     Options {
         memory_bytes: 8 << 20,
         memtable_bytes: Some(400),
-        partition_bytes: 4096,
+        table_bytes: 4096,
         upper_fraction: 0.02,
         durability,
         ..Options::default()

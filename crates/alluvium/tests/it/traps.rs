@@ -306,9 +306,9 @@ fn no_change_of_the_manifest_overtakes_commits_before_it() {
         }),
         ("a drop", |db, k| db.drop_keyspace(k).expect("drop")),
         ("other options", |_, k| {
-            let reads_hit = true;
+            let expect_hits = true;
             let options = KeyspaceOptions {
-                reads_hit,
+                expect_hits,
                 ..k.options()
             };
             k.set_options(options).expect("set");

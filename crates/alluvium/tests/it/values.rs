@@ -25,7 +25,7 @@ fn eager() -> Options {
 
 fn separating(expiry: Expiry) -> KeyspaceOptions {
     KeyspaceOptions {
-        separate_values_from: Some(1000),
+        value_separation_bytes: Some(1000),
         expiry,
         ..KeyspaceOptions::default()
     }

@@ -192,7 +192,7 @@ fn the_check_goes_on_after_the_first_damage_and_names_each_place() {
 fn two_damaged_blocks_of_a_table_are_two_damages() {
     let (vfs, db, k) = database(Options {
         memtable_bytes: Some(1 << 20),
-        partition_bytes: 1 << 20,
+        table_bytes: 1 << 20,
         ..tiny()
     });
     let mut rng = Rng::new(4);

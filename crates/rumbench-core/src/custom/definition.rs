@@ -200,7 +200,7 @@ pub enum Keys {
 
 impl TableDef {
     /// The table as engines know it.
-    pub fn table(&self, reads_hit: bool) -> Table {
+    pub fn table(&self, expect_hits: bool) -> Table {
         let own = self.columns.iter().map(|column| {
             let of = match column.content {
                 Content::Number { of, .. } => of,
@@ -220,7 +220,7 @@ impl TableDef {
                 .collect(),
             key_columns: 1,
             indexes: indexes.collect(),
-            reads_hit,
+            expect_hits,
         }
     }
 

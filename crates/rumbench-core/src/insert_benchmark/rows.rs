@@ -77,7 +77,7 @@ pub fn schema(config: &Config) -> Result<&'static TableSchema, String> {
         ],
         key_columns: 1,
         indexes: indexes.clone(),
-        reads_hit: true,
+        expect_hits: true,
     };
     TableSchema::without_transactions((1..=config.tables()).map(table).collect())
 }

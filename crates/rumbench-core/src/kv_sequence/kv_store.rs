@@ -15,7 +15,7 @@ pub fn schema() -> [MapDef; 1] {
         name: "rows",
         scan_prefix_bytes: None,
         point_reads: true,
-        reads_hit: true,
+        expect_hits: true,
         is_queue: false,
     }]
 }

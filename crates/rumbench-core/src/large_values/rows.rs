@@ -24,7 +24,7 @@ pub fn schema() -> Result<&'static TableSchema, String> {
         ],
         key_columns: 1,
         indexes: Vec::new(),
-        reads_hit: true,
+        expect_hits: true,
     }])
 }
 

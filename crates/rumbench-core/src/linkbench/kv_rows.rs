@@ -39,7 +39,7 @@ pub fn schema() -> [MapDef; 4] {
         scan_prefix_bytes,
         point_reads,
         // Half of the links that multi-gets ask for are missing, and so are all links before their insert.
-        reads_hit: point_reads && name != "link",
+        expect_hits: point_reads && name != "link",
         is_queue: false,
     };
     [

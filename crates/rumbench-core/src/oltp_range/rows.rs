@@ -57,7 +57,7 @@ pub fn schema(config: &Config) -> Result<&'static TableSchema, String> {
             name: "k".to_owned(),
             columns: vec![K],
         }],
-        reads_hit: true,
+        expect_hits: true,
     };
     TableSchema::new((1..=config.tables).map(table).collect())
 }

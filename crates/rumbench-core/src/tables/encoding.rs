@@ -201,7 +201,7 @@ mod tests {
                 name: "d".to_owned(),
                 columns: vec![3, 1],
             }],
-            reads_hit: true,
+            expect_hits: true,
         }
     }
 

@@ -78,7 +78,7 @@ pub struct Table {
     /// Secondary indexes. None exists before it is built.
     pub indexes: Vec<Index>,
     /// Whether reads by primary key are expected to find their row nearly always.
-    pub reads_hit: bool,
+    pub expect_hits: bool,
 }
 
 impl Table {
@@ -191,7 +191,7 @@ impl TableSchema {
         for table in &tables {
             table.check()?;
             first_maps.push(maps.len());
-            maps.push(map(table.name.clone(), true, table.reads_hit, is_queue));
+            maps.push(map(table.name.clone(), true, table.expect_hits, is_queue));
             let indexes = 0..table.indexes.len();
             maps.extend(indexes.map(|index| map(table.index_name(index), false, false, is_queue)));
         }
@@ -278,12 +278,12 @@ impl TableSchema {
     }
 }
 
-fn map(name: String, point_reads: bool, reads_hit: bool, is_queue: bool) -> MapDef {
+fn map(name: String, point_reads: bool, expect_hits: bool, is_queue: bool) -> MapDef {
     MapDef {
         name: name.leak(),
         scan_prefix_bytes: None,
         point_reads,
-        reads_hit,
+        expect_hits,
         is_queue,
     }
 }
@@ -305,7 +305,7 @@ mod tests {
                 name: "k".to_owned(),
                 columns: vec![1],
             }],
-            reads_hit: true,
+            expect_hits: true,
         }
     }
 

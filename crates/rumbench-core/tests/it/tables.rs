@@ -28,7 +28,7 @@ fn schema(index: &str) -> &'static TableSchema {
             name: index.to_owned(),
             columns: vec![1],
         }],
-        reads_hit: true,
+        expect_hits: true,
     }])
     .unwrap()
 }

@@ -31,14 +31,14 @@ pub const SCHEMA: &[MapDef] = &[
         name: "plain",
         scan_prefix_bytes: None,
         point_reads: true,
-        reads_hit: true,
+        expect_hits: true,
         is_queue: true,
     },
     MapDef {
         name: "prefixed",
         scan_prefix_bytes: Some(8),
         point_reads: true,
-        reads_hit: false,
+        expect_hits: false,
         is_queue: false,
     },
 ];

@@ -30,7 +30,7 @@ pub fn table_schema() -> &'static TableSchema {
         ],
         key_columns,
         indexes,
-        reads_hit: true,
+        expect_hits: true,
     };
     let index = |name: &str, columns: &[usize]| Index {
         name: name.to_owned(),

@@ -499,5 +499,5 @@ fn tune_filters(options: &mut Options, table: &mut BlockBasedOptions, map: &MapD
         table.set_whole_key_filtering(map.point_reads);
     }
     // In the last level a filter only answers for keys that are nowhere.
-    options.set_optimize_filters_for_hits(map.reads_hit);
+    options.set_optimize_filters_for_hits(map.expect_hits);
 }

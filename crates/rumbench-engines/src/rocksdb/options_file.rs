@@ -251,7 +251,7 @@ mod tests {
             name,
             scan_prefix_bytes: None,
             point_reads: true,
-            reads_hit: true,
+            expect_hits: true,
             is_queue: false,
         }
     }

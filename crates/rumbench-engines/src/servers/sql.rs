@@ -401,7 +401,7 @@ pub(super) mod tests {
                 name: "b".to_string(),
                 columns: vec![1],
             }],
-            reads_hit: true,
+            expect_hits: true,
         }
     }
 

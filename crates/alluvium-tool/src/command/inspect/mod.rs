@@ -107,11 +107,11 @@ pub fn options_json(options: &KeyspaceOptions) -> Value {
     json!({
         "whole_key_filter": options.whole_key_filter,
         "prefix_filter_bytes": options.prefix_filter_bytes,
-        "reads_hit": options.reads_hit,
+        "expect_hits": options.expect_hits,
         "compression": compression,
         "block_bytes": options.block_bytes,
         "expiry": expiry,
-        "separate_values_from": options.separate_values_from,
+        "value_separation_bytes": options.value_separation_bytes,
     })
 }
 

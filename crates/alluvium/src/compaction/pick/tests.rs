@@ -48,7 +48,7 @@ fn answer(command: &Command) -> String {
         "pick" => rules.pick(&groups),
         "idle" => rules.pick_idle(&groups),
         "reclaim" => rules.pick_reclaim(&groups),
-        "scans" => rules.pick_for_scans(&groups, command.value("share").unwrap_or(1.0)),
+        "scans" => rules.pick_read_triggered(&groups, command.value("share").unwrap_or(1.0)),
         "urgent" => rules.pick_urgent(&groups),
         other => panic!("no such command: {other}"),
     };

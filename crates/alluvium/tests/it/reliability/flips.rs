@@ -92,7 +92,7 @@ fn targets(disk: &Disk) -> Vec<Target<'_>> {
                 let mut bytes = vec![0; len as usize];
                 file.read_at(&mut bytes, 0).expect("read");
                 // The reserve of space is nothing but zeros.
-                let allocated = ["wal", "manifest", "reserve"].map(Some);
+                let allocated = ["wal", "manifest", "ballast"].map(Some);
                 let extension = path.extension().or(path.file_name());
                 let extension = extension.map(|e| e.to_string_lossy());
                 let used = match allocated.contains(&extension.as_deref()) {

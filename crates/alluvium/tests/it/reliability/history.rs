@@ -48,7 +48,7 @@ pub fn options(durability: Durability) -> Options {
     Options {
         memory_bytes: 8 << 20,
         memtable_bytes: Some(700),
-        partition_bytes: 4096,
+        table_bytes: 4096,
         upper_fraction: 0.02,
         durability,
         idle_after: None,
@@ -58,9 +58,9 @@ pub fn options(durability: Durability) -> Options {
 
 /// `v` keeps large values apart; the others have filters of different kinds.
 pub fn keyspace_options(name: &str) -> KeyspaceOptions {
-    let separate_values_from = (name == "v").then_some(256);
+    let value_separation_bytes = (name == "v").then_some(256);
     KeyspaceOptions {
-        separate_values_from,
+        value_separation_bytes,
         prefix_filter_bytes: (name == "b").then_some(2),
         block_bytes: 1024,
         ..KeyspaceOptions::default()

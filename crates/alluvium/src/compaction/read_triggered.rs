@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::base::SeqNo;
-use crate::compaction::pick::{MERGED_BYTES_PER_SEEK, PickRules, Picked, SEEKS_PER_INSTALL};
+use crate::compaction::pick::{COMPACTED_BYTES_PER_SEEK, PickRules, Picked, SEEKS_PER_INSTALL};
 use crate::compaction::survey::Survey;
 use crate::db::shared::Shared;
 use crate::sync::time::Instant;
@@ -21,7 +21,7 @@ const FLUSHED_BYTES_PER_SEEK: u64 = 1024;
 
 /// The same for memtables that are written to, where no sealed ones are flushed at the same time: what is written later will
 /// be one more flush then, and so there will be more merges. They cost a down payment on a merge of what they hold.
-const SEALED_BYTES_PER_SEEK: u64 = (MERGED_BYTES_PER_SEEK as f64 / DOWN_PAYMENT) as u64;
+const SEALED_BYTES_PER_SEEK: u64 = (COMPACTED_BYTES_PER_SEEK as f64 / DOWN_PAYMENT) as u64;
 
 /// The share of a merge's price with which it begins where memtables will not be full soon: what it is worth lasts until the
 /// next flush then, and who has scanned goes on scanning more often than not. Otherwise all of the price is paid first.
@@ -232,7 +232,7 @@ pub(super) fn pick(shared: &Shared, rules: &PickRules, survey: &Survey) -> Optio
         true => DOWN_PAYMENT,
         false => 1.0,
     };
-    let picked = rules.pick_for_scans(&survey.sizes, share)?;
+    let picked = rules.pick_read_triggered(&survey.sizes, share)?;
     let place = &survey.places[picked.group];
     let group = &place.version.groups()[place.index];
     let free = shared.vfs.free_bytes(&shared.dir).unwrap_or(0);
