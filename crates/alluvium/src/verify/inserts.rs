@@ -1,13 +1,14 @@
 //! Finds inserts over live rows in the merged entries of a keyspace.
 //!
 //! `insert` promises that the key is absent. In every history that keeps the promise, the next older thing that any
-//! source has of the key is a delete, a row that has expired, or a range delete over it (of the same commit too), or
-//! nothing:
+//! source has of the key is a delete, or a range delete over it (of the same commit too), or nothing:
 //!
 //! - a memtable turns an insert over anything it holds into a covering put, and so does a merge that drops what an insert
 //!   shadows, so an insert is only ever above what another source, or a snapshot, keeps;
 //! - a delete goes only together with the insert below it, which itself stood on a delete or on nothing, or as the oldest
 //!   version in the last level, with everything that it hid.
+//!
+//! A keyspace whose rows expire has no inserts: they are stored as puts.
 //!
 //! A broken promise that was folded into a covering put does no harm any more, and is not found.
 
@@ -19,7 +20,6 @@ use super::{VerifyReport, WrongInsert};
 use crate::base::{SeqNo, TableId, ValueKind};
 use crate::db::shared::Shared;
 use crate::error::Result;
-use crate::keyspace::expiry::expires_at;
 use crate::keyspace::tree::{Tree, TreeState};
 use crate::table::TableScan;
 
@@ -49,7 +49,7 @@ pub(super) fn check(
         let skip = upper.chain(&group.last).any(|t| damaged.contains(&t.id()));
         let done = match skip {
             true => Ok(false),
-            false => check_group(shared, tree, &state, index, &mut memtables, pause, report),
+            false => check_group(tree, &state, index, &mut memtables, pause, report),
         };
         // A table that fails only now was written after the others had been checked.
         match done {
@@ -61,7 +61,6 @@ pub(super) fn check(
 }
 
 fn check_group(
-    shared: &Shared,
     tree: &Tree,
     state: &TreeState,
     index: usize,
@@ -84,14 +83,8 @@ fn check_group(
     }
     let last = group.last.iter().map(|t| t.scan_all(None, None)).collect();
     inputs.push(Input::tables(last));
-    let now = tree
-        .options()
-        .expiry
-        .is_stored()
-        .then(|| shared.clock.now());
     let merged = Merged {
         tree,
-        now,
         deleted_at: &deleted_at,
         high,
     };
@@ -114,23 +107,10 @@ fn deleted_at(state: &TreeState, index: usize, key: &[u8], seqno: SeqNo) -> SeqN
 /// What is known of a group beside its entries.
 struct Merged<'a> {
     tree: &'a Tree,
-    /// Rows that expire up to now are gone; `None` where rows do not expire.
-    now: Option<u64>,
     /// The newest range delete over a key up to a commit.
     deleted_at: &'a dyn Fn(&[u8], SeqNo) -> SeqNo,
     /// The end of the group.
     high: Option<&'a [u8]>,
-}
-
-impl Merged<'_> {
-    /// What an entry says of its key: one that has expired, that it is absent.
-    fn kind(&self, kind: Option<ValueKind>, stored: &[u8]) -> Option<ValueKind> {
-        let until = self.now.zip(expires_at(stored));
-        match until.is_some_and(|(now, until)| until <= now) {
-            true if kind != Some(ValueKind::Delete) => Some(ValueKind::Delete),
-            _ => kind,
-        }
-    }
 }
 
 fn check_merged(
@@ -159,7 +139,7 @@ fn check_merged(
         key.extend_from_slice(least);
         versions.clear();
         for input in inputs.iter_mut() {
-            input.take(&key, group, &mut versions)?;
+            input.take(&key, &mut versions)?;
         }
         looked_at += versions.len() as u64;
         if looked_at >= PAUSE_EVERY {
@@ -249,27 +229,15 @@ impl Input {
     }
 
     /// Moves the versions of `key` into `out` and goes on.
-    fn take(
-        &mut self,
-        key: &[u8],
-        group: &Merged<'_>,
-        out: &mut Vec<(SeqNo, Option<ValueKind>)>,
-    ) -> Result<()> {
+    fn take(&mut self, key: &[u8], out: &mut Vec<(SeqNo, Option<ValueKind>)>) -> Result<()> {
         while self.key() == Some(key) {
             match self {
                 Input::Memtable(cursor) => {
                     let versions = cursor.versions();
-                    out.extend(
-                        versions
-                            .map(|v| (v.seqno, group.kind(ValueKind::from_u8(v.kind), v.value))),
-                    );
+                    out.extend(versions.map(|v| (v.seqno, ValueKind::from_u8(v.kind))));
                 }
                 Input::Tables { scans, .. } => {
-                    out.extend(
-                        scans.last().map(|scan| {
-                            (scan.seqno(), group.kind(Some(scan.kind()), scan.value()))
-                        }),
-                    );
+                    out.extend(scans.last().map(|scan| (scan.seqno(), Some(scan.kind()))));
                 }
             }
             self.next()?;
