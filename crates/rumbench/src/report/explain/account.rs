@@ -1,8 +1,8 @@
-//! The account behind [`super::cost`]: what an operation costs one side and the other, and which costs explain the ratio of their
-//! throughputs.
+//! Cost accounts for [`super::cost`]: the costs of an operation on both sides, and the part of the
+//! throughput ratio that each one explains.
 //!
-//! [`of_threads`] is exact, for embedded engines; [`of_costs`] compares what else is known. Costs count for one operation, or one row
-//! where rows are what a phase is measured by.
+//! [`of_threads`] is exact, for embedded engines; [`of_costs`] compares the other known costs.
+//! Costs are per operation, or per row in phases measured in rows.
 
 use super::usage::{self, MATERIAL, Resource, Usage};
 use super::{Scene, times};
@@ -11,14 +11,15 @@ use crate::report::table::number;
 use crate::report::throughput::{per_item, rate};
 use crate::store::result::PhaseResult;
 
-/// Ratios within this share of one count as equal, as in published reports.
+/// Distance from a ratio of 1 up to which engines count as equal, as in published reports.
 pub const EQUAL: f64 = 0.05;
 
-/// What is compared: medians of the repetitions, for one operation or row.
+/// One side of a comparison: medians of the repetitions, per operation or row.
 pub struct Side {
     /// Operations or rows per second.
     pub per_s: f64,
-    /// Time of a client's thread, and what of it was on a processor.
+    /// Time on a client's thread and its part on a processor, both in microseconds per operation or
+    /// row. `None` if either is not measured.
     pub thread: Option<(f64, f64)>,
     costs: Vec<Cost>,
     waits_for: Option<Resource>,
@@ -31,23 +32,23 @@ struct Cost {
     unit: &'static str,
     metric: &'static str,
     value: f64,
-    /// Estimated time of it in microseconds.
+    /// Estimated time in microseconds.
     us: f64,
 }
 
-/// A cost that explains, with its words and the metrics that it rests on.
+/// Cost that explains part of a ratio, with its wording and its metrics.
 pub struct Reason {
-    /// How much of the ratio it accounts for.
+    /// Part of the ratio that this cost accounts for; 1 is all of it.
     pub share: f64,
-    /// Its name without values.
+    /// Wording without values.
     pub name: &'static str,
-    /// Its name with values.
+    /// Wording with values.
     pub text: String,
-    /// As in `result.json`.
+    /// Metric names as in `result.json`.
     pub metrics: Vec<&'static str>,
 }
 
-/// What an engine's operations cost in a phase. `None` without a throughput.
+/// Returns the costs of an engine in a phase. `None` without a throughput.
 pub fn side(scene: &Scene<'_>, engine: &str, phase: &str) -> Option<Side> {
     let of = |value: &dyn Fn(&PhaseResult) -> Option<f64>| scene.group.median(engine, phase, value);
     let usages: Vec<Usage> = scene
@@ -103,7 +104,7 @@ pub fn side(scene: &Scene<'_>, engine: &str, phase: &str) -> Option<Side> {
     })
 }
 
-/// The exact account: processor time and waiting of a client's thread.
+/// Returns the exact account: processor time and waiting on a client's thread.
 pub fn of_threads(
     own: &Side,
     base: &Side,
@@ -151,7 +152,7 @@ fn value(side: &Side, metric: &str) -> Option<f64> {
     Some(found.value)
 }
 
-/// What was waited for most, and the figure of it.
+/// Returns the wording for the main cause of waiting, and its metric.
 fn waiting(resource: Option<Resource>) -> (&'static str, &'static str) {
     match resource {
         Some(Resource::Reads) => ("waiting, mostly for device reads", "reads_per_op"),
@@ -165,7 +166,8 @@ fn waiting(resource: Option<Resource>) -> (&'static str, &'static str) {
     }
 }
 
-/// Costs in the direction of the ratio that are large enough to matter, the one that differs most first.
+/// Returns the costs that differ in the direction of the ratio and are large enough to matter, the
+/// largest difference first.
 pub fn of_costs(own: &Side, base: &Side, ratio: f64, item: &str) -> Vec<Reason> {
     let mut found: Vec<(f64, Reason)> = Vec::new();
     for (dear, cheap, own, base) in pairs(own, base, ratio) {
@@ -208,7 +210,8 @@ fn more(ratio: f64, factor: f64) -> String {
     }
 }
 
-/// Every cost that both sides have: of the slower, of the faster, and the sides.
+/// Pairs the costs that both sides have: the cost of the slower side, that of the faster one, and
+/// both sides.
 fn pairs<'s>(
     own: &'s Side,
     base: &'s Side,

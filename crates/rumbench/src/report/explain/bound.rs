@@ -1,4 +1,5 @@
-//! What bounded the throughput of an engine in a phase, from the trial in the middle of those that agree.
+//! Bottleneck of an engine's throughput in a phase, taken from the median trial among those that
+//! agree on it.
 
 use super::usage::{Part, Resource, Usage};
 use super::{Figure, Finding, Kind, Scene, percent};
@@ -6,16 +7,16 @@ use crate::report::table::number;
 use crate::report::throughput::{counts_rows, per_item, rate};
 use crate::store::result::{CpuPerOp, PhaseResult, TrialResult};
 
-/// Smaller shares than this are not worth a word beside the largest.
+/// Smallest share that is mentioned in addition to the largest.
 const WORTH: f64 = 0.25;
 
-/// A trial's phase with where its time went.
+/// A trial's phase and the split of its time.
 struct Judged<'a> {
     phase: &'a PhaseResult,
     usage: Usage,
 }
 
-/// The sentence. `None` where no trial tells enough.
+/// Returns the sentence about the bottleneck. `None` if no trial has enough measurements.
 pub fn finding(scene: &Scene<'_>, engine: &str, phase: &str) -> Option<Finding> {
     let judged: Vec<Judged<'_>> = scene
         .trials(engine)
@@ -46,7 +47,8 @@ pub fn finding(scene: &Scene<'_>, engine: &str, phase: &str) -> Option<Finding> 
     Some(finding.in_brief(brief))
 }
 
-/// Where a rate was met nothing else bounded.
+/// Returns true if the resource rules out any other bottleneck: the phase reached its requested
+/// rate.
 fn is_absolute(resource: Resource) -> bool {
     resource == Resource::Rate
 }
@@ -58,7 +60,7 @@ fn judge<'a>(scene: &Scene<'_>, trial: &'a TrialResult, phase: &str) -> Option<J
     Some(Judged { phase, usage })
 }
 
-/// What bounded most trials; of equals the first.
+/// Returns the bottleneck of most trials; of equally frequent ones the first.
 fn most_frequent(judged: &[Judged<'_>]) -> Option<Resource> {
     let firsts = || judged.iter().filter_map(|found| found.usage.first());
     let votes = |resource| firsts().filter(|part| part.resource == resource).count();
@@ -93,13 +95,13 @@ impl Judged<'_> {
         self.phase.cpu_us_per_op.unwrap_or_default()
     }
 
-    /// A cost of one operation, or row, in words.
+    /// Formats a cost per operation or row.
     fn per(&self, value: Option<f64>) -> String {
         number(per_item(self.phase, value))
     }
 }
 
-/// How much, in words, beginning with a colon or a comma; adds the figures.
+/// Formats the amounts, beginning with a colon or a comma, and adds their figures.
 fn detail(of: &Judged<'_>, part: Part, figures: &mut Vec<Figure>) -> String {
     let (phase, usage, item) = (of.phase, &of.usage, of.item());
     let share = percent(part.share);
@@ -156,7 +158,7 @@ fn detail(of: &Judged<'_>, part: Part, figures: &mut Vec<Figure>) -> String {
     }
 }
 
-/// The same of what is about processors.
+/// Formats the amounts for bottlenecks of the processor.
 fn processor(of: &Judged<'_>, part: Part, figures: &mut Vec<Figure>) -> String {
     let (phase, item, cpu) = (of.phase, of.item(), of.cpu());
     let share = percent(part.share);

@@ -1,9 +1,12 @@
-//! Which cost sets an engine apart from the base, and how much of the throughput ratio it accounts for.
+//! Costs that set an engine apart from the base, and the part of the throughput ratio that they
+//! account for.
 //!
-//! Of embedded engines the account is exact: an operation takes so much longer or shorter on its client's thread, and so much
-//! of that is processor time, the rest waiting. Of servers, where only the processor time of all is known, a cost accounts for the
-//! share of the ratio that there would be if throughput followed this cost alone: `ln(ratio of costs) / ln(ratio of throughputs)`.
-//! A cost that is small against an operation's time, or that differs the other way, explains nothing and is left out.
+//! For embedded engines the account is exact: an operation takes longer or shorter on its client's
+//! thread, partly in processor time and otherwise in waiting. For servers only the total processor
+//! time is known. There a cost accounts for the share of the ratio that would remain if throughput
+//! followed this cost alone: `ln(ratio of costs) / ln(ratio of throughputs)`. Costs that are small
+//! against an operation's time, or that differ in the other direction, explain nothing and are left
+//! out.
 
 use super::account::{self, EQUAL, Reason, Side};
 use super::{Figure, Finding, Kind, Scene, percent, times};
@@ -11,10 +14,10 @@ use crate::report::table::{gib, number};
 use crate::report::throughput::{counts_rows, unit};
 use crate::store::result::{Comparison, PhaseResult};
 
-/// From this ratio on sizes are worth a sentence.
+/// Smallest ratio of sizes that is mentioned.
 const WORTH: f64 = 1.25;
 
-/// The sentence about an engine that is not the base.
+/// Returns the sentence about an engine. `None` for the base itself, or without a comparison.
 pub fn finding(scene: &Scene<'_>, engine: &str, phase: &str) -> Option<Finding> {
     if engine == scene.base {
         return None;
@@ -84,7 +87,7 @@ pub fn finding(scene: &Scene<'_>, engine: &str, phase: &str) -> Option<Finding> 
 }
 
 fn rates(found: &Comparison, own: &Side, base: &Side) -> String {
-    // The ratio is that of pairs, not of these.
+    // The ratio comes from pairs of trials, not from these medians.
     let medians = match found.verdict.starts_with("n=1") {
         true => "",
         false => "medians ",
@@ -93,7 +96,7 @@ fn rates(found: &Comparison, own: &Side, base: &Side) -> String {
     format!("{medians}{own} against {base} {}", unit(&found.phase))
 }
 
-/// What explains the ratio, and whether that is the exact account.
+/// Returns the reasons for the ratio, and true if they are the exact account.
 fn reasons(own: &Side, base: &Side, ratio: f64, item: &str) -> (Vec<Reason>, bool) {
     let threads = own.thread.zip(base.thread);
     let exact = threads.map(|(a, b)| account::of_threads(own, base, a, b, item));
@@ -120,7 +123,7 @@ fn in_words(reasons: &[Reason], exact: bool) -> String {
     told.collect::<Vec<_>>().join("; ")
 }
 
-/// A figure as `result.json` has it, medians of the repetitions of both sides.
+/// Returns a metric of `result.json` as a figure: medians of the repetitions of both sides.
 fn figure(scene: &Scene<'_>, engine: &str, phase: &str, metric: &str) -> Figure {
     let of = |engine: &str| {
         scene
@@ -147,7 +150,7 @@ fn value(phase: &PhaseResult, metric: &str) -> Option<f64> {
     }
 }
 
-/// By the verdict where there is one, else by the ratio.
+/// Returns true if the verdict says so, or without a verdict if the ratio is near 1.
 fn is_equal(found: &Comparison) -> bool {
     match found.verdict.as_str() {
         "higher" | "lower" => false,
@@ -164,7 +167,8 @@ fn share(share: f64) -> String {
     }
 }
 
-/// Sizes of the data against the base, after the last settle or else the last phase that has sizes.
+/// Compares the size of the data with the base, after the last settle or else after the last phase
+/// with sizes.
 pub fn space(scene: &Scene<'_>) -> Vec<Finding> {
     let data = |engine: &str, phase: &str| {
         scene
@@ -217,14 +221,15 @@ mod tests {
     use crate::report::selection::groups;
     use crate::store::result::SuiteResult;
 
-    /// What is said of the second engine's requests.
+    /// Returns the finding about the second engine's requests.
     fn said(suite: &SuiteResult) -> Finding {
         let found = groups(suite, false);
         let scene = Scene::new(suite, &found[0], 0, "alluvium".to_string());
         finding(&scene, "sqlite", "request").unwrap()
     }
 
-    /// Two clients: 1000 us on their threads for an operation of the base, 2000 us for one of the other.
+    /// Two clients; an operation takes 1000 us on their threads for the base and 2000 us for the
+    /// other engine.
     fn suite(cpu: [f64; 2], reads: [f64; 2]) -> SuiteResult {
         let mut suite = sample::suite();
         for (i, trial) in suite.trials.iter_mut().enumerate() {

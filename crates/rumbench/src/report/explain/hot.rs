@@ -1,14 +1,14 @@
-//! On which functions an engine spent its CPU time, where that was sampled.
+//! Functions on which an engine spent its CPU time, if it was sampled.
 
 use super::{Figure, Finding, Kind, Scene};
 use crate::report::profile::{in_words, profile};
 
-/// Functions in a sentence.
+/// Number of functions in a sentence.
 const TOLD: usize = 3;
-/// Fewer samples say nothing on single functions.
+/// Fewest samples that say anything about single functions.
 const SAMPLES_MIN: u64 = 100;
 
-/// The sentence about an engine in a phase.
+/// Returns the sentence about an engine in a phase.
 pub fn finding(scene: &Scene<'_>, engine: &str, phase: &str) -> Option<Finding> {
     let found = profile(scene.group, engine, phase)?;
     if found.samples < SAMPLES_MIN {

@@ -1,9 +1,17 @@
-//! What decided a result, in words: `rumbench explain RUN`, and short sentences on the page.
+//! Causes of a result in words: `rumbench explain RUN`, and short sentences on the page.
 //!
-//! Every sentence is a [`Finding`] with the figures that it rests on, so that a reader can look at them. [`usage`] is the arithmetic:
-//! where the time of the clients' threads went. [`bound`] says what bounded a phase, [`cost`] which cost sets an engine apart
-//! from the base, [`hot`] on which functions its CPU time went, [`stalls`] when throughput stood still and what the engine did then, [`theory`] what should not cost so much,
-//! [`warnings`] what speaks against the experiment itself. `docs/guide/explain.md` tells readers the rules. Nothing here measures; a sentence needs its figures.
+//! Every sentence is a [`Finding`] with the figures on which it rests, so that a reader can check
+//! them. [`usage`] does the arithmetic: it splits the time of the clients' threads.
+//!
+//! - [`bound`] names the bottleneck of a phase.
+//! - [`cost`] names the costs that set an engine apart from the base.
+//! - [`hot`] names the functions on which CPU time went.
+//! - [`stalls`] lists the seconds without throughput and the engine's work in them.
+//! - [`theory`] lists costs above their theoretical limit.
+//! - [`warnings`] lists faults of the experiment itself.
+//!
+//! `docs/guide/explain.md` explains the rules to users. Nothing here measures; a sentence without
+//! figures is not written.
 
 pub mod account;
 pub mod bound;
@@ -23,39 +31,39 @@ use super::table::number;
 use super::{spread, theory};
 use crate::store::result::{Comparison, SuiteResult, TrialResult};
 
-/// What a sentence is about.
+/// Subject of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// What bounded the throughput of an engine in a phase.
+    /// Bottleneck of an engine's throughput in a phase.
     Bound,
-    /// Which cost sets an engine apart from the base.
+    /// Costs that set an engine apart from the base.
     Cost,
-    /// When throughput stood still, and why.
+    /// Seconds without throughput, and their causes.
     Stall,
-    /// What costs more than theory allows.
+    /// Costs above their theoretical limit.
     Theory,
-    /// On which functions CPU time went.
+    /// Functions on which CPU time went.
     Function,
-    /// What speaks against the experiment.
+    /// Faults of the experiment.
     Warning,
 }
 
-/// A number that a sentence rests on.
+/// Number on which a sentence rests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure {
-    /// Its name, as in `result.json` and `rumbench list metrics`.
+    /// Name, as in `result.json` and `rumbench list metrics`.
     pub metric: String,
-    /// Its value, where it is a number.
+    /// Value. `None` if the metric is not a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// The same of the base engine, where the sentence compares.
+    /// Value of the base engine, if the sentence compares.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<f64>,
 }
 
 impl Figure {
-    /// A number.
+    /// Creates a figure with a value; values that are not finite become `None`.
     pub fn new(metric: &str, value: Option<f64>) -> Figure {
         Figure {
             metric: metric.to_string(),
@@ -64,7 +72,7 @@ impl Figure {
         }
     }
 
-    /// A number beside that of the base.
+    /// Creates a figure with a value and that of the base.
     pub fn against(metric: &str, value: Option<f64>, base: Option<f64>) -> Figure {
         let base = base.filter(|base| base.is_finite());
         Figure {
@@ -73,40 +81,40 @@ impl Figure {
         }
     }
 
-    /// What is no number: a mark, a fact of the environment.
+    /// Creates a figure without a value, such as a mark or a fact of the environment.
     pub fn fact(name: &str) -> Figure {
         Figure::new(name, None)
     }
 }
 
-/// A sentence and what it rests on.
+/// A sentence and its figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// What it is about.
+    /// Subject.
     pub kind: Kind,
-    /// Number of the group of comparable engines, as on the page; absent where it is about all.
+    /// Number of the group of comparable engines, as on the page. `None` for the whole suite.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<usize>,
-    /// What a sweep set, `KEY=VALUE`.
+    /// Setting of a sweep, `KEY=VALUE`. `None` outside a sweep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub point: Option<String>,
-    /// Phase.
+    /// Phase. `None` for the whole suite.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Engine, as in tables.
+    /// Engine, as in tables. `None` for the whole suite.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// The sentence, without the engine's name at its beginning.
+    /// Sentence, without the engine's name at its beginning.
     pub text: String,
-    /// The same in a few words, for a first screen.
+    /// Short form for the first screen, without the engine's name.
     #[serde(skip)]
     pub brief: Option<String>,
-    /// The figures, the most telling one first.
+    /// Figures, the most important one first.
     pub figures: Vec<Figure>,
 }
 
 impl Finding {
-    /// One about the whole suite.
+    /// Creates a finding about the whole suite.
     pub fn of_suite(kind: Kind, text: impl Into<String>, figures: Vec<Figure>) -> Finding {
         Finding {
             kind,
@@ -120,7 +128,7 @@ impl Finding {
         }
     }
 
-    /// With the same in a few words.
+    /// Adds the short form.
     pub fn in_brief(self, brief: String) -> Finding {
         Finding {
             brief: Some(brief),
@@ -128,7 +136,7 @@ impl Finding {
         }
     }
 
-    /// Engine and sentence.
+    /// Returns the sentence with the engine's name in front.
     pub fn sentence(&self) -> String {
         match &self.engine {
             Some(engine) => format!("{engine} {}", self.text),
@@ -136,7 +144,7 @@ impl Finding {
         }
     }
 
-    /// Names of the figures, each once.
+    /// Returns the names of the figures, each once.
     pub fn metrics(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for figure in &self.figures {
@@ -148,22 +156,22 @@ impl Finding {
     }
 }
 
-/// One group of comparable engines, and what is needed to speak about it.
+/// One group of comparable engines and the context for sentences about it.
 pub struct Scene<'a> {
-    /// The whole result.
+    /// Result of the whole suite.
     pub suite: &'a SuiteResult,
     /// Engines that may be compared.
     pub group: &'a Group<'a>,
-    /// Its number.
+    /// Index of the group in the suite, from 0.
     pub number: usize,
-    /// Base of ratios.
+    /// Base engine of the ratios.
     pub base: String,
     /// Ratios to the base, of trials in the same repetition.
     pub comparisons: Vec<Comparison>,
 }
 
 impl<'a> Scene<'a> {
-    /// A group with its base and its ratios.
+    /// Creates the scene for a group and compares its engines with the base.
     pub fn new(
         suite: &'a SuiteResult,
         group: &'a Group<'a>,
@@ -180,7 +188,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// A finding about an engine in a phase.
+    /// Creates a finding about an engine in a phase.
     pub fn finding(
         &self,
         kind: Kind,
@@ -201,21 +209,21 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Phases that are explained: all with operations but those that only warm up.
+    /// Returns the phases to explain: all with operations except the warm-up.
     pub fn phases(&self) -> Vec<String> {
         let mut phases = self.group.phases();
         phases.retain(|phase| phase != "warmup");
         phases
     }
 
-    /// Trials of an engine.
+    /// Returns the trials of an engine.
     pub fn trials<'s>(&'s self, engine: &'s str) -> impl Iterator<Item = &'s TrialResult> + 's {
         let trials = self.group.trials.iter().copied();
         trials.filter(move |trial| trial.name() == engine)
     }
 }
 
-/// Everything that can be said of a result, group by group and phase by phase, warnings last.
+/// Returns all findings of a result, group by group and phase by phase, warnings last.
 pub fn explain(suite: &SuiteResult, options: &ReportOptions) -> Vec<Finding> {
     let found = groups(suite, options.mix_durability);
     let mut findings = Vec::new();
@@ -228,7 +236,7 @@ pub fn explain(suite: &SuiteResult, options: &ReportOptions) -> Vec<Finding> {
     findings
 }
 
-/// What can be said of one group.
+/// Returns all findings of one group.
 pub fn of_group(scene: &Scene<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut others = cost::space(scene);
@@ -243,12 +251,13 @@ pub fn of_group(scene: &Scene<'_>) -> Vec<Finding> {
         let own = |found: &mut Finding| found.phase.as_ref() == Some(&phase);
         findings.extend(others.extract_if(.., own));
     }
-    // After a settle, which is no phase with operations.
+    // Findings about a settle, a phase without operations.
     findings.extend(others);
     findings
 }
 
-/// What bounded an engine in a phase, and what sets it apart from the base there.
+/// Returns the bottleneck of an engine in a phase, its differences from the base, and its hot
+/// functions.
 pub fn of_phase(scene: &Scene<'_>, engine: &str, phase: &str) -> Vec<Finding> {
     let bound = bound::finding(scene, engine, phase);
     bound
@@ -258,7 +267,7 @@ pub fn of_phase(scene: &Scene<'_>, engine: &str, phase: &str) -> Vec<Finding> {
         .collect()
 }
 
-/// The findings for a terminal: each with the names of its figures behind it.
+/// Renders the findings for a terminal, each followed by the names of its figures.
 pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
     let findings = explain(suite, options);
     let found = groups(suite, options.mix_durability);
@@ -295,12 +304,12 @@ fn line(finding: &Finding) -> String {
     format!("  {} [{metrics}]\n", finding.sentence())
 }
 
-/// A share in whole percent.
+/// Formats a share in whole percent.
 pub fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// A ratio: with two decimals, or about three digits where it is large.
+/// Formats a ratio: with two decimals, or about three digits if it is large.
 pub fn times(ratio: f64) -> String {
     match ratio {
         r if r >= 100.0 => number(Some(r)),

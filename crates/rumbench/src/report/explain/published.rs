@@ -1,10 +1,13 @@
-//! The published Insert Benchmark of 2024-03 (one client, 8 CPUs, 16 GB of memory, 800M rows, larger than memory) as a result, and what
-//! must be said of it: the causes that its author names.
+//! The published Insert Benchmark of 2024-03 as a result (one client, 8 CPUs, 16 GB of memory, 800M
+//! rows, larger than memory). The findings must include the causes that its author names:
 //!
-//! They are: loads and index builds differ in CPU. Beyond memory each insert makes a B-tree read, change and write back secondary leaf
-//! pages, while an LSM tree reads nothing and writes far less. Postgres loses its small transactions to the CPU of deletes and planning.
-//! MyRocks pays for range queries with CPU, and wins point queries because it reads less. Its database is the smallest. At the
-//! highest rate Postgres misses its background inserts.
+//! - Loads and index builds differ in CPU.
+//! - Beyond memory each insert makes a B-tree read, change and write back secondary leaf pages,
+//!   while an LSM tree reads nothing and writes far less.
+//! - Postgres is slow in small transactions because of the CPU time of deletes and planning.
+//! - MyRocks needs more CPU for range queries, and is fastest in point queries because it reads
+//!   less. Its database is the smallest.
+//! - At the highest rate Postgres does not reach the rate of its background inserts.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +19,8 @@ use crate::store::result::{BackgroundResult, CpuPerOp, PhaseResult, SizeBytes};
 
 const ENGINES: [&str; 3] = ["postgres", "innodb", "myrocks"];
 
-/// A step: clients, background rate, and for each engine throughput, KB written per insert, reads per operation, CPU us, longest s.
+/// A step: name, clients, background rate, and for each engine throughput, KB written per insert,
+/// reads per operation, CPU us, longest pause in s.
 type Step = (&'static str, usize, f64, [[f64; 5]; 3]);
 
 #[rustfmt::skip]
@@ -30,9 +34,9 @@ const STEPS: [Step; 8] = [
     ("qr1000", 1, 1000.0, [[6980.0, 23.9, 0.241, 256.0, 0.133], [3870.0, 205.2, 1.434, 496.0, 0.032], [412.0, 7.70, 0.479, 3225.0, 0.192]]),
     ("qp1000", 1, 1000.0, [[357.0, 33.2, 22.3, 3872.0, 0.038], [513.0, 207.9, 20.8, 2497.0, 0.056], [790.0, 9.02, 9.0, 1468.0, 0.102]]),
 ];
-/// After `l.x`.
+/// Sizes of the data after `l.x`.
 const SIZES_GB: [f64; 3] = [153.6, 120.7, 50.9];
-/// Postgres in the last step.
+/// Background inserts per second of Postgres in the last step, below the requested 1000.
 const INSERTS_MISSED: f64 = 924.0;
 
 fn phase(step: &Step, engine: usize) -> PhaseResult {
@@ -111,8 +115,8 @@ fn said() -> Vec<Finding> {
     explain(&published(), &ReportOptions::default())
 }
 
-/// What is said of an engine against Postgres in a step: the sentence, and the metrics of its causes, the first being the one that
-/// differs most.
+/// Returns the sentence that compares an engine with Postgres in a step, and the metrics of its
+/// causes, the largest difference first.
 fn cause(engine: &str, phase: &str) -> (String, Vec<String>) {
     let found = said().into_iter().find(|finding| {
         let of = (finding.engine.as_deref(), finding.phase.as_deref());
@@ -166,7 +170,7 @@ fn postgres_loses_small_transactions_to_cpu_on_one_processor() {
     );
 }
 
-/// What is said of what bounded an engine in a phase.
+/// Returns the sentence about the bottleneck of an engine in a phase.
 fn bound(engine: &str, phase: &str) -> String {
     let found = said().into_iter().find(|finding| {
         let of = (finding.engine.as_deref(), finding.phase.as_deref());

@@ -1,7 +1,8 @@
-//! When throughput stood still, and what the engine did in those seconds: its counters there against the usual second.
+//! Stalls, and the engine's work in those seconds: its counters compared with the usual second.
 //!
-//! A stall is a whole second with less than a tenth of the median's operations, as `stall_seconds` counts them. A counter is named
-//! where it grew at least [`UNUSUAL`] times as fast as in the median second, in the stalled seconds or the one before them.
+//! A stall is a whole second with less than a tenth of the median's operations, as `stall_seconds`
+//! counts them. A counter is named if it grew at least [`UNUSUAL`] times as fast as in the median
+//! second, in the stalled seconds or the one before them.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +11,17 @@ use crate::measure::statistics::{median, stalled_limit};
 use crate::report::table::number;
 use crate::store::result::{Interval, PhaseResult, TrialResult};
 
-/// So many times the usual growth of a counter are an event.
+/// Multiple of the usual growth from which a counter's growth is an event.
 const UNUSUAL: f64 = 3.0;
-/// A pause of all clients shorter than this is not told.
+/// Shortest pause of all clients that is reported, in milliseconds.
 const PAUSE_MS: f64 = 250.0;
-/// Most events that are named for a trial.
+/// Most events listed for a trial.
 const EVENTS: usize = 3;
-/// Most seconds that are named for a trial.
+/// Most seconds listed for a trial.
 const SECONDS: usize = 8;
 
-/// One sentence for each trial with stalls, and one for the longest pause of all where no second was lost.
+/// Returns one sentence for each trial with stalls. Without stalls, returns one for the longest
+/// pause in any trial.
 pub fn findings(scene: &Scene<'_>, engine: &str, phase: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut pause: Option<(&TrialResult, f64)> = None;
@@ -48,7 +50,7 @@ pub fn findings(scene: &Scene<'_>, engine: &str, phase: &str) -> Vec<Finding> {
     findings
 }
 
-/// Places of the stalled seconds among the intervals: whole seconds only.
+/// Returns the indexes of stalled seconds among the intervals, whole seconds only.
 fn stalled(phase: &PhaseResult) -> Vec<usize> {
     let ops = phase.ops_of_seconds();
     let Some(limit) = stalled_limit(&ops) else {
@@ -88,17 +90,17 @@ fn stall(trial: &TrialResult, phase: &PhaseResult, seconds: &[usize]) -> (String
     (text + ".", figures)
 }
 
-/// Something that moved more in the stalls than usual.
+/// Growth during the stalls that is larger than usual.
 struct Event {
     factor: f64,
     text: String,
     figure: Figure,
 }
 
-/// What moved most, compared with the median second.
+/// Returns the largest events, compared with the median second.
 fn events(phase: &PhaseResult, seconds: &[usize]) -> Vec<Event> {
     let intervals = &phase.intervals;
-    // What delayed a second may have begun in the one before.
+    // The cause of a stall may begin in the second before it.
     let mut near = vec![false; intervals.len()];
     for place in seconds {
         near[place.saturating_sub(1)..=*place].fill(true);
@@ -123,7 +125,7 @@ fn events(phase: &PhaseResult, seconds: &[usize]) -> Vec<Event> {
     found
 }
 
-/// How much a counter grew in each second.
+/// Returns the growth of a counter in each second.
 fn growth(intervals: &[Interval], name: &str) -> Vec<Option<f64>> {
     let of = |interval: &Interval| interval.engine_counters.get(name).copied();
     let pairs = intervals.windows(2);

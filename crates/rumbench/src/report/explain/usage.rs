@@ -1,29 +1,34 @@
-//! Where the time of the clients' threads went: processor, device, the engine's own brakes, other waiting.
+//! Time of the clients' threads, split into processor, device, the engine's own throttling, and
+//! other waiting.
 //!
-//! In a closed loop `clients / throughput` is the time that one operation takes on the thread of its client, to the last nanosecond.
-//! For embedded engines the processor's part of it is measured; the rest is waiting. How much of the waiting is the device's is
-//! not measured: it is estimated from requests and bytes with the two constants below, and sentences say "about".
-//! Of a server only the processor time of all its processes is known, which may be more than the clients waited for: threads that
-//! write pages back and clients beside the phase are in it. So it gets at most what the device's estimate leaves.
+//! In a closed loop `clients / throughput` is exactly the time of one operation on the thread of
+//! its client. For embedded engines the processor's part of it is measured; the rest is waiting.
+//! The device's part of the waiting is not measured. It is estimated from requests and bytes with
+//! the two constants below, and sentences say "about".
+//!
+//! For a server only the processor time of all its processes is known. It may exceed the time that
+//! the clients waited, because it includes threads that write pages back and background clients. So
+//! the processor gets at most the time that the device's estimate leaves.
 
 use rumbench_core::engine::Durability;
 
 use crate::report::throughput::{counts_rows, per_item, rate};
 use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
 
-/// One small request to a flash device in microseconds. NVMe and cloud disks answer a random read in 60 to 200 us.
+/// Time of one small request to a flash device in microseconds. NVMe and cloud disks answer a
+/// random read in 60 to 200 us.
 pub const REQUEST_US: f64 = 100.0;
-/// One KiB to or from a flash device in microseconds: 500 MB/s.
+/// Time of one KiB to or from a flash device in microseconds: 500 MB/s.
 pub const KIB_US: f64 = 2.0;
-/// From this share on all processors of the machine count as busy.
+/// Share of busy processors from which the whole machine counts as busy.
 pub const MACHINE_BUSY: f64 = 0.85;
-/// A cost below this share of an operation's time explains nothing.
+/// Share of an operation's time below which a cost explains nothing.
 pub const MATERIAL: f64 = 0.1;
 
-/// What an operation's time is spent on.
+/// Use of an operation's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
-    /// Waiting for the next intended start: the rate was met.
+    /// Wait for the next intended start: the phase reached its rate.
     Rate,
     /// Seconds in which almost nothing was done.
     Stalls,
@@ -31,49 +36,50 @@ pub enum Resource {
     Client,
     /// The engine's work in the clients' calls, or a server's.
     Cpu,
-    /// Waiting for a processor: all were busy.
+    /// Wait for a processor: all were busy.
     Machine,
-    /// Reads of the device.
+    /// Reads from the device.
     Reads,
     /// Writes to the device, and syncs.
     Writes,
-    /// Delays by the engine, counted by itself.
+    /// Delays that the engine imposes and counts itself.
     Throttle,
-    /// Waiting that no counter explains: locks, other clients, timers.
+    /// Wait that no counter explains: locks, other clients, timers.
     Locks,
 }
 
 /// A resource and its share of an operation's time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Part {
-    /// On what.
+    /// Resource that the time went to.
     pub resource: Resource,
-    /// From 0 to 1.
+    /// Share, from 0 to 1.
     pub share: f64,
 }
 
-/// Where the time of one phase's clients went.
+/// Split of the time of one phase's clients.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Usage {
-    /// Time of a client's thread for one operation, or row, in microseconds.
+    /// Time on a client's thread for one operation, or row, in microseconds.
     pub thread_us: f64,
-    /// Of it, measured on a processor.
+    /// Part of `thread_us` on a processor. `None` if it is not measured, as for servers.
     pub cpu_us: Option<f64>,
-    /// Share of the processors of the machine that were busy.
+    /// Share of the machine's processors that were busy. `None` if it is not measured.
     pub machine_busy: Option<f64>,
-    /// The counter in which the engine counts its delays, where it delayed.
+    /// Counter of the engine's own delays. `None` if it did not delay clients.
     pub throttle: Option<String>,
-    /// The shares, largest first.
+    /// Shares, largest first.
     pub parts: Vec<Part>,
 }
 
 impl Usage {
-    /// What bounded the phase.
+    /// Returns the bottleneck of the phase. `None` if no time could be assigned.
     pub fn first(&self) -> Option<Part> {
         self.parts.first().copied()
     }
 
-    /// Of a phase of a trial. `None` where its rate or the number of its clients is not known.
+    /// Splits the time of a trial's phase. `None` if its rate or the number of its clients is not
+    /// known.
     pub fn of(suite: &SuiteResult, trial: &TrialResult, phase: &PhaseResult) -> Option<Usage> {
         let per_s = rate(phase).filter(|per_s| *per_s > 0.0)?;
         let thread_us = clients(trial, phase)? * 1e6 / per_s;
@@ -104,7 +110,7 @@ impl Usage {
         Some(usage)
     }
 
-    /// Shares of a thread's time: the processor's is measured, waiting is the rest.
+    /// Splits a thread's time: the processor's share is measured, waiting is the rest.
     fn split(&mut self, trial: &TrialResult, phase: &PhaseResult, cpu_us: f64, throttled_us: f64) {
         let whole = self.thread_us;
         let mut left = (whole - cpu_us).max(0.0);
@@ -115,7 +121,7 @@ impl Usage {
         };
         let throttle = take(throttled_us);
         let reads = take(read_us(phase));
-        // A commit that is synced waits for nothing but the device.
+        // A synced commit waits only for the device.
         let writes = match trial.durability {
             Durability::Sync => take(f64::MAX),
             _ => take(write_us(phase)),
@@ -139,7 +145,8 @@ impl Usage {
         self.sort();
     }
 
-    /// Shares where only the processor time of all is known. A client waits for one thing at a time.
+    /// Splits the time if only the total processor time is known. A client waits for one thing at a
+    /// time.
     fn estimate(&mut self, phase: &PhaseResult) {
         let whole = self.thread_us;
         let mut left = 1.0;
@@ -169,7 +176,8 @@ fn part(resource: Resource, share: f64) -> Part {
     Part { resource, share }
 }
 
-/// Threads of clients: of the phase, in results of older versions those of the workload, which a load may not have used.
+/// Returns the number of client threads of the phase. Results of older versions have only the
+/// number of the workload, and a load may not have used it.
 fn clients(trial: &TrialResult, phase: &PhaseResult) -> Option<f64> {
     let setting = || {
         let text = trial.configuration.get("workload.clients")?;
@@ -180,7 +188,7 @@ fn clients(trial: &TrialResult, phase: &PhaseResult) -> Option<f64> {
     (clients > 0).then_some(clients as f64)
 }
 
-/// Processor time of the clients' threads for one item; unknown of servers.
+/// Returns the processor time of the clients' threads per item. `None` for servers.
 fn own_cpu(phase: &PhaseResult) -> Option<f64> {
     let cpu = phase.cpu_us_per_op.filter(|cpu| cpu.server.is_none())?;
     per_item(
@@ -189,24 +197,26 @@ fn own_cpu(phase: &PhaseResult) -> Option<f64> {
     )
 }
 
-/// Processor time of all that took part, for one item.
+/// Returns the processor time of all processes and threads of a trial, per item.
 pub fn all_cpu(phase: &PhaseResult) -> Option<f64> {
     per_item(phase, phase.cpu_us_per_op.map(|cpu| cpu.total))
 }
 
-/// Whether the laboratory has more than half of the processor time of the clients' threads.
+/// Returns true if the laboratory uses more than half of the processor time of the clients'
+/// threads.
 fn is_client_bound(phase: &PhaseResult) -> bool {
     let cpu = phase.cpu_us_per_op.unwrap_or_default();
     let client = cpu.client.unwrap_or(0.0);
     client > cpu.engine_foreground
 }
 
-/// Estimated time of an item's reads: by requests or by bytes, whichever is more.
+/// Estimates the time of an item's reads in microseconds: by requests or by bytes, the larger one.
 pub fn read_us(phase: &PhaseResult) -> f64 {
     device_us(phase, phase.reads_per_op, phase.kb_read_per_op)
 }
 
-/// The same of writes. Beside background clients nobody knows whose writes they are.
+/// Estimates the time of an item's writes in microseconds. 0 if background clients run, because
+/// their writes cannot be told apart.
 pub fn write_us(phase: &PhaseResult) -> f64 {
     match phase.background {
         Some(_) => 0.0,
@@ -220,24 +230,26 @@ fn device_us(phase: &PhaseResult, requests: Option<f64>, kib: Option<f64>) -> f6
     per_item(phase, Some(requests.max(bytes))).unwrap_or(0.0)
 }
 
-/// Share of the machine's processors that were busy, whoever used them.
+/// Returns the share of the machine's processors that were busy with any work. `None` if it is not
+/// measured.
 pub fn machine_busy(suite: &SuiteResult, phase: &PhaseResult, per_s: f64) -> Option<f64> {
     let cpus: f64 = suite.environment.get("cpus")?.parse().ok()?;
     let machine = per_item(phase, phase.cpu_us_per_op?.machine)?;
     (cpus > 0.0).then_some(machine * per_s / 1e6 / cpus)
 }
 
-/// Units of counters of time, in microseconds.
+/// Suffixes of time counters, with their units in microseconds.
 const TIMES: &[(&str, f64)] = &[
     ("_us", 1.0),
     ("_micros", 1.0),
     ("_ms", 1e3),
     ("_seconds", 1e6),
 ];
-/// Words of counters in which engines count how long they held clients up.
+/// Words in the names of counters for delays of clients.
 const DELAYS: &[&str] = &["delay", "stall", "wait"];
 
-/// The counter of the engine's own delays that grew most in a phase, and its growth for one item in microseconds.
+/// Returns the counter of the engine's own delays that grew most in a phase, and its growth per
+/// item in microseconds.
 fn throttled(trial: &TrialResult, phase: &PhaseResult) -> Option<(String, f64)> {
     let place = trial.phases.iter().position(|p| p.name == phase.name)?;
     let before = place.checked_sub(1).map(|before| &trial.phases[before]);
@@ -248,7 +260,7 @@ fn throttled(trial: &TrialResult, phase: &PhaseResult) -> Option<(String, f64)> 
             return None;
         }
         let start = before.map_or(0.0, |p| p.engine_counters.get(name).copied().unwrap_or(0.0));
-        // A database that was opened again counts from 0.
+        // The counters of a reopened database start again from 0.
         let start = if *value < start { 0.0 } else { start };
         let us = (value - start) * unit / items;
         (us > 0.0).then(|| (name.clone(), us))
@@ -262,7 +274,7 @@ mod tests {
     use super::*;
     use crate::report::sample;
 
-    /// The request phase of a trial with a thread time of 1000 us for each operation, and its processor time.
+    /// Returns the usage of a request phase with a thread time of 1000 us per operation.
     fn measured(change: impl Fn(&mut TrialResult)) -> Usage {
         let mut suite = sample::suite();
         let trial = &mut suite.trials[0];
@@ -307,7 +319,7 @@ mod tests {
         assert_eq!(first(&usage), Resource::Cpu);
         let usage = measured(|trial| cpu(trial, 700.0, 200.0, 950.0));
         assert_eq!(first(&usage), Resource::Client);
-        // The engine's own threads have the rest of two processors.
+        // The engine's own threads use the rest of two processors.
         let usage = measured(|trial| cpu(trial, 10.0, 290.0, 950.0));
         assert_eq!(first(&usage), Resource::Machine);
         let usage = measured(|trial| {

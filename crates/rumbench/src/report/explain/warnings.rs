@@ -1,5 +1,7 @@
-//! What speaks against the experiment itself: too short, too few repetitions or too different ones, a machine that others used,
-//! data that memory holds, promises that differ, trials that failed. What speaks against the machine is in [`machine`]. Each warning is about the suite and names the trials that it means.
+//! Faults of the experiment itself: too short, too few repetitions or too different ones, a machine
+//! that ran other programs, data that fits in memory, unequal promises, failed trials.
+//!
+//! Faults of the machine are in [`machine`]. Each warning is about the suite and names its trials.
 
 mod machine;
 
@@ -14,20 +16,21 @@ use crate::report::table::number;
 use crate::report::throughput::{counts_rows, rate};
 use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
 
-/// A phase shorter than this says little on background work and stalls.
+/// Shortest phase, in seconds, that shows background work and stalls.
 const SECONDS_MIN: f64 = 10.0;
-/// Repetitions further apart than this share of their median are noisy.
+/// Range of repetitions, as a share of their median, above which they are noisy.
 const NOISY: f64 = 0.1;
-/// A last third this much slower or faster than the first is not steady.
+/// Difference between the first and the last third above which throughput is not steady, as a
+/// share.
 const UNSTEADY: f64 = 0.2;
-/// Seconds that a phase needs for thirds to mean something.
+/// Shortest phase, in seconds, of which thirds are compared.
 const SECONDS_OF_THIRDS: usize = 9;
-/// A debt of more than this share of all that was written is told.
+/// Share of all writes left to settle above which a phase is listed.
 const DEBT: f64 = 0.5;
 /// Most names in a warning.
 const NAMES: usize = 6;
 
-/// All warnings, the gravest first.
+/// Returns all warnings, the most serious first.
 pub fn findings(suite: &SuiteResult) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(failed(suite));
@@ -55,7 +58,7 @@ fn warning(text: String, figures: Vec<Figure>) -> Finding {
     Finding::of_suite(Kind::Warning, text, figures)
 }
 
-/// Names as a list, cut where it gets long.
+/// Joins the names, each once, to a list of at most [`NAMES`].
 fn names(all: Vec<String>) -> String {
     let mut few: Vec<String> = Vec::new();
     for name in all {
@@ -75,13 +78,13 @@ fn trial_name(trial: &TrialResult) -> String {
     format!("{} #{}", trial.contestant(), trial.repetition)
 }
 
-/// Trials whose numbers count.
+/// Returns the trials with valid numbers.
 fn usable(suite: &SuiteResult) -> impl Iterator<Item = &TrialResult> {
     let trials = suite.trials.iter();
     trials.filter(|trial| !trial.has_mark("wrong-answer") && trial.durability_facts.is_some())
 }
 
-/// Recorded phases of the requests: not loads, and not what only warms up.
+/// Returns the recorded request phases: no loads and no warm-up.
 fn requests(suite: &SuiteResult) -> impl Iterator<Item = (&TrialResult, &PhaseResult)> {
     let recorded = |phase: &&PhaseResult| {
         phase.operations > 0 && !counts_rows(&phase.name) && !phase.latency_us.is_empty()
@@ -107,7 +110,7 @@ fn failed(suite: &SuiteResult) -> Option<Finding> {
 }
 
 fn interrupted(suite: &SuiteResult) -> Option<Finding> {
-    // Results of older versions do not say when a trial ended.
+    // Results of older versions have no end times of trials.
     let says = suite.trials.iter().any(|trial| trial.ended_at.is_some());
     let running = says && suite.trials.iter().any(|trial| trial.ended_at.is_none());
     let what = match (suite.interrupted, running) {
@@ -133,7 +136,7 @@ fn resumed(suite: &SuiteResult) -> Option<Finding> {
     Some(warning(text, vec![Figure::fact("resumed_at")]))
 }
 
-/// Marks that limit what throughput means.
+/// Returns warnings for marks that limit the meaning of throughput.
 fn marked(suite: &SuiteResult) -> Vec<Finding> {
     let marked = |name: &str| {
         let trials = suite.trials.iter().filter(|trial| trial.has_mark(name));
@@ -211,7 +214,7 @@ fn repetitions(suite: &SuiteResult) -> Option<Finding> {
     Some(warning(text, figures))
 }
 
-/// Engines whose repetitions of a phase lie far apart; the worst is named.
+/// Returns a warning about engines with noisy repetitions of a phase; it names the noisiest.
 fn noisy(suite: &SuiteResult) -> Option<Finding> {
     let mut repetitions: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
     for (trial, phase) in requests(suite) {
@@ -268,7 +271,8 @@ fn short(suite: &SuiteResult) -> Option<Finding> {
     ))
 }
 
-/// Phases whose throughput rises or falls from their first to their last third.
+/// Returns a warning about phases whose throughput rises or falls from their first to their last
+/// third.
 fn unsteady(suite: &SuiteResult) -> Option<Finding> {
     let mut told: Vec<(f64, String)> = Vec::new();
     for (trial, phase) in requests(suite).filter(|(_, phase)| phase.rate.is_none()) {
@@ -306,7 +310,7 @@ fn unsteady(suite: &SuiteResult) -> Option<Finding> {
     ))
 }
 
-/// Phases that left most of their writes to the settle behind them.
+/// Returns a warning about phases that left most of their writes to the following settle.
 fn debt(suite: &SuiteResult) -> Option<Finding> {
     let mut told = Vec::new();
     let mut most: Option<f64> = None;
@@ -363,7 +367,7 @@ mod tests {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// Five repetitions of ten seconds and more, alike.
+    /// Five equal repetitions with requests of 30 seconds.
     fn good() -> SuiteResult {
         let mut suite = sample::suite();
         let trials = std::mem::take(&mut suite.trials);
@@ -388,7 +392,7 @@ mod tests {
 
     type Change = fn(&mut SuiteResult);
 
-    /// One change each, and the words that must then be there.
+    /// Changes, each with the words that a warning must then contain.
     const FAULTS: &[(Change, &str)] = &[
         (
             |s| s.trials[0].mark("failed (no space)"),

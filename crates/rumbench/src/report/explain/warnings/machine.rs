@@ -1,5 +1,5 @@
-//! What speaks against the machine: how the laboratory was built for it, what else ran there, what its host took away, and
-//! what its memory held.
+//! Faults of the machine: the build of the laboratory, other work on it, processor time taken by
+//! its host, and data that fits in its memory.
 
 use super::{names, percent, requests, trial_name, usable, warning};
 use crate::measure::doctor::Verdict;
@@ -7,9 +7,9 @@ use crate::report::explain::{Figure, Finding};
 use crate::report::table::{gib, number};
 use crate::store::result::{SuiteResult, TrialResult};
 
-/// Other programs with more than this share of the processor time that the trial used are told.
+/// Processor time of other programs, as a share of the trial's, above which it is reported.
 const OTHERS: f64 = 0.1;
-/// A host that took more than this share of the processor time that was wanted is told.
+/// Processor time taken by the host, as a share of the demand, above which it is reported.
 const STOLEN: f64 = 0.01;
 
 pub(super) fn build(suite: &SuiteResult) -> Option<Finding> {
@@ -24,8 +24,8 @@ pub(super) fn build(suite: &SuiteResult) -> Option<Finding> {
     })
 }
 
-/// What the doctor warns of, in its words. How much others worked while trials ran is measured and told by [`others`]; the load
-/// before them is often the suite before.
+/// Returns the doctor's warnings except load: [`others`] reports the load measured during trials,
+/// and load before them often comes from the previous suite.
 pub(super) fn doctor(suite: &SuiteResult) -> Vec<Finding> {
     let bad = suite.machine.iter();
     let bad = bad.filter(|found| found.verdict == Verdict::Warning && found.about != "load");
@@ -39,7 +39,7 @@ pub(super) fn doctor(suite: &SuiteResult) -> Vec<Finding> {
     told.collect()
 }
 
-/// Trials that were to be sampled, and were not.
+/// Returns a warning if sampling was requested but not possible.
 pub(super) fn profile(suite: &SuiteResult) -> Option<Finding> {
     let why = |trial: &TrialResult| {
         let words = trial.configuration.get("profile")?;
@@ -53,7 +53,7 @@ pub(super) fn profile(suite: &SuiteResult) -> Option<Finding> {
     Some(warning(text, vec![Figure::fact("profile")]))
 }
 
-/// Phases in which other programs used the machine.
+/// Returns a warning about phases in which other programs used the machine.
 pub(super) fn others(suite: &SuiteResult) -> Option<Finding> {
     let mut told = Vec::new();
     let mut most: Option<f64> = None;
@@ -80,7 +80,7 @@ pub(super) fn others(suite: &SuiteResult) -> Option<Finding> {
     ))
 }
 
-/// Phases in which the host of a virtual machine took processors away.
+/// Returns a warning about phases in which the host of a virtual machine took processors away.
 pub(super) fn stolen(suite: &SuiteResult) -> Option<Finding> {
     let mut told = Vec::new();
     let mut most: Option<f64> = None;
@@ -113,7 +113,7 @@ pub(super) fn page_cache(suite: &SuiteResult) -> Option<Finding> {
     Some(warning(text, vec![Figure::fact("cache_state")]))
 }
 
-/// Data that memory holds whole is not read from a device.
+/// Returns a warning if the data fits in memory, so that it is not read from a device.
 pub(super) fn memory(suite: &SuiteResult) -> Option<Finding> {
     let machine = || {
         let text = suite.environment.get("memory")?;
