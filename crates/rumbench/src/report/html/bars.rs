@@ -1,27 +1,28 @@
-//! Tables with a bar in each row: the numbers stand beside the drawing, so that it needs no other description.
+//! Tables with a bar in each row, next to its numbers, so that the drawing needs no other
+//! description.
 
 use super::markup::escape;
 
-/// A horizontal bar; all places from 0 to 1.
+/// Horizontal bar; all positions are from 0 to 1.
 #[derive(Debug, Clone, Default)]
 pub struct Bar {
-    /// Class of the colour, begin and end.
+    /// Colored parts: CSS class, begin and end.
     pub segments: Vec<(String, f64, f64)>,
-    /// Spread over repetitions.
+    /// Range over the repetitions: low and high end.
     pub whisker: Option<(f64, f64)>,
-    /// Thin vertical lines.
+    /// Positions of thin vertical lines.
     pub lines: Vec<f64>,
-    /// A strong vertical line.
+    /// Position of a strong vertical line.
     pub strong: Option<f64>,
 }
 
-/// The class that fills with an engine's colour.
+/// Returns the CSS class that fills with an engine's color.
 pub fn engine_class(style: usize) -> String {
     format!("f{style}")
 }
 
 impl Bar {
-    /// Parts side by side from the left, as shares of `whole`.
+    /// Places the parts next to each other from the left, as shares of `whole`.
     pub fn stacked(parts: &[(String, f64)], whole: f64) -> Bar {
         let mut bar = Bar::default();
         let mut from = 0.0;
@@ -71,21 +72,21 @@ impl Bar {
     }
 }
 
-/// Rows of a name, a bar and numbers.
+/// Table with a name, a bar and numbers in each row.
 #[derive(Debug, Clone, Default)]
 pub struct BarTable {
-    /// Caption.
+    /// Caption of the table.
     pub caption: String,
     /// Headers of the numbers, with units.
     pub headers: Vec<String>,
-    /// Class and meaning of the colours inside a bar.
+    /// Legend of the colors inside a bar: CSS class and meaning.
     pub key: Vec<(String, String)>,
-    /// Name, bar, numbers.
+    /// Rows: engine name, bar, formatted numbers.
     pub rows: Vec<(String, Bar, Vec<String>)>,
 }
 
 impl BarTable {
-    /// Without rows.
+    /// Creates a table without rows.
     pub fn new(caption: String, headers: Vec<String>) -> BarTable {
         BarTable {
             caption,
@@ -94,7 +95,7 @@ impl BarTable {
         }
     }
 
-    /// As HTML.
+    /// Renders the table as HTML.
     pub fn html(&self) -> String {
         let mut out = format!(
             "<div class=\"card\"><table class=\"bars\"><caption>{}",

@@ -1,4 +1,5 @@
-//! What a phase costs: CPU and written bytes for each operation as bars, sizes and amplification, and the triangle of the three.
+//! Costs of a phase: bars for CPU and written bytes of each operation, tables of sizes and
+//! amplification, and a triangle of read, write and space cost.
 
 use super::bars::{Bar, BarTable, engine_class};
 use super::markup::escape;
@@ -9,7 +10,7 @@ use crate::report::table::{Table, gib, number};
 use crate::report::throughput::{item, per_item};
 use crate::store::result::{CpuPerOp, PhaseResult};
 
-/// A part of the CPU: its class, its name and where it is found.
+/// Part of the CPU time: its CSS class, its name and its getter.
 type Part = (&'static str, &'static str, fn(&CpuPerOp) -> Option<f64>);
 
 const PARTS: [Part; 4] = [
@@ -19,7 +20,7 @@ const PARTS: [Part; 4] = [
     ("p3", "server", |cpu| cpu.server),
 ];
 
-/// CPU and written KiB for each operation, side by side.
+/// Renders CPU and written KiB per operation, next to each other.
 pub fn bars(view: &View<'_>, phase: &str) -> String {
     let tables = [cpu(view, phase), io(view, phase)];
     let tables: String = tables.iter().flatten().map(BarTable::html).collect();
@@ -102,7 +103,7 @@ fn io(view: &View<'_>, phase: &str) -> Option<BarTable> {
     (whole > 0.0).then_some(table)
 }
 
-/// Sizes and amplification of all phases, and one triangle for each engine.
+/// Renders sizes and amplification of all phases, and one triangle for each engine.
 pub fn overview(view: &View<'_>) -> String {
     let mut out = sizes(view);
     out += &tables::html(&amplification(view));
@@ -125,7 +126,8 @@ fn all_phases(view: &View<'_>) -> Vec<String> {
     names
 }
 
-/// Data and the rest of the directory after the last settle, else after the last phase that has sizes.
+/// Renders the data and the rest of the directory after the last settle, else after the last phase
+/// with sizes.
 fn sizes(view: &View<'_>) -> String {
     let has = |name: &String| {
         view.group
@@ -226,7 +228,7 @@ fn amplification(view: &View<'_>) -> Table {
     table
 }
 
-/// Read, write and space cost of one engine as shares of the dearest.
+/// Renders read, write and space cost of each engine as shares of the most expensive engine's.
 fn triangles(view: &View<'_>) -> String {
     let Some(phase) = view.main_phase() else {
         return String::new();
@@ -272,12 +274,12 @@ fn triangles(view: &View<'_>) -> String {
     out + "</div>\n"
 }
 
-/// A triangle with its corners at the top (read), right (write) and left (space).
+/// Renders a triangle with its corners at the top (read), right (write) and left (space).
 fn triangle(name: &str, style: usize, shares: [f64; 3], values: [String; 3]) -> String {
     const CORNERS: [(f64, f64); 3] = [(0.0, -60.0), (52.0, 30.0), (-52.0, 30.0)];
     let path = |shares: [f64; 3]| {
         let points = CORNERS.iter().zip(shares).map(|((x, y), share)| {
-            // A small remainder keeps a cost of nothing visible.
+            // A small remainder keeps a cost of 0 visible.
             let share = share.clamp(0.03, 1.0);
             format!("{:.0} {:.0}", 80.0 + x * share, 76.0 + y * share)
         });

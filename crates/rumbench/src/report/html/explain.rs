@@ -1,4 +1,5 @@
-//! What decided the result, in words: short sentences on the first screen, all of them with links to their figures below.
+//! Causes of the result in words: short sentences on the first screen, and further down all
+//! sentences with links to their figures.
 
 use super::markup::{element, escape, heading};
 use super::page::View;
@@ -8,19 +9,19 @@ use crate::report::explain::{Figure, Finding, Kind};
 /// Anchor of the warnings.
 pub const WARNINGS: &str = "warnings";
 
-/// What is said of a group.
+/// Returns the findings about a group.
 fn of_view<'f>(view: &View<'_>, findings: &'f [Finding]) -> Vec<&'f Finding> {
     let own = |finding: &&Finding| finding.group == Some(view.number);
     findings.iter().filter(own).collect()
 }
 
-/// What is said of the whole suite.
+/// Returns the findings about the whole suite.
 fn of_suite(findings: &[Finding]) -> Vec<&Finding> {
     let about = |finding: &&Finding| finding.group.is_none();
     findings.iter().filter(about).collect()
 }
 
-/// One line for each engine about the phase that the verdict speaks of, and how many warnings there are.
+/// Renders one line for each engine about the main phase, and the number of warnings.
 pub fn first_screen(view: &View<'_>, findings: &[Finding]) -> String {
     let Some(phase) = view.main_phase() else {
         return String::new();
@@ -66,7 +67,7 @@ pub fn first_screen(view: &View<'_>, findings: &[Finding]) -> String {
     out
 }
 
-/// Everything that is said of a group, phase by phase.
+/// Renders all findings about a group, phase by phase.
 pub fn section(view: &View<'_>, findings: &[Finding]) -> String {
     let findings = of_view(view, findings);
     let mut out = format!(
@@ -91,7 +92,8 @@ pub fn section(view: &View<'_>, findings: &[Finding]) -> String {
     out + "</ul>\n</section>\n"
 }
 
-/// What speaks against the experiment. `tables` is the anchor of the first tables, if there are any.
+/// Renders the warnings about the experiment. `tables` is the anchor of the first tables, if there
+/// are any.
 pub fn warnings(findings: &[Finding], tables: Option<&str>) -> String {
     let findings = of_suite(findings);
     let mut out = format!("<section>{}", heading(2, WARNINGS, "About the experiment"));
@@ -135,7 +137,7 @@ fn item(finding: &Finding, place: &dyn Fn(&Figure) -> String) -> String {
     )
 }
 
-/// Where a figure of a phase is on the page.
+/// Returns the anchor of a phase's figure.
 fn place(view: &View<'_>, finding: &Finding, figure: &Figure) -> String {
     let of_cost = [
         "size_bytes.",
@@ -156,7 +158,7 @@ fn place(view: &View<'_>, finding: &Finding, figure: &Figure) -> String {
     }
 }
 
-/// Where a fact about the suite is on the page.
+/// Returns the anchor of a fact about the suite.
 fn place_of_suite(figure: &Figure, tables: Option<&str>) -> String {
     const FACTS: [&str; 7] = [
         "machine",

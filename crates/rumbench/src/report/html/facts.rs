@@ -1,4 +1,5 @@
-//! Where and how it was measured: what differs among engines first, then what is the same for all, then machine and build.
+//! Setup of the measurement: first the differences among engines, then the common settings, then
+//! machine and build.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use crate::report::selection::durability;
 use crate::report::table::{Table, number};
 use crate::store::result::{Host, SuiteResult, TrialResult};
 
-/// Everything below the numbers; counters at the end of each phase, or of the last one only.
+/// Renders the part of the page below the numbers. `all_ends` adds the counters at the end of each
+/// phase, not only of the last one.
 pub fn html(suite: &SuiteResult, engines: &[String], all_ends: bool) -> String {
     let of = |engine: &String| suite.trials.iter().find(|trial| trial.name() == *engine);
     let trials: Vec<&TrialResult> = engines.iter().filter_map(of).collect();
@@ -104,7 +106,8 @@ fn promises(trials: &[&TrialResult]) -> Table {
     table
 }
 
-/// Settings that differ, those that one engine alone has (a table each), and those that are the same.
+/// Splits the settings into those that differ, those of a single engine (a table each), and those
+/// that are the same.
 fn settings(trials: &[&TrialResult]) -> (Table, Vec<Table>, Table) {
     let mut headers = vec!["setting".to_string()];
     headers.extend(trials.iter().map(|trial| trial.name()));
@@ -150,7 +153,8 @@ fn settings(trials: &[&TrialResult]) -> (Table, Vec<Table>, Table) {
     (different, own, same)
 }
 
-/// Every engine's counters at the end of each phase of its first trial, or of the last phase only.
+/// Renders each engine's counters at the end of each phase of its first trial, or of the last phase
+/// only.
 fn counters(suite: &SuiteResult, engines: &[String], all_ends: bool) -> String {
     let mut out = String::new();
     for engine in engines {
@@ -196,7 +200,7 @@ fn counters(suite: &SuiteResult, engines: &[String], all_ends: bool) -> String {
     out
 }
 
-/// Marks of all trials, or that there are none.
+/// Renders the marks of all trials, or a sentence that there are none.
 pub fn marks(suite: &SuiteResult) -> String {
     let mut out = String::new();
     for trial in &suite.trials {

@@ -1,5 +1,5 @@
-//! A search for the highest rate on the page: a sentence for each engine, response time against rate with the limit as a line, and the
-//! tables of the text report.
+//! Section for a search of the highest rate: a sentence for each engine, response time against rate
+//! with the limit as a line, and the tables of the text report.
 
 use super::markup::{element, escape, heading};
 use super::plot::{Curve, Plot, in_words, swatch};
@@ -11,7 +11,7 @@ use crate::report::{ReportOptions, decision};
 use crate::store::rate_search::{FoundRate, RateSearch};
 use crate::store::result::SuiteResult;
 
-/// The section that leads the page; nothing for a suite without a search.
+/// Renders the section that leads the page. Empty for a suite without a search.
 pub fn html(suite: &SuiteResult, styles: &[String], options: &ReportOptions) -> String {
     let Some(search) = &suite.rate_search else {
         return String::new();
@@ -58,7 +58,7 @@ fn sentences(own: &[&FoundRate], styles: &[String]) -> String {
     out + "</ul>\n"
 }
 
-/// Those of the limits first, then the usual ones.
+/// Returns the figures of the limits first, then the usual ones.
 fn figures(search: &RateSearch) -> Vec<Figure> {
     let limits = search
         .sla
@@ -73,7 +73,7 @@ fn figures(search: &RateSearch) -> Vec<Figure> {
     found
 }
 
-/// One figure against the rate that was asked for.
+/// Renders a chart of one figure against the requested rate.
 fn chart(search: &RateSearch, own: &[&FoundRate], styles: &[String], figure: Figure) -> String {
     let (name, value) = figure;
     let curve = |found: &&FoundRate| {
@@ -126,7 +126,7 @@ fn chart(search: &RateSearch, own: &[&FoundRate], styles: &[String], figure: Fig
     plot.html()
 }
 
-/// The limits as lines, and a dot at every rate that was tried.
+/// Draws the limits as lines, and a dot at every tested rate.
 fn under(plot: &Plot, limits: &[f64]) -> String {
     let ends = (plot.x.low, plot.x.high);
     let limits = limits.iter().map(|us| {

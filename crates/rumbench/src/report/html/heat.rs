@@ -1,22 +1,22 @@
-//! The heat map of response times: for each piece of time, which share of the operations took how long.
+//! Heat map of response times: the distribution of response times in each bucket of time.
 
 use super::scale::{Axis, Unit};
 use crate::store::result::PhaseResult;
 
-/// Shares of a column's operations from which the next deeper colour begins.
+/// Shares of a column's operations at which the next deeper color begins.
 const LEVELS: [f64; 4] = [0.001, 0.01, 0.1, 0.3];
 
-/// A heat map.
+/// Drawing of a heat map, with its axis.
 pub struct Heat {
-    /// Cells as SVG, in thousandths.
+    /// Cells as SVG, in thousandths of the frame.
     pub svg: String,
-    /// Response times.
+    /// Axis of response times.
     pub y: Axis,
-    /// The class with most operations, in words.
+    /// Alternative text: the most frequent response times and the longest one.
     pub alternative: String,
 }
 
-/// Of a phase whose intervals hold counts by class; `None` where they do not.
+/// Draws the heat map of a phase. `None` if its intervals hold no counts by class.
 pub fn map(phase: &PhaseResult, width: usize, seconds: usize) -> Option<Heat> {
     let classes = phase
         .intervals
@@ -34,7 +34,8 @@ pub fn map(phase: &PhaseResult, width: usize, seconds: usize) -> Option<Heat> {
     let column_total = |i: usize| columns.iter().map(|row| row[i]).sum::<f64>();
     let totals: Vec<f64> = (0..columns[first].len()).map(column_total).collect();
     let mut paths = vec![String::new(); LEVELS.len() + 1];
-    // Cells are counted in buckets and classes, the longest class first, and stretched into the frame: short paths.
+    // Cells use buckets and classes as coordinates, the longest class first, and are scaled to the
+    // frame: this keeps the paths short.
     let end = seconds as f64 / width as f64;
     for (row, class) in (first..=last).rev().enumerate() {
         let counts = columns[class].iter().zip(&totals);
@@ -70,7 +71,7 @@ pub fn map(phase: &PhaseResult, width: usize, seconds: usize) -> Option<Heat> {
     })
 }
 
-/// Operations by class and bucket of time.
+/// Returns the number of operations by class and bucket of time.
 fn columns(phase: &PhaseResult, classes: usize, width: usize) -> Vec<Vec<f64>> {
     let whole = super::over_time::seconds(phase, |_| None).len();
     let mut columns = vec![vec![0.0; whole.div_ceil(width)]; classes];
@@ -84,7 +85,7 @@ fn columns(phase: &PhaseResult, classes: usize, width: usize) -> Vec<Vec<f64>> {
     columns
 }
 
-/// Shortest and longest response of a class in microseconds.
+/// Returns the shortest and longest response of a class in microseconds.
 fn edges(class: usize) -> (f64, f64) {
     let high = 2f64.powi(class as i32);
     (high / 2.0, high)
@@ -99,7 +100,7 @@ fn level(count: f64, total: f64) -> Option<usize> {
     })
 }
 
-/// Adjacent cells of one level are one stroke, as thick as a row.
+/// Draws adjacent cells of one level as one stroke, as thick as a row.
 fn cells(levels: &[Option<usize>], row: usize, end: f64, paths: &mut [String]) {
     let mut from = 0;
     for run in levels.chunk_by(|a, b| a == b) {
@@ -113,7 +114,7 @@ fn cells(levels: &[Option<usize>], row: usize, end: f64, paths: &mut [String]) {
     }
 }
 
-/// What the colours mean.
+/// Renders the legend of the colors.
 pub fn key() -> String {
     let names = ["below 0.1 %", "0.1 %", "1 %", "10 %", "30 % and more"];
     let entries = names
@@ -149,7 +150,8 @@ mod tests {
             ..PhaseResult::default()
         };
         let heat = map(&phase, 1, 4).unwrap();
-        // 2 to 4 us is most of what was done in seconds 0, 1 and 3; 4 to 8 us the thousandth operation in 0 and 1.
+        // 2 to 4 us is the largest share in seconds 0, 1 and 3; 4 to 8 us is the thousandth
+        // operation in 0 and 1.
         assert_eq!(heat.svg.matches('M').count(), 3, "{}", heat.svg);
         assert!(
             heat.svg.contains("class=\"h4\" d=\"M0 ") && heat.svg.contains("class=\"h1\" d=\"M0 "),

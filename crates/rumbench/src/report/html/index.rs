@@ -1,4 +1,4 @@
-//! `DIR/index.html` of a suite of several runs: what decided each of them, and the way to its page.
+//! `DIR/index.html` of a suite of several runs: the verdict on each run, and a link to its page.
 
 use super::markup::{element, escape};
 use super::page::View;
@@ -8,19 +8,19 @@ use crate::report::ReportOptions;
 use crate::report::selection::groups;
 use crate::store::result::SuiteResult;
 
-/// One run.
+/// One run of the suite.
 pub struct Entry {
-    /// Of its folder.
+    /// Name of the run's folder.
     pub name: String,
-    /// As a command.
+    /// Command line of the run.
     pub command: String,
-    /// What was measured until now.
+    /// Result so far. `None` if the run has not begun.
     pub result: Option<SuiteResult>,
-    /// How it is compared.
+    /// Options for the comparison of its engines.
     pub options: ReportOptions,
 }
 
-/// The page.
+/// Renders the page.
 pub fn render(description: &str, entries: &[Entry]) -> String {
     let mut engines: Vec<String> = Vec::new();
     let results = entries.iter().filter_map(|entry| entry.result.as_ref());

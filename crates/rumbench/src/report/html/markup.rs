@@ -1,9 +1,10 @@
-//! The only way text gets into the page: escaped, with control characters made visible.
+//! Escaping of text for the page, with control characters made visible. All text passes through
+//! this module.
 //!
-//! Engine names, settings, error texts and command lines are other people's words. Numbers and class names that this module's
-//! neighbours make themselves are written as they are.
+//! Engine names, settings, error texts and command lines come from outside. Numbers and class names
+//! that the neighboring modules create are written as they are.
 
-/// Text as the content of an element or a quoted attribute.
+/// Escapes text for the content of an element or a quoted attribute.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
@@ -14,7 +15,8 @@ pub fn escape(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' => out.push(c),
-            // No page may hold these. Marks that turn the direction of writing would let a name pose as another.
+            // HTML does not allow these characters. Marks that change the direction of writing
+            // could also disguise one name as another.
             c if c.is_control() || is_invisible(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -28,17 +30,18 @@ fn is_invisible(c: char) -> bool {
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// An element with text in it; `attributes` is written as it is and begins with a space unless it is empty.
+/// Renders an element with escaped text; `attributes` is written as it is and begins with a space
+/// unless it is empty.
 pub fn element(name: &str, attributes: &str, text: &str) -> String {
     format!("<{name}{attributes}>{}</{name}>", escape(text))
 }
 
-/// A heading with its anchor.
+/// Renders a heading with its anchor.
 pub fn heading(level: usize, id: &str, text: &str) -> String {
     format!("<h{level} id=\"{id}\">{}</h{level}>\n", escape(text))
 }
 
-/// What can be unfolded. It works without scripts.
+/// Renders content that unfolds without scripts.
 pub fn details(summary: &str, content: &str) -> String {
     format!(
         "<details><summary>{}</summary>\n{content}</details>\n",

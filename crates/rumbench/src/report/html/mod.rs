@@ -1,8 +1,17 @@
-//! `DIR/report.html`: one file for people, made of `result.json` alone, with everything that the text report has and charts.
+//! `DIR/report.html`: one file for people, made from `result.json` alone, with charts and
+//! everything in the text report.
 //!
-//! It holds no link to the outside, is readable with scripts off and stays below [`LIMIT_BYTES`]: charts get coarser, never
-//! wrong, until it does. [`page`] is what the parts share, [`verdict`] the first screen, [`over_time`], [`percentiles`], [`timeline`] and [`heat`]
-//! are charts over [`plot`], [`scale`] and [`series`], [`mod@sweep`] shows what points have together, [`find_rate`] which rate holds, [`cost`] bars over [`bars`], [`mod@explain`] the words, [`tables`] the text report's tables and [`facts`] what was run. [`index`] is the page of a suite of several runs.
+//! The page has no external links, is readable without scripts and stays below [`LIMIT_BYTES`]:
+//! charts get coarser, never wrong, until it does.
+//!
+//! - [`page`] holds the state that the parts share; [`verdict`] renders the first screen.
+//! - [`over_time`], [`percentiles`], [`timeline`] and [`heat`] are charts on top of [`plot`],
+//!   [`scale`] and [`series`].
+//! - [`mod@sweep`] shows all points of a sweep together, [`find_rate`] the highest sustainable
+//!   rate.
+//! - [`cost`] draws bars with [`bars`]; [`mod@explain`] writes the sentences.
+//! - [`tables`] renders the tables of the text report, and [`facts`] the setup.
+//! - [`index`] is the page of a suite of several runs.
 
 mod bars;
 mod cost;
@@ -40,15 +49,15 @@ use rumbench_core::custom::KINDS;
 use crate::catalog::WORKLOADS;
 use crate::store::result::{SuiteResult, base_name};
 
-/// Microseconds with the unit that suits them.
+/// Formats microseconds with a suitable unit.
 pub fn label_us(us: f64) -> String {
     scale::label(us, scale::Unit::Microseconds)
 }
 
-/// Largest page.
+/// Size limit of the page in bytes.
 pub const LIMIT_BYTES: usize = 1_000_000;
 
-/// Colours that differ; after them the same ones come with other dashes.
+/// Number of different colors; further engines repeat them with other dashes.
 const COLOURS: usize = 8;
 
 const STYLE: &str = include_str!("style.css");
@@ -65,7 +74,7 @@ pub fn write(dir: &Path, suite: &SuiteResult, options: &ReportOptions) -> Result
     Ok(path)
 }
 
-/// The page.
+/// Renders the page with the finest detail that stays below [`LIMIT_BYTES`].
 pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
     let findings = words::explain(suite, options);
     let of = |detail| render_with(suite, options, &findings, detail);
@@ -84,7 +93,7 @@ pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
     page
 }
 
-/// Without a detail only what is said of a sweep or a search as a whole.
+/// Renders the page. Without a detail it has only the summary of a sweep or a search.
 fn render_with(
     suite: &SuiteResult,
     options: &ReportOptions,
@@ -152,7 +161,7 @@ fn render_with(
     out + &end(&written_by)
 }
 
-/// What is comparable, each as finely as can be.
+/// Returns a view for each group of comparable engines, with the finest detail.
 fn views<'a>(
     suite: &'a SuiteResult,
     groups: &'a [Group<'a>],
@@ -174,7 +183,7 @@ fn section(id: &str, title: &str, content: &str) -> String {
     format!("<section>{}{content}</section>\n", heading(2, id, title))
 }
 
-/// What wrote the page, and its script.
+/// Renders the footer and the script.
 fn end(written_by: &str) -> String {
     element("footer", "", written_by)
         + &format!(
@@ -183,7 +192,7 @@ fn end(written_by: &str) -> String {
 }
 
 fn head(title: &str, engines: usize) -> String {
-    // Whatever gets past the escaping: nothing may be fetched.
+    // The policy forbids all fetches, even if escaping fails somewhere.
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
@@ -194,7 +203,8 @@ fn head(title: &str, engines: usize) -> String {
     )
 }
 
-/// Colour and dashes of each engine. No two of 40 are the same, and neighbours differ in both.
+/// Renders the color and dashes of each engine. No two of 40 are the same, and neighbors differ in
+/// both.
 fn engine_styles(engines: usize) -> String {
     const DASHES: [&str; 5] = ["none", "7 3", "2 3", "9 3 2 3", "14 4"];
     (0..engines.max(1))
@@ -206,7 +216,7 @@ fn engine_styles(engines: usize) -> String {
             )
         })
         .chain(std::iter::once(format!(
-            // Bands of many engines lie on each other: together they stay light.
+            // Bands of many engines overlap: together they stay light.
             ".plot path[class^=b]{{opacity:{:.2}}}\n",
             (0.45 / engines.max(1) as f64).min(0.16)
         )))
@@ -244,7 +254,8 @@ fn header(suite: &SuiteResult, title: &str) -> String {
     out + "\n</header>\n"
 }
 
-/// Links to the parts; `sweep` says of a suite with a sweep or a search whether it comes first, and `title` what it is.
+/// Renders the links to the parts. `sweep` is `None` without a sweep or a search, else true if that
+/// section comes first; `title` is its title.
 fn navigation(views: &[View<'_>], sweep: Option<bool>, title: &str) -> String {
     let mut out = String::from("<nav aria-label=\"Parts of this page\">");
     let mut link =
@@ -281,7 +292,7 @@ fn navigation(views: &[View<'_>], sweep: Option<bool>, title: &str) -> String {
     out + "</nav>\n"
 }
 
-/// Engines of which no trial may be compared, with the reason.
+/// Renders the engines without a comparable trial, with the reason.
 fn without_numbers(suite: &SuiteResult, engines: &[String]) -> String {
     let mut out = String::new();
     for engine in engines {
@@ -394,10 +405,10 @@ fn timelines(view: &View<'_>, phase: &str) -> String {
     }
 }
 
-/// What a phase does, from the list that `rumbench list phases` prints.
+/// Renders the description of a phase, from the list that `rumbench list phases` prints.
 fn meaning(workload: &str, phase: &str) -> String {
     let entry = WORKLOADS.iter().find(|entry| entry.name == workload);
-    // All others are files, the presets among them.
+    // All other workloads are files, including the presets.
     let phases = entry.map_or_else(|| KINDS.to_vec(), |entry| (entry.phases)());
     let found = phases.iter().find(|(name, _)| *name == base_name(phase));
     found.map_or(String::new(), |(_, meaning)| {

@@ -1,4 +1,5 @@
-//! What a phase did over time, all engines in one chart: throughput with its band, and the worst response of each second.
+//! Charts of a phase over time, all engines in one: throughput with its band, and the longest
+//! response of each second.
 
 use super::page::View;
 use super::plot::{Curve, Plot, in_words};
@@ -6,12 +7,13 @@ use super::scale::{Axis, Unit};
 use super::series::{Seconds, buckets, width};
 use crate::store::result::{Interval, PhaseResult};
 
-/// Fewest whole seconds that make a chart.
+/// Fewest whole seconds for a chart.
 pub const SECONDS_MIN: usize = 3;
 
-/// Values of the whole seconds of a phase. The last second, in which the phase ended, is shorter and would look slow.
+/// Returns the values of the whole seconds of a phase. The last second is left out: the phase ended
+/// within it, and it would look slow.
 pub fn seconds(phase: &PhaseResult, value: impl Fn(&Interval) -> Option<f64>) -> Seconds {
-    // What a file claims is no reason to take memory: a second is only believed up to the number of intervals.
+    // The file is not trusted with an allocation: the length is limited to the number of intervals.
     let whole = (phase.seconds.max(0.0) as usize).min(phase.intervals.len());
     let mut found = vec![None; whole];
     for interval in &phase.intervals {
@@ -25,7 +27,7 @@ pub fn seconds(phase: &PhaseResult, value: impl Fn(&Interval) -> Option<f64>) ->
     found
 }
 
-/// The most whole seconds that any engine took for a phase.
+/// Returns the largest number of whole seconds of any engine in a phase.
 pub fn longest(view: &View<'_>, phase: &str) -> usize {
     let engines = view.group.engines_of(phase);
     let lengths = engines
@@ -35,7 +37,7 @@ pub fn longest(view: &View<'_>, phase: &str) -> usize {
     lengths.max().unwrap_or(0)
 }
 
-/// Both charts, or a sentence on why there are none.
+/// Renders both charts, or a sentence that explains their absence.
 pub fn charts(view: &View<'_>, phase: &str) -> String {
     let longest = longest(view, phase);
     if longest < SECONDS_MIN {
@@ -98,7 +100,7 @@ fn curves(
     engines.iter().map(curve).collect()
 }
 
-/// Of response times the highest of a bucket is what counts, not the mean.
+/// Replaces the mean of each bucket by its highest value, as response times need.
 fn worst_first(curve: Curve) -> Curve {
     if curve.band.is_empty() {
         return curve;
@@ -114,7 +116,7 @@ fn worst_first(curve: Curve) -> Curve {
     }
 }
 
-/// Lowest and highest value of all curves.
+/// Returns the lowest and highest value of all curves.
 pub fn extremes(curves: &[Curve]) -> (f64, f64) {
     let points = curves
         .iter()

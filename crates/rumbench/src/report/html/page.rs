@@ -1,24 +1,25 @@
-//! What all parts of the page need to know: the suite, one group of comparable engines, its base, colours, and how fine charts are.
+//! State that all parts of the page share: the suite, one group of comparable engines, its base,
+//! colors, and the detail of charts.
 
 use crate::measure::statistics::median;
 use crate::report::selection::Group;
 use crate::report::throughput::{counts_rows, rate};
 use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
 
-/// How fine charts are: the first that keeps the page small enough is taken.
+/// Detail of charts. The page uses the finest one that keeps it small enough.
 #[derive(Debug, Clone, Copy)]
 pub struct Detail {
     /// Most points of a curve.
     pub points: usize,
-    /// Counters drawn for each engine and phase.
+    /// Number of counters drawn for each engine and phase.
     pub counters: usize,
-    /// Whether time lines show what is read, and the size, besides what is written.
+    /// True if time lines show reads and sizes in addition to writes.
     pub all_strips: bool,
-    /// Whether tables of counters have the end of every phase, or of the last one only.
+    /// True if tables of counters have the end of every phase, false if only of the last one.
     pub all_ends: bool,
 }
 
-/// From fine to coarse.
+/// Details from fine to coarse.
 pub const DETAILS: [Detail; 9] = [
     Detail {
         points: 180,
@@ -78,22 +79,22 @@ pub const DETAILS: [Detail; 9] = [
 
 /// One group of engines on the page.
 pub struct View<'a> {
-    /// The whole result.
+    /// Result of the whole suite.
     pub suite: &'a SuiteResult,
     /// Engines that may be compared.
     pub group: &'a Group<'a>,
-    /// Number of the group, for anchors.
+    /// Index of the group from 0, used in anchors.
     pub number: usize,
-    /// Base of ratios.
+    /// Base engine of the ratios.
     pub base: String,
-    /// Names of all engines of the suite; an engine's place is its colour.
+    /// Names of all engines of the suite; an engine's index selects its color.
     pub styles: &'a [String],
-    /// How fine charts are.
+    /// Detail of charts.
     pub detail: Detail,
 }
 
 impl View<'_> {
-    /// Colour and dashes of an engine.
+    /// Returns the index of an engine's color and dashes.
     pub fn style(&self, engine: &str) -> usize {
         self.styles
             .iter()
@@ -101,26 +102,26 @@ impl View<'_> {
             .unwrap_or(0)
     }
 
-    /// Anchor of a part of this group.
+    /// Returns the anchor of a part of this group.
     pub fn anchor(&self, part: &str) -> String {
         format!("g{}-{part}", self.number)
     }
 
-    /// Phases whose rates are compared: all but those that only warm up.
+    /// Returns the phases with comparable rates: all except the warm-up.
     pub fn phases(&self) -> Vec<String> {
         let mut phases = self.group.phases();
         phases.retain(|phase| phase != "warmup");
         phases
     }
 
-    /// The phase that sentences speak of: the last one that is no load.
+    /// Returns the phase that the sentences are about: the last one that is not a load.
     pub fn main_phase(&self) -> Option<String> {
         let phases = self.phases();
         let work = phases.iter().rev().find(|phase| !counts_rows(phase));
         work.or(phases.last()).cloned()
     }
 
-    /// How many repetitions the engine with the most of them has.
+    /// Returns the largest number of repetitions of any engine.
     pub fn repetitions(&self) -> usize {
         let count = |engine: &String| {
             self.group
@@ -132,7 +133,8 @@ impl View<'_> {
         self.group.engines().iter().map(count).max().unwrap_or(0)
     }
 
-    /// The repetition of an engine whose rate in a phase is nearest to the median: the one that is drawn alone.
+    /// Returns the repetition of an engine with the rate nearest to the median in a phase, for
+    /// charts of a single trial.
     pub fn typical(&self, engine: &str, phase: &str) -> Option<(&TrialResult, &PhaseResult)> {
         let found = |trial: &&TrialResult| trial.name() == engine;
         let pairs: Vec<_> = self

@@ -7,7 +7,7 @@ use super::scale::{Axis, Unit, label};
 use crate::measure::statistics::median;
 use crate::store::result::Latency;
 
-/// Charts of this many operations; the table has all of them.
+/// Number of operations with a chart; the table has all of them.
 const OPERATIONS: usize = 4;
 
 const PLACES: [&str; 6] = ["p50", "p95", "p99", "p99.9", "p99.99", "max"];
@@ -23,7 +23,7 @@ fn values(latency: &Latency) -> [f64; 6] {
     ]
 }
 
-/// The charts of a phase.
+/// Renders the charts of a phase.
 pub fn charts(view: &View<'_>, phase: &str) -> String {
     let (shown, all) = operations(view, phase);
     if shown.is_empty() {
@@ -49,7 +49,8 @@ pub fn charts(view: &View<'_>, phase: &str) -> String {
     out
 }
 
-/// The most frequent operations of a phase over all engines, and how many there are.
+/// Returns the most frequent operations of a phase over all engines, and the number of all
+/// operations.
 fn operations(view: &View<'_>, phase: &str) -> (Vec<String>, usize) {
     let mut counts: Vec<(String, u64)> = Vec::new();
     for engine in view.group.engines_of(phase) {
@@ -113,7 +114,8 @@ fn chart(view: &View<'_>, phase: &str, operation: &str) -> String {
     .html()
 }
 
-/// The lowest and the highest of one percentile, with their engines. The table has all.
+/// Formats the lowest and highest value of one percentile, with their engines. The table has all
+/// values.
 fn extent(curves: &[Curve], place: usize) -> String {
     let found = curves
         .iter()

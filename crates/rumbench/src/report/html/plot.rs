@@ -1,8 +1,9 @@
 //! One chart: a frame with axes whose labels are HTML and whose curves are SVG.
 //!
-//! The drawing is stretched to the width of the page while strokes and text keep their size, so that a chart is as readable on a telephone as
-//! on a wide screen and in print. Curves differ in colour and in dashes. Coordinates are thousandths of the frame; the script
-//! reads them back for the values at the pointer, so that no number is written twice.
+//! The drawing is stretched to the width of the page while strokes and text keep their size. So a
+//! chart is as readable on a phone as on a wide screen and in print. Curves differ in color and in
+//! dashes. Coordinates are thousandths of the frame. The script converts them back to show the
+//! values at the pointer, so that no number is written twice.
 
 use super::markup::escape;
 use super::scale::{Axis, Kind, Unit, label};
@@ -11,21 +12,22 @@ use super::series::Bucket;
 /// Length of both sides of the drawing in its own coordinates.
 const SIDE: f64 = 1000.0;
 
-/// A curve.
+/// Curve of one engine, with an optional band.
 #[derive(Debug, Clone, Default)]
 pub struct Curve {
-    /// Number of the engine: colour and dashes.
+    /// Index of the engine: color and dashes.
     pub style: usize,
     /// Name in the legend.
     pub name: String,
     /// Points from left to right; `None` interrupts the curve.
     pub points: Vec<Option<(f64, f64)>>,
-    /// Lowest and highest values around the curve.
+    /// Range around the curve: x, lowest and highest value. Empty without a band.
     pub band: Vec<Option<(f64, f64, f64)>>,
 }
 
 impl Curve {
-    /// Means of buckets, with the band between their lowest and highest where `band` asks for it.
+    /// Creates a curve from the means of buckets; `band` adds the range between their lowest and
+    /// highest values.
     pub fn of_buckets(style: usize, name: &str, buckets: &[Option<Bucket>], band: bool) -> Curve {
         let points = buckets.iter().map(|b| b.map(|b| (b.middle(), b.mean)));
         let bands = buckets
@@ -40,31 +42,31 @@ impl Curve {
     }
 }
 
-/// A chart.
+/// Chart with its axes, curves and options.
 #[derive(Debug, Clone)]
 pub struct Plot {
-    /// What is shown, with the unit.
+    /// Title, with the unit.
     pub title: String,
-    /// The same in words, for those who do not see the drawing.
+    /// Content in words, for screen readers.
     pub alternative: String,
     /// Horizontal axis.
     pub x: Axis,
     /// Vertical axis.
     pub y: Axis,
-    /// Curves, the first on top.
+    /// Curves, drawn so that the first is on top.
     pub curves: Vec<Curve>,
-    /// SVG under the curves, in thousandths.
+    /// SVG below the curves, in thousandths of the frame.
     pub under: String,
-    /// A low chart of a stack.
+    /// True for a low chart in a stack.
     pub strip: bool,
-    /// Whether the horizontal axis has its labels.
+    /// True to draw the labels of the horizontal axis.
     pub x_labels: bool,
-    /// Whether the names of the curves stand above; a group of charts needs them once.
+    /// True to list the names of the curves above the chart; a group of charts needs them once.
     pub legend: bool,
 }
 
 impl Plot {
-    /// The chart as a figure.
+    /// Renders the chart as a figure.
     pub fn html(&self) -> String {
         let mut out = match self.strip {
             true => format!("<div class=\"frame\"><p>{}</p>", escape(&self.title)),
@@ -82,7 +84,7 @@ impl Plot {
         out += &self.y_labels();
         out += &format!(
             "<svg viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\" role=\"img\"{} aria-label=\"{}\"{}>",
-            // A stack of strips would be many stops for the keyboard.
+            // Strips are left out, because a stack of them would be many stops for the keyboard.
             if self.strip { "" } else { " tabindex=\"0\"" },
             escape(&self.alternative),
             self.data()
@@ -106,7 +108,7 @@ impl Plot {
         }
     }
 
-    /// A line through points in the coordinates of the drawing.
+    /// Returns the path of a line through points in the coordinates of the drawing.
     pub fn path(&self, points: &[(f64, f64)]) -> String {
         polyline('M', points.iter().map(|(x, y)| self.at(*x, *y)))
     }
@@ -116,7 +118,8 @@ impl Plot {
         (across, ((1.0 - self.y.place(y)) * SIDE).round() as i64)
     }
 
-    /// What the script needs to turn coordinates into values. Strips take their time from the stack around them.
+    /// Returns the attributes with which the script turns coordinates into values. Strips use the
+    /// time axis of their stack.
     fn data(&self) -> String {
         let unit = if self.y.unit == Unit::Microseconds {
             "us"
@@ -139,7 +142,7 @@ impl Plot {
         data
     }
 
-    /// The two ends of the horizontal axis, and its unit where that is no time.
+    /// Returns both ends of the horizontal axis, with its unit if that is not time.
     fn time(&self) -> String {
         let unit = if self.x.unit == Unit::Number {
             " n"
@@ -160,7 +163,8 @@ impl Plot {
 
     fn y_labels(&self) -> String {
         if self.strip {
-            // Only its upper end: a strip begins at 0, and of response times the longest is what is looked for.
+            // Strips label only the upper end: they begin at 0, and readers look for the longest
+            // response time.
             let highest = self.y.ticks.last().map_or("", |(_, label)| label.as_str());
             return format!("<div class=\"y\"><span>{}</span></div>", escape(highest));
         }
@@ -206,7 +210,7 @@ impl Plot {
         let parts = curve.points.split(Option::is_none);
         for part in parts.map(|part| part.iter().flatten().copied().collect::<Vec<_>>()) {
             if let [(x, y)] = part[..] {
-                // A single point: a stroke of no length with round ends is a dot.
+                // A single point: a stroke of zero length with round ends is a dot.
                 let (x, y) = self.at(x, y);
                 path += &format!("M{x} {y}h0");
             } else {
@@ -236,9 +240,9 @@ impl Plot {
     }
 }
 
-/// Every how manieth name has room below a chart on a telephone.
+/// Returns the n for which every n-th name has room below a chart on a phone.
 fn crowding(axis: &Axis) -> usize {
-    /// Characters with their distance, measured at 360 pixels.
+    /// Characters that fit, including spaces, measured at 360 pixels.
     const ROOM: usize = 30;
     let names = axis.ticks.iter();
     let longest = names
@@ -249,7 +253,7 @@ fn crowding(axis: &Axis) -> usize {
     axis.ticks.len().div_ceil((ROOM / longest).max(1))
 }
 
-/// A path through points, relative after the first, which keeps it short.
+/// Returns a path through points, with relative coordinates after the first to keep it short.
 fn polyline(first: char, points: impl Iterator<Item = (i64, i64)>) -> String {
     let mut out = String::new();
     let mut last: Option<(i64, i64)> = None;
@@ -267,7 +271,7 @@ fn polyline(first: char, points: impl Iterator<Item = (i64, i64)>) -> String {
     out
 }
 
-/// Names with a piece of their curve.
+/// Renders the names of the curves, each with a sample of its line.
 pub fn legend(curves: &[Curve]) -> String {
     let entries = curves.iter().map(|curve| {
         format!(
@@ -283,14 +287,14 @@ pub fn legend(curves: &[Curve]) -> String {
     )
 }
 
-/// A piece of an engine's curve.
+/// Renders a sample of an engine's line.
 pub fn swatch(style: usize) -> String {
     format!(
         "<svg class=\"swatch\" viewBox=\"0 0 28 8\" aria-hidden=\"true\"><path class=\"s{style}\" d=\"M1 4H27\"/></svg>"
     )
 }
 
-/// The lowest, the highest and the mean of a curve's points in words.
+/// Formats the lowest, mean and highest value of a curve.
 pub fn in_words(curve: &Curve, unit: Unit) -> String {
     let values: Vec<f64> = curve.points.iter().flatten().map(|(_, y)| *y).collect();
     if values.is_empty() {

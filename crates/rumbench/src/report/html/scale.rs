@@ -1,4 +1,5 @@
-//! Axes: where a value stands between the two ends of a chart, and the round values that are written beside it.
+//! Axes: the position of a value between the two ends of a chart, and the round values that label
+//! it.
 
 use crate::report::table::number;
 
@@ -8,7 +9,7 @@ const TIME_STEPS: &[f64] = &[
     14_400.0, 21_600.0, 43_200.0, 86_400.0,
 ];
 
-/// How values become places.
+/// Mapping of values to positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Equal differences have equal lengths; begins at 0.
@@ -17,36 +18,36 @@ pub enum Kind {
     Log,
 }
 
-/// What values of an axis are, for their labels.
+/// Unit of an axis, for its labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// A plain number, whose unit the title names.
+    /// Plain number; the title names the unit.
     Number,
     /// Microseconds, shown as us, ms or s.
     Microseconds,
     /// Seconds since the start of a phase.
     Time,
-    /// Named places at 0, 1, 2, ...
+    /// Named positions at 0, 1, 2, ...
     Names,
 }
 
-/// One axis.
+/// Axis of a chart.
 #[derive(Debug, Clone)]
 pub struct Axis {
-    /// Value at the near end.
+    /// Value at the near end: left or bottom.
     pub low: f64,
-    /// Value at the far end.
+    /// Value at the far end: right or top.
     pub high: f64,
-    /// How values become places.
+    /// Mapping of values to positions.
     pub kind: Kind,
-    /// What the values are.
+    /// Unit of the values.
     pub unit: Unit,
-    /// Values with a label, and the labels.
+    /// Labeled values, with their labels.
     pub ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// From 0 to at least `max`, which stands on or below the last tick.
+    /// Creates an axis from 0 to the first tick that is not below `max`.
     pub fn linear(max: f64, unit: Unit) -> Axis {
         let max = if max.is_finite() && max > 0.0 {
             max
@@ -65,7 +66,8 @@ impl Axis {
         }
     }
 
-    /// Whole decades around `min` and `max`; of many decades only some have a label.
+    /// Creates an axis of whole decades around `min` and `max`; with many decades only some have a
+    /// label.
     pub fn log(min: f64, max: f64, unit: Unit) -> Axis {
         let sound = |value: f64, or: f64| {
             if value.is_finite() && value > 0.0 {
@@ -90,7 +92,7 @@ impl Axis {
         }
     }
 
-    /// Time from 0 to exactly `seconds`.
+    /// Creates a time axis from 0 to exactly `seconds`.
     pub fn time(seconds: f64) -> Axis {
         let seconds = if seconds.is_finite() {
             seconds.max(1.0)
@@ -116,7 +118,7 @@ impl Axis {
         }
     }
 
-    /// Named places side by side.
+    /// Creates an axis of evenly spaced names.
     pub fn names(names: &[&str]) -> Axis {
         Axis {
             low: 0.0,
@@ -131,7 +133,8 @@ impl Axis {
         }
     }
 
-    /// Where a value stands, from 0 (near end) to 1. Values beyond an end stand on it.
+    /// Returns the position of a value, from 0 (near end) to 1. Values beyond an end are clamped to
+    /// it.
     pub fn place(&self, value: f64) -> f64 {
         let share = match self.kind {
             Kind::Linear => (value - self.low) / (self.high - self.low),
@@ -145,7 +148,7 @@ impl Axis {
     }
 }
 
-/// The smallest of 1, 2, 2.5, 5 times a power of ten that is not below `least`.
+/// Returns the smallest of 1, 2, 2.5 and 5 times a power of ten that is not below `least`.
 fn nice_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|factor| factor * power);
@@ -155,7 +158,7 @@ fn nice_step(least: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// A value as an axis shows it.
+/// Formats a value for an axis.
 pub fn label(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Number | Unit::Names => short(value),
@@ -172,7 +175,8 @@ pub fn label(value: f64, unit: Unit) -> String {
     }
 }
 
-/// As in the tables, but without zeros at the end and with k and M for round thousands.
+/// Formats a number as in the tables, but without trailing zeros and with k, M and G for large
+/// values.
 fn short(value: f64) -> String {
     let (scaled, suffix) = match value.abs() {
         size if size >= 1e9 => (value / 1e9, "G"),

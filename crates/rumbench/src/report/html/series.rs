@@ -1,39 +1,41 @@
-//! Values of each second made fewer, honestly: adjacent seconds become one bucket that keeps their lowest, mean and highest.
+//! Reduction of values per second to buckets: adjacent seconds become one bucket that keeps their
+//! lowest, mean and highest value.
 //!
-//! A bucket is always a whole number of seconds, the same for all of a chart, and the page says how many. Nothing is
-//! interpolated: a second without a value is a gap.
+//! A bucket is always a whole number of seconds, the same in the whole chart, and the page states
+//! this number. Nothing is interpolated: a second without a value is a gap.
 
 /// Adjacent seconds of one or more repetitions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bucket {
-    /// First second.
+    /// Start of the first second.
     pub from: f64,
     /// End of the last second.
     pub to: f64,
     /// Lowest value.
     pub low: f64,
-    /// Mean.
+    /// Mean value.
     pub mean: f64,
     /// Highest value.
     pub high: f64,
 }
 
 impl Bucket {
-    /// Its middle on the time axis.
+    /// Returns the middle of the bucket on the time axis.
     pub fn middle(&self) -> f64 {
         (self.from + self.to) / 2.0
     }
 }
 
-/// Values by second; `None` where a second has none.
+/// Values by second; `None` for a second without a value.
 pub type Seconds = Vec<Option<f64>>;
 
-/// How many seconds a bucket spans so that `seconds` of them give at most `points`.
+/// Returns the number of seconds per bucket so that `seconds` become at most `points` buckets.
 pub fn width(seconds: usize, points: usize) -> usize {
     seconds.div_ceil(points.max(1)).max(1)
 }
 
-/// Buckets of `width` seconds over all repetitions together; `None` where no repetition has a value.
+/// Returns buckets of `width` seconds over all repetitions together; `None` for buckets without a
+/// value in any repetition.
 pub fn buckets(repetitions: &[Seconds], width: usize) -> Vec<Option<Bucket>> {
     let length = repetitions.iter().map(Vec::len).max().unwrap_or(0);
     (0..length)
@@ -69,7 +71,8 @@ fn bucket(from: usize, to: usize, values: impl Iterator<Item = f64>) -> Option<B
     })
 }
 
-/// What a counter that only grows did in each second; others are shown as they are.
+/// Returns the growth in each second of a counter that only grows. `None` for other counters, which
+/// are shown unchanged.
 pub fn rates(values: &Seconds) -> Option<Seconds> {
     let known: Vec<f64> = values.iter().flatten().copied().collect();
     let grows = known.windows(2).all(|pair| pair[0] <= pair[1]);

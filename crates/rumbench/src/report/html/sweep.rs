@@ -1,7 +1,8 @@
-//! A sweep on the page: what it says in sentences, throughput as a curve over the setting with the fit below it, databases that age,
-//! and the tables of the text report.
+//! Section for a sweep: its conclusions in sentences, throughput as a curve over the setting with
+//! the fit below it, aging databases, and the tables of the text report.
 //!
-//! Numbers of clients stand on a linear axis, because the law is about them; values of other settings side by side as names.
+//! Numbers of clients use a linear axis, as the Universal Scalability Law does; values of other
+//! settings are evenly spaced names.
 
 use super::markup::{element, escape, heading};
 use super::over_time::extremes;
@@ -17,18 +18,19 @@ use crate::report::{ReportOptions, decision};
 use crate::store::result::SuiteResult;
 use crate::store::sweep::{Ageing, Sweep};
 
-/// Places at which a fit is drawn.
+/// Number of segments of a drawn fit.
 const FIT_POINTS: usize = 60;
 
-/// What the parts of this section share.
+/// Data that the parts of this section share.
 struct Section<'a> {
     suite: &'a SuiteResult,
     sweep: &'a Sweep,
-    /// Names of all engines; a place is a colour.
+    /// Names of all engines; the index selects the color.
     styles: &'a [String],
 }
 
-/// Everything over all points or steps; nothing for a suite without a sweep. Where it leads the page it is the verdict.
+/// Renders the summary of all points or steps. Empty for a suite without a sweep. If `leads` is
+/// true, its anchor is that of the verdict.
 pub fn html(
     suite: &SuiteResult,
     styles: &[String],
@@ -94,7 +96,8 @@ impl Section<'_> {
         out + &fits.iter().map(tables::html).collect::<String>()
     }
 
-    /// For each engine where the phase that matters is fastest, and what its fit says.
+    /// Renders for each engine the setting at which the main phase is fastest, and the conclusion
+    /// from its fit.
     fn sentences(&self, whole: &Whole<'_>) -> String {
         let phases = whole.phases();
         let work = phases.iter().rev().find(|phase| !counts_rows(phase));
@@ -143,7 +146,7 @@ impl Section<'_> {
         }
     }
 
-    /// Medians with the band of the repetitions, and below them the fit.
+    /// Renders the medians with the band of the repetitions, and below them the fit.
     fn chart(&self, whole: &Whole<'_>, phase: &str) -> String {
         let clients = self.sweep.key == CLIENTS;
         let place = |value: &str| match clients {
@@ -206,7 +209,7 @@ impl Section<'_> {
         plot.html()
     }
 
-    /// The fit from one client to the most.
+    /// Returns the points of the fit from one client to the most.
     fn fit(&self, engine: &str, phase: &str, far: f64) -> Vec<(f64, f64)> {
         let place = |i: usize| 1.0 + (far - 1.0) * i as f64 / FIT_POINTS as f64;
         let at = |n: f64| Some((n, rows::fitted(self.sweep, engine, phase, n)?));
@@ -222,7 +225,7 @@ impl Section<'_> {
         format!("{phase}: {} by {key}. {}", unit(phase), words.join("; "))
     }
 
-    /// Throughput, written bytes and size of ageing databases by turnover.
+    /// Renders throughput, size and written bytes of aging databases by turnover.
     fn ageing(&self, group: &Group<'_>) -> String {
         let engines = group.engines();
         let own = self.sweep.ageing.iter();
@@ -241,7 +244,7 @@ impl Section<'_> {
             ("Written (KiB/op) by turnover".to_string(), Ageing::written),
         ] {
             let curve = |engine: &String| {
-                // Of repetitions the first stands for all: their steps have other turnovers.
+                // Only the first repetition is drawn: the steps of the others have other turnovers.
                 let found = own.iter().find(|found| found.engine == *engine)?;
                 Some(Curve {
                     style: self.style(engine),
@@ -273,7 +276,7 @@ impl Section<'_> {
     }
 }
 
-/// The fits as thin lines and a dot at every measured median.
+/// Draws the fits as thin lines and a dot at every measured median.
 fn under(plot: &Plot, fits: &[(usize, Vec<(f64, f64)>)]) -> String {
     let path = |class: char, style: usize, points: &[(f64, f64)]| {
         format!(
@@ -285,13 +288,13 @@ fn under(plot: &Plot, fits: &[(usize, Vec<(f64, f64)>)]) -> String {
     let lines = drawn.map(|(style, points)| path('u', *style, points));
     let dots = plot.curves.iter().flat_map(|curve| {
         let points = curve.points.iter().flatten();
-        // A stroke of no length with round ends.
+        // A stroke of zero length with round ends.
         points.map(|point| path('d', curve.style, &[*point, *point]))
     });
     lines.chain(dots).collect()
 }
 
-/// Values of the steps over turnover, as a chart takes them.
+/// Values of the steps over turnover, as points of a chart.
 type Points = Vec<Option<(f64, f64)>>;
 
 impl Ageing {

@@ -1,10 +1,11 @@
-//! The tables of the text report as HTML: same rows, same numbers, headers that lead to the definition of their metric.
+//! Tables of the text report as HTML: the same rows and numbers, and headers with links to the
+//! definition of their metric.
 
 use super::markup::escape;
 use crate::measure::metrics::{self, METRICS};
 use crate::report::table::{Table, Tint};
 
-/// Headers without their unit, and the metric behind each.
+/// Headers without their unit, and the metric of each.
 const HEADERS: &[(&str, &str)] = &[
     ("CPU total", "cpu_us_per_op.total"),
     ("client", "cpu_us_per_op.client"),
@@ -77,7 +78,7 @@ const HEADERS: &[(&str, &str)] = &[
     ("cores per 10,000 op/s", "cores_per_10000"),
 ];
 
-/// The metric that a header names: by its name, or by the unit of a phase's throughput.
+/// Returns the metric of a header: by its name, or by the unit of a phase's throughput.
 fn metric_of(header: &str) -> Option<&'static str> {
     let (name, unit) = header.rsplit_once(" (").unwrap_or((header, ""));
     let known = HEADERS
@@ -91,12 +92,12 @@ fn metric_of(header: &str) -> Option<&'static str> {
     })
 }
 
-/// The anchor of a metric's definition.
+/// Returns the anchor of a metric's definition.
 fn anchor(metric: &str) -> String {
     format!("m-{metric}")
 }
 
-/// Text that leads to the definition of its metric.
+/// Renders text with a link to the definition of its metric, if it has one.
 pub fn defined(text: &str, metric: Option<&str>) -> String {
     match metric {
         Some(metric) => format!("<a href=\"#{}\">{}</a>", anchor(metric), escape(text)),
@@ -104,7 +105,7 @@ pub fn defined(text: &str, metric: Option<&str>) -> String {
     }
 }
 
-/// A table of the text report.
+/// Renders a table of the text report.
 pub fn html(table: &Table) -> String {
     let mut out = format!(
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table class=\"sortable\"><caption>{0}</caption>\n<thead><tr>",
@@ -142,7 +143,7 @@ pub fn html(table: &Table) -> String {
     out
 }
 
-/// The attributes of a tinted cell; the colours are in the style sheet.
+/// Returns the attributes of a tinted cell; the colors are in the style sheet.
 fn background(tint: Option<&Tint>) -> String {
     let class = match tint {
         None => return String::new(),
@@ -158,7 +159,7 @@ fn background(tint: Option<&Tint>) -> String {
     format!(" class=\"{class}\"")
 }
 
-/// What every metric means, from the same table as `rumbench explain`.
+/// Renders the definitions of all metrics, from the same table as `rumbench explain`.
 pub fn definitions() -> String {
     let mut out = String::from("<dl class=\"metrics\">\n");
     for metric in METRICS {

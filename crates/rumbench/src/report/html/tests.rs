@@ -1,4 +1,4 @@
-//! The whole page: size, escaping, well-formedness, no links to the outside.
+//! Tests of the whole page: size, escaping, well-formedness, no external links.
 
 use html5ever::tendril::TendrilSink;
 use html5ever::{ParseOpts, parse_document};
@@ -12,7 +12,7 @@ use crate::store::sweep::Sweep;
 const HOSTILE: &str =
     "</script><img src=x onerror=alert(1)>\"'--></style><svg/onload=a>&\0\u{202e}";
 
-/// Numbers without order, from a multiplication.
+/// Returns a pseudo-random number from 0 to 1, a hash of the seed.
 fn noise(seed: u64) -> f64 {
     let mixed = seed
         .wrapping_add(0x9e37_79b9_7f4a_7c15)
@@ -51,7 +51,7 @@ fn interval(second: u64, seed: u64) -> Interval {
     }
 }
 
-/// Ten engines, ten phases, an hour of seconds in each.
+/// Ten engines with ten phases of an hour each.
 fn large(repetitions: u32) -> SuiteResult {
     let mut suite = sample::suite();
     let trial = suite.trials.remove(0);
@@ -136,7 +136,8 @@ fn hostile() -> SuiteResult {
     suite
 }
 
-/// Parses a page; every error of the parser is a failure. Returns the names of all elements and all their attributes.
+/// Parses a page and fails on every error of the parser. Returns the names of all elements with all
+/// their attributes.
 fn parsed(page: &str) -> Vec<(String, Vec<(String, String)>)> {
     let options = ParseOpts::default();
     let dom = parse_document(RcDom::default(), options).one(page);
@@ -212,7 +213,7 @@ fn checked(suite: &SuiteResult, options: &ReportOptions) -> String {
     page
 }
 
-/// Leaves a page for the test in a real browser.
+/// Saves a page for the test in a real browser.
 fn keep(name: &str, page: &str) {
     if let Some(folder) = std::env::var_os("RUMBENCH_TEST_PAGES") {
         std::fs::create_dir_all(&folder).unwrap();
@@ -272,7 +273,7 @@ fn an_hour_of_ten_phases_on_ten_engines_stays_below_a_megabyte() {
         count("<td")
     );
     assert!(page.contains("class=\"h4\"") && page.contains("class=\"b9\""));
-    // What gives way are the counters of phases before the last: result.json has them.
+    // The page drops the counters of all phases except the last; result.json has them.
     assert!(page.contains("at the end of the last phase") && page.contains("engine_counter_19"));
     keep("large", &page);
 }

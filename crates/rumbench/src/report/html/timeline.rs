@@ -1,6 +1,8 @@
-//! One engine's phase on one time axis: throughput, heat map, CPU, writes, size and the engine's own counters above each other.
+//! Time line of one engine's phase: throughput, heat map, CPU, writes, size and the engine's own
+//! counters above each other.
 //!
-//! What is drawn is one repetition, the one in the middle, because events of different repetitions do not belong together.
+//! It shows the median repetition only, because events of different repetitions do not belong
+//! together.
 
 use super::heat;
 use super::markup::details;
@@ -11,7 +13,8 @@ use super::scale::{Axis, Unit};
 use super::series::{Seconds, buckets, rates, width};
 use crate::store::result::{Interval, PhaseResult};
 
-/// What tells of work that can slow clients down; counters with such a word are drawn first.
+/// Words for work that can slow clients down. Counters with such a word are drawn first, in this
+/// order.
 const TELLING: &[&str] = &[
     "stall",
     "delay",
@@ -31,7 +34,7 @@ const TELLING: &[&str] = &[
     "cache",
 ];
 
-/// Time lines of all engines of a phase, folded.
+/// Renders the time lines of all engines of a phase, folded.
 pub fn all(view: &View<'_>, phase: &str) -> String {
     let mut out = String::new();
     for engine in view.group.engines_of(phase) {
@@ -54,7 +57,7 @@ pub fn all(view: &View<'_>, phase: &str) -> String {
     out
 }
 
-/// A strip: title and values by second.
+/// Title of a strip and its values by second.
 struct Strip {
     title: String,
     values: Seconds,
@@ -158,7 +161,8 @@ fn plot(
     plot.html()
 }
 
-/// The engine's counters that moved during the phase, telling ones first. Those that only grow are shown per second.
+/// Returns the engine's counters that changed during the phase, those of [`TELLING`] first.
+/// Counters that only grow are shown per second.
 fn counters(phase: &PhaseResult, most: usize) -> Vec<Strip> {
     let mut names: Vec<&String> = Vec::new();
     for name in phase

@@ -1,4 +1,4 @@
-//! The first screen's sentences: for each engine where it stands against the base, and what it costs.
+//! Sentences of the first screen: each engine's rank against the base, and its costs.
 
 use super::bars::{self, Bar, BarTable};
 use super::markup::{element, escape};
@@ -11,7 +11,8 @@ use crate::report::table::{gib, number};
 use crate::report::throughput::{rate, unit};
 use crate::store::result::{Comparison, PhaseResult};
 
-/// Without a verdict, ratios within this share of one are called equal, as in published reports.
+/// Distance from a ratio of 1 up to which engines without a verdict count as equal, as in published
+/// reports.
 const EQUAL: f64 = 0.05;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +22,7 @@ enum Rank {
     Even,
 }
 
-/// By the verdict where there is one, else by the ratio.
+/// Ranks by the verdict if there is one, else by the ratio.
 fn rank(found: &Comparison) -> Rank {
     match found.verdict.as_str() {
         "higher" => Rank::Above,
@@ -33,7 +34,7 @@ fn rank(found: &Comparison) -> Rank {
     }
 }
 
-/// One sentence for each engine, and how far they can be trusted.
+/// Renders one sentence for each engine, and a note on their reliability.
 pub fn sentences(view: &View<'_>) -> String {
     let comparisons = spread::compare_group(view.group, &view.base);
     let mut out = String::from("<ul class=\"verdict\">\n");
@@ -94,7 +95,8 @@ fn of_base(view: &View<'_>) -> String {
     text + "."
 }
 
-/// KiB written for an operation, with the debt where it was paid.
+/// Returns the KiB written per operation, with the writes of the following settle if it was
+/// measured.
 pub fn written(phase: &PhaseResult) -> Option<f64> {
     phase.kb_written_per_op_settled.or(phase.kb_written_per_op)
 }
@@ -188,7 +190,7 @@ fn costs(view: &View<'_>, engine: &str, comparisons: &[Comparison]) -> Vec<Strin
     costs
 }
 
-/// For each phase the throughput of all engines relative to the base.
+/// Renders for each phase the throughput of all engines relative to the base.
 pub fn relative_bars(view: &View<'_>) -> String {
     let comparisons = spread::compare_group(view.group, &view.base);
     let mut out = element(
