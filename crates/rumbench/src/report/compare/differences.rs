@@ -1,4 +1,5 @@
-//! What else differs between two results: a change of the machine or of a setting explains more than any ratio.
+//! Other differences between two results: a change of the machine or of a setting explains more
+//! than any ratio.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +7,16 @@ use crate::catalog::usage;
 use crate::report::selection::durability;
 use crate::store::result::{SuiteResult, TrialResult};
 
-/// Facts of the environment that are measured anew each time.
+/// Facts of the environment that are measured again each time.
 const MEASURED: &[&str] = &["clock_read_ns"];
 
-/// Longest value that a line shows.
+/// Most characters of a value in a line.
 const VALUE_CHARS: usize = 60;
 
-/// Refuses what cannot be compared at all.
+/// Refuses results that cannot be compared at all.
 ///
 /// # Errors
-/// A usage error for different workloads, or versions of one that do other operations.
+/// A usage error for different workloads, or for versions of one with different operations.
 pub fn refuse(base: &SuiteResult, new: &SuiteResult) -> anyhow::Result<()> {
     if base.workload != new.workload {
         return Err(usage(format!(
@@ -34,16 +35,16 @@ pub fn refuse(base: &SuiteResult, new: &SuiteResult) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What tells one machine from another in a result.
+/// Facts that distinguish machines in a result.
 const MACHINE: &[&str] = &["cpu", "cpus", "memory", "file_system", "device"];
 
-/// Whether two suites ran on one machine, as far as results can tell.
+/// Returns true if two suites ran on one machine, as far as results show.
 pub fn same_machine(one: &SuiteResult, other: &SuiteResult) -> bool {
     let same = |name: &str| one.environment.get(name) == other.environment.get(name);
     MACHINE.iter().all(|name| same(name))
 }
 
-/// Lines on all that differs between two suites.
+/// Returns a line for each difference between two suites.
 pub fn of_suites(base: &SuiteResult, new: &SuiteResult) -> Vec<String> {
     let mut lines = maps("setting", &base.settings, &new.settings, &[]);
     lines.extend(maps(
@@ -63,7 +64,7 @@ pub fn of_suites(base: &SuiteResult, new: &SuiteResult) -> Vec<String> {
     lines
 }
 
-/// Lines on what differs between trials of two engines.
+/// Returns a line for each difference between trials of two engines.
 pub fn of_trials(base: &TrialResult, new: &TrialResult) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, base, new) in [
@@ -93,7 +94,8 @@ pub fn of_trials(base: &TrialResult, new: &TrialResult) -> Vec<String> {
     lines
 }
 
-/// The other build that ran a trial, if one did; the environment tells of this one.
+/// Names the build of the laboratory that ran a trial, if it was another one. The environment
+/// describes this build.
 fn build(trial: &TrialResult) -> String {
     match &trial.host {
         Some(host) => format!("{} (commit {})", host.path, host.commit),
@@ -101,7 +103,7 @@ fn build(trial: &TrialResult) -> String {
     }
 }
 
-/// Whether commits of both survive the same.
+/// Returns true if commits of both trials survive the same failures.
 pub fn same_promise(base: &TrialResult, new: &TrialResult) -> bool {
     durability(base) == durability(new)
 }
@@ -128,7 +130,8 @@ fn maps(
         .collect()
 }
 
-/// A result file may hold anything: what is printed is one line without control characters.
+/// Shortens a value to one line without control characters, because a result file may contain
+/// anything.
 fn short(text: &str) -> String {
     let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     let mut out: String = clean.take(VALUE_CHARS + 1).collect();

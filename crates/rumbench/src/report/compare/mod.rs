@@ -1,7 +1,9 @@
-//! Two results against each other: ratios of trials of the same repetition, a verdict for each number and one for each engine.
+//! Comparison of two results: ratios of trials of the same repetition, a verdict for each number
+//! and one for each engine.
 //!
-//! [`mod@values`] is what can be compared, [`differences`] what else differs between the two, [`threshold`] what a script may fail on.
-//! What has no five pairs gets no verdict, however large the ratio.
+//! [`mod@values`] lists the comparable numbers, [`differences`] the other differences between the
+//! results, [`threshold`] the conditions on which a script may fail. Fewer than five pairs give no
+//! verdict, however large the ratio.
 
 pub mod differences;
 pub mod threshold;
@@ -16,27 +18,27 @@ use super::table::{Table, number};
 use crate::measure::statistics::{Ratio, median, paired_ratio};
 use crate::store::result::TrialResult;
 
-/// What may be said of one number or of one engine.
+/// Verdict on one number or on one engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The new one is better.
+    /// The new result is better.
     Better,
-    /// The new one is worse.
+    /// The new result is worse.
     Worse,
     /// Some numbers are better and some are worse.
     Mixed,
-    /// The interval holds one.
+    /// The interval includes 1.
     #[serde(rename = "no-verdict")]
     Undecided,
-    /// Two to four pairs.
+    /// Two to four pairs: a range without a verdict.
     RangeOnly,
-    /// One pair.
+    /// One pair: no spread.
     Alone,
 }
 
 impl Verdict {
-    /// As it is printed.
+    /// Returns the printed form.
     pub fn text(self) -> &'static str {
         match self {
             Verdict::Better => "better",
@@ -59,34 +61,34 @@ impl Verdict {
     }
 }
 
-/// One number of both sides.
+/// One number of both results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// Engine, or both where they differ.
+    /// Engine, or both engines if they differ.
     pub engine: String,
     /// Phase.
     pub phase: String,
-    /// Metric as in `result.json`; of latencies with operation and percentile.
+    /// Metric as in `result.json`; for latencies with operation and percentile.
     pub metric: String,
-    /// Unit.
+    /// Unit of `base` and `new`.
     pub unit: &'static str,
-    /// Median of the base.
+    /// Median of the base result.
     pub base: f64,
-    /// Median of the new one.
+    /// Median of the new result.
     pub new: f64,
     /// Geometric mean of the paired ratios new / base.
     pub ratio: f64,
     /// Lower end of the interval or range.
     pub ratio_low: f64,
-    /// Upper end.
+    /// Upper end of the interval or range.
     pub ratio_high: f64,
-    /// Pairs of repetitions.
+    /// Number of pairs of repetitions.
     pub pairs: usize,
-    /// What may be said.
+    /// Verdict from the interval.
     pub verdict: Verdict,
 }
 
-/// All numbers that trials of both sides have.
+/// Compares all numbers that trials of both sides have.
 pub fn compare(engine: &str, base: &[&TrialResult], new: &[&TrialResult]) -> Vec<Row> {
     let mut phases: Vec<&str> = Vec::new();
     for phase in base
@@ -134,7 +136,7 @@ fn row(engine: &str, phase: &str, metric: &str, base: &Value, new: &Value) -> Op
     })
 }
 
-/// One verdict over rows.
+/// Returns one verdict over all rows.
 pub fn overall(rows: &[&Row]) -> Verdict {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
     match (has(Verdict::Better), has(Verdict::Worse)) {
@@ -147,7 +149,7 @@ pub fn overall(rows: &[&Row]) -> Verdict {
     }
 }
 
-/// One line for each engine.
+/// Renders one line for each engine.
 pub fn summary(rows: &[Row]) -> String {
     let mut engines: Vec<&str> = rows.iter().map(|row| row.engine.as_str()).collect();
     engines.dedup();
@@ -176,7 +178,7 @@ pub fn summary(rows: &[Row]) -> String {
     out
 }
 
-/// All rows.
+/// Returns the table of all rows.
 pub fn table(rows: &[Row]) -> Table {
     let headers = [
         "engine", "phase", "metric", "base", "new", "unit", "ratio", "low", "high", "pairs",
@@ -215,7 +217,7 @@ mod tests {
     use super::*;
     use crate::report::sample;
 
-    /// Five repetitions of the sample's first engine, `change` applied to each.
+    /// Five repetitions of the sample's first engine, with `change` applied to each.
     fn trials(change: impl Fn(u32, &mut TrialResult)) -> Vec<TrialResult> {
         let one = sample::suite().trials.remove(0);
         let repeated = (1..=5).map(|repetition| {

@@ -1,7 +1,8 @@
-//! `--fail-if '[PHASE:]METRIC > +N%'`: what a script takes as a regression.
+//! `--fail-if '[PHASE:]METRIC > +N%'`: the condition that a script treats as a regression.
 //!
-//! A threshold fails when the ratio is beyond it and the spread agrees that there is a change at all: the interval of five pairs or more, or
-//! the range of two to four, does not hold one. A single pair has no spread and counts as it is.
+//! A threshold fails if the ratio is beyond it and the spread confirms a change. With five pairs or
+//! more the interval must exclude 1, with two to four the range. A single pair has no spread and
+//! counts as it is.
 
 use serde::Serialize;
 
@@ -11,37 +12,37 @@ use crate::catalog::usage;
 use crate::store::result::base_name;
 use rumbench_core::names::unknown;
 
-/// One condition.
+/// Condition on the ratio of a metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
-    /// As it was given.
+    /// Condition as given by the user.
     pub text: String,
-    /// Only this phase, or with its repetitions when it has no `#n`.
+    /// Phase of the condition; without `#n` it includes the repeated phases. `None` for all phases.
     phase: Option<String>,
-    /// Metric as in the rows; of latencies without the operation.
+    /// Metric as in the rows; for latencies without the operation.
     metric: String,
-    /// Operation of a latency.
+    /// Operation of a latency. `None` for all operations.
     operation: Option<String>,
     above: bool,
     ratio: f64,
 }
 
-/// What came of it.
+/// Result of a threshold.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
-    /// The condition.
+    /// Condition as given by the user.
     pub threshold: String,
-    /// Whether it failed.
+    /// True if the threshold failed.
     pub failed: bool,
-    /// The rows that made it fail, or the one that came nearest.
+    /// Rows that made it fail, or otherwise the row nearest to the limit.
     pub because: Vec<String>,
 }
 
 impl Threshold {
-    /// Reads a condition.
+    /// Parses a condition.
     ///
     /// # Errors
-    /// A usage error when it has another form or names no metric.
+    /// A usage error if it has another form or names an unknown metric.
     pub fn parse(text: &str) -> anyhow::Result<Threshold> {
         let form = || {
             usage(format!(
@@ -99,7 +100,8 @@ impl Threshold {
             true => (row.ratio > self.ratio, row.ratio_low > 1.0),
             false => (row.ratio < self.ratio, row.ratio_high < 1.0),
         };
-        // A limit on the other side of one asks for an improvement; then there is no change to be sure of.
+        // A limit on the other side of 1 demands an improvement; then no change has to be
+        // confirmed.
         let asks_for_improvement = self.above == (self.ratio < 1.0);
         beyond && (changed || asks_for_improvement)
     }
@@ -107,7 +109,7 @@ impl Threshold {
     /// Judges the rows.
     ///
     /// # Errors
-    /// A usage error when no row has the metric: a check that cannot fail is none.
+    /// A usage error if no row has the metric, because such a check could never fail.
     pub fn judge(&self, rows: &[Row]) -> anyhow::Result<Outcome> {
         let mut own: Vec<&Row> = rows.iter().filter(|row| self.speaks_of(row)).collect();
         if own.is_empty() {
@@ -150,7 +152,8 @@ fn describe(row: &Row) -> String {
     )
 }
 
-/// The metric of a name, and its operation. `response_us_p99` is another form of `latency_us.p99`.
+/// Returns the metric of a name, and its operation. `response_us_p99` is another form of
+/// `latency_us.p99`.
 fn metric(name: &str) -> anyhow::Result<(String, Option<String>)> {
     let no_metric = || {
         let known = names();
@@ -227,7 +230,7 @@ mod tests {
             "ops_per_s < -5%",
             &row("request", "ops_per_s", 0.9, 0.85, 0.95)
         ));
-        // At least 20 % faster is asked for.
+        // The threshold demands at least 20 % more.
         assert!(failed(
             "ops_per_s < +20%",
             &row("request", "ops_per_s", 1.1, 0.99, 1.2)

@@ -1,18 +1,20 @@
-//! Whether verdicts can be trusted: recordings of `null` with an injected delay, one that really ran and made-up ones from seeds.
+//! Tests of the reliability of verdicts on recordings of `null` with an injected delay: a real one
+//! and synthetic ones from seeds.
 //!
-//! A made-up one has what real ones have: a drift of the machine that both trials of a pair share, and noise of each trial alone.
-//! The real one is drawn from: five of its fifty repetitions for each comparison.
+//! A synthetic recording has the properties of a real one: a drift of the machine shared by both
+//! trials of a pair, and independent noise of each trial. From the real recording each comparison
+//! draws five of its fifty repetitions.
 
 use super::*;
 use crate::report::sample;
 
-/// Comparisons of each kind.
+/// Number of comparisons of each kind.
 const COMPARISONS: u64 = 200;
 /// Standard deviation of the drift between repetitions, as a share.
 const DRIFT: f64 = 0.10;
 /// Standard deviation of one trial's own noise, as a share.
 const NOISE: f64 = 0.025;
-/// Time of one operation of `null` with its delay.
+/// Time of one operation of `null` with its delay, in microseconds.
 const OPERATION_US: f64 = 100.0;
 
 /// Uniform numbers between 0 and 1 from a seed (splitmix64).
@@ -27,14 +29,15 @@ impl Random {
         ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A normally distributed number, by Box and Muller.
+    /// Returns a normally distributed number (Box-Muller).
     fn normal(&mut self) -> f64 {
         let (a, b) = (self.uniform().max(f64::MIN_POSITIVE), self.uniform());
         (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
     }
 }
 
-/// Two recordings of five interleaved repetitions; the second takes `slower` times as long for an operation.
+/// Returns two recordings of five interleaved repetitions; an operation of the second takes
+/// `slower` times as long.
 fn recorded(seed: u64, slower: f64) -> [Vec<TrialResult>; 2] {
     let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let one = sample::suite().trials.remove(0);
@@ -57,7 +60,8 @@ fn recorded(seed: u64, slower: f64) -> [Vec<TrialResult>; 2] {
     sides
 }
 
-/// Operations per second of `null` with 500 us and with 560 us of delay, by repetition; see there.
+/// Operations per second of `null` with 500 us and with 560 us of delay, by repetition. The file
+/// describes the runs.
 const REALLY_RAN: &str = include_str!("null_trials.txt");
 
 fn really_ran() -> Vec<[f64; 2]> {
@@ -70,7 +74,7 @@ fn really_ran() -> Vec<[f64; 2]> {
     pairs.collect()
 }
 
-/// Trials with these throughputs, as repetitions 1 to 5.
+/// Returns trials with these throughputs, as repetitions 1 to 5.
 fn trials(per_s: impl Iterator<Item = f64>) -> Vec<TrialResult> {
     let one = sample::suite().trials.remove(0);
     let trials = (1..).zip(per_s).map(|(repetition, per_s)| {
@@ -85,7 +89,8 @@ fn trials(per_s: impl Iterator<Item = f64>) -> Vec<TrialResult> {
     trials.collect()
 }
 
-/// How many of the comparisons of five pairs, each drawn from the recording by its seed, give a verdict that is wanted.
+/// Returns the number of comparisons with a wanted verdict. Each uses five pairs, drawn from the
+/// recording by its seed.
 fn drawn(pairs: &[[f64; 2]], wanted: &[Verdict]) -> usize {
     let judged = (1..=COMPARISONS).map(|seed| {
         let mut random = Random(seed);
@@ -108,7 +113,8 @@ fn drawn(pairs: &[[f64; 2]], wanted: &[Verdict]) -> usize {
 
 #[test]
 fn of_trials_that_really_ran_equal_ones_hardly_ever_get_a_verdict() {
-    // Neighbours of one series were as far apart in time as the two of a pair; which comes first is no matter of time.
+    // Neighbors in one series are as far apart in time as the two trials of a pair. Their order
+    // alternates, so that time does not decide which is first.
     let ran = really_ran();
     let neighbours = ran.chunks_exact(2).enumerate();
     let equal: Vec<[f64; 2]> = neighbours
@@ -120,7 +126,7 @@ fn of_trials_that_really_ran_equal_ones_hardly_ever_get_a_verdict() {
                 }
                 both
             };
-            // Of the slower series too: it is as equal to itself.
+            // The slower series is included: it is as equal to itself.
             [side(0), side(1)]
         })
         .collect();
@@ -144,7 +150,7 @@ fn of_trials_that_really_ran_a_slower_one_is_found_in_more_than_nine_of_ten() {
     assert_eq!(drawn(&ran, &[Verdict::Better]), 0);
 }
 
-/// How many of the comparisons gave each verdict on one number.
+/// Returns the number of comparisons that gave the wanted verdict on one number.
 fn verdicts(metric: &str, slower: f64, wanted: Verdict) -> usize {
     let judged = (1..=COMPARISONS).map(|seed| {
         let [base, new] = recorded(seed, slower);

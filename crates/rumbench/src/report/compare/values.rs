@@ -1,4 +1,5 @@
-//! What of a phase can be compared: every number that has a better side, by the name that `--fail-if` and `list metrics` use.
+//! Comparable numbers of a phase: all that have a better direction, with the names that `--fail-if`
+//! and `list metrics` use.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use crate::measure::metrics;
 use crate::report::throughput::counts_rows;
 use crate::store::result::{Latency, PhaseResult, TrialResult};
 
-/// A metric's name and where it is found.
+/// Name of a metric and its getter.
 type Found<T> = (&'static str, fn(&T) -> Option<f64>);
 
 /// Numbers of a phase, in the order of the rows.
@@ -52,21 +53,21 @@ pub const FIGURES: &[Found<Latency>] = &[
     ("max", |latency| Some(latency.max)),
 ];
 
-/// One number of all repetitions.
+/// One number in all repetitions.
 #[derive(Debug, Clone)]
 pub struct Value {
-    /// Unit.
+    /// Unit, as in `list metrics`.
     pub unit: &'static str,
-    /// Which side is better.
+    /// True if higher values are better.
     pub higher_is_better: bool,
-    /// By repetition.
+    /// Values by repetition.
     pub by_repetition: BTreeMap<u32, f64>,
 }
 
-/// A number's place among the rows, and its name.
+/// A number's position among the rows, and its name.
 pub type Key = (usize, String);
 
-/// All numbers of a phase.
+/// Collects all numbers of a phase.
 pub fn values(trials: &[&TrialResult], phase: &str) -> BTreeMap<Key, Value> {
     let mut found = BTreeMap::new();
     for trial in trials {
@@ -129,7 +130,7 @@ fn put(
         .insert(repetition, value);
 }
 
-/// Names that a threshold may use.
+/// Returns the names that a threshold may use.
 pub fn names() -> Vec<String> {
     let numbers = NUMBERS.iter().map(|(name, _)| (*name).to_string());
     let latencies = FIGURES

@@ -7,7 +7,7 @@ use crate::store::result::Latency;
 /// Characters of the longest bar.
 const BAR: usize = 30;
 
-/// A figure and where it is found.
+/// Name of a figure and its getter.
 pub type Figure = (&'static str, fn(&Latency) -> f64);
 
 /// Figures of the curve.
@@ -18,7 +18,8 @@ pub const FIGURES: [Figure; 4] = [
     ("max", |l| l.max),
 ];
 
-/// Response time against rate, with bars on a logarithmic scale where the table is text.
+/// Returns the table of response time against rate. `bars` adds bars on a logarithmic scale, for
+/// text.
 pub fn curve(search: &RateSearch, own: &[&FoundRate], bars: bool) -> Table {
     let mut table = Table::new(
         "Response time by rate, the largest over the kinds of operations",
@@ -63,7 +64,7 @@ pub fn curve(search: &RateSearch, own: &[&FoundRate], bars: bool) -> Table {
     table
 }
 
-/// The figure of a limit, as tables name it.
+/// Returns the figure of a limit, with its name in tables.
 pub fn figure_of(name: &str) -> Option<Figure> {
     const ALL: [(&str, Figure); 7] = [
         ("mean", ("mean", |l| l.mean)),
@@ -78,7 +79,7 @@ pub fn figure_of(name: &str) -> Option<Figure> {
     known.map(|(_, figure)| *figure)
 }
 
-/// Places of response times in a bar.
+/// Logarithmic scale of the bars for response times.
 struct Scale {
     low: f64,
     high: f64,
@@ -86,7 +87,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// From half of the smallest to the largest, the limit included.
+    /// Creates a scale from half of the smallest to the largest value, with the limit included.
     fn of(own: &[&FoundRate], value: fn(&Latency) -> f64, limit: Option<f64>) -> Scale {
         let points = own.iter().flat_map(|found| &found.points);
         let values = points.filter_map(|point| point.response_us.as_ref().map(value));
@@ -111,7 +112,7 @@ impl Scale {
         }
     }
 
-    /// Always as long as the longest, so that bars begin below each other.
+    /// Returns a bar, padded to the full length so that the column is aligned.
     fn bar(&self, us: Option<f64>) -> String {
         let length = us.map_or(0, |us| self.place(us));
         let limit = self.limit.map(|us| self.place(us).max(1));

@@ -1,4 +1,4 @@
-//! One chart: a frame with axes whose labels are HTML and whose curves are SVG.
+//! One chart: a frame with axes. Its labels are HTML and its curves SVG.
 //!
 //! The drawing is stretched to the width of the page while strokes and text keep their size. So a
 //! chart is as readable on a phone as on a wide screen and in print. Curves differ in color and in

@@ -1,6 +1,8 @@
-//! The tables of the Insert Benchmark's reports: the summaries, the record of each step, response times, rates over time.
+//! Tables of the Insert Benchmark's reports: the summaries, the record of each step, response
+//! times, rates over time.
 //!
-//! [`record`] has the formulas, [`summary`] the colours; both know nothing of results, so that published values test them.
+//! [`record`] has the formulas, [`summary`] the rules for colors. The formulas and rules do not
+//! depend on results, so that published values can test them.
 
 pub mod record;
 pub mod responses;
@@ -13,12 +15,12 @@ use super::table::{Table, number};
 use crate::store::result::{PhaseResult, SuiteResult, TrialResult, base_name};
 use record::{Measured, rate_at};
 
-/// Rows that `l.x` inserts; the record counts them once, whatever the number of tables.
+/// Rows that `l.x` inserts. The record counts them once for any number of tables.
 const ROWS_L_X: f64 = 100.0;
-/// Rows of the last rate of the form of 2016.
+/// Rows over which the last rate is computed, in the form of 2016.
 const LAST_ROWS: u64 = 100_000;
 
-/// Whether a step is one of loads and writes, measured by its inserts.
+/// Returns true for a load or write step, measured by its inserts.
 fn is_write(phase: &str) -> bool {
     base_name(phase).starts_with("l.")
 }
@@ -27,7 +29,8 @@ fn is_query(phase: &str) -> bool {
     base_name(phase).starts_with('q')
 }
 
-/// The three summary tables, and the worst seconds behind the third; none for other workloads.
+/// Returns the three summary tables, and the worst seconds of the background inserts. Empty for
+/// other workloads.
 pub fn summaries(suite: &SuiteResult, group: &Group<'_>, base: &str) -> Vec<Table> {
     if suite.workload != "insert-benchmark" {
         return Vec::new();
@@ -46,7 +49,8 @@ pub fn summaries(suite: &SuiteResult, group: &Group<'_>, base: &str) -> Vec<Tabl
     tables
 }
 
-/// The record, the same relative to the base, the response times and the rates over time of one step.
+/// Returns the tables of one step: the record, the record relative to the base, response times, and
+/// rates over time.
 pub fn step(suite: &SuiteResult, group: &Group<'_>, phase: &str, base: &str) -> Vec<Table> {
     if suite.workload != "insert-benchmark" {
         return Vec::new();
@@ -64,7 +68,7 @@ pub fn step(suite: &SuiteResult, group: &Group<'_>, phase: &str, base: &str) -> 
     tables
 }
 
-/// Throughput of a step: rows inserted per second, or queries.
+/// Returns the throughput of a step: rows inserted per second, or queries per second.
 pub fn rate(phase: &PhaseResult) -> Option<f64> {
     match is_write(&phase.name) {
         true => phase.rows_per_s,
@@ -72,7 +76,7 @@ pub fn rate(phase: &PhaseResult) -> Option<f64> {
     }
 }
 
-/// What each trial measured in a step.
+/// Measurements of a step, by trial.
 type Records<'a> = Vec<(&'a TrialResult, Measured)>;
 
 fn records<'a>(group: &Group<'a>, phase: &str, cpus: f64) -> Records<'a> {
@@ -90,13 +94,13 @@ fn records<'a>(group: &Group<'a>, phase: &str, cpus: f64) -> Records<'a> {
     records
 }
 
-/// The steps of this name that a trial has run.
+/// Returns the steps with this name that a trial has run.
 fn steps<'a>(trial: &'a TrialResult, phase: &str) -> impl Iterator<Item = &'a PhaseResult> {
     let found = trial.phases.iter().filter(move |found| found.name == phase);
     found.filter(|found| found.has_worked())
 }
 
-/// A table of records.
+/// Creates an empty table of records.
 fn record_table(title: String) -> Table {
     let mut table = Table::new(title, record::COLUMNS);
     // The tag comes last, as in the published records.
@@ -113,7 +117,7 @@ fn absolute_records(records: &Records<'_>, phase: &str) -> Table {
     table
 }
 
-/// Each record divided by that of the base in the same repetition; none where there is nobody to compare.
+/// Returns each record divided by that of the base in the same repetition. `None` without a pair.
 fn relative_records(records: &Records<'_>, phase: &str, base: &str) -> Option<Table> {
     let mut table = record_table(format!("{phase}: record relative to {base}"));
     let others = records.iter().filter(|(trial, _)| trial.name() != base);
@@ -128,10 +132,10 @@ fn relative_records(records: &Records<'_>, phase: &str, base: &str) -> Option<Ta
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// What the record is computed from.
+/// Collects the inputs of a record.
 fn measured(phase: &PhaseResult, loaded: Option<f64>, cpus: f64) -> Measured {
     let seconds = phase.seconds.max(f64::MIN_POSITIVE);
-    // Of imported records only the rate is known.
+    // Imported records contain only the rate.
     let known = !phase.lacks("seconds") && !phase.lacks("operations");
     let per_s = match known {
         true => Some(phase.operations as f64 / seconds),
@@ -182,13 +186,13 @@ fn measured(phase: &PhaseResult, loaded: Option<f64>, cpus: f64) -> Measured {
     }
 }
 
-/// What an imported record says beyond what results have a place for.
+/// Returns a column of an imported record without a field in results of its own.
 fn imported(phase: &PhaseResult, column: &str) -> Option<f64> {
     let counter = format!("iibench.{column}");
     phase.engine_counters.get(&counter).copied()
 }
 
-/// Percent of the machine's processors that were in use, and how many it had.
+/// Returns the percentage of the machine's processors in use, and their number.
 fn processors(phase: &PhaseResult, cpus: f64) -> (Option<f64>, f64) {
     let Some(cpups) = imported(phase, "cpups") else {
         let machine = phase.cpu_seconds.and_then(|cpu| cpu.machine);
@@ -198,7 +202,8 @@ fn processors(phase: &PhaseResult, cpus: f64) -> (Option<f64>, f64) {
             cpus,
         );
     };
-    // A record tells the cost of an operation too, and so how many there were.
+    // An imported record also has the cost of an operation, from which the number of processors
+    // follows.
     let machine_us = phase.cpu_us_per_op.and_then(|cpu| cpu.machine);
     let in_use = machine_us
         .zip(phase.ops_per_s)
@@ -209,13 +214,14 @@ fn processors(phase: &PhaseResult, cpus: f64) -> (Option<f64>, f64) {
     )
 }
 
-/// Rows of one insert of a step.
+/// Returns the number of rows per insert of a step.
 fn batch(phase: &PhaseResult) -> f64 {
     let inserts = phase.latency_us.get("INSERT").map_or(0, |all| all.count);
     phase.rows as f64 / inserts.max(1) as f64
 }
 
-/// Rows inserted, or queries, in each whole second; none of `l.x`, which builds indexes and inserts by the way.
+/// Returns the rows inserted, or queries, in each whole second. Empty for `l.x`, which mainly
+/// builds indexes.
 fn rates(phase: &PhaseResult) -> Vec<f64> {
     if base_name(&phase.name) == "l.x" {
         return Vec::new();
@@ -233,7 +239,8 @@ fn rates(phase: &PhaseResult) -> Vec<f64> {
     }
 }
 
-/// Mean insert rates over ten equal parts of a step; absent where it is too short to be cut.
+/// Returns the mean insert rates of ten equal parts of a step. `None` if every trial is shorter
+/// than ten seconds.
 fn slices(group: &Group<'_>, phase: &str) -> Option<Table> {
     let mut headers = vec!["engine".to_string()];
     headers.extend((1..=10).map(|tenth| format!("{tenth}/10")));
@@ -263,7 +270,7 @@ fn slices(group: &Group<'_>, phase: &str) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// The table of 2016: one stream of inserts with all indexes in place.
+/// Returns the table of 2016: one stream of inserts with all indexes in place.
 fn single_stream(group: &Group<'_>, phase: &str) -> Option<Table> {
     let form = |trial: &&&TrialResult| {
         let form = trial.configuration.get("workload.form");
@@ -296,7 +303,8 @@ fn single_stream(group: &Group<'_>, phase: &str) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Mean rate of the last whole seconds that together have [`LAST_ROWS`] rows; of all if there are not so many.
+/// Returns the mean rate of the last whole seconds that together have [`LAST_ROWS`] rows, or of all
+/// seconds if there are fewer rows.
 fn last_rate(rates: &[f64]) -> Option<f64> {
     let (mut rows, mut seconds) = (0.0, 0);
     for rate in rates.iter().rev() {

@@ -1,76 +1,78 @@
-//! The one-line record of a step, 21 columns, with the formulas of the published reports.
+//! One-line record of a step, 21 columns, with the formulas of the published reports.
 //!
-//! Two things differ on purpose: time is exact instead of whole seconds with the start of the clients in it, and the rates
-//! at the 50th and 99th percentile are those of all clients instead of the first one.
+//! Two differences are intentional. Time is exact; in the published reports it is whole seconds and
+//! includes the start of the clients. The rates at the 50th and 99th percentile are those of all
+//! clients instead of the first one.
 
 use super::super::table::gib;
 
-/// Names of the columns, in the published order.
+/// Column names in the published order.
 pub const COLUMNS: &[&str] = &[
     "ips", "qps", "rps", "rmbps", "wps", "wmbps", "rpq", "rkbpq", "wpi", "wkbpi", "csps", "cpups",
     "cspq", "cpupq", "dbgb1", "dbgb2", "rss", "maxop", "p50", "p99", "tag",
 ];
 
-/// What a step measured; absent: not measured.
+/// Measurements of a step. `None` means not measured.
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
-    /// Whether its operations are inserts rather than queries.
+    /// True if the step's operations are inserts, false for queries.
     pub writes: bool,
-    /// Rows inserted per second, beside queries too.
+    /// Rows inserted per second; in query steps, those of the background clients.
     pub ips: Option<f64>,
     /// Queries per second.
     pub qps: Option<f64>,
-    /// Reads of the device per second.
+    /// Device reads per second.
     pub rps: Option<f64>,
     /// KiB read per second.
     pub rkbps: Option<f64>,
-    /// Writes of the device per second.
+    /// Device writes per second.
     pub wps: Option<f64>,
     /// KiB written per second.
     pub wkbps: Option<f64>,
     /// Context switches per second.
     pub csps: Option<f64>,
-    /// CPU in use in percent of all CPUs.
+    /// CPU in use, in percent of all CPUs.
     pub cpups: Option<f64>,
-    /// CPUs of the machine.
+    /// Number of CPUs of the machine.
     pub cpus: f64,
-    /// Bytes of data files.
+    /// Size of the data files in bytes.
     pub data_bytes: Option<u64>,
-    /// Bytes of the whole directory.
+    /// Size of the whole directory in bytes.
     pub directory_bytes: Option<u64>,
-    /// Resident memory.
+    /// Resident memory in bytes.
     pub rss_bytes: Option<u64>,
-    /// Longest insert or query.
+    /// Longest insert or query, in seconds.
     pub max_op_seconds: Option<f64>,
-    /// The rate of inserts or queries in the median second, and in that which 99 % are better than ([`rate_at`]).
+    /// Rate of inserts or queries in the median second, per second ([`rate_at`]).
     pub p50: Option<f64>,
-    /// See above.
+    /// Rate that 99 % of the seconds reach or exceed, per second ([`rate_at`]).
     pub p99: Option<f64>,
 }
 
 impl Measured {
-    /// Inserts or queries per second: what costs are divided by.
+    /// Returns the inserts or queries per second, by which costs are divided.
     fn op_rate(&self) -> Option<f64> {
         if self.writes { self.ips } else { self.qps }
     }
 
-    /// A cost per operation.
+    /// Returns a cost per operation.
     fn per_op(&self, a_second: Option<f64>) -> Option<f64> {
         Some(a_second? / self.op_rate().filter(|rate| *rate > 0.0)?)
     }
 
-    /// A cost per inserted row, in query steps too.
+    /// Returns a cost per inserted row, in query steps too.
     fn per_insert(&self, a_second: Option<f64>) -> Option<f64> {
         Some(a_second? / self.ips.filter(|rate| *rate > 0.0)?)
     }
 
-    /// CPU microseconds per operation: client, engine and everything else on the machine.
+    /// Returns the CPU microseconds per operation: client, engine and everything else on the
+    /// machine.
     fn cpu_us_per_op(&self) -> Option<f64> {
         self.per_op(self.cpups.map(|cpups| cpups / 100.0 * self.cpus * 1e6))
     }
 }
 
-/// The cells of a record.
+/// Formats the cells of a record.
 pub fn line(of: &Measured, tag: &str) -> Vec<String> {
     let cells = columns(of).into_iter();
     let mut line: Vec<String> = cells
@@ -80,7 +82,8 @@ pub fn line(of: &Measured, tag: &str) -> Vec<String> {
     line
 }
 
-/// The cells of a record divided by those of a base: nothing by nothing is 1, something by nothing is infinite.
+/// Formats the cells of a record divided by those of a base. 0 / 0 is 1; any other value divided by
+/// 0 is infinite.
 pub fn relative(of: &Measured, base: &Measured, tag: &str) -> Vec<String> {
     let cells = columns(of).into_iter().zip(columns(base));
     let ratio = |((mine, _), (base, _)): (Column, Column)| match (mine, base) {
@@ -93,10 +96,10 @@ pub fn relative(of: &Measured, base: &Measured, tag: &str) -> Vec<String> {
     line
 }
 
-/// A value and its decimals.
+/// Value with its number of decimals.
 type Column = (Option<f64>, usize);
 
-/// The values of [`COLUMNS`] without the tag.
+/// Returns the values of [`COLUMNS`] without the tag.
 fn columns(of: &Measured) -> Vec<Column> {
     let mib = |kib: Option<f64>| kib.map(|kib| kib / 1024.0);
     let max_decimals = match of.max_op_seconds {
@@ -132,7 +135,8 @@ fn fixed(value: Option<f64>, decimals: usize) -> String {
     value.map_or("NA".to_string(), |value| format!("{value:.decimals$}"))
 }
 
-/// The rate at a rank of the rates in descending order: p99 is close to the worst second. Absent below ten seconds.
+/// Returns the rate at a rank in descending order, so that p99 is close to the worst second. `None`
+/// for fewer than ten seconds.
 pub fn rate_at(rates: &[f64], share: f64) -> Option<f64> {
     const SECONDS_MIN: usize = 10;
     if rates.len() < SECONDS_MIN {
@@ -153,7 +157,7 @@ mod tests {
         line(of, "tag")[place].parse().unwrap()
     }
 
-    /// Published inputs are rounded, so that the results agree to about three digits.
+    /// Compares to about three digits, because the published inputs are rounded.
     fn assert_published(of: &Measured, expected: &[(&str, f64)]) {
         for (column, expected) in expected {
             let found = cell(of, column);

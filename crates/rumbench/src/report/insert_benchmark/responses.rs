@@ -1,4 +1,5 @@
-//! Response-time tables of a step: which share of inserts, deletes and queries fell into each bucket, and the longest.
+//! Response-time tables of a step: the share of inserts, deletes and queries in each bucket, and
+//! the longest response.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ const HEADERS: &[&str] = &[
     "engine", "256us", "1ms", "4ms", "16ms", "64ms", "256ms", "1s", "4s", "16s", "gt", "max (s)",
 ];
 
-/// Whose responses a table shows.
+/// Kind of operation of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Insert,
@@ -20,8 +21,9 @@ enum Kind {
 }
 
 impl Kind {
-    /// The kind of an operation; building an index is none. Of a delete that reads the lowest key first only both together are
-    /// known, and it is where a queue full of deletes hurts, so it counts as a delete.
+    /// Returns the kind of an operation; index builds have none. A delete that first reads the
+    /// lowest key is timed only as a whole. It counts as a delete, because a queue full of deletes
+    /// slows down this operation.
     fn of(operation: &str) -> Option<Kind> {
         match operation {
             "INSERT" => Some(Kind::Insert),
@@ -32,7 +34,7 @@ impl Kind {
     }
 }
 
-/// A table for each kind that a step has.
+/// Returns a table for each kind of operation in a step.
 pub fn tables(group: &Group<'_>, phase: &str) -> Vec<Table> {
     let kinds = [
         (Kind::Query, "query"),
@@ -44,7 +46,7 @@ pub fn tables(group: &Group<'_>, phase: &str) -> Vec<Table> {
         let mut table = Table::new(title, HEADERS);
         let mut maxima = Vec::new();
         for engine in group.engines_of(phase) {
-            // Counts of all repetitions are added.
+            // The counts of all repetitions are added.
             let mut sum = Buckets::default();
             let mut longest: Option<f64> = None;
             for phase in group.of(&engine, phase) {
@@ -69,7 +71,7 @@ pub fn tables(group: &Group<'_>, phase: &str) -> Vec<Table> {
     kinds.into_iter().filter_map(table).collect()
 }
 
-/// Adds what a phase and the clients beside it recorded of a kind.
+/// Adds the responses of one kind from a phase and its background clients.
 fn add(phase: &PhaseResult, kind: Kind, sum: &mut Buckets, longest: &mut Option<f64>) {
     let mut take = |buckets: &BTreeMap<String, Buckets>, latencies: &BTreeMap<String, Latency>| {
         let of_kind = |name: &str| Kind::of(name) == Some(kind);
@@ -97,8 +99,8 @@ fn push(table: &mut Table, text: String, tint: Option<Tint>) {
     table.tint_last(tint);
 }
 
-/// Percent with three decimals and the published grey, one for each 5 %; nothing is blank, and what is too little to be printed
-/// is `nonzero`.
+/// Formats shares in percent with three decimals and the published gray, one shade for each 5 %. 0
+/// is blank, and a share too small to print is `nonzero`.
 fn shares(counts: &Buckets) -> Vec<(String, Option<Tint>)> {
     let total: u64 = counts.iter().sum();
     let share = |count: &u64| {
@@ -115,7 +117,8 @@ fn shares(counts: &Buckets) -> Vec<(String, Option<Tint>)> {
     counts.iter().map(share).collect()
 }
 
-/// The colours of the longest responses: the top quarter is bad, the bottom quarter good unless all are close.
+/// Returns the colors of the longest responses: the top quarter is bad, and the bottom quarter is
+/// good unless all are close.
 fn maxima_tints(maxima: &[f64]) -> Vec<Option<Tint>> {
     const CLOSE: f64 = 0.8;
     let min = maxima.iter().copied().fold(f64::INFINITY, f64::min);

@@ -1,7 +1,9 @@
-//! The three summary tables: absolute, relative to the first engine, background inserts; with the published rules of colour.
+//! The three summary tables with the published rules for colors: absolute, relative to the first
+//! engine, background inserts.
 //!
-//! Text has a letter for each colour of the page: `G` green (top quarter), `R` red (bottom quarter), `!` the rate was missed
-//! (grey, shown beside a colour too); in the relative table `+` above 1.05 (blue) and `-` below 0.95 (yellow).
+//! Text has a letter for each color of the page. `G` is green (top quarter), `R` is red (bottom
+//! quarter), and `!` is a missed rate (gray, shown in addition to a color too). In the relative
+//! table `+` is above 1.05 (blue) and `-` is below 0.95 (yellow).
 
 use super::super::marks::background_rate_unmet;
 use super::super::selection::Group;
@@ -9,16 +11,17 @@ use super::super::table::{Table, Tint, count, number};
 use super::{is_query, rate};
 use crate::store::result::PhaseResult;
 
-/// The published colours of a column: of each row its value and whether it met its rate.
+/// Returns the published colors of a column. Each row has its value, and true if it reached its
+/// rate.
 pub fn colours(column: &[(f64, bool)]) -> Vec<Option<Tint>> {
-    // Between a column's ends as close as this nothing is bad.
+    // Ratio of lowest to highest value from which nothing in the column is bad.
     const CLOSE: f64 = 0.8;
     let min = column.iter().map(|cell| cell.0).reduce(f64::min);
     let met = column.iter().filter(|cell| cell.1);
     let max = met.map(|cell| cell.0).reduce(f64::max);
     let colour = |(value, met): &(f64, bool)| {
         let min = min.filter(|_| column.len() > 1)?;
-        // Without a row that met its rate nothing is green, and nothing says what is red.
+        // If no row reached its rate, there is no maximum: nothing is green or red.
         let (bottom, top) = match max {
             Some(max) => {
                 let quarter = (max - min) / 4.0;
@@ -38,7 +41,7 @@ pub fn colours(column: &[(f64, bool)]) -> Vec<Option<Tint>> {
     column.iter().map(colour).collect()
 }
 
-/// How a ratio compares, by its integer percent.
+/// Returns the mark and color of a ratio, by its integer percent.
 pub fn relative_mark(ratio: f64) -> (&'static str, Option<Tint>) {
     match (ratio * 100.0).round() {
         percent if percent < 95.0 => (" -", Some(Tint::Below)),
@@ -47,13 +50,14 @@ pub fn relative_mark(ratio: f64) -> (&'static str, Option<Tint>) {
     }
 }
 
-/// Value and kept rate of an engine in a phase.
+/// Returns an engine's value in a phase, and true if it reached its rate.
 fn cell(group: &Group<'_>, engine: &str, phase: &str) -> Option<(f64, bool)> {
     let missed = is_query(phase) && group.of(engine, phase).any(background_rate_unmet);
     Some((group.median(engine, phase, rate)?, !missed))
 }
 
-/// Inserts per second of the load and write steps, queries per second of the others.
+/// Returns the inserts per second of load and write steps, and the queries per second of the
+/// others.
 pub fn absolute(group: &Group<'_>, phases: &[String]) -> Table {
     let mut table = Table::new(
         "Summary: rows inserted per second (l.*), queries per second (q*), median of repetitions",
@@ -97,7 +101,7 @@ pub fn absolute(group: &Group<'_>, phases: &[String]) -> Table {
     table
 }
 
-/// The same divided by the base.
+/// Returns the throughput divided by that of the base.
 pub fn relative(group: &Group<'_>, phases: &[String], base: &str) -> Table {
     let mut table = Table::new(
         format!("Summary: throughput relative to {base}"),
@@ -121,7 +125,7 @@ pub fn relative(group: &Group<'_>, phases: &[String], base: &str) -> Table {
     table
 }
 
-/// Background inserts per second that were reached, with what was asked for in the last row.
+/// Returns the background inserts per second, with the requested rate in the last row.
 pub fn background(group: &Group<'_>, phases: &[String]) -> Table {
     let mut table = Table::new(
         "Summary: background rows inserted per second in the query steps",
@@ -165,8 +169,8 @@ pub fn background(group: &Group<'_>, phases: &[String]) -> Table {
     table
 }
 
-/// The worst second of the background inserts in each query step, over all trials: a mean rate hides a stall that was caught
-/// up with. None where no seconds were recorded.
+/// Returns the worst second of the background inserts in each query step, over all trials. A mean
+/// rate hides a stall if later inserts make up for it. `None` if no seconds were recorded.
 pub fn worst_seconds(group: &Group<'_>, phases: &[String]) -> Option<Table> {
     let mut table = Table::new(
         "Summary: fewest background rows in a second, and the longest insert (ms), in the query steps",
@@ -244,7 +248,7 @@ mod tests {
             ..PhaseResult::default()
         };
         let one = step([second(5, 5), second(5, 5), second(5, 5)], 900.0);
-        // Behind the last insert there is nothing to count.
+        // After the last insert there is nothing to count.
         let rest = [second(2, 8), second(13, 2), Interval::default()];
         let worst = worst_second([&one, &step(rest, 2_000.0)].into_iter());
         assert_eq!(worst.as_deref(), Some("20 (2.00)"));
@@ -282,7 +286,7 @@ mod tests {
 
     #[test]
     fn red_comes_before_grey_and_what_missed_its_rate_is_not_the_maximum() {
-        // qp1000 of 2024: the first missed its rate and is the lowest.
+        // qp1000 of 2024: the first engine missed its rate and is the lowest.
         let column = [(357.0, false), (513.0, true), (790.0, true)];
         assert_eq!(colours(&column), [RED, None, GREEN]);
         let column = [(900.0, false), (500.0, true), (400.0, true), (200.0, true)];

@@ -1,4 +1,5 @@
-//! How a database ages: the equal steps of one trial, and how throughput, size and written bytes change from step to step.
+//! Aging of a database: the equal steps of one trial, and the change of throughput, size and
+//! written bytes from step to step.
 
 use crate::measure::least_squares::solve;
 use crate::measure::statistics::t_98;
@@ -7,10 +8,11 @@ use crate::run::turnover::turnover;
 use crate::store::result::{PhaseResult, TrialResult};
 use crate::store::sweep::{Ageing, AgeingStep, Estimate};
 
-/// Fewest steps that have a trend.
+/// Fewest steps for a trend.
 pub const STEPS_MIN: usize = 3;
 
-/// The ageing of one trial: its steps are the last phases with operations that share a name. `None` where it has none.
+/// Returns the aging of one trial. Its steps are the last phases with operations that share a name.
+/// `None` if it has no such phases or no settle before them.
 pub fn of(trial: &TrialResult) -> Option<Ageing> {
     let worked = |phase: &&PhaseResult| phase.operations > 0;
     let name = trial.phases.iter().rfind(worked)?.base_name();
@@ -54,14 +56,15 @@ fn data(phase: &PhaseResult) -> Option<u64> {
 }
 
 impl Ageing {
-    /// Notes whether the last step came as far as was asked.
+    /// Sets `reached`: true if the last step has the requested turnover.
     pub fn judge(&mut self, asked: f64) {
         let last = self.steps.last().and_then(|step| step.turnover);
         self.reached = last.is_some_and(|reached| reached >= asked);
     }
 }
 
-/// The mean factor from one step to the next: the slope of logarithms over steps, with its 98 % interval.
+/// Returns the mean factor from one step to the next: the slope of logarithms over steps, with its
+/// 98 % interval.
 fn change(steps: &[AgeingStep], value: impl Fn(&AgeingStep) -> Option<f64>) -> Option<Estimate> {
     let logs: Option<Vec<f64>> = steps
         .iter()

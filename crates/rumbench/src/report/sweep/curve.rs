@@ -8,36 +8,37 @@ use crate::report::throughput::{per_item, rate};
 use crate::store::result::{PhaseResult, TrialResult};
 use crate::store::sweep::Sweep;
 
-/// What was measured at one value.
+/// Measurements of one engine and phase at one value of the sweep.
 #[derive(Debug, Clone)]
 pub struct Point {
-    /// The value, as it was given.
+    /// Value of the setting, as given by the user.
     pub value: String,
-    /// Throughput of each repetition, by its number.
+    /// Throughput of each repetition, with the repetition's number.
     pub rates: Vec<(u32, f64)>,
-    /// Threads of clients.
+    /// Client threads. `None` if they are not recorded.
     pub clients: Option<usize>,
-    /// A rate was asked for.
+    /// True if the phase had a requested rate.
     pub paced: bool,
-    /// Most of the phase's operations answer within so many microseconds in 99 of 100 cases.
+    /// 99th percentile of the phase's most frequent operation, in microseconds.
     pub p99_us: Option<f64>,
-    /// CPU for each operation or row, in microseconds.
+    /// CPU per operation or row, in microseconds.
     pub cpu_us: Option<f64>,
-    /// KiB written for each operation or row, with the debt where it was paid.
+    /// KiB written per operation or row, with the writes of the following settle if it was
+    /// measured.
     pub written_kb: Option<f64>,
-    /// GiB of data after the debt was paid.
+    /// GiB of data after the last settle.
     pub data_gib: Option<f64>,
-    /// MiB of memory at its highest.
+    /// Peak memory in MiB.
     pub rss_mib: Option<f64>,
 }
 
 impl Point {
-    /// Median of the repetitions.
+    /// Returns the median of the repetitions.
     pub fn rate(&self) -> Option<f64> {
         median(&self.rates.iter().map(|(_, rate)| *rate).collect::<Vec<_>>())
     }
 
-    /// Lowest and highest repetition.
+    /// Returns the lowest and highest repetition.
     pub fn range(&self) -> Option<(f64, f64)> {
         let rates = self.rates.iter().map(|(_, rate)| *rate);
         (!self.rates.is_empty()).then(|| {
@@ -47,7 +48,8 @@ impl Point {
     }
 }
 
-/// The points of one engine and phase, in the order of the sweep; values without a trial are left out.
+/// Returns the points of one engine and phase, in the order of the sweep; values without a trial
+/// are left out.
 pub fn points(sweep: &Sweep, whole: &Whole<'_>, engine: &str, phase: &str) -> Vec<Point> {
     let point = |value: &String| {
         let group = whole.point(sweep, value)?;
@@ -82,7 +84,7 @@ fn point(group: &Group<'_>, value: &str, engine: &str, phase: &str) -> Point {
     }
 }
 
-/// The operation of a phase that occurs most.
+/// Returns the most frequent operation of a phase.
 fn most_frequent(phase: &PhaseResult) -> Option<&String> {
     let counts = phase.latency_us.iter();
     counts
@@ -94,7 +96,7 @@ fn p99(phase: &PhaseResult) -> Option<f64> {
     Some(phase.latency_us[most_frequent(phase)?].p99)
 }
 
-/// The same operation's name, for a header.
+/// Returns the name of the most frequent operation, for a header.
 pub fn frequent_operation(whole: &Whole<'_>, phase: &str) -> Option<String> {
     let mut phases = whole.points.iter().flat_map(|group| {
         let phases = group.trials.iter().flat_map(|trial| &trial.phases);
@@ -103,7 +105,7 @@ pub fn frequent_operation(whole: &Whole<'_>, phase: &str) -> Option<String> {
     phases.find_map(|phase| most_frequent(phase).cloned())
 }
 
-/// Throughput against that at the first value, pairing trials of the same repetition.
+/// Compares the throughput with that at the first value, pairing trials of the same repetition.
 pub fn against_first(first: &Point, other: &Point) -> Option<Ratio> {
     let of = |point: &Point, n: u32| {
         let mut rates = point.rates.iter();

@@ -1,8 +1,9 @@
-//! What all points of a sweep say together: how throughput, cost and space follow the setting, how an engine scales with clients,
-//! how a database ages.
+//! Summary of all points of a sweep: throughput, cost and space over the setting, the scalability
+//! of an engine with clients, the aging of a database.
 //!
-//! [`curve`] collects the points of one engine and phase, [`scalability`] fits them, [`ageing`] follows the steps of one trial. Text,
-//! Markdown and the page show the same tables; [`conclude`] keeps what was computed in the result.
+//! [`curve`] collects the points of one engine and phase, [`scalability`] fits them, [`ageing`]
+//! follows the steps of one trial. Text, Markdown and the page show the same tables; [`conclude`]
+//! stores the conclusions in the result.
 
 pub mod ageing;
 pub mod curve;
@@ -13,16 +14,17 @@ use super::selection::{Group, group_trials};
 use crate::store::result::{SuiteResult, TrialResult};
 use crate::store::sweep::{Sweep, TURNOVER};
 
-/// The setting whose sweep is fitted.
+/// Setting whose sweep is fitted with the Universal Scalability Law.
 pub const CLIENTS: &str = "clients";
 
-/// Whether a suite varied a setting, or looked for a rate, so that each point has tables of its own.
+/// Returns true if a suite varied a setting or searched a rate, so that each point has tables of
+/// its own.
 pub fn has_points(suite: &SuiteResult) -> bool {
     let sweep = suite.sweep.as_ref();
     suite.rate_search.is_some() || sweep.is_some_and(|sweep| sweep.key != TURNOVER)
 }
 
-/// Fills in what follows from all trials so far.
+/// Stores the conclusions from all trials so far in the suite's sweep.
 pub fn conclude(suite: &mut SuiteResult) {
     let Some(mut sweep) = suite.sweep.take() else {
         return;
@@ -43,7 +45,7 @@ pub fn conclude(suite: &mut SuiteResult) {
     suite.sweep = Some(sweep);
 }
 
-/// Trials of equal durability over all points together.
+/// Groups the trials by durability, over all points together.
 pub fn whole(suite: &SuiteResult, mix: bool) -> Vec<Whole<'_>> {
     let mut found: Vec<Whole<'_>> = Vec::new();
     let usable =
@@ -61,16 +63,16 @@ pub fn whole(suite: &SuiteResult, mix: bool) -> Vec<Whole<'_>> {
     found
 }
 
-/// The groups of one durability, one for each point that has trials.
+/// Groups of one durability, one for each point with trials.
 pub struct Whole<'a> {
-    /// What they share.
+    /// Title that the groups share.
     pub title: String,
-    /// In the order of their first trials.
+    /// Groups in the order of their first trials.
     pub points: Vec<Group<'a>>,
 }
 
 impl Whole<'_> {
-    /// Engines in order.
+    /// Returns the engines in order.
     pub fn engines(&self) -> Vec<String> {
         let mut names = Vec::new();
         for name in self.points.iter().flat_map(Group::engines) {
@@ -81,7 +83,7 @@ impl Whole<'_> {
         names
     }
 
-    /// Phases in order, without those that only warm up.
+    /// Returns the phases in order, without the warm-up.
     pub fn phases(&self) -> Vec<String> {
         let mut names = Vec::new();
         for name in self.points.iter().flat_map(Group::phases) {
@@ -92,7 +94,7 @@ impl Whole<'_> {
         names
     }
 
-    /// The group of a value of the sweep.
+    /// Returns the group of a value of the sweep.
     pub fn point(&self, sweep: &Sweep, value: &str) -> Option<&Group<'_>> {
         let label = format!("{}={value}", sweep.key);
         let mut points = self.points.iter();

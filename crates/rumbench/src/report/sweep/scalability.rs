@@ -1,4 +1,5 @@
-//! A sweep over `clients` as fits of the Universal Scalability Law, and what may be concluded from each in words.
+//! Fits of a sweep over `clients` with the Universal Scalability Law, and the conclusion from each
+//! in words.
 
 use super::curve::{Point, points};
 use super::{CLIENTS, Whole};
@@ -7,10 +8,10 @@ use crate::report::table::{count, number};
 use crate::report::throughput::{counts_rows, unit};
 use crate::store::sweep::{Scalability, Sweep};
 
-/// A fit that is farther from its trials than this, on average, describes them badly.
+/// Average error above which a fit describes its trials badly.
 const ERROR_POOR: f64 = 0.10;
 
-/// Fits of all engines and phases; none of a sweep over something else.
+/// Returns the fits of all engines and phases. Empty for a sweep over another setting.
 pub fn fits(sweep: &Sweep, whole: &Whole<'_>) -> Vec<Scalability> {
     if sweep.key != CLIENTS {
         return Vec::new();
@@ -27,7 +28,7 @@ pub fn fits(sweep: &Sweep, whole: &Whole<'_>) -> Vec<Scalability> {
     found
 }
 
-/// Clients and throughput of every trial.
+/// Returns clients and throughput of every trial.
 pub fn trials(points: &[Point]) -> Vec<(f64, f64)> {
     let of_point = |point: &Point| {
         let clients: Option<f64> = point.value.parse().ok();
@@ -63,7 +64,7 @@ fn of_points(engine: &str, phase: &str, points: &[Point]) -> Scalability {
     found
 }
 
-/// Why the trials say nothing about scalability.
+/// Returns the reason why the trials do not show scalability. `None` if they do.
 fn refusal(points: &[Point], different: usize) -> Option<String> {
     if points.iter().any(|point| point.paced) {
         return Some("no fit: throughput is the rate that was asked for".to_string());
@@ -96,7 +97,7 @@ fn fill(found: &mut Scalability, fit: &Fit, trials: &[(f64, f64)]) {
     found.judgement = judgement(found, fit, trials);
 }
 
-/// What a reader may take from it, the doubts first.
+/// Formats the conclusion, with the doubts first.
 fn judgement(found: &Scalability, fit: &Fit, trials: &[(f64, f64)]) -> String {
     let mut parts = Vec::new();
     let percent = |share: f64| number(Some(share * 100.0));
@@ -246,7 +247,7 @@ mod tests {
         let rises = of_points("a", "load", &of(0.3));
         assert_eq!((rises.metric.as_str(), rises.points), ("rows_per_s", 5));
         let said = |sigma: f64| {
-            // Noise that keeps kappa from a rounding error above 0.
+            // Noise, so that no rounding error moves kappa above 0.
             let mut points = of(sigma);
             points[4].rates[0].1 *= 1.01;
             of_points("a", "load", &points).judgement

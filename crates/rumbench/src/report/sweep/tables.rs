@@ -1,4 +1,4 @@
-//! The tables of a sweep: each phase by value, the fits, the steps of ageing databases.
+//! Tables of a sweep: each phase by value, the fits, the steps of aging databases.
 
 use super::Whole;
 use super::ageing::STEPS_MIN;
@@ -11,10 +11,10 @@ use crate::report::throughput::{counts_rows, rate, unit};
 use crate::store::result::{PhaseResult, SuiteResult};
 use crate::store::sweep::{Ageing, Estimate, Scalability, Sweep};
 
-/// Most steps of an ageing table; of more only some are shown.
+/// Most rows in a table of steps; of more steps only every n-th is shown.
 const STEPS_SHOWN: usize = 60;
 
-/// All tables of a sweep over a setting.
+/// Returns all tables of a sweep over a setting.
 pub fn of_points(suite: &SuiteResult, sweep: &Sweep, whole: &Whole<'_>) -> Vec<Table> {
     let phases = whole.phases();
     let mut tables: Vec<Table> = Vec::new();
@@ -25,7 +25,7 @@ pub fn of_points(suite: &SuiteResult, sweep: &Sweep, whole: &Whole<'_>) -> Vec<T
     tables
 }
 
-/// One phase: a row for each engine and value.
+/// Returns the table of one phase, with a row for each engine and value.
 pub fn by_value(sweep: &Sweep, whole: &Whole<'_>, phase: &str) -> Option<Table> {
     let item = if counts_rows(phase) { "row" } else { "op" };
     let first = format!("to {}={} (ratio)", sweep.key, sweep.values.first()?);
@@ -101,7 +101,7 @@ fn row(engine: &str, first: &Point, point: &Point) -> Vec<String> {
     ]
 }
 
-/// The fits of these engines as numbers, and below them in words.
+/// Returns the fits of these engines as numbers, with notes in words.
 pub fn fits(suite: &SuiteResult, sweep: &Sweep, whole: &Whole<'_>) -> Option<Table> {
     let engines = whole.engines();
     let own = sweep
@@ -134,7 +134,8 @@ pub fn fits(suite: &SuiteResult, sweep: &Sweep, whole: &Whole<'_>) -> Option<Tab
     (!sweep.scalability.is_empty()).then_some(table)
 }
 
-/// A remark where clients had to share CPUs, which a fit cannot tell from contention in the engine.
+/// Returns a note if clients had to share CPUs. A fit cannot distinguish this from contention in
+/// the engine.
 fn few_cpus(suite: &SuiteResult, sweep: &Sweep) -> Option<String> {
     let cpus: f64 = suite.environment.get("cpus")?.parse().ok()?;
     let values = sweep.values.iter().filter_map(|value| value.parse().ok());
@@ -160,10 +161,10 @@ fn fit_row(fit: &Scalability) -> Vec<String> {
     ]
 }
 
-/// `0.12 [0.05, 0.20]`; an end that is not there is open.
+/// Formats an estimate as `0.12 [0.05, 0.20]`; a missing end is open.
 fn with_interval(found: Estimate) -> String {
     let short = |value: f64| match value.abs() {
-        // Coherency is small and still decides where the peak is.
+        // Kappa is small and still determines the position of the peak.
         size if size > 0.0 && size < 0.001 => format!("{value:.2e}"),
         _ => number(Some(value)),
     };
@@ -177,7 +178,7 @@ fn with_interval(found: Estimate) -> String {
     }
 }
 
-/// What the fit of an engine and phase says at so many clients.
+/// Returns the throughput of the fit of an engine and phase at a number of clients.
 pub fn fitted(sweep: &Sweep, engine: &str, phase: &str, clients: f64) -> Option<f64> {
     let mut fits = sweep.scalability.iter();
     let fit = fits.find(|fit| fit.engine == engine && fit.phase == phase)?;
@@ -190,7 +191,7 @@ pub fn fitted(sweep: &Sweep, engine: &str, phase: &str, clients: f64) -> Option<
     ))
 }
 
-/// Steps and trends of the databases that aged.
+/// Returns the steps and trends of aging databases.
 pub fn of_ageing(sweep: &Sweep, group: &Group<'_>) -> Vec<Table> {
     let engines = group.engines();
     let own: Vec<&Ageing> = sweep
@@ -209,7 +210,7 @@ pub fn of_ageing(sweep: &Sweep, group: &Group<'_>) -> Vec<Table> {
     tables
 }
 
-/// The steps of one engine, medians of the repetitions that came so far.
+/// Returns the steps of one engine: medians of the repetitions that reached each step.
 fn steps(group: &Group<'_>, all: &[&Ageing], engine: &str) -> Option<Table> {
     let own: Vec<&&Ageing> = all
         .iter()
@@ -287,7 +288,7 @@ fn trends(sweep: &Sweep, all: &[&Ageing]) -> Table {
     );
     for ageing in all {
         let change = |found: Option<Estimate>| {
-            // Zero has no sign: what rounds to it is no loss.
+            // A value that rounds to zero gets no minus sign, because it is no loss.
             let percent = |factor: f64| ((factor - 1.0) * 1e4).round() / 100.0 + 0.0;
             let signed = |factor: f64| format!("{:+.2}", percent(factor));
             match found {
