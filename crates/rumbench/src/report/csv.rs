@@ -1,7 +1,9 @@
-//! A result as CSV: one line for each number of each phase, as spreadsheets and programs for statistics want it.
+//! A result as CSV: one line for each number of each phase, for spreadsheets and statistics
+//! programs.
 //!
-//! `metric` is the place of the number in `result.json` below its phase, with dots between names: `latency_us.INSERT.p99`.
-//! Lists (seconds of a phase, counts of responses) are left out: they are in `result.json`.
+//! `metric` is the path of the number in `result.json` below its phase, with dots between names:
+//! `latency_us.INSERT.p99`. Lists (seconds of a phase, counts of responses) are left out: they are
+//! in `result.json`.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -20,10 +22,10 @@ const HEADERS: [&str; 8] = [
     "value",
 ];
 
-/// All phases of all trials, marked ones too.
+/// Renders all phases of all trials, including trials with marks.
 ///
 /// # Errors
-/// None that a result could cause.
+/// No result can cause an error.
 pub fn render(suite: &SuiteResult) -> Result<String> {
     let mut out = csv::Writer::from_writer(Vec::new());
     out.write_record(HEADERS)?;
@@ -58,7 +60,7 @@ fn line(
     ]
 }
 
-/// The numbers in a value with the names above them.
+/// Collects the numbers in a value, each with its path.
 fn flatten(above: &str, value: &Value, out: &mut Vec<(String, String)>) {
     match value {
         Value::Number(number) => out.push((above.to_string(), number.to_string())),

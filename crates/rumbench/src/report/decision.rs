@@ -1,7 +1,9 @@
-//! Lines that a decision needs: what the numbers of a phase mean for the device, the space and the CPUs that have to be bought.
+//! Lines for a purchase decision: the device, the space and the CPUs that the numbers of a phase
+//! require.
 //!
-//! Nothing here is measured anew. Years are those of a device that may be written so many terabytes in all and takes what the engine
-//! writes, the debt included, without rest; wear inside the device, which differs by device and filling, is not in them.
+//! Nothing here is measured again. The years are for a device with a limit on the terabytes written
+//! in total. It takes the engine's writes without a pause, including those of the following settle.
+//! Wear inside the device is not included; it differs by device and by how full the device is.
 
 use super::selection::Group;
 use super::sweep::{Whole, has_points};
@@ -11,16 +13,16 @@ use crate::run::search::label;
 use crate::store::rate_search::RateSearch;
 use crate::store::result::{CpuPerOp, PhaseResult, SuiteResult};
 
-/// Terabytes that may be written where nobody says otherwise: what makers warrant for consumer devices of 1 TB.
+/// Default endurance in terabytes written, as makers warrant it for consumer devices of 1 TB.
 pub const ENDURANCE_TB: f64 = 600.0;
-/// A terabyte as makers of devices count it.
+/// Bytes in a terabyte as makers of devices count it.
 const TB: f64 = 1e12;
-/// A mean year of the Gregorian calendar.
+/// Seconds in a mean year of the Gregorian calendar.
 const SECONDS_PER_YEAR: f64 = 365.2425 * 86_400.0;
-/// Operations a second that CPUs are counted for.
+/// Operations per second for which CPUs are counted.
 const RATE: f64 = 10_000.0;
 
-/// What follows from one engine's numbers.
+/// Conclusions from one engine's numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Line {
     per_s: Option<f64>,
@@ -31,13 +33,14 @@ struct Line {
     cores: Option<f64>,
 }
 
-/// One row of the table: an engine in a group.
+/// Row of the table: an engine in a group.
 struct Row<'a> {
     group: &'a Group<'a>,
     engine: String,
 }
 
-/// The table of one group, about its last phase that is no load; `None` where nothing was measured.
+/// Returns the table of one group for its last phase that is not a load. `None` without
+/// measurements.
 pub fn table(suite: &SuiteResult, group: &Group<'_>, endurance_tb: Option<f64>) -> Option<Table> {
     let phase = main_phase(&[group])?;
     let engines = group.engines();
@@ -45,7 +48,8 @@ pub fn table(suite: &SuiteResult, group: &Group<'_>, endurance_tb: Option<f64>) 
     of_rows(suite, &phase, &rows.collect::<Vec<_>>(), endurance_tb)
 }
 
-/// The same over all points of a sweep; of a search at the share of the highest rate.
+/// Returns the table over all points of a sweep. For a search it has only the share of the highest
+/// rate.
 pub fn of_points(
     suite: &SuiteResult,
     whole: &Whole<'_>,
@@ -68,14 +72,14 @@ pub fn of_points(
     of_rows(suite, &phase, &rows, endurance_tb)
 }
 
-/// Whether the group is of the rate at which response times of an engine are told.
+/// Returns true if the group ran at the rate for which an engine's response times are reported.
 fn is_share(search: &RateSearch, group: &Group<'_>, engine: &str) -> bool {
     let found = search.engines.iter().find(|found| found.engine == engine);
     let rate = found.and_then(|found| found.share_rate);
     rate.is_some_and(|rate| group.point.as_deref() == Some(label(rate).as_str()))
 }
 
-/// The last phase that is no load and does not only warm up.
+/// Returns the last phase that is neither a load nor the warm-up.
 fn main_phase(groups: &[&Group<'_>]) -> Option<String> {
     let phases = groups.iter().flat_map(|group| group.phases());
     let phases = phases.filter(|phase| phase != "warmup");
@@ -115,7 +119,7 @@ fn of_rows(
             per_s: line.per_s,
             ..Line::default()
         };
-        // A throughput alone decides nothing.
+        // Throughput alone is no basis for a decision.
         if line == alone {
             continue;
         }
@@ -142,13 +146,13 @@ fn of_rows(
 
 fn line(group: &Group<'_>, engine: &str, phase: &str, endurance_tb: f64) -> Line {
     let rows = counts_rows(phase);
-    // All of it for each item, so that loads are told by row.
+    // The total is divided by items, so that loads are counted per row.
     let items = move |phase: &PhaseResult| match rows {
         true => phase.rows,
         false => phase.operations,
     };
     let per_item = move |of: &PhaseResult, per_op: Option<f64>| {
-        // An imported operation of a load is a row.
+        // An operation of an imported load is a row.
         if of.lacks("operations") || of.lacks("rows") {
             return per_op;
         }
@@ -182,7 +186,8 @@ fn line(group: &Group<'_>, engine: &str, phase: &str, endurance_tb: f64) -> Line
     }
 }
 
-/// CPU of the engine and its server. Without calibration the client cannot be told apart and is in it.
+/// Returns the CPU time of the engine and its server. Without calibration it includes the client,
+/// which cannot be separated.
 fn of_engine(cpu: &CpuPerOp) -> f64 {
     cpu.engine_foreground + cpu.engine_background + cpu.server.unwrap_or(0.0)
 }
@@ -199,7 +204,7 @@ mod tests {
         suite.trials.truncate(1);
         let request = &mut suite.trials[0].phases[1];
         request.ops_per_s = Some(10_000.0);
-        // 2 KiB for each operation: 20.48 MB/s.
+        // 2 KiB per operation: 20.48 MB/s.
         request.kb_written_per_op_settled = Some(2.0);
         let found = groups(&suite, false);
         let line = line(&found[0], "alluvium", "request", 600.0);
@@ -212,7 +217,7 @@ mod tests {
         close(line.tb_per_billion, 2.048);
         // The directory has 1 GiB after the settle.
         close(line.databases_per_tb, 931.3226);
-        // 20 us in the foreground, 8 in the background; the client's 2 are not the engine's.
+        // 20 us in the foreground, 8 in the background; the client's 2 do not belong to the engine.
         close(line.cores, 0.28);
     }
 
@@ -236,7 +241,7 @@ mod tests {
                 ..Line::default()
             }
         );
-        // No writes at all wear nothing, which is no number of years.
+        // Without writes there is no wear and no number of years.
         suite.trials[0].phases[1].kb_written_per_op = Some(0.0);
         let found = groups(&suite, false);
         let line = super::line(&found[0], "alluvium", "request", 600.0);

@@ -1,9 +1,9 @@
-//! What decides or spoils a measurement on a machine, as a table.
+//! Table of the machine's properties that affect a measurement.
 
 use super::table::Table;
 use crate::measure::doctor::{Finding, Verdict};
 
-/// The findings, with what to do below them.
+/// Returns the findings as a table, with advice in the notes.
 pub fn machine(found: &[Finding]) -> Table {
     let mut table = Table::new("This machine", &["", "what", "found"]);
     table.text_columns = 3;

@@ -1,7 +1,8 @@
-//! What a search for the highest rate found: the sentence for each engine, response times at a share of that rate, and response time
-//! against rate as a curve.
+//! Results of a search for the highest rate: a sentence for each engine, response times at a share
+//! of that rate, and response time against rate as a curve.
 //!
-//! [`conclude`] computes it from the trials and keeps it in the result; tables and page only show it.
+//! [`conclude`] computes them from the trials and stores them in the result; tables and page only
+//! show them.
 
 mod curve;
 
@@ -16,7 +17,7 @@ use crate::store::result::{Latency, PhaseResult, SuiteResult, TrialResult};
 
 pub use curve::{FIGURES, Figure, curve, figure_of};
 
-/// Fills in what follows from all trials so far.
+/// Stores the conclusions from all trials so far in the suite's `rate_search`.
 pub fn conclude(suite: &mut SuiteResult, search: &Search, repeat: u32) {
     let mut engines: Vec<String> = Vec::new();
     for trial in &suite.trials {
@@ -33,7 +34,7 @@ pub fn conclude(suite: &mut SuiteResult, search: &Search, repeat: u32) {
     });
 }
 
-/// Whether a search ended without a rate that holds, for any of the engines.
+/// Returns true if the search for any engine ended without a rate that holds.
 pub fn none_holds(suite: &SuiteResult) -> bool {
     let engines = suite.rate_search.iter().flat_map(|search| &search.engines);
     let mut ended = engines.filter(|found| found.ended);
@@ -74,7 +75,7 @@ fn found(suite: &SuiteResult, search: &Search, repeat: u32, engine: String) -> F
     found
 }
 
-/// Medians of the repetitions of one rate.
+/// Returns the medians of the repetitions of one rate.
 fn point(search: &Search, tried: &Tried<'_>) -> RatePoint {
     let paced = tried.rate > 0.0;
     let phases: Vec<&PhaseResult> = tried
@@ -95,7 +96,8 @@ fn point(search: &Search, tried: &Tried<'_>) -> RatePoint {
     }
 }
 
-/// Each figure the largest over the kinds of operations that the limits are for, and of that the median over phases.
+/// Returns for each figure the median over phases of the largest value among the operations to
+/// which the limits apply.
 fn worst(search: &Search, phases: &[&PhaseResult]) -> Option<Latency> {
     let meant = |name: &String| {
         let mut conditions = search.conditions.iter();
@@ -125,7 +127,7 @@ fn worst(search: &Search, phases: &[&PhaseResult]) -> Option<Latency> {
     })
 }
 
-/// The result in words.
+/// Formats the result of a search.
 fn judgement(found: &FoundRate, state: &State<'_>, search: &Search) -> String {
     let limits: Vec<String> = search.conditions.iter().map(|c| c.text.clone()).collect();
     let limits = and(&limits);
@@ -185,7 +187,7 @@ fn why(found: &FoundRate, rate: f64) -> String {
     point.map_or(String::new(), |point| point.broken.join(", "))
 }
 
-/// All tables of a search, for the engines of one durability.
+/// Returns all tables of a search, for the engines of one durability.
 pub fn tables(suite: &SuiteResult, search: &RateSearch, whole: &Whole<'_>) -> Vec<Table> {
     let own = own(search, whole);
     let mut tables = vec![highest(search, &own)];
@@ -194,7 +196,7 @@ pub fn tables(suite: &SuiteResult, search: &RateSearch, whole: &Whole<'_>) -> Ve
     tables
 }
 
-/// What was found for the engines of one durability.
+/// Returns the results for the engines of one durability.
 pub fn own<'a>(search: &'a RateSearch, whole: &Whole<'_>) -> Vec<&'a FoundRate> {
     let engines = whole.engines();
     let found = search.engines.iter();
@@ -208,7 +210,7 @@ fn limits(search: &RateSearch) -> String {
     and(&limits)
 }
 
-/// One row for each engine, and the sentences.
+/// Returns a table with one row for each engine, and the sentences as notes.
 pub fn highest(search: &RateSearch, own: &[&FoundRate]) -> Table {
     let mut table = Table::new(
         format!("Highest rate that holds {}", limits(search)),
@@ -242,7 +244,7 @@ pub fn highest(search: &RateSearch, own: &[&FoundRate]) -> Table {
     table
 }
 
-/// Response times of every operation at the share and at the highest rate.
+/// Returns the response times of every operation at the share and at the highest rate.
 pub fn at_share(suite: &SuiteResult, search: &RateSearch, own: &[&FoundRate]) -> Option<Table> {
     let title = format!(
         "Response times at {:.0} % of the highest rate, and at the highest rate (us)",
@@ -291,7 +293,7 @@ pub fn at_share(suite: &SuiteResult, search: &RateSearch, own: &[&FoundRate]) ->
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Latencies of each operation at a rate; medians where there are several repetitions.
+/// Returns the latencies of each operation at a rate, as medians over repetitions.
 fn operations(suite: &SuiteResult, found: &FoundRate, rate: f64) -> Vec<(String, Latency)> {
     let label = label(rate);
     let trials = suite.trials.iter().filter(|trial| {

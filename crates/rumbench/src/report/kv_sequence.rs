@@ -1,8 +1,10 @@
-//! The columns of db_bench's reports for one step of kv-sequence, with its counting errors corrected.
+//! Columns of db_bench's reports for one step of kv-sequence, with its counting errors corrected.
 //!
-//! Operations and response times are of whole calls, rows beside them, so that a multi-get or a scan is not counted once
-//! by its calls and once by its rows; what a load costs is for each row, because its operations are commits. Write amplification divides bytes that reached the device by bytes that clients wrote:
-//! a flush counts once. The writer of the steps beside a writer stands in columns of its own.
+//! Operations and response times are of whole calls, and rows have their own column: a multi-get or
+//! a scan is not counted by its calls once and by its rows another time. The costs of a load are
+//! per row, because its operations are commits. Write amplification divides bytes that reached the
+//! device by bytes that clients wrote: a flush counts once. The writer in steps with a background
+//! writer has columns of its own.
 
 use super::selection::Group;
 use super::table::{Table, gib, number};
@@ -37,7 +39,7 @@ const WRITER_HEADERS: &[&str] = &[
     "writer cpu (us/op)",
 ];
 
-/// The columns of one step.
+/// Returns the columns of one step. `None` for other workloads.
 pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Table> {
     if suite.workload != "kv-sequence" {
         return None;
@@ -68,14 +70,14 @@ pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Ta
     Some(table)
 }
 
-/// Bytes of one row, from the settings that a trial printed.
+/// Returns the bytes of one row, from the settings recorded in a trial.
 fn row_bytes(group: &Group<'_>, engine: &str) -> Option<f64> {
     let trial = group.trials.iter().find(|trial| trial.name() == engine)?;
     let bytes = |key: &str| trial.configuration.get(key)?.parse::<f64>().ok();
     Some(bytes("workload.key_bytes")? + bytes("workload.value_bytes")?)
 }
 
-/// The one operation type of a step.
+/// Returns the latency of the step's only type of operation.
 fn latency(phase: &PhaseResult) -> Option<&Latency> {
     phase.latency_us.values().next()
 }

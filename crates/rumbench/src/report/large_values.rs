@@ -1,5 +1,6 @@
-//! The summary of large values: what inserts reach and cost, what the database takes against its compressed rows, and what
-//! queries reach beside inserts. The columns of the published tables (ips, GB, CPU per insert, qps) stand among them.
+//! Summary of large values: rate and cost of inserts, size of the database relative to its
+//! compressed rows, and the rate of queries during inserts. It includes the columns of the
+//! published tables (ips, GB, CPU per insert, qps).
 
 use super::selection::Group;
 use super::table::{Table, gib, number};
@@ -10,7 +11,7 @@ const LOAD: &str = "load";
 const SETTLE: &str = "settle";
 const QUERY: &str = "query";
 
-/// Inserts and sizes, then queries; none for other workloads.
+/// Returns the tables of inserts and sizes, and of queries. Empty for other workloads.
 pub fn summaries(suite: &SuiteResult, group: &Group<'_>) -> Vec<Table> {
     if suite.workload != "large-values" {
         return Vec::new();
@@ -18,7 +19,7 @@ pub fn summaries(suite: &SuiteResult, group: &Group<'_>) -> Vec<Table> {
     vec![inserts(group), queries(group)]
 }
 
-/// Lengths and share of random bytes, from the settings that a trial printed.
+/// Formats lengths and share of random bytes, from the settings recorded in a trial.
 fn values(group: &Group<'_>) -> String {
     let configuration = group.trials.first().map(|trial| &trial.configuration);
     let setting = |key: &str| {

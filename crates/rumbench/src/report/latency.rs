@@ -4,7 +4,7 @@ use super::selection::Group;
 use super::table::{Table, count, number};
 use crate::store::result::Latency;
 
-/// Operation, short name; node operations first, as published.
+/// Operations and their short names; node operations first, as published.
 const SHORT_NAMES: &[(&str, &str)] = &[
     ("ADD_NODE", "an"),
     ("UPDATE_NODE", "un"),
@@ -18,10 +18,10 @@ const SHORT_NAMES: &[(&str, &str)] = &[
     ("GET_LINKS_LIST", "gll"),
 ];
 
-/// A column: its name and where it is found.
+/// Name of a column and its getter.
 type Figure = (&'static str, fn(&Latency) -> f64);
 
-/// p99, maximum and mean of the ten operations, in milliseconds.
+/// Returns p99, maximum and mean of the ten operations, in milliseconds.
 pub fn short(group: &Group<'_>, phase: &str) -> Option<Table> {
     let figures: [Figure; 3] = [("p99", |l| l.p99), ("max", |l| l.max), ("mean", |l| l.mean)];
     let mut table = Table::new(
@@ -56,7 +56,7 @@ pub fn short(group: &Group<'_>, phase: &str) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Every percentile of every operation, in microseconds.
+/// Returns every percentile of every operation, in microseconds.
 pub fn full(group: &Group<'_>, phase: &str) -> Option<Table> {
     const FIGURES: [Figure; 7] = [
         ("mean (us)", |l| l.mean),
@@ -97,7 +97,7 @@ pub fn full(group: &Group<'_>, phase: &str) -> Option<Table> {
             let Some(known) = ran else {
                 continue;
             };
-            // Imported response times may come without their number.
+            // Imported response times may come without their count.
             let number_of = count(Some(known).filter(|count| *count > 0.0));
             let mut row = vec![operation.clone(), group.label(engine), number_of];
             row.extend(FIGURES.iter().map(|(_, value)| {

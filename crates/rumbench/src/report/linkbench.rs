@@ -1,7 +1,8 @@
-//! The column set of published LinkBench reports, so that their readers can compare.
+//! Columns of published LinkBench reports, so that their readers can compare.
 //!
-//! `cpuq` is the machine's busy share divided by the rate and not multiplied by the number of CPUs, as published; it compares only
-//! on equal machines. Load and index count inserted rows (`ips`, per row), all other phases requests (`qps`, per request).
+//! `cpuq` is the machine's busy share divided by the rate and not multiplied by the number of CPUs,
+//! as published; it compares only on equal machines. Load and index count inserted rows (`ips`, per
+//! row), all other phases requests (`qps`, per request).
 
 use super::selection::Group;
 use super::table::{Table, gib, number};
@@ -12,7 +13,7 @@ fn engine_us(cpu: &CpuPerOp) -> f64 {
     cpu.engine_foreground + cpu.engine_background + cpu.server.unwrap_or(0.0)
 }
 
-/// The published columns of one phase.
+/// Returns the published columns of one phase. `None` for other workloads.
 pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Table> {
     if suite.workload != "linkbench" {
         return None;
@@ -36,7 +37,7 @@ pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Ta
     Some(table)
 }
 
-/// Names and units of the columns behind the engine, as [`row`] fills them.
+/// Returns names and units of the columns after the engine, as [`row`] fills them.
 fn headers(rows: bool) -> [String; 13] {
     let (rate, item, unit) = if rows {
         ("ips", "i", "row")
@@ -60,7 +61,7 @@ fn headers(rows: bool) -> [String; 13] {
     ]
 }
 
-/// One engine's medians.
+/// Returns one engine's medians.
 fn row(group: &Group<'_>, engine: &str, phase: &str, cpus: f64) -> Vec<String> {
     let of =
         |value: &dyn Fn(&PhaseResult) -> Option<f64>| number(group.median(engine, phase, value));

@@ -1,16 +1,19 @@
-//! Marks: what a reader must know beside the numbers. Judged from a trial, printed below the tables.
+//! Marks: qualifications that a reader needs in addition to the numbers. They are derived from a
+//! trial and printed below the tables.
 
 use crate::measure::levels::two_levels;
 use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
 
-/// A phase must keep this share of its rate.
+/// Share of its rate that a phase must reach.
 pub const RATE_KEPT: f64 = 0.95;
-/// Above this share of the CPU of client threads and server the laboratory, not the engine, limits a closed loop.
+/// Share of the CPU of client threads and server above which the laboratory, not the engine, limits
+/// a closed loop.
 const CLIENT_BOUND: f64 = 0.5;
-/// Of a shorter phase neither rates nor shares of CPU are judged: one interruption of a thread decides them.
+/// Shortest phase, in seconds, whose rates and shares of CPU are judged: in a shorter one a single
+/// interruption of a thread determines them.
 const SECONDS_MIN: f64 = 1.0;
 
-/// Whether a phase missed its rate.
+/// Returns true if a phase missed its rate.
 pub fn rate_unmet(phase: &PhaseResult) -> bool {
     match (phase.rate, phase.ops_per_s) {
         (Some(rate), Some(reached)) => reached < rate * RATE_KEPT,
@@ -18,7 +21,8 @@ pub fn rate_unmet(phase: &PhaseResult) -> bool {
     }
 }
 
-/// What the background clients of a phase reached and what was asked of them, in rows where rows count.
+/// Returns the reached and the requested rate of the background clients, in rows if their rate is
+/// given in rows, with the unit.
 fn background_rate(phase: &PhaseResult) -> Option<(f64, f64, &'static str)> {
     let background = phase.background.as_ref()?;
     Some(match background.rows_rate {
@@ -31,10 +35,12 @@ fn background_rate(phase: &PhaseResult) -> Option<(f64, f64, &'static str)> {
     })
 }
 
-/// Whether the background clients missed their rate, in a phase that is long enough to say so.
+/// Returns true if the background clients missed their rate in a phase that is long enough to be
+/// judged.
 pub fn background_rate_unmet(phase: &PhaseResult) -> bool {
     let missed = |(reached, rate, _)| reached < rate * RATE_KEPT;
-    // Of an imported step the time may not be known; who published its rates thought it long enough.
+    // Imported steps may lack their duration; their authors considered it long enough to publish
+    // the rates.
     let is_judged = phase.seconds >= SECONDS_MIN || phase.lacks("seconds");
     is_judged && background_rate(phase).is_some_and(missed)
 }
@@ -44,7 +50,7 @@ fn client_bound(phase: &PhaseResult) -> bool {
     let Some(cpu) = phase.cpu_us_per_op.filter(|_| judged) else {
         return false;
     };
-    // Against a server that cannot be seen there is nothing to compare with.
+    // If the server's CPU is not visible, there is nothing to compare with.
     if phase.cpu_seconds.is_some_and(|cpu| cpu.server_unseen) {
         return false;
     }
@@ -53,13 +59,14 @@ fn client_bound(phase: &PhaseResult) -> bool {
         .is_some_and(|client| client > threads * CLIENT_BOUND)
 }
 
-/// The two rates between which the clients of a phase went back and forth, where nobody gave them a rate.
+/// Returns the two rates between which the clients of a phase alternated. `None` for phases with a
+/// requested rate.
 fn levels(phase: &PhaseResult) -> Option<(f64, f64)> {
     let levels = two_levels(&phase.ops_of_seconds());
     levels.filter(|_| phase.rate.is_none() && phase.base_name() != "settle")
 }
 
-/// Adds the marks that follow from a trial's numbers. Repeating it adds nothing twice.
+/// Replaces the marks that follow from a trial's numbers, so that repeated calls add nothing twice.
 pub fn judge(trial: &mut TrialResult) {
     let mut found = Vec::new();
     for phase in &trial.phases {
@@ -102,7 +109,8 @@ pub fn judge(trial: &mut TrialResult) {
             ));
         }
     }
-    // Judged again after calibration and every phase: only the newest numbers count.
+    // Calibration and every phase change the numbers: old marks are removed, and only the newest
+    // numbers count.
     const JUDGED: [&str; 5] = [
         "rate-unmet",
         "background-rate-unmet",
@@ -118,7 +126,7 @@ pub fn judge(trial: &mut TrialResult) {
     found.into_iter().for_each(|mark| trial.mark(mark));
 }
 
-/// Whether a trial counts as failed: exit code 1.
+/// Returns true if a trial counts as failed: exit code 1.
 pub fn failed(trial: &TrialResult) -> bool {
     [
         "wrong-answer",
@@ -132,7 +140,7 @@ pub fn failed(trial: &TrialResult) -> bool {
     .any(|name| trial.has_mark(name))
 }
 
-/// All marks, a line each.
+/// Renders all marks, one per line.
 pub fn render(suite: &SuiteResult) -> String {
     let mut out = String::new();
     for trial in &suite.trials {
@@ -197,7 +205,7 @@ mod tests {
         let mark = format!("bimodal ({name}: 12 and 80 operations/s in turns)");
         assert!(trial.marks.contains(&mark), "{:?}", trial.marks);
         assert!(!failed(&trial));
-        // A rate is met by waiting.
+        // Clients with a requested rate wait for their next start.
         trial.phases[1].rate = Some(46.0);
         judge(&mut trial);
         assert!(!trial.has_mark("bimodal"), "{:?}", trial.marks);

@@ -1,7 +1,8 @@
-//! Text, Markdown, CSV and HTML reports from a stored result: the same numbers for people, wikis, terminals and programs.
+//! Text, Markdown, CSV and HTML reports from a stored result: the same numbers for people, wikis,
+//! terminals and programs.
 //!
-//! Order of a report: what was run, one set of tables for each durability promise, marks. Engines whose promises differ never
-//! share a table unless asked for, and then each row says its promise.
+//! Order of a report: the setup, one set of tables for each durability promise, marks. Engines with
+//! different promises share a table only on request, and then each row names its promise.
 
 pub mod compare;
 pub mod csv;
@@ -32,22 +33,22 @@ use table::{Format, Table};
 
 use crate::store::result::{Host, SuiteResult};
 
-/// How to print a result.
+/// Options for printing a result.
 #[derive(Debug, Clone, Default)]
 pub struct ReportOptions {
-    /// Base of ratios, `engine[:variant]`; the first engine when absent.
+    /// Base of ratios, `engine[:variant]`. `None` for the first engine.
     pub base: Option<String>,
     /// Text or Markdown.
     pub format: Format,
-    /// Whether engines with different durability share tables.
+    /// True to put engines with different durability into the same tables.
     pub mix_durability: bool,
-    /// Whether every point and step of a sweep has all its tables.
+    /// True to print all tables of every point and step of a sweep.
     pub all_tables: bool,
-    /// Terabytes that may be written to a device; [`decision::ENDURANCE_TB`] when absent.
+    /// Endurance of the device in terabytes written. `None` for [`decision::ENDURANCE_TB`].
     pub endurance_tb: Option<f64>,
 }
 
-/// The whole report as text.
+/// Renders the whole report as text.
 pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
     let mut out = heading(suite);
     let found = groups(suite, options.mix_durability);
@@ -78,7 +79,7 @@ pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
     out
 }
 
-/// The tables over all points and steps of a sweep or a search, for each promise.
+/// Returns the tables over all points and steps of a sweep or a search, for each promise.
 fn sweep_tables(suite: &SuiteResult, options: &ReportOptions) -> Vec<(String, Vec<Table>)> {
     let wholes = sweep::whole(suite, options.mix_durability);
     if let Some(search) = &suite.rate_search {
@@ -154,7 +155,7 @@ fn heading(suite: &SuiteResult) -> String {
     out
 }
 
-/// Contestants that ran in other builds, in order, with their builds.
+/// Returns the contestants that ran in other builds, in order, with their builds.
 fn hosts(suite: &SuiteResult) -> Vec<(String, &Host)> {
     let mut found: Vec<(String, &Host)> = Vec::new();
     for trial in &suite.trials {
@@ -176,7 +177,7 @@ fn group_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions)
     tables
 }
 
-/// Throughput of all phases.
+/// Returns the tables over all phases.
 fn summary_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOptions) -> Vec<Table> {
     let base = group.base(options.base.as_deref());
     let mut tables = insert_benchmark::summaries(suite, group, &base);
@@ -193,7 +194,7 @@ fn summary_tables(suite: &SuiteResult, group: &Group<'_>, options: &ReportOption
     tables
 }
 
-/// Everything about one phase.
+/// Returns all tables of one phase.
 fn phase_tables(
     suite: &SuiteResult,
     group: &Group<'_>,
@@ -213,7 +214,7 @@ fn phase_tables(
     tables
 }
 
-/// Words as a list in a sentence: `a`, `a and b`, `a, b and c`.
+/// Joins words to a list in a sentence: `a`, `a and b`, `a, b and c`.
 pub fn and(words: &[String]) -> String {
     match words {
         [] => String::new(),

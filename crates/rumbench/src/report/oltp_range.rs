@@ -1,8 +1,9 @@
-//! The tables of OLTP ranges: queries per second by the groups of the published reports with their ratios to the base, the
-//! load with its index, and the cost of a query.
+//! Tables of OLTP ranges: queries per second by the groups of the published reports with their
+//! ratios to the base, the load with its index, and the cost of a query.
 //!
-//! A query is a statement, as the published numbers count it: BEGIN and COMMIT of a transaction too. A scan is measured in
-//! thousands of rows that one client reads in a second, and its cost is for each thousand rows.
+//! A query is a statement, as the published numbers count it, including BEGIN and COMMIT of a
+//! transaction. A scan is measured in thousands of rows that one client reads per second, and its
+//! cost is per thousand rows.
 
 use rumbench_core::oltp_range::Group as TestGroup;
 use rumbench_core::oltp_range::tests::of_phase;
@@ -28,7 +29,7 @@ fn is_scan(phase: &str) -> bool {
     of_phase(phase).is_some_and(|test| test.name == "scan")
 }
 
-/// Queries of a phase, or thousands of rows of a scan.
+/// Returns the queries of a phase, or the thousands of rows of a scan.
 fn items(phase: &PhaseResult) -> Option<f64> {
     let test = of_phase(&phase.name)?;
     if is_scan(&phase.name) && phase.lacks("rows") {
@@ -40,7 +41,7 @@ fn items(phase: &PhaseResult) -> Option<f64> {
     })
 }
 
-/// What is compared: queries per second, or thousands of rows per second of one client.
+/// Returns the compared rate: queries per second, or thousands of rows per second of one client.
 fn rate(phase: &PhaseResult) -> Option<f64> {
     if !is_scan(&phase.name) {
         return items(phase).map(|queries| queries / phase.seconds.max(f64::MIN_POSITIVE));
@@ -49,7 +50,7 @@ fn rate(phase: &PhaseResult) -> Option<f64> {
     Some(items(phase)? / phase.operations.max(1) as f64 / (mean_us / 1e6))
 }
 
-/// The load, then a table for each group of tests; none for other workloads.
+/// Returns the load, then a table for each group of tests. Empty for other workloads.
 pub fn summaries(suite: &SuiteResult, group: &Group<'_>, base: &str) -> Vec<Table> {
     if suite.workload != "oltp-range" {
         return Vec::new();
@@ -73,7 +74,7 @@ fn load(group: &Group<'_>) -> Table {
     let mut table = Table::new("Load: rows of all tables, their index included", &headers);
     for engine in group.engines() {
         let of = |name, value: fn(&PhaseResult) -> Option<f64>| group.median(&engine, name, value);
-        // Without its build an index costs nothing.
+        // An engine without an index phase adds no cost for it.
         let both = |value: fn(&PhaseResult) -> Option<f64>| {
             Some(of(LOAD, value)? + of(INDEX, value).unwrap_or(0.0))
         };
@@ -93,7 +94,7 @@ fn load(group: &Group<'_>) -> Table {
     table
 }
 
-/// Tests by name, then by range.
+/// Returns the phases of a group of tests, sorted by name and then by range.
 fn tests_of(group: &Group<'_>, tests: TestGroup) -> Vec<String> {
     let mut phases = group.phases();
     phases.retain(|phase| {
@@ -140,7 +141,7 @@ fn summary(group: &Group<'_>, tests: TestGroup, title: &str, base: &str) -> Opti
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// What a query of one test takes and costs.
+/// Returns the rate and cost of a query in one test.
 pub fn columns(suite: &SuiteResult, group: &Group<'_>, phase: &str) -> Option<Table> {
     if suite.workload != "oltp-range" || of_phase(phase).is_none() {
         return None;

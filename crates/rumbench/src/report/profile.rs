@@ -1,14 +1,15 @@
-//! What `--profile` brings: counts of the processor for each operation, and the functions that CPU time went to.
+//! Results of `--profile`: counts of the processor for each operation, and the functions on which
+//! CPU time went.
 
 use super::selection::Group;
 use super::table::{Table, number};
 use super::throughput::{item, per_item};
 use crate::store::result::{CountsPerOp, HotFunction, PhaseResult, Profile};
 
-/// Functions of an engine that a table shows.
+/// Functions shown for each engine in a table.
 const SHOWN: usize = 8;
 
-/// A column: header, and where it is found.
+/// Header of a column and its getter.
 type Count = (&'static str, fn(&CountsPerOp) -> Option<f64>);
 
 const COUNTS: [Count; 6] = [
@@ -20,7 +21,7 @@ const COUNTS: [Count; 6] = [
     ("page faults", |counts| counts.page_faults),
 ];
 
-/// The tables of a phase.
+/// Returns the tables of a phase.
 pub fn tables(group: &Group<'_>, phase: &str) -> Vec<Table> {
     counts(group, phase)
         .into_iter()
@@ -28,7 +29,7 @@ pub fn tables(group: &Group<'_>, phase: &str) -> Vec<Table> {
         .collect()
 }
 
-/// Only of what was counted: few machines have all counters.
+/// Returns a table with the counters that were available; few machines have all of them.
 fn counts(group: &Group<'_>, phase: &str) -> Option<Table> {
     let of = |engine: &str, value: fn(&CountsPerOp) -> Option<f64>| {
         let found = |p: &PhaseResult| per_item(p, p.counts_per_op.as_ref().and_then(value));
@@ -85,7 +86,7 @@ fn functions(group: &Group<'_>, phase: &str) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// What was sampled of an engine: its first trial that has it.
+/// Returns the profile of an engine, from its first trial that has one.
 pub fn profile<'a>(group: &Group<'a>, engine: &str, phase: &str) -> Option<&'a Profile> {
     let own = |trial: &&&crate::store::result::TrialResult| trial.name() == engine;
     let mut trials = group.trials.iter().filter(own);
@@ -95,7 +96,7 @@ pub fn profile<'a>(group: &Group<'a>, engine: &str, phase: &str) -> Option<&'a P
     })
 }
 
-/// A function's name without the types that it is made for, cut where it is still long.
+/// Shortens a function's name: removes its type arguments, and cuts it if it is still long.
 pub fn short(name: &str) -> String {
     const LETTERS: usize = 70;
     let mut out = String::new();
@@ -103,7 +104,7 @@ pub fn short(name: &str) -> String {
     let mut before = ' ';
     for c in name.chars() {
         match c {
-            // `operator<` and `->` are no brackets.
+            // `operator<` and `->` are not brackets.
             '<' if !out.ends_with("operator") && !out.ends_with("operator<") && !out.is_empty() => {
                 depth += 1;
             }
@@ -113,7 +114,7 @@ pub fn short(name: &str) -> String {
         }
         before = c;
     }
-    // What is left of `a::<T>::b`.
+    // The remainder of `a::<T>::b`.
     let out = out.replace("::::", "::");
     let out = out.trim_end_matches("::");
     match out.chars().count() > LETTERS {
@@ -122,7 +123,7 @@ pub fn short(name: &str) -> String {
     }
 }
 
-/// The functions of a profile by their own time, as words: `f (31 %), g (12 %) and h (9 %)`.
+/// Formats the functions of a profile with their own time: `f (31 %), g (12 %) and h (9 %)`.
 pub fn in_words(functions: &[HotFunction]) -> String {
     let told = |f: &HotFunction| format!("{} ({:.0} %)", short(&f.name), 100.0 * f.own_share);
     super::and(&functions.iter().map(told).collect::<Vec<_>>())

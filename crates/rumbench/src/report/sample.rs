@@ -127,7 +127,7 @@ fn trial(engine: &str, ops_per_s: f64) -> TrialResult {
     }
 }
 
-/// The result.
+/// Returns a result of LinkBench: a load, requests and a settle on each engine.
 pub fn suite() -> SuiteResult {
     let environment = [
         ("cpus", "2"),
@@ -160,7 +160,8 @@ pub fn suite() -> SuiteResult {
     }
 }
 
-/// A result of kv-sequence: reads beside a writer, then overwrites, with a settle after the load and at the end.
+/// Returns a result of kv-sequence: reads with a background writer, then overwrites, with a settle
+/// after the load and at the end.
 pub fn kv_sequence() -> SuiteResult {
     let mut suite = suite();
     suite.workload = "kv-sequence".to_string();
@@ -207,7 +208,8 @@ pub fn kv_sequence() -> SuiteResult {
     suite
 }
 
-/// A result of the Insert Benchmark: a load and range queries; the second engine is slower and misses its background rate.
+/// Returns a result of the Insert Benchmark: a load and range queries. The second engine is slower
+/// and misses its background rate.
 pub fn insert_benchmark() -> SuiteResult {
     let mut suite = suite();
     suite.workload = "insert-benchmark".to_string();
@@ -266,7 +268,8 @@ pub fn insert_benchmark() -> SuiteResult {
     suite
 }
 
-/// A result of large values: a load, its settle, queries beside inserts, another settle.
+/// Returns a result of large values: a load, its settle, queries with background inserts, another
+/// settle.
 pub fn large_values() -> SuiteResult {
     let mut suite = suite();
     suite.workload = "large-values".to_string();
@@ -323,7 +326,8 @@ pub fn large_values() -> SuiteResult {
     suite
 }
 
-/// A result of OLTP ranges: a load with its index, tests of several groups, a scan and a warm-up.
+/// Returns a result of OLTP ranges: a load with its index, tests of several groups, a scan and a
+/// warm-up.
 pub fn oltp_range() -> SuiteResult {
     let mut suite = suite();
     suite.workload = "oltp-range".to_string();
@@ -362,7 +366,7 @@ pub fn oltp_range() -> SuiteResult {
     suite
 }
 
-/// A sweep over clients: one, two, four and eight, two repetitions of both engines.
+/// Returns a sweep over clients: one, two, four and eight, with two repetitions of both engines.
 pub fn clients() -> SuiteResult {
     let mut suite = suite();
     suite.command += " --sweep clients=1..8*2 --repeat 2";
@@ -394,7 +398,7 @@ pub fn clients() -> SuiteResult {
     suite
 }
 
-/// What [`rate_search`] looks for.
+/// Returns the search of [`rate_search`].
 pub fn search() -> Search {
     Search {
         conditions: vec![Condition::parse("p99=5ms").expect("a condition")],
@@ -405,7 +409,7 @@ pub fn search() -> Search {
     }
 }
 
-/// A search for the highest rate of two engines whose response times are those of a queue.
+/// Returns a search for the highest rate of two engines with the response times of a queue.
 pub fn rate_search() -> SuiteResult {
     let mut suite = suite();
     suite.command =
@@ -439,7 +443,7 @@ pub fn rate_search() -> SuiteResult {
     suite
 }
 
-/// A database of 1 GiB that ages in three steps, each slower than the one before.
+/// Returns an aging database of 1 GiB with three steps, each slower than the one before.
 pub fn ageing() -> SuiteResult {
     let mut suite = suite();
     suite.command += " --sweep turnover=1.25";
@@ -471,7 +475,7 @@ pub fn ageing() -> SuiteResult {
     suite
 }
 
-/// As `--profile` leaves it: the requests were sampled, on a machine with few counters.
+/// Adds the results of `--profile`: samples of the requests, on a machine with few counters.
 pub fn profiled(suite: &mut SuiteResult) {
     for trial in &mut suite.trials {
         let name = trial.name();

@@ -1,22 +1,22 @@
-//! Which trials stand in which tables: groups of equal durability, engines in the order of the command line, medians over
-//! repetitions.
+//! Selection of trials for tables: groups of equal durability, engines in the order of the command
+//! line, medians over repetitions.
 
 use crate::measure::statistics::median;
 use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
 
 /// Engines that may be compared with each other.
 pub struct Group<'a> {
-    /// The durability that they share, in words.
+    /// Durability that they share, in words.
     pub title: String,
-    /// What a sweep set for all of them, `KEY=VALUE`.
+    /// Setting of a sweep that they share, `KEY=VALUE`. `None` outside a sweep.
     pub point: Option<String>,
     /// Trials without wrong answers.
     pub trials: Vec<&'a TrialResult>,
-    /// Whether rows must name their durability.
+    /// True if the engines differ in durability, so that rows must name it.
     pub mixed: bool,
 }
 
-/// The durability class of a trial, as the command line names it.
+/// Returns the durability class of a trial, as the command line names it.
 pub fn durability_class(trial: &TrialResult) -> String {
     serde_json::to_value(trial.durability)
         .ok()
@@ -24,7 +24,7 @@ pub fn durability_class(trial: &TrialResult) -> String {
         .unwrap_or_default()
 }
 
-/// What a trial's commits survive, as text to compare and print.
+/// Describes the failures that a trial's commits survive, as text to compare and print.
 pub fn durability(trial: &TrialResult) -> String {
     let class = durability_class(trial);
     match &trial.durability_facts {
@@ -36,7 +36,8 @@ pub fn durability(trial: &TrialResult) -> String {
     }
 }
 
-/// Groups in the order of their first engine. Trials that never opened their engine stand in no table.
+/// Returns the groups in the order of their first engine. Trials that never opened their engine are
+/// in no table.
 pub fn groups(suite: &SuiteResult, mix: bool) -> Vec<Group<'_>> {
     let usable = suite
         .trials
@@ -45,7 +46,7 @@ pub fn groups(suite: &SuiteResult, mix: bool) -> Vec<Group<'_>> {
     group_trials(usable, mix)
 }
 
-/// The same for any trials. Points of a sweep are groups of their own: engines compare at the same point.
+/// Groups any trials. Points of a sweep are groups of their own: engines compare at the same point.
 pub fn group_trials<'a>(
     trials: impl Iterator<Item = &'a TrialResult>,
     mix: bool,
@@ -79,7 +80,7 @@ pub fn group_trials<'a>(
 }
 
 impl<'a> Group<'a> {
-    /// What its engines share, in words.
+    /// Returns the setting and durability that the group's engines share, in words.
     pub fn heading(&self) -> String {
         match &self.point {
             Some(point) => format!("{point}: {}", self.title),
@@ -87,7 +88,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Engine names in order.
+    /// Returns the engine names in order.
     pub fn engines(&self) -> Vec<String> {
         let mut names = Vec::new();
         for trial in &self.trials {
@@ -99,7 +100,7 @@ impl<'a> Group<'a> {
         names
     }
 
-    /// The base of ratios: what was asked for if it is here, else the first engine.
+    /// Returns the base of ratios: the wanted engine if the group has it, else the first engine.
     pub fn base(&self, wanted: Option<&str>) -> String {
         let engines = self.engines();
         wanted
@@ -108,7 +109,8 @@ impl<'a> Group<'a> {
             .unwrap_or_default()
     }
 
-    /// Names of phases with operations, in order. A phase that only some engines have stands where they have it.
+    /// Returns the names of phases with operations, in order. A phase that only some engines have
+    /// is at its position in their trials.
     pub fn phases(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for trial in &self.trials {
@@ -126,7 +128,7 @@ impl<'a> Group<'a> {
         names
     }
 
-    /// Names of the settle phases, in order.
+    /// Returns the names of the settle phases, in order.
     pub fn settles(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for phase in self.trials.iter().flat_map(|trial| &trial.phases) {
@@ -137,14 +139,14 @@ impl<'a> Group<'a> {
         names
     }
 
-    /// Engines that ran a phase.
+    /// Returns the engines that ran a phase.
     pub fn engines_of(&self, phase: &str) -> Vec<String> {
         let mut engines = self.engines();
         engines.retain(|engine| self.of(engine, phase).next().is_some());
         engines
     }
 
-    /// Repetitions of one phase on one engine.
+    /// Returns the repetitions of one phase on one engine.
     pub fn of<'s>(
         &'s self,
         engine: &'s str,
@@ -157,7 +159,7 @@ impl<'a> Group<'a> {
             .filter(move |found| found.name == phase)
     }
 
-    /// Median of a number over the repetitions.
+    /// Returns the median of a number over the repetitions.
     pub fn median(
         &self,
         engine: &str,
@@ -168,7 +170,7 @@ impl<'a> Group<'a> {
         median(&values)
     }
 
-    /// The different promises, in the order of the trials.
+    /// Returns the different promises, in the order of the trials.
     fn promises(&self) -> Vec<String> {
         let mut promises = Vec::new();
         for trial in &self.trials {
@@ -180,7 +182,7 @@ impl<'a> Group<'a> {
         promises
     }
 
-    /// The row label of an engine: in a mixed group with the number of its promise.
+    /// Returns the row label of an engine: in a mixed group with the number of its promise.
     pub fn label(&self, engine: &str) -> String {
         let trial = self.trials.iter().find(|trial| trial.name() == engine);
         let Some(promise) = trial.filter(|_| self.mixed).map(|trial| durability(trial)) else {

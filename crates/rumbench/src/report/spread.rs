@@ -6,10 +6,10 @@ use super::throughput::counts_rows;
 use crate::measure::statistics::{Ratio, paired_ratio};
 use crate::store::result::{Comparison, PhaseResult, TrialResult};
 
-/// What the two ends of a ratio are.
+/// Note that explains both ends of a ratio.
 pub const NOTE: &str = "low and high: 98 % t interval of the log ratios with five pairs or more, smallest and largest ratio with fewer";
 
-/// What is compared: the metric's name and where it is found.
+/// Name of a compared metric and its getter.
 type Compared = (&'static str, fn(&PhaseResult) -> Option<f64>);
 
 const COMPARED: &[Compared] = &[
@@ -29,13 +29,15 @@ const COMPARED: &[Compared] = &[
     ("size_bytes.data", settled_bytes),
 ];
 
-/// Sizes compare only after the debt is paid.
+/// Returns the size after a settle; other sizes are not comparable, because they depend on the
+/// compaction backlog.
 fn settled_bytes(phase: &PhaseResult) -> Option<f64> {
     let size = phase.size_bytes.filter(|_| phase.base_name() == "settle")?;
     Some(size.data as f64)
 }
 
-/// Comparisons within each group of equal durability, against `base` or the group's first engine.
+/// Compares the engines within each group of equal durability with `base` or the group's first
+/// engine.
 pub fn compare(trials: &[TrialResult], base: &str) -> Vec<Comparison> {
     let usable = trials
         .iter()
@@ -52,7 +54,7 @@ pub fn compare(trials: &[TrialResult], base: &str) -> Vec<Comparison> {
         .collect()
 }
 
-/// Comparisons of one group.
+/// Compares the engines of one group with `base`.
 pub fn compare_group(group: &Group<'_>, base: &str) -> Vec<Comparison> {
     let mut found = Vec::new();
     let mut phases = group.phases();
@@ -71,7 +73,8 @@ pub fn compare_group(group: &Group<'_>, base: &str) -> Vec<Comparison> {
     found
 }
 
-/// Values of base and engine in the same repetition: the trials that stand next to each other.
+/// Returns the values of base and engine in the same repetition, from trials that ran next to each
+/// other.
 fn pairs(
     group: &Group<'_>,
     base: &str,
@@ -115,7 +118,7 @@ fn comparison(base: &str, engine: &str, phase: &str, metric: &str, ratio: &Ratio
     }
 }
 
-/// The spread of a group as a table; `None` when there is nothing to compare.
+/// Returns the spread of a group as a table. `None` if there is nothing to compare.
 pub fn table(group: &Group<'_>, base: &str) -> Option<Table> {
     let comparisons = compare_group(group, base);
     let mut table = Table::new(

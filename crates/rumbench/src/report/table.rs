@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// How a table is written.
+/// Output format of a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
     /// Columns aligned by spaces.
@@ -12,14 +12,15 @@ pub enum Format {
     Markdown,
 }
 
-/// What the background of a cell says. Only HTML shows it; a letter, a sign or the number itself says the same as text.
+/// Meaning of a cell's background. Only HTML shows it; in text a letter, a sign or the number
+/// itself has the same meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tint {
     /// In the better quarter of its column.
     Good,
-    /// In the worse quarter.
+    /// In the worse quarter of its column.
     Bad,
-    /// The rate beside it was missed.
+    /// Missed its rate; also used for the row of requested rates.
     Missed,
     /// Above the base by more than a twentieth.
     Above,
@@ -32,22 +33,22 @@ pub enum Tint {
 /// Title, headers with units, rows, notes.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
-    /// One line above.
+    /// Title, one line above the table.
     pub title: String,
-    /// One for each column, with the unit.
+    /// Column headers, with the unit.
     pub headers: Vec<String>,
-    /// How many columns from the left hold text rather than numbers.
+    /// Number of columns from the left with text instead of numbers.
     pub text_columns: usize,
-    /// Cells.
+    /// Rows of formatted cells.
     pub rows: Vec<Vec<String>>,
-    /// Lines below.
+    /// Lines below the table.
     pub notes: Vec<String>,
     /// Tinted cells, by row and column.
     pub tints: BTreeMap<(usize, usize), Tint>,
 }
 
 impl Table {
-    /// A table without rows whose first column is text.
+    /// Creates a table without rows with text in the first column.
     pub fn new(title: impl Into<String>, headers: &[&str]) -> Table {
         Table {
             title: title.into(),
@@ -64,7 +65,7 @@ impl Table {
         self.tints.extend(cell.zip(tint));
     }
 
-    /// Writes it, ending with a newline.
+    /// Renders the table, ending with a newline.
     pub fn render(&self, format: Format) -> String {
         match format {
             Format::Text => self.text(),
@@ -130,12 +131,13 @@ impl Table {
     }
 }
 
-/// Bytes in GiB.
+/// Converts bytes to GiB.
 pub fn gib(bytes: u64) -> f64 {
     bytes as f64 / (1u64 << 30) as f64
 }
 
-/// A number with about three significant digits and thousands separated; `-` where nothing was measured.
+/// Formats a number with about three significant digits and separated thousands; `-` if nothing was
+/// measured.
 pub fn number(value: Option<f64>) -> String {
     let Some(value) = value.filter(|value| value.is_finite()) else {
         return "-".to_string();
@@ -150,7 +152,7 @@ pub fn number(value: Option<f64>) -> String {
     }
 }
 
-/// A count: a whole number with thousands separated.
+/// Formats a count: a whole number with separated thousands.
 pub fn count(value: Option<f64>) -> String {
     value.map_or("-".to_string(), |value| thousands(value.round()))
 }

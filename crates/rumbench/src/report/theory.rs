@@ -1,4 +1,5 @@
-//! What theory allows beside what was measured: read, write and space amplification of each engine whose layout is known.
+//! Theoretical bounds next to measurements: read, write and space amplification of each engine with
+//! a known layout.
 
 use super::explain::{Figure, Finding, Kind, Scene};
 use super::selection::Group;
@@ -8,25 +9,25 @@ use crate::measure::statistics::median;
 use crate::measure::theory::{Bounds, Data, Layout};
 use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
 
-/// RocksDB's and its like's default where an adapter does not say.
+/// Memtable size if an adapter does not state one: the default of RocksDB and similar engines.
 const MEMTABLE_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
-/// Level 1 of the leveled engines here is so many memtables.
+/// Memtables that fit into level 1 of the leveled engines here.
 const LEVEL1_MEMTABLES: f64 = 4.0;
-/// LevelDB's level 1.
+/// Size of LevelDB's level 1.
 const LEVELDB_LEVEL1_BYTES: f64 = 10.0 * 1024.0 * 1024.0;
-/// The page of trees that do not tell theirs.
+/// Page size of trees that do not state theirs.
 const PAGE_BYTES: f64 = 4096.0;
-/// What is measured above a bound by more than this share is told.
+/// Share above a bound from which a measurement is reported.
 const ABOVE: f64 = 0.1;
 
-/// A number at the beginning of a setting, whatever is said behind it.
+/// Returns the number at the beginning of a setting; the text after it is ignored.
 fn setting(trial: &TrialResult, name: &str) -> Option<f64> {
     let text = trial.configuration.get(name)?;
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
     text[..end.unwrap_or(text.len())].parse().ok()
 }
 
-/// Layouts of the engines that have one; `null` has none.
+/// Returns the layout of an engine. `None` if it has no known layout, such as `null`.
 fn layout(trial: &TrialResult) -> Option<Layout> {
     let first = |names: &[&str]| names.iter().find_map(|name| setting(trial, name));
     let memtable = first(&["write_buffer_size", "memtable_bytes", "write_buffer_bytes"])
@@ -39,7 +40,8 @@ fn layout(trial: &TrialResult) -> Option<Layout> {
     Some(match (trial.engine.as_str(), tiered) {
         ("alluvium", _) => Layout::LazyLeveled {
             upper_fraction: first(&["upper_fraction"]).filter(|f| *f > 0.0)?,
-            // A quarter of the memory, between 4 and 512 MiB, is for writes; half of it is one flush.
+            // A quarter of the memory, between 4 and 512 MiB, is for writes; half of it is one
+            // flush.
             flush_bytes: (first(&["memory_bytes"])? / 4.0)
                 .clamp(4.0 * 1048576.0, 512.0 * 1048576.0)
                 / 2.0,
@@ -59,7 +61,8 @@ fn layout(trial: &TrialResult) -> Option<Layout> {
     })
 }
 
-/// Rows and their bytes as clients wrote them, from what a trial measured.
+/// Returns the bytes of all rows as clients wrote them, the bytes of a row and the memory, from a
+/// trial's measurements.
 fn data(suite: &SuiteResult, trial: &TrialResult) -> Option<Data> {
     let settle = trial
         .phases
@@ -92,12 +95,12 @@ fn data(suite: &SuiteResult, trial: &TrialResult) -> Option<Data> {
     })
 }
 
-/// Phases whose rows are what the database holds.
+/// Returns true for phases that insert the rows of the database.
 fn is_load(phase: &PhaseResult) -> bool {
     counts_rows(&phase.name) && !matches!(phase.base_name(), "index" | "l.x")
 }
 
-/// Bounds of an engine: medians over its repetitions.
+/// Returns the bounds of an engine: medians over its repetitions.
 fn bounds(suite: &SuiteResult, trials: &[&TrialResult]) -> Option<(Layout, Bounds)> {
     let layout = layout(trials.first()?)?;
     let found: Vec<Bounds> = trials
@@ -113,7 +116,7 @@ fn bounds(suite: &SuiteResult, trials: &[&TrialResult]) -> Option<(Layout, Bound
     Some((layout, bounds))
 }
 
-/// One line of the table: a number with its bound.
+/// Line of the table: a number with its bound.
 struct Line {
     engine: String,
     layout: Layout,
@@ -156,7 +159,7 @@ fn lines(suite: &SuiteResult, group: &Group<'_>) -> Vec<Line> {
                     });
                 }
             };
-            // Writers read pages that they change, which is another matter.
+            // Phases with writes are left out: writers also read the pages that they change.
             let rows = of(&|p| {
                 let reads_only =
                     p.written_bytes.is_none() && !counts_rows(&p.name) && p.operations > 0;
@@ -191,7 +194,7 @@ fn lines(suite: &SuiteResult, group: &Group<'_>) -> Vec<Line> {
     found
 }
 
-/// The table; `None` where no engine's layout or data are known.
+/// Returns the table. `None` if no engine has a known layout and data.
 pub fn table(suite: &SuiteResult, group: &Group<'_>) -> Option<Table> {
     let mut table = Table::new(
         "Theory: the most that each layout should cost, beside what was measured",
@@ -215,7 +218,7 @@ pub fn table(suite: &SuiteResult, group: &Group<'_>) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Numbers above what theory allows.
+/// Returns findings for numbers above their theoretical bound.
 pub fn findings(scene: &Scene<'_>) -> Vec<Finding> {
     let above = |line: &Line| line.measured > line.bound * (1.0 + ABOVE) && line.measured >= 0.01;
     let lines = lines(scene.suite, scene.group).into_iter().filter(above);
@@ -240,7 +243,7 @@ mod tests {
     use crate::report::sample;
     use crate::report::selection::groups;
 
-    /// 1 GiB in files, 1.1 times what 80,000 rows came to; 12.2 KB a row.
+    /// 1 GiB in files, 1.1 times the bytes of 80,000 rows; 12.2 KB per row.
     fn suite() -> SuiteResult {
         let mut suite = sample::suite();
         suite

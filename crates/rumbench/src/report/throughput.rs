@@ -5,7 +5,8 @@ use super::selection::Group;
 use super::table::{Table, count, gib, number};
 use crate::store::result::{CpuPerOp, PhaseResult, base_name};
 
-/// Whether rows rather than operations are what a phase is measured by: an operation of a load is a batch.
+/// Returns true if a phase is measured in rows rather than operations: an operation of a load is a
+/// batch.
 pub fn counts_rows(phase: &str) -> bool {
     matches!(
         base_name(phase),
@@ -13,29 +14,29 @@ pub fn counts_rows(phase: &str) -> bool {
     )
 }
 
-/// A number per operation, per row where rows are what counts.
+/// Returns a number per operation, or per row in phases measured in rows.
 pub fn per_item(phase: &PhaseResult, value: Option<f64>) -> Option<f64> {
     if !counts_rows(&phase.name) {
         return value;
     }
-    // An imported operation of a load is a row.
+    // An operation of an imported load is a row.
     if phase.lacks("rows") {
         return value;
     }
     (phase.rows > 0).then(|| value.map(|v| v * phase.operations as f64 / phase.rows as f64))?
 }
 
-/// Unit of [`rate`].
+/// Returns the unit of [`rate`].
 pub fn unit(phase: &str) -> &'static str {
     if counts_rows(phase) { "rows/s" } else { "op/s" }
 }
 
-/// What costs of a phase are for.
+/// Returns the unit to which costs of a phase refer.
 pub fn item(phase: &str) -> &'static str {
     if counts_rows(phase) { "row" } else { "op" }
 }
 
-/// Rows per second of a load, operations per second of all else.
+/// Returns the rows per second of a load, or the operations per second of other phases.
 pub fn rate(phase: &PhaseResult) -> Option<f64> {
     if counts_rows(&phase.name) {
         phase.rows_per_s
@@ -44,7 +45,7 @@ pub fn rate(phase: &PhaseResult) -> Option<f64> {
     }
 }
 
-/// Engines against phases.
+/// Returns the throughput of engines by phase.
 pub fn absolute(group: &Group<'_>) -> Table {
     let phases = group.phases();
     let mut table = Table::new(
@@ -87,7 +88,7 @@ pub fn absolute(group: &Group<'_>) -> Table {
     table
 }
 
-/// The same divided by the base.
+/// Returns the throughput of engines by phase, divided by the base.
 pub fn relative(group: &Group<'_>, base: &str) -> Table {
     let phases = group.phases();
     let title = format!("Relative: throughput by phase, divided by {base}");
@@ -107,12 +108,12 @@ pub fn relative(group: &Group<'_>, base: &str) -> Table {
     table
 }
 
-/// Who used the CPU in one phase. Servers have a column where there are any, and so has what their clients use in user mode:
-/// the rest of a client is the kernel's part of each round trip.
+/// Returns the split of CPU time in one phase. With servers it has columns for the server and for
+/// their clients in user mode: the rest of a client is the kernel's part of each round trip.
 pub fn cpu(group: &Group<'_>, phase: &str) -> Table {
-    /// The place of the client's column in user mode.
+    /// Index of the client's column in user mode.
     const CLIENT_USER: usize = 3;
-    /// The place of the server's column.
+    /// Index of the server's column.
     const SERVER: usize = 6;
     let mut table = Table::new(
         format!("{phase}: CPU and quality of service"),
@@ -171,7 +172,7 @@ pub fn cpu(group: &Group<'_>, phase: &str) -> Table {
     table
 }
 
-/// What paying the debt cost each time, and the sizes after it.
+/// Returns the cost of each settle, and the sizes after it.
 pub fn settles(group: &Group<'_>) -> Vec<Table> {
     let names = group.settles();
     names

@@ -1,4 +1,5 @@
-//! One engine and one phase at all values of a sweep: medians, ranges, and ratios to the first value.
+//! One engine and one phase at all values of a sweep: medians, ranges, and ratios to the first
+//! value.
 
 use super::Whole;
 use crate::measure::statistics::{Ratio, median, paired_ratio};
