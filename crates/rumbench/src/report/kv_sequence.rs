@@ -2,9 +2,9 @@
 //!
 //! Operations and response times are of whole calls, and rows have their own column: a multi-get or
 //! a scan is not counted by its calls once and by its rows another time. The costs of a load are
-//! per row, because its operations are commits. Write amplification divides bytes that reached the
-//! device by bytes that clients wrote: a flush counts once. The writer in steps with a background
-//! writer has columns of its own.
+//! per row, because its operations are commits. Write amplification is the bytes that reached the
+//! device, divided by the bytes from clients: a flush counts once. The writer in steps with a
+//! background writer has columns of its own.
 
 use super::selection::Group;
 use super::table::{Table, gib, number};

@@ -1,4 +1,5 @@
-//! Response times by operation: the short form of published LinkBench reports and the full percentiles.
+//! Response times by operation: the short form of published LinkBench reports and the full
+//! percentiles.
 
 use super::selection::Group;
 use super::table::{Table, count, number};

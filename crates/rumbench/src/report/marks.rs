@@ -9,8 +9,8 @@ pub const RATE_KEPT: f64 = 0.95;
 /// Share of the CPU of client threads and server above which the laboratory, not the engine, limits
 /// a closed loop.
 const CLIENT_BOUND: f64 = 0.5;
-/// Shortest phase, in seconds, whose rates and shares of CPU are judged: in a shorter one a single
-/// interruption of a thread determines them.
+/// Duration in seconds below which rates and shares of CPU are not judged: a single interruption of
+/// a thread would determine them.
 const SECONDS_MIN: f64 = 1.0;
 
 /// Returns true if a phase missed its rate.
@@ -66,7 +66,8 @@ fn levels(phase: &PhaseResult) -> Option<(f64, f64)> {
     levels.filter(|_| phase.rate.is_none() && phase.base_name() != "settle")
 }
 
-/// Replaces the marks that follow from a trial's numbers, so that repeated calls add nothing twice.
+/// Derives the marks from a trial's numbers and replaces the old ones; repeated calls add nothing
+/// twice.
 pub fn judge(trial: &mut TrialResult) {
     let mut found = Vec::new();
     for phase in &trial.phases {

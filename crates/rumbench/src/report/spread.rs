@@ -1,4 +1,5 @@
-//! Ratios with their spread over repetitions, for the report and for `comparisons` in `result.json`.
+//! Ratios with their spread over repetitions, for the report and for `comparisons` in
+//! `result.json`.
 
 use super::selection::{Group, group_trials};
 use super::table::Table;

@@ -114,7 +114,7 @@ fn drawn(pairs: &[[f64; 2]], wanted: &[Verdict]) -> usize {
 #[test]
 fn of_trials_that_really_ran_equal_ones_hardly_ever_get_a_verdict() {
     // Neighbors in one series are as far apart in time as the two trials of a pair. Their order
-    // alternates, so that time does not decide which is first.
+    // alternates, to be independent of time.
     let ran = really_ran();
     let neighbours = ran.chunks_exact(2).enumerate();
     let equal: Vec<[f64; 2]> = neighbours

@@ -1,5 +1,5 @@
-//! Comparable numbers of a phase: all that have a better direction, with the names that `--fail-if`
-//! and `list metrics` use.
+//! Comparable numbers of a phase: all with a better direction, by the names that `--fail-if` and
+//! `list metrics` use.
 
 use std::collections::BTreeMap;
 

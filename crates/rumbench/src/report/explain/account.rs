@@ -210,8 +210,8 @@ fn more(ratio: f64, factor: f64) -> String {
     }
 }
 
-/// Pairs the costs that both sides have: the cost of the slower side, that of the faster one, and
-/// both sides.
+/// Pairs the costs that both sides have: the slower side's cost, the faster side's cost, and both
+/// sides.
 fn pairs<'s>(
     own: &'s Side,
     base: &'s Side,

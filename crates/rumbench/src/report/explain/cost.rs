@@ -1,12 +1,11 @@
-//! Costs that set an engine apart from the base, and the part of the throughput ratio that they
-//! account for.
+//! Costs that set an engine apart from the base, and their part of the throughput ratio.
 //!
 //! For embedded engines the account is exact: an operation takes longer or shorter on its client's
 //! thread, partly in processor time and otherwise in waiting. For servers only the total processor
 //! time is known. There a cost accounts for the share of the ratio that would remain if throughput
-//! followed this cost alone: `ln(ratio of costs) / ln(ratio of throughputs)`. Costs that are small
-//! against an operation's time, or that differ in the other direction, explain nothing and are left
-//! out.
+//! followed this cost alone: `ln(ratio of costs) / ln(ratio of throughputs)`. A cost explains
+//! nothing and is left out if it is small against an operation's time, or differs in the other
+//! direction.
 
 use super::account::{self, EQUAL, Reason, Side};
 use super::{Figure, Finding, Kind, Scene, percent, times};

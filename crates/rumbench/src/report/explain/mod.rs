@@ -1,7 +1,7 @@
 //! Causes of a result in words: `rumbench explain RUN`, and short sentences on the page.
 //!
-//! Every sentence is a [`Finding`] with the figures on which it rests, so that a reader can check
-//! them. [`usage`] does the arithmetic: it splits the time of the clients' threads.
+//! Every sentence is a [`Finding`] with its figures, so that a reader can check it. [`usage`] does
+//! the arithmetic: it splits the time of the clients' threads.
 //!
 //! - [`bound`] names the bottleneck of a phase.
 //! - [`cost`] names the costs that set an engine apart from the base.

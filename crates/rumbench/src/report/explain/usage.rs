@@ -6,9 +6,9 @@
 //! The device's part of the waiting is not measured. It is estimated from requests and bytes with
 //! the two constants below, and sentences say "about".
 //!
-//! For a server only the processor time of all its processes is known. It may exceed the time that
-//! the clients waited, because it includes threads that write pages back and background clients. So
-//! the processor gets at most the time that the device's estimate leaves.
+//! For a server only the processor time of all its processes is known. It may exceed the waiting
+//! time of the clients, because it includes page-writing threads of the server and background
+//! clients. So the processor gets at most the time that the device's estimate leaves.
 
 use rumbench_core::engine::Durability;
 

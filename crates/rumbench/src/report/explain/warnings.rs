@@ -1,5 +1,5 @@
-//! Faults of the experiment itself: too short, too few repetitions or too different ones, a machine
-//! that ran other programs, data that fits in memory, unequal promises, failed trials.
+//! Faults of the experiment itself: too short, too few repetitions or too different ones, other
+//! programs on the machine, data that fits in memory, unequal promises, failed trials.
 //!
 //! Faults of the machine are in [`machine`]. Each warning is about the suite and names its trials.
 
@@ -271,7 +271,7 @@ fn short(suite: &SuiteResult) -> Option<Finding> {
     ))
 }
 
-/// Returns a warning about phases whose throughput rises or falls from their first to their last
+/// Returns a warning about phases with rising or falling throughput from their first to their last
 /// third.
 fn unsteady(suite: &SuiteResult) -> Option<Finding> {
     let mut told: Vec<(f64, String)> = Vec::new();

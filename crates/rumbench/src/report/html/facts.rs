@@ -106,8 +106,8 @@ fn promises(trials: &[&TrialResult]) -> Table {
     table
 }
 
-/// Splits the settings into those that differ, those of a single engine (a table each), and those
-/// that are the same.
+/// Splits the settings into different ones, those of a single engine (a table each), and equal
+/// ones.
 fn settings(trials: &[&TrialResult]) -> (Table, Vec<Table>, Table) {
     let mut headers = vec!["setting".to_string()];
     headers.extend(trials.iter().map(|trial| trial.name()));

@@ -114,7 +114,7 @@ impl View<'_> {
         phases
     }
 
-    /// Returns the phase that the sentences are about: the last one that is not a load.
+    /// Returns the main phase, the subject of the sentences: the last one that is not a load.
     pub fn main_phase(&self) -> Option<String> {
         let phases = self.phases();
         let work = phases.iter().rev().find(|phase| !counts_rows(phase));

@@ -14,7 +14,7 @@ use super::selection::{Group, group_trials};
 use crate::store::result::{SuiteResult, TrialResult};
 use crate::store::sweep::{Sweep, TURNOVER};
 
-/// Setting whose sweep is fitted with the Universal Scalability Law.
+/// Setting of the sweeps that are fitted with the Universal Scalability Law.
 pub const CLIENTS: &str = "clients";
 
 /// Returns true if a suite varied a setting or searched a rate, so that each point has tables of
