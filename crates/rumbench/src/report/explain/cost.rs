@@ -149,7 +149,7 @@ fn value(phase: &PhaseResult, metric: &str) -> Option<f64> {
     }
 }
 
-/// Returns true if the verdict says so, or without a verdict if the ratio is near 1.
+/// Decides equality by the verdict if there is one, else by a ratio near 1.
 fn is_equal(found: &Comparison) -> bool {
     match found.verdict.as_str() {
         "higher" | "lower" => false,

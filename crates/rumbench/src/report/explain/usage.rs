@@ -215,8 +215,8 @@ pub fn read_us(phase: &PhaseResult) -> f64 {
     device_us(phase, phase.reads_per_op, phase.kb_read_per_op)
 }
 
-/// Estimates the time of an item's writes in microseconds. 0 if background clients run, because
-/// their writes cannot be told apart.
+/// Estimates the time of an item's writes in microseconds. 0 if background clients run, because the
+/// writes of both cannot be separated.
 pub fn write_us(phase: &PhaseResult) -> f64 {
     match phase.background {
         Some(_) => 0.0,
