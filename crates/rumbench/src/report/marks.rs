@@ -59,8 +59,8 @@ fn client_bound(phase: &PhaseResult) -> bool {
         .is_some_and(|client| client > threads * CLIENT_BOUND)
 }
 
-/// Returns the two rates between which the clients of a phase alternated. `None` for phases with a
-/// requested rate.
+/// Returns the two rates between which the clients of a phase alternated. `None` without two such
+/// rates, with a requested rate, or for a settle.
 fn levels(phase: &PhaseResult) -> Option<(f64, f64)> {
     let levels = two_levels(&phase.ops_of_seconds());
     levels.filter(|_| phase.rate.is_none() && phase.base_name() != "settle")

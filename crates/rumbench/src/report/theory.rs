@@ -11,7 +11,7 @@ use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
 
 /// Memtable size if an adapter does not state one: the default of RocksDB and similar engines.
 const MEMTABLE_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
-/// Memtables that fit into level 1 of the leveled engines here.
+/// Size of level 1 in memtables, for the leveled engines here.
 const LEVEL1_MEMTABLES: f64 = 4.0;
 /// Size of LevelDB's level 1.
 const LEVELDB_LEVEL1_BYTES: f64 = 10.0 * 1024.0 * 1024.0;
