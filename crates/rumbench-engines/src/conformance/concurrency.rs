@@ -1,11 +1,12 @@
-//! Transactions of several threads: no lost updates, no double inserts, no torn reads.
+//! Transactions on several threads: no lost updates, no double inserts, no torn reads.
 
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::kv::{Direction, KvConnection, KvEngine, KvTxn};
 
 use super::{PLAIN, connect, expect, get, get_for_update, ok, put, range, scan};
 
-/// Runs `body` as a transaction until it does not conflict. Bounded, so that a live lock fails the suite.
+/// Retries `body` as a transaction until it meets no conflict. Bounded, so that a livelock fails
+/// the suite.
 fn with_retries<C: KvConnection>(connection: &mut C, body: impl Fn(&mut C::Txn<'_>) -> Result<()>) {
     for _ in 0..100_000 {
         let mut txn = ok(connection.begin(), "begin");
@@ -27,7 +28,7 @@ fn number(value: &[u8]) -> u64 {
     u64::from_be_bytes(value.try_into().expect("a counter has eight bytes"))
 }
 
-/// Runs `body` on `threads` threads with a connection each.
+/// Runs `body` on `threads` threads, each with its own connection.
 fn concurrently<E: KvEngine>(
     engine: &E,
     threads: u64,
@@ -58,7 +59,7 @@ pub(super) fn no_increment_is_lost<E: KvEngine>(engine: &E) {
     expect("counter", number(&value), THREADS * INCREMENTS);
 }
 
-/// Two clients that find the same row missing must not both insert it.
+/// Checks that clients which find the same row missing do not all insert it.
 pub(super) fn absent_rows_are_protected_too<E: KvEngine>(engine: &E) {
     const THREADS: u64 = 3;
     const ROWS: u64 = 100;
@@ -74,7 +75,8 @@ pub(super) fn absent_rows_are_protected_too<E: KvEngine>(engine: &E) {
     }
 }
 
-/// Transfers lock two rows in either order, so that engines with row locks meet deadlocks; a reader scans meanwhile.
+/// Transfers amounts by locking two rows in either order, so that engines with row locks meet
+/// deadlocks, while a reader scans.
 pub(super) fn transfers_keep_the_sum<E: KvEngine>(engine: &E) {
     const ACCOUNTS: u64 = 4;
     const TRANSFERS: u64 = 100;
@@ -97,7 +99,7 @@ pub(super) fn transfers_keep_the_sum<E: KvEngine>(engine: &E) {
                 expect("sum seen by a scan", sum, ACCOUNTS * START);
                 continue;
             }
-            // Thread 1 walks the accounts upwards, thread 2 downwards.
+            // Thread 1 walks the accounts in ascending order, thread 2 in descending order.
             let (from, to) = if thread == 1 {
                 (step, step + 1)
             } else {

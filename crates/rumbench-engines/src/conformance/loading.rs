@@ -1,4 +1,4 @@
-//! Bulk loads, and what is there after settling and reopening.
+//! Bulk loads, and their rows after settling and reopening.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ fn load<E: KvEngine>(engine: &E, count: u64) {
     }
 }
 
-/// Ten keys for each eight-byte prefix.
+/// Returns the key for `number`; ten keys share each eight-byte prefix.
 fn numbered_key(number: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&(number / 10).to_be_bytes());
@@ -88,8 +88,8 @@ pub(super) fn rows_survive_settle_and_reopen<E: KvEngine + Engine>(
     ok(Box::new(engine).close(), "close after reopen");
 }
 
-/// Two sorted runs that lie within each other, between commits; then every second row of both goes. An engine that ingests
-/// nothing has written nothing.
+/// Ingests two interleaved sorted runs, with a bulk insert between them, then deletes every second
+/// row. An engine without ingestion writes nothing.
 pub(super) fn ingested_rows_are_rows_like_all_others<E: KvEngine>(engine: &E) {
     const ROWS: u64 = 900;
     let mut connection = connect(engine);
@@ -125,7 +125,7 @@ pub(super) fn ingested_rows_are_rows_like_all_others<E: KvEngine>(engine: &E) {
     }
 }
 
-/// One map is ingested while another is half way.
+/// Ingests one map halfway through the ingestion of another.
 pub(super) fn two_maps_are_ingested_at_once<E: KvEngine>(engine: &E) {
     const ROWS: u64 = 500;
     let (mut outer, mut inner) = (connect(engine), connect(engine));
@@ -142,7 +142,7 @@ pub(super) fn two_maps_are_ingested_at_once<E: KvEngine>(engine: &E) {
     }
 }
 
-/// Every second key of both maps goes, in one commit.
+/// Deletes every second key of both maps in one commit.
 pub(super) fn bulk_deletes_remove_exactly_their_keys<E: KvEngine>(engine: &E) {
     load(engine, 300);
     let mut connection = connect(engine);

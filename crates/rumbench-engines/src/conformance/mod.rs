@@ -1,7 +1,8 @@
-//! One suite of behaviour that every ordered key-value engine passes, whatever is inside.
+//! Conformance suite for ordered key-value engines, independent of their implementation.
 //!
-//! [`key_value`] runs all of it, each case on a fresh database. A case panics with what it found and what it
-//! expected. The suite never holds two transactions on one thread: engines with a single writer would wait for themselves.
+//! [`key_value`] runs all cases, each on a fresh database. A case panics with the value found and
+//! the value expected. The suite never holds two transactions on one thread: an engine with a
+//! single writer would deadlock.
 
 mod concurrency;
 mod loading;
@@ -20,12 +21,12 @@ use std::path::Path;
 use rumbench_core::engine::{Engine, Result};
 use rumbench_core::kv::{Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
 
-/// A map without hints.
+/// Map without hints.
 const PLAIN: MapId = MapId(0);
-/// A map whose scans fix eight bytes, so that prefix filters are in play.
+/// Map with a scan prefix of eight bytes, so that engines use prefix filters.
 const PREFIXED: MapId = MapId(1);
 
-/// The maps that the suite needs: open the engine with these.
+/// Maps that the suite needs; open the engine with these.
 pub const SCHEMA: &[MapDef] = &[
     MapDef {
         name: "plain",
@@ -45,11 +46,11 @@ pub const SCHEMA: &[MapDef] = &[
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Runs every case. `open` opens [`SCHEMA`] in a directory that exists and may hold a database already; `root` is an
-/// empty directory.
+/// Runs every case. `open` opens [`SCHEMA`] in an existing directory, empty or with a database in
+/// it. `root` is an empty directory.
 ///
 /// # Panics
-/// When the engine misbehaves.
+/// If the engine misbehaves.
 pub fn key_value<E: KvEngine + Engine>(root: &Path, open: &dyn Fn(&Path) -> E) {
     let with_transactions: &[fn(&E)] = &[
         visibility::committed_rows_are_seen,
@@ -68,10 +69,11 @@ pub fn key_value<E: KvEngine + Engine>(root: &Path, open: &dyn Fn(&Path) -> E) {
     key_value_without_transactions(root, open);
 }
 
-/// The cases of [`key_value`] that begin no transaction, for an engine that was opened without.
+/// Runs the cases of [`key_value`] that begin no transaction, for an engine opened without
+/// transactions.
 ///
 /// # Panics
-/// When the engine misbehaves.
+/// If the engine misbehaves.
 pub fn key_value_without_transactions<E: KvEngine + Engine>(
     root: &Path,
     open: &dyn Fn(&Path) -> E,
@@ -102,7 +104,7 @@ fn run<E: Engine>(root: &Path, open: &dyn Fn(&Path) -> E, cases: &[fn(&E)]) {
     }
 }
 
-/// The value, or a panic that names the call.
+/// Returns the value, or panics with the name of the call.
 fn ok<T>(result: Result<T>, what: &str) -> T {
     result.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
@@ -145,7 +147,8 @@ fn range<'a>(start: &'a [u8], end: &'a [u8], direction: Direction, limit: usize)
     }
 }
 
-/// The keys of `start..end` in ascending order, read both ways, which must agree.
+/// Returns the keys of `start..end` in ascending order after checking that both scan directions
+/// agree.
 fn keys<C: KvConnection>(connection: &mut C, map: MapId, start: &[u8], end: &[u8]) -> Vec<Vec<u8>> {
     let read = |connection: &mut C, direction| {
         let rows = scan(connection, map, range(start, end, direction, usize::MAX));

@@ -1,4 +1,4 @@
-//! Scans: both directions, bounds, limits, prefixes next to each other, byte order.
+//! Scans: both directions, bounds, limits, adjacent prefixes, byte order.
 
 use rumbench_core::engine::Engine;
 use rumbench_core::kv::{Direction, KvConnection, KvEngine, KvTxn};
@@ -10,7 +10,7 @@ pub(super) fn ranges_both_ways<E: KvEngine>(engine: &E) {
     let mut connection = connect(engine);
     let rows: [(&[u8], &[u8]); 4] = [(b"b", b"2"), (b"d", b"4"), (b"c", b"3"), (b"e", b"5")];
     put(&mut connection, PLAIN, &rows);
-    // What the range holds, its two bounds, direction and limit, and the values of its rows.
+    // Case name, both bounds, direction, limit, and the values of the rows found.
     let cases: &[(&str, &str, &str, Direction, usize, &str)] = &[
         ("all", "a", "z", Forward, 9, "2345"),
         ("all, reverse", "a", "z", Reverse, 9, "5432"),
@@ -56,7 +56,8 @@ pub(super) fn visitors_stop_scans<E: KvEngine>(engine: &E) {
 pub(super) fn ranges_keep_to_their_prefix<E: KvEngine + Engine>(engine: &E) {
     let mut connection = connect(engine);
     let key = |prefix: u64, suffix: &[u8]| [&prefix.to_be_bytes()[..], suffix].concat();
-    // Neighbours that differ in the last bit, across a byte boundary, and at both ends of the key space.
+    // Neighbors that differ in the last bit, across a byte boundary, and at both ends of the key
+    // space.
     let prefixes = [0, 1, 0xFE, 0xFF, 0x100, u64::MAX - 1, u64::MAX];
     let suffixes: [&[u8]; 4] = [b"", b"\x00", b"m", b"\xFF\xFF"];
     let mut txn = ok(connection.begin(), "begin");
@@ -125,7 +126,7 @@ pub(super) fn keys_are_ordered_as_bytes<E: KvEngine>(engine: &E) {
     ]
     .map(<[u8]>::to_vec)
     .into();
-    // `b"a" > b"\x80"` would hold for signed bytes, so the list itself is checked.
+    // Checks the list itself too: with signed bytes, `b"a" > b"\x80"` would hold.
     let mut check = sorted.clone();
     check.sort();
     let rows: Vec<(&[u8], &[u8])> = sorted

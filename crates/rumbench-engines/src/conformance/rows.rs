@@ -1,4 +1,5 @@
-//! The table of kv-sequence, which engines with SQL implement themselves: loads, puts, gets, multi-gets, scans both ways.
+//! Checks of the kv-sequence table for SQL engines, which implement it themselves: loads, puts,
+//! gets, multi-gets, scans in both directions.
 
 use rumbench_core::kv::{Direction, Scan};
 use rumbench_core::kv_sequence::{Row, RowConnection, RowStore};
@@ -8,11 +9,12 @@ use super::{Rows, expect, ok};
 /// Runs the checks on an empty table.
 ///
 /// # Panics
-/// When the engine misbehaves.
+/// If the engine misbehaves.
 pub fn row_store(store: &dyn RowStore) {
     let mut writer = ok(store.connect(), "connect");
     let mut reader = ok(store.connect(), "connect");
-    // One row a commit and several, ascending; then a put on a row and one on a new key.
+    // Loads one row per commit and several, in ascending order; then puts an existing row and a new
+    // key.
     ok(writer.load(&[row(b"b", b"2")]), "load one row");
     let more = [row(b"d", b"4"), row(b"f", b""), row(b"h\0", &[7; 3000])];
     ok(writer.load(&more), "load rows");
@@ -43,7 +45,7 @@ fn gets(connection: &mut dyn RowConnection) {
         ok(connection.get(key, read), "get");
         expect("get", found.as_deref(), *expected);
     }
-    // Out of order, with one key twice and one that is missing.
+    // Out of order, with one key twice and one missing key.
     let places = [3, 0, 5, 0, 1, 4];
     let keys = places.map(|place: usize| cases[place].0);
     let mut found = vec![Some(b"not asked".to_vec()); keys.len()];

@@ -1,4 +1,5 @@
-//! Tables with columns and indexes: inserts, deletes, updates, reads by key and by range, builds, the check of indexes.
+//! Tables with columns and indexes: inserts, deletes, updates, reads by key and by range, index
+//! builds, index checks.
 
 use rumbench_core::kv::Direction;
 use rumbench_core::tables::{
@@ -12,13 +13,13 @@ use Direction::{Forward, Reverse};
 use Value::{Signed, Unsigned};
 
 pub(super) const PLAIN: TableId = TableId(0);
-/// Its key has two columns.
+/// Table with a key of two columns.
 const PAIRS: TableId = TableId(1);
-/// The indexes of [`PLAIN`].
+/// Indexes of [`PLAIN`].
 const BY_K: Path = Path::Index(0);
 const BY_K_AND_A: Path = Path::Index(1);
 
-/// The tables that the suite needs: open the engine with these.
+/// Tables that the suite needs; open the engine with these.
 pub fn table_schema() -> &'static TableSchema {
     let table = |name: &str, key_columns, indexes| Table {
         name: name.to_owned(),
@@ -43,7 +44,7 @@ pub fn table_schema() -> &'static TableSchema {
     TableSchema::new(tables).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A row of both tables: id, k, a, c.
+/// Row of either table: id, k, a, c.
 pub(super) type Row = (u64, u32, i64, &'static [u8]);
 
 pub(super) fn batch(rows: &[Row]) -> RowBatch {
@@ -60,9 +61,9 @@ pub(super) fn batch(rows: &[Row]) -> RowBatch {
 /// Runs the checks on the empty tables of [`table_schema`].
 ///
 /// # Panics
-/// When the engine misbehaves.
+/// If the engine misbehaves.
 pub fn table_store(store: &dyn TableStore) {
-    // One index is there before the rows, one is built from them.
+    // One index exists before the rows, the other is built from them.
     ok(store.build_index(PLAIN, 0), "build an index of no rows");
     let mut connection = ok(store.connect(), "connect");
     let rows: Vec<Row> = (1..=20).map(row).collect();
@@ -84,7 +85,7 @@ pub fn table_store(store: &dyn TableStore) {
     pairs(store);
 }
 
-/// The numbers of `k` and `a` go against each other and repeat.
+/// Returns a row with repeated values of `k`, which fall while those of `a` rise.
 fn row(id: u64) -> Row {
     (id, 100 - (id as u32 - 1) / 2, id as i64 - 10, b"text")
 }
@@ -116,7 +117,7 @@ fn read(connection: &mut dyn TableConnection, ids: &[u64]) -> Vec<Option<(u64, i
 }
 
 fn reads_by_key(connection: &mut dyn TableConnection) {
-    // Out of order, one twice, two that are not there.
+    // Out of order, one key twice, two missing keys.
     let ids = [20, 3, 99, 3, 0, 1];
     let expected = ids.map(|id| {
         let (_, k, a, c) = row(id.max(1));
@@ -128,7 +129,8 @@ fn reads_by_key(connection: &mut dyn TableConnection) {
     expect("get of nothing", read(connection, &[]), Vec::new());
 }
 
-/// The primary keys that a range answers with: the first column of a row, the last of an index entry.
+/// Returns the primary keys found by a range: the first column of a row, the last of an index
+/// entry.
 fn ids(
     connection: &mut dyn TableConnection,
     table: TableId,
@@ -201,7 +203,7 @@ fn ranges(connection: &mut dyn TableConnection) {
     expect("columns of an index", &seen[1], &second.to_vec());
 }
 
-/// Queries of one column, alone and in a transaction, of an engine that has them.
+/// Checks queries of one column, alone and in a transaction, if the engine has queries.
 fn queries(connection: &mut dyn TableConnection) {
     let Some(queries) = connection.queries() else {
         return;
@@ -219,9 +221,9 @@ fn queries(connection: &mut dyn TableConnection) {
     parsed_inserts(connection);
 }
 
-/// Inserts by statements that are not prepared, beside ones that are, of an engine that has queries.
+/// Checks unprepared inserts together with prepared statements, for an engine that has queries.
 fn parsed_inserts(connection: &mut dyn TableConnection) {
-    // What ends a text in a statement, and what is no text.
+    // Text that needs escaping in a statement, and bytes that are no valid text.
     let rows: [Row; 3] = [
         (40, 4_000_000_000, i64::MIN, b"it's \\ \0 ?"),
         (41, 0, -1, b""),
@@ -231,7 +233,7 @@ fn parsed_inserts(connection: &mut dyn TableConnection) {
         let queries = connection.queries();
         let queries = queries.unwrap_or_else(|| panic!("queries, and then none"));
         ok(queries.insert_parsed(PLAIN, &batch(rows)), "insert");
-        // By a prepared statement.
+        // Reads the row with a prepared statement.
         for (id, k, a, c) in rows {
             let expected = Some((u64::from(*k), *a, c.to_vec()));
             expect("a row", read(connection, &[*id]), vec![expected]);
@@ -275,17 +277,17 @@ fn query(queries: &mut dyn TableQueries) {
         expect(&format!("{fold:?} of {range:?}"), found, expected.to_vec());
     }
     selects(queries);
-    // Rows that have the value already are rows too. All of them get their values back.
+    // Rows that already have the value count too. The last two calls restore all values.
     for (k, rows) in [(98, 2), (98, 2), (99, 2)] {
         let set = queries.set(PLAIN, &[3, 4, 50], 1, Unsigned(k));
         expect("rows of a list", ok(set, "set"), rows);
     }
 }
 
-/// Columns to answer, the column of the condition, the condition, and the rows that must come.
+/// Columns to return, column of the condition, condition, and expected rows.
 type Select<'a> = (&'static [usize], usize, Where<'a>, &'a [&'a [u64]]);
 
-/// Of the rows with ids 3 to 6, as above.
+/// Checks selects on the rows with ids 3 to 6, as above.
 fn selects(queries: &mut dyn TableQueries) {
     let cases: [Select<'_>; 6] = [
         (&[0, 1], 0, Where::In(&[99, 3, 5]), &[&[3, 99], &[5, 98]]),
@@ -349,7 +351,7 @@ fn updates(connection: &mut dyn TableConnection) {
     expect("indexes", ok(connection.check(PLAIN), "check"), 2);
 }
 
-/// Whole rows: one with new index entries, one with the same, one that is not there.
+/// Replaces whole rows: one with new index entries, one with the same, one that does not exist.
 fn replacements(connection: &mut dyn TableConnection) {
     let mut replace = |row: Row| ok(connection.replace(PLAIN, &batch(&[row])), "replace");
     assert!(replace((10, 1, 7, b"another text")));
@@ -403,7 +405,7 @@ fn deletes(connection: &mut dyn TableConnection) {
     expect("indexes", ok(connection.check(PLAIN), "check"), 2);
 }
 
-/// A key of two columns, by which rows are ordered.
+/// Checks a key of two columns, by which rows are ordered.
 fn pairs(store: &dyn TableStore) {
     let mut connection = ok(store.connect(), "connect");
     let rows: Vec<Row> = [(2, 1), (1, 9), (2, 0), (1, 3)]

@@ -1,4 +1,5 @@
-//! Several statements on tables as one transaction: seen together or not at all, rolled back by an error, safe beside others.
+//! Transactions of several statements on tables: visible together or not at all, rolled back by an
+//! error, safe under concurrency.
 
 use std::thread;
 
@@ -11,7 +12,7 @@ use super::tables::{PLAIN, batch};
 use super::{expect, ok};
 use Value::{Signed, Unsigned};
 
-/// Times that a conflict is run again: above any number that these few clients can need.
+/// Limit on retries of a conflicting transaction: more than these few clients can ever need.
 const ATTEMPTS_MAX: u32 = 100_000;
 const CLIENTS: u64 = 3;
 const ROUNDS: u64 = 40;
@@ -33,7 +34,7 @@ pub(super) fn transactions(store: &dyn TableStore) {
     expect("rows deleted", ok(all, "delete first"), 4);
 }
 
-/// Runs a transaction until it meets no conflict.
+/// Retries a transaction until it meets no conflict.
 fn write(
     connection: &mut dyn TableConnection,
     statements: &mut dyn FnMut(&mut dyn TableWrites) -> Result<()>,
@@ -47,7 +48,7 @@ fn write(
     panic!("a transaction met a conflict {ATTEMPTS_MAX} times");
 }
 
-/// All rows: id, k, a.
+/// Returns all rows as (id, k, a).
 fn rows(connection: &mut dyn TableConnection) -> Vec<(u64, u64, i64)> {
     let mut found = Vec::new();
     let scanned = connection.scan(PLAIN, Path::Primary, Range::ALL, &mut |row| {
@@ -79,7 +80,8 @@ fn statements_see_those_before_them(connection: &mut dyn TableConnection) {
         assert!(writes.delete(PLAIN, &[Unsigned(2)])?, "a changed row");
         assert!(!writes.delete(PLAIN, &[Unsigned(2)])?, "a deleted row");
         assert!(!add(writes, 2, 2, 1)?, "a deleted row");
-        // As before its delete, so that its index entries are those that were deleted.
+        // Restores the row as it was before its delete, so that its index entries equal the deleted
+        // ones.
         writes.insert(PLAIN, &batch(&[(2, 20, 0, b"two")]))?;
         assert!(add(writes, 2, 2, 3)?, "an inserted row");
         assert!(!replace(writes, 4, &batch(&[(4, 40, 0, b"four")]))?);
@@ -104,14 +106,15 @@ fn an_error_rolls_back(connection: &mut dyn TableConnection) {
     expect("rows after an error", rows(connection), before);
     expect("indexes", ok(connection.check(PLAIN), "check"), 2);
     ok(connection.write(&mut |_| Ok(())), "write nothing");
-    // What was locked is free again.
+    // The locks of the failed transaction are released.
     ok(
         write(connection, &mut |writes| add(writes, 1, 2, 0).map(drop)),
         "write",
     );
 }
 
-/// Clients move amounts between rows, each in a transaction: nothing is lost, and no half is seen.
+/// Moves amounts between rows, one transaction per transfer, with several clients: no update is
+/// lost, and no reader sees half a transfer.
 fn transfers_keep_the_sum(store: &dyn TableStore) {
     beside(store, |connection, client| {
         for round in 0..ROUNDS {
@@ -134,7 +137,8 @@ fn transfers_keep_the_sum(store: &dyn TableStore) {
     expect("indexes", ok(connection.check(PLAIN), "check"), 2);
 }
 
-/// Clients delete and insert the same row at once: each finds it, and it is there once.
+/// Deletes and inserts the same row from several clients: each finds it, and it exists exactly
+/// once.
 fn replaced_rows_are_there_once(store: &dyn TableStore) {
     beside(store, |connection, client| {
         for round in 0..ROUNDS {

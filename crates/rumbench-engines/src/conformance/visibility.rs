@@ -1,4 +1,4 @@
-//! Rows are seen when and only when they should be: after commit, not before, not after rollback or delete.
+//! Row visibility: rows appear on commit, not before it, and not after a rollback or delete.
 
 use rumbench_core::engine::Engine;
 use rumbench_core::kv::{Direction, KvConnection, KvEngine, KvTxn, MapId};
@@ -105,7 +105,7 @@ pub(super) fn a_dropped_transaction_leaves_nothing<E: KvEngine>(engine: &E) {
         Some(b"1".to_vec()),
     );
     expect("inserted row", get(&mut connection, PLAIN, b"b"), None);
-    // The dropped transaction must not have kept a lock either.
+    // The dropped transaction must not hold a lock either.
     put(&mut connection, PLAIN, &[(b"a", b"3")]);
     expect(
         "row",
@@ -191,7 +191,7 @@ pub(super) fn maps_do_not_share_keys<E: KvEngine>(engine: &E) {
 
 pub(super) fn large_and_empty_values<E: KvEngine + Engine>(engine: &E) {
     let mut connection = connect(engine);
-    // A pattern without a short period, so that a misplaced page shows.
+    // A pattern without a short period, so that a misplaced page is detected.
     let large: Vec<u8> = (0..1_u32 << 20)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
