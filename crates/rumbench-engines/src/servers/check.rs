@@ -1,4 +1,5 @@
-//! Whether the indexes of a table agree with its rows, asked after a trial by the means that its server has.
+//! Index check after a trial: compares the indexes of a table with its rows by the server's own
+//! means.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use rumbench_core::engine::{EngineError, Result};
 use super::session::Session;
 use super::sql::{Dialect, Form};
 
-/// Compares the indexes of a table with its rows; answers how many indexes there are.
+/// Compares the indexes of a table with its rows; returns the number of indexes.
 pub(super) fn check_table<S: Session>(
     session: &mut S,
     dialect: Dialect,
@@ -37,8 +38,8 @@ fn by_amcheck<S: Session>(session: &mut S, table: &str) -> Result<usize> {
         .map_err(|_| EngineError::Wrong(format!("{count} indexes")))
 }
 
-/// Without `EXTENDED`, which looks the row of each index entry up at random as MyRocks' check does: pages, order of the
-/// entries and their number.
+/// Checks pages, entry order, and entry count. Omits `EXTENDED`, which looks up the row of each
+/// index entry at random, as MyRocks' check does.
 fn by_check_table<S: Session>(session: &mut S, table: &str) -> Result<()> {
     let verdicts = session.query(&format!("CHECK TABLE `{table}`"))?;
     let bad = |row: &&Vec<String>| {
@@ -56,8 +57,9 @@ fn by_check_table<S: Session>(session: &mut S, table: &str) -> Result<()> {
     Ok(())
 }
 
-/// Every index holds, of its columns and the primary key's, what the rows hold: two scans in order see that as well as
-/// MyRocks' own check, which looks the row of each index entry up at random, minutes for some million entries.
+/// Checks that every index holds the same values of its own and the primary key's columns as the
+/// rows. Two ordered scans detect as much as MyRocks' own check: that one looks up the row of each
+/// index entry at random, which takes minutes for a few million entries.
 fn by_scans<S: Session>(session: &mut S, table: &str) -> Result<usize> {
     let (primary, others) = indexes(session, table)?;
     for (name, own) in &others {
@@ -83,7 +85,7 @@ fn by_scans<S: Session>(session: &mut S, table: &str) -> Result<usize> {
     Ok(others.len())
 }
 
-/// Columns of the primary key, and of every other index by its name, quoted.
+/// Quoted columns of the primary key, and of every other index by index name.
 type Indexes = (Vec<String>, BTreeMap<String, Vec<String>>);
 
 fn indexes<S: Session>(session: &mut S, table: &str) -> Result<Indexes> {
@@ -102,7 +104,7 @@ fn indexes<S: Session>(session: &mut S, table: &str) -> Result<Indexes> {
     Ok((all.remove("PRIMARY").unwrap_or_default(), all))
 }
 
-/// What a check reports is a wrong answer, not a failure.
+/// Turns a failed check into a wrong answer: the check found an error in the data.
 fn wrong(error: EngineError) -> EngineError {
     match error {
         EngineError::Failed { context, source } => {
@@ -119,7 +121,7 @@ mod tests {
     use super::super::session::{Statement, Visit};
     use super::*;
 
-    /// Answers by what an asked text contains; the last that fits.
+    /// Session with scripted answers: the last entry with text contained in the query wins.
     struct Scripted(Vec<(&'static str, Vec<Vec<&'static str>>)>);
 
     impl Session for Scripted {

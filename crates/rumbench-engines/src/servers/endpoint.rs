@@ -1,4 +1,4 @@
-//! Where a server listens and as whom the laboratory talks to it.
+//! Address and credentials of a server.
 
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
@@ -12,10 +12,10 @@ use std::time::Duration;
 use rumbench_core::engine::{EngineError, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// The address of a server.
+/// Server address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
-    /// A Unix socket.
+    /// Unix socket.
     Socket(PathBuf),
     /// `host:port`.
     Network(String),
@@ -24,7 +24,7 @@ pub(super) enum Address {
 impl FromStr for Address {
     type Err = String;
 
-    /// A path from the root on is a socket, all else must have a port.
+    /// Parses an absolute path as a socket; anything else must be `host:port`.
     fn from_str(text: &str) -> Result<Address, String> {
         if text.starts_with('/') {
             return Ok(Address::Socket(PathBuf::from(text)));
@@ -47,19 +47,19 @@ impl fmt::Display for Address {
     }
 }
 
-/// What a user is known by. Shown nowhere.
+/// Password of a database user. Never shown.
 #[derive(Clone)]
 pub(super) struct Password(String);
 
 impl Password {
-    /// The first line of a file.
+    /// Reads the password from the first line of `file`.
     pub(super) fn read(engine: &str, file: &str) -> Result<Password> {
         let wrong = |why: String| {
             EngineError::Unsupported(format!(
                 "{engine}.password_file={file}: {why}; its first line is to be the password"
             ))
         };
-        // A suite is resumed from any folder.
+        // Must be absolute, because a suite can be resumed from any folder.
         if !file.starts_with('/') {
             return Err(wrong("a path from the root on is needed".to_string()));
         }
@@ -81,19 +81,19 @@ impl fmt::Debug for Password {
     }
 }
 
-/// How to reach a server.
+/// Connection parameters of a server.
 #[derive(Debug, Clone)]
 pub(super) struct Endpoint {
     pub(super) address: Address,
     pub(super) user: String,
     pub(super) password: Option<Password>,
     pub(super) database: String,
-    /// Where a server logs that was started here.
+    /// Log of a server that was started here.
     pub(super) log: Option<PathBuf>,
 }
 
 impl Endpoint {
-    /// The same server, another database.
+    /// Returns the same endpoint with another database.
     pub(super) fn with_database(&self, database: &str) -> Endpoint {
         Endpoint {
             database: database.to_string(),
@@ -102,7 +102,7 @@ impl Endpoint {
     }
 }
 
-/// Bytes both ways.
+/// Byte stream to a server.
 #[derive(Debug)]
 pub(super) enum Stream {
     Unix(UnixStream),
@@ -124,7 +124,8 @@ impl Stream {
         })
     }
 
-    /// How long a write may wait for the server. A process that stands still keeps its connections open.
+    /// Limits the time a write waits for the server. A suspended process keeps its connections
+    /// open.
     pub(super) fn limit(&self, wait: Duration) -> std::io::Result<()> {
         match self {
             Stream::Unix(stream) => stream.set_write_timeout(Some(wait)),
@@ -132,11 +133,11 @@ impl Stream {
         }
     }
 
-    /// Reads what is there, or waits, but not longer than this, until there is something to read, be it the end.
+    /// Reads available bytes; waits up to `wait` for data or end of stream.
     ///
-    /// To wait in `poll` and then to read is cheaper than to wait in the read, although it is one call more: of the 10.6 us in
-    /// which a client sends a request of LinkBench and reads its answers it saves 1.4 (kernel 6.18, a Unix socket, one core for
-    /// both sides).
+    /// `poll` followed by a read is cheaper than a blocking read, despite the extra call. Of the
+    /// 10.6 us in which a client sends a LinkBench request and reads its answers it saves 1.4 us
+    /// (kernel 6.18, a Unix socket, one core for both sides).
     pub(super) fn receive(&mut self, room: &mut [u8], wait: Duration) -> std::io::Result<usize> {
         let stream = match &*self {
             Stream::Unix(stream) => stream.as_fd(),
@@ -153,8 +154,8 @@ impl Stream {
         }
     }
 
-    /// The process that listens at the other end, where the kernel tells: it does for sockets of this machine, unless the
-    /// process is in another container.
+    /// Returns the id of the process that listens at the other end, if the kernel reports it. The
+    /// kernel does so for Unix sockets, unless the process is in another container.
     pub(super) fn listener(&self) -> Option<u32> {
         let Stream::Unix(stream) = self else {
             return None;

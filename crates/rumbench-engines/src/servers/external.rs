@@ -1,9 +1,11 @@
-//! A server that is already running, given as an address: never started, stopped or configured here.
+//! External server: already running, given as an address, never started, stopped, or configured
+//! here.
 //!
-//! The laboratory makes its tables in a database of its own there and removes them at the end. A database that is not empty is
-//! refused, because nobody can know whose rows these are; with `overwrite` tables that have the names of the workload's are
-//! dropped first. What cannot be seen from here is said to be missing: only the listener at a Unix socket has a process id
-//! that the kernel vouches for.
+//! The laboratory creates its tables there in a database of its own and removes them at the end. It
+//! refuses a database that is not empty, because the rows may belong to someone else. With
+//! `overwrite` it first drops tables that have the names of the workload's tables. Unobservable
+//! facts are reported as missing: only the listener at a Unix socket has a process id that the
+//! kernel vouches for.
 
 use rumbench_core::engine::{EngineError, External, Result, Schema};
 
@@ -12,7 +14,7 @@ use super::session::Session;
 use super::sql::{CATALOG_TABLE, Dialect};
 use crate::settings::Settings;
 
-/// What the settings of an engine say of a running server.
+/// Running server, as given by an engine's settings.
 #[derive(Debug, Clone)]
 pub(super) struct Given {
     pub(super) endpoint: Endpoint,
@@ -20,8 +22,8 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// The settings `address`, `user`, `password_file`, `database` and `overwrite`; `None` without an address, where the
-    /// others are unknown.
+    /// Takes the settings `address`, `user`, `password_file`, `database`, and `overwrite`. Returns
+    /// `None` without an address; the other settings are unknown then.
     pub(super) fn take(
         engine: &str,
         asked: &mut Settings<'_>,
@@ -56,7 +58,7 @@ impl Given {
     /// Makes room for the tables of a workload.
     ///
     /// # Errors
-    /// When the database is not empty and may not be touched.
+    /// If the database is not empty and `overwrite` is not set.
     pub(super) fn clear<S: Session>(
         &self,
         engine: &str,
@@ -88,7 +90,7 @@ impl Given {
     }
 }
 
-/// Names of the tables of a workload.
+/// Returns the table names of a workload.
 pub(super) fn table_names(schema: Schema) -> Vec<&'static str> {
     match schema {
         Schema::LinkBench => vec!["nodetable", "linktable", "counttable"],
@@ -100,7 +102,7 @@ pub(super) fn table_names(schema: Schema) -> Vec<&'static str> {
     }
 }
 
-/// Names as a list of SQL's texts; those of [`table_names`] need no escapes.
+/// Formats names as a list of SQL strings; the names of [`table_names`] need no escapes.
 pub(super) fn quoted(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
     names.join(", ")
@@ -113,7 +115,7 @@ fn drop_tables<S: Session>(session: &mut S, dialect: Dialect, schema: Schema) ->
     Ok(())
 }
 
-/// The tables of a trial at a running server; dropping it removes them as far as that can be done.
+/// Tables of a trial on an external server; dropping this value removes them if possible.
 pub(super) struct Made<S: Session> {
     pub(super) endpoint: Endpoint,
     pub(super) connect: fn(&Endpoint) -> Result<S>,
@@ -122,10 +124,10 @@ pub(super) struct Made<S: Session> {
 }
 
 impl<S: Session> Made<S> {
-    /// Removes the tables. What is not there is no error.
+    /// Removes the tables. Missing tables are no error.
     ///
     /// # Errors
-    /// When the server refuses or is gone.
+    /// If the server refuses or is gone.
     pub(super) fn remove(&self) -> Result<()> {
         let mut session = (self.connect)(&self.endpoint)?;
         drop_tables(&mut session, self.dialect, self.schema)
@@ -134,20 +136,22 @@ impl<S: Session> Made<S> {
 
 impl<S: Session> Drop for Made<S> {
     fn drop(&mut self) {
-        // A trial that failed has said why; what stays is refused by the next one, with the setting that removes it.
+        // A failed trial has already reported its error. The next trial refuses tables left here
+        // and names the setting that removes them.
         let _ = self.remove();
     }
 }
 
-/// What the laboratory knows of the processes of a server that `listener` listens for.
+/// Returns the observable facts about the server process at `listener`.
 pub(super) fn processes(address: &Address, listener: Option<u32>) -> External {
-    // A process that is listening but not visible is in another container.
+    // A process that listens but is not visible is in another container.
     let process = listener.filter(|pid| std::path::Path::new(&format!("/proc/{pid}")).exists());
     let why = match address {
         Address::Network(_) => "it is reached over the network",
         Address::Socket(_) => "its process is not visible from here",
     };
-    // Servers work in their data folder, and the kernel knows where that is seen from here.
+    // A server's working directory is its data folder; the kernel reports its path as seen from
+    // here.
     let folder = |pid| std::fs::read_link(format!("/proc/{pid}/cwd")).ok();
     External {
         process,
@@ -156,8 +160,9 @@ pub(super) fn processes(address: &Address, listener: Option<u32>) -> External {
     }
 }
 
-/// Refuses a class that the server does not run at: the label on each number would be wrong. `given` is the running server,
-/// where it is one; of a server that was started here the user's own lines may have changed the setting.
+/// Refuses a durability class that the server does not run at, because every number would be
+/// labeled wrongly. `given` is the external server, if any. For a server started here, the user's
+/// own lines may have changed the setting.
 pub(super) fn check_class(
     engine: &str,
     given: Option<&Given>,

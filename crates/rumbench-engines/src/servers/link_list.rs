@@ -1,17 +1,18 @@
-//! What a server answers to LinkBench's query for a list, looked at while it comes: each link within the times that were asked
-//! for, behind the one before. That no link is missing is known after the run, when tables and counts are compared.
+//! Check of a server's answer to LinkBench's list query, row by row: each link must lie within the
+//! requested times and follow the previous link in order. Missing links are found after the run,
+//! when tables and counts are compared.
 
 use std::ops::RangeInclusive;
 
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::linkbench::{EqualTimes, ListQuery, ListResult};
 
-/// The rows of a list so far.
+/// Rows of a list received so far.
 pub(super) struct List {
     times: RangeInclusive<u64>,
     equal_times: EqualTimes,
     result: ListResult,
-    /// What is wrong with the first wrong row.
+    /// Error in the first wrong row.
     wrong: Option<String>,
 }
 
@@ -25,7 +26,7 @@ impl List {
         }
     }
 
-    /// One more row.
+    /// Adds a row.
     pub(super) fn add(&mut self, time: u64, id2: u64) {
         let is_behind = |(before, other): (u64, u64)| match self.equal_times {
             _ if time != before => time < before,
@@ -46,10 +47,10 @@ impl List {
         self.wrong.get_or_insert(why);
     }
 
-    /// The list, after its last row.
+    /// Returns the list after its last row.
     ///
     /// # Errors
-    /// [`EngineError::Wrong`] with the first row that is not what `query` asked for.
+    /// [`EngineError::Wrong`] with the first row that does not match `query`.
     pub(super) fn end(self, query: &ListQuery) -> Result<ListResult> {
         match self.wrong {
             None => Ok(self.result),
@@ -62,7 +63,7 @@ impl List {
 mod tests {
     use super::*;
 
-    /// What is wrong with these links, newest first, of the times 10 to 20.
+    /// Returns the error in these links, newest first, for the times 10 to 20.
     fn wrong(equal_times: EqualTimes, links: &[(u64, u64)]) -> Option<String> {
         let mut list = List::new(10..=20, equal_times);
         for (time, id2) in links {

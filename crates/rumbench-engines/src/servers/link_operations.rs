@@ -1,5 +1,5 @@
-//! The operations of LinkBench as statements, as the published stores for MySQL and PostgreSQL do them. A read is one
-//! statement and one round trip.
+//! LinkBench operations as SQL statements, the same as in the published stores for MySQL and
+//! PostgreSQL. A read is one statement and one round trip.
 
 use std::hint::black_box;
 
@@ -227,7 +227,7 @@ impl<S: Session> LinkConnection for LinksConnection<S> {
             check_table(&mut self.session, self.dialect, table)?;
         }
         if self.dialect == Dialect::Postgres {
-            // For the sake of the LIMIT it would compare every count with every list.
+            // Because of the LIMIT, the planner would compare every count with every list.
             self.session.query("SET enable_nestloop = off")?;
         }
         let wrong = self.session.query(link_sql::WRONG_COUNTS)?;
@@ -256,7 +256,7 @@ impl<S: Session> LinkConnection for LinksConnection<S> {
     }
 }
 
-/// Another client has removed a link that was there, or the other way round.
+/// Error for a link that another client inserted or removed between two statements.
 fn vanished() -> EngineError {
     EngineError::Retry("the link changed between two statements".to_string())
 }

@@ -1,15 +1,16 @@
 //! SQL of LinkBench's tables for both servers, in the form that `sql` describes.
 //!
-//! Tables and statements are those of the published MySQL and PostgreSQL stores, with columns of bytes. InnoDB and PostgreSQL
-//! order the index of lists by time descending, then id2. MyRocks has no columns of a direction of their own: its index is
-//! ascending, in a column family in reverse order, and read backwards, which is a forward scan of its files. Asking it for
-//! another order than exactly the reverse makes it read and sort the whole list, which may have millions of links.
+//! Tables and statements are those of the published MySQL and PostgreSQL stores, with columns of
+//! bytes. InnoDB and PostgreSQL order the list index by time descending, then id2. MyRocks has no
+//! sort direction per column: its index is ascending, in a column family in reverse order, and read
+//! backwards, so its files are scanned forward. For any order other than the exact reverse, MyRocks
+//! reads and sorts the whole list, which may have millions of links.
 
 use rumbench_core::linkbench::EqualTimes;
 
 use super::sql::{Dialect, Form};
 
-/// What a statement does.
+/// Statement kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Query {
     LoadNodes {
@@ -21,12 +22,12 @@ pub(super) enum Query {
     InsertCounts {
         rows: usize,
     },
-    /// Inserts a link unless it is there.
+    /// Inserts a link unless it exists.
     AddLink,
     UpdateLink,
     HideLink,
     RemoveLink,
-    /// Reads a link; locked, for a change.
+    /// Reads a link; `locked` if the transaction then changes it.
     ReadLink {
         locked: bool,
     },
@@ -124,7 +125,7 @@ fn list_links(dialect: Dialect) -> String {
     )
 }
 
-/// The order of links of one time that the index of lists gives without sorting.
+/// Returns the order of links with equal times that the list index yields without sorting.
 pub(super) fn equal_times(dialect: Dialect) -> EqualTimes {
     match dialect {
         Dialect::Maria(Form::MyRocks) => EqualTimes::Descending,
@@ -157,11 +158,12 @@ fn insert(columns: &str, count: usize, rows: usize) -> String {
     )
 }
 
-/// Sizes of the `IN` list that have a statement of their own; a list is padded to the next with its last id, which
-/// changes nothing because a row is returned once.
+/// Sizes of the `IN` list with a statement of their own. A list is padded to the next size with its
+/// last id; a row is returned only once, so the padding changes nothing.
 pub(super) const MULTIGET_SIZES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
-/// The tables. `of_key` is the comment that gives a MyRocks index its column family.
+/// Returns the `CREATE TABLE` statements. On MyRocks a comment assigns each index its column
+/// family.
 pub(super) fn create_tables(dialect: Dialect) -> Vec<String> {
     let options = dialect.table_options();
     let (whole, small, short, node_id, bytes, node_bytes) = match dialect {
@@ -201,7 +203,7 @@ pub(super) fn create_tables(dialect: Dialect) -> Vec<String> {
     ]
 }
 
-/// The covering index of the list query.
+/// Returns the statement that creates the covering index of the list query.
 pub(super) fn create_index(dialect: Dialect) -> String {
     let (time, family) = match dialect {
         Dialect::Maria(Form::MyRocks) => ("time", " COMMENT 'cfname=rev:cf_link_id1_type'"),
@@ -216,7 +218,7 @@ pub(super) fn create_index(dialect: Dialect) -> String {
 pub(super) const TOTALS: &str = "SELECT (SELECT count(*) FROM nodetable), (SELECT count(*) FROM linktable), \
      (SELECT count(*) FROM linktable WHERE visibility = 1), (SELECT count(*) FROM counttable)";
 
-/// Counts that differ from the visible links they count, an absent count being 0.
+/// Finds a count that differs from the visible links it counts; an absent count is 0.
 pub(super) const WRONG_COUNTS: &str = "WITH visible AS (
     SELECT id1, link_type, count(*) AS links FROM linktable
     WHERE visibility = 1 GROUP BY id1, link_type

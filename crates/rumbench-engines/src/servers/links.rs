@@ -1,8 +1,8 @@
-//! One client's connection to a server for LinkBench: its prepared statements, its transactions, and the parts that its
-//! operations (`link_operations`) are made of.
+//! LinkBench connection of one client to a server: prepared statements, transactions, and the parts
+//! of its operations (`link_operations`).
 //!
-//! A write of links begins a transaction, changes the link, then its count, and commits; one that changes nothing rolls back.
-//! Rows that are read to be changed are locked.
+//! A write of links begins a transaction, changes the link, then its count, and commits. A write
+//! that changes nothing rolls back. Rows that are read for a change are locked.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,13 +21,13 @@ use super::link_sql::{self, Query};
 use super::session::{Session, Statement};
 use super::sql::Dialect;
 
-/// Rows of one insert at most.
+/// Most rows of one insert statement.
 const ROWS_MAX: usize = 1000;
 
-/// The tables of LinkBench on a server.
+/// LinkBench tables on a server.
 pub(super) struct ServerLinks<S> {
     pub(super) server: Arc<S>,
-    /// The highest id that the sequence of nodes was moved to: loaded ids do not come from it.
+    /// Highest id that the node sequence was moved to: loaded ids do not come from it.
     pub(super) highest_node: Arc<Mutex<u64>>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct LinksConnection<S> {
     highest_node: Arc<Mutex<u64>>,
 }
 
-/// Whether a transaction changed anything.
+/// Result of a transaction: commit a change, or roll back because nothing changed.
 pub(super) enum Written<T> {
     Commit(T),
     Rollback(T),
@@ -80,7 +80,7 @@ pub(super) fn key_values(key: LinkKey) -> [Value<'static>; 3] {
     [key.link_type, key.id1, key.id2].map(Value::Unsigned)
 }
 
-/// A number of a row. The sessions answer with the types that they were asked for.
+/// Returns a number of a row. Sessions return values of the requested column types.
 pub(super) fn number(row: &[Value<'_>], place: usize) -> u64 {
     row[place].unsigned().unwrap_or(0)
 }
@@ -111,7 +111,7 @@ impl<S: Session> LinksConnection<S> {
         self.session.change(statement, parameters)
     }
 
-    /// The first row of a query.
+    /// Returns the row of a query, if any.
     pub(super) fn first<T>(
         &mut self,
         query: Query,
@@ -143,7 +143,7 @@ impl<S: Session> LinksConnection<S> {
         done
     }
 
-    /// Inserts rows by as few statements as there may be, as one commit.
+    /// Inserts rows with as few statements as possible, in one commit.
     pub(super) fn load<R>(
         &mut self,
         rows: &[R],
@@ -172,7 +172,7 @@ impl<S: Session> LinksConnection<S> {
         })
     }
 
-    /// Inserts a link unless it is there; whether it did.
+    /// Inserts a link unless it exists; returns true if it inserted.
     pub(super) fn insert_link(&mut self, link: &Link<'_>) -> Result<bool> {
         let statement = self.statement(Query::AddLink)?;
         self.session.start(statement);
@@ -184,7 +184,7 @@ impl<S: Session> LinksConnection<S> {
         Ok(inserted)
     }
 
-    /// Rewrites a link; `None` where there is none.
+    /// Rewrites a link; returns `None` if it does not exist.
     pub(super) fn rewrite_link(
         &mut self,
         link: &Link<'_>,
@@ -227,7 +227,7 @@ impl<S: Session> LinksConnection<S> {
         self.change(Query::AddToCount, &parameters).map(drop)
     }
 
-    /// Loaded ids do not come from PostgreSQL's sequence, which therefore is moved behind them.
+    /// Moves PostgreSQL's node sequence past the loaded ids, because they do not come from it.
     pub(super) fn move_sequence(&mut self, highest: u64) -> Result<()> {
         if self.dialect != Dialect::Postgres {
             return Ok(());
@@ -243,7 +243,7 @@ impl<S: Session> LinksConnection<S> {
     }
 }
 
-/// Columns of a link's value, of a node's, and of a count's.
+/// Columns of the value of a link, a node, and a count.
 pub(super) const LINK: [ColumnType; 4] = [U32, U64, U32, Bytes];
 pub(super) const NODE: [ColumnType; 4] = [U32, U64, U32, Bytes];
 pub(super) const COUNT: [ColumnType; 3] = [U64, U64, U64];
@@ -258,7 +258,7 @@ pub(super) fn push_link<S: Session>(session: &mut S, link: &Link<'_>) -> Result<
     session.push(Value::Bytes(link.data))
 }
 
-/// All columns of a node but its id.
+/// Binds all columns of a node except its id.
 pub(super) fn push_node<S: Session>(session: &mut S, node: &Node<'_>) -> Result<()> {
     session.push(unsigned(node.node_type))?;
     session.push(unsigned(node.version))?;

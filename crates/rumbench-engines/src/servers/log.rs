@@ -1,27 +1,28 @@
-//! What a server's log says of a failure: its last lines, and the errors before them.
+//! Excerpt of a server's log for an error message: its last lines, and the errors before them.
 //!
-//! A server that crashes ends its log with what helps its developers, dozens of lines behind the reason; one that refuses a
-//! statement logs the whole statement. So errors are looked for, and no line is told at its whole length.
+//! A server that crashes ends its log with dozens of lines for its developers, long after the
+//! reason; one that refuses a statement logs the whole statement. The excerpt therefore searches
+//! for errors and shortens long lines.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Lines from the end that go into an error.
+/// Lines from the end of the log that go into an error.
 const LAST_LINES: usize = 12;
 /// Lines with an error before those.
 const ERROR_LINES: usize = 3;
-/// Characters of a line that are told.
+/// Characters kept of a line.
 const LINE_CHARS: usize = 240;
-/// Bytes at the end of a log that are looked at.
+/// Bytes read from the end of a log.
 const BYTES: u64 = 1 << 20;
 
-/// The end of a log as one text, and the last errors before it.
+/// Returns the end of a log as one text, and the last errors before it.
 pub(super) fn log_tail(log: &Path) -> String {
     told(&end_of(log, BYTES).unwrap_or_default())
 }
 
-/// So many bytes at most from the end of a file.
+/// Returns at most `bytes` bytes from the end of a file.
 fn end_of(path: &Path, bytes: u64) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -50,7 +51,8 @@ fn told(text: &str) -> String {
     match (errors, last) {
         (_, []) => "its log is empty".to_string(),
         ([], last) => format!("its log ends with: {}", joined(last)),
-        // Of a text that is too long the middle is cut: the errors are worth more than what follows them.
+        // The errors go last: a text that is too long is cut in the middle, and they matter more
+        // than later lines.
         (errors, last) => format!(
             "its log ends with: {}; the last errors before that: {}",
             joined(last),
@@ -59,7 +61,7 @@ fn told(text: &str) -> String {
     }
 }
 
-/// Whether MariaDB or PostgreSQL writes such a line about a failure.
+/// Returns true for a line in which MariaDB or PostgreSQL reports a failure.
 fn is_error(line: &str) -> bool {
     ["[ERROR]", " ERROR: ", " FATAL: ", " PANIC: "]
         .iter()

@@ -1,11 +1,14 @@
-//! Databases that are servers: found, initialised, started privately, stopped, and driven with SQL.
+//! Databases that run as servers: found, initialized, started privately, stopped, and driven with
+//! SQL.
 //!
-//! Reading order: `packages` (where the binaries are), `run_folder`, `program` and `process` (a private child process that
-//! leaves nothing behind), `endpoint` and `external` (servers that run already), `own_lines` (what a user adds to a
-//! configuration), `session` (a connection with prepared statements), `sql`, `query_sql`, `table_statements`, `tables` and
-//! `table_queries` (the workloads of tables), `link_sql`, `link_list`, `links` and `link_operations` (LinkBench), `check` (do
-//! indexes agree with rows?), then the servers themselves: `postgresql`, `mariadb`. A server listens on a Unix socket only, in
-//! a folder that nobody else can enter; services of the system are never touched.
+//! Reading order: `packages` (locates the binaries), `run_folder`, `program` and `process` (a
+//! private child process that leaves no files), `endpoint` and `external` (running servers),
+//! `own_lines` (a user's additions to a configuration), `session` (a connection with prepared
+//! statements), `sql`, `query_sql`, `table_statements`, `tables` and `table_queries` (table
+//! workloads), `link_sql`, `link_list`, `links` and `link_operations` (LinkBench), `check`
+//! (compares indexes with rows), then the servers themselves: `postgresql`, `mariadb`. A server
+//! listens on a Unix socket only, in a folder that no other user can enter. System services are
+//! never touched.
 
 mod check;
 mod endpoint;
@@ -40,32 +43,33 @@ pub(crate) use run_folder::{name_data, remove_left_overs};
 use session::Session;
 use sql::Dialect;
 
-/// The folder of the server's own files in the trial's.
+/// Folder of the server's own files, inside the trial's folder.
 const DATA_FOLDER: &str = "server";
-/// The file in the trial's folder that the server logs to.
+/// Server log, inside the trial's folder.
 const LOG_FILE: &str = crate::SERVER_LOG;
 
-/// A running server, as the stores of the workloads see it.
+/// Running server, as the workload stores see it.
 trait Server: Send + Sync + 'static {
-    /// Its connections.
+    /// Connection to this server.
     type Session: Session + 'static;
 
-    /// A new connection.
+    /// Opens a new connection.
     fn connect(&self) -> Result<Self::Session>;
 
-    /// Its SQL.
+    /// Returns the server's SQL dialect.
     fn dialect(&self) -> Dialect;
 
-    /// Has the server look at a table, so that it knows how its values are distributed.
+    /// Collects statistics on a table, so that the planner knows the distribution of its values.
     fn analyze(&self, session: &mut Self::Session, table: &str) -> Result<()>;
 
-    /// Has the server do behind a load of LinkBench's `table` what the published runs had it do: looks at the table, at least.
+    /// Runs the maintenance of the published runs after a load of LinkBench's `table`; at least
+    /// [`Server::analyze`].
     fn tidy(&self, session: &mut Self::Session, table: &str) -> Result<()> {
         self.analyze(session, table)
     }
 }
 
-/// Folder, data folder and log of a trial, as absolute paths.
+/// Absolute paths of a trial's folder, data folder, and log.
 struct Places {
     trial: PathBuf,
     data: PathBuf,
@@ -73,7 +77,7 @@ struct Places {
 }
 
 impl Places {
-    /// Makes the data folder; also says whether it had been there already.
+    /// Creates the data folder if needed; the flag tells if it already existed.
     fn prepare(trial: &Path) -> Result<(Places, bool)> {
         let failed = |error| EngineError::failed(format!("cannot find {}", trial.display()), error);
         let trial = std::fs::canonicalize(trial).map_err(failed)?;
@@ -92,7 +96,7 @@ impl Places {
     }
 }
 
-/// Creates the tables of a workload where there are none.
+/// Creates the tables of a workload if they do not exist.
 fn create_tables<S: Session>(session: &mut S, dialect: Dialect, schema: Schema) -> Result<()> {
     let tables = match schema {
         Schema::LinkBench => link_sql::create_tables(dialect),
@@ -115,7 +119,7 @@ fn create_tables<S: Session>(session: &mut S, dialect: Dialect, schema: Schema) 
         .try_for_each(|text| session.query(text).map(drop))
 }
 
-/// Refuses a workload that has no SQL form.
+/// Refuses a workload without an SQL form.
 fn check_schema(config: &OpenConfig) -> Result<()> {
     match config.schema {
         Schema::KvSequence => Err(no_key_value()),
@@ -129,7 +133,7 @@ fn no_key_value() -> EngineError {
     )
 }
 
-/// Rows of a name and a number as counters, those with these names only.
+/// Converts rows of name and number to counters; keeps only the `wanted` names.
 fn counters(rows: &[Vec<String>], wanted: &[(&str, &str)]) -> Vec<Counter> {
     let found: BTreeMap<String, f64> = rows
         .iter()
@@ -154,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// A small trial in a folder.
+    /// Small trial in a folder.
     pub(super) fn config(dir: &Path, durability: Durability) -> OpenConfig {
         OpenConfig {
             dir: dir.to_path_buf(),
