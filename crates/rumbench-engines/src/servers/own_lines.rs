@@ -1,11 +1,13 @@
-//! The user's own lines of a server's configuration: those of the file that the setting `options_file` names.
+//! User's own lines of a server's configuration, from the file that the setting `options_file`
+//! names.
 //!
-//! They stand behind the laboratory's and so win. A result names them as the reason of what they set, for a value that
-//! is not the one that the laboratory chose must not stand beside the laboratory's reason.
+//! They follow the laboratory's lines and so override them. A result gives these lines as the
+//! reason for their values, because the laboratory's reason would be wrong for a value that the
+//! laboratory did not choose.
 
 use rumbench_core::engine::{EngineError, Result};
 
-/// The reason of what they set.
+/// Reason that a result gives for the values of these lines.
 pub(super) const REASON: &str = "the options file";
 
 /// Lines of `name = value`; the grammar is the server's own.
@@ -13,10 +15,10 @@ pub(super) const REASON: &str = "the options file";
 pub(super) struct OwnLines(String);
 
 impl OwnLines {
-    /// The lines of the file, or none.
+    /// Reads the lines of the file; no lines without a file.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If the file cannot be read.
     pub(super) fn read(file: Option<String>) -> Result<OwnLines> {
         let Some(file) = file else {
             return Ok(OwnLines::default());
@@ -27,14 +29,14 @@ impl OwnLines {
         }
     }
 
-    /// As they are in the file.
+    /// Returns the lines as they are in the file.
     pub(super) fn text(&self) -> &str {
         &self.0
     }
 
-    /// The names of the settings in them, as a server's list of variables writes them.
+    /// Returns the names of the settings in the lines, as a server's list of variables spells them.
     pub(super) fn names(&self) -> Vec<String> {
-        // The lines begin in the server's section, where there are any.
+        // Lines before the first section header, if any, belong to the server's section.
         let mut is_read = true;
         let names = self.0.lines().filter_map(|line| {
             let line = line.trim();
@@ -47,15 +49,15 @@ impl OwnLines {
     }
 }
 
-/// Whether a server of MariaDB reads this section: those of clients are in the same file.
+/// Returns true if a MariaDB server reads this section: sections of clients are in the same file.
 fn is_of_server(section: &str) -> bool {
     let name = section.split(']').next().unwrap_or_default();
-    // Some are of one version, such as `mariadb-10.11`.
+    // Some sections apply to one version only, such as `mariadb-10.11`.
     let name = name.trim_end_matches(|last: char| last.is_ascii_digit() || ".-".contains(last));
     ["mysqld", "mariadbd", "mariadb", "server", "galera"].contains(&name)
 }
 
-/// The setting of a line: none in one that is empty, a comment or the head of a section.
+/// Returns the setting of a line; `None` for an empty line, a comment, or a section header.
 fn name(line: &str) -> Option<String> {
     let name = line.split(['=', ' ', '\t']).next()?;
     let name = name.strip_prefix("loose-").unwrap_or(name);

@@ -1,4 +1,5 @@
-//! Where the binaries of servers are: those of the machine, or the packages that `make peers` has unpacked into the cache.
+//! Locations of server binaries: those of the machine, or the packages that `make peers` has
+//! unpacked into the cache.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,10 +8,10 @@ use rumbench_core::engine::{EngineError, Result};
 
 use crate::settings::Settings;
 
-/// The one command that brings what is missing.
+/// Advice for a missing server: the one command that installs it.
 pub(super) const HOW_TO_GET: &str = "`make peers` fetches it (Debian 12, Ubuntu 24.04 or newer)";
 
-/// The folder of the unpacked packages, as `.ci/peers.sh` names it.
+/// Returns the folder of the unpacked packages, as `.ci/peers.sh` names it.
 fn cache() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let cache = set("ALLUVIUM_CACHE").map(PathBuf::from).or_else(|| {
@@ -21,23 +22,25 @@ fn cache() -> Option<PathBuf> {
     Some(cache.join("peers"))
 }
 
-/// The cache of root, where its own is closed to the user that PostgreSQL runs as; also known to `.ci/peers.sh`.
+/// Cache for root, readable by the user that PostgreSQL runs as, unlike root's own cache; also
+/// named in `.ci/peers.sh`.
 const SHARED: &str = "/var/cache/alluvium/peers";
 
-/// The setting that names a root; by its values several builds of a server are compared.
+/// Setting that names a root; several builds of a server are compared by its values.
 const ROOT: &str = "root";
 
-/// The root of the settings, as an absolute path: a server is not started in this folder.
+/// Takes the root from the settings, as an absolute path: a server is not started in the current
+/// folder.
 ///
 /// # Errors
-/// Where this folder is not known.
+/// If the current folder is unknown.
 pub(super) fn take_root(asked: &mut Settings<'_>) -> Result<Option<PathBuf>> {
     let root = asked.take_text(ROOT).map(std::path::absolute).transpose();
     root.map_err(|error| EngineError::failed(format!("cannot use the setting `{ROOT}`"), error))
 }
 
-/// The roots under which a `usr` may hold a server: the one that was asked for alone, or the caches first, since somebody asked
-/// for what is there.
+/// Returns the roots with a `usr` that may hold a server: only the requested root, or else the
+/// caches first, because the user asked for their contents.
 fn roots(asked: Option<&Path>) -> Vec<PathBuf> {
     if let Some(asked) = asked {
         return vec![asked.to_path_buf()];
@@ -46,21 +49,21 @@ fn roots(asked: Option<&Path>) -> Vec<PathBuf> {
     cache().into_iter().chain(machine).collect()
 }
 
-/// The path of the libraries that came with unpacked packages; `None` for those of the machine.
+/// Returns the search path for libraries of unpacked packages; `None` for the machine's own root.
 pub(super) fn libraries(root: &Path) -> Option<OsString> {
     if root == Path::new("/") {
         return None;
     }
     let folders = ["usr/lib", "lib"].map(|folder| {
         let entries = std::fs::read_dir(root.join(folder)).into_iter().flatten();
-        // The folder of the machine's architecture, such as `x86_64-linux-gnu`.
+        // Folders of the machine's architecture, such as `x86_64-linux-gnu`.
         let named = entries.flatten().map(|entry| entry.path());
         named.filter(|path| path.to_string_lossy().ends_with("-linux-gnu"))
     });
     std::env::join_paths(folders.into_iter().flatten()).ok()
 }
 
-/// What was not found, and what to do.
+/// Reports a missing server and the remedy.
 fn missing(what: &str, asked: Option<&Path>) -> EngineError {
     EngineError::Unsupported(match asked {
         Some(root) => format!(
@@ -71,8 +74,8 @@ fn missing(what: &str, asked: Option<&Path>) -> EngineError {
     })
 }
 
-/// The folder `bin` of the newest PostgreSQL of at least this major version, with the root that it was found under: `asked`, if
-/// there is one.
+/// Returns the folder `bin` of the newest PostgreSQL of at least this major version, and its root.
+/// Searches only `asked` if given.
 pub(super) fn postgresql(oldest: u32, asked: Option<&Path>) -> Result<(PathBuf, PathBuf)> {
     let installed = roots(asked).into_iter().flat_map(|root| {
         let folder = root.join("usr/lib/postgresql");
@@ -92,7 +95,8 @@ pub(super) fn postgresql(oldest: u32, asked: Option<&Path>) -> Result<(PathBuf, 
     }
 }
 
-/// The root under which MariaDB's server lies with this plugin, if one is needed: `asked`, if there is one.
+/// Returns the root of a MariaDB server with this plugin, if one is needed. Searches only `asked`
+/// if given.
 pub(super) fn mariadb(plugin: Option<&str>, asked: Option<&Path>) -> Result<PathBuf> {
     let has = |root: &PathBuf| {
         let plugins = root.join("usr/lib/mysql/plugin");

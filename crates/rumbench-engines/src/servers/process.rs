@@ -1,6 +1,7 @@
-//! A server as a child process: started in its own process group, awaited, stopped, killed if it does not stop.
+//! Server as a child process: started in its own process group, awaited, stopped, killed if it does
+//! not stop.
 //!
-//! What is started, and how, is in `program`.
+//! The program and its command line are in `program`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,16 +16,16 @@ use super::log::log_tail;
 use super::program::{DeathSignal, Program};
 use super::run_folder::{self, RunFolder};
 
-/// A server that recovers from a crash may take as long.
+/// Limit for a start: recovery from a crash may take this long.
 const READY_WITHIN: Duration = Duration::from_secs(600);
-/// A clean stop writes all changed pages of the cache back.
+/// Limit for a clean stop, which writes all changed pages of the cache back.
 const STOPPED_WITHIN: Duration = Duration::from_secs(300);
-/// A server that writes nothing back has no reason to take longer.
+/// Limit for an end without write-back, which needs no longer.
 const ENDED_WITHIN: Duration = Duration::from_secs(10);
-/// How often a starting or stopping server is asked.
+/// Interval between checks of a starting or stopping server.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// A running server. Dropping it kills it.
+/// Running server. Dropping it kills it.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     server: &'static str,
@@ -36,7 +37,7 @@ pub(super) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts a server whose socket is in `folder`; the folder of its `trial` is noted there.
+    /// Starts a server with its socket in `folder`; the folder of its `trial` is noted there.
     pub(super) fn start(
         program: &Program<'_>,
         mut command: Command,
@@ -60,20 +61,20 @@ impl ServerProcess {
         Ok(process)
     }
 
-    /// The first of its processes.
+    /// Returns the id of the server's first process.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The end of its log.
+    /// Returns the end of the server's log.
     pub(super) fn log_tail(&self) -> String {
         log_tail(&self.log)
     }
 
-    /// Asks `connect` until it answers.
+    /// Calls `connect` until it succeeds.
     ///
     /// # Errors
-    /// When the server ends or does not answer in time, with the end of its log.
+    /// If the server ends or does not answer in time, with the end of its log.
     pub(super) fn wait_until_ready<T>(
         &mut self,
         mut connect: impl FnMut() -> Result<T>,
@@ -104,12 +105,12 @@ impl ServerProcess {
     }
 
     fn signal(&self, signal: Signal) {
-        // A process that has ended is not there to be signalled.
+        // A process that has ended cannot be signaled.
         let _ = rustix::process::kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Kills the server and the processes that it started, which may be as stuck as it is. One of several processes is asked
-    /// to end at once before: killed, it would leave its shared memory behind.
+    /// Kills the server and the processes it started, which may hang as well. A server of several
+    /// processes is first asked to end at once: SIGKILL would leave its shared memory allocated.
     pub(super) fn kill(&self) {
         let pid = self.pid();
         if self.death_signal == DeathSignal::Quit {
@@ -123,20 +124,21 @@ impl ServerProcess {
             return;
         }
         let started = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        // First the server, which would start others in their place.
+        // Kills the server first: it would replace its children.
         self.signal(Signal::KILL);
         for pid in started.unwrap_or_default().split(' ') {
             if let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) {
-                // As for `signal`.
+                // See `signal`.
                 let _ = rustix::process::kill_process(pid, Signal::KILL);
             }
         }
     }
 
-    /// Asks the server to stop and waits for it.
+    /// Asks the server to stop and waits until it has.
     ///
     /// # Errors
-    /// When it had died before, does not stop in time and is killed, or says that it failed; with the end of its log.
+    /// If it died earlier, does not stop in time and is killed, or exits with a failure; with the
+    /// end of its log.
     pub(super) fn stop(mut self) -> Result<()> {
         if let Some(status) = self.ended() {
             return Err(self.failed(&format!("had died before it was stopped ({status})")));

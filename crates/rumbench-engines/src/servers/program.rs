@@ -1,9 +1,10 @@
-//! A program of a server, and as whom and where it is run.
+//! Server program, its user, and its working folder.
 //!
-//! It is started through `setpriv` of util-linux, which asks the kernel to signal the server when the thread that started it
-//! ends, so that none outlives a laboratory that was killed, and changes to another user where a server refuses root. A server
-//! that runs as another user gets its data folder as an open descriptor, since it may not be able to walk to it: a result
-//! folder in root's home is such a place.
+//! The program is started through `setpriv` of util-linux. `setpriv` asks the kernel to signal the
+//! server when the thread that started it ends, so that no server outlives a killed laboratory. It
+//! also changes to another user for a server that refuses root. A server that runs as another user
+//! gets its data folder as an open descriptor, because that user may lack access to the path, for
+//! example to a result folder in root's home.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -21,12 +22,13 @@ use rustix::process::{Pid, Signal};
 
 use super::log::log_tail;
 
-/// A tool of a server makes a few dozen files; on a device of a thousand operations a second that takes seconds.
+/// Limit for a server's tool: it creates a few dozen files, which takes seconds on a device with a
+/// thousand operations per second.
 const ENDS_WITHIN: Duration = Duration::from_secs(600);
-/// How often a running tool is looked at.
+/// Interval between checks of a running tool.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A user of the system that a server runs as.
+/// System user that a server runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct User {
     pub(super) name: String,
@@ -35,7 +37,8 @@ pub(super) struct User {
 }
 
 impl User {
-    /// Whom a server that refuses root runs as: `None` where the laboratory is not root itself.
+    /// Returns the user for a server that refuses root; `None` if the laboratory is not root
+    /// itself.
     pub(super) fn instead_of_root(wanted: &[&str]) -> Result<Option<User>> {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);
@@ -64,7 +67,7 @@ impl User {
     }
 }
 
-/// How a server is ended at once.
+/// Signal that ends a server at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeathSignal {
     /// The server ends its other processes, without writing anything back.
@@ -74,7 +77,7 @@ pub(super) enum DeathSignal {
 }
 
 impl DeathSignal {
-    /// As `setpriv` names it.
+    /// Returns the name of the signal for `setpriv`.
     fn name(self) -> &'static str {
         match self {
             DeathSignal::Quit => "QUIT",
@@ -83,21 +86,22 @@ impl DeathSignal {
     }
 }
 
-/// A program of a server, and how it is run.
+/// Server program and its environment.
 #[derive(Debug)]
 pub(super) struct Program<'a> {
-    /// The server in words, for messages.
+    /// Server in words, for messages.
     pub(super) server: &'static str,
     pub(super) path: &'a Path,
-    /// Where libraries are that came with it.
+    /// Search path for libraries that came with the program.
     pub(super) libraries: Option<OsString>,
     pub(super) user: Option<&'a User>,
-    /// What the kernel sends when the laboratory dies, and what ends a server that nobody needs any more.
+    /// Signal from the kernel when the laboratory dies, and signal that ends a server no longer
+    /// needed.
     pub(super) death_signal: DeathSignal,
 }
 
 impl Program<'_> {
-    /// The command with its standard streams in the log.
+    /// Returns the command with its output streams appended to the log.
     pub(super) fn command(&self, log: &Path) -> Result<Command> {
         let output = |log: &Path| {
             let file = OpenOptions::new().create(true).append(true).open(log);
@@ -115,7 +119,7 @@ impl Program<'_> {
         command.arg(self.path).process_group(0);
         command.stdin(Stdio::null());
         command.stdout(output(log)?).stderr(output(log)?);
-        // A folder that the server can be in: the laboratory's own may be closed to it.
+        // A folder that the server can enter: the laboratory's own may be closed to it.
         command.current_dir("/");
         command.env_remove("LD_LIBRARY_PATH");
         if let Some(libraries) = &self.libraries {
@@ -127,7 +131,7 @@ impl Program<'_> {
     /// Runs a command to its end, with `input` on its standard input.
     ///
     /// # Errors
-    /// With the end of the log where it fails, or does not end in time and is killed.
+    /// If it fails, or does not end in time and is killed; with the end of the log.
     pub(super) fn run(&self, command: Command, input: &str, log: &Path) -> Result<()> {
         self.run_within(ENDS_WITHIN, command, input, log)
     }
@@ -142,7 +146,7 @@ impl Program<'_> {
         command.stdin(Stdio::piped());
         let mut child = command.spawn().map_err(|error| self.not_started(error))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A program that ends early is judged by how it ended.
+            // The exit status decides about a program that ends early.
             let _ = stdin.write_all(input.as_bytes());
         }
         let status = wait_at_most(limit, &mut child);
@@ -167,13 +171,14 @@ impl Program<'_> {
         }
     }
 
-    /// An error with the end of the server's log.
+    /// Returns an error with the end of the server's log.
     pub(super) fn failed(&self, what: &str, log: &Path) -> EngineError {
         EngineError::failed(format!("{}: {what}", self.server), log_tail(log))
     }
 }
 
-/// How a program ended, which is killed with all that it started if it does not end in time: then there is no answer.
+/// Waits for a program to end and returns its status. At the limit it kills the program and its
+/// children and returns `None`.
 fn wait_at_most(limit: Duration, child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
@@ -181,7 +186,8 @@ fn wait_at_most(limit: Duration, child: &mut Child) -> std::io::Result<Option<Ex
             return Ok(Some(status));
         }
         if start.elapsed() > limit {
-            // It is the first of a process group of its own. What has ended meanwhile is not there to be killed.
+            // The child leads its own process group. A process that has ended meanwhile cannot be
+            // killed.
             let _ = rustix::process::kill_process_group(Pid::from_child(child), Signal::KILL);
             child.wait()?;
             return Ok(None);
@@ -190,17 +196,18 @@ fn wait_at_most(limit: Duration, child: &mut Child) -> std::io::Result<Option<Ex
     }
 }
 
-/// A data folder that a server's user can reach: by its path, or, for another user, by a descriptor that the server inherits.
+/// Data folder that a server's user can reach: by its path, or, for another user, by a descriptor
+/// that the server inherits.
 #[derive(Debug)]
 pub(super) struct DataFolder {
-    /// What the server is told.
+    /// Path passed to the server.
     pub(super) name: PathBuf,
-    /// Open for as long as servers may be started on it.
+    /// Descriptor that is open for as long as servers may be started on the folder.
     _inherited: Option<File>,
 }
 
 impl DataFolder {
-    /// The folder at `path`, which is given to `user`.
+    /// Opens the folder at `path` and gives it to `user`, if any.
     pub(super) fn new(path: &Path, user: Option<&User>) -> Result<DataFolder> {
         let failed = |error: std::io::Error| {
             EngineError::failed(format!("cannot use {}", path.display()), error)
@@ -223,7 +230,7 @@ impl DataFolder {
 
 #[cfg(test)]
 impl Program<'_> {
-    /// A shell in the place of a server.
+    /// Returns a shell in place of a server.
     pub(super) fn shell() -> Program<'static> {
         Program {
             server: "a server",

@@ -1,10 +1,10 @@
-//! The text of statements that make something of one column, or answer with some columns of a row: those of sysbench.
+//! SQL of sysbench's statements that aggregate one column or return some columns of a row.
 
 use rumbench_core::tables::{Fold, Table};
 
 use super::sql::{Dialect, key_is, names, parameters};
 
-/// One column of the row with a key.
+/// Selects one column of the row with a key.
 pub(super) fn column(dialect: Dialect, table: &Table, column: usize) -> String {
     dialect.text(&format!(
         "SELECT `{}` FROM `{}` WHERE {}",
@@ -14,7 +14,7 @@ pub(super) fn column(dialect: Dialect, table: &Table, column: usize) -> String {
     ))
 }
 
-/// What is made of a column of the rows whose first key column lies between two values.
+/// Selects a fold of a column over the rows with a first key column between two values.
 pub(super) fn fold(dialect: Dialect, table: &Table, column: usize, fold: Fold) -> String {
     let (name, first) = (&table.columns[column].name, &table.columns[0].name);
     let column = format!("`{name}`");
@@ -24,7 +24,7 @@ pub(super) fn fold(dialect: Dialect, table: &Table, column: usize, fold: Fold) -
         (Fold::Distinct, _) => (format!("DISTINCT {column}"), format!(" ORDER BY {column}")),
         (Fold::Count, _) => (format!("COUNT({column})"), String::new()),
         (Fold::Sum, Dialect::Maria(_)) => (format!("COALESCE(SUM({column}), 0)"), String::new()),
-        // There is no sum of numbers without a sign, and one of bigint is numeric.
+        // PostgreSQL has no sum of unsigned numbers, and its sum of bigint is numeric.
         (Fold::Sum, Dialect::Postgres) => {
             let sum = format!("COALESCE(SUM({column}::bigint), 0)::bigint");
             (sum, String::new())
@@ -36,7 +36,7 @@ pub(super) fn fold(dialect: Dialect, table: &Table, column: usize, fold: Fold) -
     ))
 }
 
-/// Sets a column of the rows whose first key column is one of so many values.
+/// Sets a column of the rows with a first key column among `keys` values.
 pub(super) fn set(dialect: Dialect, table: &Table, column: usize, keys: usize) -> String {
     let name = |column: usize| &table.columns[column].name;
     dialect.text(&format!(
@@ -48,7 +48,7 @@ pub(super) fn set(dialect: Dialect, table: &Table, column: usize, keys: usize) -
     ))
 }
 
-/// The condition of a [`Where`], without its values.
+/// Condition of a [`Where`], without its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Condition {
     In { values: usize },
@@ -56,7 +56,7 @@ pub(super) enum Condition {
     Longer { bytes: usize },
 }
 
-/// Some columns of the rows for which a condition on one holds.
+/// Selects some columns of the rows that meet a condition on one column.
 pub(super) fn select(
     dialect: Dialect,
     table: &Table,

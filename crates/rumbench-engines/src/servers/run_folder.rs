@@ -1,15 +1,19 @@
-//! The run folder of a server: its socket, and a note by which the next start knows what a killed laboratory left behind.
+//! Run folder of a server: its socket, and a note by which the next start finds the remains of a
+//! killed laboratory.
 //!
-//! It lies in the folder for temporary files, because the name of a socket may have about 100 bytes and a result folder may
-//! be deep. Its name is `rumbench-PID-START-NAMESPACE-NUMBER`: process id and start time of the laboratory that made it, so
-//! that a process id that was given again is not taken for it, and the namespace in which the id means something: containers
-//! may share the folder. The note `server` holds the same of the server and the folder of its trial.
+//! The folder is in the folder for temporary files, because a socket name is limited to about 100
+//! bytes and a result folder may be deep. Its name is `rumbench-PID-START-NAMESPACE-NUMBER`. PID
+//! and START are the process id and start time of the laboratory that created it, so that a reused
+//! process id is not mistaken for it. NAMESPACE is the namespace of the process id: containers may
+//! share the folder. The note `server` holds the process id and start time of the server, and the
+//! folder of its trial.
 //!
-//! A server normally gets a signal from the kernel when its laboratory dies (see `process`). What remains then is this
-//! folder; [`remove_left_overs`], which every start of the laboratory calls and every end of a trial, removes those whose
-//! laboratory is gone, and ends a server that outlived it all the same. Only a note that this user wrote is believed: anybody may
-//! make a folder of such a name. Data folders belong to the results of a run and are only named, so that nothing is deleted that
-//! somebody may want to look at.
+//! A server normally gets a signal from the kernel when its laboratory dies (see `process`). Only
+//! this folder remains then. [`remove_left_overs`] runs at every start of the laboratory and at
+//! every end of a trial. It removes the folders of dead laboratories and ends servers that outlived
+//! them nevertheless. Only a note that this user wrote is trusted: any user may create a folder
+//! with such a name. Data folders belong to the results of a run. They are only named, never
+//! deleted, because the user may want to examine them.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -23,18 +27,18 @@ use rumbench_core::engine::{EngineError, Result};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal};
 
-/// How long a server may take to end by itself once its laboratory is gone: the kernel has told it to. Killed at once,
-/// PostgreSQL would leave its shared memory behind.
+/// Limit for a server to end by itself after its laboratory died: the kernel has signaled it.
+/// SIGKILL at once would leave PostgreSQL's shared memory allocated.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 const PREFIX: &str = "rumbench-";
 const NOTE: &str = "server";
 
-/// A folder of a running server; dropping it removes it.
+/// Folder of a running server; dropping it removes it.
 #[derive(Debug)]
 pub(super) struct RunFolder(PathBuf);
 
 impl RunFolder {
-    /// Makes one that only this user can enter, after what other runs left behind is gone.
+    /// Removes the remains of other runs, then creates a folder that only this user can enter.
     pub(super) fn create() -> Result<RunFolder> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         name_data(&remove_left_overs());
@@ -56,7 +60,7 @@ impl RunFolder {
         &self.0
     }
 
-    /// Notes which process serves here, and in the folder of which trial its data is.
+    /// Notes the server's process and the folder of the trial with its data.
     pub(super) fn note(&self, server: u32, trial: &Path) -> Result<()> {
         let start = started_at(server).unwrap_or(0);
         let note = format!("{server} {start}\n{}\n", trial.display());
@@ -67,12 +71,13 @@ impl RunFolder {
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next start.
+        // The next start removes a folder that cannot be removed now.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// When a process started, in ticks since boot; `None` if there is none with this id, or it has ended.
+/// Returns the start time of a process in ticks since boot; `None` if no process has this id, or if
+/// it has ended.
 pub(super) fn started_at(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Field 22; the name in field 2 may hold spaces and parentheses. A zombie has ended.
@@ -83,7 +88,7 @@ pub(super) fn started_at(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// The number of the namespace of process ids, 0 where the kernel does not tell.
+/// Returns the number of the process id namespace; 0 if the kernel does not report it.
 fn namespace() -> u64 {
     let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let digits: String = link
@@ -98,16 +103,16 @@ fn is_alive(pid: u32, start: u64) -> bool {
     started_at(pid) == Some(start)
 }
 
-/// Removes what killed laboratories left of their servers in the folder for temporary files, and ends servers that outlived
-/// them. Answers the folders of their trials that are still there.
+/// Removes the server remains of killed laboratories from the folder for temporary files, and ends
+/// servers that outlived them. Returns those trial folders that still exist.
 pub(crate) fn remove_left_overs() -> Vec<String> {
     sweep(&std::env::temp_dir())
 }
 
-/// Tells of data that nobody has removed.
+/// Tells the user about trial folders with data of a killed run.
 pub(crate) fn name_data(trials: &[String]) {
     for trial in trials {
-        // No error of the trial that is about to run; where nobody listens, nobody needs it.
+        // Failure to print is no error of the trial that is about to run.
         let _ = writeln!(
             std::io::stderr(),
             "rumbench: a run that was killed left the data of its server in {trial}; if nobody needs it: rm -r '{}'",
@@ -116,7 +121,7 @@ pub(crate) fn name_data(trials: &[String]) {
     }
 }
 
-/// Removes the run folders in `parent` whose laboratory is gone. What is not surely ours stays.
+/// Removes the run folders in `parent` of dead laboratories. Keeps any folder not surely ours.
 fn sweep(parent: &Path) -> Vec<String> {
     let mut trials = Vec::new();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -130,7 +135,7 @@ fn sweep(parent: &Path) -> Vec<String> {
         let path = entry.path();
         match note_of(&path) {
             Some(note) => trials.extend(remove_left_over(&path, &note)),
-            // Nothing had been started in it.
+            // No server had been started in it.
             None if is_own(entry.metadata()) => drop(fs::remove_dir_all(&path)),
             None => {}
         }
@@ -143,9 +148,9 @@ fn is_own(found: std::io::Result<fs::Metadata>) -> bool {
     found.is_ok_and(|found| found.uid() == own_user)
 }
 
-/// The note in a folder, if this user wrote it; the folder may be that of the user that the server runs as.
+/// Returns the note in a folder if this user wrote it; the folder may belong to the server's user.
 fn note_of(folder: &Path) -> Option<String> {
-    // A link could lead to the note of a laboratory that is at work.
+    // A link could lead to the note of a running laboratory.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = rustix::fs::open(folder.join(NOTE), flags, Mode::empty()).ok()?;
     let mut file = fs::File::from(file);
@@ -158,7 +163,8 @@ fn note_of(folder: &Path) -> Option<String> {
     Some(note)
 }
 
-/// Process id and start time of the laboratory that made a folder of this name; `None` for one of another namespace.
+/// Returns process id and start time of the creator from a folder name; `None` for another
+/// namespace.
 fn maker(name: &str) -> Option<(u32, u64)> {
     let mut numbers = name.strip_prefix(PREFIX)?.split('-');
     let maker = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
@@ -167,7 +173,7 @@ fn maker(name: &str) -> Option<(u32, u64)> {
     (numbers.next().is_none() && found == namespace()).then_some(maker)
 }
 
-/// Removes a run folder and ends its server; answers the folder of its trial if that is there.
+/// Removes a run folder and ends its server; returns the folder of its trial if it exists.
 fn remove_left_over(path: &Path, note: &str) -> Option<String> {
     let mut lines = note.lines();
     let server = lines.next().and_then(|line| {
@@ -178,7 +184,7 @@ fn remove_left_over(path: &Path, note: &str) -> Option<String> {
         && !has_ended(pid, start)
         && let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw)
     {
-        // The processes of PostgreSQL end by themselves when their first one is gone.
+        // The other processes of PostgreSQL end by themselves when the first one is gone.
         let _ = rustix::process::kill_process(id, Signal::KILL);
         has_ended(pid, start);
     }
@@ -187,7 +193,7 @@ fn remove_left_over(path: &Path, note: &str) -> Option<String> {
     trial.map(String::from)
 }
 
-/// Waits a little for the end of a process.
+/// Waits up to `ENDS_WITHIN` for a process to end; returns false if it is still alive.
 pub(super) fn has_ended(pid: u32, start: u64) -> bool {
     let begin = Instant::now();
     while is_alive(pid, start) {

@@ -1,7 +1,9 @@
-//! A connection to a server as the adapters see it: prepared statements with values in, rows out, one round trip each.
+//! Server connection for the adapters: prepared statements with values in, rows out, one round trip
+//! each.
 //!
-//! Both protocols are spoken by this laboratory itself (`postgresql::wire`, `mariadb::wire`): the client's cost is what a
-//! driver decides, so a value goes from the workload straight into the message, and a row is seen where it was received.
+//! The laboratory implements both protocols itself (`postgresql::wire`, `mariadb::wire`), because a
+//! driver would determine the client's cost. A value goes from the workload straight into the
+//! message, and a row is visited in the receive buffer.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,41 +15,44 @@ use rumbench_core::tables::{ColumnType, Value};
 use super::endpoint::{Endpoint, Stream};
 use super::log::log_tail;
 
-/// A statement that a session knows, prepared or not.
+/// Handle of a session's statement, prepared or not.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Statement(pub(super) usize);
 
-/// What is done with each row of an answer.
+/// Callback for each row of an answer.
 pub(super) type Visit<'a> = dyn FnMut(&[Value<'_>]) + 'a;
 
-/// One connection. A statement is run by [`Session::start`], a [`Session::push`] for each parameter and [`Session::finish`].
+/// Connection to a server. A statement is run by [`Session::start`], a [`Session::push`] for each
+/// parameter, and [`Session::finish`].
 pub(super) trait Session: Send {
-    /// Prepares a statement for as long as the connection lives.
+    /// Prepares a statement for the life of the connection.
     fn prepare(&mut self, text: &str) -> Result<Statement>;
 
-    /// A statement that is not prepared: the server parses it each time that it is run.
+    /// Registers a statement that is not prepared: the server parses it on each run.
     fn unprepared(&mut self, text: &str) -> Result<Statement>;
 
-    /// As [`Session::prepare`], for one that reads an index and not the rows: where a server does better with such a
-    /// statement if it is sent whole each time, it is.
+    /// Prepares a statement that reads an index and not the rows. A server that performs better if
+    /// it gets such a statement whole each time, gets it so.
     fn prepare_of_index(&mut self, text: &str) -> Result<Statement> {
         self.prepare(text)
     }
 
-    /// Begins the message that runs a statement. One that was begun before and not finished is forgotten.
+    /// Begins the message that runs a statement. Discards a statement that was begun and not
+    /// finished.
     fn start(&mut self, statement: Statement);
 
     /// Adds the next parameter.
     fn push(&mut self, value: Value<'_>) -> Result<()>;
 
-    /// Runs the statement. Its answer has columns of these types, and `visit` gets each row. Answers how many rows were
-    /// changed or returned.
+    /// Runs the statement. Its answer has columns of these types, and `visit` gets each row.
+    /// Returns the number of rows changed or returned.
     fn finish(&mut self, columns: &[ColumnType], visit: &mut Visit<'_>) -> Result<u64>;
 
-    /// Runs statements without parameters; answers the rows of the last as text, nothing for NULL.
+    /// Runs statements without parameters; returns the rows of the last as text, an empty one for
+    /// NULL.
     fn query(&mut self, text: &str) -> Result<Vec<Vec<String>>>;
 
-    /// Whether the last error was a key that is there already.
+    /// Returns true if the last error was a duplicate key.
     fn met_duplicate(&self) -> bool;
 
     /// Runs a statement with these parameters.
@@ -65,12 +70,12 @@ pub(super) trait Session: Send {
         self.finish(columns, visit)
     }
 
-    /// Runs a statement that answers no rows; answers how many it changed.
+    /// Runs a statement that returns no rows; returns the number of rows changed.
     fn change(&mut self, statement: Statement, parameters: &[Value<'_>]) -> Result<u64> {
         self.run(statement, parameters, &[], &mut |_| ())
     }
 
-    /// The one value of a query without parameters.
+    /// Returns the single value of a query without parameters.
     fn ask(&mut self, text: &str) -> Result<String> {
         let rows = self.query(text)?;
         let first = rows
@@ -81,34 +86,34 @@ pub(super) trait Session: Send {
     }
 }
 
-/// An error that a server answers with.
+/// Error that a server answers with.
 #[derive(Debug)]
 pub(super) enum ServerError {
     /// A conflict: nothing has happened.
     Retry(String),
-    /// A key that is there already.
+    /// Key that already exists.
     Duplicate(String),
     Other(String),
 }
 
-/// Bytes to and from a server.
+/// Buffered byte stream to and from a server.
 pub(super) struct Wire {
     server: &'static str,
     stream: Stream,
     log: Option<PathBuf>,
     received: Vec<u8>,
-    /// What is received and not yet read.
+    /// Received bytes that are not yet read, as a range of `received`.
     unread: std::ops::Range<usize>,
-    /// How long an answer may take.
+    /// Limit for an answer.
     wait: Duration,
 }
 
 impl Wire {
-    /// Received bytes that are kept room for; longer messages make more.
+    /// Initial size of the receive buffer in bytes; longer messages enlarge it.
     const ROOM: usize = 64 << 10;
-    /// A server that does not know yet who comes has little to do.
+    /// Limit for an answer during login, when a server has little to do.
     const LOGIN: Duration = Duration::from_secs(60);
-    /// The longest statements build an index or vacuum a database.
+    /// Limit for an answer to a statement; the longest ones build an index or vacuum a database.
     const STATEMENT: Duration = Duration::from_secs(2 * 60 * 60);
 
     pub(super) fn connect(server: &'static str, endpoint: &Endpoint) -> Result<Wire> {
@@ -124,7 +129,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// The login is over: from now on answers take as long as their statements.
+    /// Ends the login: from now on the limit is that of statements.
     pub(super) fn entered(&mut self) -> Result<()> {
         self.limit(Wire::STATEMENT)
     }
@@ -135,7 +140,7 @@ impl Wire {
         limited.map_err(|error| self.broken(&error))
     }
 
-    /// As [`Stream::listener`].
+    /// See [`Stream::listener`].
     pub(super) fn listener(&self) -> Option<u32> {
         self.stream.listener()
     }
@@ -145,7 +150,7 @@ impl Wire {
         sent.map_err(|error| self.broken(&error))
     }
 
-    /// An error that was answered; with the end of the log, where it is not one that a client can expect.
+    /// Converts an error of the server; adds the end of the log unless clients expect the error.
     #[cold]
     pub(super) fn answered(&self, error: ServerError) -> EngineError {
         let message = match error {
@@ -175,7 +180,7 @@ impl Wire {
         )
     }
 
-    /// At least so many unread bytes, without reading them.
+    /// Returns the next `bytes` unread bytes without consuming them.
     #[inline]
     pub(super) fn peek(&mut self, bytes: usize) -> Result<&[u8]> {
         if self.unread.len() < bytes {
@@ -184,7 +189,7 @@ impl Wire {
         Ok(&self.received[self.unread.start..self.unread.start + bytes])
     }
 
-    /// Reads so many bytes.
+    /// Consumes the next `bytes` bytes.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize) -> Result<&[u8]> {
         self.peek(bytes)?;
@@ -199,7 +204,7 @@ impl Wire {
         if self.received.len() < bytes {
             self.received.resize(bytes.next_power_of_two(), 0);
         }
-        // Ends: each turn receives something, or is an error.
+        // Terminates: each iteration receives something or is an error.
         while self.unread.len() < bytes {
             let room = &mut self.received[self.unread.end..];
             match self.stream.receive(room, self.wait) {
@@ -213,7 +218,7 @@ impl Wire {
     }
 }
 
-/// Fields of a message, one after the other.
+/// Consecutive fields of a message.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
@@ -232,7 +237,7 @@ impl<'a> Fields<'a> {
         Ok(*field)
     }
 
-    /// Text up to a zero byte.
+    /// Reads text up to a zero byte.
     pub(super) fn text(&mut self) -> Result<String> {
         let end = self.0.iter().position(|byte| *byte == 0);
         let text = self.bytes(end.ok_or_else(ends_early)?)?;
@@ -253,7 +258,7 @@ pub(super) fn unexpected(server: &str, what: u8) -> EngineError {
     ))
 }
 
-/// A value that the parameter's type cannot hold.
+/// Returns the error for a value that the parameter's type cannot hold.
 #[cold]
 pub(super) fn cannot_hold(server: &str, value: Value<'_>) -> EngineError {
     EngineError::Unsupported(format!("{server} cannot store {value:?} in this column"))
@@ -266,7 +271,7 @@ mod tests {
     use super::*;
     use crate::servers::endpoint::Address;
 
-    /// A server at this socket that asks for nothing.
+    /// Returns the endpoint of a server at this socket that asks for no credentials.
     fn endpoint(socket: PathBuf, log: Option<PathBuf>) -> Endpoint {
         Endpoint {
             address: Address::Socket(socket),
@@ -281,7 +286,7 @@ mod tests {
     fn a_server_that_stands_still_is_an_error_and_no_wait_for_ever() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("socket");
-        // Its connections are accepted, as the kernel does for a process that was stopped, and nothing answers.
+        // The kernel accepts connections, as it does for a suspended process, and nothing answers.
         let _silent = UnixListener::bind(&socket).unwrap();
         let endpoint = endpoint(socket, None);
         let mut wire = Wire::connect("server", &endpoint).unwrap();

@@ -1,38 +1,39 @@
-//! SQL of tables with columns and indexes, made from their schema, for both servers.
+//! SQL of tables with columns and indexes, generated from their schema, for both servers.
 //!
-//! Texts are written in MariaDB's way, names in backticks and a `?` for each parameter; [`Dialect::text`] makes
-//! PostgreSQL's of it. Numbers of rows are part of the text, so that a plan that was made once knows them. Parameters stand
-//! in the order in which they are given; a bound of several columns takes some of them twice in MariaDB ([`bound_values`]),
-//! which has no ranges over a comparison of rows.
+//! Texts are written in MariaDB's syntax, names in backticks and a `?` for each parameter;
+//! [`Dialect::text`] converts them to PostgreSQL's. Numbers of rows are part of the text, so that a
+//! plan made only once can use them. Parameters appear in the order in which they are given. A
+//! bound of several columns takes some of them twice in MariaDB ([`bound_values`]), which has no
+//! ranges over a comparison of rows.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use rumbench_core::tables::{Column, ColumnType, Path, Table, TableSchema, Value};
 
-/// Whose SQL.
+/// SQL dialect of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     Postgres,
-    /// With the form in which it stores tables.
+    /// MariaDB, with the storage form of its tables.
     Maria(Form),
 }
 
-/// How MariaDB stores a table.
+/// Storage form of a MariaDB table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// InnoDB, pages as they are in memory.
     InnoDb,
-    /// InnoDB, pages compressed by zlib into blocks of so many KiB.
+    /// InnoDB, pages compressed by zlib into blocks of `kib` KiB.
     KeyBlocks { kib: u8 },
-    /// InnoDB, pages compressed when they are written, with a hole in the file behind each.
+    /// InnoDB, pages compressed on write, with a hole in the file after each.
     PageCompressed { level: u8 },
     /// MyRocks.
     MyRocks,
 }
 
 impl Form {
-    /// The engine and options of a new table.
+    /// Returns engine and options of a new table.
     fn clause(self) -> String {
         match self {
             Form::InnoDb => "ENGINE=InnoDB".to_string(),
@@ -47,11 +48,11 @@ impl Form {
     }
 }
 
-/// Columns of bytes that are not longer are part of their row in MariaDB.
+/// Longest byte column, in bytes, that MariaDB stores inside its row.
 const VARBINARY_MAX: u32 = 1024;
 
 impl Dialect {
-    /// The text as this server reads it.
+    /// Converts a text to this server's syntax.
     pub(super) fn text(self, text: &str) -> String {
         if self != Dialect::Postgres {
             return text.to_string();
@@ -73,7 +74,7 @@ impl Dialect {
 
     fn column(self, column: &Column) -> Cow<'static, str> {
         let of = match (self, column.of) {
-            // PostgreSQL's only number without a sign; 4 bytes as in the other server.
+            // PostgreSQL's only unsigned number; 4 bytes, as on the other server.
             (Dialect::Postgres, ColumnType::U32) => "oid",
             (Dialect::Postgres, ColumnType::U64 | ColumnType::I64) => "bigint",
             (Dialect::Postgres, ColumnType::Bytes) => "bytea",
@@ -81,7 +82,7 @@ impl Dialect {
             (Dialect::Maria(_), ColumnType::U64) => "BIGINT UNSIGNED",
             (Dialect::Maria(_), ColumnType::I64) => "BIGINT",
             (Dialect::Maria(_), ColumnType::Bytes) => match column.bytes_max {
-                // Of a blob it sorts pointers, in files.
+                // MariaDB sorts pointers to blobs, in files.
                 Some(most @ ..=VARBINARY_MAX) => return format!("VARBINARY({most})").into(),
                 _ => "MEDIUMBLOB",
             },
@@ -89,37 +90,37 @@ impl Dialect {
         of.into()
     }
 
-    /// What stands behind the columns of a new table.
+    /// Returns the clause that follows the columns of a new table.
     pub(super) fn table_options(self) -> String {
         match self {
             Dialect::Postgres => String::new(),
-            // Bytes in an index must compare as such in MyRocks.
+            // MyRocks needs byte columns in an index to compare as bytes.
             Dialect::Maria(form) => format!(" {} DEFAULT COLLATE latin1_bin", form.clause()),
         }
     }
 }
 
-/// What decides the text of a scan.
+/// Parameters that determine the text of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ScanShape {
     pub(super) path: Path,
-    /// Values of the lower bound.
+    /// Number of values of the lower bound.
     pub(super) from: usize,
-    /// Values of the upper bound.
+    /// Number of values of the upper bound.
     pub(super) to: usize,
     pub(super) reverse: bool,
-    /// Rows at most; `None` for all.
+    /// Most rows to return; `None` for all.
     pub(super) limit: Option<usize>,
 }
 
-/// Where the schema is kept in words.
+/// Table that holds the description of the schema.
 pub(super) const CATALOG_TABLE: &str = "rumbench_catalog";
-/// The schema in words, kept in the database.
+/// Statement that creates the table for the schema's description.
 pub(super) const CREATE_CATALOG: &str =
     "CREATE TABLE IF NOT EXISTS rumbench_catalog (tables_of TEXT NOT NULL)";
 pub(super) const READ_CATALOG: &str = "SELECT tables_of FROM rumbench_catalog";
 
-/// Names are letters, digits and a few signs, none of which ends a text.
+/// Needs no escapes: names are letters, digits, and a few signs, none of which ends a text.
 pub(super) fn write_catalog(description: &str) -> String {
     format!("INSERT INTO rumbench_catalog (tables_of) VALUES ('{description}')")
 }
@@ -142,9 +143,10 @@ pub(super) fn create_tables(dialect: Dialect, schema: &TableSchema) -> Vec<Strin
     schema.tables().iter().map(create).collect()
 }
 
-/// An index whose entries answer with the primary key: InnoDB and MyRocks append it themselves.
-/// The statement that makes the first of these indexes, and the next one to make. InnoDB makes all of them in one pass over
-/// the rows; MyRocks would need memory for the sorts of all at a time, and PostgreSQL has no such statement.
+/// Returns the statement that creates the first of these indexes, or all of them, and the next
+/// index to create. InnoDB builds all of them in one pass over the rows. MyRocks would need memory
+/// for all sorts at once, and PostgreSQL has no such statement. Index entries also return the
+/// primary key: InnoDB and MyRocks append it themselves.
 pub(super) fn create_indexes(
     dialect: Dialect,
     table: &Table,
@@ -174,7 +176,8 @@ pub(super) fn create_indexes(
     (text, indexes.end)
 }
 
-/// Columns of an index: PostgreSQL's are followed by those of the primary key that they lack, as others' are by themselves.
+/// Returns the columns of an index. PostgreSQL's are followed by the missing columns of the primary
+/// key; MariaDB's engines append them implicitly.
 fn index_columns(dialect: Dialect, table: &Table, index: usize) -> Vec<usize> {
     let mut columns = table.indexes[index].columns.clone();
     if dialect == Dialect::Postgres {
@@ -196,7 +199,7 @@ pub(super) fn insert(dialect: Dialect, table: &Table, rows: usize) -> String {
     ))
 }
 
-/// All columns of a row that is there: first those that are not of its key, then the key.
+/// Updates all columns of an existing row. Parameters: first the non-key columns, then the key.
 pub(super) fn replace(dialect: Dialect, table: &Table) -> String {
     let columns = table.columns.iter().skip(table.key_columns);
     let columns: Vec<String> = columns
@@ -218,7 +221,7 @@ pub(super) fn delete(dialect: Dialect, table: &Table) -> String {
     ))
 }
 
-/// The first rows from a key on. PostgreSQL has no limit in deletes.
+/// Deletes the first rows at or after a key. PostgreSQL has no limit in deletes.
 pub(super) fn delete_first(dialect: Dialect, table: &Table, from: usize, rows: usize) -> String {
     let (name, key) = (&table.name, key(table));
     let bound = match from {
@@ -243,7 +246,7 @@ pub(super) fn update(dialect: Dialect, table: &Table, column: usize, adds: bool)
         (true, ColumnType::U32, Dialect::Postgres) => {
             format!("((`{name}`::bigint + ?) & 4294967295)::oid")
         }
-        // A number without a sign would not take a negative one.
+        // An unsigned number does not accept a negative addend.
         (true, ColumnType::U32, Dialect::Maria(_)) => {
             format!("(CAST(`{name}` AS SIGNED) + ?) & 4294967295")
         }
@@ -257,7 +260,7 @@ pub(super) fn update(dialect: Dialect, table: &Table, column: usize, adds: bool)
     ))
 }
 
-/// Rows with any of so many keys.
+/// Selects rows with any of `keys` keys.
 pub(super) fn get(dialect: Dialect, table: &Table, keys: usize) -> String {
     let any = match (keys, table.key_columns) {
         (1, _) => key_is(table),
@@ -310,7 +313,7 @@ pub(super) fn scan(dialect: Dialect, table: &Table, shape: ScanShape) -> String 
     ))
 }
 
-/// A comparison of the first columns of an order with as many values; `side` is `<` or `>`.
+/// Compares the first columns of an order with as many values; `side` is `<` or `>`.
 fn bound(
     dialect: Dialect,
     table: &Table,
@@ -341,7 +344,7 @@ fn bound(
     format!("{first} {side}= ? AND {nested}")
 }
 
-/// The values of a bound in the order of its parameters.
+/// Returns the values of a bound in the order of its parameters.
 pub(super) fn bound_values<'v, 'a>(
     dialect: Dialect,
     values: &'v [Value<'a>],

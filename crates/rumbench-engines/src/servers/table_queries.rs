@@ -1,4 +1,4 @@
-//! Queries as a server answers them by itself: one column, sums, the rows of some columns.
+//! Queries that a server answers natively: one column, sums, some columns of the selected rows.
 
 use std::ops::RangeInclusive;
 
@@ -12,7 +12,7 @@ use super::table_statements::Kind;
 use super::tables::{ROWS_MAX, TablesConnection};
 
 impl<S: Session> TablesConnection<S> {
-    /// Sets one column of as many rows as one statement names.
+    /// Sets one column of the rows with these keys by one statement.
     fn set_part(
         &mut self,
         table: TableId,

@@ -1,19 +1,20 @@
-//! The statements that a connection for tables keeps, each by what it does, and their texts.
+//! Statements of a table connection, by kind, and their texts.
 
 use rumbench_core::tables::{Fold, Path, Table};
 
 use super::query_sql::{self, Condition};
 use super::sql::{self, Dialect, ScanShape};
 
-/// Limits up to this one have statements of their own; above, the next power of two is read and the rest left out.
+/// Highest limit with a statement of its own. For a higher one, the next power of two is read and
+/// the excess rows are skipped.
 const LIMIT_EXACT: usize = 128;
 
-/// What a statement does.
+/// Statement kind; the key of the statement cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Insert {
         rows: usize,
-        /// Each time anew.
+        /// The server parses the statement on each run.
         parsed: bool,
     },
     Replace,
@@ -49,7 +50,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether it reads an index and not the rows.
+    /// Returns true if the statement reads an index and not the rows.
     pub(super) fn is_of_index(self, table: &Table) -> bool {
         match self {
             Kind::Scan(shape) => matches!(shape.path, Path::Index(_)),
@@ -83,7 +84,7 @@ impl Kind {
     }
 }
 
-/// The limit that stands in the text.
+/// Returns the limit in the statement's text.
 pub(super) fn limit_of_text(limit: usize) -> Option<usize> {
     match limit {
         usize::MAX => None,

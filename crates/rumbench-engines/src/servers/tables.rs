@@ -1,9 +1,10 @@
-//! One client's connection to a server for tables with columns and indexes: statements made from the schema when they are first
-//! needed and kept, prepared but for those that a server is to parse each time.
+//! Connection of one client to a server for tables with columns and indexes. Statements are
+//! generated from the schema on first use and kept. They are prepared, except those that the server
+//! is to parse each time.
 //!
-//! A batch of rows is one statement and, outside of a transaction, one round trip. Several keys are read by one statement.
-//! A key that a delete did not find and an insert then does belongs to another client that was faster: inside of a
-//! transaction that is a conflict, which is run again.
+//! A batch of rows is one statement and, outside a transaction, one round trip. Several keys are
+//! read by one statement. If a delete does not find a key and the insert that follows does, another
+//! client inserted it first: in a transaction this is a conflict, and the transaction is retried.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -22,10 +23,10 @@ use super::session::{Session, Statement};
 use super::sql::{self, Dialect, ScanShape};
 use super::table_statements::{Kind, limit_of_text};
 
-/// Rows of one insert and keys of one read at most. A statement may have 65,535 parameters.
+/// Most rows of one insert and most keys of one read. A statement may have 65,535 parameters.
 pub(super) const ROWS_MAX: usize = 1000;
 
-/// The tables of a schema on a server.
+/// Tables of a schema on a server.
 pub(super) struct ServerTables<S> {
     pub(super) server: Arc<S>,
     pub(super) schema: &'static TableSchema,
@@ -65,7 +66,7 @@ pub(super) struct TablesConnection<S> {
 }
 
 impl<S: Session> TablesConnection<S> {
-    /// Begins the message of a statement, which is prepared the first time.
+    /// Begins the message of a statement; prepares it on first use.
     pub(super) fn start(&mut self, table: TableId, kind: Kind) -> Result<()> {
         let statement = match self.statements.get(&(table.0, kind)) {
             Some(statement) => *statement,
@@ -94,7 +95,7 @@ impl<S: Session> TablesConnection<S> {
             .try_for_each(|value| self.session.push(value))
     }
 
-    /// Sends the statement, which answers no rows; answers how many it changed.
+    /// Sends a statement that returns no rows; returns the number of rows changed.
     pub(super) fn change(&mut self) -> Result<u64> {
         self.session.finish(&[], &mut |_| ())
     }
@@ -102,7 +103,7 @@ impl<S: Session> TablesConnection<S> {
     fn insert_rows(&mut self, table: TableId, batch: &RowBatch, parsed: bool) -> Result<()> {
         let mut left = batch.len();
         let mut rows = batch.rows();
-        // Ends: each turn takes at least one of the rows that are left.
+        // Terminates: each iteration takes at least one of the rows that are left.
         while left > 0 {
             let part = left.min(ROWS_MAX);
             self.start(table, Kind::Insert { rows: part, parsed })?;
@@ -115,7 +116,7 @@ impl<S: Session> TablesConnection<S> {
         Ok(())
     }
 
-    /// All rows in one transaction.
+    /// Inserts all rows in one transaction.
     pub(super) fn insert_batch(
         &mut self,
         table: TableId,
@@ -164,7 +165,7 @@ impl<S: Session> TablesConnection<S> {
         done
     }
 
-    /// Reads the rows of some keys, whose places are `first` and up.
+    /// Reads the rows of some keys; `first` is the place of the first key.
     fn get_part(
         &mut self,
         table: TableId,
@@ -177,7 +178,7 @@ impl<S: Session> TablesConnection<S> {
         for key in keys {
             self.push_all(key.iter().copied())?;
         }
-        // Rows come in any order and once, also where a key is there twice.
+        // Rows arrive in any order, and only once even for a duplicate key.
         let mut sorted: Vec<usize> = (0..keys.len()).collect();
         sorted.sort_unstable_by(|a, b| compare(&keys[*a], &keys[*b]));
         let mut found = vec![false; keys.len()];
@@ -207,7 +208,7 @@ impl<S: Session> TablesConnection<S> {
     }
 }
 
-/// Orders a key and the first columns of a row, which are numbers of the same types.
+/// Compares a key with the first columns of a row, which are numbers of the same types.
 fn compare(key: &[Value<'_>], row: &[Value<'_>]) -> Ordering {
     let number = |value: &Value<'_>| match value {
         Value::Unsigned(number) => i128::from(*number),
@@ -330,7 +331,7 @@ impl<S: Session> TableConnection for TablesConnection<S> {
     }
 }
 
-/// Statements inside of a transaction.
+/// Statements inside a transaction.
 struct Writes<'a, S>(&'a mut TablesConnection<S>);
 
 impl<S: Session> TableWrites for Writes<'_, S> {

@@ -1,4 +1,5 @@
-//! Values of MariaDB's protocol in binary form: parameters of prepared statements, and the rows of their answers.
+//! Binary values of MariaDB's protocol: parameters of prepared statements, and the rows of their
+//! answers.
 
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
@@ -15,10 +16,10 @@ mod types {
     pub(super) const INT24: u8 = 9;
     pub(super) const BLOB: u8 = 252;
 }
-/// The flag of a parameter without sign.
+/// Flag of an unsigned parameter.
 const UNSIGNED: u8 = 0x80;
 
-/// Type and flag of a parameter.
+/// Returns type and flag of a parameter.
 #[inline]
 pub(super) fn type_of(value: Value<'_>) -> [u8; 2] {
     match value {
@@ -60,7 +61,7 @@ fn append_length(length: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// A number of variable length.
+/// Reads a number of variable length.
 #[inline]
 pub(super) fn lengthy(fields: &mut Fields<'_>) -> Result<u64> {
     Ok(match fields.array()? {
@@ -74,7 +75,7 @@ pub(super) fn lengthy(fields: &mut Fields<'_>) -> Result<u64> {
     })
 }
 
-/// A row of a prepared statement.
+/// Decodes a row of a prepared statement and passes it to `visit`.
 #[inline]
 pub(super) fn read_row(
     mut fields: Fields<'_>,
@@ -83,7 +84,7 @@ pub(super) fn read_row(
     visit: &mut Visit<'_>,
 ) -> Result<()> {
     let mut values = [Value::Unsigned(0); COLUMNS_MAX * 2];
-    // The packet's kind, then a bit for each column that is NULL, behind two reserved ones.
+    // The packet's kind, then two reserved bits and a bit for each column that is NULL.
     fields.array::<1>()?;
     let nulls = fields.bytes((types.len() + 9) / 8)?;
     if nulls.iter().any(|bits| *bits != 0) {

@@ -1,7 +1,8 @@
-//! How a private MariaDB is started: its configuration file, its command line, its own tables.
+//! Start of a private MariaDB: its configuration file, its command line, its own tables.
 //!
-//! The file has what the laboratory chose and behind it the user's lines. Where the server listens and keeps its data is on the
-//! command line, which comes behind the file: no line of a file changes it, and a path needs no quotes.
+//! The file has the laboratory's settings, then the user's lines. Socket and data folders are on
+//! the command line, which overrides the file: no line of a file changes them, and a path needs no
+//! quotes.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,10 +16,10 @@ use crate::error::failed;
 use crate::servers::Places;
 use crate::servers::program::Program;
 
-/// The file of the configuration in the trial's folder.
+/// Configuration file in the trial's folder.
 pub(super) const CONFIGURATION: &str = "my.cnf";
 
-/// What the command line decides, as variables are named.
+/// Variables that the command line sets.
 pub(super) const DECIDED: [&str; 18] = [
     "aria_log_dir_path",
     "basedir",
@@ -40,19 +41,19 @@ pub(super) const DECIDED: [&str; 18] = [
     "tmpdir",
 ];
 
-/// A private server and its places.
+/// Private server and its folders.
 pub(super) struct Launch<'a> {
     pub(super) program: &'a Program<'a>,
     pub(super) tuning: &'a Tuning,
     pub(super) places: &'a Places,
-    /// The folder over the server's `usr`.
+    /// Parent folder of the server's `usr`.
     pub(super) root: &'a Path,
-    /// The folder of the socket.
+    /// Folder of the socket.
     pub(super) run: &'a Path,
 }
 
 impl Launch<'_> {
-    /// Writes the configuration, and makes the folder in which indexes are sorted: on the device that is measured.
+    /// Writes the configuration, and creates the folder for index sorts, on the measured device.
     pub(super) fn configure(&self) -> Result<()> {
         fs::create_dir_all(self.temporary())
             .map_err(failed("mariadb: create the folder for sorting"))?;
@@ -60,7 +61,7 @@ impl Launch<'_> {
             .map_err(failed("mariadb: write my.cnf"))
     }
 
-    /// Makes the server's own tables with the scripts that come with it.
+    /// Creates the server's own tables with the scripts that come with it.
     pub(super) fn initialise(&self) -> Result<()> {
         let mut script = "CREATE DATABASE mysql;\nUSE mysql;\n".to_string();
         for name in ["mysql_system_tables.sql", "mysql_system_tables_data.sql"] {
@@ -74,7 +75,7 @@ impl Launch<'_> {
         self.program.run(command, &script, &self.places.log)
     }
 
-    /// The server with its configuration; root must be asked for.
+    /// Returns the command of the server with its configuration; running as root needs an option.
     pub(super) fn command(&self) -> Result<Command> {
         let mut command = self.program.command(&self.places.log)?;
         let file = self.places.trial.join(CONFIGURATION);
@@ -93,7 +94,7 @@ impl Launch<'_> {
         self.places.trial.join("tmp")
     }
 
-    /// Where it finds and keeps what.
+    /// Returns the options for the server's files and folders.
     fn paths(&self) -> Vec<(&'static str, PathBuf)> {
         let (usr, data) = (self.root.join("usr"), &self.places.data);
         let mut paths = vec![
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
     use crate::servers::tests::config;
 
-    /// The command line, the program aside.
+    /// Returns the command line without the program.
     fn command_line(storage: Storage, variant: Option<&str>) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
         let config = OpenConfig {

@@ -1,7 +1,7 @@
-//! How a user proves to MySQL's and MariaDB's server who he is: by a password, or by the socket that he comes from.
+//! User authentication at a MySQL or MariaDB server: by password or by the peer of the socket.
 //!
-//! Only `mysql_native_password` is spoken, which is what MariaDB gives a user by default. The password itself is never
-//! sent: the server knows `SHA1(SHA1(password))` and asks with a random *scramble*.
+//! Only `mysql_native_password` is supported, MariaDB's default method. The password itself is
+//! never sent: the server knows `SHA1(SHA1(password))` and asks with a random *scramble*.
 
 use rumbench_core::engine::Result;
 use sha1::{Digest, Sha1};
@@ -12,10 +12,10 @@ use crate::servers::session::{Fields, unexpected};
 
 pub(super) const NATIVE: &str = "mysql_native_password";
 const SCRAMBLE_BYTES: usize = 20;
-/// The first part of a scramble, apart from the rest for the sake of older clients.
+/// Length of the first part of a scramble, which is sent separately for older clients.
 const FIRST_BYTES: usize = 8;
 
-/// The scramble that a server greets with.
+/// Returns the scramble of a server's greeting.
 pub(super) fn scramble_of_greeting(mut greeting: Fields<'_>) -> Result<Vec<u8>> {
     let [protocol] = greeting.array()?;
     if protocol != 10 {
@@ -25,19 +25,20 @@ pub(super) fn scramble_of_greeting(mut greeting: Fields<'_>) -> Result<Vec<u8>> 
     // The connection's number.
     greeting.bytes(4)?;
     let mut scramble = greeting.bytes(FIRST_BYTES)?.to_vec();
-    // A filler; capabilities, character set, status, capabilities again, a length, and what is reserved.
+    // A filler; capabilities, character set, status, capabilities again, a length, and reserved
+    // bytes.
     greeting.bytes(1 + 2 + 1 + 2 + 2 + 1 + 10)?;
     scramble.extend_from_slice(greeting.bytes(SCRAMBLE_BYTES - FIRST_BYTES)?);
     Ok(scramble)
 }
 
-/// What a server says to who wants to enter.
+/// Authentication request of the server.
 pub(super) enum Asked {
-    /// That he may.
+    /// The user is accepted.
     Nothing,
-    /// That it wants another proof.
+    /// The server wants another proof.
     Proof {
-        /// By this way.
+        /// Requested method.
         plugin: String,
         scramble: Vec<u8>,
     },
@@ -56,10 +57,10 @@ impl Asked {
     }
 }
 
-/// The proof by another way than the one that was tried.
+/// Returns the proof for a method other than the one tried first.
 ///
 /// # Errors
-/// A way that needs a password and is not spoken here.
+/// If the method needs a password and is not supported.
 pub(super) fn proof_by(
     plugin: &str,
     password: Option<&Password>,
@@ -67,7 +68,7 @@ pub(super) fn proof_by(
 ) -> Result<Vec<u8>, String> {
     match password {
         _ if plugin == NATIVE => Ok(proof(password, scramble)),
-        // The server may know the user by the socket.
+        // The server may identify the user by the socket.
         None => Ok(Vec::new()),
         Some(_) => Err(format!(
             "{SERVER} wants to know the user by {plugin}; a user is needed with {NATIVE}, or one that it knows by the socket, \
@@ -76,7 +77,8 @@ pub(super) fn proof_by(
     }
 }
 
-/// `SHA1(password) XOR SHA1(scramble SHA1(SHA1(password)))`, and nothing for nobody's password.
+/// Returns `SHA1(password) XOR SHA1(scramble SHA1(SHA1(password)))`, or no bytes without a
+/// password.
 pub(super) fn proof(password: Option<&Password>, scramble: &[u8]) -> Vec<u8> {
     let Some(password) = password else {
         return Vec::new();
@@ -111,7 +113,7 @@ mod tests {
     #[test]
     fn the_proof_is_that_of_the_published_formula() {
         let scramble: Vec<u8> = (1..=20).collect();
-        // By another program's SHA-1.
+        // Computed with the SHA-1 of another program.
         let expected = [
             0xeb, 0x4e, 0xa6, 0xb3, 0xb0, 0x2f, 0xbe, 0x87, 0x93, 0xb4, 0x03, 0x15, 0x0d, 0xbc,
             0xe2, 0xf3, 0xd2, 0xbf, 0xac, 0x59,
@@ -158,7 +160,7 @@ mod tests {
         let server = MariaDb::open(&config, Storage::InnoDb).unwrap();
         let endpoint = server.shared.endpoint.clone();
         let mut own = MariaSession::connect(&endpoint).unwrap();
-        // A private server asks nobody who he is until it reads its table of users.
+        // A private server authenticates no user until it reads its table of users.
         let all = "18446744073709551615";
         own.query(&format!(
             "INSERT INTO mysql.global_priv VALUES ('localhost', 'bench', JSON_OBJECT('access', {all}, \

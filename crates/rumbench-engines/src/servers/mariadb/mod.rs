@@ -1,12 +1,14 @@
-//! MariaDB, run privately, with the tables of a trial in one of two storage engines: InnoDB (B-trees) or MyRocks (RocksDB).
+//! MariaDB as a private server, with a trial's tables in one of two storage engines: InnoDB
+//! (B-trees) or MyRocks (RocksDB).
 //!
-//! - `cache_bytes` is the buffer pool of InnoDB or the block cache of MyRocks; both read and write data past the kernel's
-//!   page cache.
+//! - `cache_bytes` is the buffer pool of InnoDB or the block cache of MyRocks; both bypass the
+//!   kernel's page cache for data.
 //! - `buffered` hands each commit to the kernel and syncs the log once a second.
-//! - Isolation is READ COMMITTED in both: MyRocks answers conflicts at REPEATABLE READ where InnoDB waits.
-//! - There is no binary log and no performance schema, but in the variants of these names: what is compared is storage
-//!   engines.
-//! - It checks no passwords: its socket is in a folder that nobody else can enter.
+//! - Isolation is READ COMMITTED in both: at REPEATABLE READ MyRocks returns conflicts for which
+//!   InnoDB waits.
+//! - Binary log and performance schema are off, except in the variants of these names: the
+//!   comparison is one of storage engines.
+//! - The server checks no passwords: its socket is in a folder that no other user can enter.
 
 mod binary;
 mod launch;
@@ -48,15 +50,15 @@ use launch::{CONFIGURATION, Launch};
 use options::{Storage, Tuning};
 use wire::{DATABASE, MariaSession, SERVER};
 
-/// The first with descending indexes.
+/// First version with descending indexes.
 const OLDEST_VERSION: (u32, u32) = (10, 8);
-/// How the registry reaches InnoDB.
+/// Registry entry of InnoDB.
 pub(crate) const INNODB: Adapter = Adapter {
     check: |config| check(config, Storage::InnoDb),
     open: |config| open(config, Storage::InnoDb),
 };
 
-/// How the registry reaches MyRocks.
+/// Registry entry of MyRocks.
 pub(crate) const ROCKSDB: Adapter = Adapter {
     check: |config| check(config, Storage::MyRocks),
     open: |config| open(config, Storage::MyRocks),
@@ -76,23 +78,24 @@ fn open(config: &OpenConfig, storage: Storage) -> Result<Box<dyn Engine>> {
     Ok(Box::new(MariaDb::open(config, storage)?))
 }
 
-/// A running MariaDB with the tables of one workload.
+/// Running MariaDB with the tables of one workload.
 struct MariaDb {
     shared: Arc<Shared>,
     highest_node: Arc<Mutex<u64>>,
 }
 
 struct Shared {
-    /// The tables at a server that was not started here. They are known before they are made, so that half of them go too.
+    /// Tables at an external server. Set before they are created, so that half of them are removed
+    /// too.
     made: Option<Made<MariaSession>>,
-    /// The server that was started here.
+    /// Server that was started here.
     process: Option<ServerProcess>,
-    /// What is known of one that was not.
+    /// Observable facts about an external server.
     external: Option<External>,
     endpoint: Endpoint,
     storage: Storage,
     dialect: Dialect,
-    /// The trial's.
+    /// Names of the trial's tables.
     tables: Vec<&'static str>,
     facts: EngineFacts,
     /// The laboratory's own connection, for counters.
@@ -172,7 +175,7 @@ impl MariaDb {
         })
     }
 
-    /// Uses a server that is running.
+    /// Uses an external server.
     fn join(
         config: &OpenConfig,
         storage: Storage,
@@ -224,8 +227,8 @@ impl MariaDb {
     }
 }
 
-/// Refuses what is no MariaDB, and releases whose indexes do not descend where they are asked to: a list of LinkBench would
-/// be sorted at each read.
+/// Refuses servers other than MariaDB, and releases that ignore the direction of a descending
+/// index: they would sort a LinkBench list on each read.
 fn check_version(place: &dyn std::fmt::Display, version: &str) -> Result<()> {
     let mut numbers = version.split(['.', '-']).map(|number| number.parse().ok());
     let found: Option<(u32, u32)> = numbers.next().flatten().zip(numbers.next().flatten());
@@ -256,7 +259,7 @@ impl Server for Shared {
     fn connect(&self) -> Result<MariaSession> {
         let mut session = MariaSession::connect(&self.endpoint)?;
         if self.external.is_some() {
-            // The connection's own; a private server is configured so.
+            // Set for this connection only; a private server is configured so.
             session.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")?;
         }
         Ok(session)
@@ -267,7 +270,7 @@ impl Server for Shared {
     }
 
     fn analyze(&self, session: &mut MariaSession, table: &str) -> Result<()> {
-        // What fails is told in a row: table, operation, kind of message, message.
+        // A failure is reported in a row: table, operation, kind of message, message.
         let answer = session.query(&format!("ANALYZE TABLE `{table}`"))?;
         let failure = answer.iter().find(|row| {
             let kind = row.get(2).map(String::as_str);
@@ -283,14 +286,15 @@ impl Server for Shared {
     }
 }
 
-/// What MyRocks says of compactions since the server started, over all levels, and what waits for them, of each column
-/// family. The server is not asked for sums: what it sorts for them would stand among the rows that it has sorted.
+/// Queries for MyRocks' compactions since the server started, over all levels, and for the pending
+/// work of each column family. They leave the sums to the client: rows that the server sorts for
+/// them would count in its `sort_rows`.
 const MYROCKS_COUNTERS: [&str; 2] = [
     "SELECT CONCAT('sum_', type), value FROM information_schema.rocksdb_compaction_stats WHERE level = 'Sum'",
     "SELECT CONCAT('cf_', stat_type), value FROM information_schema.rocksdb_cfstats",
 ];
 
-/// The numbers of [`MYROCKS_COUNTERS`], added up by their names.
+/// Returns the numbers of [`MYROCKS_COUNTERS`], summed by name.
 fn myrocks_counters(own: &mut MariaSession) -> Vec<Vec<String>> {
     let mut sums: BTreeMap<String, f64> = BTreeMap::new();
     for query in MYROCKS_COUNTERS {
@@ -329,7 +333,7 @@ impl Engine for MariaDb {
     fn counters(&self) -> Vec<Counter> {
         let own = self.shared.own.lock();
         let mut own = own.unwrap_or_else(PoisonError::into_inner);
-        // A server that is gone has no counters; the clients say so.
+        // A server that is gone has no counters; the clients report it.
         let mut rows = own.query("SHOW GLOBAL STATUS").unwrap_or_default();
         if self.shared.storage == Storage::MyRocks {
             rows.extend(myrocks_counters(&mut own));
@@ -342,7 +346,8 @@ impl Engine for MariaDb {
     }
 
     fn is_data_file(&self, file_name: &str) -> bool {
-        // Logs of InnoDB, Aria, MyRocks and the server, what is made anew at each start, and what is not the server's.
+        // Excludes logs of InnoDB, Aria, MyRocks, and the server, files recreated at each start,
+        // and the laboratory's files.
         let is_log = file_name.starts_with("ib_logfile")
             || file_name.starts_with("binlog.")
             || file_name.starts_with("aria_log")
@@ -351,7 +356,7 @@ impl Engine for MariaDb {
         !is_log && !["LOCK", "ibtmp1", CONFIGURATION, LOG_FILE].contains(&file_name)
     }
 
-    /// InnoDB gives back the locks of a commit and shows it before its log is written.
+    /// InnoDB releases the locks of a commit and makes it visible before its log is written.
     fn shows_commits_early(&self) -> bool {
         self.shared.storage == Storage::InnoDb
     }

@@ -1,4 +1,4 @@
-//! The configuration of MariaDB for each storage engine.
+//! Configuration of MariaDB for each storage engine.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use crate::servers::packages;
 use crate::servers::session::Session;
 use crate::settings::Settings;
 
-/// Whose tables.
+/// Storage engine of the workload's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Storage {
     InnoDb,
@@ -26,7 +26,7 @@ pub(super) enum Storage {
 }
 
 impl Storage {
-    /// The name of the registry.
+    /// Returns the engine's name in the registry.
     pub(super) fn engine(self) -> &'static str {
         match self {
             Storage::InnoDb => "mariadb-innodb",
@@ -34,7 +34,7 @@ impl Storage {
         }
     }
 
-    /// The version of the engine where it is another than the server's.
+    /// Returns the version of the storage engine if it differs from the server's.
     pub(super) fn version(self, session: &mut MariaSession) -> Result<String> {
         if self == Storage::InnoDb {
             return Ok(String::new());
@@ -50,8 +50,8 @@ impl Storage {
             })
     }
 
-    /// Queries for the bytes of these tables in the connection's database, the best one first: what InnoDB has allocated only
-    /// a user with the privilege PROCESS is told.
+    /// Returns queries for the bytes of these tables in the connection's database, the best one
+    /// first. InnoDB reveals its allocated bytes only to a user with the privilege PROCESS.
     pub(super) fn stored_bytes(self, tables: &[&str]) -> Vec<String> {
         let names = external::quoted(tables);
         let by_statistics = format!(
@@ -68,7 +68,7 @@ impl Storage {
         vec![allocated, by_statistics]
     }
 
-    /// Names of SHOW GLOBAL STATUS in lower case, and ours.
+    /// Returns pairs of lower-case names of SHOW GLOBAL STATUS and ours.
     pub(super) fn counters(self) -> Vec<(&'static str, &'static str)> {
         let own: &[_] = match self {
             Storage::InnoDb => &[
@@ -115,7 +115,8 @@ impl Storage {
     }
 }
 
-/// What the server counts above its storage engine: statements that read or sort more than they answer show here.
+/// Counters of the server above its storage engine: they expose statements that read or sort more
+/// than they return.
 const SERVER_COUNTERS: &[(&str, &str)] = &[
     ("binlog_bytes_written", "binlog_bytes"),
     ("questions", "statements"),
@@ -127,23 +128,23 @@ const SERVER_COUNTERS: &[(&str, &str)] = &[
     ("sort_rows", "rows_sorted"),
 ];
 
-/// A setting, its value, and the reason where it is not the default.
+/// Name, value, and reason for a value other than the default.
 pub(super) type Setting = (&'static str, String, &'static str);
 
-/// What is written into `my.cnf`.
+/// Contents of `my.cnf`.
 pub(super) struct Tuning {
     storage: Storage,
-    /// What the variant changes.
+    /// Changes of the variant.
     pub(super) variation: Variation,
-    /// The running server that was given.
+    /// External server, if one was given.
     pub(super) given: Option<Given>,
-    /// Where the binaries of a server that is started here are to be looked for.
+    /// Root of the binaries for a server that is started here; `None` for the default locations.
     pub(super) root: Option<PathBuf>,
     class: Durability,
-    /// What the log of the storage engine does at a commit.
+    /// Value of the storage engine's `flush_log_at_trx_commit`.
     at_commit: &'static str,
     settings: Vec<Setting>,
-    /// The user's own lines, which come later.
+    /// User's own lines, which come later.
     own: OwnLines,
 }
 
@@ -151,11 +152,11 @@ impl Tuning {
     /// Reads variant and settings.
     ///
     /// # Errors
-    /// For what is unknown or out of range, and for an options file that cannot be read.
+    /// If a setting is unknown or out of range, or if the options file cannot be read.
     pub(super) fn of(config: &OpenConfig, storage: Storage) -> Result<Tuning> {
         let mut asked = Settings::of(storage.engine(), config);
         let given = Given::take(storage.engine(), &mut asked, "root")?;
-        // Of a server that runs already nothing is configured.
+        // An external server is not configured.
         let (mut log_mib, mut file, mut root) = (1024, None, None);
         if given.is_none() {
             root = packages::take_root(&mut asked)?;
@@ -196,13 +197,13 @@ impl Tuning {
         })
     }
 
-    /// What the server must load.
+    /// Returns the plugin that the server must load.
     pub(super) fn plugin(&self) -> Option<&'static str> {
         let is_needed = self.storage == Storage::MyRocks || self.variation.has_both;
         is_needed.then_some("ha_rocksdb")
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub(super) fn file(&self) -> String {
         let mut file = "[mariadbd]\n".to_string();
         for (name, value, _) in &self.settings {
@@ -211,17 +212,18 @@ impl Tuning {
         file + self.own.text()
     }
 
-    /// The settings of the user's lines, but for those that the command line decides.
+    /// Returns the names of the user's settings, except those that the command line sets.
     fn own_names(&self) -> Vec<String> {
         let mut names = self.own.names();
         names.retain(|name| !DECIDED.contains(&name.as_str()));
         names
     }
 
-    /// What the server says it runs with, with the reasons of what was set here.
+    /// Returns the configuration that the server reports, with the reasons of the laboratory's
+    /// settings.
     ///
     /// # Errors
-    /// Where that is not what it was asked for.
+    /// If it differs from the requested configuration.
     pub(super) fn effective(&self, session: &mut MariaSession) -> Result<Configuration> {
         let variables = Variables::of(session)?;
         let mut found = match self.given {
@@ -239,12 +241,12 @@ impl Tuning {
         Ok(found)
     }
 
-    /// The check of [`Tuning::effective`] for tables that were made after it.
+    /// Repeats the table check of [`Tuning::effective`] for tables that were created later.
     pub(super) fn check_form(&self, session: &mut MariaSession) -> Result<()> {
         read_back::check_form(session, self.variation.form).map(drop)
     }
 
-    /// A running server must be what the variant says; all else is told as it is.
+    /// Checks that an external server matches the variant; reports all other settings as they are.
     fn effective_of_given(&self, variables: &Variables) -> Result<Configuration> {
         let mut demanded = self.variation.settings();
         demanded.retain(|(name, _, _)| match *name {
@@ -265,7 +267,7 @@ impl Tuning {
         })
     }
 
-    /// Refuses a server whose log is of another durability class.
+    /// Refuses a server with a log of another durability class.
     pub(super) fn check_class(&self, session: &mut MariaSession) -> Result<()> {
         let (engine, given) = (self.storage.engine(), self.given.as_ref());
         let setting = match self.storage {
@@ -282,7 +284,7 @@ impl Tuning {
         Ok(())
     }
 
-    /// What survives. The server is asked for what the class does not say.
+    /// Returns the durability facts; asks the server for facts that the class does not determine.
     pub(super) fn durability_facts(&self, session: &mut MariaSession) -> Result<DurabilityFacts> {
         let mut ask = |variable: &str| session.ask(&format!("SELECT @@GLOBAL.{variable}"));
         Ok(match self.storage {
@@ -303,7 +305,8 @@ impl Tuning {
     }
 }
 
-/// `tears_pages`: the server keeps no second copy of pages that it writes, or does not wait until they are on the device.
+/// Returns InnoDB's facts. `tears_pages`: the server keeps no second copy of pages that it writes,
+/// or does not wait until they are on the device.
 fn of_innodb(class: Durability, tears_pages: bool, each_second: bool) -> DurabilityFacts {
     let prefix = match each_second {
         true => PREFIX_ONE_SECOND,
@@ -320,7 +323,8 @@ fn of_innodb(class: Durability, tears_pages: bool, each_second: bool) -> Durabil
     }
 }
 
-/// `keeps_back`: the server keeps commits in its own memory for a while, without a log or before it writes it.
+/// Returns MyRocks' facts. `keeps_back`: the server keeps commits in its own memory for a while,
+/// without a log or before it writes the log.
 fn of_myrocks(class: Durability, keeps_back: bool) -> DurabilityFacts {
     match class {
         Durability::Sync => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),

@@ -1,8 +1,8 @@
-//! What a server says it runs with, held against what it was asked for.
+//! Effective configuration of a server, compared with the requested one.
 //!
-//! A server that silently ran with another word than its configuration file says would put a wrong label on every number, so
-//! that is an error. Sizes it may round, such as the buffer pool to whole chunks; both are then told. What the user's own
-//! lines set is told and not judged.
+//! A server that silently replaced a keyword of its configuration file would make every label
+//! wrong, so that is an error. The server may round sizes, such as the buffer pool to whole chunks;
+//! both sizes are then reported. Settings of the user's own lines are reported without a check.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::servers::own_lines;
 use crate::servers::session::Session;
 use crate::servers::sql::{CATALOG_TABLE, Form};
 
-/// Settings that are left at their defaults and decide performance all the same.
+/// Settings that stay at their defaults but affect performance.
 const ALSO_TOLD: [&str; 9] = [
     "log_bin",
     "innodb_doublewrite",
@@ -28,22 +28,22 @@ const ALSO_TOLD: [&str; 9] = [
     "rocksdb_max_background_jobs",
 ];
 
-/// Names of variables that are other than those of their options, up to MariaDB 11.
+/// Variables with a name other than that of their option, up to MariaDB 11.
 const RENAMED: [(&str, &str); 1] = [("transaction_isolation", "tx_isolation")];
 
-/// What a server was asked for.
+/// Requested configuration of a server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Asked<'a> {
     pub(super) settings: &'a [Setting],
-    /// What `log_bin` must be, if that matters.
+    /// Required value of `log_bin`, if any.
     pub(super) log_bin: Option<&'static str>,
-    /// The settings of the user's own lines.
+    /// Settings of the user's own lines.
     pub(super) own: &'a [String],
-    /// Names that are told as they are found.
+    /// Names of settings that are reported as they are.
     pub(super) told: &'a [&'static str],
 }
 
-/// The variables of a server.
+/// Variables of a server.
 pub(super) struct Variables(BTreeMap<String, String>);
 
 impl Variables {
@@ -63,10 +63,10 @@ impl Variables {
         found.map(String::as_str)
     }
 
-    /// The effective configuration.
+    /// Returns the effective configuration.
     ///
     /// # Errors
-    /// Where the server runs with something else than it was asked for.
+    /// If the server runs with other values than requested.
     pub(super) fn effective(&self, asked: &Asked<'_>) -> Result<Configuration> {
         let mut configuration = Configuration::default();
         let is_own = |name: &str| asked.own.iter().any(|own| own == name);
@@ -106,7 +106,7 @@ fn other_than_asked(name: &str, asked: &str, found: &str) -> EngineError {
     ))
 }
 
-/// Whether two words mean the same to the server.
+/// Returns true if two words mean the same to the server.
 fn same(asked: &str, found: &str) -> bool {
     let plain = |word: &str| match word.to_ascii_lowercase().as_str() {
         "on" | "1" | "true" | "yes" => "on".to_string(),
@@ -116,15 +116,15 @@ fn same(asked: &str, found: &str) -> bool {
     plain(asked) == plain(found)
 }
 
-/// Whether it is a number that a server rounds; small ones choose a behavior.
+/// Returns true for a number that a server may round; small ones choose a behavior.
 fn is_size(text: &str) -> bool {
     text.parse::<u64>().is_ok_and(|number| number >= 1000)
 }
 
-/// How the workload's tables are really stored, as the server describes them.
+/// Checks the storage form of the workload's tables and returns it as the server describes it.
 ///
 /// # Errors
-/// Where a table is stored in another form than the variant's.
+/// If a table is stored in another form than the variant's.
 pub(super) fn check_form(session: &mut MariaSession, form: Form) -> Result<Option<String>> {
     let wanted = match form {
         Form::InnoDb | Form::MyRocks => return Ok(None),

@@ -1,4 +1,4 @@
-//! How MariaDB's engines pay what they owe, and how one learns that they have.
+//! Settling of MariaDB's storage engines: pending background work, and the detection of its end.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ use crate::servers::Server;
 use crate::servers::session::Session;
 use crate::servers::sql::CATALOG_TABLE;
 
-/// How often a server that settles is asked.
+/// Interval between checks of a settling server.
 const SETTLE_EVERY: Duration = Duration::from_millis(500);
-/// Answers in a row that must say that nothing is left to do.
+/// Consecutive answers that must report no work left.
 const SETTLED_ANSWERS: u32 = 3;
-/// How long it may take to pay a debt.
+/// Limit for settling.
 const SETTLE_MOST: Duration = Duration::from_secs(2 * 60 * 60);
 /// Pages that InnoDB's own housekeeping may keep dirty.
 const DIRTY_PAGES_LEFT: u64 = 16;
 
 impl Shared {
-    /// Has the server pay what it owes.
+    /// Makes the server finish its pending background work.
     pub(super) fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
         let mut session = self.connect()?;
         for table in &self.tables {
@@ -38,7 +38,8 @@ impl Shared {
         }
     }
 
-    /// Asks until several answers in a row say that nothing is left; `ask` also says what is, in words.
+    /// Polls until several consecutive answers report no work left; `ask` also describes the rest
+    /// in words.
     fn wait_until_settled(
         &self,
         session: &mut MariaSession,
@@ -47,7 +48,7 @@ impl Shared {
     ) -> Result<()> {
         let mut settled = 0;
         let start = Instant::now();
-        // The server pays its debt while nobody writes.
+        // The server finishes its backlog while no client writes.
         loop {
             let (done, left) = ask(session)?;
             settled = if done { settled + 1 } else { 0 };
@@ -63,14 +64,15 @@ impl Shared {
         }
     }
 
-    /// Has InnoDB write the changed pages of the trial's tables back, which configures nothing.
+    /// Makes InnoDB write back the changed pages of the trial's tables, without a change of
+    /// configuration.
     fn settle_given_innodb(
         &self,
         session: &mut MariaSession,
         progress: &mut dyn FnMut(&str),
     ) -> Result<()> {
         progress("writing the pages of the tables");
-        // The catalog is of the server's usual storage engine, which may not export.
+        // The catalog is in the server's default storage engine, which may not support export.
         let tables = self.tables.iter().filter(|name| **name != CATALOG_TABLE);
         let names: Vec<String> = tables.map(|name| format!("`{name}`")).collect();
         let flush = format!("FLUSH TABLES {} FOR EXPORT", names.join(", "));
@@ -78,7 +80,7 @@ impl Shared {
         session.query("UNLOCK TABLES").map(drop)
     }
 
-    /// Has InnoDB purge what was deleted and write all changed pages back.
+    /// Makes InnoDB purge deleted rows and write back all changed pages.
     fn settle_innodb(
         &self,
         session: &mut MariaSession,
@@ -106,7 +108,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Has MyRocks write its memtables and compact what is due.
+    /// Makes MyRocks flush its memtables and run due compactions.
     fn settle_myrocks(
         &self,
         session: &mut MariaSession,
@@ -120,7 +122,7 @@ impl Shared {
                  WHERE stat_type IN ('COMPACTION_PENDING', 'MEM_TABLE_FLUSH_PENDING')",
             )?;
             let running = session.query("SELECT * FROM information_schema.rocksdb_active_compaction_stats");
-            // A table that older servers do not have.
+            // Older servers lack this table.
             let running = running.map_or(0, |rows| rows.len());
             let left = format!("{pending} column families to compact, {running} compactions");
             Ok((pending == "0" && running == 0, left))
@@ -128,7 +130,7 @@ impl Shared {
     }
 }
 
-/// One number of SHOW GLOBAL STATUS.
+/// Returns one number of SHOW GLOBAL STATUS.
 fn status(session: &mut MariaSession, name: &str) -> Result<u64> {
     let rows = session.query(&format!("SHOW GLOBAL STATUS LIKE '{name}'"))?;
     let value = rows.first().and_then(|row| row.get(1)?.parse().ok());

@@ -1,9 +1,9 @@
-//! Statements that are sent as text, with the values in them, and the rows of their answers.
+//! Statements that are sent as text, with their values, and the rows of their answers.
 //!
-//! MariaDB (10.11) forgets that an index holds all that is asked for, where the statement is a prepared one and an UPDATE or
-//! a DELETE has used the table before: each entry's row is looked up then, until a statement comes that is parsed. As text
-//! they are parsed each time, as the references' are, which send nothing else. See decision 0033. So is what a reference does
-//! not prepare.
+//! MariaDB (10.11) forgets that an index covers a prepared statement after an UPDATE or a DELETE
+//! has used the table. It then looks up each entry's row until a statement is parsed. A statement
+//! sent as text is parsed each time, as the references send all of theirs; see decision 0033.
+//! Statements that a reference does not prepare are also sent as text.
 
 use std::io::Write;
 
@@ -13,14 +13,14 @@ use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
 use super::binary::lengthy;
 use crate::servers::session::{Fields, Visit};
 
-/// A statement between whose parts the values go.
+/// Statement text, split at its parameters.
 #[derive(Debug)]
 pub(super) struct Text {
     parts: Vec<Box<str>>,
 }
 
 impl Text {
-    /// Of a statement with a `?` for each value and none in its names.
+    /// Splits a statement with a `?` for each value and none in its names.
     pub(super) fn new(statement: &str) -> Text {
         Text {
             parts: statement.split('?').map(Box::from).collect(),
@@ -31,7 +31,8 @@ impl Text {
         out.extend_from_slice(self.parts[0].as_bytes());
     }
 
-    /// Appends the value of this place, counted from 0, and what follows it; false: there is no such place.
+    /// Appends the value at `place`, counted from 0, and the text that follows it; returns false if
+    /// there is no such place.
     #[must_use]
     pub(super) fn push(&self, place: usize, value: Value<'_>, out: &mut Vec<u8>) -> bool {
         let Some(next) = self.parts.get(place + 1) else {
@@ -63,13 +64,14 @@ impl Text {
     }
 }
 
-/// Whether bytes can stand between quotes as they are, whatever a server takes a backslash for.
+/// Returns true if the bytes need no escapes between quotes, however the server interprets a
+/// backslash.
 fn is_plain(bytes: &[u8]) -> bool {
     let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\');
     bytes.iter().all(plain)
 }
 
-/// A row of an answer in text form.
+/// Decodes a row of an answer in text form and passes it to `visit`.
 #[inline]
 pub(super) fn read_row(
     mut fields: Fields<'_>,

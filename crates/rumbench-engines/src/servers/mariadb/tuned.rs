@@ -1,8 +1,8 @@
-//! The tuned settings of MariaDB and its storage engines, each with its reason.
+//! Tuned settings of MariaDB and its storage engines, each with its reason.
 
 use super::options::Setting;
 
-/// Connections besides those of clients.
+/// Connections in addition to the clients'.
 const OTHER_CONNECTIONS: usize = 24;
 /// Cache of the storage engine that holds only the server's own tables.
 const IDLE_CACHE_BYTES: u64 = 8 << 20;
@@ -151,7 +151,7 @@ pub(super) fn myrocks(cache_bytes: u64, log_mib: u32, at_commit: &str) -> Vec<Se
     ]
 }
 
-/// InnoDB beside MyRocks.
+/// Returns the settings of InnoDB on a server with all workload tables in MyRocks.
 pub(super) fn idle_innodb() -> Vec<Setting> {
     vec![
         (
@@ -167,7 +167,8 @@ pub(super) fn idle_innodb() -> Vec<Setting> {
     ]
 }
 
-/// Keys of LinkBench's links begin with the index number (4 bytes) and the two columns that every list and multiget fixes.
+/// Prefix extractors for links: a key begins with the index number (4 bytes) and the two columns
+/// that every list and multiget fixes.
 const LINK_FAMILIES: &str = "cf_link_pk={prefix_extractor=capped:20};\
 rev:cf_link_id1_type={prefix_extractor=capped:20}";
 

@@ -1,6 +1,7 @@
-//! Variants of MariaDB's two engines: how InnoDB stores tables, and what a server may do besides storing them.
+//! Variants of MariaDB's two engines: InnoDB's storage forms, and optional features of the server.
 //!
-//! A variant changes one thing of the plain entry, so that the difference of two rows of a table is its price.
+//! A variant changes one thing of the plain entry, so that the difference between two rows of a
+//! table is its cost.
 
 use rumbench_core::engine::{EngineError, OpenConfig, Result};
 
@@ -8,21 +9,21 @@ use super::options::{Setting, Storage};
 use crate::servers::sql::Form;
 use crate::settings::Settings;
 
-/// What the variant of a trial changes.
+/// Changes made by a trial's variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Variation {
-    /// How tables are stored.
+    /// Storage form of tables.
     pub(super) form: Form,
-    /// Whether there is a binary log.
+    /// True if the server writes a binary log.
     pub(super) binlog: bool,
-    /// Whether the performance schema is on.
+    /// True if the performance schema is on.
     pub(super) performance_schema: bool,
-    /// Whether the server has the other storage engine too, tuned as if it were the one.
+    /// True if the server also has the other storage engine, tuned as if it were the only one.
     pub(super) has_both: bool,
 }
 
 impl Variation {
-    /// The variant that was asked for; takes the settings that only it has.
+    /// Returns the requested variant; takes the settings that only it has.
     pub(super) fn of(
         storage: Storage,
         config: &OpenConfig,
@@ -67,7 +68,7 @@ impl Variation {
         })
     }
 
-    /// The settings that it stands for.
+    /// Returns the settings of the variant.
     pub(super) fn settings(self) -> Vec<Setting> {
         let mut settings = vec![match self.performance_schema {
             true => (
@@ -91,13 +92,13 @@ impl Variation {
         settings
     }
 
-    /// What `log_bin` must be.
+    /// Returns the required value of `log_bin`.
     pub(super) fn log_bin(self) -> &'static str {
         if self.binlog { "ON" } else { "OFF" }
     }
 }
 
-/// InnoDB knows powers of two, up to its own page.
+/// Takes InnoDB's compressed block size in KiB: a power of two, at most InnoDB's page size.
 fn key_block_kib(asked: &mut Settings<'_>) -> Result<u8> {
     let kib: u8 = asked.take_in("key_block_kib", 8, 1..=16)?;
     match kib.is_power_of_two() {

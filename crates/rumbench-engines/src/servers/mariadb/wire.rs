@@ -1,8 +1,8 @@
-//! The protocol of MySQL and MariaDB, as far as prepared statements need it. Values and rows in binary form are in `binary`,
-//! statements that are better sent as text in `text`.
+//! Protocol of MySQL and MariaDB, as needed for prepared statements. Values and rows in binary form
+//! are in `binary`, statements that are better sent as text in `text`.
 //!
-//! Rows that an update has found count as changed, also where the new values are the old ones. How a connection begins is
-//! in `login`.
+//! Rows found by an update count as changed, even if the new values equal the old ones. The start
+//! of a connection is in `login`.
 
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value};
@@ -16,14 +16,15 @@ use crate::servers::session::{
 };
 
 pub(super) const SERVER: &str = "mariadb";
-/// The database of all tables.
+/// Database of all tables.
 pub(super) const DATABASE: &str = "rumbench";
 
-/// What the client can do: long passwords (old servers), found rows, a database at once, protocol 4.1, transactions, its
-/// authentication, several statements and answers, named authentication, answers that end with an OK packet.
+/// Client capabilities: long passwords (old servers), found rows, a database at connect, protocol
+/// 4.1, transactions, its authentication, several statements and answers, named authentication,
+/// answers that end with an OK packet.
 const CAPABILITIES: u32 =
     1 | 2 | 4 | 8 | 0x200 | 0x2000 | 0x8000 | 0x10000 | 0x20000 | 0x40000 | 0x8_0000 | 0x100_0000;
-/// Bytes of one packet at most; longer messages are several.
+/// Most bytes of one packet; longer messages are split.
 const PACKET_MAX: usize = 0xff_ffff;
 const MORE_RESULTS: u16 = 8;
 const ACCESS_DENIED: u16 = 1045;
@@ -32,30 +33,31 @@ const COM_QUERY: u8 = 3;
 const COM_PREPARE: u8 = 0x16;
 const COM_EXECUTE: u8 = 0x17;
 
-/// How an answer begins.
+/// Start of an answer.
 enum Answer {
-    /// Rows with so many columns follow.
+    /// Rows with this many columns follow.
     Rows(usize),
-    /// There are none: how many rows were changed, and whether another answer follows.
+    /// No rows: the number of rows changed, and a flag for another answer that follows.
     Done(u64, bool),
 }
 
-/// How a statement is sent.
+/// Form in which a statement is sent.
 enum Form {
     /// Prepared: id and number of parameters.
     Prepared(u32, usize),
     Text(Text),
 }
 
-/// One connection.
+/// Connection to a MariaDB server.
 pub(in crate::servers) struct MariaSession {
     wire: Wire,
-    /// The message, behind room for the header of its first packet.
+    /// The message, after room for the header of its first packet.
     out: Vec<u8>,
     statements: Vec<Form>,
-    /// The statement whose message was begun.
+    /// Index of the started statement.
     started: usize,
-    /// Where the type of the next parameter goes; of one that is sent as text, how many were written.
+    /// Offset in `out` of the type of the next parameter; for a text statement, the number of
+    /// values written.
     next: usize,
     /// Types of the columns of an answer.
     columns: Vec<u8>,
@@ -95,7 +97,7 @@ impl MariaSession {
         Ok(session)
     }
 
-    /// As [`Wire::listener`].
+    /// See [`Wire::listener`].
     pub(super) fn listener(&self) -> Option<u32> {
         self.wire.listener()
     }
@@ -114,7 +116,7 @@ impl MariaSession {
             self.out[3] = number;
             return self.wire.send(&self.out);
         }
-        // A message of full packets ends with one that is not full, if need be an empty one.
+        // A message of full packets ends with a partial one, possibly empty.
         let mut number = number;
         for part in self.out[4..].chunks(PACKET_MAX).chain([&[][..]]) {
             if part.is_empty() && !length.is_multiple_of(PACKET_MAX) {
@@ -129,7 +131,7 @@ impl MariaSession {
         Ok(())
     }
 
-    /// The next packet.
+    /// Reads the next packet.
     #[inline]
     fn packet(&mut self) -> Result<Fields<'_>> {
         let header = self.wire.take(4)?;
@@ -142,11 +144,11 @@ impl MariaSession {
         Ok(Fields(self.wire.take(length)?))
     }
 
-    /// A packet that is no error.
+    /// Reads a packet; an error packet becomes an error.
     #[inline]
     fn answer(&mut self) -> Result<Fields<'_>> {
         self.duplicate = false;
-        // Looked at twice, because an error must not keep the packet borrowed.
+        // Peeks first, because an error must not keep the packet borrowed.
         let header = self.wire.peek(4)?;
         let length = u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize;
         if length > 0 && self.wire.peek(5)?[4] == 0xff {
@@ -157,7 +159,8 @@ impl MariaSession {
         self.packet()
     }
 
-    /// The answer to who asks to connect. A server may want to know the user by another way first.
+    /// Reads the answer to the login. A server may first want to authenticate the user by another
+    /// method.
     fn enter(&mut self, password: Option<&Password>) -> Result<()> {
         let proof = match Asked::read(self.answer()?)? {
             Asked::Nothing => return Ok(()),
@@ -174,7 +177,7 @@ impl MariaSession {
         }
     }
 
-    /// The beginning of an answer, with the types of its columns.
+    /// Reads the start of an answer and the types of its columns.
     fn columns(&mut self) -> Result<Answer> {
         let mut fields = self.answer()?;
         if fields.0.first() == Some(&0) {
@@ -186,7 +189,8 @@ impl MariaSession {
         self.columns.clear();
         for _ in 0..count {
             let definition = self.packet()?.0;
-            // Of the fixed fields at its end the type is the seventh byte before the filler of two, decimals and flags.
+            // The fixed fields end with the type, the flags, the decimals, and a filler of two
+            // bytes.
             let of = definition.len().checked_sub(6).map(|at| definition[at]);
             let of = of.ok_or_else(|| EngineError::Wrong("mariadb: a short column".to_string()))?;
             self.columns.push(of);
@@ -195,7 +199,7 @@ impl MariaSession {
     }
 }
 
-/// Rows changed and whether another answer follows.
+/// Returns the number of rows changed, and a flag for another answer that follows.
 fn end_of(mut fields: Fields<'_>) -> Result<(u64, bool)> {
     let changed = lengthy(&mut fields)?;
     lengthy(&mut fields)?;
@@ -218,7 +222,8 @@ fn server_error(mut fields: Fields<'_>) -> ServerError {
         message += "; a password is read from the first line of the file that the setting `password_file` names";
     }
     match code {
-        // Lock wait timeout, deadlock (or a conflict in MyRocks), a row that changed since it was read.
+        // Lock wait timeout, deadlock (or a conflict in MyRocks), a row that changed since it was
+        // read.
         1205 | 1213 | 1020 => ServerError::Retry(message),
         1062 => ServerError::Duplicate(message),
         _ => ServerError::Other(message),
@@ -271,10 +276,10 @@ impl Session for MariaSession {
         };
         self.out.push(COM_EXECUTE);
         self.out.extend_from_slice(&id.to_le_bytes());
-        // No cursor; once.
+        // No cursor; one iteration.
         self.out.extend_from_slice(&[0, 1, 0, 0, 0]);
         if parameters > 0 {
-            // None is NULL; types follow.
+            // No parameter is NULL; types follow.
             self.out.resize(self.out.len() + parameters.div_ceil(8), 0);
             self.out.push(1);
             self.next = self.out.len();
@@ -316,7 +321,7 @@ impl Session for MariaSession {
             ))),
         };
         let mut rows = 0;
-        // Ends with the packet that ends every answer, or with the connection.
+        // Terminates with the packet that ends every answer, or with the connection.
         loop {
             let fields = self.answer()?;
             if fields.0.first() == Some(&0xfe) {
@@ -367,7 +372,7 @@ impl Session for MariaSession {
     }
 }
 
-/// A value of an answer in text form.
+/// Reads a value of an answer in text form.
 fn text_value(fields: &mut Fields<'_>) -> Result<String> {
     if fields.0.first() == Some(&0xfb) {
         fields.array::<1>()?;

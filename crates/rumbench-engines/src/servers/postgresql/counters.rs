@@ -1,4 +1,4 @@
-//! What PostgreSQL counts of itself, of all its releases from version 15 on.
+//! PostgreSQL's counters, for all releases since version 15.
 
 use rumbench_core::engine::Counter;
 
@@ -6,7 +6,8 @@ use super::wire::PostgresSession;
 use crate::servers::counters;
 use crate::servers::session::Session;
 
-/// Names and values as text. The views of checkpoints changed their names with version 17 and are left out.
+/// Query for names and values as text. The checkpoint views changed their names in version 17 and
+/// are separate.
 const COUNTERS: &str =
     "SELECT c.name, c.value::text FROM pg_stat_database d, pg_stat_wal w, LATERAL (VALUES
     ('wal_bytes', w.wal_bytes), ('wal_records', w.wal_records), ('wal_full_pages', w.wal_fpi),
@@ -15,13 +16,13 @@ const COUNTERS: &str =
 UNION ALL SELECT 'index_rows_read', coalesce(sum(idx_tup_read), 0)::text FROM pg_stat_user_indexes
 UNION ALL SELECT 'dead_rows', coalesce(sum(n_dead_tup), 0)::text FROM pg_stat_user_tables
 UNION ALL SELECT 'autovacuums', coalesce(sum(autovacuum_count), 0)::text FROM pg_stat_user_tables";
-/// All numbers of the background writer, which are those of the checkpoints too up to version 16.
+/// Query for all background writer counters; up to version 16 they include those of checkpoints.
 const BACKGROUND: &str =
     "SELECT key, value FROM pg_stat_bgwriter b, LATERAL jsonb_each_text(to_jsonb(b))";
-/// Those of the checkpoints since then.
+/// Query for the checkpoint counters since version 17.
 const CHECKPOINTER: &str =
     "SELECT key, value FROM pg_stat_checkpointer b, LATERAL jsonb_each_text(to_jsonb(b))";
-/// Their names, up to version 16 first, and ours.
+/// PostgreSQL's names, those up to version 16 first, and ours.
 const CHECKPOINTS: &[(&str, &str)] = &[
     ("checkpoints_timed", "checkpoints_timed"),
     ("checkpoints_req", "checkpoints_requested"),
@@ -45,9 +46,9 @@ const COUNTER_NAMES: [&str; 10] = [
     "autovacuums",
 ];
 
-/// The counters of now.
+/// Returns the current counters.
 pub(super) fn read(session: &mut PostgresSession) -> Vec<Counter> {
-    // A server that is gone has no counters; the clients say so.
+    // A server that is gone has no counters; the clients report it.
     let mut rows = session.query(COUNTERS).unwrap_or_default();
     rows.extend(session.query(BACKGROUND).unwrap_or_default());
     let tells = |row: &Vec<String>| row.first().is_some_and(|name| name == CHECKPOINTS[0].0);

@@ -1,7 +1,8 @@
-//! How a user proves to PostgreSQL's server who he is: by a password, or by being trusted.
+//! User authentication at a PostgreSQL server: by password or by trust.
 //!
-//! A private server trusts its user, since its socket is in a folder that nobody else can enter. Of another one SCRAM-SHA-256
-//! and MD5 are spoken, and a password as it is, but that over a Unix socket only.
+//! A private server trusts its user, because its socket is in a folder that no other user can
+//! enter. For other servers SCRAM-SHA-256 and MD5 are supported, and a clear-text password, but
+//! only over a Unix socket.
 
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
@@ -11,7 +12,7 @@ use super::wire::{SERVER, server_error};
 use crate::servers::endpoint::{Address, Endpoint, Password};
 use crate::servers::session::{Fields, Wire, unexpected};
 
-/// What the server asks for; numbers of the protocol.
+/// Authentication requests of the server; numbers of the protocol.
 mod asked {
     pub(super) const NOTHING: u32 = 0;
     pub(super) const CLEAR_TEXT: u32 = 3;
@@ -21,18 +22,18 @@ mod asked {
     pub(super) const SASL_END: u32 = 12;
 }
 
-/// The most that a server asks until it lets a user in: SCRAM takes four messages.
+/// Most messages of the server before it admits a user: SCRAM takes four.
 const MESSAGES_MAX: u32 = 8;
-/// The longest of them, in bytes; errors are the longest.
+/// Longest message in bytes; errors are the longest.
 const MESSAGE_BYTES_MAX: u32 = 64 << 10;
 
-/// Answers what the server asks of who wants to connect, up to its consent.
+/// Answers the server's authentication requests until it accepts the user.
 ///
 /// # Errors
-/// When it refuses, when it asks for a password and there is none, or by a way that is not spoken here; when it cannot prove
-/// that it knows the password itself.
+/// If the server refuses, if it asks for a missing password or for an unsupported method, or if it
+/// cannot prove that it knows the password itself.
 pub(super) fn enter(wire: &mut Wire, endpoint: &Endpoint) -> Result<()> {
-    // Between the first message of SCRAM and the server's proof.
+    // Set between the first message of SCRAM and the server's proof.
     let mut scram = None;
     for _ in 0..MESSAGES_MAX {
         let (kind, body) = message(wire)?;
@@ -95,12 +96,12 @@ pub(super) fn enter(wire: &mut Wire, endpoint: &Endpoint) -> Result<()> {
     ))
 }
 
-/// Kind and body of the next message: an error, or what is asked for.
+/// Reads kind and body of the next message: an error or an authentication request.
 fn message(wire: &mut Wire) -> Result<(u8, Vec<u8>)> {
     let header = wire.take(5)?;
     let kind = header[0];
     let length = Fields(&header[1..]).array().map(u32::from_be_bytes)?;
-    // Whatever else listens there says something else.
+    // Any other service at this address sends something else.
     if !matches!(kind, b'E' | b'R') || length > MESSAGE_BYTES_MAX {
         return Err(unexpected(SERVER, kind));
     }
@@ -142,14 +143,14 @@ mod tests {
     use crate::servers::session::Session;
     use crate::servers::tests::config;
 
-    /// Ways of `pg_hba.conf`, each with a user of its name.
+    /// Methods of `pg_hba.conf`, each with its user.
     const WAYS: [(&str, &str); 3] = [
         ("scram", "scram-sha-256"),
         ("hashed", "md5"),
         ("clear", "password"),
     ];
 
-    /// Has the server want passwords of these users.
+    /// Makes the server demand passwords from these users.
     fn want_passwords(own: &mut PostgresSession, data: &std::path::Path) {
         for (user, way) in WAYS {
             let hash = if way == "md5" { way } else { "scram-sha-256" };
@@ -165,7 +166,8 @@ mod tests {
         own.query("SELECT pg_reload_conf()").unwrap();
     }
 
-    /// What a user with a password is told by a server that answers each message with the next of these.
+    /// Returns the error of a user with a password, from a server that answers each message with
+    /// the next of these.
     fn told_by(answers: Vec<&'static [u8]>) -> EngineError {
         use std::io::{Read, Write};
         let dir = tempfile::tempdir().unwrap();
@@ -224,7 +226,7 @@ mod tests {
             session.ask("SELECT current_user")
         };
         for (user, _) in WAYS {
-            // The server reads its rules when it gets to it.
+            // The server reloads its rules asynchronously.
             while enter(user, None).is_ok() {}
             assert_eq!(enter(user, Some("two words")).unwrap(), user);
             let error = enter(user, None).unwrap_err().to_string();

@@ -1,11 +1,13 @@
-//! PostgreSQL, run privately: heap tables and B-trees, multi-version rows that a vacuum cleans up, a write-ahead log.
+//! PostgreSQL as a private server: heap tables and B-trees, multi-version rows cleaned up by
+//! vacuum, a write-ahead log.
 //!
-//! - `cache_bytes` is `shared_buffers`. There is no direct I/O: the kernel's page cache stands behind it.
-//! - `buffered` is `synchronous_commit=off`. Such a commit waits in the server's memory until the log writer comes by, so
-//!   that a killed server loses what a power cut loses; nothing is torn.
-//! - Columns of 32 bits without a sign are of type `oid`, the only such type; an index holds the primary key as well, which
-//!   the other engines append to an index by themselves.
-//! - It refuses to run as root and then runs as the user `postgres` or `nobody`.
+//! - `cache_bytes` is `shared_buffers`. There is no direct I/O: the kernel's page cache is a second
+//!   cache.
+//! - `buffered` is `synchronous_commit=off`. Such a commit waits in the server's memory for the log
+//!   writer, so a killed server loses the same commits as a power cut; nothing is torn.
+//! - Unsigned columns of 32 bits have the type `oid`, the only such type. An index also holds the
+//!   primary key; the other engines append it to an index implicitly.
+//! - The server refuses to run as root and then runs as the user `postgres` or `nobody`.
 
 mod counters;
 mod login;
@@ -42,16 +44,17 @@ use tuning::Tuning;
 use wire::{PostgresSession, SERVER, USER};
 
 const OLDEST_VERSION: u32 = 15;
-/// The database that every server has.
+/// Database that every server has.
 const MAINTENANCE: &str = "postgres";
-/// Index entries of dead rows go too, however few there are: left to itself the server may skip them.
+/// Also removes few index entries of dead rows: by default the server may skip them.
 const VACUUM_OPTIONS: &str = "(ANALYZE, INDEX_CLEANUP ON)";
-/// The part of a socket's name that the server adds to its folder.
+/// Part of a socket's name that the server adds to its folder.
 const SOCKET: &str = ".s.PGSQL.5432";
-/// Connections besides those of clients: the laboratory's own, checks, index builds, reserved ones.
+/// Connections in addition to the clients': the laboratory's own, checks, index builds, reserved
+/// ones.
 const OTHER_CONNECTIONS: usize = 24;
 
-/// How the registry reaches this engine. No variants.
+/// Registry entry of this engine. No variants.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
@@ -68,7 +71,8 @@ fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
     Ok(Box::new(PostgreSql::open(config)?))
 }
 
-/// `writer_delay_ms`: how long the log writer sleeps; a commit that does not wait is on the device three times as late at most.
+/// Returns the facts for a durability class. `writer_delay_ms` is the sleep of the log writer; an
+/// asynchronous commit is on the device after at most three such delays.
 fn durability_facts(
     class: Durability,
     repairs_pages: bool,
@@ -85,23 +89,24 @@ fn durability_facts(
     };
     match repairs_pages {
         true => survives(process_kill, power_cut),
-        // A page that a power cut has torn is only repaired from a whole one in the log.
+        // A page torn by a power cut is only repaired from a full page in the log.
         false => survives(process_kill, MAY_CORRUPT),
     }
 }
 
-/// A running PostgreSQL with the tables of one workload.
+/// Running PostgreSQL with the tables of one workload.
 pub(crate) struct PostgreSql {
     shared: Arc<Shared>,
     highest_node: Arc<Mutex<u64>>,
 }
 
 struct Shared {
-    /// The tables at a server that was not started here. They are known before they are made, so that half of them go too.
+    /// Tables at an external server. Set before they are created, so that half of them are removed
+    /// too.
     made: Option<Made<PostgresSession>>,
-    /// The server that was started here.
+    /// Server that was started here.
     process: Option<ServerProcess>,
-    /// What is known of one that was not, and the tables of the trial there.
+    /// Observable facts about an external server, and the trial's tables there.
     external: Option<(External, Vec<&'static str>)>,
     endpoint: Endpoint,
     facts: EngineFacts,
@@ -180,7 +185,7 @@ impl PostgreSql {
         })
     }
 
-    /// Uses a server that is running.
+    /// Uses an external server.
     fn join(config: &OpenConfig, tuning: &Tuning, given: &Given) -> Result<PostgreSql> {
         let endpoint = given.endpoint.clone();
         let mut first = PostgresSession::connect(&endpoint.with_database(MAINTENANCE))?;
@@ -235,11 +240,11 @@ fn facts(tuning: &Tuning, own: &mut PostgresSession) -> Result<EngineFacts> {
     })
 }
 
-/// Another user must be able to start the binaries.
+/// Refuses binaries that another user cannot start.
 fn check_reachable(bin: &Path, user: &User) -> Result<()> {
     use std::os::unix::fs::MetadataExt;
     let closed = bin.ancestors().find(|folder| {
-        // Not even looked at where the laboratory itself cannot.
+        // Skips folders that the laboratory itself cannot access.
         fs::metadata(folder).is_ok_and(|found| found.uid() != user.uid && found.mode() & 0o001 == 0)
     });
     match closed {
@@ -254,7 +259,7 @@ fn check_reachable(bin: &Path, user: &User) -> Result<()> {
     }
 }
 
-/// Makes an empty database cluster.
+/// Creates an empty database cluster.
 fn initialise(program: &Program<'_>, data: &DataFolder, log: &Path) -> Result<()> {
     let mut command = program.command(log)?;
     command.arg("-D").arg(&data.name).args([
@@ -269,7 +274,7 @@ fn initialise(program: &Program<'_>, data: &DataFolder, log: &Path) -> Result<()
     program.run(command, "", log)
 }
 
-/// Replaces the server's configuration, which its own user must be able to read.
+/// Replaces the server's configuration, which the server's user must be able to read.
 fn write_configuration(data: &Path, text: &str) -> Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let path = data.join("postgresql.conf");
@@ -286,7 +291,7 @@ impl Server for Shared {
     fn connect(&self) -> Result<PostgresSession> {
         let mut session = PostgresSession::connect(&self.endpoint)?;
         if self.external.is_some() {
-            // The connection's own; a private server has it by default.
+            // Set for this connection only; a private server has it by default.
             session.query("SET default_transaction_isolation = 'read committed'")?;
         }
         Ok(session)
@@ -300,7 +305,8 @@ impl Server for Shared {
         session.query(&format!("ANALYZE \"{table}\"")).map(drop)
     }
 
-    /// A list is answered from its index alone where a vacuum has noted that all rows of a page are visible to everybody.
+    /// Vacuums the table: a list query is answered from its index alone only on pages that a vacuum
+    /// has marked as visible to all transactions.
     fn tidy(&self, session: &mut PostgresSession, table: &str) -> Result<()> {
         let vacuum = format!("VACUUM {VACUUM_OPTIONS} \"{table}\"");
         session.query(&vacuum).map(drop)
@@ -334,7 +340,7 @@ impl Engine for PostgreSql {
         counters::read(&mut own)
     }
 
-    /// Cleans up dead rows and writes all changed pages back. Both end when they are done.
+    /// Cleans up dead rows and writes all changed pages back. Both are complete on return.
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
         let mut session = self.shared.connect()?;
         progress("vacuuming all tables");
@@ -379,7 +385,7 @@ impl Engine for PostgreSql {
         Some(external.clone())
     }
 
-    /// The trial's tables with their indexes and large values.
+    /// Returns the bytes of the trial's tables with their indexes and large values.
     fn stored_bytes(&self) -> Option<u64> {
         let (_, tables) = self.shared.external.as_ref()?;
         let own = self.shared.own.lock();

@@ -1,4 +1,4 @@
-//! How a PostgreSQL is configured, and what it says of that itself.
+//! Configuration of a PostgreSQL server, requested and effective.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use crate::servers::packages;
 use crate::servers::session::Session;
 use crate::settings::Settings;
 
-/// A setting, its value, and the reason where it is not the default.
+/// Name, value, and reason for a value other than the default.
 type Setting = (&'static str, String, &'static str);
 
-/// What is written into `postgresql.conf`.
+/// Contents of `postgresql.conf`.
 pub(super) struct Tuning {
     settings: Vec<Setting>,
-    /// The user's own lines, which come later.
+    /// User's own lines, which come later.
     own: OwnLines,
     pub class: Durability,
-    /// The running server that was given.
+    /// External server, if one was given.
     pub given: Option<Given>,
-    /// Where the binaries of a server that is started here are to be looked for.
+    /// Root of the binaries for a server that is started here; `None` for the default locations.
     pub root: Option<PathBuf>,
 }
 
@@ -33,7 +33,7 @@ impl Tuning {
     pub fn of(config: &OpenConfig) -> Result<Tuning> {
         let mut asked = Settings::without_variants(SERVER, config)?;
         let given = Given::take(SERVER, &mut asked, "postgres")?;
-        // Of a server that runs already nothing is configured.
+        // An external server is not configured.
         let (mut wal_mib, mut file, mut root) = (4096, None, None);
         if given.is_none() {
             root = packages::take_root(&mut asked)?;
@@ -93,7 +93,7 @@ impl Tuning {
         })
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub fn file(&self) -> String {
         let mut file = String::new();
         for (name, value, _) in &self.settings {
@@ -102,8 +102,8 @@ impl Tuning {
         file + self.own.text()
     }
 
-    /// What the command line decides: it wins over any file, whose lines must not open the server to others or have it work
-    /// on other data. Sockets are in `folder`.
+    /// Returns the settings of the command line. They override any file, so that no line can open
+    /// the server to other users or move it to other data. Sockets are in `folder`.
     pub fn arguments(data: &Path, folder: &Path) -> Vec<OsString> {
         let paths = [
             ("data_directory", data.to_path_buf()),
@@ -128,7 +128,8 @@ impl Tuning {
             .collect()
     }
 
-    /// What the server says it runs with, with the reasons of what was set here.
+    /// Returns the configuration that the server reports, with the reasons of the laboratory's
+    /// settings.
     pub fn effective(&self, session: &mut PostgresSession) -> Result<Configuration> {
         let rows = session.query(
             "SELECT name, current_setting(name) FROM pg_settings WHERE source = 'configuration file' \
@@ -148,7 +149,7 @@ impl Tuning {
         Ok(configuration)
     }
 
-    /// Why a setting is what it is, where it was chosen.
+    /// Returns the reason for a setting that was chosen.
     fn reason(&self, own: &[String], name: &str) -> Option<&'static str> {
         if own.iter().any(|own| own == name) {
             return Some(own_lines::REASON);
@@ -158,7 +159,7 @@ impl Tuning {
         Some(reason)
     }
 
-    /// Refuses a server whose commits are of another durability class.
+    /// Refuses a server with commits of another durability class.
     pub fn check_class(&self, session: &mut PostgresSession) -> Result<()> {
         const DECIDE: [&str; 2] = ["fsync", "synchronous_commit"];
         let decisive = |(name, _, _): &&Setting| DECIDE.contains(name);

@@ -1,8 +1,9 @@
-//! PostgreSQL's protocol, version 3, as far as statements with parameters need it: values and rows in binary form.
+//! PostgreSQL's protocol, version 3, as needed for statements with parameters: values and rows in
+//! binary form.
 //!
-//! A statement is bound, executed and synced in one message out and one answer back, which is a transaction of its own
-//! outside of BEGIN and COMMIT. Types of parameters are those that the server has inferred. How a connection begins is in
-//! `login`.
+//! A statement is bound, executed, and synced with one message sent and one answer received.
+//! Outside BEGIN and COMMIT this is a transaction of its own. Parameters have the types that the
+//! server has inferred. The start of a connection is in `login`.
 
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
@@ -14,7 +15,7 @@ use crate::servers::session::{
 };
 
 pub(super) const SERVER: &str = "postgresql";
-/// The superuser that the data folder is initialised with.
+/// Superuser that the data folder is initialized with.
 pub(super) const USER: &str = "rumbench";
 
 /// Ids of types in the catalog, which never change.
@@ -27,23 +28,23 @@ mod types {
     pub(super) const OID: u32 = 26;
 }
 
-/// One connection.
+/// Connection to a PostgreSQL server.
 pub(in crate::servers) struct PostgresSession {
     wire: Wire,
     out: Vec<u8>,
     statements: Vec<Prepared>,
-    /// The statement that was started, and the place of the next parameter.
+    /// Index of the started statement, and the place of the next parameter.
     started: (usize, usize),
-    /// Where the length of the message is that binds it.
+    /// Offset in `out` of the length of the Bind message.
     binds_at: usize,
     duplicate: bool,
 }
 
-/// A statement, which is prepared.
+/// Prepared statement.
 struct Prepared {
     /// Types of its parameters.
     parameters: Vec<u32>,
-    /// Its text, if it is parsed anew each time.
+    /// Its text, if the server parses it on each run.
     text: Option<Box<str>>,
 }
 
@@ -70,7 +71,7 @@ impl PostgresSession {
         Ok(session)
     }
 
-    /// As [`Wire::listener`].
+    /// See [`Wire::listener`].
     pub(super) fn listener(&self) -> Option<u32> {
         self.wire.listener()
     }
@@ -92,7 +93,7 @@ impl PostgresSession {
         self.out.push(0);
     }
 
-    /// Has the server parse a text, and infer the types of its parameters.
+    /// Appends the message that parses a text and infers the types of its parameters.
     fn parse_message(&mut self, name: &str, text: &str) {
         let parse = self.open_message(b'P');
         self.text(name);
@@ -101,7 +102,7 @@ impl PostgresSession {
         self.close_message(parse);
     }
 
-    /// The name of a prepared statement, without its end.
+    /// Appends the name of a prepared statement, without its terminator.
     fn name_of(&mut self, statement: usize) {
         let mut digits = [0; 20];
         let mut at = digits.len();
@@ -124,17 +125,17 @@ impl PostgresSession {
         self.wire.send(&self.out)
     }
 
-    /// Reads messages up to the one that says that the server is ready. An error of the server comes first, then one of
-    /// `read`; the messages behind it are read all the same.
+    /// Reads messages until the server reports that it is ready. An error of the server takes
+    /// precedence over one of `read`. The messages after an error are read too.
     fn answer(&mut self, read: &mut dyn FnMut(u8, Fields<'_>) -> Result<()>) -> Result<()> {
         let mut outcome = Ok(());
         self.duplicate = false;
-        // Ends with `Z`, which follows every sync, or with the connection.
+        // Terminates with `Z`, which follows every sync, or with the connection.
         loop {
             let header = match self.wire.take(5) {
                 Ok(header) => header,
                 Err(broken) => {
-                    // A server that ends a connection says why before.
+                    // A server that ends a connection sends the reason first.
                     return Err(match outcome {
                         Ok(()) => broken,
                         Err(said) => EngineError::failed(broken.to_string(), said),
@@ -160,7 +161,7 @@ impl PostgresSession {
     }
 }
 
-/// Code and message of an error.
+/// Reads code and message of an error.
 #[cold]
 pub(super) fn server_error(mut fields: Fields<'_>) -> ServerError {
     let (mut code, mut message) = (String::new(), String::new());
@@ -177,20 +178,20 @@ pub(super) fn server_error(mut fields: Fields<'_>) -> ServerError {
     }
     let message = format!("{message} [{code}]");
     match code.as_str() {
-        // Serialisation failure, deadlock, lock not available.
+        // Serialization failure, deadlock, lock not available.
         "40001" | "40P01" | "55P03" => ServerError::Retry(message),
         "23505" => ServerError::Duplicate(message),
         _ => ServerError::Other(message),
     }
 }
 
-/// The number at the end of a tag such as `INSERT 0 5`; 0 for `BEGIN`.
+/// Returns the number at the end of a tag such as `INSERT 0 5`; 0 for `BEGIN`.
 fn changed(tag: &str) -> u64 {
     let last = tag.rsplit(' ').next();
     last.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// A value of an answer in binary form.
+/// Decodes a value of an answer in binary form.
 #[inline]
 fn value<'a>(bytes: &'a [u8], of: ColumnType) -> Result<Value<'a>> {
     let wrong = || EngineError::Wrong(format!("postgresql: a number of {} bytes", bytes.len()));
@@ -210,7 +211,7 @@ fn value<'a>(bytes: &'a [u8], of: ColumnType) -> Result<Value<'a>> {
     })
 }
 
-/// Gives a row to `visit`.
+/// Passes a row to `visit`.
 #[inline]
 fn read_row(mut fields: Fields<'_>, columns: &[ColumnType], visit: &mut Visit<'_>) -> Result<()> {
     let mut values = [Value::Unsigned(0); COLUMNS_MAX * 2];
@@ -265,7 +266,7 @@ impl Session for PostgresSession {
     }
 
     fn unprepared(&mut self, text: &str) -> Result<Statement> {
-        // Prepared for the types of its parameters alone.
+        // Prepared only to get the types of its parameters.
         let statement = self.prepare(text)?;
         self.statements[statement.0].text = Some(text.into());
         Ok(statement)
@@ -276,17 +277,17 @@ impl Session for PostgresSession {
         self.out.clear();
         let text = self.statements[statement.0].text.take();
         if let Some(text) = &text {
-            // The statement without a name, which the next one replaces.
+            // The unnamed statement, which the next one replaces.
             self.parse_message("", text);
         }
         self.binds_at = self.open_message(b'B');
-        // No name of a portal, the name of the statement.
+        // An unnamed portal, then the name of the statement.
         self.out.push(0);
         if text.is_none() {
             self.name_of(statement.0);
         }
         self.statements[statement.0].text = text;
-        // All parameters in binary form; how many.
+        // All parameters in binary form; their number.
         self.out.extend_from_slice(&[0, 0, 1, 0, 1]);
         let parameters = self.statements[statement.0].parameters.len() as u16;
         self.out.extend_from_slice(&parameters.to_be_bytes());
@@ -360,7 +361,7 @@ impl Session for PostgresSession {
         let mut rows = Vec::new();
         self.answer(&mut |kind, mut fields| {
             match kind {
-                // Another statement's rows.
+                // Rows of the next statement.
                 b'T' => rows.clear(),
                 b'D' => {
                     let mut row = Vec::new();
@@ -402,7 +403,7 @@ mod tests {
         assert!(matches!(of("42601"), ServerError::Other(_)));
     }
 
-    /// Lets anybody in, and ends the connection at the first query, with its words.
+    /// Accepts any user, and ends the connection with an error at the first query.
     fn end_at_first_query(listener: &UnixListener) {
         let (mut stream, _) = listener.accept().unwrap();
         let mut message = [0; 1024];
