@@ -59,7 +59,7 @@ pub(super) fn no_increment_is_lost<E: KvEngine>(engine: &E) {
     expect("counter", number(&value), THREADS * INCREMENTS);
 }
 
-/// Checks that clients which find the same row missing do not all insert it.
+/// Checks that only one of several clients inserts a row all of them find missing.
 pub(super) fn absent_rows_are_protected_too<E: KvEngine>(engine: &E) {
     const THREADS: u64 = 3;
     const ROWS: u64 = 100;

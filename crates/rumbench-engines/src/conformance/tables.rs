@@ -160,7 +160,7 @@ type Case = (
     &'static [u64],
 );
 
-#[rustfmt::skip] // One case a line.
+#[rustfmt::skip] // One case per line.
 const RANGES: &[Case] = &[
     (Path::Primary, &[Unsigned(18)], &[], Forward, 9, &[18, 19, 20]),
     (Path::Primary, &[], &[Unsigned(4)], Forward, 9, &[1, 2, 3]),
@@ -223,7 +223,7 @@ fn queries(connection: &mut dyn TableConnection) {
 
 /// Checks unprepared inserts together with prepared statements, for an engine that has queries.
 fn parsed_inserts(connection: &mut dyn TableConnection) {
-    // Text that needs escaping in a statement, and bytes that are no valid text.
+    // Text that needs escaping in a statement, and bytes without a valid text form.
     let rows: [Row; 3] = [
         (40, 4_000_000_000, i64::MIN, b"it's \\ \0 ?"),
         (41, 0, -1, b""),

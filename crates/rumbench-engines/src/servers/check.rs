@@ -57,8 +57,8 @@ fn by_check_table<S: Session>(session: &mut S, table: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that every index holds the same values of its own and the primary key's columns as the
-/// rows. Two ordered scans detect as much as MyRocks' own check: that one looks up the row of each
+/// Checks that every index agrees with the rows in its own columns and those of the primary key.
+/// Two ordered scans detect as much as MyRocks' own check. The latter looks up the row of each
 /// index entry at random, which takes minutes for a few million entries.
 fn by_scans<S: Session>(session: &mut S, table: &str) -> Result<usize> {
     let (primary, others) = indexes(session, table)?;

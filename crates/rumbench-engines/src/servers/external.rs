@@ -2,10 +2,10 @@
 //! here.
 //!
 //! The laboratory creates its tables there in a database of its own and removes them at the end. It
-//! refuses a database that is not empty, because the rows may belong to someone else. With
-//! `overwrite` it first drops tables that have the names of the workload's tables. Unobservable
-//! facts are reported as missing: only the listener at a Unix socket has a process id that the
-//! kernel vouches for.
+//! refuses a database that is not empty, because the owner of its rows is unknown. With `overwrite`
+//! it first drops tables that have the names of the workload's tables. Unobservable facts are
+//! reported as missing: only the listener at a Unix socket has a process id that the kernel vouches
+//! for.
 
 use rumbench_core::engine::{EngineError, External, Result, Schema};
 

@@ -218,7 +218,7 @@ pub(super) fn create_index(dialect: Dialect) -> String {
 pub(super) const TOTALS: &str = "SELECT (SELECT count(*) FROM nodetable), (SELECT count(*) FROM linktable), \
      (SELECT count(*) FROM linktable WHERE visibility = 1), (SELECT count(*) FROM counttable)";
 
-/// Finds a count that differs from the visible links it counts; an absent count is 0.
+/// Query for a count that differs from the visible links it counts; an absent count is 0.
 pub(super) const WRONG_COUNTS: &str = "WITH visible AS (
     SELECT id1, link_type, count(*) AS links FROM linktable
     WHERE visibility = 1 GROUP BY id1, link_type

@@ -21,7 +21,7 @@ use super::link_sql::{self, Query};
 use super::session::{Session, Statement};
 use super::sql::Dialect;
 
-/// Most rows of one insert statement.
+/// Maximum rows of one insert statement.
 const ROWS_MAX: usize = 1000;
 
 /// LinkBench tables on a server.

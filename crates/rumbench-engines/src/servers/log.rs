@@ -1,8 +1,8 @@
 //! Excerpt of a server's log for an error message: its last lines, and the errors before them.
 //!
-//! A server that crashes ends its log with dozens of lines for its developers, long after the
-//! reason; one that refuses a statement logs the whole statement. The excerpt therefore searches
-//! for errors and shortens long lines.
+//! A crashing server ends its log with dozens of lines for its developers, long after the reason. A
+//! server that refuses a statement logs the whole statement. The excerpt therefore searches for
+//! errors and shortens long lines.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

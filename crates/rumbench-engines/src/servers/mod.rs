@@ -77,7 +77,7 @@ struct Places {
 }
 
 impl Places {
-    /// Creates the data folder if needed; the flag tells if it already existed.
+    /// Creates the data folder if needed; the flag is true if it already existed.
     fn prepare(trial: &Path) -> Result<(Places, bool)> {
         let failed = |error| EngineError::failed(format!("cannot find {}", trial.display()), error);
         let trial = std::fs::canonicalize(trial).map_err(failed)?;

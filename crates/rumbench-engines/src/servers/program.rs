@@ -1,9 +1,9 @@
 //! Server program, its user, and its working folder.
 //!
 //! The program is started through `setpriv` of util-linux. `setpriv` asks the kernel to signal the
-//! server when the thread that started it ends, so that no server outlives a killed laboratory. It
-//! also changes to another user for a server that refuses root. A server that runs as another user
-//! gets its data folder as an open descriptor, because that user may lack access to the path, for
+//! server when its parent thread ends, so that no server outlives a killed laboratory. It also
+//! changes to another user for a server that refuses root. A server that runs as another user gets
+//! its data folder as an open descriptor, because this user may lack access to the path, for
 //! example to a result folder in root's home.
 
 use std::ffi::OsString;
@@ -196,8 +196,8 @@ fn wait_at_most(limit: Duration, child: &mut Child) -> std::io::Result<Option<Ex
     }
 }
 
-/// Data folder that a server's user can reach: by its path, or, for another user, by a descriptor
-/// that the server inherits.
+/// Data folder that a server's user can reach: by its path, or, for another user, by an inherited
+/// descriptor.
 #[derive(Debug)]
 pub(super) struct DataFolder {
     /// Path passed to the server.
@@ -207,7 +207,7 @@ pub(super) struct DataFolder {
 }
 
 impl DataFolder {
-    /// Opens the folder at `path` and gives it to `user`, if any.
+    /// Prepares the folder at `path`; changes its owner to `user`, if any.
     pub(super) fn new(path: &Path, user: Option<&User>) -> Result<DataFolder> {
         let failed = |error: std::io::Error| {
             EngineError::failed(format!("cannot use {}", path.display()), error)

@@ -3,10 +3,10 @@
 //!
 //! The folder is in the folder for temporary files, because a socket name is limited to about 100
 //! bytes and a result folder may be deep. Its name is `rumbench-PID-START-NAMESPACE-NUMBER`. PID
-//! and START are the process id and start time of the laboratory that created it, so that a reused
-//! process id is not mistaken for it. NAMESPACE is the namespace of the process id: containers may
-//! share the folder. The note `server` holds the process id and start time of the server, and the
-//! folder of its trial.
+//! and START are the process id and start time of the laboratory that created it; START
+//! distinguishes it from a later process with the same id. NAMESPACE is the namespace of the
+//! process id: containers may share the folder. The note `server` holds the process id and start
+//! time of the server, and the folder of its trial.
 //!
 //! A server normally gets a signal from the kernel when its laboratory dies (see `process`). Only
 //! this folder remains then. [`remove_left_overs`] runs at every start of the laboratory and at
@@ -109,7 +109,7 @@ pub(crate) fn remove_left_overs() -> Vec<String> {
     sweep(&std::env::temp_dir())
 }
 
-/// Tells the user about trial folders with data of a killed run.
+/// Reports trial folders with data of a killed run on standard error.
 pub(crate) fn name_data(trials: &[String]) {
     for trial in trials {
         // Failure to print is no error of the trial that is about to run.
@@ -121,7 +121,7 @@ pub(crate) fn name_data(trials: &[String]) {
     }
 }
 
-/// Removes the run folders in `parent` of dead laboratories. Keeps any folder not surely ours.
+/// Removes the run folders in `parent` of dead laboratories. Keeps folders of uncertain origin.
 fn sweep(parent: &Path) -> Vec<String> {
     let mut trials = Vec::new();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {

@@ -31,8 +31,8 @@ pub(super) trait Session: Send {
     /// Registers a statement that is not prepared: the server parses it on each run.
     fn unprepared(&mut self, text: &str) -> Result<Statement>;
 
-    /// Prepares a statement that reads an index and not the rows. A server that performs better if
-    /// it gets such a statement whole each time, gets it so.
+    /// Prepares a statement that reads an index and not the rows. Sends it whole each time to a
+    /// server with better plans for statements in text form.
     fn prepare_of_index(&mut self, text: &str) -> Result<Statement> {
         self.prepare(text)
     }

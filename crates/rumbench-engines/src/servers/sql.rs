@@ -109,7 +109,7 @@ pub(super) struct ScanShape {
     /// Number of values of the upper bound.
     pub(super) to: usize,
     pub(super) reverse: bool,
-    /// Most rows to return; `None` for all.
+    /// Maximum rows to return; `None` for all.
     pub(super) limit: Option<usize>,
 }
 

@@ -23,7 +23,7 @@ use super::session::{Session, Statement};
 use super::sql::{self, Dialect, ScanShape};
 use super::table_statements::{Kind, limit_of_text};
 
-/// Most rows of one insert and most keys of one read. A statement may have 65,535 parameters.
+/// Maximum rows of one insert and keys of one read. A statement may have 65,535 parameters.
 pub(super) const ROWS_MAX: usize = 1000;
 
 /// Tables of a schema on a server.

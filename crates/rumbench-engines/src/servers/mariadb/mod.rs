@@ -85,7 +85,7 @@ struct MariaDb {
 }
 
 struct Shared {
-    /// Tables at an external server. Set before they are created, so that half of them are removed
+    /// Tables on an external server. Set before they are created, so that half of them are removed
     /// too.
     made: Option<Made<MariaSession>>,
     /// Server that was started here.
@@ -287,8 +287,8 @@ impl Server for Shared {
 }
 
 /// Queries for MyRocks' compactions since the server started, over all levels, and for the pending
-/// work of each column family. They leave the sums to the client: rows that the server sorts for
-/// them would count in its `sort_rows`.
+/// work of each column family. The laboratory adds them up itself: rows that the server sorts for a
+/// sum would count in its `sort_rows`.
 const MYROCKS_COUNTERS: [&str; 2] = [
     "SELECT CONCAT('sum_', type), value FROM information_schema.rocksdb_compaction_stats WHERE level = 'Sum'",
     "SELECT CONCAT('cf_', stat_type), value FROM information_schema.rocksdb_cfstats",

@@ -1,8 +1,8 @@
 //! Effective configuration of a server, compared with the requested one.
 //!
-//! A server that silently replaced a keyword of its configuration file would make every label
-//! wrong, so that is an error. The server may round sizes, such as the buffer pool to whole chunks;
-//! both sizes are then reported. Settings of the user's own lines are reported without a check.
+//! A keyword other than the configuration file's is an error, because it would make the label of
+//! every number wrong. The server may round sizes, such as the buffer pool to whole chunks; both
+//! sizes are then reported. Settings of the user's own lines are reported without a check.
 
 use std::collections::BTreeMap;
 

@@ -2,8 +2,8 @@
 //!
 //! MariaDB (10.11) forgets that an index covers a prepared statement after an UPDATE or a DELETE
 //! has used the table. It then looks up each entry's row until a statement is parsed. A statement
-//! sent as text is parsed each time, as the references send all of theirs; see decision 0033.
-//! Statements that a reference does not prepare are also sent as text.
+//! sent as text is parsed each time, as the reference clients send all of theirs; see decision
+//! 0033. Statements that a reference client does not prepare are also sent as text.
 
 use std::io::Write;
 

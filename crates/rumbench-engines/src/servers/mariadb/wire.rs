@@ -24,7 +24,7 @@ pub(super) const DATABASE: &str = "rumbench";
 /// answers that end with an OK packet.
 const CAPABILITIES: u32 =
     1 | 2 | 4 | 8 | 0x200 | 0x2000 | 0x8000 | 0x10000 | 0x20000 | 0x40000 | 0x8_0000 | 0x100_0000;
-/// Most bytes of one packet; longer messages are split.
+/// Maximum bytes of one packet; longer messages are split.
 const PACKET_MAX: usize = 0xff_ffff;
 const MORE_RESULTS: u16 = 8;
 const ACCESS_DENIED: u16 = 1045;
@@ -81,7 +81,7 @@ impl MariaSession {
         session.begin();
         session.out.extend_from_slice(&CAPABILITIES.to_le_bytes());
         session.out.extend_from_slice(&(1_u32 << 30).to_le_bytes());
-        // The character set `binary`, then what is reserved.
+        // The character set `binary`, then reserved bytes.
         session.out.push(63);
         session.out.extend_from_slice(&[0; 23]);
         session.out.extend_from_slice(endpoint.user.as_bytes());

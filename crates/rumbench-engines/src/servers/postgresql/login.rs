@@ -22,9 +22,9 @@ mod asked {
     pub(super) const SASL_END: u32 = 12;
 }
 
-/// Most messages of the server before it admits a user: SCRAM takes four.
+/// Maximum messages of the server before it admits a user: SCRAM takes four.
 const MESSAGES_MAX: u32 = 8;
-/// Longest message in bytes; errors are the longest.
+/// Maximum length of a message in bytes; errors are the longest.
 const MESSAGE_BYTES_MAX: u32 = 64 << 10;
 
 /// Answers the server's authentication requests until it accepts the user.

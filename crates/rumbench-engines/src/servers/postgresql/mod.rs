@@ -46,7 +46,8 @@ use wire::{PostgresSession, SERVER, USER};
 const OLDEST_VERSION: u32 = 15;
 /// Database that every server has.
 const MAINTENANCE: &str = "postgres";
-/// Also removes few index entries of dead rows: by default the server may skip them.
+/// Vacuum options that remove index entries of dead rows even if there are few; by default the
+/// server may skip them.
 const VACUUM_OPTIONS: &str = "(ANALYZE, INDEX_CLEANUP ON)";
 /// Part of a socket's name that the server adds to its folder.
 const SOCKET: &str = ".s.PGSQL.5432";
@@ -101,7 +102,7 @@ pub(crate) struct PostgreSql {
 }
 
 struct Shared {
-    /// Tables at an external server. Set before they are created, so that half of them are removed
+    /// Tables on an external server. Set before they are created, so that half of them are removed
     /// too.
     made: Option<Made<PostgresSession>>,
     /// Server that was started here.
