@@ -1,7 +1,8 @@
-//! The loop of one client: choose, wait for the intended start, execute, record. The only timed code of the laboratory.
+//! Loop of one client: choose, wait for the intended start, execute, record. The only timed code of
+//! the laboratory.
 //!
-//! A closed loop reads the clock twice for each operation, because choosing and generating between two operations are not
-//! the engine's time. Nothing is allocated in the loop after its first second.
+//! A closed loop reads the clock twice for each operation, because choosing and generating between
+//! two operations are not the engine's time. The loop allocates nothing after its first second.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,11 +15,11 @@ use super::pacing::Schedule;
 use crate::measure::latency::Latencies;
 use crate::measure::process;
 
-/// Every so many calls the thread CPU clock is read around the call.
+/// Calls per sampled call: the thread CPU clock is read around every n-th call.
 const CPU_SAMPLE_EVERY: u64 = 64;
 /// Operations taken from a shared budget at once: few enough that clients end together.
 const BUDGET_BATCH: u64 = 16;
-/// A client that fails so often in a row gives up.
+/// Consecutive errors after which a client gives up.
 const MAX_ERRORS_IN_A_ROW: u32 = 1000;
 /// Error messages kept by each client.
 const ERROR_SAMPLES: usize = 3;
@@ -40,7 +41,7 @@ pub struct MonotonicClock {
 }
 
 impl MonotonicClock {
-    /// For clients whose intended starts are kept to a few microseconds, at the cost of CPU.
+    /// Returns a clock that keeps intended starts to a few microseconds, at the cost of CPU.
     pub fn exact(start: Instant) -> MonotonicClock {
         const SPIN_NS: u64 = 60_000;
         MonotonicClock {
@@ -49,7 +50,8 @@ impl MonotonicClock {
         }
     }
 
-    /// For a client beside those that are measured: it only sleeps, so that it takes no CPU from them.
+    /// Returns a clock for a background client: it only sleeps, to leave the CPU to the measured
+    /// clients.
     pub fn frugal(start: Instant) -> MonotonicClock {
         MonotonicClock { start, spin_ns: 0 }
     }
@@ -60,8 +62,9 @@ impl Clock for MonotonicClock {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Sleeps until shortly before, because a sleeping thread wakes up late by the kernel's timer slack, then spins. Spinning
-    /// yields, because on a small machine the engine's threads need this CPU.
+    /// Sleeps until shortly before `at_ns`, because the kernel's timer slack wakes a sleeping
+    /// thread late, then spins. Spinning yields, because on a small machine the engine's threads
+    /// need this CPU.
     fn wait_until(&self, at_ns: u64, stop: &AtomicBool) {
         const LONGEST_SLEEP_NS: u64 = 100_000_000;
         while !stop.load(Ordering::Relaxed) {
@@ -79,19 +82,19 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// When the clients of a phase stop.
+/// Conditions that stop the clients of a phase.
 #[derive(Debug)]
 pub struct Limit {
-    /// End by time.
+    /// Deadline in nanoseconds since the start of the phase. None: the phase does not end by time.
     pub deadline_ns: Option<u64>,
-    /// Operations that no client has taken yet; end by count.
+    /// Operations not yet taken by any client. None: the phase does not end by count.
     pub budget: Option<AtomicU64>,
-    /// Set to end early: interruption, or a client met a wrong answer.
+    /// Set to end early: after an interruption or a wrong answer.
     pub stop: AtomicBool,
 }
 
 impl Limit {
-    /// The limit of a phase with this end.
+    /// Returns the limit of a phase with this end.
     pub fn of(end: PhaseEnd) -> Limit {
         let (seconds, operations) = match end {
             PhaseEnd::Work => (None, None),
@@ -105,7 +108,7 @@ impl Limit {
         }
     }
 
-    /// Takes up to a batch from the budget. 0 means that it is used up.
+    /// Takes up to a batch from the budget; 0 means that the budget is used up.
     fn take(&self) -> u64 {
         let Some(budget) = &self.budget else {
             return u64::MAX;
@@ -117,7 +120,7 @@ impl Limit {
         before.unwrap_or(0).min(BUDGET_BATCH)
     }
 
-    /// Returns what a client that ran out of work cannot use.
+    /// Returns operations that a client without further work cannot use.
     fn give_back(&self, operations: u64) {
         if let Some(budget) = &self.budget {
             budget.fetch_add(operations, Ordering::Relaxed);
@@ -129,37 +132,37 @@ impl Limit {
     }
 }
 
-/// What one client did in one phase.
+/// Counts and latencies of one client in one phase.
 pub struct ClientReport {
     /// Response times.
     pub response: Latencies,
-    /// Service times; equal to response times without a rate, and then empty.
+    /// Service times; empty without a rate, because they equal the response times then.
     pub service: Latencies,
-    /// Lateness after idling, as operation 0.
+    /// Lateness of starts after idling, as operation 0.
     pub lateness: Latencies,
-    /// Operations that ended well.
+    /// Successful operations.
     pub operations: u64,
-    /// Rows.
+    /// Rows that the successful operations returned or wrote.
     pub rows: u64,
     /// Failed operations.
     pub errors: u64,
-    /// Retries.
+    /// Retries within successful operations.
     pub retries: u64,
-    /// Bytes of keys and values written, where the workload counts them.
+    /// Bytes of keys and values written; 0 if the workload does not count them.
     pub written_bytes: u64,
-    /// Intended starts not reached.
+    /// Intended starts before the deadline that the client did not reach.
     pub missed: u64,
-    /// First error messages.
+    /// First error messages, at most 3.
     pub error_samples: Vec<String>,
-    /// A wrong answer, which ends the phase.
+    /// Wrong answer, if the client received one; it ends the phase.
     pub wrong: Option<String>,
-    /// Thread CPU spent in waiting.
+    /// Thread CPU spent waiting for intended starts, in nanoseconds.
     pub waiting_ns: u64,
-    /// Thread CPU inside sampled calls, and how many.
+    /// Thread CPU inside sampled calls, in nanoseconds.
     pub sampled_ns: u64,
-    /// Calls sampled.
+    /// Number of sampled calls.
     pub samples: u64,
-    /// When the last operation ended.
+    /// End of the last operation, in nanoseconds since the start of the phase.
     pub end_ns: u64,
 }
 
@@ -216,7 +219,7 @@ impl<'a, C: Clock> ClientLoop<'a, C> {
         }
     }
 
-    /// Runs until the client has no more to do or the phase ends.
+    /// Runs until the client has no more work or the phase ends.
     pub fn run(mut self, client: &mut dyn PhaseClient) -> ClientReport {
         let mut quota = 0;
         let mut calls: u64 = 0;
@@ -248,8 +251,8 @@ impl<'a, C: Clock> ClientLoop<'a, C> {
         self.report
     }
 
-    /// Waits for the next intended start, if there is a rate. `Some(None)` is a closed loop; `None` means that the phase
-    /// ends first.
+    /// Waits for the next intended start, if there is a rate. `Some(None)` is a closed loop; `None`
+    /// means that the phase ends first.
     fn await_start(&mut self) -> Option<Option<u64>> {
         let Some(schedule) = &mut self.schedule else {
             return Some(None);
@@ -272,7 +275,7 @@ impl<'a, C: Clock> ClientLoop<'a, C> {
         Some(Some(intended))
     }
 
-    /// Executes and records one operation. Whether to go on.
+    /// Executes and records one operation. Returns true if the loop continues.
     fn execute(
         &mut self,
         client: &mut dyn PhaseClient,
@@ -309,7 +312,7 @@ impl<'a, C: Clock> ClientLoop<'a, C> {
         }
     }
 
-    /// Counts an error. Whether to go on.
+    /// Counts an error. Returns true if the loop continues.
     fn note_error(&mut self, error: &EngineError) -> bool {
         self.report.errors += 1;
         self.errors_in_a_row += 1;
@@ -324,7 +327,7 @@ impl<'a, C: Clock> ClientLoop<'a, C> {
         self.errors_in_a_row < MAX_ERRORS_IN_A_ROW
     }
 
-    /// Counts intended starts before the deadline that were not reached.
+    /// Counts the intended starts before the deadline that were not reached.
     fn count_missed(&mut self) {
         let (Some(schedule), Some(deadline)) = (&mut self.schedule, self.limit.deadline_ns) else {
             return;
@@ -340,7 +343,7 @@ impl<'a, C: Clock> ClientLoop<'a, C> {
     }
 }
 
-/// An error with its causes, in one line.
+/// Returns an error and its causes in one line.
 pub fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -356,7 +359,7 @@ pub fn error_chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// What one pair of thread CPU clock reads adds to a sample.
+/// Measures the CPU time that one pair of thread CPU clock reads adds to a sample.
 fn cpu_clock_cost_ns() -> u64 {
     const READS: u64 = 64;
     let start = process::thread_cpu_ns();
@@ -378,7 +381,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Time that only operations and waiting advance.
+    /// Clock that only operations and waits advance.
     #[derive(Clone, Default)]
     struct VirtualClock(Arc<AtomicU64>);
 
@@ -391,7 +394,8 @@ mod tests {
         }
     }
 
-    /// Takes 0.1 ms, except that the first operation in each ten seconds takes a second.
+    /// Client with operations of 0.1 ms, except that the first one in every ten seconds takes a
+    /// second.
     struct Stalling {
         clock: VirtualClock,
         next_stall_ns: u64,

@@ -1,21 +1,21 @@
-//! Turns what a trial's child process reports into the trial's result.
+//! Converts the events of a trial's child process into the trial's result.
 
 use super::protocol::Event;
 use super::status::SuiteStatus;
 use crate::store::result::{Amplification, PhaseResult, TrialResult};
 
-/// Turns the events of one child into its trial.
+/// Builds the result of one trial from the events of its child.
 #[derive(Default)]
 pub struct Follower {
     load_bytes: u64,
-    /// Whether the child said that it ended.
+    /// True once the child has reported its end.
     pub finished: bool,
-    /// The last entry of the trial's phases is still running.
+    /// True while the last entry of the trial's phases is running.
     open_phase: bool,
 }
 
 impl Follower {
-    /// Takes one event into the trial and the status.
+    /// Applies one event to the trial and the status.
     pub fn apply(&mut self, event: Event, trial: &mut TrialResult, status: &mut SuiteStatus) {
         match event {
             Event::Opened {
@@ -84,7 +84,8 @@ impl Follower {
     }
 }
 
-/// Numbers that need more than one phase: what settling wrote belongs to the phase before it.
+/// Derives the numbers that need more than one phase: the bytes written by a settle belong to the
+/// preceding phase.
 fn finish_phase(phases: &mut [PhaseResult], load_bytes: u64) {
     let Some((last, earlier)) = phases.split_last_mut() else {
         return;
@@ -94,7 +95,7 @@ fn finish_phase(phases: &mut [PhaseResult], load_bytes: u64) {
         .as_deref()
         .filter(|source| source.starts_with("device"));
     let read = reads.and(last.reads_per_op);
-    // Of a workload that does not count what it writes, only the load's bytes are known.
+    // If the workload does not count the bytes it writes, only those of the load are known.
     let client_bytes = last
         .written_bytes
         .or_else(|| (last.name == "load" && load_bytes > 0).then_some(load_bytes));
@@ -109,7 +110,7 @@ fn finish_phase(phases: &mut [PhaseResult], load_bytes: u64) {
     }
     let data = last.size_bytes.map(|size| size.data as f64);
     let against = |bytes: u64| Some(data? / bytes as f64).filter(|_| bytes > 0);
-    // What the rows come to now is better than what the load was to come to.
+    // The size of the rows as stored now is more exact than the estimate for the load.
     let space = against(last.stored_bytes.map_or(load_bytes, |stored| stored.raw));
     let stored = last.stored_bytes.map_or(0, |stored| stored.compressed);
     last.amplification = space.map(|space| Amplification {
@@ -131,9 +132,9 @@ fn per_client_byte((kb, bytes): (f64, u64)) -> f64 {
     kb * 1024.0 / bytes as f64
 }
 
-/// The phase whose debt a settle pays: the last one since the settle before that wrote, or, where no phase says whether
-/// it wrote, the last one with operations. None where writers beside the clients of several phases have made the debt:
-/// nobody knows whose it is.
+/// Returns the phase that caused the work of a settle. It is the last one since the previous settle
+/// with known written bytes, or else the last one with operations. None if background clients wrote
+/// in several phases, because their work cannot be attributed to one.
 fn indebted(earlier: &mut [PhaseResult]) -> Option<&mut PhaseResult> {
     let since = earlier
         .iter()

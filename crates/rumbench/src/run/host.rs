@@ -1,8 +1,10 @@
-//! Another build of the laboratory as the process of trials: asking it what it is and whether it can run a trial.
+//! Another build of the laboratory that runs trials: asks it for its identity and for its ability
+//! to run a trial.
 //!
-//! A host answers `trial-check` with one line of JSON to a trial's specification on its stdin. What it says of its engine, its settings
-//! and its workload counts, not what this build knows: a host may have engines and settings that this build lacks. Both must
-//! speak the same version of the protocol and do the same operations.
+//! A host reads a trial's specification on stdin and answers `trial-check` with one line of JSON.
+//! Its answer about its engine, settings and workload counts, because a host may have engines and
+//! settings that this build lacks. Both must speak the same version of the protocol and do the same
+//! operations.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -20,12 +22,12 @@ use crate::store::result::Host;
 
 /// The hidden command that a host answers.
 pub const COMMAND: &str = "trial-check";
-/// A host that has not answered by then never will: it opens nothing.
+/// Timeout for the answer; a host opens nothing, so it answers at once or never.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Longest answer that is read.
+/// Maximum length of an answer in bytes.
 const ANSWER_BYTES: u64 = 1 << 20;
 
-/// What a host says of itself and of a trial.
+/// Answer of a host: its identity and, for one trial, whether it can run it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Answer {
@@ -35,14 +37,14 @@ struct Answer {
     compiler: String,
     compiler_flags: String,
     workload_version: u32,
-    /// Why it cannot run the trial.
+    /// Reason why the host cannot run the trial.
     error: Option<String>,
 }
 
-/// The host's side: reads a specification and answers.
+/// Reads a specification and answers it; this is the host's side.
 ///
 /// # Errors
-/// When stdin cannot be read; all else is part of the answer.
+/// When stdin cannot be read. The answer reports all other errors.
 pub fn answer() -> Result<String> {
     let mut line = String::new();
     std::io::stdin()
@@ -64,7 +66,7 @@ pub fn answer() -> Result<String> {
     Ok(serde_json::to_string(&answer)?)
 }
 
-/// Whether this build can run the trial; the version of its workload.
+/// Checks that this build can run the trial and returns the version of its workload.
 fn check(spec: &TrialSpec) -> Result<u32> {
     let workload = catalog::workload(&spec.workload, &spec.settings, spec.seed)?;
     let found = rumbench_engines::find(&spec.engine_name())?;
@@ -80,11 +82,12 @@ fn check(spec: &TrialSpec) -> Result<u32> {
     Ok(workload.identity().1)
 }
 
-/// Asks the build at `host.path` whether it can run a trial, and fills in what it says of itself.
+/// Asks the build at `host.path` if it can run a trial, and fills in its identity.
 ///
 /// # Errors
-/// A usage error that names the host: it is missing, cannot be started, dies, does not answer, speaks another version of the protocol, does
-/// other operations, or cannot run the trial for a reason of its own.
+/// A usage error that names the host: it is missing, cannot be started, dies, does not answer,
+/// speaks another version of the protocol, does other operations, or cannot run the trial for a
+/// reason of its own.
 pub fn ask(host: &mut Host, spec: &TrialSpec) -> Result<()> {
     let named = match host.name.as_str() {
         "" => format!("--host {}", host.path),
@@ -125,7 +128,7 @@ pub fn ask(host: &mut Host, spec: &TrialSpec) -> Result<()> {
 
 const FOREIGN: &str = "is it a rumbench, built from a commit that can be a host?";
 
-/// What the host prints, or what went wrong in words.
+/// Returns the output of the host, or a description of the failure.
 fn conversation(path: &Path, spec: &TrialSpec) -> Result<String, String> {
     if !path.is_file() {
         return Err("no such file".to_string());
@@ -139,11 +142,12 @@ fn conversation(path: &Path, spec: &TrialSpec) -> Result<String, String> {
         .spawn()
         .map_err(|error| format!("cannot start it: {error}"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that does not read is judged by what it answers.
+        // A host that does not read its stdin is judged by its answer.
         let _ = writeln!(stdin, "{line}");
     }
     let text = answer_of(&mut child);
-    // Ends one that goes on; of one that ended nothing is left to kill.
+    // Kills a host that is still running; for one that has exited, the call fails and `killed` is
+    // false.
     let killed = text.is_none() && child.kill().is_ok();
     let status = child.wait().map_err(|error| error.to_string())?;
     match text {
@@ -156,14 +160,14 @@ fn conversation(path: &Path, spec: &TrialSpec) -> Result<String, String> {
     }
 }
 
-/// Everything that a child prints, or nothing where it takes too long.
+/// Returns the whole output of a child, or None after the timeout.
 fn answer_of(child: &mut Child) -> Option<String> {
     let stdout = child.stdout.take()?;
     let (sender, answer) = mpsc::channel();
     std::thread::spawn(move || {
         let mut text = String::new();
         let read = stdout.take(ANSWER_BYTES).read_to_string(&mut text);
-        // Whoever asked may have lost patience.
+        // The receiver may have timed out.
         let _ = sender.send(read.map(|_| text).unwrap_or_default());
     });
     answer.recv_timeout(PATIENCE).ok()

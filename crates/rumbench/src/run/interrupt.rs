@@ -1,4 +1,4 @@
-//! Ctrl-C: once means finish the interval and save, twice means stop now.
+//! Ctrl-C: the first ends the interval and saves, the second stops at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// How often the user asked to stop.
+/// Number of times that the user asked to stop.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupts {
     count: Arc<AtomicUsize>,
 }
 
 impl Interrupts {
-    /// Counts SIGINT and SIGTERM from now on, instead of dying of them.
+    /// Installs handlers that count SIGINT and SIGTERM; these signals no longer end the process.
     ///
     /// # Errors
     /// When the handlers cannot be installed.
@@ -31,7 +31,7 @@ impl Interrupts {
         Ok(interrupts)
     }
 
-    /// Signals seen so far.
+    /// Returns the number of signals so far.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }

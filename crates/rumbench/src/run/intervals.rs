@@ -1,7 +1,9 @@
-//! What each second of a phase did: operations and longest response by type, and in which milliseconds anything was completed.
+//! Seconds of a phase: operations and longest response by type, and the milliseconds with a
+//! completion.
 //!
-//! A client counts into its own [`Second`] and hands it over when its next completion falls into another second, so that
-//! the timing path neither locks nor shares memory more often than once a second.
+//! A client counts into its own [`Second`] and hands it over when its next completion falls into
+//! another second. The timing path therefore neither locks nor shares memory more often than once a
+//! second.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,10 +14,11 @@ const SECOND_NS: u64 = 1_000_000_000;
 const MILLISECOND_NS: u64 = 1_000_000;
 /// 1000 bits, one for each millisecond.
 const WORDS: usize = 16;
-/// Classes of response times, each twice as long as the one before: the last begins at 2^30 us, some 18 minutes.
+/// Classes of response times, each twice as long as the previous: the last begins at 2^30 us, about
+/// 18 minutes.
 const CLASSES: usize = 32;
 
-/// The class of a response time: 0 below 1 us, `n` from 2^(n-1) us up to 2^n us.
+/// Returns the class of a response time: 0 below 1 us, `n` from 2^(n-1) us up to 2^n us.
 fn class(response_ns: u64) -> usize {
     let us = response_ns / 1000;
     ((u64::BITS - us.leading_zeros()) as usize).min(CLASSES - 1)
@@ -62,22 +65,22 @@ impl Second {
         }
     }
 
-    /// Counts by class, without the empty classes above the longest response.
+    /// Returns counts by class, without the empty classes above the longest response.
     fn response_counts(&self) -> Vec<u64> {
         let used = self.classes.iter().rposition(|&count| count > 0);
         self.classes[..used.map_or(0, |last| last + 1)].to_vec()
     }
 }
 
-/// The seconds of one phase, over all clients.
+/// Seconds of one phase, over all clients.
 pub struct Intervals {
     operations: usize,
-    /// Guards the merged seconds. Innermost: nothing is locked while it is held.
+    /// Guards the merged seconds. Innermost lock: no other lock is taken while it is held.
     seconds: Mutex<Vec<Second>>,
 }
 
 impl Intervals {
-    /// No seconds yet.
+    /// Returns an empty set of seconds for this number of operation types.
     pub fn new(operations: usize) -> Intervals {
         Intervals {
             operations,
@@ -89,7 +92,7 @@ impl Intervals {
         self.seconds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A recorder for one client.
+    /// Returns a recorder for one client.
     pub fn recorder(&self) -> Recorder<'_> {
         Recorder {
             intervals: self,
@@ -109,12 +112,12 @@ impl Intervals {
         seconds[needed - 1].merge(second);
     }
 
-    /// Operations handed over so far.
+    /// Returns the number of operations handed over so far.
     pub fn total(&self) -> u64 {
         self.lock().iter().flat_map(|second| &second.counts).sum()
     }
 
-    /// Intervals from `first` on, at most up to (not including) `end`.
+    /// Returns the intervals from `first` up to (not including) `end`.
     pub fn export(&self, names: &[&str], first: u64, end: u64) -> Vec<Interval> {
         let seconds = self.lock();
         (first..end.min(seconds.len() as u64))
@@ -122,7 +125,8 @@ impl Intervals {
             .collect()
     }
 
-    /// Longest time without a completion, in milliseconds, over a phase that took `phase_ns`.
+    /// Returns the longest time without a completion, in milliseconds, over a phase that took
+    /// `phase_ns`.
     pub fn longest_gap_ms(&self, phase_ns: u64) -> f64 {
         let seconds = self.lock();
         let (mut longest, mut current) = (0u64, 0u64);
@@ -183,7 +187,7 @@ impl Recorder<'_> {
         self.second.milliseconds[(millisecond / 64) as usize] |= 1 << (millisecond % 64);
     }
 
-    /// Adds what is counted to the phase.
+    /// Adds the counts of the current second to the phase.
     pub fn hand_over(&mut self) {
         self.intervals.add(self.current, &self.second);
         self.second.clear();

@@ -1,6 +1,11 @@
-//! Running a suite: the parent's side ([`plan`], [`suite`], [`process`], [`follow`], [`host`], [`cgroup`], [`profiled`], [`progress`], [`standing`],
-//! [`search`] for rates that are looked for, [`specification`] and [`remainder`] for suites that are resumed), the child's side ([`trial`], [`steps`], [`phase`], [`threads`], [`client`],
-//! [`pacing`], [`sampler`], [`turnover`]) and what they say to each other ([`protocol`], [`split`]).
+//! Runs suites.
+//!
+//! - The parent's side: [`plan`], [`suite`], [`process`], [`follow`], [`host`], [`cgroup`],
+//!   [`profiled`], [`progress`], [`status`], [`search`] for rate searches, [`specification`] and
+//!   [`remainder`] for suites that are resumed.
+//! - The child's side: [`trial`], [`steps`], [`phase`], [`threads`], [`client`], [`pacing`],
+//!   [`sampler`], [`turnover`].
+//! - Their messages: [`protocol`], [`split`].
 
 pub mod cgroup;
 pub mod client;

@@ -1,26 +1,27 @@
-//! When each operation is meant to start. Pure arithmetic on nanoseconds since the start of the phase.
+//! Intended starts of operations. Pure arithmetic on nanoseconds since the start of the phase.
 //!
-//! A rate is the total over all clients. Even and burst arrivals are dealt out to the clients in turn; Poisson arrivals are one
-//! independent process for each client, whose sum is a Poisson process of the total rate.
+//! A rate is the total over all clients. Even and burst arrivals are dealt out to the clients in
+//! turn. Poisson arrivals are one independent process per client; their sum is a Poisson process of
+//! the total rate.
 
 pub use rumbench_core::trial::{Arrivals, Pace as Rate};
 
 const SECOND_NS: f64 = 1e9;
 
-/// The intended starts of one client.
+/// Intended starts of one client.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     rate: Rate,
     clients: u64,
-    /// Place of the client's next operation among all clients' operations.
+    /// Position of the client's next operation among all clients' operations.
     index: u64,
-    /// Last Poisson arrival.
+    /// Last Poisson arrival, in nanoseconds since the start of the phase.
     previous_ns: f64,
     random: u64,
 }
 
 impl Schedule {
-    /// The schedule of client `client` of `clients`.
+    /// Returns the schedule of client `client` of `clients`.
     pub fn new(rate: Rate, client: usize, clients: usize, seed: u64) -> Schedule {
         Schedule {
             rate,
@@ -31,7 +32,8 @@ impl Schedule {
         }
     }
 
-    /// Intended start of the client's next operation, in nanoseconds since the start of the phase.
+    /// Returns the intended start of the client's next operation, in nanoseconds since the start of
+    /// the phase.
     pub fn next_ns(&mut self) -> u64 {
         let index = self.index;
         self.index += self.clients;
@@ -46,7 +48,7 @@ impl Schedule {
         }
     }
 
-    /// splitmix64, mapped to [0, 1).
+    /// Returns the next number of splitmix64, mapped to [0, 1).
     fn uniform(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.random;

@@ -1,4 +1,5 @@
-//! One phase in the child: run its threads between two looks at all counters, put the measurements together.
+//! One phase in the child: reads all counters, runs the threads of the phase, reads all counters
+//! again and assembles the measurements.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -27,27 +28,27 @@ use crate::store::result::{
     SizeBytes,
 };
 
-/// What all phases of a trial share.
+/// Context shared by all phases of a trial.
 pub struct PhaseContext<'a> {
     /// The open engine.
     pub engine: &'a dyn Engine,
     /// Data directory.
     pub directory: &'a Path,
-    /// Its device.
+    /// Device of the data directory, if known.
     pub device: Option<&'a Device>,
-    /// The processes of the engine, if it is a server.
+    /// Processes of the engine, if it is a server.
     pub server: Option<&'a ServerProcesses>,
-    /// Rate of paced phases.
+    /// Rate of paced phases. None: they run as a closed loop.
     pub rate: Option<Rate>,
     /// Seed of the arrivals.
     pub seed: u64,
-    /// Without an end of any request for so long the trial is ended.
+    /// Time without a completed request after which the trial is ended. None: no limit.
     pub stuck_after: Option<Duration>,
     /// Set when the parent asks to stop.
     pub interrupted: &'a AtomicBool,
-    /// Where events go.
+    /// Destination of events.
     pub emitter: &'a Emitter,
-    /// The processor's counters, where they are read.
+    /// The processor's counters, if they are read.
     pub counters: Option<&'a RefCell<Counters>>,
 }
 
@@ -58,11 +59,11 @@ impl PhaseContext<'_> {
     }
 }
 
-/// A phase's result, and the wrong answer if a client met one.
+/// Result of a phase, and the wrong answer if a client received one.
 pub struct PhaseOutcome {
     /// Everything measured.
     pub result: PhaseResult,
-    /// What was wrong.
+    /// Wrong answer of the first client that received one.
     pub wrong: Option<String>,
 }
 
@@ -156,8 +157,8 @@ fn fill_counts(result: &mut PhaseResult, ends: &[ClientOutcome]) {
     result.error_samples = samples.take(10).collect();
 }
 
-/// Adds the last words of a server to the first error, which stands in a mark: errors that clients expect, as conflicts, come
-/// without.
+/// Adds the end of a server's log to the first error, which appears in a mark. Errors that clients
+/// expect, such as conflicts, do not get it.
 fn tell_log(samples: &mut [String], engine: &dyn Engine) {
     if let Some(first) = samples.first_mut()
         && !first.contains("its log ")
@@ -167,14 +168,15 @@ fn tell_log(samples: &mut [String], engine: &dyn Engine) {
     }
 }
 
-/// What the background clients were asked for.
+/// Operations and rates requested of the background clients.
 struct BackgroundAsked {
     operations: &'static [&'static str],
     per_second: f64,
     rows_per_second: Option<f64>,
 }
 
-/// What the background clients did. Their errors fail the phase like any other, and what they wrote is written.
+/// Fills in the results of the background clients. Their errors fail the phase like any other, and
+/// their written bytes count as written.
 fn fill_background(result: &mut PhaseResult, ends: &[ClientOutcome], asked: &BackgroundAsked) {
     let sum = |of: fn(&ClientReport) -> u64| ends.iter().map(|end| of(&end.report)).sum::<u64>();
     let operations = sum(|report| report.operations);
@@ -241,7 +243,7 @@ fn fill_cpu(
     let threads = ends.iter().map(|end| end.cpu_ns).sum::<u64>() as f64 * 1e-9;
     let user: u64 = ends.iter().map(|end| end.ticks.0).sum();
     let system: u64 = ends.iter().map(|end| end.ticks.1).sum();
-    // Ticks are coarse; their share of the exact clock is what they are good for.
+    // Ticks are coarse, so only their ratio is used, to split the exact clock.
     let user_share = match user + system {
         0 => 1.0,
         all => user as f64 / all as f64,
@@ -264,7 +266,7 @@ fn fill_cpu(
     });
     let samples: u64 = ends.iter().map(|end| end.report.samples).sum();
     let sampled_ns: u64 = ends.iter().map(|end| end.report.sampled_ns).sum();
-    // Around the calls to a server there is only the client.
+    // For a server, the sampled calls contain only client code.
     if samples > 0 && before.server_cpu.is_none() && !before.server_unseen {
         let us = sampled_ns as f64 / 1e3 / samples as f64;
         result.cpu_us_per_op = Some(crate::store::result::CpuPerOp {
@@ -288,7 +290,8 @@ fn fill_intervals(
     result.longest_stall_ms = Some(intervals.longest_gap_ms((result.seconds * 1e9) as u64));
 }
 
-/// Adds what the clients beside the phase's did in each of its seconds, up to the end of the last of them.
+/// Adds the work of the background clients to each second of the phase, up to the end of the last
+/// of them.
 fn attach_background(seconds: &mut [Interval], beside: &[Interval], ends: &[ClientOutcome]) {
     let end_ns = ends.iter().map(|end| end.report.end_ns).max().unwrap_or(0);
     let whole_seconds = (end_ns / 1_000_000_000) as usize;
@@ -299,14 +302,15 @@ fn attach_background(seconds: &mut [Interval], beside: &[Interval], ends: &[Clie
                 second.background_op_counts = theirs.op_counts.clone();
                 second.background_max_us = Some(theirs.max_us);
             }
-            // They were at work, and nothing ended.
+            // They were running, but completed nothing.
             None if place < whole_seconds => second.background_ops = Some(0),
             None => {}
         }
     }
 }
 
-/// Device or process I/O and context switches; `thread_switches` are those of threads that ended before `after`.
+/// Fills in device or process I/O and context switches; `thread_switches` are those of threads that
+/// ended before `after`.
 pub fn fill_resources(
     result: &mut PhaseResult,
     before: &Snapshot,
@@ -356,8 +360,8 @@ fn fill_sizes(result: &mut PhaseResult, context: &PhaseContext<'_>, samples: &Sa
     result.engine_counters = sampler::counters(context.engine);
 }
 
-/// The runner's own phase: the engine pays its debt, then the file system is synced. Where it took less than `at_least`, the
-/// engine is left alone for the rest of the time, and what it did meanwhile is synced too.
+/// Runs the settle phase: the engine finishes its backlog, then the file system is synced. If that
+/// took less than `at_least`, the engine stays idle for the rest of the time and is synced again.
 ///
 /// # Errors
 /// When the engine cannot settle or the directory cannot be synced.
@@ -427,9 +431,10 @@ fn note_progress(emitter: &Emitter, start: Instant, note: &str) {
     });
 }
 
-/// Waits until `at_least` has passed since `start`, or the user wants the trial to end; whether it waited.
+/// Waits until `at_least` has passed since `start`, or the user interrupts the trial. Returns true
+/// if it waited.
 fn leave_alone(context: &PhaseContext<'_>, start: Instant, at_least: Duration) -> bool {
-    /// How often somebody who watches is told, and the user is listened to.
+    /// Interval between progress events and interrupt checks.
     const TURN: Duration = Duration::from_millis(500);
     let left = || at_least.saturating_sub(start.elapsed());
     let waits = !left().is_zero();

@@ -1,9 +1,10 @@
-//! On which cores clients and engine may run. On a machine with few of them that alone changes the throughput of a server
-//! several times, because each round trip wakes somebody up.
+//! Placement of clients and engine on cores. On a machine with few cores it alone changes the
+//! throughput of a server several times, because each round trip wakes a thread.
 //!
-//! The engine gets the first half of the cores in both `shared` and `split`, so that the two differ by the place of the clients
-//! alone: on the same cores, or on the others. A thread inherits the cores of the one that starts it: the trial's main thread
-//! is bound to the engine's cores while it opens the engine or starts the server, and to those of the clients afterwards.
+//! The engine gets the first half of the cores in both `shared` and `split`, so the two differ only
+//! in the cores of the clients: the same or the others. A thread inherits the cores of its parent.
+//! The trial's main thread is bound to the engine's cores while it opens the engine or starts the
+//! server, and to the clients' cores afterwards.
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::usage;
 
-/// Where client and engine threads run.
+/// Cores of client and engine threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
@@ -20,12 +21,12 @@ pub enum Placement {
     Shared,
     /// Clients on one half of the cores, the engine on the other
     Split,
-    /// As the kernel likes it
+    /// Wherever the kernel puts them
     #[default]
     Free,
 }
 
-/// The cores of one trial.
+/// Cores of one trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cores {
     placement: Placement,
@@ -34,7 +35,8 @@ pub struct Cores {
 }
 
 impl Placement {
-    /// The cores of this placement among those that this process may use; `None` where it does not matter.
+    /// Returns the cores of this placement among those that this process may use; `None` for
+    /// [`Placement::Free`].
     ///
     /// # Errors
     /// A usage error when there are too few.
@@ -71,7 +73,8 @@ impl Placement {
 }
 
 impl Cores {
-    /// Binds this thread, and what it starts from now on, to the cores of the engine.
+    /// Binds this thread and all threads and processes that it starts later to the cores of the
+    /// engine.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -79,7 +82,7 @@ impl Cores {
         bind(&self.engine)
     }
 
-    /// As [`Cores::for_engine`], to the cores of the clients.
+    /// Binds this thread to the cores of the clients, like [`Cores::for_engine`].
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -87,7 +90,7 @@ impl Cores {
         bind(&self.clients)
     }
 
-    /// For results.
+    /// Describes the placement and its cores for the result.
     pub fn words(&self) -> String {
         let name = match self.placement {
             Placement::Shared => "shared",

@@ -1,4 +1,4 @@
-//! What a suite will do: its trials in order, and the disk space that they need. Pure.
+//! Plan of a suite: its trials in order, and the disk space that they need. Pure.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use super::search::{self, Search};
 use super::storage::Storage;
 use crate::store::result::{Host, TrialResult, engine_name};
 
-/// Seconds without an end of any request after which a trial counts as stuck, where nobody says otherwise: ten times the longest
-/// pause that any engine has been seen to recover from.
+/// Default number of seconds without a completed request after which a trial counts as stuck: ten
+/// times the longest pause from which any engine has been seen to recover.
 pub const STUCK_AFTER_S: u64 = 600;
 
 fn usual_stuck_after_s() -> u64 {
@@ -25,16 +25,16 @@ fn usual_stuck_after_s() -> u64 {
 pub struct EngineChoice {
     /// Name without the variant.
     pub engine: String,
-    /// Variant.
+    /// Variant of the engine. None: the default.
     pub variant: Option<String>,
-    /// The other build that runs its trials.
+    /// Other build that runs the trials. None: this build.
     pub host: Option<Host>,
-    /// Its own settings.
+    /// Settings of this engine.
     pub settings: BTreeMap<String, String>,
 }
 
 impl EngineChoice {
-    /// `engine`, `engine:variant` or either with `@host`.
+    /// Returns `engine`, `engine:variant` or either with `@host`.
     pub fn name(&self) -> String {
         let host = self.host.as_ref().map(|host| host.name.as_str());
         engine_name(
@@ -45,46 +45,46 @@ impl EngineChoice {
     }
 }
 
-/// All settings of a trial. A suite has one set of them, a sweep one for each value.
+/// All settings of a trial. A suite has one point, a sweep one for each value.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Point {
-    /// What a sweep sets, `KEY=VALUE`.
+    /// Setting and value of a sweep, `KEY=VALUE`.
     pub label: Option<String>,
     /// Settings of the workload.
     pub settings: BTreeMap<String, String>,
-    /// Engines in the order given; the same at every point but for their settings.
+    /// Engines in the order given; only their settings differ between points.
     pub engines: Vec<EngineChoice>,
-    /// Clients that connect.
+    /// Number of clients that connect.
     pub clients: usize,
-    /// Every engine's own cache.
+    /// Size of every engine's own cache in bytes.
     pub cache_bytes: u64,
-    /// Rate of paced phases.
+    /// Rate of paced phases. None: they run as a closed loop.
     pub rate: Option<Rate>,
-    /// What the memory of each trial is bounded by, in bytes.
+    /// Memory limit of each trial in bytes. None: no limit.
     #[serde(default)]
     pub memory: Option<u64>,
 }
 
-/// Equal steps until a database has been rewritten so often.
+/// Equal steps that repeat until the database has been rewritten a given number of times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Turnover {
-    /// KiB written by the steps, as a multiple of the data.
+    /// Bytes to be written by the steps, as a multiple of the data.
     pub multiple: f64,
     /// Name of the steps without their `#n`.
     pub phase: String,
 }
 
-/// What a sweep varies.
+/// Setting that a sweep varies, with its values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Varied {
-    /// The setting, `ENGINE.KEY` for one of an engine.
+    /// Name of the setting, `ENGINE.KEY` for a setting of an engine.
     pub key: String,
-    /// Its values.
+    /// Values of the setting, in order.
     pub values: Vec<String>,
 }
 
 impl Varied {
-    /// Whether it is a setting of one engine and not of the workload or the runner.
+    /// Returns true for a setting of one engine, false for one of the workload or the runner.
     pub fn is_of_an_engine(&self) -> bool {
         self.key.contains('.')
     }
@@ -95,58 +95,59 @@ impl Varied {
 pub struct Suite {
     /// Workload name.
     pub workload: String,
-    /// Settings; one set without a sweep, never none.
+    /// Points of a sweep; exactly one without a sweep.
     pub points: Vec<Point>,
-    /// What differs among the points.
+    /// Setting that differs between the points, if this is a sweep.
     pub varied: Option<Varied>,
-    /// When trials end, where they age a database.
+    /// End of the trials, if they age a database.
     pub turnover: Option<Turnover>,
-    /// What is looked for, where the rates of the trials follow from each other.
+    /// Search that derives the rate of each trial from earlier trials, if this is one.
     #[serde(default)]
     pub search: Option<Search>,
-    /// Base of the ratios when it is not the first engine.
+    /// Base of the ratios if it is not the first engine.
     pub base: Option<String>,
-    /// Repetitions.
+    /// Number of repetitions.
     pub repeat: u32,
     /// Seed of the first repetition.
     pub seed: u64,
-    /// Class of every commit.
+    /// Durability of every commit.
     pub durability: Durability,
-    /// The device that trials are to find.
+    /// Emulated storage tier. None: the device as it is.
     #[serde(default)]
     pub storage: Option<Storage>,
-    /// The phase from which on the device is so, and not before; `None`: all of them.
+    /// First phase with the storage limit; earlier phases run without it. `None`: all phases have
+    /// it.
     #[serde(default)]
     pub storage_from: Option<String>,
-    /// On which cores clients and engine run.
+    /// Cores of clients and engine.
     #[serde(default)]
     pub placement: Placement,
-    /// Whether trials are sampled and the processor's counters read.
+    /// True if trials are sampled and the processor's counters read.
     #[serde(default)]
     pub profile: bool,
-    /// Without an end of any request for so many seconds a trial is ended.
+    /// Seconds without a completed request after which a trial is ended.
     #[serde(default = "usual_stuck_after_s")]
     pub stuck_after_s: u64,
-    /// Result folder; where it lies is no part of what a suite is.
+    /// Result folder; its location is not part of the suite's identity.
     #[serde(skip)]
     pub out: PathBuf,
-    /// Whether data directories stay.
+    /// True if data directories are kept.
     pub keep_data: bool,
-    /// Whether its tables put engines with different durability together.
+    /// True if its tables combine engines with different durability.
     pub mix_durability: bool,
-    /// Whether it stays out of the results store.
+    /// True if the result is not added to the results store.
     pub no_store: bool,
     /// The command line.
     pub command: String,
 }
 
 impl Suite {
-    /// The engines, with the settings of the first point.
+    /// Returns the engines, with the settings of the first point.
     pub fn engines(&self) -> &[EngineChoice] {
         self.points.first().map_or(&[], |point| &point.engines)
     }
 
-    /// Settings that are the same at every point.
+    /// Returns the settings that are the same at every point.
     pub fn common_settings(&self) -> BTreeMap<String, String> {
         let mut points = self.points.iter().map(|point| &point.settings);
         let mut common = points.next().cloned().unwrap_or_default();
@@ -157,25 +158,25 @@ impl Suite {
     }
 }
 
-/// A trial that comes next.
+/// Next trial to run.
 #[derive(Debug, Clone)]
 pub struct Upcoming {
-    /// Its settings.
+    /// Settings of the trial.
     pub point: Point,
-    /// Index of the engine in them.
+    /// Index of the engine in `point.engines`.
     pub engine: usize,
-    /// Counted from 1.
+    /// Repetition, counted from 1.
     pub repetition: u32,
 }
 
 impl Upcoming {
-    /// Its engine.
+    /// Returns the engine of the trial.
     pub fn choice(&self) -> &EngineChoice {
         &self.point.engines[self.engine]
     }
 }
 
-/// The trial that follows these, which are all that have ended; `None` after the last.
+/// Returns the trial that follows `ended`, the list of all ended trials; `None` after the last.
 pub fn upcoming(suite: &Suite, ended: &[TrialResult]) -> Option<Upcoming> {
     if let Some(search) = &suite.search {
         return search::upcoming(suite, search, ended);
@@ -189,7 +190,7 @@ pub fn upcoming(suite: &Suite, ended: &[TrialResult]) -> Option<Upcoming> {
     })
 }
 
-/// Trials of the whole suite; of a search as far as that can be said.
+/// Returns the number of trials of the whole suite; for a search, the best estimate so far.
 pub fn expected(suite: &Suite, ended: &[TrialResult]) -> usize {
     match &suite.search {
         Some(search) => search::expected(suite, search, ended),
@@ -204,12 +205,13 @@ pub struct Planned {
     pub point: usize,
     /// Index of the engine in the suite.
     pub engine: usize,
-    /// Counted from 1.
+    /// Repetition, counted from 1.
     pub repetition: u32,
 }
 
-/// Interleaved trials: every second repetition goes backwards (A B, B A, A B, ...), so that a drift of the machine meets all
-/// engines and all points of a sweep alike. Engines at the same point stand next to each other.
+/// Interleaves trials: every second repetition runs in reverse (A B, B A, A B, ...), so that a
+/// drift of the machine affects all engines and all points of a sweep alike. Engines at the same
+/// point are adjacent.
 pub fn order(points: usize, engines: usize, repeat: u32) -> Vec<Planned> {
     let contestants = points * engines;
     (1..=repeat)
@@ -229,16 +231,17 @@ pub fn order(points: usize, engines: usize, repeat: u32) -> Vec<Planned> {
         .collect()
 }
 
-/// Folder of the short trials on `null`.
+/// Folder of the short calibration trials on `null`.
 pub const CALIBRATION_FOLDER: &str = "calibration";
 
-/// Name of a trial's folder; `index` is its place in the order.
+/// Returns the name of a trial's folder; `index` is its position in the order.
 pub fn folder(index: usize, choice: &EngineChoice) -> String {
     let name = choice.name().replace([':', '@'], "-");
     format!("{:03}-{name}", index + 1)
 }
 
-/// Free bytes that a suite needs: space for logs and for the old copy during a compaction or checkpoint, three times the data.
+/// Estimates the free bytes that a suite needs: three times the data, which leaves space for logs
+/// and for the old copy during a compaction or checkpoint.
 pub fn disk_estimate(load_bytes: u64, trials_kept: u64) -> u64 {
     const SPACE_FACTOR: u64 = 3;
     const FIXED_BYTES: u64 = 256 << 20;
@@ -252,7 +255,7 @@ pub fn disk_estimate(load_bytes: u64, trials_kept: u64) -> u64 {
 pub mod tests {
     use super::*;
 
-    /// Two engines, two repetitions.
+    /// Returns a suite with two engines and two repetitions.
     pub fn suite(out: &std::path::Path) -> Suite {
         let choice = |engine: &str| EngineChoice {
             engine: engine.to_string(),

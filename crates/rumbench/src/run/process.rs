@@ -1,4 +1,5 @@
-//! A child process of this same binary, or of another build of it: starting it with its specification, reading its lines, ending it.
+//! Child process of this binary or of another build: starts it with its specification, reads its
+//! lines and ends it.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -15,13 +16,14 @@ use super::profiled::Listener;
 pub struct TrialProcess {
     child: Child,
     stdin: Option<ChildStdin>,
-    /// Ends when the child closed its stdout.
+    /// Lines of the child's stdout; disconnected when the child closes its stdout.
     pub lines: Receiver<String>,
 }
 
 impl TrialProcess {
-    /// Starts this binary, or the build at `host`, with a hidden command, prepares for its process number, and gives it its
-    /// specification, without which it does nothing. What `prepare` returns sees each of its lines as soon as it comes.
+    /// Starts this binary, or the build at `host`, with a hidden command. Calls `prepare` with its
+    /// process id, then sends the specification; before that the child does nothing. The listener
+    /// returned by `prepare` receives each line as soon as it arrives.
     ///
     /// # Errors
     /// When the process cannot be started or the preparation fails.
@@ -38,7 +40,7 @@ impl TrialProcess {
         TrialProcess::start_binary(&binary, command, spec, [], prepare)
     }
 
-    /// Starts this binary with these variables in its environment.
+    /// Starts this binary with additional environment variables.
     ///
     /// # Errors
     /// When the process cannot be started.
@@ -95,14 +97,16 @@ impl TrialProcess {
         Ok(process)
     }
 
-    /// Writes a line to the child. A child that died is noticed at the end of its output.
+    /// Writes a line to the child. A dead child is detected at the end of its output, so errors are
+    /// ignored here.
     pub fn send(&mut self, line: &str) {
         if let Some(stdin) = &mut self.stdin {
             let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
         }
     }
 
-    /// Bytes that the child has handed to the kernel by calls so far, to files and pipes; 0 when the kernel does not tell.
+    /// Returns the bytes that the child has written so far by system calls, to files and pipes; 0
+    /// if the kernel does not report them.
     pub fn bytes_written(&self) -> u64 {
         let counters = std::fs::read_to_string(format!("/proc/{}/io", self.child.id()));
         let counters = counters.unwrap_or_default();
@@ -111,7 +115,7 @@ impl TrialProcess {
         written.and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 
-    /// SIGKILL to the child's process group.
+    /// Sends SIGKILL to the child's process group.
     pub fn kill(&mut self) {
         let pid = i32::try_from(self.child.id())
             .ok()
@@ -121,10 +125,11 @@ impl TrialProcess {
         }
     }
 
-    /// Waits for its end; `Some` says how it died when it did not exit by itself with 0.
+    /// Waits for the child's end. `Some` describes the signal or exit code if it did not exit with
+    /// 0.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When waiting for the process fails.
     pub fn wait(mut self) -> Result<Option<String>> {
         let status = self
             .child

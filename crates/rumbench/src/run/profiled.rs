@@ -1,7 +1,9 @@
-//! `--profile` on the laboratory's side: attaching the profiler to a trial, and giving each phase what was sampled in it.
+//! `--profile` on the laboratory's side: attaches the profiler to a trial and gives each phase its
+//! samples.
 //!
-//! The profiler has a thread, for the runner may wait for its disk while the kernel's buffers fill. The thread that reads the
-//! trial's lines tells it at once where phases begin and end.
+//! The profiler has its own thread, because the runner may wait for its disk while the kernel's
+//! buffers fill. The thread that reads the trial's lines notifies it at once when a phase begins or
+//! ends.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -13,36 +15,38 @@ use super::protocol::Event;
 use crate::measure::doctor::PROFILE_ADVICE;
 use crate::profile::{self, Profiler, Stacks};
 
-/// How often the kernel's buffers are emptied: twice in the time that the smallest ones last.
+/// Interval between drains of the kernel's buffers: half the time in which the smallest buffers
+/// fill.
 const DRAIN_EVERY: Duration = Duration::from_millis(50);
-/// How the lines of the events begin that bound a phase.
+/// Prefixes of the event lines that mark the begin and the end of a phase.
 const STARTED: &str = "{\"event\":\"phase_started\"";
 const ENDED: &str = "{\"event\":\"phase\"";
 
-/// A border of a phase.
+/// Begin or end of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Border {
     Begin,
     End,
 }
 
-/// Sees each line of a trial as soon as it comes.
+/// Callback that receives each line of a trial as soon as it arrives.
 pub type Listener = Box<dyn FnMut(&str) + Send>;
 
-/// The profiler of one trial.
+/// Profiler of one trial.
 pub struct Profiled {
-    /// What was sampled in each phase, in their order.
+    /// Samples of each phase, in order.
     phases: Option<Receiver<Stacks>>,
     out: PathBuf,
     /// Number, engine and repetition.
     trial: String,
-    /// What is sampled, or why nothing is.
+    /// Description of the samples, or the reason why there are none.
     words: String,
 }
 
 impl Profiled {
-    /// For a trial whose files go to a result folder, in front of them its number: names of trials may differ in what names
-    /// of files cannot hold.
+    /// Returns a profiler for a trial with files in a result folder. Their names begin with the
+    /// trial's number, because names of trials may differ only in characters that file names cannot
+    /// hold.
     pub fn new(out: &Path, number: usize, trial: &str) -> Profiled {
         Profiled {
             phases: None,
@@ -52,7 +56,8 @@ impl Profiled {
         }
     }
 
-    /// Begins to sample a process before it does anything. A kernel that refuses costs the profile, not the trial.
+    /// Starts sampling a process before it does any work. If the kernel refuses, the trial runs
+    /// without a profile.
     pub fn attach(&mut self, pid: u32) -> Option<Listener> {
         let profiler = match Profiler::attach(pid) {
             Ok(profiler) => profiler,
@@ -70,13 +75,13 @@ impl Profiled {
         thread::spawn(move || sample(profiler, &told, &sender));
         Some(Box::new(move |line| {
             if let Some(border) = border(line) {
-                // A profiler that is gone has no profile to give.
+                // The send fails only if the profiler thread has ended; then there is no profile.
                 let _ = borders.send(border);
             }
         }))
     }
 
-    /// Follows the trial: a phase that ends gets its profile.
+    /// Adds the profile to the event of a phase that ended.
     pub fn follow(&mut self, event: &mut Event) {
         let (Event::Phase { result }, Some(phases)) = (event, &self.phases) else {
             return;
@@ -93,7 +98,7 @@ impl Profiled {
         }
     }
 
-    /// What was sampled, or why nothing was.
+    /// Returns a description of the samples, or the reason why there are none.
     pub fn words(self) -> String {
         self.words
     }
@@ -107,7 +112,7 @@ fn border(line: &str) -> Option<Border> {
     }
 }
 
-/// Samples until nobody reads the trial's lines any more. What is between phases belongs to none.
+/// Samples until the thread that reads the trial's lines ends. Samples between phases are dropped.
 fn sample(mut profiler: Profiler, borders: &Receiver<Border>, phases: &Sender<Stacks>) {
     let mut inside = false;
     loop {
@@ -150,7 +155,7 @@ mod tests {
         assert_eq!(border(&line(&Event::Measured)), None);
     }
 
-    /// This thread is the trial: one that it starts works in one of two phases.
+    /// This test thread plays the trial: it starts a thread that works in one of two phases.
     #[test]
     fn each_phase_gets_what_was_sampled_in_it() {
         let dir = tempfile::tempdir().expect("folder");

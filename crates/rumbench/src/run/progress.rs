@@ -1,23 +1,24 @@
-//! Progress on stderr: some lines that are drawn again on a terminal, one line a minute elsewhere. No colours.
+//! Progress on stderr: several lines that are redrawn on a terminal, one line a minute elsewhere.
+//! No colors.
 //!
-//! What the lines say is made by [`super::status`]; here they are put on the terminal and taken away again. A terminal that is
-//! too small or cannot move its cursor (`TERM=dumb`) gets a single line.
+//! [`super::status`] produces the text; this module draws and removes it. A terminal that is too
+//! small or cannot move its cursor (`TERM=dumb`) gets a single line.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use super::status::SuiteStatus;
 
-/// Fewest rows and columns for more than one line.
+/// Minimum rows and columns for more than one line.
 const LEAST: (usize, usize) = (10, 40);
 
-/// A warning or remark for the user, on stderr.
+/// Prints a warning or remark for the user to stderr.
 pub fn say(text: &str) {
     // A closed stderr must not end a measurement.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// What stderr is.
+/// Kind of stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Output {
     /// A file or pipe.
@@ -31,7 +32,7 @@ enum Output {
     },
 }
 
-/// Looks each time, because windows change their size.
+/// Detects the kind of stderr on each call, because windows change their size.
 fn output() -> Output {
     if !std::io::stderr().is_terminal() {
         return Output::Plain;
@@ -60,7 +61,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing is drawn yet.
+    /// Returns a progress display that has drawn nothing yet.
     pub fn new() -> Progress {
         Progress {
             drawing: Drawing::default(),
@@ -71,7 +72,7 @@ impl Progress {
         }
     }
 
-    /// Shows the status if it is time for it.
+    /// Shows the status if its interval has passed.
     pub fn show(&mut self, status: &SuiteStatus) {
         let output = output();
         let every = match output {
@@ -98,7 +99,7 @@ impl Progress {
         }
     }
 
-    /// A trial ended.
+    /// Counts a trial that ended and removes its lines.
     pub fn trial_finished(&mut self) {
         self.finished_trials += 1;
         self.clear();
@@ -122,21 +123,22 @@ fn put(text: &str) {
 /// Lines at the bottom of a terminal.
 #[derive(Debug, Default)]
 struct Drawing {
-    /// How many there are; the cursor stands in the last one.
+    /// Number of lines; the cursor is in the last one.
     lines: usize,
 }
 
 impl Drawing {
-    /// What has to be written so that these lines stand in place of those before.
+    /// Returns the text that replaces the previous lines with these.
     fn draw(&mut self, lines: &[String]) -> String {
         let before = self.to_start();
         self.lines = lines.len();
-        // Each line is cleared to its end, and what is below the last: the text never flickers to nothing.
+        // Each line is cleared to its end, and the screen below the last line, so the text never
+        // flickers.
         let text: Vec<String> = lines.iter().map(|line| format!("{line}\x1b[K")).collect();
         format!("{before}{}\x1b[J", text.join("\n"))
     }
 
-    /// What removes them.
+    /// Returns the text that removes the lines.
     fn clear(&mut self) -> String {
         if self.lines == 0 {
             return String::new();
@@ -146,7 +148,7 @@ impl Drawing {
         format!("{before}\x1b[J")
     }
 
-    /// To the beginning of the first line.
+    /// Returns the text that moves the cursor to the beginning of the first line.
     fn to_start(&self) -> String {
         match self.lines {
             0 | 1 => "\r".to_string(),
@@ -159,7 +161,7 @@ impl Drawing {
 mod tests {
     use super::*;
 
-    /// As much of a terminal as is written to here.
+    /// Terminal emulator with the commands that this module uses.
     #[derive(Default)]
     struct Screen {
         rows: Vec<String>,

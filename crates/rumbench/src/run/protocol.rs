@@ -1,7 +1,8 @@
-//! What the laboratory says to the child process of a trial and what the child answers: JSON, one object a line.
+//! Messages between the laboratory and the child process of a trial: JSON, one object per line.
 //!
-//! The specification is the first line on the child's stdin. A later line `stop` asks it to end its phase; the end of stdin means
-//! that the laboratory died, and the child exits at once, so that no trial outlives its laboratory.
+//! The specification is the first line on the child's stdin. A later line `stop` asks it to end its
+//! phase. The end of stdin means that the laboratory died; the child then exits at once, so that no
+//! trial outlives its laboratory.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,16 +17,16 @@ use super::placement::Placement;
 use super::plan::Turnover;
 use crate::store::result::{Interval, PhaseResult, engine_name};
 
-/// Version of what laboratory and trial say to each other, for trials in other builds: raised when [`TrialSpec`] or [`Event`] change
-/// so that one side would misunderstand the other.
+/// Version of the messages between laboratory and trial, for trials in other builds. Raised when a
+/// change of [`TrialSpec`] or [`Event`] could cause one side to misunderstand the other.
 pub const PROTOCOL: u32 = 1;
 
-/// One trial, complete: the child needs nothing else.
+/// Complete specification of one trial: the child needs nothing else.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TrialSpec {
     /// Engine name.
     pub engine: String,
-    /// Variant.
+    /// Variant of the engine. None: the default.
     pub variant: Option<String>,
     /// Workload name.
     pub workload: String,
@@ -35,24 +36,24 @@ pub struct TrialSpec {
     pub engine_settings: BTreeMap<String, String>,
     /// Seed of data, operations and arrivals.
     pub seed: u64,
-    /// Class of every commit.
+    /// Durability of every commit.
     pub durability: Durability,
-    /// Clients that will connect.
+    /// Number of clients that will connect.
     pub clients: usize,
-    /// The engine's own cache.
+    /// Size of the engine's own cache in bytes.
     pub cache_bytes: u64,
-    /// Rate of paced phases.
+    /// Rate of paced phases. None: they run as a closed loop.
     pub rate: Option<Rate>,
-    /// When to end, where the trial ages a database.
+    /// End of the trial, if it ages a database.
     #[serde(default)]
     pub turnover: Option<Turnover>,
-    /// On which cores clients and engine run.
+    /// Cores of clients and engine.
     #[serde(default)]
     pub placement: Placement,
-    /// Whether the processor's counters are read.
+    /// True if the processor's counters are read.
     #[serde(default)]
     pub profile: bool,
-    /// Without an end of any request for so many seconds the trial is ended.
+    /// Seconds without a completed request after which the trial is ended. None: no limit.
     #[serde(default)]
     pub stuck_after_s: Option<u64>,
     /// Existing, empty data directory.
@@ -60,13 +61,13 @@ pub struct TrialSpec {
 }
 
 impl TrialSpec {
-    /// `engine` or `engine:variant`.
+    /// Returns `engine` or `engine:variant`.
     pub fn engine_name(&self) -> String {
         engine_name(&self.engine, self.variant.as_deref(), None)
     }
 }
 
-/// What a trial's child process reports.
+/// Report of a trial's child process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -78,36 +79,36 @@ pub enum Event {
         workload: BTreeMap<String, String>,
         /// Version of the golden operations.
         workload_version: u32,
-        /// Bytes that the load will write, estimated.
+        /// Estimated bytes that the load will write.
         load_bytes: u64,
-        /// Rows that the load will write, estimated.
+        /// Estimated rows that the load will write.
         load_rows: u64,
-        /// Names of the phases that will come.
+        /// Names of the upcoming phases.
         phases: Vec<String>,
     },
     /// A phase began.
     PhaseStarted {
-        /// Its name.
+        /// Name of the phase.
         name: String,
-        /// Seconds it will take, when that is known.
+        /// Duration in seconds, if known.
         seconds: Option<f64>,
-        /// Operations it will take, when that is known.
+        /// Number of operations, if known.
         operations: Option<u64>,
     },
-    /// About once a second.
+    /// Progress of the current phase, about once a second.
     Progress {
         /// Seconds since the phase began.
         seconds: f64,
         /// Operations so far.
         operations: u64,
-        /// What settling still has to do, in the engine's words.
+        /// Remaining work of a settle, in the engine's words.
         note: String,
         /// Intervals that became complete.
         intervals: Vec<Interval>,
     },
     /// A phase ended.
     Phase {
-        /// What it measured, all intervals included.
+        /// Measurements of the phase, all intervals included.
         result: Box<PhaseResult>,
     },
     /// A mark for the trial.
@@ -115,16 +116,16 @@ pub enum Event {
         /// Name, with details in parentheses.
         mark: String,
     },
-    /// Nothing more is measured; the final check begins.
+    /// The measurements are complete; the final check begins.
     Measured,
     /// The final check passed.
     Verified {
-        /// What was found.
+        /// Result of the check, as a sentence.
         sentence: String,
     },
-    /// The trial ended. Nothing comes after it.
+    /// The trial ended. It is the last event.
     Finished {
-        /// Why it failed, if it did.
+        /// Reason of the failure, if the trial failed.
         error: Option<String>,
     },
 }
@@ -136,14 +137,15 @@ pub struct Emitter {
 }
 
 impl Emitter {
-    /// Writes to any stream.
+    /// Returns an emitter that writes to `out`.
     pub fn new(out: Box<dyn Write + Send>) -> Emitter {
         Emitter {
             out: Mutex::new(out),
         }
     }
 
-    /// Writes one event. A laboratory that no longer listens also closed stdin, which ends the child; so errors are ignored.
+    /// Writes one event. Errors are ignored: a laboratory that has stopped reading has also closed
+    /// stdin, and that ends the child.
     pub fn emit(&self, event: &Event) {
         let Ok(mut line) = serde_json::to_vec(event) else {
             return;

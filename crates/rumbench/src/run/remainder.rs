@@ -1,5 +1,5 @@
-//! What is left to do of a suite that was stopped: the trials that ended are kept, the one that was running and all later ones are to
-//! be run. Trials run in the order of the plan, so those that ended are its beginning.
+//! Remaining trials of a stopped suite: ended trials are kept, the running one and all later ones
+//! run again. Trials run in the order of the plan, so the ended ones are its beginning.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::plan::{self, Suite, Upcoming};
 use crate::catalog::usage;
 use crate::store::result::{SuiteResult, TrialResult};
 
-/// The trials of a result that ended, checked against the plan.
+/// Returns the ended trials of a result, checked against the plan.
 ///
 /// # Errors
 /// A usage error when the result is not of this suite.
@@ -60,7 +60,7 @@ pub fn kept(suite: &Suite, result: &SuiteResult) -> Result<Vec<TrialResult>> {
     Ok(ended)
 }
 
-/// The trial's engine, with what a sweep or a search sets.
+/// Returns the trial's engine with the setting of a sweep or a search.
 fn contestant(upcoming: &Upcoming) -> String {
     let name = upcoming.choice().name();
     match &upcoming.point.label {
@@ -69,11 +69,11 @@ fn contestant(upcoming: &Upcoming) -> String {
     }
 }
 
-/// Removes the data that the stopped suite left behind: that of the trial that was running, and, where data is not to be kept,
-/// of those before it as well. Only folders that the plan names are touched.
+/// Removes the data left by the stopped suite: that of the running trial and, unless data is kept,
+/// also that of earlier trials. Only folders named by the plan are removed.
 ///
 /// # Errors
-/// When a folder cannot be removed: a trial would run into the data of another.
+/// When a folder cannot be removed, because a trial would find the data of another.
 pub fn remove_leftovers(suite: &Suite, kept: &[TrialResult]) -> Result<()> {
     let data = suite.out.join("data");
     let first = if suite.keep_data { kept.len() } else { 0 };
@@ -105,7 +105,7 @@ mod tests {
     use crate::report::sample;
     use crate::run::plan::tests::suite;
 
-    /// A result with the first trials of the plan, all but the last of them ended.
+    /// Returns a result with the first trials of the plan, all but the last of them ended.
     fn result(suite: &Suite, trials: usize) -> SuiteResult {
         let mut result = sample::suite();
         let like = result.trials[0].clone();
