@@ -133,8 +133,9 @@ fn per_client_byte((kb, bytes): (f64, u64)) -> f64 {
 }
 
 /// Returns the phase that caused the work of a settle. It is the last one since the previous settle
-/// with known written bytes, or else the last one with operations. None if background clients wrote
-/// in several phases, because their work cannot be attributed to one.
+/// with known written bytes, or else the last one with operations. None if that phase and others
+/// have background clients with uncounted writes, because the work cannot be attributed to one
+/// phase.
 fn indebted(earlier: &mut [PhaseResult]) -> Option<&mut PhaseResult> {
     let since = earlier
         .iter()

@@ -146,8 +146,7 @@ fn conversation(path: &Path, spec: &TrialSpec) -> Result<String, String> {
         let _ = writeln!(stdin, "{line}");
     }
     let text = answer_of(&mut child);
-    // Kills a host that is still running; for one that has exited, the call fails and `killed` is
-    // false.
+    // Kills a host that is still running; for one that has exited the call has no effect.
     let killed = text.is_none() && child.kill().is_ok();
     let status = child.wait().map_err(|error| error.to_string())?;
     match text {

@@ -58,7 +58,7 @@ pub struct Point {
     pub clients: usize,
     /// Size of every engine's own cache in bytes.
     pub cache_bytes: u64,
-    /// Rate of paced phases. None: they run as a closed loop.
+    /// Rate of paced phases. None: the workload's own pace, or a closed loop.
     pub rate: Option<Rate>,
     /// Memory limit of each trial in bytes. None: no limit.
     #[serde(default)]

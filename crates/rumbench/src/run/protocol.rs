@@ -42,7 +42,7 @@ pub struct TrialSpec {
     pub clients: usize,
     /// Size of the engine's own cache in bytes.
     pub cache_bytes: u64,
-    /// Rate of paced phases. None: they run as a closed loop.
+    /// Rate of paced phases. None: the workload's own pace, or a closed loop.
     pub rate: Option<Rate>,
     /// End of the trial, if it ages a database.
     #[serde(default)]

@@ -1,4 +1,5 @@
-//! Once a second: CPU, memory, I/O, size and engine counters, and the progress line for the parent.
+//! Samples once a second: CPU, memory, I/O, size and engine counters, and the progress event for
+//! the parent.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,24 +23,25 @@ const FILES_WALKED_EVERY_SECOND: u64 = 2000;
 /// Kernel counters at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// CPU of the process.
+    /// CPU seconds of the process.
     pub process_cpu: f64,
-    /// CPU of the processes of the server, if the engine is one.
+    /// CPU seconds of the server's processes, if the engine is a server.
     pub server_cpu: Option<f64>,
     /// CPU of the machine.
     pub machine_cpu: Option<MachineCpu>,
-    /// Context switches of live threads.
+    /// Context switches of live threads, a server's included.
     pub switches: Option<u64>,
-    /// I/O of the process.
+    /// I/O of the process, and of a server's processes.
     pub process_io: Option<ProcessIo>,
-    /// Whether the engine is a server of which nothing is known.
+    /// True if the engine is a server whose processes cannot be observed.
     pub server_unseen: bool,
     /// I/O of the device.
     pub device_io: Option<DeviceIo>,
 }
 
 impl Snapshot {
-    /// Reads all counters; switches and I/O of a server's processes are added to those of this one.
+    /// Reads all counters. Context switches and I/O of a server's processes are added to those of
+    /// this process.
     pub fn take(device: Option<&Device>, server: Option<&ServerProcesses>) -> Snapshot {
         let (mut switches, mut process_io) = (process::context_switches(), process::process_io());
         if let Some(server) = server {
@@ -57,7 +59,7 @@ impl Snapshot {
         }
     }
 
-    /// KiB read and written so far by the best source there is.
+    /// Returns the KiB read and written so far: of the device if known, otherwise of the process.
     pub fn kb(&self) -> Option<(f64, f64)> {
         let (read, written) = match (self.device_io, self.process_io) {
             (Some(io), _) => (io.read_bytes, io.write_bytes),
@@ -68,12 +70,12 @@ impl Snapshot {
     }
 }
 
-/// Known where both are.
+/// Adds two values; None unless both are known.
 fn sum<T>(a: Option<T>, b: Option<T>, add: fn(T, T) -> T) -> Option<T> {
     Some(add(a?, b?))
 }
 
-/// Resident memory of this process and of a server's, in bytes: (all, anonymous part).
+/// Returns the resident memory of this process and of a server's, in bytes: (all, anonymous part).
 pub fn resident_bytes(server: Option<&ServerProcesses>) -> Option<(u64, u64)> {
     let (all, anonymous) = process::resident_bytes()?;
     match server {
@@ -85,15 +87,15 @@ pub fn resident_bytes(server: Option<&ServerProcesses>) -> Option<(u64, u64)> {
     }
 }
 
-/// What the sampler watches.
+/// Objects that the sampler reads and notifies.
 pub struct Watched<'a> {
-    /// For counters and file kinds.
+    /// Engine, for its counters and its data files.
     pub engine: &'a dyn Engine,
     /// Data directory.
     pub directory: &'a Path,
-    /// Its device.
+    /// Device of the data directory, if known.
     pub device: Option<&'a Device>,
-    /// The processes of the engine, if it is a server.
+    /// Processes of the engine, if it is a server.
     pub server: Option<&'a ServerProcesses>,
     /// Names of the operations.
     pub operations: &'a [&'a str],
@@ -101,26 +103,26 @@ pub struct Watched<'a> {
     pub intervals: &'a Intervals,
     /// Set when the parent asks to stop.
     pub interrupted: &'a AtomicBool,
-    /// How the clients are told.
+    /// Limit through which the sampler stops the clients.
     pub limit: &'a Limit,
-    /// Where progress goes.
+    /// Destination of progress events.
     pub emitter: &'a Emitter,
 }
 
-/// What the sampler found over the phase.
+/// Samples of one phase.
 #[derive(Debug, Default)]
 pub struct Samples {
     /// One entry a second, without operation counts.
     pub seconds: Vec<Interval>,
-    /// Largest directory.
+    /// Largest size of the directory in bytes.
     pub directory_peak: u64,
-    /// Largest resident set.
+    /// Largest resident set in bytes.
     pub rss_peak: u64,
-    /// CPU that the sampler used.
+    /// CPU seconds that the sampler used.
     pub cpu_seconds: f64,
 }
 
-/// Samples each second since `start` until `done` is disconnected. Runs on its own thread.
+/// Samples once a second from `start` until `done` is disconnected. Runs on its own thread.
 pub fn sample(watched: &Watched<'_>, start: Instant, done: &Receiver<()>) -> Samples {
     let mut samples = Samples::default();
     let mut previous = Snapshot::take(watched.device, watched.server);
@@ -179,7 +181,7 @@ fn observe(
     }
 }
 
-/// The engine's counters by name.
+/// Returns the engine's counters by name.
 pub fn counters(engine: &dyn Engine) -> std::collections::BTreeMap<String, f64> {
     engine
         .counters()
@@ -188,7 +190,8 @@ pub fn counters(engine: &dyn Engine) -> std::collections::BTreeMap<String, f64> 
         .collect()
 }
 
-/// Sends the interval that ended a second ago: by then all clients handed it over, unless one hangs in a long call.
+/// Sends the interval that ended a second ago. By then all clients have handed it over, except one
+/// that is inside a long call.
 fn report_progress(watched: &Watched<'_>, start: Instant, second: u64, seconds: &[Interval]) {
     let intervals = match second.checked_sub(1) {
         Some(ready) => {
@@ -206,7 +209,7 @@ fn report_progress(watched: &Watched<'_>, start: Instant, second: u64, seconds: 
     });
 }
 
-/// Adds what was sampled to the intervals of the same seconds.
+/// Adds the samples to the intervals of the same seconds.
 pub fn attach(intervals: &mut [Interval], samples: &[Interval]) {
     for interval in intervals {
         if let Some(sample) = samples.get(interval.second as usize) {

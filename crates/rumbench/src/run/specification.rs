@@ -1,7 +1,9 @@
-//! `DIR/suite.json`: what a suite was asked for and which build and machine began it, written before anything runs, so that a
-//! killed one can be continued without its command line. Its lock says whether the suite is still running.
+//! `DIR/suite.json`: the request for a suite and the build and machine that began it. It is written
+//! before anything runs, so that a killed suite can be continued without its command line. Its lock
+//! tells if the suite is still running.
 //!
-//! Trials of one table must come from one laboratory: what differs in build, machine, hosts or options files is refused by name.
+//! Trials of one table must come from one laboratory: a resume is refused if the build, the
+//! machine, the hosts or the options files differ, and the error names every difference.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -17,41 +19,43 @@ use super::plan::Suite;
 use crate::catalog::usage;
 use crate::measure::environment;
 
-/// Raised when an older build would misunderstand the file.
+/// Schema version; raised when an older build would misunderstand the file.
 const SCHEMA_VERSION: u32 = 1;
-/// Facts of the machine that decide numbers and do not change by themselves.
+/// Facts of the machine that influence results and do not change by themselves.
 const MACHINE: &[&str] = &["cpu", "cpus", "kernel", "file_system", "device"];
-/// A trial whose laboratory was killed notices that at once; a suite that still runs then is a running one.
+/// Maximum wait for the trial of a killed laboratory, which exits at once. After that the suite
+/// counts as running.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Facts = BTreeMap<String, String>;
 
-/// What the file holds.
+/// Contents of the file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Specification {
     schema_version: u32,
-    /// Everything that was asked for but the folder.
+    /// The request, without the result folder.
     pub suite: Suite,
-    /// The laboratory's own build.
+    /// Facts of the laboratory's own build.
     build: Facts,
-    /// The machine that began.
+    /// Facts of the machine that began the suite.
     machine: Facts,
-    /// Options files by path, with what was in them.
+    /// Contents of the options files, by path.
     files: Facts,
 }
 
-/// Where it stands in a result folder.
+/// Returns the path of the file in a result folder.
 pub fn path_in(dir: &Path) -> PathBuf {
     dir.join("suite.json")
 }
 
-/// A folder that a running suite has: held by the laboratory and by its trials, which inherit it, until the last of them has ended.
+/// Lock on the folder of a running suite. The laboratory and its trials, which inherit it, hold it
+/// until the last of them has ended.
 pub struct Claim {
     _file: File,
 }
 
 impl Specification {
-    /// Of a suite that this build begins now.
+    /// Describes a suite that this build begins now.
     fn of(suite: &Suite) -> Result<Specification> {
         Ok(Specification {
             schema_version: SCHEMA_VERSION,
@@ -62,7 +66,7 @@ impl Specification {
         })
     }
 
-    /// Reads it back.
+    /// Reads the file of a result folder.
     ///
     /// # Errors
     /// A usage error when the folder holds no suite; when the file is of a newer version.
@@ -89,7 +93,7 @@ impl Specification {
         Ok(found)
     }
 
-    /// Refuses to continue what another build, another machine or other files began.
+    /// Refuses to continue a suite that began with another build, machine or options file.
     ///
     /// # Errors
     /// A usage error that names every difference.
@@ -135,7 +139,8 @@ fn different(what: &str, then: &Facts, now: &Facts) -> Vec<String> {
         .collect()
 }
 
-/// Version, commit, compiler, engines. Builds with changed files share a commit: there the binary must be the same file.
+/// Returns version, commit, compiler and engines. Builds with uncommitted changes share a commit,
+/// so for them the binary must be the same file.
 fn build(suite: &Suite) -> Result<Facts> {
     let engines = rumbench_engines::engines()
         .iter()
@@ -176,7 +181,7 @@ fn build(suite: &Suite) -> Result<Facts> {
     Ok(facts)
 }
 
-/// Length and time of a file: enough to tell two builds of one commit apart.
+/// Returns length and modification time of a file: enough to distinguish two builds of one commit.
 fn fingerprint(path: &Path) -> String {
     let Ok(metadata) = fs::metadata(path) else {
         return "missing".to_string();
@@ -196,7 +201,7 @@ fn machine(dir: &Path) -> Facts {
     facts
 }
 
-/// Options files of all engines at all points.
+/// Reads the options files of all engines at all points.
 fn files(suite: &Suite) -> Result<Facts> {
     let mut found = Facts::new();
     for choice in suite.points.iter().flat_map(|point| &point.engines) {
@@ -209,10 +214,10 @@ fn files(suite: &Suite) -> Result<Facts> {
     Ok(found)
 }
 
-/// Writes the file of a suite that begins, which makes the folder its own.
+/// Writes the file of a new suite and thereby claims the folder.
 ///
 /// # Errors
-/// When the folder holds a suite already or cannot be written.
+/// When the folder already holds a suite or cannot be written.
 pub fn begin(suite: &Suite) -> Result<Claim> {
     let path = path_in(&suite.out);
     let temporary = suite.out.join("suite.json.new");
@@ -223,11 +228,11 @@ pub fn begin(suite: &Suite) -> Result<Claim> {
         file.write_all(text.as_bytes())?;
         file.write_all(b"\n")?;
         file.sync_data()?;
-        // Unlike a rename it fails where another suite was faster.
+        // Unlike a rename, a hard link fails if another suite was faster.
         fs::hard_link(&temporary, &path)
     };
     let written = write();
-    // Its other name stays; of a failed one the error above is the one to tell.
+    // The file keeps its final name. If writing failed, the error above is the one to report.
     let _ = fs::remove_file(&temporary);
     written.with_context(|| {
         let path = path.display();
@@ -236,7 +241,8 @@ pub fn begin(suite: &Suite) -> Result<Claim> {
     claim(&suite.out)
 }
 
-/// Takes a folder whose suite is not running, waiting a little for the trial of a killed laboratory to end.
+/// Claims a folder whose suite is not running; waits up to 10 s for the trial of a killed
+/// laboratory to end.
 ///
 /// # Errors
 /// A usage error when the suite is still running.
@@ -256,11 +262,11 @@ pub fn claim(dir: &Path) -> Result<Claim> {
                     dir.display()
                 )));
             }
-            // A file system without locks: the user has to know what runs.
+            // The file system has no locks: the user must make sure that the suite is not running.
             Err(TryLockError::Error(_)) => break,
         }
     }
-    // The lock belongs to the open file, and trials inherit it: it ends with the last of them.
+    // The lock belongs to the open file, which trials inherit: it ends with the last of them.
     fcntl_setfd(&file, FdFlags::empty())
         .context("cannot hand the lock of the suite to its trials")?;
     Ok(Claim { _file: file })

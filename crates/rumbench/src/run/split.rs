@@ -1,11 +1,13 @@
-//! Whose CPU was it: splits the CPU of a phase into client, engine foreground and engine background.
+//! Splits the CPU of a phase into client, engine foreground and engine background.
 //!
-//! The client threads of a server are all the client's: what they spend on its protocol is the price of asking a server. What
-//! else the laboratory's process spends is the engine's background, as for any engine. What a server spends whose processes
-//! cannot be seen is missing, also in the total.
+//! The client threads of a server count as the client: their CPU for its protocol is part of the
+//! cost of using a server. The remaining CPU of the laboratory's process is the engine's
+//! background, as for any engine. If the processes of a server cannot be seen, their CPU is
+//! missing, also in the total.
 //!
-//! Client and engine share a thread in embedded engines. The client's share is what the same operation stream cost on `null`,
-//! plus waiting for intended starts; the rest of the client threads is the engine's foreground.
+//! Client and engine share a thread in embedded engines. The client's share is the CPU of the same
+//! operation stream on `null`, plus waiting for intended starts; the rest of the client threads is
+//! the engine's foreground.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +25,7 @@ pub fn apply(phase: &mut PhaseResult, calibration: Option<&Calibration>) {
     let threads = per_op(cpu.client_threads);
     let waiting = per_op(cpu.waiting);
     let measured = |values: &BTreeMap<String, f64>| values.get(phase.base_name()).copied();
-    // The client cannot have used more than its threads did.
+    // The client cannot have used more than its threads.
     let (client, client_user) = match cpu.server.is_some() || cpu.server_unseen {
         true => (Some(threads), Some(per_op(cpu.client_threads_user))),
         false => {
@@ -53,7 +55,7 @@ pub fn apply(phase: &mut PhaseResult, calibration: Option<&Calibration>) {
     });
 }
 
-/// Client cost by phase name, from the phases of a trial on `null`.
+/// Returns the client's CPU by phase name, from the phases of a trial on `null`.
 pub fn calibration(phases: &[PhaseResult], overrides: BTreeMap<String, String>) -> Calibration {
     let mut found = Calibration {
         overrides,
@@ -73,7 +75,8 @@ pub fn calibration(phases: &[PhaseResult], overrides: BTreeMap<String, String>) 
     found
 }
 
-/// Applies the suite's calibration to every phase measured so far. On `null` itself everything is the client's.
+/// Applies the suite's calibration to every phase measured so far. On `null` itself all CPU is the
+/// client's.
 pub fn apply_to_suite(suite: &mut SuiteResult) {
     for trial in &mut suite.trials {
         let key = trial.build_and_point();

@@ -1,8 +1,9 @@
-//! Where a suite stands, in words: the lines that a terminal shows while trials run, and the one line a minute for everything else.
+//! Status of a suite as text: the lines that a terminal shows while trials run, and the one line a
+//! minute for other outputs.
 //!
-//! Pure: what is shown follows from what trials reported. Rates and response times are those of the last seconds, so that a stall
-//! is seen while it lasts; percentiles come from classes of response times, each twice as long as the one before, and are told as
-//! "below".
+//! Pure: the text depends only on the events of the trials. Rates and response times cover the last
+//! seconds, so that a stall is visible while it lasts. Percentiles come from classes of response
+//! times, each twice as long as the previous, and are shown as "below".
 
 use std::collections::VecDeque;
 
@@ -11,19 +12,19 @@ use crate::report::html::label_us;
 use crate::report::table::{count, gib, number};
 use crate::store::result::Interval;
 
-/// Seconds that are kept: a minute.
+/// Number of recent seconds kept: a minute.
 const KEPT: usize = 60;
-/// Seconds over which response times and costs are told.
+/// Number of recent seconds over which response times and costs are computed.
 const RECENT: usize = 10;
-/// Characters of the bar.
+/// Width of the progress bar in characters.
 const BAR: usize = 24;
-/// From no throughput to the highest of the last minute.
+/// Characters for throughput levels, from none to the highest of the last minute.
 const LEVELS: &[u8] = b"_.-:=+*#%@";
 
-/// Where a suite stands.
+/// Status of a suite.
 #[derive(Debug, Default, Clone)]
 pub struct SuiteStatus {
-    /// Trial, counted from 1.
+    /// Number of the trial, counted from 1.
     pub trial: usize,
     /// Trials in total.
     pub trials: usize,
@@ -31,7 +32,7 @@ pub struct SuiteStatus {
     pub label: String,
     /// Names of all phases of the trial.
     pub phases: Vec<String>,
-    /// How many of them have begun.
+    /// Number of phases that have begun.
     pub begun: usize,
     /// Phase name.
     pub phase: String,
@@ -47,7 +48,7 @@ pub struct SuiteStatus {
     pub note: String,
     /// The last seconds of the phase.
     pub recent: VecDeque<Interval>,
-    /// Second of the phase in which almost nothing was done, the last such one, and how many there were.
+    /// Last second of the phase in which almost nothing was done, and the number of such seconds.
     pub last_stall: Option<(u64, u64)>,
 }
 
@@ -67,7 +68,7 @@ impl SuiteStatus {
         };
     }
 
-    /// Takes seconds that have ended.
+    /// Adds seconds that have ended.
     pub fn take(&mut self, intervals: &[Interval]) {
         for interval in intervals {
             self.recent.push_back(interval.clone());
@@ -82,7 +83,7 @@ impl SuiteStatus {
         }
     }
 
-    /// Seconds until the phase ends, where that can be told.
+    /// Returns the seconds until the phase ends, if they can be estimated.
     fn phase_left(&self) -> Option<f64> {
         if let Some(total) = self.phase_seconds {
             return Some((total - self.seconds).max(0.0));
@@ -92,7 +93,7 @@ impl SuiteStatus {
         (rate > 0.0).then(|| total.saturating_sub(self.operations) as f64 / rate)
     }
 
-    /// Share of the phase that is done.
+    /// Returns the completed share of the phase, from 0 to 1.
     fn share(&self) -> Option<f64> {
         let share = match (self.phase_seconds, self.phase_operations) {
             (Some(total), _) if total > 0.0 => self.seconds / total,
@@ -107,7 +108,7 @@ impl SuiteStatus {
         trial_seconds.filter(|_| left > 0.0).map(|each| each * left)
     }
 
-    /// All in one line, for files and pipes.
+    /// Returns the status in one line, for files and pipes.
     pub fn line(&self, trial_seconds: Option<f64>) -> String {
         let mut line = format!(
             "[{}/{}] {} {} {:.0} s",
@@ -137,7 +138,7 @@ impl SuiteStatus {
         line
     }
 
-    /// The lines of a terminal that is `width` characters wide.
+    /// Returns the lines for a terminal that is `width` characters wide.
     pub fn lines(&self, trial_seconds: Option<f64>, cpus: usize, width: usize) -> Vec<String> {
         let place = match self.phases.len() {
             0 => String::new(),
@@ -203,7 +204,8 @@ impl SuiteStatus {
         self.recent.iter().skip(skipped)
     }
 
-    /// Microseconds below which this share of the responses of the last seconds is.
+    /// Returns the limit in microseconds that this share of the responses of the last seconds stays
+    /// below.
     fn percentile(&self, share: f64) -> Option<f64> {
         let mut counts: Vec<u64> = Vec::new();
         for second in self.last() {
@@ -271,7 +273,7 @@ impl SuiteStatus {
     }
 }
 
-/// Seconds as people say them.
+/// Formats seconds as seconds, minutes or hours.
 fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {

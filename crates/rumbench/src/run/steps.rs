@@ -1,4 +1,5 @@
-//! The steps of a trial: its phases and settles, in order, and the check of what the engine holds at the end.
+//! Steps of a trial: its phases and settles, in order, and the final check of the engine's
+//! contents.
 
 use std::sync::atomic::Ordering;
 
@@ -12,23 +13,23 @@ use super::turnover::{Counter, Next};
 use crate::measure::compressed;
 use crate::store::result::{PhaseResult, StoredBytes};
 
-/// A trial's steps, which go on where they were when the database is opened again.
+/// Steps of a trial; they continue at the same position when the database is reopened.
 pub struct Steps<'a> {
-    /// Whose steps they are.
+    /// Workload that produces the steps.
     pub workload: Box<dyn Workload>,
-    /// Settles so far.
+    /// Number of settles so far.
     settles: u32,
-    /// Whether the last step was a settle.
+    /// True if the last step was a settle.
     settled: bool,
-    /// How the rows of the workload compress, where it offers a sample.
+    /// Compression ratio of the workload's rows, if it offers a sample.
     ratio: Option<f64>,
     turnover: Option<&'a Turnover>,
-    /// From the first step on that ages the database.
+    /// Counter of the steps that age the database; None before the first of them.
     counter: Option<Counter<'a>>,
 }
 
 impl<'a> Steps<'a> {
-    /// The first step of `workload`, which must not have begun, is next.
+    /// Returns the steps of `workload`, which must not have begun.
     ///
     /// # Errors
     /// When its sample cannot be compressed.
@@ -44,10 +45,11 @@ impl<'a> Steps<'a> {
         })
     }
 
-    /// Runs steps up to the next that opens the database again, or to the end of the trial. Whether there is more to do.
+    /// Runs steps until the next one that reopens the database, or to the end of the trial. Returns
+    /// true if steps are left.
     ///
     /// # Errors
-    /// When a step cannot begin, the engine cannot settle, or it holds something wrong.
+    /// When a step cannot begin, the engine cannot settle, or it holds wrong data.
     pub fn run(&mut self, context: &PhaseContext<'_>) -> Result<bool> {
         let (engine, emitter) = (context.engine, context.emitter);
         while let Some(step) = self.workload.next_step(engine)? {
@@ -64,7 +66,7 @@ impl<'a> Steps<'a> {
             let ages = self
                 .turnover
                 .filter(|asked| Counter::counts(asked, &step.name));
-            // Before the first step that ages the database its size has to be known.
+            // The size of the database must be known before the first step that ages it.
             if let Some(asked) = ages.filter(|_| self.counter.is_none()) {
                 let Some(start) = self.settle(context)? else {
                     return Ok(false);
@@ -89,7 +91,7 @@ impl<'a> Steps<'a> {
         Ok(false)
     }
 
-    /// Settles once more. The result of that phase if the trial goes on.
+    /// Settles once more. Returns the result of that phase if the trial continues.
     fn settle(&mut self, context: &PhaseContext<'_>) -> Result<Option<PhaseResult>> {
         self.settled = true;
         self.settles += 1;
@@ -114,7 +116,8 @@ impl<'a> Steps<'a> {
         Ok(Some(result).filter(|result| !interrupted(context, &result.name)))
     }
 
-    /// What the rows come to that the database holds, where the workload counts them and a sample says how they compress.
+    /// Returns the size of the rows in the database, if the workload counts them and a sample gives
+    /// their compression ratio.
     fn stored(&self) -> Option<StoredBytes> {
         let raw = self.workload.stored_bytes()?;
         Some(StoredBytes {
@@ -138,7 +141,7 @@ fn data_bytes(phase: &PhaseResult) -> u64 {
     phase.size_bytes.map_or(0, |size| size.data)
 }
 
-/// Whether the steps that age the database end with this one.
+/// Returns true if this step is the last that ages the database.
 fn is_old(counter: &mut Counter<'_>, step: &PhaseResult, emitter: &Emitter) -> bool {
     match counter.add(step) {
         Next::Step => false,
@@ -152,14 +155,15 @@ fn is_old(counter: &mut Counter<'_>, step: &PhaseResult, emitter: &Emitter) -> b
     }
 }
 
-/// Runs one phase. Its result if the trial goes on.
+/// Runs one phase. Returns its result if the trial continues.
 fn run_phase(context: &PhaseContext<'_>, phase: Phase) -> Result<Option<PhaseResult>> {
     let emitter = context.emitter;
     announce_phase(&phase, emitter);
     let must_be_whole = matches!(phase.end, PhaseEnd::Work);
     let outcome = phase::run(context, phase);
     let result = outcome.result;
-    // What follows a load with gaps would only blame the engine for the rows that are missing.
+    // After a load with gaps, later phases would only report the missing rows as errors of the
+    // engine.
     let failed = result.errors > 0 && (must_be_whole || result.operations == 0);
     emitter.emit(&Event::Phase {
         result: Box::new(result.clone()),
@@ -181,7 +185,7 @@ fn run_phase(context: &PhaseContext<'_>, phase: Phase) -> Result<Option<PhaseRes
     Ok(Some(result).filter(|result| !interrupted(context, &result.name)))
 }
 
-/// Whether the user wants the trial to end, which then is marked.
+/// Returns true if the user interrupts the trial, and marks the trial then.
 fn interrupted(context: &PhaseContext<'_>, phase: &str) -> bool {
     let interrupted = context.interrupted.load(Ordering::Relaxed);
     if interrupted {

@@ -1,12 +1,12 @@
-//! `--storage`: devices slower than the one that is there, by limits on the operations that a trial may ask it for.
+//! `--storage`: emulates slower devices by a limit on a trial's device operations.
 //!
-//! The tiers are those of a published comparison (docs/guide/running.md): about 1,000 and 10,000 random operations a second,
-//! and no limit. Reads and writes are limited each.
+//! The tiers are those of a published comparison (docs/guide/running.md): about 1,000 and 10,000
+//! random operations a second, and no limit. Reads and writes have separate limits.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// A tier.
+/// Storage tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Storage {
@@ -19,7 +19,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// Reads in a second, and as many writes; `None`: no limit.
+    /// Returns the limit on reads per second, which is also that on writes; `None`: no limit.
     pub fn operations_per_s(self) -> Option<u64> {
         match self {
             Storage::DiskArray => Some(1_000),
@@ -28,7 +28,7 @@ impl Storage {
         }
     }
 
-    /// For a result.
+    /// Describes the tier for a result.
     pub fn words(self) -> String {
         let value = self.to_possible_value();
         let name = value.as_ref().map_or("", |value| value.get_name());

@@ -1,6 +1,8 @@
-//! Requests of which none ends any more: the trial is ended and marked, and the suite goes on.
+//! Detects stuck phases, in which no request completes any more: the trial is ended and marked, and
+//! the suite continues.
 //!
-//! Watched are phases of requests. What is one piece of work, as building an index, may take as long as it takes.
+//! Only phases of requests are watched. A single piece of work, such as building an index, has no
+//! time limit.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -15,11 +17,12 @@ use super::sampler::Watched;
 /// Name of the mark.
 pub const MARK: &str = "stuck";
 
-/// Looks for each time after which a phase counts as stuck.
+/// Checks within the time after which a phase counts as stuck.
 const LOOKS: u32 = 10;
 
-/// Without an end of any request for this long a phase is stuck. `None`: it is not one of requests, or nobody asked. Requests that
-/// are to come seldom are waited for ten times as long as the time between two.
+/// Returns the time without a completed request after which a phase is stuck. `None`: it is not a
+/// phase of requests, or no limit was requested. At low rates the limit is at least ten times the
+/// time between two requests.
 pub fn limit(asked: Option<Duration>, phase: &Phase, rate: Option<Rate>) -> Option<Duration> {
     let background = phase.background.as_ref();
     let led = background.is_some_and(|background| background.leads.is_some());
@@ -31,8 +34,9 @@ pub fn limit(asked: Option<Duration>, phase: &Phase, rate: Option<Rate>) -> Opti
     asked.map(|limit| limit.max(seldom))
 }
 
-/// Watches until `done` is disconnected. A server of the laboratory's own is killed, which ends the waiting of its clients; where
-/// there is none, or that did not help, this process ends itself.
+/// Watches until `done` is disconnected. Kills the laboratory's own server, if there is one, which
+/// ends the waiting of its clients. Without a server, or if that does not help, this process kills
+/// itself.
 pub fn watch(watched: &Watched<'_>, name: &str, limit: Duration, done: &Receiver<()>) {
     let ended = || watched.intervals.total();
     let mut seen = (ended(), Instant::now());
@@ -53,7 +57,8 @@ pub fn watch(watched: &Watched<'_>, name: &str, limit: Duration, done: &Receiver
             continue;
         }
         emit(format!("{MARK} ({what}; the trial was killed)"));
-        // Not an exit: that would wait for what is stuck, in destructors of the engine's library.
+        // Not an exit, because destructors of the engine's library would wait for the stuck
+        // request.
         let _ = kill_process(getpid(), Signal::KILL);
     }
 }

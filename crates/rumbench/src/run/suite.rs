@@ -1,4 +1,4 @@
-//! The parent of a suite: one child process after the other, the result to disk.
+//! Parent of a suite: runs one child process after the other and writes the result to disk.
 
 mod calibrate;
 mod drive;
@@ -32,18 +32,18 @@ use crate::store::sweep::{Sweep, TURNOVER};
 /// The result is written at least this often while a phase runs.
 const SAVE_EVERY: Duration = Duration::from_secs(8);
 
-/// A suite that is running.
+/// A running suite.
 pub struct Runner<'a> {
     suite: &'a Suite,
     interrupts: &'a Interrupts,
     progress: Progress,
-    /// What bounds the trials, by the limit of memory of their point.
+    /// Bounds of the trials, by the memory limit of their point.
     bounds: BTreeMap<Option<u64>, Bounds>,
     result: SuiteResult,
     saved: Instant,
 }
 
-/// Now, as RFC 3339 in UTC with whole seconds.
+/// Returns the current time as RFC 3339 in UTC with whole seconds.
 pub fn timestamp() -> String {
     let now = OffsetDateTime::now_utc();
     now.replace_nanosecond(0)
@@ -55,7 +55,8 @@ pub fn timestamp() -> String {
 /// Runs all trials of a suite and returns its result, which is also in `suite.out`.
 ///
 /// # Errors
-/// When the disk is too small or the result folder cannot be used. Failed trials are marks in the result.
+/// When the disk is too small or the result folder cannot be used. Failed trials are marks in the
+/// result.
 pub fn run(suite: &Suite, interrupts: &Interrupts) -> Result<SuiteResult> {
     file::prepare_directory(&suite.out)?;
     check_disk(suite)?;
@@ -65,7 +66,8 @@ pub fn run(suite: &Suite, interrupts: &Interrupts) -> Result<SuiteResult> {
     drive(suite, interrupts, bounds, fresh(suite))
 }
 
-/// Runs the trials of a stopped suite that have not ended. `kept` are those that have; the caller has claimed the folder.
+/// Runs the remaining trials of a stopped suite. `kept` are the ended trials; the caller has
+/// claimed the folder.
 ///
 /// # Errors
 /// As [`run`].
@@ -111,16 +113,17 @@ fn drive(
     Ok(runner.result)
 }
 
-/// What is to be known of the machine. Nothing is timed with a build that is not optimised, and so the device is not.
+/// Returns the findings about the machine. A build without optimization is not used for timing, so
+/// it does not time the device either.
 fn machine(out: &Path) -> Vec<Finding> {
     let machine = Machine::look(out, !cfg!(debug_assertions));
     machine.map_or(Vec::new(), |machine| doctor::findings(&machine))
 }
 
-/// A result before the first trial.
+/// Returns a result before the first trial.
 fn fresh(suite: &Suite) -> SuiteResult {
     SuiteResult {
-        // Known when the result is saved.
+        // Set when the result is saved.
         schema_version: 0,
         rumbench_version: env!("CARGO_PKG_VERSION").to_string(),
         command: suite.command.clone(),
@@ -143,7 +146,7 @@ fn fresh(suite: &Suite) -> SuiteResult {
     }
 }
 
-/// What bounds the trials of a suite. The result folder is there.
+/// Returns the bounds of a suite's trials. The result folder must exist.
 fn bounds_of(suite: &Suite) -> Result<BTreeMap<Option<u64>, Bounds>> {
     let operations = suite.storage.and_then(Storage::operations_per_s);
     let operations = operations.map(|per_s| Bound::operations(&suite.out, per_s));
@@ -156,7 +159,7 @@ fn bounds_of(suite: &Suite) -> Result<BTreeMap<Option<u64>, Bounds>> {
     limits.into_iter().map(bounds).collect()
 }
 
-/// What the result says about the sweep before anything was measured.
+/// Returns the sweep of the result before any measurement.
 fn sweep_of(suite: &Suite) -> Option<Sweep> {
     let (key, values) = match (&suite.varied, &suite.turnover) {
         (Some(varied), _) => (varied.key.clone(), varied.values.clone()),
@@ -170,10 +173,11 @@ fn sweep_of(suite: &Suite) -> Option<Sweep> {
     })
 }
 
-/// Free bytes that a suite needs. The largest point decides; kept data is that of all.
+/// Returns the free bytes that a suite needs: for its largest point, or for all trials if data is
+/// kept.
 ///
 /// # Errors
-/// When a workload cannot be made.
+/// When a workload cannot be created.
 pub fn disk_needed(suite: &Suite) -> Result<u64> {
     let mut needed = 0;
     for point in &suite.points {
@@ -205,7 +209,7 @@ fn check_disk(suite: &Suite) -> Result<()> {
 impl Runner<'_> {
     fn run_all(&mut self) -> Result<()> {
         self.save()?;
-        // Of a suite that is resumed some trials have ended.
+        // In a resumed suite some trials have ended.
         if plan::upcoming(self.suite, &self.result.trials).is_some() {
             self.calibrate(plan::expected(self.suite, &self.result.trials))?;
         }
@@ -222,7 +226,7 @@ impl Runner<'_> {
         self.save()
     }
 
-    /// Brings everything derived up to date and writes the result.
+    /// Updates all derived values and writes the result.
     fn save(&mut self) -> Result<()> {
         split::apply_to_suite(&mut self.result);
         for trial in &mut self.result.trials {
@@ -317,15 +321,15 @@ impl Runner<'_> {
         let group = bounds.map_or(Ok(None), |bounds| bounds.group(index + 1));
         let driven = group.and_then(|group| self.drive(&spec, &mut trial, status, group));
         if let Err(error) = driven {
-            // What failed is not the trial's, and the next ones would meet it too: what was measured stays, and `resume` runs
-            // this one again.
+            // The cause is not the trial's, and later trials would hit it too: measurements are
+            // kept, and `resume` runs this trial again.
             trial.mark(format!("failed ({error:#})"));
             self.put(trial);
             self.save_meanwhile();
             return Err(error);
         }
         let (out, keeps_data) = (&self.suite.out, self.suite.keep_data);
-        // Before its log and its data are touched.
+        // Before the trial's log and data are touched.
         rumbench_engines::end_left_overs();
         logs::keep(&directory, out, keeps_data, &mut trial);
         // Otherwise `resume` runs it again.
@@ -333,7 +337,8 @@ impl Runner<'_> {
             trial.ended_at = Some(timestamp());
         }
         self.put(trial);
-        // The data may be what fills the device: with it gone the result is tried once more.
+        // The data may be the reason that the device is full: saving is tried again after its
+        // removal.
         let saved = self.save();
         if !self.suite.keep_data {
             remove(&directory);
@@ -341,16 +346,17 @@ impl Runner<'_> {
         saved.or_else(|_| self.save())
     }
 
-    /// Saves what there is so far. A failure is said and not fatal: the trial goes on, and its end saves again.
+    /// Saves the result so far. A failure is reported but not fatal: the trial continues, and its
+    /// end saves again.
     fn save_meanwhile(&mut self) {
-        // Tried again after the usual time: `save` counts from its beginning.
+        // A retry follows after the usual interval, because `save` sets its time first.
         if let Err(error) = self.save() {
             self.progress.clear();
             say(&format!("warning: {error:#}"));
         }
     }
 
-    /// Replaces the trial that is running in the result. Calibration has none there.
+    /// Replaces the running trial in the result. A calibration trial is not in the result.
     fn put(&mut self, trial: TrialResult) {
         if let Some(last) = self.result.trials.last_mut() {
             *last = trial;
@@ -358,7 +364,7 @@ impl Runner<'_> {
     }
 }
 
-/// Removes a trial's data; what cannot be removed is said, not fatal.
+/// Removes a trial's data; a failure is reported but not fatal.
 fn remove(directory: &Path) {
     if let Err(error) = std::fs::remove_dir_all(directory) {
         say(&format!(
@@ -369,6 +375,6 @@ fn remove(directory: &Path) {
 }
 
 fn remove_if_empty(directory: &Path) {
-    // Fails when kept data is inside, which is what is wanted then.
+    // Fails if the directory contains kept data, as intended.
     let _ = std::fs::remove_dir(directory);
 }

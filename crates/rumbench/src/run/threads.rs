@@ -1,7 +1,8 @@
-//! The threads of one phase: clients, background clients where there are some, the sampler.
+//! Threads of one phase: clients, optional background clients, the sampler.
 //!
-//! All start together. Background clients end when the others have ended, or lead: then the others end when they have. They
-//! share no counts with the others; where one meets a wrong answer, it ends them.
+//! All start together. Background clients end after the clients, or they lead, and then the clients
+//! end after them. They share no counts with the clients. A wrong answer to a background client
+//! ends the phase.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock, mpsc};
@@ -19,11 +20,11 @@ use super::stuck;
 use crate::measure::process;
 use crate::store::result::Interval;
 
-/// A client's report and what its thread used.
+/// Report of a client and resource use of its thread.
 pub struct ClientOutcome {
-    /// What it counted.
+    /// Counts and latencies of the client.
     pub report: ClientReport,
-    /// CPU of its thread.
+    /// CPU of its thread, in nanoseconds.
     pub cpu_ns: u64,
     /// Clock ticks of its thread in user and in system mode.
     pub ticks: (u64, u64),
@@ -35,31 +36,33 @@ pub struct ClientOutcome {
 pub struct Threads<'a> {
     /// The clients.
     pub clients: Vec<Box<dyn PhaseClient>>,
-    /// Their rate.
+    /// Rate of the clients. None: they run as a closed loop.
     pub rate: Option<Rate>,
-    /// Background clients.
+    /// Background clients, if the phase has any.
     pub background: Option<Background>,
     /// Seed of the arrivals.
     pub seed: u64,
-    /// The name of the phase, and without an end of any request for how long it counts as stuck, if ever.
+    /// Name of the phase, and the time without a completed request after which it counts as stuck.
+    /// None: it is not watched.
     pub stuck: Option<(&'a str, Duration)>,
-    /// What the sampler looks at, with what ends and counts the clients.
+    /// Objects for the sampler, including the limit and the counts of the clients.
     pub watched: &'a Watched<'a>,
 }
 
-/// What all threads of a phase did.
+/// Outcomes of all threads of a phase.
 pub struct ThreadOutcomes {
-    /// The clients.
+    /// Outcomes of the clients.
     pub clients: Vec<ClientOutcome>,
-    /// The background clients.
+    /// Outcomes of the background clients.
     pub background: Vec<ClientOutcome>,
-    /// What those did in each second.
+    /// Operations of the background clients in each second.
     pub background_seconds: Vec<Interval>,
-    /// The sampler.
+    /// Samples of the sampler.
     pub samples: Samples,
 }
 
-/// Runs them to their end. All clients leave one barrier together; the clock starts just before it opens.
+/// Runs the threads to their end. All clients leave one barrier together; the clock starts just
+/// before it opens.
 pub fn run(threads: Threads<'_>) -> ThreadOutcomes {
     let watched = threads.watched;
     let count = threads.clients.len();
@@ -135,17 +138,18 @@ fn joined(thread: thread::ScopedJoinHandle<'_, ClientOutcome>, operations: usize
     thread.join().unwrap_or_else(|_| panicked(operations))
 }
 
-/// What ends and counts background clients: nothing of the phase's own.
+/// Limit and counts of the background clients, separate from those of the phase.
 struct BackgroundClients {
     rate: Rate,
-    /// Of its operations.
+    /// Names of the operations.
     names: &'static [&'static str],
     limit: Limit,
     intervals: Intervals,
     clients: usize,
-    /// How many have not ended.
+    /// Number of background clients that have not ended.
     left: AtomicUsize,
-    /// The phase ends with them, and not before so many seconds.
+    /// The phase ends with the background clients, but not before this number of seconds. None:
+    /// they do not lead.
     leads: Option<f64>,
 }
 
@@ -160,7 +164,7 @@ impl BackgroundClients {
                 },
             },
             names: background.operations,
-            // They are stopped when the clients of the phase have ended.
+            // They are stopped after the clients of the phase have ended.
             limit: Limit::of(PhaseEnd::Work),
             intervals: Intervals::new(background.operations.len()),
             clients: background.clients.len(),
@@ -179,12 +183,13 @@ impl BackgroundClients {
         }
     }
 
-    /// What they did in each second.
+    /// Returns the operations of the background clients in each second.
     fn seconds(&self) -> Vec<Interval> {
         self.intervals.export(self.names, 0, u64::MAX)
     }
 
-    /// One has ended. If they lead and it was the last one, the phase ends when its time has come.
+    /// Notes that a background client has ended. If they lead and it was the last, the phase ends
+    /// at its minimum duration.
     fn note_end(&self, start: &OnceLock<Instant>, phase_ends: &AtomicBool) {
         let others = self.left.fetch_sub(1, Ordering::Relaxed) - 1;
         let Some(seconds) = self.leads.filter(|_| others == 0) else {
@@ -196,7 +201,7 @@ impl BackgroundClients {
     }
 }
 
-/// Where a client stands: what ends it, what counts it, how it waits.
+/// Context of a client: its schedule, clock, limit and counts.
 struct ClientContext<'a> {
     schedule: Option<Schedule>,
     clock: fn(Instant) -> MonotonicClock,
@@ -211,7 +216,8 @@ fn run_client(
     barrier: &Barrier,
     start: &OnceLock<Instant>,
 ) -> ClientOutcome {
-    // The default slack of 50 us would make every intended start late; without permission waits only spin longer.
+    // The default slack of 50 us would make every start late; if this fails, waits only spin
+    // longer.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1000));
     let recorder = context.intervals.recorder();
     barrier.wait();
@@ -238,7 +244,8 @@ fn run_client(
     }
 }
 
-/// The report of a client that panicked: the panic message is on stderr, the phase counts an error.
+/// Returns the outcome of a client that panicked: the message is on stderr, the phase counts an
+/// error.
 fn panicked(operations: usize) -> ClientOutcome {
     let limit = Limit::of(PhaseEnd::Operations(0));
     let intervals = Intervals::new(operations);

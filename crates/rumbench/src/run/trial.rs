@@ -1,5 +1,5 @@
-//! The child process of a trial: open the engine, run the steps, close it. Some workloads have it closed and opened again
-//! between steps.
+//! Child process of a trial: opens the engine, runs the steps, closes it. Some workloads close and
+//! reopen it between steps.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::measure::device::Device;
 use crate::measure::server::ServerProcesses;
 use crate::run::client::error_chain;
 
-/// The child's main function: reads the specification from stdin and reports on stdout.
+/// Main function of the child: reads the specification from stdin and reports on stdout.
 ///
 /// # Errors
 /// When the specification cannot be read; a failed trial is reported as an event instead.
@@ -39,13 +39,14 @@ pub fn child_main() -> Result<()> {
     let emitter = Emitter::new(Box::new(std::io::stdout()));
     let error = run(&spec, &emitter, &interrupted).err();
     emitter.emit(&Event::Finished {
-        // Engines print their causes themselves: each is said once.
+        // Engines include causes in their messages: each cause is reported once.
         error: error.map(|error| error_chain(error.as_ref())),
     });
     Ok(())
 }
 
-/// A line `stop` ends the phase; the end of stdin means that the laboratory is gone, and so must be its trials.
+/// Watches stdin: a line `stop` ends the phase; the end of stdin means that the laboratory has
+/// ended, so the trial exits.
 pub fn watch_stdin(interrupted: Arc<AtomicBool>) {
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -92,9 +93,10 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
         catalog::endless(&spec.workload, &mut settings)?;
     }
     let workload = catalog::workload(&spec.workload, &settings, spec.seed)?;
-    // Before anything narrows what this process may use.
+    // Before anything restricts the cores of this process.
     let cores = spec.placement.cores()?;
-    // Before the engine's threads and processes, which inherit them; those of a pool outlive a database.
+    // Before the engine's threads and processes start, because they inherit the counters; pool
+    // threads outlive a database.
     let counters = spec.profile.then(Counters::open).unwrap_or_default();
     let context = TrialContext {
         spec,
@@ -110,7 +112,7 @@ pub fn run(spec: &TrialSpec, emitter: &Emitter, interrupted: &AtomicBool) -> Res
     Ok(())
 }
 
-/// What stays from one opening of the database to the next.
+/// State that is kept when the database is reopened.
 struct TrialContext<'a> {
     spec: &'a TrialSpec,
     emitter: &'a Emitter,
@@ -119,7 +121,8 @@ struct TrialContext<'a> {
     counters: RefCell<Counters>,
 }
 
-/// Opens the engine, runs steps until it has to be opened again, and closes it. The steps that are left, if any.
+/// Opens the engine, runs steps until it has to be reopened, and closes it. Returns the remaining
+/// steps, if any.
 fn run_while_open<'a>(
     mut steps: Steps<'a>,
     context: &TrialContext<'_>,
@@ -163,13 +166,15 @@ fn run_while_open<'a>(
             false
         }
     };
-    // At the end of the trial the workload goes, which may hold stores of the engine.
+    // At the end of the trial the workload is dropped before the engine, because it may hold stores
+    // of the engine.
     let left = goes_on.then_some(steps);
     engine.close().context("cannot close the engine")?;
     Ok(left)
 }
 
-/// Says what is not measured of a server that is not the laboratory's own.
+/// Marks the trial if its server is external: sizes come from the server, and other measurements
+/// are missing or include other users.
 fn mark_external(external: Option<&External>, emitter: &Emitter) {
     let Some(external) = external else { return };
     let own = "its cache and log are its own, not cache_bytes; sizes are those that it tells";
@@ -182,7 +187,7 @@ fn mark_external(external: Option<&External>, emitter: &Emitter) {
     emitter.emit(&Event::Mark { mark });
 }
 
-/// A wrong answer is a mark of its own, whichever step met it; other errors stay errors.
+/// Turns a wrong answer in any step into a mark of its own; other errors stay errors.
 fn mark_if_wrong(error: anyhow::Error, emitter: &Emitter) -> Result<()> {
     match error.downcast_ref::<EngineError>() {
         Some(EngineError::Wrong(message)) => {

@@ -1,36 +1,37 @@
-//! How often the equal steps of a trial have rewritten its database, and whether that is enough.
+//! Counts how often the equal steps of a trial have rewritten its database, until that is enough.
 //!
-//! Turnover is KiB written by all steps so far over the data at the end of the last one. The data before the first step, which are
-//! settled, are the least that they are taken for: what an engine holds in memory alone would make a database look small.
+//! Turnover is the KiB written by all steps so far divided by the data after the last one. The
+//! divisor is at least the settled data before the first step. Otherwise data that an engine holds
+//! only in memory would make a database look small.
 
 use super::plan::Turnover;
 use crate::catalog::STEPS_MAX;
 use crate::store::result::PhaseResult;
 
-/// Steps after which a trial that would need too many of them is given up.
+/// Number of steps after which a trial is given up if it would need too many.
 const STEPS_TRIED: usize = 3;
 
-/// How often `data` bytes were written with so many KiB; `None` where nothing is stored.
+/// Returns how often `data` bytes were written with `kb` KiB; `None` if no data is stored.
 pub fn turnover(kb: f64, data: u64) -> Option<f64> {
     (data > 0).then(|| kb * 1024.0 / data as f64)
 }
 
-/// What follows from a step.
+/// Next action after a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// The turnover is not reached.
+    /// The turnover is not reached; another step follows.
     Step,
-    /// It is.
+    /// The turnover is reached.
     Enough,
-    /// It cannot be, for this reason.
+    /// The turnover cannot be reached, for this reason.
     GiveUp(String),
 }
 
-/// Counts steps.
+/// Counter of steps and written KiB.
 #[derive(Debug)]
 pub struct Counter<'a> {
     asked: &'a Turnover,
-    /// Settled data before the first step.
+    /// Bytes of settled data before the first step.
     start: u64,
     steps: usize,
     kb: f64,
@@ -38,7 +39,7 @@ pub struct Counter<'a> {
 }
 
 impl<'a> Counter<'a> {
-    /// Before the first step, of a database of this size.
+    /// Returns a counter before the first step, for a database of `start` bytes.
     pub fn new(asked: &'a Turnover, start: u64) -> Counter<'a> {
         Counter {
             asked,
@@ -49,12 +50,12 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// Whether a phase is one of the steps.
+    /// Returns true if a phase is one of the steps.
     pub fn counts(asked: &Turnover, phase: &str) -> bool {
         crate::store::result::base_name(phase) == asked.phase
     }
 
-    /// Takes one step into account.
+    /// Adds one step and returns the next action.
     pub fn add(&mut self, step: &PhaseResult) -> Next {
         self.steps += 1;
         let Some(kb) = step.kb_written else {
@@ -75,7 +76,7 @@ impl<'a> Counter<'a> {
         Next::Step
     }
 
-    /// How far it came.
+    /// Describes the turnover reached and the requested one.
     pub fn unmet(&self) -> String {
         format!(
             "{:.3} of {} times the data after {} steps; longer steps or a smaller database reach more",
@@ -112,7 +113,7 @@ mod tests {
         let asked = asked(2.0);
         let mut counter = Counter::new(&asked, 1024);
         assert_eq!(counter.add(&step(1.0, 1024)), Next::Step);
-        // The database has grown: two times its size is more now.
+        // The database has grown, so a turnover of 2 needs more bytes.
         assert_eq!(counter.add(&step(1.0, 2048)), Next::Step);
         assert_eq!(counter.add(&step(2.0, 2048)), Next::Enough);
         assert!(Counter::counts(&asked, "request#7") && !Counter::counts(&asked, "load"));
