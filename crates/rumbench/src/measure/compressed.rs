@@ -1,18 +1,20 @@
-//! What a dense codec makes of a workload's rows: the size that the database's own is compared with.
+//! Compressed size of a workload's rows with a dense codec, for comparison with the database's
+//! size.
 //!
-//! A sample of the load, keys and values one after the other, is one zstd frame at level 3. An engine compresses blocks, each
-//! alone, and has keys, indexes and free space on top: a database is about as large as this figure at best. The ratio of the
-//! sample times the bytes of all rows is the compressed size.
+//! A sample of the load, keys and values in sequence, is compressed as one zstd frame at level 3.
+//! An engine compresses each block alone, and stores keys, indexes and free space in addition: a
+//! database is about as large as this figure at best. The compressed size is the ratio of the
+//! sample times the bytes of all rows.
 
 use anyhow::{Context, Result};
 
-/// Bytes of rows that are compressed: the ratio of so many differs by less than a thousandth between samples, and takes
-/// some tens of milliseconds.
+/// Size of the sample in bytes. At this size the ratio differs by less than a thousandth between
+/// samples, and takes some tens of milliseconds.
 pub const SAMPLE_BYTES: usize = 16 << 20;
-/// zstd's default, which is also the one of engines that use it.
+/// Compression level: the default of zstd and of the engines that use it.
 const LEVEL: i32 = 3;
 
-/// The compressed size of a sample divided by its size; `None` for an empty one.
+/// Returns the compressed size of a sample divided by its size; `None` for an empty one.
 ///
 /// # Errors
 /// When the codec fails, for example without memory.

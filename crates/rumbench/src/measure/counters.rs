@@ -1,7 +1,7 @@
-//! Counts of the processor, and of the kernel's page faults, for this process and what it starts.
+//! Counters of the processor and of the kernel's page faults, for this process and its descendants.
 //!
-//! A counter is opened before the engine and inherited by every later thread and process. What the machine lacks, as many virtual
-//! ones lack all of the processor's, is absent from the result.
+//! A counter is opened before the engine and inherited by every later thread and process. The
+//! result lacks counters that the machine lacks; many virtual machines lack all of the processor's.
 
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Event, Hardware, Software};
 use perf_event::{Builder, Counter, ReadFormat};
@@ -11,11 +11,11 @@ use crate::store::result::CountsPerOp;
 /// Kinds of counts, in the order of [`CountsPerOp`].
 const KINDS: usize = 6;
 
-/// The counters that could be opened.
+/// Counters that could be opened.
 #[derive(Default)]
 pub struct Counters([Option<Counter>; KINDS]);
 
-/// A count, and how long it was wanted and taken, in ns.
+/// Count, and the time in nanoseconds that it was enabled and running.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Count {
     count: u64,
@@ -23,12 +23,12 @@ struct Count {
     running: u64,
 }
 
-/// What they have counted so far.
+/// Counts so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counts([Option<Count>; KINDS]);
 
 impl Counters {
-    /// Counts what this thread does, and all that it starts from now on.
+    /// Opens counters for this thread and for all threads and processes that it starts later.
     pub fn open() -> Counters {
         let misses = |which| Cache {
             which,
@@ -45,7 +45,7 @@ impl Counters {
         ])
     }
 
-    /// Those of the processor that could be opened.
+    /// Returns the names of the processor's counters that could be opened.
     pub fn names(&self) -> Vec<&'static str> {
         const NAMES: [&str; KINDS - 1] = [
             "instructions",
@@ -62,13 +62,13 @@ impl Counters {
         opened.map(|(_, name)| name).collect()
     }
 
-    /// What was counted so far; nothing of what was not opened.
+    /// Reads the counts so far; None for a counter that could not be opened.
     pub fn read(&mut self) -> Counts {
         Counts(self.0.each_mut().map(|counter| read(counter.as_mut()?)))
     }
 }
 
-/// With the kernel's part, or without it where the user may not see that.
+/// Opens a counter with the kernel's part, or without it if the user may not observe the kernel.
 fn counter(event: impl Event + Clone) -> Option<Counter> {
     let open = |with_kernel: bool| {
         let mut builder = Builder::new(event.clone());
@@ -95,8 +95,8 @@ fn read(counter: &mut Counter) -> Option<Count> {
 }
 
 impl Count {
-    /// What was counted since `before`. A processor may have fewer counters than there are kinds: then each runs for a part of the
-    /// time, and its count stands for all of it.
+    /// Returns the count since `before`. A processor may have fewer counters than there are kinds.
+    /// Then each runs for a part of the time, and its count is extrapolated.
     fn since(self, before: Count) -> Option<f64> {
         let count = self.count.saturating_sub(before.count) as f64;
         let enabled = self.enabled.saturating_sub(before.enabled) as f64;
@@ -108,7 +108,7 @@ impl Count {
 }
 
 impl Counts {
-    /// What was counted since `before`, for each of so many operations.
+    /// Returns the counts since `before`, per operation.
     pub fn per_op(self, before: Counts, operations: u64) -> Option<CountsPerOp> {
         let each = |kind: usize| {
             let difference = self.0[kind]?.since(before.0[kind]?)?;
@@ -147,7 +147,7 @@ mod tests {
             None,
             count(0, 9, 9),
         ];
-        // The third had its counter for half of the time, the fourth is new, the last was never counted.
+        // The third counter ran for half of the time, the fourth is new, the last never ran.
         let after = [
             count(300, 19, 19),
             None,
@@ -178,7 +178,7 @@ mod tests {
             16 << 20
         );
         let after = counters.read();
-        // Where the kernel counts nothing for this user there is nothing to see.
+        // If the kernel provides no counts to this user, there is nothing to test.
         if let Some((before, after)) = before.0[5].zip(after.0[5]) {
             assert!(after.since(before) >= Some(4.0), "{before:?} {after:?}");
         }

@@ -1,7 +1,8 @@
-//! Requests and bytes of the block device under the data directory.
+//! Requests and bytes of the block device that holds the data directory.
 //!
-//! The counters are the device's: everything on it is counted, whoever asked. Discards have fields of their own in the
-//! kernel and are left out. A file system without a block device (overlay, tmpfs) has no counters.
+//! The counters are the device's: they count the requests of all processes. Discards have separate
+//! fields in the kernel and are left out. A file system without a block device (overlay, tmpfs) has
+//! no counters.
 
 use std::fmt;
 use std::fs;
@@ -9,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Sectors in the kernel's block statistics are always this long.
+/// Length of a sector in the kernel's block statistics, on every device.
 const SECTOR_BYTES: u64 = 512;
 
 /// Counters since boot.
@@ -25,12 +26,12 @@ pub struct DeviceIo {
     pub write_bytes: u64,
 }
 
-/// How the kernel numbers a block device.
+/// Kernel number of a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceNumber {
-    /// Of the driver.
+    /// Number of the driver.
     pub major: u32,
-    /// Among the driver's devices.
+    /// Number among the driver's devices.
     pub minor: u32,
 }
 
@@ -43,7 +44,7 @@ impl fmt::Display for DeviceNumber {
 impl FromStr for DeviceNumber {
     type Err = ();
 
-    /// From its form in /sys, `8:16`.
+    /// Parses the form in /sys, `8:16`.
     fn from_str(text: &str) -> Result<DeviceNumber, ()> {
         let (major, minor) = text.trim().split_once(':').ok_or(())?;
         let number = |text: &str| text.parse().map_err(|_| ());
@@ -54,7 +55,7 @@ impl FromStr for DeviceNumber {
     }
 }
 
-/// The device of one directory.
+/// Block device of one directory.
 #[derive(Debug, Clone)]
 pub struct Device {
     name: String,
@@ -62,7 +63,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// The device that a directory lies on, when the kernel shows its counters.
+    /// Returns the device that holds a directory, if the kernel shows its counters.
     pub fn of(directory: &Path) -> Option<Device> {
         let dev = fs::metadata(directory).ok()?.dev();
         let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
@@ -79,12 +80,13 @@ impl Device {
         device.read().map(|_| device)
     }
 
-    /// Name as in /dev.
+    /// Returns the name as in /dev.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Folder of the device in /sys, for its queue settings; of the whole disk when this is a partition.
+    /// Returns the folder of the device in /sys, with its queue settings; for a partition, that of
+    /// the whole disk.
     pub fn sys_directory(&self) -> Option<PathBuf> {
         let entry = fs::canonicalize(self.stat.parent()?).ok()?;
         if entry.join("queue").exists() {
@@ -93,19 +95,19 @@ impl Device {
         Some(entry.parent()?.to_path_buf())
     }
 
-    /// The whole disk: limits are set for no partition.
+    /// Returns the number of the whole disk, because limits cannot be set for a partition.
     pub fn disk(&self) -> Option<DeviceNumber> {
         let text = fs::read_to_string(self.sys_directory()?.join("dev"));
         text.ok()?.parse().ok()
     }
 
-    /// Counters now.
+    /// Reads the current counters.
     pub fn read(&self) -> Option<DeviceIo> {
         parse(&fs::read_to_string(&self.stat).ok()?)
     }
 }
 
-/// reads, merged, sectors, ms, writes, merged, sectors, ms, ...
+/// Parses reads, merged, sectors, ms, writes, merged, sectors, ms, ...
 fn parse(text: &str) -> Option<DeviceIo> {
     let mut fields = text
         .split_ascii_whitespace()

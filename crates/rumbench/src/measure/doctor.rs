@@ -1,6 +1,7 @@
-//! What of a machine decides or spoils a measurement: one finding for each fact, with what to do about it.
+//! Facts of a machine that influence or spoil a measurement: one finding for each fact, with
+//! advice.
 //!
-//! Facts are read in one place ([`Machine::look`]) and judged in another ([`findings`]), which is pure.
+//! [`Machine::look`] reads the facts; [`findings`] judges them and is pure.
 
 mod device;
 mod judged;
@@ -20,53 +21,53 @@ use crate::run::cgroup::{Bound, Bounds};
 
 pub use judged::findings;
 
-/// Bounds for the trial of control groups.
+/// Bounds for the test of control groups.
 const GROUP_BYTES: u64 = 64 << 20;
 const GROUP_OPERATIONS_PER_S: u64 = 1_000;
 
-/// What to do where the kernel refuses samples.
+/// Advice for a kernel that refuses samples.
 pub const PROFILE_ADVICE: &str =
     "run as root, or allow it with `sysctl kernel.perf_event_paranoid=1`";
 
-/// How serious a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Nothing to do.
     Good,
-    /// To know; nothing is wrong.
+    /// For information; nothing is wrong.
     Note,
-    /// Numbers may suffer.
+    /// The machine may distort measurements.
     Warning,
 }
 
 /// One fact, judged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What was looked at.
+    /// Subject of the finding.
     pub about: Cow<'static, str>,
-    /// How serious it is.
+    /// Severity of the finding.
     pub verdict: Verdict,
-    /// What was found.
+    /// Observed fact.
     pub found: String,
-    /// What to do about it, or what follows from it; empty where nothing does.
+    /// Advice or consequence; empty if there is none.
     pub advice: String,
 }
 
-/// What was found on a machine; absent: it could not be told.
+/// Facts of a machine; None means unknown.
 #[derive(Debug, Clone, Default)]
 pub struct Machine {
     facts: BTreeMap<String, String>,
-    /// Whether clock speed changes with heat and load.
+    /// True if clock speed changes with heat and load.
     turbo: Option<bool>,
     /// Kinds of events that the processor counts for this user.
     counters: Vec<&'static str>,
-    /// Whether the kernel samples functions, and what it leaves out.
+    /// Result of the test of stack samples: the part that the kernel leaves out, or its refusal.
     samples: Option<Result<Option<&'static str>, String>>,
-    /// Processes that want a CPU, mean of the last minute.
+    /// Processes that are running or waiting for a CPU, mean of the last minute.
     load: Option<f64>,
     free_bytes: Option<u64>,
-    /// What control groups can bound, by the option that needs them.
+    /// Result of the test of control groups, by the option that needs them.
     groups: Vec<(&'static str, Result<(), String>)>,
     may_drop_caches: bool,
     fsync_us: Option<f64>,
@@ -75,10 +76,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at the machine, and tries the device of a folder where that is wanted, for about a second.
+    /// Reads the facts of the machine and, if `device` is set, tests the device of a folder for
+    /// about a second.
     ///
     /// # Errors
-    /// When nothing can be written into the folder.
+    /// When the folder is not writable.
     pub fn look(dir: &Path, device: bool) -> Result<Machine> {
         let read = |path: &str| fs::read_to_string(path).ok();
         let number = |path: &str| read(path)?.split_whitespace().next()?.parse::<f64>().ok();
@@ -112,7 +114,7 @@ impl Machine {
     }
 }
 
-/// Tries each kind of group once.
+/// Tests each kind of group once.
 fn groups(dir: &Path) -> Vec<(&'static str, Result<(), String>)> {
     let tried = |bound: Result<Bound>| {
         let bounds = bound.and_then(|bound| Bounds::new([bound]));
@@ -127,7 +129,7 @@ fn groups(dir: &Path) -> Vec<(&'static str, Result<(), String>)> {
     ]
 }
 
-/// Tries to sample this process.
+/// Tests if the kernel samples this process.
 fn samples() -> Result<Option<&'static str>, String> {
     let attached = Samplers::attach(std::process::id());
     attached

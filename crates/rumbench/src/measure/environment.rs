@@ -1,4 +1,4 @@
-//! Where a suite ran: hardware, kernel, file system, device, build. Part of every result.
+//! Environment of a suite: hardware, kernel, file system, device, build. Part of every result.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,14 +13,15 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
     Some(text.trim().to_string()).filter(|text| !text.is_empty())
 }
 
-/// The value after `name` and a colon in a /proc file.
+/// Returns the value after `name` and a colon in a /proc file.
 fn proc_field(path: &str, name: &str) -> Option<String> {
     let text = read(path)?;
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim().to_string())
 }
 
-/// File system and mount options of a directory: the longest mount point that contains it.
+/// Returns file system and mount options of a directory: those of the longest mount point that
+/// contains it.
 fn mount_of(directory: &Path) -> Option<(String, String)> {
     let directory = fs::canonicalize(directory).ok()?;
     let text = fs::read_to_string("/proc/self/mounts").ok()?;
@@ -34,7 +35,7 @@ fn mount_of(directory: &Path) -> Option<(String, String)> {
         .map(|(_, kind, options)| (kind.to_string(), options.to_string()))
 }
 
-/// Mean cost of one clock read in nanoseconds.
+/// Measures the mean cost of one clock read in nanoseconds.
 fn clock_cost_ns() -> f64 {
     const READS: u32 = 100_000;
     let start = Instant::now();
@@ -44,15 +45,15 @@ fn clock_cost_ns() -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(READS)
 }
 
-/// Memory of the machine.
+/// Returns the memory of the machine in bytes.
 pub fn memory_bytes() -> Option<u64> {
     let text = proc_field("/proc/meminfo", "MemTotal")?;
     let kib: u64 = text.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
 }
 
-/// The allocator of the trials and of the servers that they start, with whatever in the
-/// environment replaces it or sets it up: both inherit that.
+/// Describes the allocator of the trials and of their servers, with the environment variables that
+/// replace or configure it: trials and servers inherit them.
 fn allocator(variables: impl Iterator<Item = (OsString, OsString)>) -> String {
     let mut text = String::from("system (the C library's, for every engine)");
     let mut set: Vec<String> = variables
@@ -70,7 +71,7 @@ fn allocator(variables: impl Iterator<Item = (OsString, OsString)>) -> String {
     text
 }
 
-/// Everything that is known about the machine and the build, for data in `directory`.
+/// Returns all known facts about the machine and the build, for data in `directory`.
 pub fn describe(directory: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut put = |name: &str, value: Option<String>| {
@@ -81,7 +82,7 @@ pub fn describe(directory: &Path) -> BTreeMap<String, String> {
     put("cpu", proc_field("/proc/cpuinfo", "model name"));
     let cpus = std::thread::available_parallelism().ok();
     put("cpus", cpus.map(|n| n.to_string()));
-    // Which ones `taskset` has left.
+    // The CPUs that `taskset` allows.
     put(
         "cpus_allowed",
         proc_field("/proc/self/status", "Cpus_allowed_list"),
@@ -131,7 +132,7 @@ pub fn describe(directory: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// Drops the page cache, so that every trial starts with a cold one. Says what came of it.
+/// Drops the page cache, so that every trial starts with a cold one, and describes the outcome.
 pub fn drop_page_cache() -> String {
     rustix::fs::sync();
     match fs::write("/proc/sys/vm/drop_caches", "3") {

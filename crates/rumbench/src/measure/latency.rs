@@ -1,7 +1,7 @@
-//! Latency histograms of one client and their merging.
+//! Latency histograms of one client, with merging.
 //!
-//! HDR histograms with three significant digits over 1 ns to one hour, recorded in nanoseconds: about 100 KiB for each
-//! operation type. The maximum is kept exactly beside the histogram.
+//! HDR histograms with three significant digits over 1 ns to one hour, recorded in nanoseconds:
+//! about 100 KiB for each operation type. The exact maximum is kept separately.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use hdrhistogram::Histogram;
 
 use crate::store::result::Latency;
 
-/// Upper ends of the response-time buckets of the reference Insert Benchmark in microseconds, inclusive; what is longer
-/// has a bucket of its own.
+/// Upper bounds of the response-time buckets of the reference Insert Benchmark in microseconds,
+/// inclusive. Longer responses have a bucket of their own.
 pub const BUCKET_BOUNDS_US: [u64; 9] = [
     256, 1_000, 4_000, 16_000, 64_000, 256_000, 1_000_000, 4_000_000, 16_000_000,
 ];
 
-/// How many responses fell into each bucket.
+/// Number of responses in each bucket.
 pub type Buckets = [u64; BUCKET_BOUNDS_US.len() + 1];
 
 fn buckets(histogram: &Histogram<u64>) -> Buckets {
@@ -39,7 +39,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Empty histograms, all memory allocated.
+    /// Returns empty histograms with all memory allocated.
     pub fn new(operations: usize) -> Latencies {
         let empty =
             Histogram::new_with_bounds(1, HOUR_NS, 3).expect("the bounds are constant and valid");
@@ -70,7 +70,7 @@ impl Latencies {
         }
     }
 
-    /// Figures of one operation type, `None` when it never ran.
+    /// Returns the figures of one operation type, `None` if it never ran.
     pub fn summary(&self, operation: usize) -> Option<Latency> {
         let histogram = &self.histograms[operation];
         let count = histogram.len();
@@ -78,7 +78,7 @@ impl Latencies {
             return None;
         }
         let max = self.maxima_ns[operation] as f64 / 1e3;
-        // A bucket's upper end may lie above the largest value in it.
+        // The upper end of a bucket may exceed its largest value.
         let at = |quantile: f64| (histogram.value_at_quantile(quantile) as f64 / 1e3).min(max);
         Some(Latency {
             count,
@@ -92,7 +92,7 @@ impl Latencies {
         })
     }
 
-    /// Counts by [`BUCKET_BOUNDS_US`] of all operation types that ran.
+    /// Returns counts by [`BUCKET_BOUNDS_US`] for all operation types that ran.
     pub fn buckets(&self, names: &[&str]) -> BTreeMap<String, Buckets> {
         let ran = names.iter().zip(&self.histograms);
         ran.filter(|(_, histogram)| !histogram.is_empty())
@@ -100,7 +100,7 @@ impl Latencies {
             .collect()
     }
 
-    /// Figures of all operation types that ran.
+    /// Returns the figures of all operation types that ran.
     pub fn summaries(&self, names: &[&str]) -> BTreeMap<String, Latency> {
         names
             .iter()

@@ -1,29 +1,32 @@
-//! Linear least squares with few parameters: best values, what is left over, and how uncertain the values are.
+//! Linear least squares with few parameters: best values, residuals, and uncertainty of the values.
 //!
-//! Columns are scaled to the same length before the normal equations are solved, so that `N (N - 1)` of thousands of clients
-//! stands beside ones without loss. Not for more than a handful of parameters.
+//! Columns are scaled to the same length before the normal equations are solved. A column of `N (N
+//! - 1)` for thousands of clients then loses no precision next to a column of ones. Not suitable
+//! for more than a handful of parameters.
 
 /// A solved system.
 #[derive(Debug, Clone)]
 pub struct Solution {
     /// Best values, one for each column.
     pub values: Vec<f64>,
-    /// Sum of the squares of what is left over.
+    /// Sum of the squared residuals.
     pub squares: f64,
-    /// Inverse of the normal matrix: times the variance of one row it is the covariance of the values.
+    /// Inverse of the normal matrix; multiplied by the variance of one row it is the covariance of
+    /// the values.
     inverse: Vec<Vec<f64>>,
-    /// Rows beyond the number of parameters.
+    /// Degrees of freedom: rows beyond the number of parameters.
     pub freedom: usize,
 }
 
 impl Solution {
-    /// Covariance of two values; `None` without a row to spare.
+    /// Returns the covariance of two values; `None` without a degree of freedom.
     pub fn covariance(&self, i: usize, j: usize) -> Option<f64> {
         (self.freedom > 0).then(|| self.squares / self.freedom as f64 * self.inverse[i][j])
     }
 }
 
-/// Minimises the sum over all rows of (`target` - row · values)². `None` when the columns do not tell the values apart.
+/// Minimizes the sum over all rows of (`target` - row · values)². `None` if the columns do not
+/// determine the values.
 pub fn solve(rows: &[Vec<f64>], targets: &[f64]) -> Option<Solution> {
     let columns = rows.first()?.len();
     let length = |j: usize| rows.iter().map(|row| row[j] * row[j]).sum::<f64>().sqrt();
@@ -65,9 +68,10 @@ pub fn solve(rows: &[Vec<f64>], targets: &[f64]) -> Option<Solution> {
     })
 }
 
-/// Inverse by elimination with the largest pivot. `None` when the matrix has none that can be trusted.
+/// Returns the inverse by elimination with the largest pivot. `None` if the matrix is close to
+/// singular.
 fn invert(mut matrix: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
-    /// Of columns of length one, what is left of a pivot that carries no information.
+    /// Limit for a pivot, with columns of length one: a smaller pivot carries no information.
     const SINGULAR: f64 = 1e-12;
     let n = matrix.len();
     for (i, row) in matrix.iter_mut().enumerate() {
@@ -115,7 +119,7 @@ mod tests {
     fn the_error_of_a_mean_is_the_textbook_one() {
         let found = solve(&[vec![1.0], vec![1.0], vec![1.0]], &[1.0, 2.0, 3.0]).unwrap();
         assert!((found.values[0] - 2.0).abs() < 1e-12);
-        // Variance 1 of a number, a third of it of the mean of three.
+        // The variance of one number is 1, that of the mean of three a third.
         assert!((found.covariance(0, 0).unwrap() - 1.0 / 3.0).abs() < 1e-12);
     }
 

@@ -1,19 +1,21 @@
-//! Whether a series goes back and forth between two levels: a throughput that does is no property of the engine alone, for
-//! something else decides which of the two it is at, as the cores on which threads happen to run. Its mean says nothing then.
+//! Detects a series that alternates between two levels. Such a throughput is not a property of the
+//! engine alone: something else selects the level, for example the cores on which threads happen to
+//! run. Its mean is then meaningless.
 
-/// Fewer intervals say nothing.
+/// Minimum number of intervals; fewer are inconclusive.
 const INTERVALS_MIN: usize = 10;
-/// The share of a series that each level has at least.
+/// Minimum share of the series for each level.
 const SHARE_MIN: f64 = 0.2;
-/// The upper level is at least so many times the lower one.
+/// Minimum ratio of the upper level to the lower one.
 const RATIO_MIN: f64 = 1.5;
-/// How much of the variance of the logarithms the two levels explain at least. Of evenly spread numbers the best split explains
-/// three quarters, of normal ones 0.64.
+/// Minimum share of the variance of the logarithms that the two levels explain. The best split of
+/// evenly spread numbers explains three quarters, of normal ones 0.64.
 const EXPLAINED_MIN: f64 = 0.85;
-/// How often the series changes its level at least: once is a warm-up or a decline, twice a pause.
+/// Minimum number of level changes: one is a warm-up or a decline, two are a pause.
 const CHANGES_MIN: usize = 3;
 
-/// The two levels, lower first, between which these numbers go back and forth. Zeros are stalls, and left out.
+/// Returns the two levels between which these numbers alternate, lower first; None if they do not.
+/// Zeros are stalls and are ignored.
 pub fn two_levels(numbers: &[u64]) -> Option<(f64, f64)> {
     let logs: Vec<f64> = numbers
         .iter()
@@ -41,7 +43,7 @@ pub fn two_levels(numbers: &[u64]) -> Option<(f64, f64)> {
     found.then(|| (low.exp(), high.exp()))
 }
 
-/// The share of the variance that remains between the means of the parts below and from `at` on.
+/// Returns the share of the variance that lies between the means of the parts before and from `at`.
 fn explained_by(sorted: &[f64], at: usize) -> f64 {
     let all = mean(sorted);
     let total: f64 = sorted.iter().map(|x| (x - all).powi(2)).sum();

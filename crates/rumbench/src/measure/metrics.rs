@@ -1,17 +1,17 @@
-//! The one table of metrics: name, unit, definition, formula. `list metrics` and `explain` print it.
+//! Table of all metrics: name, unit, definition, formula. `list metrics` and `explain` print it.
 
 /// One metric of `result.json`.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
     /// Name as in `result.json`, fields of a group joined by a dot.
     pub name: &'static str,
-    /// Unit.
+    /// Unit, empty for text.
     pub unit: &'static str,
-    /// What it means.
+    /// Meaning of the metric.
     pub definition: &'static str,
-    /// How it is computed, with the source.
+    /// Formula, with the source.
     pub formula: &'static str,
-    /// Whether a higher value is better, where that can be said at all.
+    /// True if a higher value is better, false if a lower one is. None: neither.
     pub higher_is_better: Option<bool>,
 }
 
@@ -128,7 +128,7 @@ pub const METRICS: &[Metric] = &[
         "(engine_foreground + engine_background + server of cpu_us_per_op) x 10,000 / 10^6; without calibration the client is in it"),
 ];
 
-/// The metric with this name.
+/// Returns the metric with this name.
 pub fn find(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
@@ -137,7 +137,7 @@ pub fn find(name: &str) -> Option<&'static Metric> {
 mod tests {
     use super::*;
 
-    /// The table of the guide, from the same source as `explain`.
+    /// Returns the table of the guide, from the same source as `explain`.
     fn guide_table() -> String {
         let mut table =
             String::from("| name | unit | definition | formula |\n| --- | --- | --- | --- |\n");

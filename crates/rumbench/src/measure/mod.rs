@@ -1,6 +1,11 @@
-//! What is measured and how: kernel counters ([`process`], [`server`], [`device`], [`size`]), the machine ([`environment`], [`doctor`]),
-//! latency ([`latency`]), arithmetic on results ([`statistics`], [`least_squares`], [`levels`], [`scalability`]), what layouts of data should cost
-//! ([`theory`]) and the table that defines every metric ([`metrics`]).
+//! Measurements and the arithmetic on them.
+//!
+//! - Kernel counters: [`process`], [`server`], [`device`], [`size`], [`counters`].
+//! - The machine: [`environment`], [`doctor`].
+//! - Latency: [`latency`].
+//! - Arithmetic on results: [`statistics`], [`least_squares`], [`levels`], [`scalability`].
+//! - Expected sizes and costs: [`compressed`], [`theory`].
+//! - The table that defines every metric: [`metrics`].
 
 pub mod compressed;
 pub mod counters;

@@ -1,6 +1,8 @@
-//! CPU, context switches, memory and I/O of this process and of the machine, from CPU clocks and /proc.
+//! CPU, context switches, memory and I/O of this process and of the machine, from CPU clocks and
+//! /proc.
 //!
-//! All functions answer `None` or zero where the kernel does not tell; they never fail a trial.
+//! All functions return `None` or zero if the kernel does not provide a value; they never fail a
+//! trial.
 
 use std::fs;
 
@@ -16,18 +18,18 @@ fn seconds(id: ClockId) -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// CPU seconds of all threads of this process since its start.
+/// Returns the CPU seconds of all threads of this process since its start.
 pub fn process_cpu_seconds() -> f64 {
     seconds(ClockId::ProcessCPUTime)
 }
 
-/// CPU nanoseconds of the calling thread since its start.
+/// Returns the CPU nanoseconds of the calling thread since its start.
 pub fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     (time.tv_sec as u64).saturating_mul(1_000_000_000) + time.tv_nsec as u64
 }
 
-/// User and system ticks of the calling thread.
+/// Returns the user and system ticks of the calling thread.
 pub fn thread_ticks() -> (u64, u64) {
     fs::read_to_string("/proc/thread-self/stat")
         .ok()
@@ -35,7 +37,8 @@ pub fn thread_ticks() -> (u64, u64) {
         .unwrap_or((0, 0))
 }
 
-/// utime and stime: fields 14 and 15; the name in field 2 may hold spaces and parentheses.
+/// Parses utime and stime: fields 14 and 15; the name in field 2 may contain spaces and
+/// parentheses.
 fn parse_stat_ticks(text: &str) -> Option<(u64, u64)> {
     let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
     let user = fields.nth(11)?.parse().ok()?;
@@ -46,20 +49,21 @@ fn parse_stat_ticks(text: &str) -> Option<(u64, u64)> {
 /// Seconds of all CPUs of the machine since boot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MachineCpu {
-    /// Busy, whoever used them.
+    /// Busy, for any process.
     pub busy: f64,
-    /// Wanted, but the host of a virtual machine gave the processor to another guest.
+    /// Stolen: the host of a virtual machine gave the processor to another guest.
     pub stolen: f64,
 }
 
 impl MachineCpu {
-    /// Reads it; `None` where there is no such thing.
+    /// Reads the current values; `None` if the kernel does not provide them.
     pub fn read() -> Option<MachineCpu> {
         parse_machine_cpu(&fs::read_to_string("/proc/stat").ok()?)
     }
 }
 
-/// Busy: user, nice, system, irq and softirq; not idle, iowait, steal, nor guest (which user contains).
+/// Parses /proc/stat. Busy is user, nice, system, irq and softirq; not idle, iowait or steal, nor
+/// guest (which user contains).
 fn parse_machine_cpu(text: &str) -> Option<MachineCpu> {
     let line = text.lines().find(|line| line.starts_with("cpu "))?;
     let ticks: Vec<u64> = line
@@ -74,7 +78,7 @@ fn parse_machine_cpu(text: &str) -> Option<MachineCpu> {
     })
 }
 
-/// Context switches of all live threads of this process.
+/// Returns the context switches of all live threads of this process.
 pub fn context_switches() -> Option<u64> {
     let mut total = 0;
     for entry in fs::read_dir("/proc/self/task").ok()?.flatten() {
@@ -88,7 +92,8 @@ pub fn context_switches() -> Option<u64> {
     Some(total)
 }
 
-/// Context switches of the calling thread, for threads that end before the others are asked.
+/// Returns the context switches of the calling thread; for threads that end before
+/// [`context_switches`] is called.
 pub fn thread_context_switches() -> u64 {
     fs::read_to_string("/proc/thread-self/status").map_or(0, |text| {
         field(&text, "voluntary_ctxt_switches:").unwrap_or(0)
@@ -96,7 +101,7 @@ pub fn thread_context_switches() -> u64 {
     })
 }
 
-/// Resident memory in bytes: (all, anonymous part).
+/// Returns the resident memory in bytes: (all, anonymous part).
 pub fn resident_bytes() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let all = field(&text, "VmRSS:")?.saturating_mul(1024);
@@ -104,7 +109,7 @@ pub fn resident_bytes() -> Option<(u64, u64)> {
     Some((all, anonymous))
 }
 
-/// Input and output of this process so far.
+/// Returns the input and output of this process so far.
 pub fn process_io() -> Option<ProcessIo> {
     parse_process_io(&fs::read_to_string("/proc/self/io").ok()?)
 }
@@ -119,7 +124,7 @@ pub(super) fn parse_process_io(text: &str) -> Option<ProcessIo> {
     })
 }
 
-/// The number after a name at the start of a line.
+/// Returns the number after a name at the start of a line.
 pub(super) fn field(text: &str, name: &str) -> Option<u64> {
     text.lines()
         .find_map(|line| line.strip_prefix(name))?

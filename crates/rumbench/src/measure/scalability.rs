@@ -1,43 +1,45 @@
-//! The Universal Scalability Law: throughput against concurrency as three numbers.
+//! Universal Scalability Law: throughput as a function of concurrency, with three parameters.
 //!
-//! `X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))` (N. J. Gunther, Guerrilla Capacity Planning, Springer 2007,
-//! chapters 4 to 6; the form with lambda as in later texts). lambda is the throughput of one client, sigma the share of the work that
-//! only one can do at a time, kappa what each pair of clients costs to agree. With kappa above 0 throughput has its peak at
-//! `sqrt((1 - sigma) / kappa)` clients and falls behind it; with kappa 0 it approaches `lambda / sigma`.
+//! `X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))` (N. J. Gunther, Guerrilla Capacity
+//! Planning, Springer 2007, chapters 4 to 6; the form with lambda as in later texts). lambda is the
+//! throughput of one client, sigma the share of the work that is serial, kappa the cost of
+//! coherency between each pair of clients. With kappa above 0, throughput has its peak at `sqrt((1
+//! - sigma) / kappa)` clients and falls above it; with kappa 0 it approaches `lambda / sigma`.
 //!
-//! `N / X = a + b (N - 1) + c N (N - 1)` is linear in a = 1/lambda, b = sigma/lambda and c = kappa/lambda. Noise of throughput is a factor, so
-//! logarithms are what is fitted, by Gauss and Newton from the linear solution. Neither sigma nor kappa may be negative: where
-//! the best fit has a negative one, it is 0. Intervals of quotients are Fieller's, which say so when they have no upper end.
+//! `N / X = a + b (N - 1) + c N (N - 1)` is linear in a = 1/lambda, b = sigma/lambda and c =
+//! kappa/lambda. Noise of throughput is a factor, so the fit uses logarithms, by Gauss-Newton from
+//! the linear solution. Neither sigma nor kappa may be negative: if one is negative in the best
+//! fit, it is set to 0. Intervals of quotients are Fieller's, which can have no upper end.
 
 use super::least_squares::{Solution, solve};
 use super::statistics::t_98;
 use crate::store::sweep::Estimate;
 
-/// Different numbers of clients that a fit needs: one more than it has parameters.
+/// Minimum number of different numbers of clients for a fit: one more than it has parameters.
 pub const POINTS_MIN: usize = 4;
 
-/// Which of a, b and c a fit may use, the most first.
+/// Indexes of the parameters (a, b, c) that a fit may use, the largest model first.
 const MODELS: [&[usize]; 4] = [&[0, 1, 2], &[0, 1], &[0, 2], &[0]];
 
-/// A fit.
+/// Fitted curve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
-    /// Throughput of one client.
+    /// Throughput of one client in operations per second.
     pub lambda: Estimate,
-    /// Contention.
+    /// Contention: the serial share of the work.
     pub sigma: Estimate,
-    /// Coherency.
+    /// Coherency: the cost for each pair of clients.
     pub kappa: Estimate,
-    /// Clients at the peak, 1 or more; `None` where kappa is 0.
+    /// Number of clients at the peak, 1 or more; `None` if kappa is 0.
     pub peak: Option<Estimate>,
-    /// Distance of each trial from the fit as a share of it, in the order given.
+    /// Relative deviation of each trial from the fit, in the order given.
     pub errors: Vec<f64>,
-    /// Whether throughput grew faster than clients, which no sigma explains.
+    /// True if throughput grows faster than clients, which no sigma explains.
     pub superlinear: bool,
 }
 
 impl Fit {
-    /// Throughput of so many clients.
+    /// Returns the throughput of this number of clients.
     pub fn at(&self, clients: f64) -> f64 {
         throughput(
             self.lambda.value,
@@ -47,33 +49,33 @@ impl Fit {
         )
     }
 
-    /// The whole number of clients at the peak, and its throughput.
+    /// Returns the whole number of clients at the peak, and its throughput.
     pub fn peak_whole(&self) -> Option<(f64, f64)> {
         let peak = self.peak?.value;
         let both = [peak.floor().max(1.0), peak.ceil()].map(|clients| (clients, self.at(clients)));
         both.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// What throughput approaches without a peak; `None` where nothing limits it.
+    /// Returns the limit of throughput without a peak; `None` if there is a peak or no limit.
     pub fn limit(&self) -> Option<f64> {
         let bounded = self.peak.is_none() && self.sigma.value > 0.0;
         bounded.then(|| self.lambda.value / self.sigma.value)
     }
 
-    /// Root mean square of the errors.
+    /// Returns the root mean square of the errors.
     pub fn error_rms(&self) -> f64 {
         let squares: f64 = self.errors.iter().map(|error| error * error).sum();
         (squares / self.errors.len().max(1) as f64).sqrt()
     }
 }
 
-/// The law itself.
+/// Evaluates the law.
 pub fn throughput(lambda: f64, sigma: f64, kappa: f64, clients: f64) -> f64 {
     lambda * clients / (1.0 + sigma * (clients - 1.0) + kappa * clients * (clients - 1.0))
 }
 
-/// Fits (clients, throughput) pairs, one for each trial. `None` for fewer than [`POINTS_MIN`] different numbers of clients, or
-/// where no such curve describes them.
+/// Fits (clients, throughput) pairs, one for each trial. `None` for fewer than [`POINTS_MIN`]
+/// different numbers of clients, or if no such curve describes them.
 pub fn fit(trials: &[(f64, f64)]) -> Option<Fit> {
     let usable = |&(n, x): &(f64, f64)| n >= 1.0 && n.is_finite() && x > 0.0 && x.is_finite();
     if different(trials) < POINTS_MIN || !trials.iter().all(usable) {
@@ -85,7 +87,7 @@ pub fn fit(trials: &[(f64, f64)]) -> Option<Fit> {
     };
     let best = match full.as_ref().filter(|found| sound(found)) {
         Some(found) => found.clone(),
-        // A parameter on its bound: the best of the smaller models.
+        // A parameter is at its bound: use the best of the smaller models.
         None => {
             let smaller = MODELS[1..].iter().filter_map(|m| descend(trials, m));
             smaller
@@ -121,7 +123,7 @@ pub fn fit(trials: &[(f64, f64)]) -> Option<Fit> {
     Some(found)
 }
 
-/// How many different numbers of clients there are.
+/// Returns the number of different numbers of clients.
 pub fn different(trials: &[(f64, f64)]) -> usize {
     let mut clients: Vec<f64> = trials.iter().map(|(n, _)| *n).collect();
     clients.sort_by(f64::total_cmp);
@@ -137,9 +139,10 @@ fn per_client(values: &[f64; 3], n: f64) -> f64 {
     basis(n).iter().zip(values).map(|(b, v)| b * v).sum()
 }
 
-/// Best a, b and c of one model, and the last linear step, whose covariance is that of the values.
+/// Returns the best a, b and c of one model, and the last linear step; its covariance is that of
+/// the values.
 fn descend(trials: &[(f64, f64)], model: &[usize]) -> Option<([f64; 3], Solution)> {
-    /// Steps: each halves the distance at least, and few are needed.
+    /// Maximum number of steps: each at least halves the distance, and few are needed.
     const STEPS: usize = 60;
     let rows = |weight: &dyn Fn(f64, f64) -> f64| -> Vec<Vec<f64>> {
         let row = |&(n, x): &(f64, f64)| {
@@ -187,7 +190,7 @@ fn descend(trials: &[(f64, f64)], model: &[usize]) -> Option<([f64; 3], Solution
     Some((values, last))
 }
 
-/// Logarithms of measured over fitted time; `None` where the fit is not positive.
+/// Returns the logarithms of measured over fitted time; `None` if the fit is not positive.
 fn distances(trials: &[(f64, f64)], values: &[f64; 3]) -> Option<Vec<f64>> {
     let distance = |&(n, x): &(f64, f64)| {
         let fitted = per_client(values, n);
@@ -196,10 +199,11 @@ fn distances(trials: &[(f64, f64)], values: &[f64; 3]) -> Option<Vec<f64>> {
     trials.iter().map(distance).collect()
 }
 
-/// Both ends of an interval, where they exist.
+/// Both ends of an interval, if they exist.
 type FirstAndLast = (Option<f64>, Option<f64>);
 
-/// The interval around a value that may stand on its bound, where the unbounded fit has its own.
+/// Returns the interval around a value that may be at its bound, from the interval of the unbounded
+/// fit.
 fn estimate(value: f64, ends: Option<FirstAndLast>) -> Estimate {
     let (low, high) = ends.unwrap_or_default();
     Estimate {
@@ -227,7 +231,7 @@ impl Intervals<'_> {
         Some((Some(1.0 / high), (low > 0.0).then(|| 1.0 / low)))
     }
 
-    /// b/a or c/a.
+    /// Returns the interval of b/a or c/a.
     fn quotient(&self, i: usize) -> Option<FirstAndLast> {
         Some(fieller(
             (self.values[i], self.covariance(i, i)?),
@@ -237,7 +241,7 @@ impl Intervals<'_> {
         ))
     }
 
-    /// The root of (a - b) / c.
+    /// Returns the interval of the root of (a - b) / c.
     fn peak(&self) -> Option<FirstAndLast> {
         let of = |i, j| self.covariance(i, j);
         let above = of(0, 0)? + of(1, 1)? - 2.0 * of(0, 1)?;
@@ -254,7 +258,8 @@ impl Intervals<'_> {
     }
 }
 
-/// All quotients that `(value, variance)` above and below allow (E. C. Fieller, 1954). Where the divisor may be 0 there is no upper end.
+/// Returns the interval of the quotient of two `(value, variance)` pairs, `above` and `below` (E.
+/// C. Fieller, 1954). It has no upper end if the divisor may be 0.
 fn fieller(above: (f64, f64), below: (f64, f64), covariance: f64, t: f64) -> FirstAndLast {
     let square = below.0 * below.0 - t * t * below.1;
     let middle = above.0 * below.0 - t * t * covariance;
@@ -317,7 +322,7 @@ mod tests {
     fn without_coherency_there_is_a_limit_and_no_peak() {
         let found = fit(&curve(100.0, 0.25, 0.0, &DOUBLINGS)).unwrap();
         assert!(found.kappa.value < 1e-9);
-        // Rounding may leave a kappa above 0, whose peak is then far away.
+        // Rounding may leave a kappa above 0, with a peak that is far away.
         assert!(found.peak.is_none_or(|peak| peak.value > 1e4));
         let straight = fit(&curve(100.0, 0.0, 0.0, &DOUBLINGS)).unwrap();
         assert!(straight.sigma.value < 1e-9 && straight.at(64.0) > 6399.0);
@@ -356,7 +361,7 @@ mod tests {
         assert!(fit(&none).is_none());
     }
 
-    /// Uniform numbers between 0 and 1 from a seed (splitmix64).
+    /// Returns uniform numbers between 0 and 1 from a seed (splitmix64).
     fn uniform(state: &mut u64) -> f64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = *state;
@@ -370,7 +375,7 @@ mod tests {
         let mut trials = Vec::new();
         for _ in 0..3 {
             for (n, x) in curve(5000.0, sigma, kappa, &DOUBLINGS) {
-                // A sum of uniform numbers is near enough to normal; its variance is a third of four.
+                // A sum of twelve uniform numbers is nearly normal, with variance 1.
                 let normal: f64 = (0..12).map(|_| uniform(&mut state) - 0.5).sum();
                 trials.push((n, x * (normal * share).exp()));
             }
@@ -395,7 +400,7 @@ mod tests {
             peaks += u32::from(holds(peak, truth));
             near += u32::from((peak.value / truth - 1.0).abs() < 0.2);
         }
-        // Of 98 % intervals 196 of 200 are expected to.
+        // Of 200 intervals at 98 %, 196 are expected to contain the truth.
         for count in [sigmas, kappas, peaks] {
             assert!((190..=200).contains(&count), "{sigmas} {kappas} {peaks}");
         }

@@ -1,10 +1,12 @@
-//! CPU, context switches, memory and I/O of a server's processes: the first one and all that it started.
+//! CPU, context switches, memory and I/O of a server's processes: the first one and all its
+//! descendants.
 //!
-//! Times are those of /proc, in kernel clock ticks, which the kernel scales from the exact run time; a process that has
-//! ended and was waited for is in the times and the I/O of the one that waited. Its context switches are in nobody's: what
-//! was last seen of them is kept.
+//! Times come from /proc in kernel clock ticks, which the kernel scales from the exact run time.
+//! Times and I/O of a process that has ended are added to its parent when the parent waits for it.
+//! Context switches are not, so the last observed count is kept.
 //!
-//! As everywhere in `measure`, what the kernel does not tell is `None`; nothing fails a trial.
+//! As everywhere in `measure`, values that the kernel does not provide are `None`; nothing fails a
+//! trial.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,33 +20,35 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::process::{TICKS_PER_SECOND, field, parse_process_io};
 use crate::store::result::ProcessIo;
 
-/// Processes that one server has at most; a bound for a walk over processes that come and go.
+/// Maximum number of processes of one server; bounds the walk while processes start and end.
 const PROCESSES_MAX: usize = 10_000;
 
-/// A killed process that the device keeps from ending may take as long.
+/// Maximum wait for the end of killed processes, because a slow device can delay it.
 const DEAD_WITHIN: Duration = Duration::from_secs(60);
 
-/// The processes of one server.
+/// Processes of one server.
 #[derive(Debug)]
 pub struct ServerProcesses {
-    /// `None` for a server whose processes cannot be seen from here: then nothing is known of them.
+    /// Process id of the first process. `None` for a server with invisible processes: then all
+    /// values are unknown.
     first: Option<u32>,
-    /// Context switches of each thread that was ever seen, by process, thread and start time. Innermost: nothing is locked
-    /// while it is held.
+    /// Context switches of each observed thread, by process, thread and start time. Innermost lock:
+    /// no other lock is taken while it is held.
     switches: Mutex<BTreeMap<(u32, u32, u64), u64>>,
 }
 
-/// Memory of all processes, what they share counted once.
+/// Memory of all processes in bytes; shared memory is counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Anonymous memory of all of them, and the largest shares of shared memory and of files that one of them has mapped.
+    /// Anonymous memory of all processes, plus the largest share of shared memory and of mapped
+    /// files in any one of them.
     pub all: u64,
     /// The anonymous part.
     pub anonymous: u64,
 }
 
 impl ServerProcesses {
-    /// The processes that begin with this one.
+    /// Returns the process `first` and its descendants.
     pub fn of(first: u32) -> ServerProcesses {
         ServerProcesses {
             first: Some(first),
@@ -52,7 +56,7 @@ impl ServerProcesses {
         }
     }
 
-    /// Those of a server that runs where they cannot be seen.
+    /// Returns the processes of a server that cannot be observed.
     pub fn unseen() -> ServerProcesses {
         ServerProcesses {
             first: None,
@@ -60,18 +64,18 @@ impl ServerProcesses {
         }
     }
 
-    /// Whether nothing is known of them.
+    /// Returns true if the processes cannot be observed.
     pub fn are_unseen(&self) -> bool {
         self.first.is_none()
     }
 
-    /// The processes that live now.
+    /// Returns the ids of the live processes.
     fn pids(&self) -> Vec<u32> {
         let mut pids: Vec<u32> = self.first.into_iter().collect();
         let mut next = 0;
         while let Some(pid) = pids.get(next).copied().filter(|_| next < PROCESSES_MAX) {
             next += 1;
-            // The children that the main thread has started; the servers start theirs there.
+            // Only children of the main thread; the servers start their processes there.
             let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
             let children = children.unwrap_or_default();
             pids.extend(
@@ -83,17 +87,18 @@ impl ServerProcesses {
         pids
     }
 
-    /// Kills all of them, and returns when none of them runs any more.
+    /// Kills all processes, and returns when none of them runs any more.
     ///
     /// # Errors
-    /// When one still runs after a while.
+    /// When one still runs after 60 s.
     pub fn kill(&self) -> Result<()> {
         let signal = |pid: u32, signal| {
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            // One that has ended meanwhile is not there to be signalled.
+            // An error means that the process has already ended.
             pid.map(|pid| kill_process(pid, signal))
         };
-        // The first one starts the others: stopped, it cannot start one that is not in the list.
+        // The first process starts the others: once stopped, it cannot start one that is not in the
+        // list.
         self.first.map(|pid| signal(pid, Signal::STOP));
         let pids = self.pids();
         for pid in &pids {
@@ -109,10 +114,10 @@ impl ServerProcesses {
         Ok(())
     }
 
-    /// CPU seconds of all processes since the start of the server.
+    /// Returns the CPU seconds of all processes since the start of the server.
     pub fn cpu_seconds(&self) -> Option<f64> {
         let ticks = self.pids().into_iter().filter_map(|pid| {
-            // A process that ends between the two reads is counted with the one that waits for it.
+            // A process that ends between the two reads is counted with its parent.
             let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
             Some(parse_stat(&text)?.ticks)
         });
@@ -121,7 +126,8 @@ impl ServerProcesses {
             .map(|ticks| ticks as f64 / TICKS_PER_SECOND)
     }
 
-    /// Context switches of all threads that were ever seen, as of now or as of when they were last seen.
+    /// Returns the context switches of all observed threads; for ended threads, the last observed
+    /// count.
     pub fn context_switches(&self) -> Option<u64> {
         let seen = self.switches.lock();
         let mut seen = seen.unwrap_or_else(PoisonError::into_inner);
@@ -136,7 +142,7 @@ impl ServerProcesses {
         (!seen.is_empty()).then(|| seen.values().sum())
     }
 
-    /// Input and output of all processes so far.
+    /// Returns the input and output of all processes so far.
     pub fn io(&self) -> Option<ProcessIo> {
         let mut sum = None;
         for pid in self.pids() {
@@ -149,7 +155,7 @@ impl ServerProcesses {
         sum
     }
 
-    /// Resident memory.
+    /// Returns the resident memory; None if no process lives.
     pub fn memory(&self) -> Option<Memory> {
         let statuses = self.pids().into_iter().filter_map(|pid| {
             let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -159,7 +165,7 @@ impl ServerProcesses {
     }
 }
 
-/// Whether there is such a process that has not ended; one that nobody has waited for yet has.
+/// Returns true if the process exists and has not ended; a zombie has ended.
 fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.get(stat.rfind(')').map_or(0, |at| at + 1)..);
@@ -191,13 +197,13 @@ fn switches_of(pid: u32, thread: &fs::DirEntry) -> Option<((u32, u32, u64), u64)
 
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
-    /// User and system time, also of children that were waited for.
+    /// User and system time, including children that were waited for, in ticks.
     ticks: u64,
-    /// When it started, in ticks since boot.
+    /// Start time in ticks since boot.
     start: u64,
 }
 
-/// Fields 14 to 17 and 22; the name in field 2 may hold spaces and parentheses.
+/// Parses fields 14 to 17 and 22; the name in field 2 may contain spaces and parentheses.
 fn parse_stat(text: &str) -> Option<Stat> {
     let fields = text.get(text.rfind(')')? + 1..)?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();

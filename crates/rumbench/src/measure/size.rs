@@ -7,36 +7,38 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rumbench_core::engine::Engine;
 
-/// Allocated bytes.
+/// Allocated bytes of a directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Allocated {
-    /// Files for which the engine says that they hold data.
+    /// Bytes of the files that the engine reports as data.
     pub data: u64,
-    /// Everything, directories included.
+    /// Bytes of everything, directories included.
     pub directory: u64,
-    /// Files seen.
+    /// Number of files found.
     pub files: u64,
 }
 
-/// What an engine takes: by its own account where its files are elsewhere, else by its directory.
+/// Returns the space that an engine uses: as reported by an external engine, otherwise the size of
+/// its directory.
 pub fn of_engine(engine: &dyn Engine, directory: &Path, is_data: bool) -> Allocated {
     if engine.external().is_some() {
         let stored = engine.stored_bytes().unwrap_or(0);
         return Allocated {
             data: stored,
             directory: stored,
-            // Asked as seldom as a directory with many files is walked.
+            // The engine is queried as rarely as a directory with many files is walked.
             files: u64::MAX,
         };
     }
     allocated(directory, &|name| is_data && engine.is_data_file(name))
 }
 
-/// Walks a directory. Files that vanish meanwhile (compaction) are skipped.
+/// Returns the allocated bytes of a directory. Files that vanish during the walk (compaction) are
+/// skipped.
 pub fn allocated(directory: &Path, is_data: &dyn Fn(&str) -> bool) -> Allocated {
     let mut sum = Allocated::default();
     let mut pending = vec![directory.to_path_buf()];
-    // Ends because symbolic links are not followed.
+    // Terminates because symbolic links are not followed.
     while let Some(path) = pending.pop() {
         for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
             let Ok(metadata) = entry.metadata() else {
@@ -57,10 +59,11 @@ pub fn allocated(directory: &Path, is_data: &dyn Fn(&str) -> bool) -> Allocated 
     sum
 }
 
-/// Bytes that an unprivileged process may still allocate on the file system of a directory.
+/// Returns the bytes that an unprivileged process may still allocate on the file system of a
+/// directory.
 ///
 /// # Errors
-/// When the directory cannot be asked.
+/// When the file system cannot be queried.
 pub fn free_bytes(directory: &Path) -> Result<u64> {
     let stat = rustix::fs::statvfs(directory)
         .with_context(|| format!("cannot read the free space of {}", directory.display()))?;

@@ -1,16 +1,17 @@
 //! Spread of repeated measurements: paired log ratios with a t interval, and stall detection.
 
-/// Fewest pairs for which a verdict is given.
+/// Minimum number of pairs for a verdict.
 pub const PAIRS_FOR_VERDICT: usize = 5;
 
-/// Two-sided 98 % quantiles of Student's t for 1 to 30 degrees of freedom. At 95 % one of twenty comparisons of equal
-/// engines would get a verdict; at 98 % one of fifty does, and five pairs still show a change of 10 % through noise of 3 %.
+/// Two-sided 98 % quantiles of Student's t for 1 to 30 degrees of freedom. At 95 %, one of twenty
+/// comparisons of equal engines would get a verdict; at 98 %, one of fifty does. Five pairs still
+/// show a change of 10 % through noise of 3 %.
 const T_98: [f64; 30] = [
     31.821, 6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764, 2.71808, 2.681, 2.650,
     2.624, 2.602, 2.583, 2.567, 2.552, 2.539, 2.528, 2.518, 2.508, 2.500, 2.492, 2.485, 2.479,
     2.473, 2.467, 2.462, 2.457,
 ];
-/// The same for the normal distribution.
+/// Two-sided 98 % quantile of the normal distribution.
 const NORMAL_98: f64 = 2.326;
 
 /// A ratio with its spread.
@@ -20,14 +21,15 @@ pub struct Ratio {
     pub ratio: f64,
     /// Lower end of the 98 % interval, or the smallest ratio with fewer than five pairs.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval, or the largest ratio with fewer than five pairs.
     pub high: f64,
-    /// Pairs used.
+    /// Number of pairs used.
     pub pairs: usize,
 }
 
 impl Ratio {
-    /// What may be said: `higher` or `lower` needs five pairs and an interval that does not hold one.
+    /// Returns the verdict: `higher` or `lower` needs five pairs and an interval that does not
+    /// contain 1.
     pub fn verdict(&self) -> &'static str {
         if self.pairs == 1 {
             "n=1, no spread"
@@ -43,7 +45,7 @@ impl Ratio {
     }
 }
 
-/// Ratios `other / base` of adjacent trials. `None` without a pair of positive numbers.
+/// Returns the ratios `other / base` of adjacent trials. `None` without a pair of positive numbers.
 pub fn paired_ratio(pairs: &[(f64, f64)]) -> Option<Ratio> {
     let logs: Vec<f64> = pairs
         .iter()
@@ -74,7 +76,8 @@ pub fn paired_ratio(pairs: &[(f64, f64)]) -> Option<Ratio> {
     })
 }
 
-/// The quantile of Student's t for a two-sided 98 % interval; without a degree of freedom there is none.
+/// Returns the quantile of Student's t for a two-sided 98 % interval; infinity without a degree of
+/// freedom.
 pub fn t_98(freedom: usize) -> f64 {
     match freedom.checked_sub(1) {
         Some(i) => T_98.get(i).copied().unwrap_or(NORMAL_98),
@@ -82,7 +85,7 @@ pub fn t_98(freedom: usize) -> f64 {
     }
 }
 
-/// Median of some numbers; `None` of none.
+/// Returns the median; `None` of an empty list.
 pub fn median(numbers: &[f64]) -> Option<f64> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -94,7 +97,8 @@ pub fn median(numbers: &[f64]) -> Option<f64> {
     }
 }
 
-/// Operations below which an interval counts as stalled: a tenth of the median's. Needs three intervals to know what is usual.
+/// Returns the number of operations below which an interval counts as stalled: a tenth of the
+/// median. `None` for fewer than three intervals, because the usual number is unknown then.
 pub fn stalled_limit(ops: &[u64]) -> Option<f64> {
     if ops.len() < 3 {
         return None;
@@ -103,7 +107,7 @@ pub fn stalled_limit(ops: &[u64]) -> Option<f64> {
     Some(median(&numbers)? / 10.0)
 }
 
-/// Intervals below [`stalled_limit`].
+/// Returns the number of intervals below [`stalled_limit`].
 pub fn stalled_intervals(ops: &[u64]) -> Option<u64> {
     let limit = stalled_limit(ops)?;
     Some(ops.iter().filter(|&&n| (n as f64) < limit).count() as u64)
@@ -135,7 +139,8 @@ mod tests {
 
     #[test]
     fn t_interval_of_known_log_ratios_is_the_textbook_one() {
-        // ln 1, ln e^0.1 ... ln e^0.4: mean 0.2, standard deviation 0.1581, half width 3.747 * 0.0707.
+        // ln 1, ln e^0.1 ... ln e^0.4: mean 0.2, standard deviation 0.1581, half width 3.747 *
+        // 0.0707.
         let pairs: Vec<_> = (0..5).map(|i| (1.0, (f64::from(i) * 0.1).exp())).collect();
         let ratio = paired_ratio(&pairs).unwrap();
         assert!((ratio.low.ln() - (0.2 - 0.26495)).abs() < 1e-4, "{ratio:?}");

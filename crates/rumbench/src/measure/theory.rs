@@ -1,80 +1,82 @@
-//! What theory allows reads, writes and space to cost, by the layout of an engine's data. Pure arithmetic, before compression.
+//! Theoretical bounds on the cost of reads, writes and space, by the layout of an engine's data.
+//! Pure arithmetic, before compression.
 //!
-//! The numbers are those of the published comparisons of B-tree and LSM that the laboratory answers to, except for Alluvium's, which are
-//! its design's (`docs/guide/background.md`). They are bounds for rows that are changed at random: a load in key order, or rows that
-//! are changed again before they are written back, stay below them. `docs/guide/explain.md` has them with their sources.
+//! The numbers come from published comparisons of B-tree and LSM, except those of Alluvium, which
+//! come from its design (`docs/guide/background.md`). They are bounds for rows that change at
+//! random. Two cases stay below them: a load in key order, and rows that change again before they
+//! are written back. `docs/guide/explain.md` lists them with their sources.
 
-/// Share of a leaf page that is full after random changes: between a half and two thirds; the better end.
+/// Used share of a leaf page after random changes: between a half and two thirds; the better end.
 const LEAF_FILL: f64 = 2.0 / 3.0;
 /// Bytes of an entry of a branch page: the head of a key and a pointer.
 const BRANCH_ENTRY_BYTES: f64 = 32.0;
-/// Each level is so many times the one above it.
+/// Ratio of the size of a level to that of the level above it.
 const FANOUT: f64 = 10.0;
-/// Bytes rewritten for each byte that goes down a level; 10 in the naive theory.
+/// Bytes rewritten for each byte that moves down a level; 10 in the naive theory.
 const LEVEL_WRITES: f64 = 7.0;
-/// Runs of one size that a tiered merge takes together.
+/// Number of runs of one size that a tiered compaction merges.
 const TIER_RUNS: f64 = 4.0;
-/// The same of Alluvium's upper tables.
+/// Number of runs that Alluvium merges in its upper tables.
 const ALLUVIUM_RUNS: f64 = 6.0;
-/// False positives of a filter with 10 bits for each key.
+/// False-positive rate of a filter with 10 bits for each key.
 const FALSE_POSITIVES: f64 = 0.01;
 
-/// How an engine lays its data out.
+/// Layout of an engine's data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Layout {
-    /// Pages that are changed in place, behind a log.
+    /// Pages that are changed in place, with a write-ahead log.
     BTree {
-        /// Of a leaf.
+        /// Bytes of a leaf page.
         page_bytes: f64,
     },
-    /// Pages that are never changed: a commit writes all from the leaf up to the root.
+    /// Pages that are never changed: a commit writes the path from the leaf up to the root.
     CopyOnWrite {
-        /// Of all pages.
+        /// Bytes of every page.
         page_bytes: f64,
     },
-    /// Levels, each a sorted run, ten times the one above.
+    /// Levels, each a sorted run, ten times the size of the level above.
     Leveled {
-        /// Of the first level below the flushed tables.
+        /// Bytes of the first level below the flushed tables.
         level1_bytes: f64,
     },
-    /// Runs of equal size are merged into one of the next size.
+    /// Runs of equal size that are merged into one of the next size.
     Tiered {
-        /// Of a flushed table.
+        /// Bytes of a flushed table.
         flush_bytes: f64,
     },
     /// Tiered tables above one last level.
     LazyLeveled {
-        /// Upper tables against the last level.
+        /// Size of the upper tables as a share of the last level.
         upper_fraction: f64,
-        /// Of a flush.
+        /// Bytes of a flush.
         flush_bytes: f64,
     },
 }
 
-/// The data that the layout holds.
+/// Data that the layout holds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Data {
-    /// Keys and values of all rows.
+    /// Bytes of keys and values of all rows.
     pub bytes: f64,
-    /// Of them, of one row.
+    /// Bytes of key and value of one row.
     pub row_bytes: f64,
-    /// What memory can hold of it, the page cache included.
+    /// Bytes of the data that memory can hold, the page cache included.
     pub memory_bytes: f64,
 }
 
-/// The most that theory allows.
+/// Theoretical upper bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
-    /// Device reads for one row that is read alone.
+    /// Device reads for one single-row read.
     pub read: f64,
-    /// Bytes written for each byte of a row that is changed.
+    /// Bytes written for each byte of a changed row.
     pub write: f64,
     /// Bytes stored for each byte of rows.
     pub space: f64,
 }
 
 impl Layout {
-    /// Its name in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Layout::BTree { .. } => "B-tree",
@@ -85,13 +87,13 @@ impl Layout {
         }
     }
 
-    /// What it costs at most to hold this data. `None` where nothing is known of the data.
+    /// Returns the maximum cost of holding this data; `None` if its size is unknown.
     pub fn bounds(self, data: &Data) -> Option<Bounds> {
         if data.bytes <= 0.0 || data.row_bytes <= 0.0 {
             return None;
         }
         let space = self.space();
-        // Of a row chosen at random, the share that memory does not hold.
+        // Probability that a randomly chosen row is not in memory.
         let missing = (1.0 - data.memory_bytes / (data.bytes * space)).clamp(0.0, 1.0);
         Some(Bounds {
             read: missing * self.row_reads(data),
@@ -104,13 +106,14 @@ impl Layout {
         match self {
             Layout::BTree { .. } | Layout::CopyOnWrite { .. } => 1.0 / LEAF_FILL,
             Layout::Leveled { .. } => 1.0 + 1.0 / FANOUT,
-            // The largest run and what will replace it.
+            // The largest run and its replacement.
             Layout::Tiered { .. } => 2.0,
             Layout::LazyLeveled { upper_fraction, .. } => 1.0 + upper_fraction,
         }
     }
 
-    /// Reads for a row when memory holds no leaf or data block: one, and what filters let through.
+    /// Returns the reads for a row when memory holds no leaf or data block: one, plus the false
+    /// positives of the filters.
     fn row_reads(self, data: &Data) -> f64 {
         match self {
             Layout::BTree { .. } | Layout::CopyOnWrite { .. } => 1.0,
@@ -133,21 +136,22 @@ impl Layout {
 
     fn write(self, data: &Data) -> f64 {
         match self {
-            // The row in the log, and the page that it made dirty.
+            // The row in the log, and the page that it makes dirty.
             Layout::BTree { page_bytes } => (page_bytes + data.row_bytes) / data.row_bytes,
             Layout::CopyOnWrite { page_bytes } => {
                 let leaves = (data.bytes / LEAF_FILL / page_bytes).max(1.0);
                 let depth = 1.0 + leaves.log(page_bytes / BRANCH_ENTRY_BYTES).ceil();
                 depth * page_bytes / data.row_bytes
             }
-            // Log, flush, into level 1, and down.
+            // Log, flush, compaction into level 1, and down.
             Layout::Leveled { level1_bytes } => {
                 3.0 + LEVEL_WRITES * (levels(data.bytes, level1_bytes) - 1.0)
             }
             Layout::Tiered { flush_bytes } => {
                 2.0 + merges(data.bytes, flush_bytes, TIER_RUNS).ceil()
             }
-            // Log, flush, tiers, and the last level, whose group is half full of upper data on average when it is merged.
+            // Log, flush, tiers, and the last level. Its group is half full of upper data on
+            // average at a compaction.
             Layout::LazyLeveled {
                 upper_fraction,
                 flush_bytes,
@@ -159,12 +163,12 @@ impl Layout {
     }
 }
 
-/// Levels below the flushed tables.
+/// Returns the number of levels below the flushed tables.
 fn levels(bytes: f64, level1_bytes: f64) -> f64 {
     1.0 + (bytes / level1_bytes.max(1.0)).max(1.0).log(FANOUT).ceil()
 }
 
-/// How often a byte is merged with others of its size until `bytes` are one run.
+/// Returns how often a byte is merged with others of its size until `bytes` are one run.
 fn merges(bytes: f64, flush_bytes: f64, runs: f64) -> f64 {
     (bytes / flush_bytes.max(1.0)).max(1.0).log(runs)
 }

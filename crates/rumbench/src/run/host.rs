@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum length of an answer in bytes.
 const ANSWER_BYTES: u64 = 1 << 20;
 
-/// Answer of a host: its identity and, for one trial, whether it can run it.
+/// Answer of a host: its identity and its ability to run one trial.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Answer {
@@ -85,9 +85,11 @@ fn check(spec: &TrialSpec) -> Result<u32> {
 /// Asks the build at `host.path` if it can run a trial, and fills in its identity.
 ///
 /// # Errors
-/// A usage error that names the host: it is missing, cannot be started, dies, does not answer,
-/// speaks another version of the protocol, does other operations, or cannot run the trial for a
-/// reason of its own.
+/// A usage error that names the host. Possible reasons:
+///
+/// - The host is missing, cannot be started, dies, or does not answer.
+/// - It speaks another version of the protocol, or does other operations.
+/// - It cannot run the trial for a reason of its own.
 pub fn ask(host: &mut Host, spec: &TrialSpec) -> Result<()> {
     let named = match host.name.as_str() {
         "" => format!("--host {}", host.path),

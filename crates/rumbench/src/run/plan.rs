@@ -13,7 +13,7 @@ use super::storage::Storage;
 use crate::store::result::{Host, TrialResult, engine_name};
 
 /// Default number of seconds without a completed request after which a trial counts as stuck: ten
-/// times the longest pause from which any engine has been seen to recover.
+/// times the longest pause with a recovery seen in any engine.
 pub const STUCK_AFTER_S: u64 = 600;
 
 fn usual_stuck_after_s() -> u64 {
@@ -240,8 +240,8 @@ pub fn folder(index: usize, choice: &EngineChoice) -> String {
     format!("{:03}-{name}", index + 1)
 }
 
-/// Estimates the free bytes that a suite needs: three times the data, which leaves space for logs
-/// and for the old copy during a compaction or checkpoint.
+/// Estimates the free bytes that a suite needs: three times the data, to leave space for logs and
+/// for the old copy during a compaction or checkpoint.
 pub fn disk_estimate(load_bytes: u64, trials_kept: u64) -> u64 {
     const SPACE_FACTOR: u64 = 3;
     const FIXED_BYTES: u64 = 256 << 20;

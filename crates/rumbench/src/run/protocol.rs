@@ -145,7 +145,7 @@ impl Emitter {
     }
 
     /// Writes one event. Errors are ignored: a laboratory that has stopped reading has also closed
-    /// stdin, and that ends the child.
+    /// stdin, and the end of stdin ends the child.
     pub fn emit(&self, event: &Event) {
         let Ok(mut line) = serde_json::to_vec(event) else {
             return;

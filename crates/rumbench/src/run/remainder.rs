@@ -70,7 +70,7 @@ fn contestant(upcoming: &Upcoming) -> String {
 }
 
 /// Removes the data left by the stopped suite: that of the running trial and, unless data is kept,
-/// also that of earlier trials. Only folders named by the plan are removed.
+/// of earlier trials. Only folders named by the plan are removed.
 ///
 /// # Errors
 /// When a folder cannot be removed, because a trial would find the data of another.

@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub switches: Option<u64>,
     /// I/O of the process, and of a server's processes.
     pub process_io: Option<ProcessIo>,
-    /// True if the engine is a server whose processes cannot be observed.
+    /// True if the engine is a server with processes that cannot be observed.
     pub server_unseen: bool,
     /// I/O of the device.
     pub device_io: Option<DeviceIo>,

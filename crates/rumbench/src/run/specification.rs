@@ -1,6 +1,6 @@
 //! `DIR/suite.json`: the request for a suite and the build and machine that began it. It is written
 //! before anything runs, so that a killed suite can be continued without its command line. Its lock
-//! tells if the suite is still running.
+//! shows if the suite is still running.
 //!
 //! Trials of one table must come from one laboratory: a resume is refused if the build, the
 //! machine, the hosts or the options files differ, and the error names every difference.
@@ -241,7 +241,7 @@ pub fn begin(suite: &Suite) -> Result<Claim> {
     claim(&suite.out)
 }
 
-/// Claims a folder whose suite is not running; waits up to 10 s for the trial of a killed
+/// Claims the folder of a suite that is not running; waits up to 10 s for the trial of a killed
 /// laboratory to end.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// Returns the limit on reads per second, which is also that on writes; `None`: no limit.
+    /// Returns the limit on reads per second, also the limit on writes; `None`: no limit.
     pub fn operations_per_s(self) -> Option<u64> {
         match self {
             Storage::DiskArray => Some(1_000),

@@ -1,5 +1,5 @@
-//! A device, tried with files of its own in the data folder: how long a sync of one written page takes, and how many pages
-//! it reads in a second.
+//! Test of a device with scratch files in the data folder: measures the time to sync one written
+//! page, and the number of random page reads per second.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -13,14 +13,14 @@ use crate::measure::statistics::median;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// Syncs that are timed.
+/// Number of timed syncs.
 const SYNCS: usize = 50;
-/// Bytes of the file that is read at random.
+/// Size in bytes of the file for random reads.
 const FILE_BYTES: u64 = 64 << 20;
-/// How long it is read.
+/// Duration of the random reads.
 const READING: Duration = Duration::from_millis(500);
 
-/// A file that goes with its value.
+/// Path of a file that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -29,7 +29,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Medians of the time that a sync of one written page takes, with all of the file's attributes and without.
+/// Returns the median time to sync one written page in microseconds: fsync, fdatasync.
 pub(super) fn syncs(dir: &Path) -> Result<(Option<f64>, Option<f64>)> {
     let path = Scratch(dir.join("rumbench-doctor-sync"));
     let mut file = File::create(&path.0)
@@ -48,11 +48,11 @@ pub(super) fn syncs(dir: &Path) -> Result<(Option<f64>, Option<f64>)> {
     Ok((timed(File::sync_all)?, timed(File::sync_data)?))
 }
 
-/// Pages read at random in a second by one thread, past the page cache.
+/// Returns the number of random page reads per second by one thread, without the page cache.
 pub(super) fn random_reads(dir: &Path) -> Result<f64> {
     let path = Scratch(dir.join("rumbench-doctor-read"));
     let mut file = File::create(&path.0)?;
-    // Bytes that do not compress: a device may store zeros as nothing.
+    // Incompressible bytes, because a device may not store zeros.
     let mut chunk = vec![0u8; 1 << 20];
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     for _ in 0..FILE_BYTES >> 20 {
@@ -69,7 +69,7 @@ pub(super) fn random_reads(dir: &Path) -> Result<f64> {
         .custom_flags(direct)
         .open(&path.0)
         .context("the file system has no direct reads")?;
-    // Direct reads want an aligned buffer: one of two pages always holds an aligned page.
+    // Direct reads need an aligned buffer: two pages always contain an aligned page.
     let mut buffer = vec![0u8; 2 * PAGE];
     let shift = buffer.as_ptr().align_offset(PAGE);
     let page = &mut buffer[shift..shift + PAGE];
@@ -83,7 +83,7 @@ pub(super) fn random_reads(dir: &Path) -> Result<f64> {
     Ok(f64::from(reads) / start.elapsed().as_secs_f64())
 }
 
-/// xorshift64.
+/// Returns the next number of xorshift64.
 fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

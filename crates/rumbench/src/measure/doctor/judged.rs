@@ -1,4 +1,4 @@
-//! The facts of a machine, judged.
+//! Judges the facts of a machine.
 
 use std::borrow::Cow;
 
@@ -6,10 +6,10 @@ use super::{Finding, Machine, PROFILE_ADVICE, Verdict};
 use crate::report::html::label_us;
 use crate::report::table::count;
 
-/// Smallest free space that is no reason to worry, in GiB.
+/// Smallest free space without a warning, in GiB.
 const FREE_GIB: f64 = 10.0;
 
-/// Everything that was found, judged.
+/// Returns the findings for all facts of a machine.
 pub fn findings(machine: &Machine) -> Vec<Finding> {
     let mut all = processor(machine);
     all.extend(memory(machine));
@@ -32,7 +32,7 @@ fn finding(
     }
 }
 
-/// Good with its fact, or another verdict with advice.
+/// Returns a good finding, or another verdict with advice.
 fn judged(about: &'static str, good: bool, bad: Verdict, found: &str, advice: &str) -> Finding {
     match good {
         true => finding(about, Verdict::Good, found, ""),
@@ -138,7 +138,7 @@ fn storage(machine: &Machine) -> Vec<Finding> {
     all
 }
 
-/// What the device did when it was tried.
+/// Returns the findings from the test of the device.
 fn tried(machine: &Machine) -> Vec<Finding> {
     let mut all = Vec::new();
     let synced = |us: Option<f64>| us.map_or("unknown".to_string(), label_us);
@@ -200,7 +200,7 @@ fn permissions(machine: &Machine) -> Vec<Finding> {
     all
 }
 
-/// What `--profile` can do.
+/// Returns the findings about the features that `--profile` needs.
 fn profiling(machine: &Machine) -> Vec<Finding> {
     let counters = match machine.counters.as_slice() {
         [] => "none".to_string(),

@@ -1,7 +1,7 @@
-//! Where the kernel has control groups for memory and for devices, and how their files are called there.
+//! Locations of the kernel's control groups for memory and devices, in both versions.
 //!
-//! Version 1 has a hierarchy for each controller, version 2 one for all. Groups of trials are made below the laboratory's
-//! own, so what bounds the laboratory bounds its trials too.
+//! Version 1 has a hierarchy for each controller, version 2 one for all. Groups of trials are
+//! created below the laboratory's own group, so the laboratory's limits also apply to its trials.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use super::PREFIX;
 
-/// What a group can bound.
+/// Controller of a control group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Controller {
     /// Memory, page cache included.
@@ -20,7 +20,7 @@ pub enum Controller {
 }
 
 impl Controller {
-    /// The option of the command line that needs it.
+    /// Returns the command-line option that needs this controller.
     pub(super) fn option(self) -> &'static str {
         match self {
             Controller::Memory => "--memory",
@@ -28,7 +28,7 @@ impl Controller {
         }
     }
 
-    /// Its name in version 2.
+    /// Returns the name in version 2.
     pub(super) fn name(self) -> &'static str {
         match self {
             Controller::Memory => "memory",
@@ -43,7 +43,7 @@ impl Controller {
         }
     }
 
-    /// What it bounds.
+    /// Returns the name of the bounded resource, for error messages.
     fn subject(self) -> &'static str {
         match self {
             Controller::Memory => "memory",
@@ -52,7 +52,7 @@ impl Controller {
     }
 }
 
-/// Whose files a hierarchy has.
+/// Version of the control group interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// A hierarchy for each controller.
@@ -61,16 +61,16 @@ pub enum Version {
     Two,
 }
 
-/// Where groups are made.
+/// Hierarchy in which the groups of trials are created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hierarchy {
-    /// The laboratory's own group.
+    /// Directory of the laboratory's own group.
     pub(super) directory: PathBuf,
     pub(super) version: Version,
 }
 
 impl Hierarchy {
-    /// That of this process.
+    /// Returns the hierarchy of this process for a controller.
     ///
     /// # Errors
     /// When the kernel has none for the controller.
@@ -86,7 +86,7 @@ impl Hierarchy {
         })
     }
 
-    /// From the kernel's lists of mounts and of the groups of a process.
+    /// Finds the hierarchy in the kernel's lists of mounts and of the groups of a process.
     fn parse(controller: Controller, mounts: &str, groups: &str) -> Option<Hierarchy> {
         let has = |list: &str, name: &str| list.split(',').any(|one| one == name);
         let mounted = |kind: &str, option: Option<&str>| {
@@ -120,7 +120,7 @@ impl Hierarchy {
         })
     }
 
-    /// Removes what killed laboratories have left.
+    /// Removes groups left by killed laboratories.
     pub fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.directory) else {
             return;
@@ -128,13 +128,14 @@ impl Hierarchy {
         for entry in entries.flatten() {
             let name = entry.file_name();
             let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-            // Former releases had no number of the trial behind it.
+            // Older releases have no trial number after the process id.
             let pid = owner.and_then(|owner| owner.split('-').next()?.parse::<u32>().ok());
-            // One of this very number is of a laboratory that had it before, for none is made yet.
+            // This process has created no group yet, so a group with its id is from an earlier
+            // laboratory.
             if let Some(pid) = pid
                 && (pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists())
             {
-                // One that has processes stays: the kernel refuses.
+                // The kernel refuses to remove a group that still has processes.
                 let _ = fs::remove_dir(entry.path());
             }
         }
@@ -184,7 +185,8 @@ mod tests {
             version: Version::Two,
         };
         let of = |pid: u32| root.path().join(format!("{PREFIX}{pid}"));
-        // No process has a number this high; a laboratory of the own number was another one.
+        // No process has an id this high; a group with the test's own id is from an earlier
+        // laboratory.
         let (own, alive) = (std::process::id(), std::os::unix::process::parent_id());
         for path in [
             of(u32::MAX),

@@ -1,6 +1,7 @@
-//! Control groups of the kernel for one trial: what bounds its memory, page cache included, and its operations on a device.
+//! Control groups of the kernel for one trial. They bound its memory, page cache included, and its
+//! operations on a device.
 //!
-//! Versions 1 and 2 are known. A group that a killed laboratory left behind is removed by the next one.
+//! Versions 1 and 2 are supported. The next laboratory removes groups left by a killed one.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,24 +17,24 @@ use crate::store::result::MemoryUse;
 
 mod hierarchy;
 
-/// Groups are named with this, the laboratory's process number and the trial's.
+/// Prefix of group names; the process id of the laboratory and the number of the trial follow.
 const PREFIX: &str = "rumbench-";
 
-/// An ended process leaves its group a moment later.
+/// Number of attempts to remove a group, because a process leaves its group shortly after its end.
 const REMOVALS: u32 = 50;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
 
-/// What a trial may take at most.
+/// Upper limit for a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// Memory in bytes, page cache included.
     Memory(u64),
-    /// Reads of a device in a second, and as many writes.
+    /// Reads per second of a device, and equally many writes.
     Operations(DeviceNumber, u64),
 }
 
 impl Bound {
-    /// So many reads of the disk under `dir` in a second, and as many writes.
+    /// Returns a bound of `per_s` reads per second, and as many writes, for the disk under `dir`.
     ///
     /// # Errors
     /// When the folder is on no block device that the kernel shows.
@@ -55,10 +56,12 @@ impl Bound {
         }
     }
 
-    /// The files that bound a group and what is written to them, and whether a kernel may lack the file.
+    /// Returns the files that bound a group: name, contents, and true if a kernel may lack the
+    /// file.
     fn files(self, version: Version) -> Vec<(&'static str, String, bool)> {
         match (self, version) {
-            // Without a bound of its swap a group would swap what it may not hold; in version 1 that counts memory too.
+            // Without a swap limit the group would swap memory above its bound. The limit of
+            // version 1 counts memory and swap together.
             (Bound::Memory(bytes), Version::One) => vec![
                 ("memory.limit_in_bytes", bytes.to_string(), false),
                 ("memory.memsw.limit_in_bytes", bytes.to_string(), true),
@@ -75,7 +78,8 @@ impl Bound {
     }
 }
 
-/// The files that bound a group's operations on a device, and what is written to them; without a number it lifts the bound.
+/// Returns the files that bound a group's operations on a device, with their contents; without a
+/// number the contents remove the bound.
 fn operations(
     version: Version,
     device: DeviceNumber,
@@ -97,13 +101,13 @@ fn operations(
     }
 }
 
-/// What bounds the trials of a suite, and where.
+/// Bounds of a suite's trials, with their hierarchies.
 #[derive(Debug, Clone, Default)]
 pub struct Bounds(Vec<(Hierarchy, Bound)>);
 
 impl Bounds {
-    /// These bounds. Tried once, so that a kernel that refuses is told before anything runs; what killed laboratories left
-    /// is removed.
+    /// Checks the bounds by creating one group, so that a refusal by the kernel is reported before
+    /// anything runs. Also removes groups left by killed laboratories.
     ///
     /// # Errors
     /// When the kernel has no control groups for one of them, or refuses.
@@ -118,11 +122,11 @@ impl Bounds {
         Ok(bounds)
     }
 
-    /// The groups for one trial, if it is bounded. Each trial has its own, so that none counts what another one did whose
-    /// group could not be removed.
+    /// Creates the groups for one trial; None without bounds. Each trial has its own, so that a
+    /// leftover group does not count towards another trial.
     ///
     /// # Errors
-    /// When the kernel refuses: a plain user may make groups only where they were delegated.
+    /// When the kernel refuses: a plain user may create groups only in a delegated group.
     pub fn group(&self, trial: usize) -> Result<Option<Group>> {
         let mut group = Group {
             members: Vec::new(),
@@ -136,13 +140,13 @@ impl Bounds {
     }
 }
 
-/// One trial's groups: one for all controllers in version 2. Removed when dropped.
+/// Groups of one trial; in version 2 one group for all controllers. Removed when dropped.
 #[derive(Debug)]
 pub struct Group {
     members: Vec<(PathBuf, Version)>,
-    /// Which of them bounds memory, and at how many bytes.
+    /// Index of the group that bounds memory, and its limit in bytes.
     memory: Option<(usize, u64)>,
-    /// Which of them bounds the operations on which device, and at how many a second.
+    /// Index of the group that bounds operations, the device, and its limit per second.
     operations: Option<(usize, DeviceNumber, u64)>,
 }
 
@@ -174,7 +178,7 @@ impl Group {
         Ok(())
     }
 
-    /// Moves a process in. What it had before is not counted.
+    /// Moves a process into the groups. Its earlier memory and operations are not counted.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -186,8 +190,8 @@ impl Group {
         })
     }
 
-    /// Ends the bound of operations: the check of a database reads all of it, and measures nothing. Where the kernel refuses,
-    /// the check takes as long as it takes.
+    /// Removes the bound of operations: the final check reads the whole database and is not
+    /// measured. If the kernel refuses, the check only takes longer.
     pub fn lift_operations(&self) {
         let _ = self.limit_operations(|_| None);
     }
@@ -205,7 +209,7 @@ impl Group {
             return Ok(());
         };
         let (directory, version) = &self.members[member];
-        // All files are tried: version 1 has one for reads and one for writes.
+        // Continues after an error: version 1 has one file for reads and one for writes.
         let mut outcome = Ok(());
         for (file, text) in operations(*version, device, limit(per_s)) {
             outcome = outcome.and(write(&directory.join(file), &text, Controller::Io));
@@ -213,11 +217,11 @@ impl Group {
         outcome
     }
 
-    /// What it took so far, where memory is bounded.
+    /// Returns the memory use so far; None if memory is not bounded.
     pub fn memory_use(&self) -> Option<MemoryUse> {
         let (member, limit_bytes) = self.memory?;
         let (directory, version) = &self.members[member];
-        // The second has a line `oom_kill N`.
+        // The second file has a line `oom_kill N`.
         let (peak, kills) = match version {
             Version::One => ("memory.max_usage_in_bytes", "memory.oom_control"),
             Version::Two => ("memory.peak", "memory.events"),
@@ -268,7 +272,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.members.drain(..).for_each(|(directory, version)| {
             for _ in 0..REMOVALS {
-                // Gives the page cache of the group back. Refused while a process is ending.
+                // Frees the page cache of the group. The kernel refuses while a process is ending.
                 let empty = directory.join("memory.force_empty");
                 if version == Version::One && empty.exists() {
                     let _ = fs::write(empty, "0");
@@ -277,7 +281,7 @@ impl Drop for Group {
                     Err(error) if error.kind() == ErrorKind::ResourceBusy => {
                         std::thread::sleep(REMOVAL_PAUSE);
                     }
-                    // What stays is removed by the next laboratory.
+                    // The next laboratory removes remaining groups.
                     _ => return,
                 }
             }
@@ -298,7 +302,7 @@ mod tests {
         minor: 16,
     };
 
-    /// A directory that looks like a group to whoever reads and writes files, and the trial's group in it with these files.
+    /// Returns a directory that imitates a hierarchy, with the trial's group and these files in it.
     fn pretended(version: Version, files: &[&str]) -> (tempfile::TempDir, Hierarchy, PathBuf) {
         let root = tempfile::tempdir().expect("temporary directory");
         let directory = root.path().to_path_buf();

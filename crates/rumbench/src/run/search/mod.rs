@@ -1,11 +1,18 @@
-//! Looking for the highest rate that holds a service level: which trial comes next follows from those that have ended.
+//! Search for the highest rate that holds a service level: derives the next trial from the ended
+//! ones.
 //!
-//! For each engine first a closed loop, which says about how much it can do; then rates from half of that, raised until one does
-//! not hold, and the bracket between the highest that holds and the lowest that does not is halved until it is narrow; last a share
-//! of what was found, where response times are those of a system with room. Each trial loads a fresh database, so that no
-//! rate meets what another one left behind. A rate is taken to hold when all lower ones do.
+//! - For each engine the search begins with a closed loop, to estimate its throughput.
+//! - It then tries half of that rate and raises it until a rate does not hold.
+//! - The bracket between the highest holding rate and the lowest failing one is halved until it is
+//!   narrow.
+//! - The last trial runs at a share of the result, for response times of a system with spare
+//!   capacity.
 //!
-//! Nothing here is random or looks at a clock: a search that was killed goes on as if it had not been.
+//! Each trial loads a fresh database, so that no rate is affected by an earlier one. A rate counts
+//! as holding only if all lower rates hold.
+//!
+//! The search uses neither random numbers nor a clock: a killed search continues as if it had not
+//! been interrupted.
 
 pub mod sla;
 
@@ -18,71 +25,72 @@ use crate::report::marks;
 use crate::store::result::{PhaseResult, TrialResult};
 use sla::Condition;
 
-/// The setting that a search varies; 0 is a closed loop.
+/// Name of the setting that a search varies; 0 is a closed loop.
 pub const RATE: &str = "rate";
 /// First rate, as a share of the closed loop's throughput.
 const FIRST: f64 = 0.5;
-/// Factor by which a rate that holds is raised.
+/// Factor for raising a rate that holds.
 const RAISE: f64 = 1.5;
-/// Factor by which a rate that does not hold is lowered, while none holds.
+/// Factor for lowering a rate that does not hold, while none holds.
 const LOWER: f64 = 0.5;
-/// Rates are looked for from this share of the closed loop's throughput ...
+/// Lowest rate of the search, as a share of the closed loop's throughput.
 const LEAST: f64 = 1.0 / 512.0;
-/// ... up to this multiple of it.
+/// Highest rate of the search, as a multiple of the closed loop's throughput.
 const MOST: f64 = 8.0;
-/// Digits of a rate: finer ones than can be told apart.
+/// Digits of a rate; smaller differences cannot be measured.
 const DIGITS: i32 = 4;
 
-/// What is looked for.
+/// Parameters of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Search {
-    /// What response times have to hold.
+    /// Limits for response times.
     pub conditions: Vec<Condition>,
-    /// Phase that is judged, without `#n`.
+    /// Name of the judged phase, without `#n`.
     pub phase: String,
     /// The bracket ends when its upper end is at most this share above the lower one.
     pub precision: f64,
-    /// Share of the highest rate at which response times are told.
+    /// Share of the highest rate at which response times are reported.
     pub share: f64,
-    /// How intended starts are spread.
+    /// Distribution of the intended starts.
     pub arrivals: Arrivals,
 }
 
-/// What is known of one rate.
+/// Trials of one rate.
 #[derive(Debug, Clone)]
 pub struct Tried<'a> {
     /// The rate; 0 is a closed loop.
     pub rate: f64,
-    /// Trials that ended, one for each repetition.
+    /// Ended trials, one for each repetition.
     pub trials: Vec<&'a TrialResult>,
 }
 
-/// Where the search for one engine stands.
+/// State of the search for one engine.
 #[derive(Debug, Clone)]
 pub struct State<'a> {
-    /// Everything that was tried, in order: the closed loop, the rates of the search, the share.
+    /// All rates tried, in order: the closed loop, the rates of the search, the share.
     pub tried: Vec<Tried<'a>>,
-    /// Throughput of the closed loop.
+    /// Throughput of the closed loop in operations per second.
     pub closed_loop: Option<f64>,
-    /// The highest rate that held below the lowest that did not.
+    /// Highest holding rate below the lowest failing one.
     pub highest: Option<f64>,
-    /// The lowest rate that did not hold.
+    /// Lowest failing rate.
     pub lowest_broken: Option<f64>,
-    /// The share of the highest rate.
+    /// Rate at `share` of the highest rate; None before the bracket is complete, or if no rate
+    /// holds.
     pub reference: Option<f64>,
-    /// The trial that comes next: its rate and repetition.
+    /// Rate and repetition of the next trial; None at the end.
     pub next: Option<(f64, u32)>,
 }
 
 impl Search {
-    /// The phases of a trial that are judged: that of the name, with its repetitions.
+    /// Returns the phases of a trial that are judged: the named phase and its repetitions.
     pub fn judged<'a>(&self, trial: &'a TrialResult) -> Vec<&'a PhaseResult> {
         let all = trial.phases.iter();
         all.filter(|phase| phase.base_name() == self.phase)
             .collect()
     }
 
-    /// Why a trial does not hold; empty where it does.
+    /// Returns the reasons why a trial does not hold; empty if it does.
     pub fn broken(&self, trial: &TrialResult) -> Vec<String> {
         let phases = self.judged(trial);
         if failed(trial) {
@@ -96,13 +104,13 @@ impl Search {
             .collect()
     }
 
-    /// More than half of the repetitions hold.
+    /// Returns true if more than half of the repetitions hold.
     pub fn holds(&self, tried: &Tried<'_>) -> bool {
         let held = tried.trials.iter().filter(|t| self.broken(t).is_empty());
         held.count() * 2 > tried.trials.len()
     }
 
-    /// Where the search for one engine stands after these trials of it, which have ended.
+    /// Returns the state of the search for one engine after these trials of it, all ended.
     pub fn state<'a>(&self, trials: &[&'a TrialResult], repeat: u32) -> State<'a> {
         let tried = grouped(trials);
         let mut state = State {
@@ -120,7 +128,7 @@ impl Search {
         }
         let whole = state.tried.len() - usize::from(state.next.is_some());
         let Some(top) = state.closed_loop.filter(|_| whole > 0) else {
-            // Without a throughput there is nothing to begin with.
+            // Without the throughput of a closed loop the search has no first rate.
             if state.tried.is_empty() {
                 state.next = Some((0.0, 1));
             }
@@ -130,7 +138,7 @@ impl Search {
         state
     }
 
-    /// Follows the bracket through the rates that have all their repetitions.
+    /// Updates the bracket with the rates that have all their repetitions.
     fn replay(&self, state: &mut State<'_>, top: f64, whole: usize) {
         let mut bracket = Bracket {
             top,
@@ -160,7 +168,7 @@ impl Search {
         }
     }
 
-    /// Median throughput of the judged phases of a closed loop.
+    /// Returns the median throughput of the judged phases of a closed loop.
     fn throughput(&self, tried: &Tried<'_>) -> Option<f64> {
         let sound = tried.trials.iter().filter(|trial| !failed(trial));
         let phases = sound.flat_map(|trial| self.judged(trial));
@@ -168,7 +176,7 @@ impl Search {
         median(&rates).filter(|rate| *rate > 0.0)
     }
 
-    /// Trials that one engine will need, as far as that can be said.
+    /// Estimates the number of trials for one engine.
     fn expected(&self, state: &State<'_>, repeat: u32) -> usize {
         let done: usize = state.tried.iter().map(|tried| tried.trials.len()).sum();
         if state.next.is_none() {
@@ -195,7 +203,7 @@ impl Search {
     }
 }
 
-/// The rates between which the highest one that holds is looked for.
+/// Bracket of the search: the highest holding rate and the lowest failing one.
 struct Bracket {
     top: f64,
     precision: f64,
@@ -204,7 +212,8 @@ struct Bracket {
 }
 
 impl Bracket {
-    /// The rate to try next; `None` when the bracket is narrow enough, or has no end where one could be.
+    /// Returns the rate to try next; `None` if the bracket is narrow enough, or a missing end would
+    /// be outside the range of the search.
     fn next(&self) -> Option<f64> {
         let (least, most) = (self.top * LEAST, self.top * MOST);
         match (self.low, self.high) {
@@ -214,19 +223,20 @@ impl Bracket {
             (Some(low), Some(high)) if high <= low * (1.0 + self.precision) => None,
             (Some(low), Some(high)) => {
                 let middle = rounded((low * high).sqrt());
-                // Rounding has an end too.
+                // Rounding can leave no rate between the two.
                 Some(middle).filter(|rate| *rate > low && *rate < high)
             }
         }
     }
 }
 
-/// Whether a trial has no numbers that count; failed operations alone are judged with the phase.
+/// Returns true if a trial has no valid measurements. Failed operations alone are judged with the
+/// phase.
 fn failed(trial: &TrialResult) -> bool {
     marks::failed(trial) && !trial.has_mark("errors")
 }
 
-/// Trials by rate, in the order of their first ones.
+/// Groups trials by rate, in the order of the first trial of each rate.
 fn grouped<'a>(trials: &[&'a TrialResult]) -> Vec<Tried<'a>> {
     let mut found: Vec<Tried<'a>> = Vec::new();
     for trial in trials {
@@ -244,28 +254,28 @@ fn grouped<'a>(trials: &[&'a TrialResult]) -> Vec<Tried<'a>> {
     found
 }
 
-/// What a trial of a search sets.
+/// Returns the label of a trial at this rate.
 pub fn label(rate: f64) -> String {
     format!("{RATE}={rate}")
 }
 
-/// The rate of such a label.
+/// Returns the rate of such a label.
 pub fn rate_of(label: &str) -> Option<f64> {
     label.strip_prefix(RATE)?.strip_prefix('=')?.parse().ok()
 }
 
-/// A rate with few digits, which labels and results can repeat exactly.
+/// Rounds a rate to few digits, so that labels and results can repeat it exactly.
 fn rounded(rate: f64) -> f64 {
     let exponent = rate.abs().log10().floor() as i32 + 1 - DIGITS;
-    // Divided, not multiplied, by a whole power of ten where digits follow the point: 0.1 has no exact form, 10 has.
+    // Divides by a whole power of ten for digits after the point: 0.1 has no exact form, 10 has.
     match exponent {
         0.. => (rate / 10f64.powi(exponent)).round() * 10f64.powi(exponent),
         _ => (rate * 10f64.powi(-exponent)).round() / 10f64.powi(-exponent),
     }
 }
 
-/// The trial that follows these, which are all that have ended; `None` at the end. Engines take turns, so that a drift of the
-/// machine meets all of them.
+/// Returns the trial that follows `ended`, the list of all ended trials; `None` at the end. Engines
+/// take turns, so that a drift of the machine affects all of them.
 pub fn upcoming(suite: &Suite, search: &Search, ended: &[TrialResult]) -> Option<Upcoming> {
     let states = states(suite, search, ended);
     let open = states
@@ -286,7 +296,7 @@ pub fn upcoming(suite: &Suite, search: &Search, ended: &[TrialResult]) -> Option
     })
 }
 
-/// Trials of the whole search, as far as that can be said.
+/// Estimates the number of trials of the whole search.
 pub fn expected(suite: &Suite, search: &Search, ended: &[TrialResult]) -> usize {
     let states = states(suite, search, ended);
     let each = states
@@ -295,7 +305,7 @@ pub fn expected(suite: &Suite, search: &Search, ended: &[TrialResult]) -> usize 
     each.sum()
 }
 
-/// For each engine how many trials of it have ended, and where its search stands.
+/// Returns the number of ended trials and the state of the search, for each engine.
 fn states<'a>(suite: &Suite, search: &Search, ended: &'a [TrialResult]) -> Vec<(usize, State<'a>)> {
     let engines = suite.engines().iter();
     let state = |name: String| {

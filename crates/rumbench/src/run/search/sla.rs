@@ -1,7 +1,8 @@
-//! What a rate has to hold: response times below limits, and no backlog.
+//! Conditions for a rate: response times below limits, and no backlog.
 //!
-//! A condition is `[OPERATION.]FIGURE=LIMIT`, for example `p99=5ms`. Without an operation each kind of operation of the phase has
-//! to hold it, because a caller of the slowest kind waits no less.
+//! A condition is `[OPERATION.]FIGURE=LIMIT`, for example `p99=5ms`. Without an operation it
+//! applies to each kind of operation in the phase, because callers of the slowest kind also need
+//! their answers.
 
 use anyhow::Result;
 use rumbench_core::names::unknown;
@@ -13,33 +14,34 @@ use crate::report::marks::{RATE_KEPT, background_rate_unmet};
 use crate::report::table::number;
 use crate::store::result::{Latency, PhaseResult};
 
-/// Of the intended starts of a phase at most this share may be left at its end. More is a queue that grows.
+/// Maximum share of a phase's intended starts that may be missed at its end; a larger share means a
+/// growing queue.
 const BACKLOG: f64 = 0.01;
 
-/// Other names of figures, as tables write them.
+/// Other names of figures, as used in tables.
 const ALIASES: &[(&str, &str)] = &[("p99.9", "p999"), ("p99.99", "p9999")];
 
-/// Units of limits, in microseconds; the longest names first, because `s` ends them all.
+/// Units of limits, in microseconds; the longest names first, because all end with `s`.
 const UNITS: &[(&str, f64)] = &[("us", 1.0), ("ms", 1e3), ("s", 1e6)];
 
 /// One limit of a response time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Condition {
-    /// As it was given.
+    /// Text of the condition as given.
     pub text: String,
-    /// Operation; `None` stands for each.
+    /// Operation; `None` means every operation.
     pub operation: Option<String>,
     /// Figure of a latency, as `latency_us` names it.
     pub figure: String,
-    /// Largest value that holds.
+    /// Largest value that holds, in microseconds.
     pub limit_us: f64,
 }
 
 impl Condition {
-    /// Reads `[OPERATION.]FIGURE=LIMIT`.
+    /// Parses `[OPERATION.]FIGURE=LIMIT`.
     ///
     /// # Errors
-    /// A usage error that says what is expected.
+    /// A usage error with the expected form.
     pub fn parse(text: &str) -> Result<Condition> {
         let form = || {
             usage(format!(
@@ -64,7 +66,7 @@ impl Condition {
         })
     }
 
-    /// The figure of a latency.
+    /// Returns the value of this figure in a latency; NaN if it has none.
     pub fn figure_of(&self, latency: &Latency) -> f64 {
         let known = FIGURES.iter().find(|(name, _)| *name == self.figure);
         known
@@ -72,7 +74,7 @@ impl Condition {
             .unwrap_or(f64::NAN)
     }
 
-    /// The largest value over the operations that are meant, and the operation that has it.
+    /// Returns the largest value over the selected operations, with the name of the operation.
     pub fn worst<'a>(&self, phase: &'a PhaseResult) -> Option<(&'a str, f64)> {
         let meant = |name: &&String| self.operation.as_ref().is_none_or(|wanted| wanted == *name);
         let meant = phase.latency_us.iter().filter(|(name, _)| meant(name));
@@ -88,8 +90,9 @@ impl Condition {
     }
 }
 
-/// Operations below which a percentile is the maximum: the 99th of fewer than a hundred. A kind with fewer is left out where others
-/// have enough, so that the rarest one does not decide by its single slowest answer.
+/// Returns the number of operations below which a percentile is the maximum: 100 for the 99th. A
+/// kind with fewer is ignored if another kind has enough, so that the single slowest answer of the
+/// rarest kind does not decide.
 pub fn needed(figure: &str) -> u64 {
     match figure {
         "p95" => 20,
@@ -100,11 +103,11 @@ pub fn needed(figure: &str) -> u64 {
     }
 }
 
-/// Operation and figure of a name. Operations may hold dots, and so do two figures.
+/// Splits a name into operation and figure. Operations may contain dots, and so do two figures.
 fn figure(name: &str) -> Result<(Option<String>, String)> {
     let plain = FIGURES.iter().map(|(figure, _)| (*figure, *figure));
     let mut known: Vec<(&str, &str)> = ALIASES.iter().copied().chain(plain).collect();
-    // `GET.p99.9` ends with `p99.9`, not with `9`; the longest name that fits is meant.
+    // `GET.p99.9` ends with `p99.9`, not with `9`: the longest matching name counts.
     known.sort_by_key(|(written, _)| std::cmp::Reverse(written.len()));
     for (written, figure) in &known {
         let Some(rest) = name.strip_suffix(written) else {
@@ -124,7 +127,7 @@ fn figure(name: &str) -> Result<(Option<String>, String)> {
     )))
 }
 
-/// Why a phase does not hold: empty where it does.
+/// Returns the reasons why a phase does not hold; empty if it does.
 pub fn broken(conditions: &[Condition], phase: &PhaseResult) -> Vec<String> {
     let mut why = Vec::new();
     if phase.errors > 0 {
@@ -142,7 +145,7 @@ pub fn broken(conditions: &[Condition], phase: &PhaseResult) -> Vec<String> {
         ));
     }
     let missed = phase.missed_arrivals.unwrap_or(0) as f64;
-    // A client may be in an operation at the end: that is no queue.
+    // Each client may still be in an operation at the end; that is not a queue.
     let allowed = (rate * phase.seconds * BACKLOG).max(phase.clients.unwrap_or(1) as f64);
     if missed > allowed {
         why.push(format!("{} starts behind at the end", number(Some(missed))));
@@ -234,7 +237,7 @@ mod tests {
         let mut some = phase(6000.0);
         some.latency_us.get_mut("GET").unwrap().count = 99;
         assert!(broken(&conditions("p99=5ms"), &some).is_empty());
-        // Where it is named, and where none has enough, it does.
+        // It decides if it is named, and if no kind has enough.
         assert!(!broken(&conditions("GET.p99=5ms"), &some).is_empty());
         some.latency_us.get_mut("PUT").unwrap().count = 99;
         let why = broken(&conditions("p99=5ms"), &some);

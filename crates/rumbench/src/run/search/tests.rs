@@ -1,4 +1,4 @@
-//! The search against engines whose answers are given by a formula.
+//! Tests of the search with engines that answer according to a formula.
 
 use super::*;
 use crate::report::sample;
@@ -15,7 +15,7 @@ fn search() -> Search {
     }
 }
 
-/// A trial at a rate, 0 being a closed loop, of an engine that does `most` operations per second.
+/// Returns a trial at a rate (0: closed loop) of an engine that does `most` operations per second.
 fn trial(engine: &str, rate: f64, repetition: u32, most: f64) -> TrialResult {
     let mut trial = sample::suite().trials.remove(0);
     trial.engine = engine.to_string();
@@ -38,7 +38,7 @@ fn trial(engine: &str, rate: f64, repetition: u32, most: f64) -> TrialResult {
     trial
 }
 
-/// Follows a search to its end.
+/// Runs a search to its end.
 fn follow(suite: &Suite, search: &Search, most: &dyn Fn(&str) -> f64) -> Vec<TrialResult> {
     let mut ended = Vec::new();
     while let Some(next) = upcoming(suite, search, &ended) {
@@ -62,7 +62,7 @@ fn the_highest_rate_that_holds_is_found_within_the_precision() {
     let dir = tempfile::tempdir().unwrap();
     let mut suite = suite(dir.path());
     suite.repeat = 1;
-    // p99 is 5 ms where 80 % of what the engine can do is asked for.
+    // p99 is 5 ms at 80 % of the engine's capacity.
     let most = |name: &str| if name == "null" { 20_000.0 } else { 313.0 };
     let ended = follow(&suite, &search(), &most);
     for (engine, right) in [("null", 16_000.0), ("sqlite", 250.4)] {
@@ -130,7 +130,7 @@ fn a_limit_that_every_rate_holds_ends_it_too() {
     let dir = tempfile::tempdir().unwrap();
     let mut suite = suite(dir.path());
     suite.repeat = 1;
-    // A closed loop that has little to do says little of what could be done.
+    // The throughput of a closed loop with little work says little about the capacity.
     let mut ended: Vec<TrialResult> = Vec::new();
     while let Some(next) = upcoming(&suite, &search(), &ended) {
         let name = suite.engines()[next.engine].name();

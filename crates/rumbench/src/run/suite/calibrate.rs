@@ -1,4 +1,4 @@
-//! What the client itself costs: short trials on `null` before the suite's own.
+//! Cost of the client itself: short trials on `null` before the suite's own.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ use crate::catalog;
 use crate::store::result::Host;
 
 impl Runner<'_> {
-    /// Measures the client's own cost with short trials on `null`: one, or one for each value that changes what the client does.
+    /// Measures the client's own cost with short trials on `null`: one, or one for each value that
+    /// changes the client's work.
     pub(super) fn calibrate(&mut self, trials: usize) -> Result<()> {
         let choices = self.suite.engines();
         if choices.iter().all(|choice| choice.engine == "null") {
@@ -25,7 +26,7 @@ impl Runner<'_> {
                 builds.push(choice.host.clone());
             }
         }
-        // The settings of an engine are nothing to `null`.
+        // `null` ignores the settings of an engine.
         let varied = self.suite.varied.as_ref();
         let each = varied.is_some_and(|varied| !varied.is_of_an_engine());
         let points = if each { self.suite.points.len() } else { 1 };
@@ -44,7 +45,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// One of these trials, into the result.
+    /// Runs one calibration trial and adds it to the result.
     fn calibration(&mut self, host: Option<Host>, point: &Point, trials: usize) -> Result<()> {
         let (settings, overrides) = catalog::shortened(&self.suite.workload, &point.settings)?;
         let choice = EngineChoice {
@@ -72,7 +73,7 @@ impl Runner<'_> {
             label: format!("calibration on {}", trial.contestant()),
             ..SuiteStatus::default()
         };
-        // It has a shorter load and no engine: it needs no bounds.
+        // The trial has a shorter load and no engine, so it needs no bounds.
         self.drive(&spec, &mut trial, status, None)?;
         remove(&directory);
         if !trial.marks.is_empty() {

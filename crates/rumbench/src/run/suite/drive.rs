@@ -1,4 +1,4 @@
-//! One trial's process from its start to its end: every event into the result.
+//! Process of one trial from start to end: applies every event to the result.
 
 use std::path::PathBuf;
 use std::sync::mpsc::RecvTimeoutError;
@@ -17,18 +17,19 @@ use super::super::stuck;
 use super::{Runner, SAVE_EVERY};
 use crate::store::result::TrialResult;
 
-/// What stands around the process of a trial.
+/// Control group and profiler of a trial's process.
 struct TrialMonitor {
     group: Option<Group>,
-    /// The phase that its bound of operations waits for.
+    /// Phase that enables the group's bound of operations. None: the bound is already set, or there
+    /// is none.
     bound_from: Option<String>,
-    /// Whether the kernel refused that bound in the middle of the trial.
+    /// True if the kernel refused that bound during the trial.
     has_lost_bound: bool,
     profiled: Option<Profiled>,
 }
 
 impl TrialMonitor {
-    /// The process is there, and does nothing yet.
+    /// Prepares a process that has been started but does nothing yet.
     fn begin(&mut self, pid: u32) -> Result<Option<Listener>> {
         if let Some(group) = &self.group {
             group.enter(pid)?;
@@ -73,7 +74,7 @@ impl Runner<'_> {
         let started = TrialProcess::start(host.as_deref(), "trial-child", spec, prepare);
         let mut process = match started {
             Ok(process) => process,
-            // A build that is gone costs its own trials, not those of the others.
+            // A missing build fails its own trials, not those of other builds.
             Err(error) if host.is_some() => {
                 trial.mark(format!("failed ({error:#})"));
                 return Ok(());
@@ -94,7 +95,7 @@ impl Runner<'_> {
                             self.result.workload_version = Some(*workload_version);
                         }
                         if let Err(error) = watch.follow(&mut event) {
-                            // Without its bound it would measure something else.
+                            // Without its bound the trial would measure something else.
                             trial.mark(format!("failed ({error:#})"));
                             watch.has_lost_bound = true;
                             process.kill();
@@ -105,7 +106,7 @@ impl Runner<'_> {
                             self.save_meanwhile();
                         }
                     }
-                    // An engine's library printed to stdout.
+                    // The line was printed to stdout by an engine's library.
                     Err(_) => {
                         self.progress.clear();
                         say(&line);
@@ -137,7 +138,7 @@ impl Runner<'_> {
         }
     }
 
-    /// What the end of a trial's process says of it.
+    /// Completes the result after the end of the trial's process: configuration, memory and marks.
     fn conclude(
         &self,
         trial: &mut TrialResult,
@@ -176,7 +177,7 @@ impl Runner<'_> {
             Some(death) if too_little => trial.mark(format!(
                 "child-died ({death}: it needs more memory than --memory gives it)"
             )),
-            // It was ended, and why is said.
+            // The laboratory ended the process, and a mark already gives the reason.
             Some(_) if trial.has_mark(stuck::MARK) || watch.has_lost_bound => {}
             Some(death) => trial.mark(format!("child-died ({death})")),
             None if !finished => trial.mark("child-died (no reason given)"),

@@ -1,4 +1,4 @@
-//! The log of a server whose trial failed: it is kept when the trial's data goes.
+//! Log of a server in a failed trial: kept when the trial's data is removed.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -10,16 +10,17 @@ use super::super::progress::say;
 use crate::report::marks;
 use crate::store::result::TrialResult;
 
-/// The folder beside the result.
+/// Folder next to the result.
 const FOLDER: &str = "logs";
-/// Bytes of a log that are kept, its last ones: a server that logs each refused statement fills a device.
+/// Maximum kept bytes of a log, from its end: a server that logs each refused statement fills a
+/// device.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// Moves the log of the server in a trial's `directory` to the folder of the result, if the trial failed, and notes where it is.
-/// Moved and not copied: the device may be full. Of one that stays with its data nothing is moved. What cannot be moved is
-/// said, not fatal.
+/// Moves the server's log from a trial's `directory` to the result folder, if the trial failed, and
+/// records its path. It is moved rather than copied, because the device may be full. If the data is
+/// kept, the log stays in place. A failure is reported but not fatal.
 pub(super) fn keep(directory: &Path, out: &Path, keeps_data: bool, trial: &mut TrialResult) {
-    // Some marks follow from the numbers.
+    // Some marks are derived from the measurements.
     marks::judge(trial);
     let log = directory.join(SERVER_LOG);
     let Some(name) = directory.file_name().filter(|_| log.exists()) else {
@@ -43,7 +44,7 @@ pub(super) fn keep(directory: &Path, out: &Path, keeps_data: bool, trial: &mut T
     trial.configuration.insert("server_log".to_string(), place);
 }
 
-/// Renames a log, and leaves of it the last [`BYTES_MAX`].
+/// Renames a log and truncates it to its last [`BYTES_MAX`] bytes.
 fn take(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;
@@ -65,7 +66,8 @@ mod tests {
     use super::*;
     use crate::report::sample;
 
-    /// What is noted of a trial with a log of so many bytes in a folder `data/001-x`, and what is kept of the log.
+    /// Returns the recorded path and the kept length of the log, for a trial in `data/001-x` with a
+    /// log of this many bytes.
     fn kept(bytes: u64, mark: Option<&str>, keeps_data: bool) -> (Option<String>, Option<u64>) {
         let out = tempfile::tempdir().expect("folder");
         let directory = out.path().join("data").join("001-x");
