@@ -43,7 +43,7 @@ pub struct Memory {
     /// Anonymous memory of all processes, plus the largest share of shared memory and of mapped
     /// files in any one of them.
     pub all: u64,
-    /// The anonymous part.
+    /// Anonymous part of `all`.
     pub anonymous: u64,
 }
 

@@ -36,7 +36,7 @@ pub trait Clock {
 #[derive(Debug, Clone, Copy)]
 pub struct MonotonicClock {
     start: Instant,
-    /// The last part of a wait is spun.
+    /// Final part of each wait that is spun instead of slept, in nanoseconds.
     spin_ns: u64,
 }
 

@@ -5,7 +5,7 @@
 //!   [`remainder`] for suites that are resumed.
 //! - The child's side: [`trial`], [`steps`], [`phase`], [`threads`], [`client`], [`pacing`],
 //!   [`sampler`], [`turnover`].
-//! - Their messages: [`protocol`], [`split`].
+//! - Both sides: [`protocol`] for their messages, [`split`] for the CPU of a phase.
 
 pub mod cgroup;
 pub mod client;

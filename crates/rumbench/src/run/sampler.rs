@@ -27,7 +27,7 @@ pub struct Snapshot {
     pub process_cpu: f64,
     /// CPU seconds of the server's processes, if the engine is a server.
     pub server_cpu: Option<f64>,
-    /// CPU of the machine.
+    /// CPU of the machine, if known.
     pub machine_cpu: Option<MachineCpu>,
     /// Context switches of live threads, a server's included.
     pub switches: Option<u64>,

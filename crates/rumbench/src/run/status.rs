@@ -46,7 +46,7 @@ pub struct SuiteStatus {
     pub phase_operations: Option<u64>,
     /// The engine's note while settling.
     pub note: String,
-    /// The last seconds of the phase.
+    /// Recent seconds of the phase, at most 60.
     pub recent: VecDeque<Interval>,
     /// Last second of the phase in which almost nothing was done, and the number of such seconds.
     pub last_stall: Option<(u64, u64)>,

@@ -29,7 +29,7 @@ use crate::store::file;
 use crate::store::result::{SuiteResult, TrialResult};
 use crate::store::sweep::{Sweep, TURNOVER};
 
-/// The result is written at least this often while a phase runs.
+/// Maximum interval between saves of the result while a phase runs.
 const SAVE_EVERY: Duration = Duration::from_secs(8);
 
 /// A running suite.
