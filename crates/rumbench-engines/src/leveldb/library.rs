@@ -1,7 +1,8 @@
-//! LevelDB's C interface as types whose safe use Rust checks. All `unsafe` code of this engine is here.
+//! Safe wrappers of LevelDB's C interface. All `unsafe` code of this engine is here.
 //!
-//! Each type owns one object of the library and frees it. A [`Database`] may be used by all threads at once; an [`Iter`]
-//! borrows it and is used by one. Bytes that the library gives out are copied or borrowed from what keeps them alive.
+//! Each type owns one object of the library and frees it. All threads may share a [`Database`]; an
+//! [`Iter`] borrows it and belongs to one thread. Bytes from the library are copied, or borrowed
+//! from their owner.
 
 #![allow(non_camel_case_types, reason = "the names of `leveldb/c.h`")]
 
@@ -13,7 +14,7 @@ use std::ptr::{self, NonNull};
 
 use rumbench_core::engine::{EngineError, Result};
 
-/// Types of which only addresses are known here.
+/// Declares types of the library that are known only by address.
 macro_rules! opaque {
     ($($name:ident)*) => {$(
         #[repr(C)]
@@ -32,7 +33,7 @@ opaque! {
 const NO_COMPRESSION: c_int = 0;
 const SNAPPY_COMPRESSION: c_int = 1;
 
-// What is used of `leveldb/c.h`, in its order; it has been the same since release 1.21.
+// The part of `leveldb/c.h` that is used, in its order. It has not changed since release 1.21.
 unsafe extern "C" {
     fn leveldb_open(
         options: *const leveldb_options_t,
@@ -119,7 +120,7 @@ unsafe extern "C" {
     fn leveldb_minor_version() -> c_int;
 }
 
-/// How a database is opened. `None` leaves what the library does by itself.
+/// Options for opening a database. `None` keeps the library's default.
 pub(super) struct DatabaseOptions {
     pub(super) cache_bytes: usize,
     pub(super) write_buffer_bytes: Option<usize>,
@@ -135,37 +136,38 @@ pub(super) struct Database {
     db: NonNull<leveldb_t>,
     options: *mut leveldb_options_t,
     cache: *mut leveldb_cache_t,
-    /// Null where there is none.
+    /// Null if the database has no filter.
     filter: *mut leveldb_filterpolicy_t,
     read: *mut leveldb_readoptions_t,
     write: *mut leveldb_writeoptions_t,
     synced_write: *mut leveldb_writeoptions_t,
 }
 
-// SAFETY: the library's database handle may be used by all threads at once, and options are only read after `open`.
+// SAFETY: all threads may use the library's database handle at once, and options are only read
+// after `open`.
 unsafe impl Send for Database {}
 // SAFETY: as above.
 unsafe impl Sync for Database {}
 
-/// The release that is linked, for example `1.22`.
+/// Returns the linked release, for example `1.22`.
 pub(super) fn version() -> String {
     // SAFETY: no arguments.
     let (major, minor) = unsafe { (leveldb_major_version(), leveldb_minor_version()) };
     format!("{major}.{minor}")
 }
 
-/// Runs a call that says by its last argument what went wrong.
+/// Runs a call that reports its error through its last argument.
 fn checked<T>(context: &'static str, call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
     let mut error: *mut c_char = ptr::null_mut();
     let answer = call(&mut error);
     if error.is_null() {
         return Ok(answer);
     }
-    // SAFETY: the library set the address of a text that ends in a zero byte and belongs to the caller.
+    // SAFETY: the library set the address of a zero-terminated string owned by the caller.
     let text = unsafe { CStr::from_ptr(error) }
         .to_string_lossy()
         .into_owned();
-    // SAFETY: as above; it is not used again.
+    // SAFETY: as above; the string is not used again.
     unsafe { leveldb_free(error.cast()) };
     Err(EngineError::failed(context, text))
 }
@@ -176,8 +178,8 @@ impl Database {
         const CONTEXT: &str = "leveldb: open database";
         let dir = CString::new(dir.as_os_str().as_encoded_bytes())
             .map_err(|error| EngineError::failed(CONTEXT, error))?;
-        // SAFETY: objects are created and changed before anybody else knows them. They are freed by `drop`, the database
-        // first, or here where it cannot be opened.
+        // SAFETY: no other code knows the objects while they are created and changed. `drop` frees
+        // them, the database first. If opening fails, this function frees them.
         unsafe {
             let options = leveldb_options_create();
             let cache = leveldb_cache_create_lru(with.cache_bytes);
@@ -245,11 +247,12 @@ impl Database {
         }
     }
 
-    /// The newest value of a key.
+    /// Returns the newest value of a key.
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         let mut size = 0;
         let value = checked("leveldb: get", |error| {
-            // SAFETY: an open database and its options, bytes that outlive the call, two addresses to write to.
+            // SAFETY: an open database and its options, bytes that outlive the call, two addresses
+            // to write to.
             unsafe {
                 leveldb_get(
                     self.db.as_ptr(),
@@ -264,16 +267,17 @@ impl Database {
         Ok(NonNull::new(value).map(|start| Value { start, size }))
     }
 
-    /// Writes all of a batch or nothing, and syncs the log up to it where that is asked for.
+    /// Writes a batch atomically, and syncs the log up to it if `sync` is set.
     pub(super) fn write(&self, batch: &Batch, sync: bool) -> Result<()> {
         let options = if sync { self.synced_write } else { self.write };
         checked("leveldb: write", |error| {
-            // SAFETY: an open database, its options, a batch that nobody else uses, an address to write to.
+            // SAFETY: an open database, its options, a batch borrowed for the call, an address to
+            // write to.
             unsafe { leveldb_write(self.db.as_ptr(), options, batch.0.as_ptr(), error) }
         })
     }
 
-    /// An iterator over the state of now, standing nowhere.
+    /// Returns an iterator over the current state, not yet on a row.
     pub(super) fn iter(&self) -> Iter<'_> {
         // SAFETY: an open database and its options.
         let iter = unsafe { leveldb_create_iterator(self.db.as_ptr(), self.read) };
@@ -283,23 +287,23 @@ impl Database {
         }
     }
 
-    /// A property in words, where the library knows it.
+    /// Returns a property as text, or `None` if the library does not know its name.
     pub(super) fn property(&self, name: &CStr) -> Option<String> {
-        // SAFETY: an open database and a string that ends in a zero byte.
+        // SAFETY: an open database and a zero-terminated string.
         let text = unsafe { leveldb_property_value(self.db.as_ptr(), name.as_ptr()) };
         if text.is_null() {
             return None;
         }
-        // SAFETY: a text that ends in a zero byte and belongs to the caller.
+        // SAFETY: a zero-terminated string owned by the caller.
         let owned = unsafe { CStr::from_ptr(text) }
             .to_string_lossy()
             .into_owned();
-        // SAFETY: as above; it is not used again.
+        // SAFETY: as above; the string is not used again.
         unsafe { leveldb_free(text.cast()) };
         Some(owned)
     }
 
-    /// Writes the memtable to a table and merges the tables that overlap a range.
+    /// Flushes the memtable and compacts the tables that overlap a range.
     pub(super) fn compact_range(&self, start: &[u8], end: &[u8]) {
         // SAFETY: an open database and bytes that outlive the call.
         unsafe {
@@ -316,8 +320,8 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // SAFETY: iterators borrow the database, so there are none. Each object is freed once, the database before what
-        // it uses.
+        // SAFETY: iterators borrow the database, so there are none. Each object is freed once, the
+        // database before the objects it uses.
         unsafe {
             leveldb_close(self.db.as_ptr());
             leveldb_readoptions_destroy(self.read);
@@ -328,8 +332,9 @@ impl Drop for Database {
     }
 }
 
-/// # Safety
-/// Nobody uses them now or later. The filter may be null.
+/// Frees the options, the cache and the filter of a database.
+///
+/// # Safety No code uses them during or after the call. The filter may be null.
 unsafe fn free_options(
     options: *mut leveldb_options_t,
     cache: *mut leveldb_cache_t,
@@ -345,7 +350,7 @@ unsafe fn free_options(
     }
 }
 
-/// A value that the library copied out.
+/// Value that the library copied for the caller.
 pub(super) struct Value {
     start: NonNull<c_char>,
     size: usize,
@@ -355,19 +360,19 @@ impl Deref for Value {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the library left so many bytes there, and they belong to this value.
+        // SAFETY: the library wrote `size` bytes there, and they belong to this value.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.size) }
     }
 }
 
 impl Drop for Value {
     fn drop(&mut self) {
-        // SAFETY: it belongs to this value, and nobody uses it later.
+        // SAFETY: the bytes belong to this value, and no code uses them afterwards.
         unsafe { leveldb_free(self.start.as_ptr().cast()) };
     }
 }
 
-/// Writes that happen together.
+/// Batch of writes that LevelDB applies atomically.
 pub(super) struct Batch(NonNull<leveldb_writebatch_t>);
 
 impl Batch {
@@ -378,7 +383,7 @@ impl Batch {
     }
 
     pub(super) fn put(&mut self, key: &[u8], value: &[u8]) {
-        // SAFETY: a batch that nobody else uses, and bytes that the library copies.
+        // SAFETY: a batch borrowed mutably, and bytes that the library copies.
         unsafe {
             leveldb_writebatch_put(
                 self.0.as_ptr(),
@@ -398,25 +403,25 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        // SAFETY: nobody else knows it.
+        // SAFETY: the batch belongs to this value alone.
         unsafe { leveldb_writebatch_destroy(self.0.as_ptr()) };
     }
 }
 
-/// A walk over the state of the moment when it began.
+/// Iterator over the state at the time of its creation.
 pub(super) struct Iter<'a> {
     iter: NonNull<leveldb_iterator_t>,
     _database: &'a Database,
 }
 
 impl Iter<'_> {
-    /// Goes to the first key that is not smaller, or behind the last one.
+    /// Moves to the first key that is not smaller, or past the last one.
     pub(super) fn seek(&mut self, key: &[u8]) {
         // SAFETY: an open iterator and bytes that outlive the call.
         unsafe { leveldb_iter_seek(self.iter.as_ptr(), key.as_ptr().cast(), key.len()) };
     }
 
-    /// Goes to the last key that is smaller, or before the first one.
+    /// Moves to the last key that is smaller, or before the first one.
     pub(super) fn seek_before(&mut self, key: &[u8]) {
         self.seek(key);
         if self.is_valid() {
@@ -427,27 +432,28 @@ impl Iter<'_> {
         }
     }
 
-    /// The next row. Only where it stands on one.
+    /// Moves to the next row. The iterator must be on a row.
     pub(super) fn next(&mut self) {
         assert!(self.is_valid(), "a step needs a row to start from");
-        // SAFETY: an open iterator that stands on a row.
+        // SAFETY: an open iterator that is on a row.
         unsafe { leveldb_iter_next(self.iter.as_ptr()) };
     }
 
-    /// The previous row. Only where it stands on one.
+    /// Moves to the previous row. The iterator must be on a row.
     pub(super) fn prev(&mut self) {
         assert!(self.is_valid(), "a step needs a row to start from");
-        // SAFETY: an open iterator that stands on a row.
+        // SAFETY: an open iterator that is on a row.
         unsafe { leveldb_iter_prev(self.iter.as_ptr()) };
     }
 
-    /// Key and value where it stands on a row.
+    /// Returns key and value of the current row, or `None` if the iterator is not on a row.
     pub(super) fn row(&self) -> Option<(&[u8], &[u8])> {
         if !self.is_valid() {
             return None;
         }
         let (mut key_size, mut value_size) = (0_usize, 0_usize);
-        // SAFETY: an open iterator that stands on a row; the bytes stay until its next move, which needs `&mut self`.
+        // SAFETY: an open iterator that is on a row. The bytes stay until its next move, which
+        // needs `&mut self`.
         unsafe {
             let key = leveldb_iter_key(self.iter.as_ptr(), &mut key_size);
             let value = leveldb_iter_value(self.iter.as_ptr(), &mut value_size);
@@ -455,7 +461,7 @@ impl Iter<'_> {
         }
     }
 
-    /// Whether all rows up to here could be read.
+    /// Returns the error if a row up to here could not be read.
     pub(super) fn status(&self) -> Result<()> {
         checked("leveldb: scan", |error| {
             // SAFETY: an open iterator and an address to write to.
@@ -471,19 +477,18 @@ impl Iter<'_> {
 
 impl Drop for Iter<'_> {
     fn drop(&mut self) {
-        // SAFETY: nobody else knows it, and the database is open.
+        // SAFETY: the iterator belongs to this value alone, and the database is open.
         unsafe { leveldb_iter_destroy(self.iter.as_ptr()) };
     }
 }
 
-/// Bytes of the library. An empty row may come without an address.
+/// Returns the library's bytes as a slice. An empty row may come with a null address.
 ///
-/// # Safety
-/// `size` bytes at `start` must stay as they are for as long as the caller lets the slice live.
+/// # Safety `size` bytes at `start` must not change for as long as the slice lives.
 unsafe fn bytes<'a>(start: *const c_char, size: usize) -> &'a [u8] {
     if size == 0 {
         return &[];
     }
-    // SAFETY: the caller's promise; the library gives no null address with a size.
+    // SAFETY: the caller's promise; the library returns no null address with a size.
     unsafe { std::slice::from_raw_parts(start.cast(), size) }
 }

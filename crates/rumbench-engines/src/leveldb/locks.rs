@@ -1,9 +1,10 @@
 //! Row locks for an engine that has none.
 //!
-//! A transaction owns the rows that it reads for update or writes until it ends. Its age is a number that grows with each
-//! begin. An older one waits for a younger one, a younger one gets a conflict at once: waits lead from older to younger
-//! only, so that no circle of them can close. Who got a conflict begins again with the age that it had, so that it is
-//! the oldest some day.
+//! A transaction owns the rows that it reads for update or writes until it ends. Its age is a
+//! number that grows with each begin. An older transaction waits for a younger owner; a younger one
+//! gets a conflict at once. So waits lead only from older to younger, and no deadlock is possible.
+//! A transaction that got a conflict is retried with its old age, so it eventually becomes the
+//! oldest.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -11,10 +12,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use rumbench_core::engine::{EngineError, Result};
 
-/// More than there are clients, so that few rows share a shard.
+/// More than the number of clients, so that few rows share a shard.
 const SHARDS: usize = 64;
 
-/// Which transaction, and how old: smaller is older.
+/// Identity and age of a transaction: smaller is older.
 pub(super) type Age = u64;
 
 /// All row locks of a database.
@@ -25,9 +26,9 @@ pub(super) struct LockTable {
 
 #[derive(Default)]
 struct Shard {
-    /// Who owns which key. Held for a look-up; no other lock is taken meanwhile.
+    /// Owner of each locked key. Held for a look-up; no other lock is taken meanwhile.
     owners: Mutex<HashMap<Box<[u8]>, Age>>,
-    /// Told whenever a key of this shard is free again.
+    /// Notified whenever a key of this shard is unlocked.
     freed: Condvar,
 }
 
@@ -41,14 +42,15 @@ impl LockTable {
         }
     }
 
-    /// Makes `age` the owner of a key, after younger owners have let it go; whether it was not before.
+    /// Makes `age` the owner of a key, after younger owners have released it. Returns `false` if it
+    /// already was the owner.
     ///
     /// # Errors
-    /// [`EngineError::Retry`] where an older transaction owns it.
+    /// [`EngineError::Retry`] if an older transaction owns the key.
     pub(super) fn lock(&self, key: &[u8], age: Age) -> Result<bool> {
         let shard = self.shard(key);
         let mut owners = shard.owners();
-        // Ends: each round the owner has changed, and one that is older ends the wait.
+        // Terminates: each round has a new owner, and an older owner ends the wait.
         loop {
             match owners.get(key).copied() {
                 None => {
@@ -70,7 +72,7 @@ impl LockTable {
         }
     }
 
-    /// Lets a key go.
+    /// Releases a key.
     pub(super) fn unlock(&self, key: &[u8]) {
         let shard = self.shard(key);
         shard.owners().remove(key);
@@ -83,7 +85,7 @@ impl LockTable {
 }
 
 impl Shard {
-    /// Every change of the map is one call: a panic leaves nothing half done.
+    /// Every change of the map is one call, so a panic leaves no half-done change.
     fn owners(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Age>> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }

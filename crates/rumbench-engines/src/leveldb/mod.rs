@@ -1,13 +1,14 @@
 //! LevelDB: one log-structured merge tree in C++, atomic batches, no transactions.
 //!
-//! The transactions are this adapter's: rows that are read for update or written are locked in a table of its own
-//! ([`locks`]), writes are kept until commit and go to LevelDB as one batch, reads see the transaction's own writes first.
-//! So a reader meets all of a transaction or nothing, no update is lost, and what a row lock costs in LevelDB's name is
-//! paid here. All maps share the tree; a byte before each key says whose it is.
+//! This adapter implements transactions. It locks rows that are read for update or written in a
+//! table of its own ([`locks`]). It keeps writes until commit and passes them to LevelDB as one
+//! batch; reads see the transaction's own writes first. So a reader sees all of a transaction or
+//! nothing, and no update is lost. The measured results include the cost of these row locks. All
+//! maps share the tree; a byte before each key names the map.
 //!
-//! LevelDB always has a log and hands each record to the kernel. Its interface syncs that log only with a write, so the
-//! sync of each second is an empty batch. It never syncs a log that a full memtable replaced: a power cut may take back
-//! commits before others that stay.
+//! LevelDB always has a log and hands each record to the kernel. Its interface syncs that log only
+//! with a write, so the sync of each second is an empty batch. It never syncs a log after a full
+//! memtable has replaced it: a power cut may lose older commits and keep newer ones.
 
 mod library;
 mod locks;
@@ -34,7 +35,7 @@ use locks::{Age, LockTable};
 use tables::Tables;
 
 const MIB: u64 = 1 << 20;
-/// Behind the keys of all maps.
+/// Prefix above the keys of all maps.
 const BEHIND_ALL: u8 = u8::MAX;
 
 /// An open LevelDB database. Clones share it.
@@ -52,7 +53,7 @@ struct Shared {
     syncer: Option<Periodic>,
 }
 
-/// How the registry reaches this engine. Variants: none, `default`.
+/// Entry of this engine in the registry. Variants: none, `default`.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
@@ -93,7 +94,7 @@ impl LevelDb {
     }
 }
 
-/// What decides how the database is opened.
+/// Settings and defaults for opening the database.
 struct Tuning {
     tuned: bool,
     options: DatabaseOptions,
@@ -196,7 +197,7 @@ fn start_syncer(db: Arc<Database>) -> Result<Periodic> {
     Periodic::start("leveldb-sync", SYNC_INTERVAL, move || sync(&db))
 }
 
-/// Only a write syncs the log.
+/// Syncs the log by writing an empty batch, because only a write syncs it.
 fn sync(db: &Database) -> Result<()> {
     db.write(&Batch::new(), true)
 }
@@ -227,7 +228,8 @@ impl Engine for LevelDb {
 
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
         progress("flushing the memtable");
-        // A range without rows: the memtable becomes a table, and none is merged that is not due.
+        // A range without rows: LevelDB flushes the memtable, and starts no compaction that is not
+        // due.
         let db = &self.0.db;
         db.compact_range(&[BEHIND_ALL], &[BEHIND_ALL, BEHIND_ALL]);
         wait_for_compactions(db, progress);
@@ -254,13 +256,14 @@ impl Engine for LevelDb {
     }
 }
 
-/// Waits until no level is above the size at which LevelDB merges it, and no table has come or gone for a second.
+/// Waits until no level exceeds the size at which LevelDB compacts it, and the set of tables has
+/// not changed for a second.
 fn wait_for_compactions(db: &Database, progress: &mut dyn FnMut(&str)) {
     const POLL: Duration = Duration::from_millis(50);
     const POLLS_PER_SECOND: u32 = 20;
     let (mut quiet, mut polls) = (0, 0_u32);
     let mut before = Tables::of(db);
-    // Ends because the debt is finite and nobody writes.
+    // Terminates because the compaction backlog is finite and there are no writers.
     while quiet < POLLS_PER_SECOND {
         std::thread::sleep(POLL);
         let tables = Tables::of(db);
@@ -288,10 +291,10 @@ impl KvEngine for LevelDb {
     }
 }
 
-/// One client's view of the database.
+/// Connection of one client.
 pub struct LevelConnection {
     shared: Arc<Shared>,
-    /// That of a transaction that met a conflict, for the one that tries again.
+    /// Age of a transaction that met a conflict; its retry takes it.
     age: Option<Age>,
 }
 
@@ -303,7 +306,7 @@ impl LevelConnection {
 }
 
 impl Shared {
-    /// The key of a row in the tree of all maps.
+    /// Returns the key of a row in the tree that all maps share.
     fn key(&self, map: MapId, key: &[u8]) -> Result<Vec<u8>> {
         if map.0 >= self.maps {
             return Err(no_map(map));
@@ -357,7 +360,7 @@ impl KvConnection for LevelConnection {
         })
     }
 
-    /// One batch: nobody else writes new keys.
+    /// Writes one batch. It needs no locks because no other client writes new keys.
     fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
         let mut batch = Batch::new();
         for row in rows {
@@ -392,18 +395,18 @@ fn visit_rows(
     }
 }
 
-/// A transaction of this adapter.
+/// Transaction of this adapter.
 pub struct LevelTxn<'a> {
     connection: &'a mut LevelConnection,
     age: Age,
-    /// The rows that it owns.
+    /// Keys of the rows that the transaction owns.
     locked: Vec<Vec<u8>>,
-    /// What commit will write, `None` for a delete.
+    /// Writes of the commit, `None` for a delete.
     writes: HashMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
 impl LevelTxn<'_> {
-    /// Owns a row from now on.
+    /// Locks a row until the end of the transaction and returns its key in the shared tree.
     fn lock(&mut self, map: MapId, key: &[u8]) -> Result<Vec<u8>> {
         let key = self.connection.shared.key(map, key)?;
         match self.connection.shared.locks.lock(&key, self.age) {
@@ -449,7 +452,7 @@ impl KvTxn for LevelTxn<'_> {
         Ok(())
     }
 
-    /// The rows are let go by dropping, after the batch is written.
+    /// Writes one batch; dropping the transaction then releases its rows.
     fn commit(self) -> Result<()> {
         if self.writes.is_empty() {
             return Ok(());

@@ -1,14 +1,14 @@
-//! What LevelDB says of its tables, read from its property in words: how many there are, and whether a merge is due.
+//! LevelDB's tables as its text property lists them: their number, and whether a compaction is due.
 
 use std::collections::BTreeMap;
 
 use super::library::Database;
 
-/// LevelDB merges level 0 from so many tables on.
+/// Number of tables from which LevelDB compacts level 0.
 const L0_TABLES_DUE: usize = 4;
-/// The size from which LevelDB merges level 1; each further level may be ten times as large.
+/// Size from which LevelDB compacts level 1. Each further level may be ten times as large.
 const L1_BYTES_DUE: u64 = 10 << 20;
-/// Nothing is below the last level, so that it is never due.
+/// Never due, because there is no level below it.
 const LAST_LEVEL: u32 = 6;
 
 /// Tables by level.
@@ -25,12 +25,13 @@ struct Level {
 }
 
 impl Tables {
-    /// Those of now.
+    /// Reads the current tables of a database.
     pub(super) fn of(db: &Database) -> Tables {
         Tables::parse(&db.property(c"leveldb.sstables").unwrap_or_default())
     }
 
-    /// Lines are `--- level 1 ---`, then ` NUMBER:SIZE[...` for each table. A line of another kind is no table.
+    /// Parses `--- level 1 ---` lines, each followed by ` NUMBER:SIZE[...` for each table, and
+    /// ignores any other line.
     fn parse(text: &str) -> Tables {
         let mut tables = Tables::default();
         let mut level = 0;
@@ -68,7 +69,7 @@ impl Tables {
         self.levels.values().map(|level| level.bytes).sum()
     }
 
-    /// Whether LevelDB has a merge to do by the sizes of its levels.
+    /// Returns `true` if the sizes of the levels require a compaction.
     pub(super) fn are_due(&self) -> bool {
         self.l0_count() >= L0_TABLES_DUE
             || self.levels.iter().any(|(level, content)| {

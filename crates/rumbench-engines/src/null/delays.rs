@@ -1,4 +1,4 @@
-//! What the engine that does nothing makes its callers wait for, or fail with.
+//! Scripted delays and failures of the null engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use rumbench_core::engine::{EngineError, OpenConfig, Result};
 use crate::facts::Configuration;
 use crate::settings::Settings;
 
-/// What operations are made to wait for, or to fail with.
+/// Delays and failures that operations meet.
 pub(super) struct Delays {
     stalls: Option<Stalls>,
-    /// How long each call takes at least.
+    /// Minimum duration of each call.
     service: Duration,
     failing: Option<Failing>,
 }
@@ -34,8 +34,8 @@ impl Delays {
         })
     }
 
-    /// The start of every operation: stands still while a scripted stall lasts, then for the time of its service, and fails
-    /// when that is due.
+    /// Starts an operation: sleeps to the end of a scripted stall, then for the service time, and
+    /// fails if a failure is due.
     #[inline]
     pub fn start(&self) -> Result<()> {
         if let Some(stalls) = &self.stalls {
@@ -53,7 +53,7 @@ impl Delays {
         }
     }
 
-    /// The settings that are not what they are by default.
+    /// Returns the settings that differ from their defaults.
     pub fn configuration(&self) -> Configuration {
         let mut configuration = Configuration::default();
         if let Some(stalls) = &self.stalls {
@@ -70,10 +70,10 @@ impl Delays {
     }
 }
 
-/// Calls fail after so many.
+/// Makes every call after the first `after` calls fail.
 struct Failing {
     after: u64,
-    /// Relaxed: which call is the first to fail among those at the same time does not matter.
+    /// Relaxed: among concurrent calls it does not matter which one is the first to fail.
     calls: AtomicU64,
 }
 
@@ -113,7 +113,7 @@ impl Stalls {
         }))
     }
 
-    /// How long an operation that starts `elapsed` after opening stands still.
+    /// Returns the wait of an operation that starts `elapsed` after opening.
     fn remaining(&self, elapsed: Duration) -> Duration {
         if elapsed < self.every {
             return Duration::ZERO;

@@ -1,15 +1,16 @@
-//! The engine that does nothing: what a trial on it costs is the client's own cost.
+//! Null engine: a trial on it measures the cost of the client alone.
 //!
-//! Every operation answers at once with what a healthy database would say, and its arguments pass through
-//! [`black_box`], so that building them cannot be optimised away. Nothing is stored: reads for checks find nothing, and
-//! reads of kv-sequence find the first row of the load, whatever they ask for.
-//! Row totals are counted, so that the totals of a load come out right.
+//! Every operation returns at once with the answer of a healthy database. Its arguments pass
+//! through [`black_box`], so that the compiler cannot optimize their construction away. No rows are
+//! stored: reads for checks find nothing, and every read of kv-sequence finds the first row of the
+//! load. Rows are counted, so that the totals of a load are correct.
 //!
-//! Settings `stall_every_s` and `stall_s` script a stall: each `stall_every_s` seconds after opening, the engine
-//! stands still for `stall_s` seconds, and an operation that starts inside that window returns at its end. A
-//! laboratory that measures from the intended start must show exactly these stalls. `service_us` makes every call
-//! take at least so long, asleep: an engine whose highest rate is known, clients / `service_us`. With `fail_after_calls`
-//! every call after so many fails, as on a device that has died.
+//! Settings `stall_every_s` and `stall_s` script a stall: each `stall_every_s` seconds after
+//! opening, the engine stops for `stall_s` seconds. An operation that starts inside that window
+//! returns at its end. A laboratory that measures from the intended start must show exactly these
+//! stalls. `service_us` is the minimum duration of every call, spent asleep. It gives an engine
+//! with a known highest rate, clients / `service_us`. With `fail_after_calls`, every call after
+//! that number fails, as on a device that has died.
 
 mod delays;
 mod tables;
@@ -32,8 +33,8 @@ use crate::registry::Adapter;
 use delays::Delays;
 use tables::{NullTable, NullTables};
 
-/// How the registry reaches this engine. No variants; settings `stall_every_s`, `stall_s`, `service_us` and
-/// `fail_after_calls`.
+/// Entry of this engine in the registry. No variants; settings `stall_every_s`, `stall_s`,
+/// `service_us` and `fail_after_calls`.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
@@ -50,14 +51,14 @@ pub struct Null(Arc<Shared>);
 struct Shared {
     delays: Delays,
     totals: Totals,
-    /// The first row that was loaded: what every read of a row answers, so that the client looks at as many bytes as on
-    /// a real engine.
+    /// First row that was loaded. Every read of a row returns it, so that the client reads as many
+    /// bytes as from a real engine.
     row: OnceLock<(Vec<u8>, Vec<u8>)>,
-    /// The tables of the schema.
+    /// Tables of the schema.
     tables: OnceLock<Vec<NullTable>>,
 }
 
-/// Rows that a real database would hold.
+/// Row counts of a real database after the same operations.
 #[derive(Default)]
 struct Totals {
     nodes: AtomicU64,
@@ -67,10 +68,11 @@ struct Totals {
 }
 
 impl Null {
-    /// Opens it; `config.dir` is not touched.
+    /// Opens the engine; `config.dir` is not touched.
     ///
     /// # Errors
-    /// [`rumbench_core::engine::EngineError::Unsupported`] for a variant, an unknown setting or stalls that leave no time between them.
+    /// [`rumbench_core::engine::EngineError::Unsupported`] for a variant, an unknown setting or
+    /// stalls that leave no time between them.
     pub fn open(config: &OpenConfig) -> Result<Null> {
         Ok(Null(Arc::new(Shared {
             delays: Delays::of(config)?,
@@ -119,7 +121,7 @@ impl Engine for Null {
     }
 }
 
-/// The tables of nothing.
+/// LinkBench store without rows.
 struct NullStore(Arc<Shared>);
 
 impl LinkStore for NullStore {
@@ -254,7 +256,7 @@ impl LinkConnection for NullConnection {
     }
 }
 
-/// The table of nothing.
+/// Key-value store without rows.
 struct NullRows(Arc<Shared>);
 
 impl RowStore for NullRows {
@@ -354,7 +356,7 @@ mod tests {
         let mut connection = engine.link_store().unwrap().connect().unwrap();
         let start = Instant::now();
         connection.get_node(1, 1).unwrap();
-        // A sleep is never shorter than what was asked for.
+        // A sleep is never shorter than requested.
         assert!(start.elapsed() >= Duration::from_micros(2000));
         assert!(Null::open(&with("-1")).is_err());
     }

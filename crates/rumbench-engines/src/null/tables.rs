@@ -1,4 +1,4 @@
-//! Tables of nothing: counts rows, and answers every read of a row with the first one that was inserted.
+//! Table store without rows: it counts rows, and every read returns the first inserted row.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +12,13 @@ use rumbench_core::tables::{
 
 use super::Shared;
 
-/// The tables of nothing.
+/// Table store without rows.
 pub(super) struct NullTables {
     shared: Arc<Shared>,
     schema: &'static TableSchema,
 }
 
-/// What is known of a table, for as long as the engine is open.
+/// State of a table while the engine is open.
 #[derive(Default)]
 pub(super) struct NullTable {
     rows: AtomicU64,
@@ -59,16 +59,16 @@ struct NullTableConnection {
     schema: &'static TableSchema,
 }
 
-/// As many values as a workload's row has at most; the null engine looks no further.
+/// Maximum number of values in a row of any workload.
 const VALUES: usize = 16;
 
 impl NullTableConnection {
-    /// Every store has made as many as its schema has tables.
+    /// Returns the state of a table. `new` has created one for each table of the schema.
     fn table(&self, table: TableId) -> &NullTable {
         &self.shared.tables.get().map_or(&[][..], Vec::as_slice)[table.0]
     }
 
-    /// The first row, as a path answers it.
+    /// Returns the first row with the columns that `path` answers.
     fn row<'a>(
         &'a self,
         table: TableId,
@@ -185,8 +185,8 @@ impl TableConnection for NullTableConnection {
     }
 }
 
-/// Rows that a range answers: as many as its limit, or as there are numbers between its bounds. A range with neither is a
-/// check, which finds nothing here.
+/// Returns the number of rows that a range answers: its limit, or the count of numbers between its
+/// bounds if that is smaller. A range with neither is a check, which finds nothing here.
 fn answered(range: &Range<'_>) -> u64 {
     let number = |bound: &[Value<'_>]| bound.first().and_then(|value| value.unsigned());
     let span = number(range.from).zip(number(range.to));
@@ -197,7 +197,7 @@ fn answered(range: &Range<'_>) -> u64 {
     }
 }
 
-/// Statements of a transaction on nothing: what they would write is counted at once.
+/// Statements of a transaction; their rows are counted at once.
 struct NullWrites<'a>(&'a NullTableConnection);
 
 impl TableWrites for NullWrites<'_> {
