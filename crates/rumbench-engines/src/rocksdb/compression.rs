@@ -1,4 +1,5 @@
-//! Codecs of tables: those of the profile, or one for all levels as `rocksdb.compression` says, so that it can be swept.
+//! Table compression: the codecs of the profile, or one codec for all levels from the setting
+//! `rocksdb.compression`, so that it can be swept.
 
 use std::str::FromStr;
 
@@ -8,16 +9,16 @@ use rumbench_core::engine::{EngineError, Result};
 use super::options::Profile;
 use crate::settings::Settings;
 
-/// What blocks are compressed with.
+/// Compression of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compression {
-    /// Level by level.
+    /// Codecs of the profile, level by level.
     Of(Profile),
-    /// The same in all levels, with the name of the setting.
+    /// The same codec in all levels: its name in the setting, and its type.
     All(&'static str, DBCompressionType),
 }
 
-/// A codec for all levels.
+/// Codec for all levels.
 struct Codec(&'static str, DBCompressionType);
 
 impl FromStr for Codec {
@@ -61,7 +62,7 @@ impl Compression {
         }
     }
 
-    /// In words, and why.
+    /// Returns a description for the result, and the reason.
     pub(super) fn describe(self) -> (String, &'static str) {
         const REASON: &str = "cheap where data is rewritten, small where most of it lies";
         let of_profile = match self {

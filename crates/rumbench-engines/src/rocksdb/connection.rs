@@ -1,4 +1,4 @@
-//! One client's connection to RocksDB: reads, scans and writes outside transactions.
+//! Connection of one client to RocksDB: reads, scans and writes outside transactions.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::database::Database;
 use super::{Shared, conflict_or};
 use crate::error::failed;
 
-/// One client's connection with its prepared options.
+/// Connection of one client with its prepared options.
 pub struct RocksConnection<D> {
     pub(super) shared: Arc<Shared<D>>,
     pub(super) read: ReadOptions,
@@ -72,8 +72,8 @@ impl<D: Database> KvConnection for RocksConnection<D> {
             .filtered_prefix
             .is_some_and(|bytes| within_one_prefix(scan.start, scan.end, bytes));
         match scan.direction {
-            // The filter is asked for the prefix of the key that is sought, which is the range's only when the
-            // range starts there.
+            // RocksDB probes the filter with the prefix of the seek key, and that is the range's
+            // prefix only if the seek begins at the range's start.
             Direction::Forward if one_prefix => options.set_prefix_same_as_start(true),
             _ => options.set_total_order_seek(true),
         }
@@ -125,11 +125,11 @@ impl<D: Database> KvConnection for RocksConnection<D> {
             return Ok(false);
         };
         let mut rows = rows.peekable();
-        // A table without rows is refused.
+        // RocksDB refuses a table without rows.
         if rows.peek().is_none() {
             return Ok(true);
         }
-        // Other connections may be at other maps.
+        // Other connections may ingest into other maps at the same time.
         let path = self.shared.dir.join(format!("ingested-{}", map.0));
         let mut file = SstFileWriter::create(options);
         file.open(&path).map_err(failed("rocksdb: open a table"))?;
@@ -181,13 +181,13 @@ fn visit_rows<D: Database>(
     rows.status().map_err(failed("rocksdb: scan"))
 }
 
-/// Whether every key of `start..end` begins with the first `bytes` bytes of `start`: true for all keys of a prefix
-/// up to its successor, which is how a scan of one prefix is written.
+/// Returns `true` if every key of `start..end` begins with the first `bytes` bytes of `start`. A
+/// scan of one prefix, from the prefix up to its successor, is such a range.
 fn within_one_prefix(start: &[u8], end: &[u8], bytes: usize) -> bool {
     let Some(prefix) = start.get(..bytes) else {
         return false;
     };
-    // The shortest successor of the prefix ends at its last byte that can still grow.
+    // The shortest successor of the prefix increments its last byte below 0xFF and ends there.
     let Some(last) = prefix.iter().rposition(|byte| *byte != 0xFF) else {
         return true;
     };

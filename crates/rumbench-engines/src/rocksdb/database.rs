@@ -1,7 +1,8 @@
-//! The two forms in which RocksDB is opened: with transactions, and as the plain database where a workload has none.
+//! Two ways to open RocksDB: with transactions, or as the plain database if a workload has none.
 //!
-//! A `TransactionDB` locks each key of a put or a batch for its duration, and the crate has neither the option that
-//! turns this off nor RocksDB's batched `MultiGet` for it. Somebody who needs no transactions would not pay for them.
+//! A `TransactionDB` locks each key of a put or a batch for its duration. The crate has neither the
+//! option that turns this off nor RocksDB's batched `MultiGet` for it. A user without transactions
+//! would open the plain database to avoid this cost.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,27 +26,27 @@ pub type Transactional = TransactionDB<MultiThreaded>;
 /// RocksDB without transactions.
 pub type Plain = DBWithThreadMode<MultiThreaded>;
 
-/// As MyRocks' default; deadlocks are detected at once, so only a stuck client waits so long.
+/// Lock timeout of MyRocks. Deadlocks are detected at once, so only a stuck client waits this long.
 const LOCK_TIMEOUT_MS: i64 = 1_000;
 
-/// One write of a batch: its map, its key and the value; without a value it is a delete.
+/// One write of a batch: its map, its key and the value, or `None` for a delete.
 pub(super) type Write<'a> = (
     &'a Arc<BoundColumnFamily<'static>>,
     &'a [u8],
     Option<&'a [u8]>,
 );
 
-/// What both forms offer, under one name.
+/// Common interface of both forms.
 pub trait Database: DBAccess + Sized + Send + Sync + 'static {
-    /// What the result says of transactions.
+    /// Value of `transactions` in the result.
     const TRANSACTIONS: &str;
-    /// What the result says of reads of several keys.
+    /// Value of `multi_get` in the result.
     const MULTI_GET: &str;
 
-    /// Whether tables can be ingested: the crate has no call for it beside transactions.
+    /// `true` if tables can be ingested. The crate cannot ingest into a `TransactionDB`.
     const INGESTS: bool;
 
-    /// A transaction, or something that cannot be had.
+    /// Transaction type, or an uninhabited type if there are no transactions.
     type Txn<'a>: KvTxn;
 
     /// Opens or creates the database.
@@ -55,19 +56,19 @@ pub trait Database: DBAccess + Sized + Send + Sync + 'static {
         families: Vec<ColumnFamilyDescriptor>,
     ) -> Result<Self, Error>;
 
-    /// The handle of a column family.
+    /// Returns the handle of a column family.
     fn family(&self, name: &str) -> Option<Arc<BoundColumnFamily<'_>>>;
 
     /// Hands the log to the kernel, and waits for the device with `sync`.
     fn flush_log(&self, sync: bool) -> Result<(), Error>;
 
-    /// Writes the memtables of a column family to tables.
+    /// Flushes the memtables of a column family.
     fn flush_family(&self, family: &Arc<BoundColumnFamily<'static>>) -> Result<(), Error>;
 
-    /// A number that RocksDB knows of the whole database.
+    /// Returns a numeric property of the whole database, or `None` if RocksDB does not know it.
     fn property(&self, name: &PropName) -> Option<u64>;
 
-    /// An iterator over a column family.
+    /// Returns an iterator over a column family.
     fn rows(
         &self,
         family: &Arc<BoundColumnFamily<'static>>,
@@ -91,21 +92,21 @@ pub trait Database: DBAccess + Sized + Send + Sync + 'static {
         options: &WriteOptions,
     ) -> Result<(), Error>;
 
-    /// Writes everything at once. What it deletes was written once and is deleted once.
+    /// Writes all rows in one batch. Each key that it deletes was written once and is deleted once.
     fn write_all<'a>(
         &self,
         writes: impl Iterator<Item = Result<Write<'a>>>,
         options: &WriteOptions,
     ) -> Result<()>;
 
-    /// Makes a finished table part of a column family: moved, not copied.
+    /// Adds a finished table to a column family by moving the file, not copying it.
     fn ingest_file(&self, family: &Arc<BoundColumnFamily<'static>>, path: &Path) -> Result<()>;
 
     /// Begins a transaction.
     fn begin(connection: &RocksConnection<Self>) -> Result<Self::Txn<'_>>;
 }
 
-/// The calls that both types have under the same name, but not by a common trait.
+/// Calls that both types have under the same name, but not by a common trait.
 macro_rules! common_calls {
     () => {
         fn family(&self, name: &str) -> Option<Arc<BoundColumnFamily<'_>>> {
@@ -238,7 +239,8 @@ impl Database for Plain {
         writes: impl Iterator<Item = Result<Write<'a>>>,
         options: &WriteOptions,
     ) -> Result<()> {
-        // As MyRocks removes index entries: what was written once may vanish with its delete where the two meet.
+        // As MyRocks removes index entries: a compaction drops a SingleDelete together with the
+        // write that it meets.
         let batch = batch::<false>(writes, |batch, family, key| {
             batch.single_delete_cf(family, key);
         })?;

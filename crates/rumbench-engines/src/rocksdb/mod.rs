@@ -1,13 +1,14 @@
 //! RocksDB through the `rocksdb` crate, with one column family for each map.
 //!
-//! Pessimistic as MyRocks is where a workload has transactions: a row that a transaction reads for update is locked until
-//! its end. Where it has none, the plain database (see [`database`]). Reads outside transactions take no snapshot. A scan
-//! is a new iterator: the crate ties an iterator to a borrow of the database, so that a connection, which shares the
-//! database, cannot keep one; keeping one would also pin old tables.
+//! If a workload has transactions, they are pessimistic as in MyRocks: a row that a transaction
+//! reads for update is locked until its end. If it has none, the plain database is opened (see
+//! [`database`]). Reads outside transactions take no snapshot. A scan creates a new iterator. The
+//! crate ties an iterator to a borrow of the database, and a connection shares the database, so it
+//! cannot keep one. Keeping one would also pin old tables.
 //!
-//! Limits of the crate, where there are transactions: no untracked put, so that index entries lock their key too, which
-//! MyRocks avoids, and so does each single put and each row of a batch; no batched multi-get; properties are those of the
-//! whole database and of the default column family only.
+//! Limits of the crate with transactions: no untracked put, so index entries lock their key too,
+//! which MyRocks avoids; so does each single put and each row of a batch. There is no batched
+//! multi-get. Properties are only those of the whole database and of the default column family.
 
 mod compression;
 mod connection;
@@ -35,7 +36,7 @@ use connection::RocksConnection;
 pub use database::{Database, Plain, Transactional};
 use options::Tuning;
 
-/// An open RocksDB database in one of its forms. Clones share it.
+/// Open RocksDB database in one of its forms. Clones share it.
 pub struct RocksDb<D: Database>(Arc<Shared<D>>);
 
 impl<D: Database> Clone for RocksDb<D> {
@@ -45,7 +46,8 @@ impl<D: Database> Clone for RocksDb<D> {
 }
 
 struct Shared<D> {
-    /// Before `db`, because fields are dropped in this order and the handles must go first.
+    /// Declared before `db`, because fields are dropped in this order and the handles must be
+    /// dropped first.
     maps: Vec<MapInfo>,
     dir: PathBuf,
     durability: Durability,
@@ -57,13 +59,13 @@ struct Shared<D> {
 
 struct MapInfo {
     family: Arc<BoundColumnFamily<'static>>,
-    /// Scans that stay within one prefix of this length may ask the prefix filter.
+    /// Prefix length of the map's filter: scans within one such prefix may use it.
     filtered_prefix: Option<usize>,
-    /// What tables for this map are written with, where any can be ingested.
+    /// Options for writing tables of this map; `None` if it cannot ingest any.
     file_options: Option<Options>,
 }
 
-/// How the registry reaches this engine. Variants: see the registry.
+/// Entry of this engine in the registry, which lists its variants.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
@@ -138,13 +140,15 @@ fn durability_facts(class: Durability) -> DurabilityFacts {
     }
 }
 
-/// The handle of a column family, kept so that no call has to look it up by name under the crate's lock.
+/// Returns the handle of a column family. Keeping it saves every call a look-up by name under the
+/// crate's lock.
 fn column_family<D: Database>(db: &Arc<D>, name: &str) -> Result<Arc<BoundColumnFamily<'static>>> {
     let family = db.family(name).ok_or_else(|| {
         EngineError::Wrong(format!("rocksdb did not create column family {name}"))
     })?;
-    // SAFETY: only the lifetime changes. The handle is a pointer into the database, and every copy of it lives in
-    // `Shared::maps`, which is dropped before `Shared::db`; nothing takes a handle out of `Shared`.
+    // SAFETY: only the lifetime changes. The handle is a pointer into the database. Every copy of
+    // it lives in `Shared::maps`, which is dropped before `Shared::db`; no code takes a handle out
+    // of `Shared`.
     Ok(unsafe {
         std::mem::transmute::<Arc<BoundColumnFamily<'_>>, Arc<BoundColumnFamily<'static>>>(family)
     })
@@ -177,7 +181,7 @@ fn rocks_error(context: &'static str, error: rocksdb::Error) -> EngineError {
     }
 }
 
-/// As [`failed`], where a conflict becomes [`EngineError::Retry`].
+/// Like [`failed`], but maps a conflict to [`EngineError::Retry`].
 fn conflict_or(context: &'static str) -> impl FnOnce(rocksdb::Error) -> EngineError {
     move |error| rocks_error(context, error)
 }
@@ -259,18 +263,19 @@ impl<D: Database> Engine for RocksDb<D> {
 }
 
 impl<D: Database> RocksDb<D> {
-    /// A property of the whole database; 0 where this version does not know it.
+    /// Returns a property of the whole database, or 0 if this version does not know it.
     fn property(&self, name: &properties::PropName) -> u64 {
         self.0.db.property(name).unwrap_or(0)
     }
 
-    /// Waits until no flush or compaction has run for a second. RocksDB hands a pending compaction to an idle
-    /// background thread at once, so a quiet second means that nothing is pending in any column family.
+    /// Waits until no flush or compaction has run for a second. RocksDB hands a pending compaction
+    /// to an idle background thread at once. So after a quiet second no column family has pending
+    /// work.
     fn wait_for_compactions(&self, progress: &mut dyn FnMut(&str)) {
         const POLL: Duration = Duration::from_millis(50);
         const POLLS_PER_SECOND: u32 = 20;
         let (mut quiet, mut polls) = (0, 0_u32);
-        // Ends because the debt is finite and nobody writes.
+        // Terminates because the compaction backlog is finite and there are no writers.
         while quiet < POLLS_PER_SECOND {
             std::thread::sleep(POLL);
             let compactions = self.property(properties::NUM_RUNNING_COMPACTIONS);
