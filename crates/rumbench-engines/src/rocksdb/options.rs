@@ -1,7 +1,7 @@
-//! RocksDB's options: the library's defaults, the tuned configuration and its relatives, MyRocks' values, or a file of
-//! the user's.
+//! RocksDB's options: the library's defaults, the tuned configuration and its variants, MyRocks'
+//! values, or the user's options file.
 //!
-//! Every tuned value is recorded with its reason in the [`Configuration`] that ends up in the result.
+//! Every tuned value is recorded with its reason in the [`Configuration`] of the result.
 
 use std::path::Path;
 
@@ -20,31 +20,35 @@ use crate::settings::Settings;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// The newest block-based table format of RocksDB 11.8. The C API has no name for "newest".
+/// Newest block-based table format of RocksDB 11.8. The C API has no name for "newest".
 const FORMAT_VERSION: i32 = 7;
 
-/// Flushed memtables are not kept. A transaction database keeps `max_write_buffer_number` of them otherwise, to check
-/// conflicts since a transaction's snapshot; these transactions set none. 0 would mean that default.
+/// Keeps no flushed memtables. A transaction database otherwise keeps `max_write_buffer_number` of
+/// them, to check for conflicts since a transaction's snapshot, but these transactions set none. 0
+/// would select that default.
 const HISTORY_BYTES: i64 = 1;
 
-/// What flushes and compactions of a MyRocks server may write.
+/// Limit on the bytes per second that flushes and compactions of a MyRocks server write.
 const MYROCKS_BYTES_PER_SECOND: i64 = 100 << 20;
 
-/// A table with this many entries in a row of which three quarters are deletes is compacted soon: otherwise the head of a
-/// queue keeps its deletes for as long as no level is too large, and each range that begins there reads all of them.
-/// Decision 0028 has what was measured.
+/// Deletion window of a queue: RocksDB soon compacts a table if three quarters of this many
+/// consecutive entries are deletes. Otherwise the head of a queue keeps its deletes while no level
+/// is too large, and each range that begins there reads all of them. Decision 0028 has the
+/// measurements.
 const QUEUE_DELETION_WINDOW: usize = DELETION_BUCKETS;
-/// The same where deletes lie anywhere, and there are hardly ever so many in a row. A short window compacts tables of
-/// LinkBench for a few deletes: 128 costs a fifth of the throughput and doubles what is written.
+/// Deletion window of other maps, where deletes lie anywhere and hardly ever so many in a row. A
+/// short window compacts tables of LinkBench for a few deletes: 128 costs a fifth of the throughput
+/// and doubles the bytes written.
 const DELETION_WINDOW: usize = 16 * 1024;
-/// RocksDB counts deletes in so many parts of the window, and rounds it up to a multiple of them.
+/// Number of parts of the window in which RocksDB counts deletes. It rounds the window up to a
+/// multiple of this.
 const DELETION_BUCKETS: usize = 128;
-/// The window of the same name in the configuration that MyRocks' wiki recommends.
+/// Window of the same name in the configuration that MyRocks' wiki recommends.
 const MYROCKS_DELETION_WINDOW: usize = 200_000;
-/// The deletes in it that make a table one to compact.
+/// Number of deletes in that window from which a table is compacted.
 const MYROCKS_DELETIONS: usize = 199_999;
 
-/// Which configuration to build.
+/// Base configuration selected by the variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Profile {
     Tuned,
@@ -54,7 +58,7 @@ pub(super) enum Profile {
     MyRocks,
 }
 
-/// How tables are merged.
+/// Compaction style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Compaction {
     Leveled,
@@ -73,7 +77,7 @@ impl std::str::FromStr for Compaction {
     }
 }
 
-/// How blocks are cached.
+/// Implementation of the block cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BlockCache {
     HyperClock,
@@ -92,11 +96,11 @@ impl std::str::FromStr for BlockCache {
     }
 }
 
-/// Everything that decides how RocksDB is opened.
+/// Profile and settings for opening RocksDB.
 pub(super) struct Tuning {
     profile: Profile,
     compaction: Compaction,
-    /// Instead of all that the profile says.
+    /// The user's options file. If present, it replaces the configuration of the profile.
     file: Option<OptionsFile>,
     block_cache: BlockCache,
     cache_bytes: u64,
@@ -107,12 +111,12 @@ pub(super) struct Tuning {
     background_jobs: i32,
     direct_io: bool,
     memtables_in_cache: bool,
-    /// Entries in a row; 0 for none. Where it is not given it depends on the map.
+    /// Window in consecutive entries; 0 disables it, `None` selects the default of the map.
     deletion_window: Option<usize>,
 }
 
 impl Tuning {
-    /// From variant, cache size and settings.
+    /// Reads variant, cache size and settings.
     pub(super) fn of(config: &OpenConfig) -> Result<Tuning> {
         let (profile, compaction) = profile(config.variant.as_deref())?;
         let cache_bytes = config.cache_bytes as usize;
@@ -171,7 +175,7 @@ impl Tuning {
         })
     }
 
-    /// Has RocksDB read the options file, where there is one: what it refuses is found before anything runs.
+    /// Lets RocksDB read the options file, if there is one, to report errors before any trial runs.
     pub(super) fn check(&self, schema: &[MapDef]) -> Result<()> {
         match &self.file {
             Some(file) => file.load(schema, &Cache::new_lru_cache(MIB)).map(drop),
@@ -179,22 +183,24 @@ impl Tuning {
         }
     }
 
-    /// A block cache for all maps.
+    /// Creates the block cache that all maps share.
     pub(super) fn new_cache(&self) -> Cache {
         let bytes = self.cache_bytes as usize;
         match self.block_cache {
-            // An estimated entry charge of 0 is the variant of the cache that sizes its table by itself.
+            // An estimated entry charge of 0 selects the variant of the cache that sizes its table
+            // by itself.
             BlockCache::HyperClock => Cache::new_hyper_clock_cache(bytes, 0),
             BlockCache::Lru => Cache::new_lru_cache(bytes),
         }
     }
 
-    /// Whether scans may use the prefix filters that this configuration builds.
+    /// Returns `true` if scans may use the prefix filters that this configuration builds.
     pub(super) fn has_prefix_filters(&self) -> bool {
         self.profile != Profile::Default && self.file.is_none()
     }
 
-    /// Options of the database and its column families: the mandatory one, then one for each map.
+    /// Returns the options of the database and its column families: the mandatory one, then one for
+    /// each map.
     pub(super) fn load(
         &self,
         schema: &[MapDef],
@@ -209,13 +215,14 @@ impl Tuning {
         Ok((options, families))
     }
 
-    /// Options of the whole database.
+    /// Returns the options of the whole database.
     fn database(&self, cache: &Cache) -> Options {
         let mut options = Options::default();
         options.create_if_missing(true);
         options.create_missing_column_families(true);
         if self.memtables_in_cache {
-            // Charged, and flushed when each is full as without the manager: 0 sets no limit of its own.
+            // Memtables are charged to the cache, and each is flushed when full, as without the
+            // manager: 0 sets no limit of its own.
             let manager =
                 WriteBufferManager::new_write_buffer_manager_with_cache(0, false, cache.clone());
             options.set_write_buffer_manager(&manager);
@@ -229,18 +236,19 @@ impl Tuning {
         options.set_bytes_per_sync(bytes_per_sync);
         options.set_wal_bytes_per_sync(wal_bytes_per_sync);
         if self.profile == Profile::MyRocks {
-            // Refilled and fair as by the library's defaults.
+            // Refill period and fairness are the library's defaults.
             options.set_ratelimiter(MYROCKS_BYTES_PER_SECOND, 100_000, 10);
         }
         options.set_use_direct_reads(self.direct_io);
         options.set_use_direct_io_for_flush_and_compaction(self.direct_io);
-        // Dumps of statistics into the log file are work that nobody reads here.
+        // Dumps of statistics into the log file would be work without a reader.
         options.set_stats_dump_period_sec(0);
         options.set_stats_persist_period_sec(0);
         options
     }
 
-    /// One column family for each map, and the mandatory one that stays empty but shows the shared cache.
+    /// Returns the mandatory column family and one for each map. The mandatory one stays empty, but
+    /// shows the shared cache.
     fn column_families(&self, schema: &[MapDef], cache: &Cache) -> Vec<ColumnFamilyDescriptor> {
         let mut empty = Options::default();
         let mut table = BlockBasedOptions::default();
@@ -253,7 +261,7 @@ impl Tuning {
         std::iter::once(default).chain(maps).collect()
     }
 
-    /// How much is written of a table, or of the log, before write-back is asked for.
+    /// Returns the bytes written between requests for write-back: of a table, and of the log.
     fn bytes_per_sync(&self) -> (u64, u64) {
         match self.profile {
             Profile::MyRocks => (4 * MIB as u64, 4 * MIB as u64),
@@ -275,7 +283,8 @@ impl Tuning {
         options
     }
 
-    /// The window of a map, and how many deletes in it make a table one to compact.
+    /// Returns the deletion window of a map, and the number of deletes in it from which a table is
+    /// compacted.
     fn deletions(&self, map: &MapDef) -> Option<(usize, usize)> {
         let window = self.deletion_window.unwrap_or(match map.is_queue {
             true => QUEUE_DELETION_WINDOW,
@@ -288,8 +297,8 @@ impl Tuning {
         (window > 0).then_some((window, trigger))
     }
 
-    /// What tables that are ingested into a map are written with; nothing with a file of the user's, of which the options
-    /// of one family cannot be had alone.
+    /// Returns the options of tables to be ingested into a map, or `None` with a user's options
+    /// file, because the options of one family of the file are not available on their own.
     pub(super) fn file_options(&self, map: &MapDef, cache: &Cache) -> Option<Options> {
         let known = self.file.is_none();
         known.then(|| self.column_family(map, cache))
@@ -302,7 +311,8 @@ impl Tuning {
             options.set_max_write_buffer_size_to_maintain(HISTORY_BYTES);
         }
         if let Some((window, trigger)) = self.deletions(map) {
-            // No ratio of a whole file: where deletes and inserts alternate it would compact all files at once.
+            // No ratio of a whole file: if deletes and inserts alternate, it would compact all
+            // files at once.
             const NO_RATIO: f64 = 0.0;
             options.add_compact_on_deletion_collector_factory(window, trigger, NO_RATIO);
         }
@@ -336,7 +346,7 @@ impl Tuning {
         table.set_optimize_filters_for_memory(true);
     }
 
-    /// The settings of the result.
+    /// Returns the settings for the result.
     pub(super) fn describe(&self, schema: &[MapDef]) -> Configuration {
         let mut c = Configuration::default();
         self.describe_cache(&mut c);
@@ -419,7 +429,7 @@ impl Tuning {
             Compaction::Leveled => "leveled, dynamic level bytes, minimal overlapping ratio first",
         };
         c.given("compaction", style);
-        // The last map is one of the workload's own: a catalogue comes first.
+        // The last map is one of the workload's own: a catalog comes first.
         if let Some((window, trigger)) = schema.last().and_then(|map| self.deletions(map)) {
             c.tuned(
                 "compact_on_deletion",
@@ -451,7 +461,8 @@ impl Tuning {
     }
 }
 
-/// A file is a whole configuration: beside it only the kind of the cache can be chosen.
+/// Refuses a variant, and all settings except the kind of the cache, together with an options file:
+/// the file is a whole configuration.
 fn refuse_beside_a_file(config: &OpenConfig) -> Result<()> {
     if let Some(variant) = &config.variant {
         return Err(EngineError::Unsupported(format!(
@@ -468,7 +479,7 @@ fn refuse_beside_a_file(config: &OpenConfig) -> Result<()> {
     }
 }
 
-/// What a variant stands for.
+/// Returns the profile and the compaction style of a variant.
 fn profile(variant: Option<&str>) -> Result<(Profile, Compaction)> {
     let profile = match variant {
         None | Some("leveled" | "universal") => Profile::Tuned,
@@ -498,6 +509,6 @@ fn tune_filters(options: &mut Options, table: &mut BlockBasedOptions, map: &MapD
         table.set_bloom_filter(BITS_PER_KEY, false);
         table.set_whole_key_filtering(map.point_reads);
     }
-    // In the last level a filter only answers for keys that are nowhere.
+    // In the last level a filter only helps for keys that do not exist.
     options.set_optimize_filters_for_hits(map.expect_hits);
 }

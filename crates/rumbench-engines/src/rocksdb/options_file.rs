@@ -1,12 +1,12 @@
 //! A user's RocksDB OPTIONS file in place of this laboratory's configuration.
 //!
-//! Such a file has a section of database options and, for each column family, one of its own options and one of its tables.
-//! Each map takes the sections of the column family with its name, or those of `default` where the file has none. So the
-//! file is written anew with a column family for each map, and RocksDB reads that: what it does not know is an error in
-//! its own words.
+//! Such a file has a section of database options and, for each column family, one of its own
+//! options and one of its tables. Each map takes the sections of the column family with its name,
+//! or those of `default` if the file has none. So this module rewrites the file with a column
+//! family for each map, and RocksDB reads that. RocksDB reports unknown options in its own words.
 //!
-//! `cache_bytes` and the durability class stay what the command line says; options that would change them, the order of
-//! keys or the place of files are refused.
+//! The command line still decides `cache_bytes` and the durability class. Options that would change
+//! them, the order of keys or the location of files are refused.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use rumbench_core::kv::MapDef;
 use crate::error::failed;
 use crate::facts::Configuration;
 
-/// Options with the only values that they may have here, and why.
+/// Options, the only values that they may have here, and the reason.
 const REFUSED: &[(&str, &[&str], &str)] = &[
     (
         "comparator",
@@ -43,24 +43,24 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// A file that was read and holds nothing that is refused.
+/// Options file that was read and has no refused option.
 pub(super) struct OptionsFile {
     path: PathBuf,
     sections: Vec<Section>,
 }
 
-/// What stands below a line in brackets.
+/// Section of the file: a line in brackets and the options below it.
 struct Section {
-    /// As between the brackets, without the name of a column family: `CFOptions`.
+    /// Text between the brackets without the name of the column family, for example `CFOptions`.
     kind: String,
-    /// The name of the column family.
+    /// Name of the column family; `None` for a section of the whole database.
     family: Option<String>,
-    /// `KEY=VALUE` each.
+    /// One `KEY=VALUE` each.
     options: Vec<String>,
 }
 
 impl OptionsFile {
-    /// Reads a file and refuses what this laboratory decides.
+    /// Reads a file and refuses options that this laboratory decides.
     pub(super) fn read(path: &Path) -> Result<OptionsFile> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| unusable(path, format!("cannot be read as text: {error}")))?;
@@ -91,13 +91,14 @@ impl OptionsFile {
         Ok(file)
     }
 
-    /// Options of the database, and one column family for each map behind the mandatory one.
+    /// Returns the options of the database and its column families: the mandatory one, then one for
+    /// each map.
     pub(super) fn load(
         &self,
         schema: &[MapDef],
         cache: &Cache,
     ) -> Result<(Options, Vec<ColumnFamilyDescriptor>)> {
-        // RocksDB reads the newest OPTIONS file of a database's folder and no other.
+        // RocksDB reads only the newest OPTIONS file of a database's folder.
         let folder = tempfile::tempdir().map_err(failed("rocksdb: folder for the options file"))?;
         std::fs::write(folder.path().join("OPTIONS-000001"), self.for_maps(schema))
             .map_err(failed("rocksdb: copy the options file"))?;
@@ -107,7 +108,7 @@ impl OptionsFile {
             .map_err(|error| unusable(&self.path, error.into_string()))
     }
 
-    /// The file with the column families of the maps instead of its own.
+    /// Returns the file's text with the column families of the maps in place of its own.
     fn for_maps(&self, schema: &[MapDef]) -> String {
         let mut text = String::new();
         for kind in ["Version", "DBOptions"] {
@@ -123,7 +124,7 @@ impl OptionsFile {
         text
     }
 
-    /// The column family of the file that a map takes.
+    /// Returns the column family of the file that a map takes.
     fn family_for<'a>(&self, map: &'a str) -> &'a str {
         match self.of_family(map).next() {
             Some(_) => map,
@@ -137,7 +138,8 @@ impl OptionsFile {
             .filter(move |section| section.kind == kind)
     }
 
-    /// The column family's own options first: RocksDB wants them before those of its tables.
+    /// Returns a column family's sections, its own options first: RocksDB requires them before
+    /// those of its tables.
     fn of_family(&self, name: &str) -> impl Iterator<Item = &Section> {
         let of = move |section: &&Section| section.family.as_deref() == Some(name);
         let (own, other): (Vec<_>, Vec<_>) = self
@@ -148,7 +150,8 @@ impl OptionsFile {
         own.into_iter().chain(other)
     }
 
-    /// The file's own words for the result, and which of its column families is whose.
+    /// Adds the file's sections to the result, and the column family of the file that each map
+    /// takes.
     pub(super) fn describe(&self, schema: &[MapDef], c: &mut Configuration) {
         c.given("options_file", self.path.display());
         for section in &self.sections {

@@ -1,4 +1,4 @@
-//! Transactions of RocksDB, and what stands in their place where it was opened without.
+//! Transactions of RocksDB, and the placeholder type of a database without them.
 
 use std::convert::Infallible;
 
@@ -10,7 +10,7 @@ use super::connection::RocksConnection;
 use super::database::Transactional;
 use super::{Shared, conflict_or};
 
-/// A transaction that locks what it reads for update or writes.
+/// Transaction that locks each key it reads for update or writes.
 pub struct RocksTxn<'a> {
     txn: Transaction<'a, Transactional>,
     shared: &'a Shared<Transactional>,
@@ -67,7 +67,7 @@ impl KvTxn for RocksTxn<'_> {
     }
 }
 
-/// The transaction of a database that has none: it cannot be had.
+/// Transaction type of a database without transactions: no value of it exists.
 pub struct NoTxn(Infallible);
 
 impl KvTxn for NoTxn {
