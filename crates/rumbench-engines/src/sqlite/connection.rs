@@ -1,7 +1,8 @@
-//! One client's SQLite connection: LinkBench's operations as prepared statements.
+//! SQLite connection of one client: LinkBench's operations as prepared statements.
 //!
-//! A write operation holds the process's writer mutex from `BEGIN IMMEDIATE` to `COMMIT`; a read is one statement,
-//! which SQLite runs on a snapshot of its own. A write that changes nothing rolls back, so that it logs nothing.
+//! A write operation holds the process's writer mutex from `BEGIN IMMEDIATE` to `COMMIT`. A read is
+//! one statement, which SQLite runs on a snapshot of its own. A write without changes rolls back,
+//! so that nothing is logged.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering;
@@ -18,7 +19,7 @@ use super::{Shared, sql, sqlite_error};
 pub(super) struct SqliteConnection {
     shared: Arc<Shared>,
     connection: Connection,
-    /// The multiget statements by size class, written once.
+    /// Texts of the multiget statements by size class, created once.
     multigets: [String; sql::MULTIGET_SIZES.len()],
 }
 
@@ -31,7 +32,7 @@ impl SqliteConnection {
         }
     }
 
-    /// Runs `body` as the only writer; commits where it answers that something changed.
+    /// Runs `body` as the only writer, and commits if `body` returns `Written::Commit`.
     fn write<T>(&self, body: impl FnOnce(&Tables<'_>) -> Result<Written<T>>) -> Result<T> {
         as_only_writer(&self.shared, &self.connection, |tables| {
             tables.run(sql::BEGIN_WRITE)?;
@@ -46,7 +47,7 @@ impl SqliteConnection {
         Tables(&self.connection)
     }
 
-    /// ADD_LINK and UPDATE_LINK: with the database locked, both come to the same.
+    /// Implements ADD_LINK and UPDATE_LINK, which are the same with the database locked.
     fn upsert_link(&self, link: &Link<'_>) -> Result<WriteOutcome> {
         self.write(|tables| {
             let outcome = match tables.prior(link)? {
@@ -71,7 +72,8 @@ impl SqliteConnection {
     }
 }
 
-/// Runs `body` as the only writer of the process. Whatever transaction an error leaves open is rolled back.
+/// Runs `body` as the only writer of the process. If an error leaves a transaction open, it is
+/// rolled back.
 pub(super) fn as_only_writer<T>(
     shared: &Shared,
     connection: &Connection,
@@ -87,13 +89,13 @@ pub(super) fn as_only_writer<T>(
     written
 }
 
-/// Whether a transaction changed anything.
+/// Result of a transaction: commit its changes, or roll back because there are none.
 enum Written<T> {
     Commit(T),
     Rollback(T),
 }
 
-/// The statements, on a connection that is inside a transaction or needs none.
+/// Statements on a connection that is inside a transaction or needs none.
 pub(super) struct Tables<'a>(pub(super) &'a Connection);
 
 impl<'a> Tables<'a> {
@@ -107,14 +109,14 @@ impl<'a> Tables<'a> {
         self.change(sql, &[]).map(|_rows| ())
     }
 
-    /// Runs a statement that returns no rows; answers how many it changed.
+    /// Runs a statement that returns no rows, and returns the number of rows it changed.
     pub(super) fn change(&self, sql: &str, parameters: &[&dyn ToSql]) -> Result<usize> {
         self.prepare(sql)?
             .execute(parameters)
             .map_err(sqlite_error("sqlite: write"))
     }
 
-    /// The first row of a query, if it has one.
+    /// Returns the first row of a query, if it has one.
     fn first<T>(
         &self,
         sql: &str,
@@ -128,20 +130,20 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// SQLite's integers are signed: ids and times above 2^63 - 1 cannot be stored.
+/// Converts to SQLite's signed integer: ids and times above 2^63 - 1 are `Unsupported`.
 pub(super) fn int(value: u64) -> Result<i64> {
     i64::try_from(value).map_err(|_| {
         EngineError::Unsupported(format!("sqlite cannot store {value}: it exceeds 63 bits"))
     })
 }
 
-/// A stored integer that was unsigned when it was written.
+/// Reads an integer that was unsigned when it was written.
 fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     let value: i64 = row.get(column)?;
     u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
 }
 
-/// The key columns of a link, in the order of every statement.
+/// Key columns of a link, in the order of every statement.
 struct Key {
     link_type: i64,
     id1: i64,
@@ -158,15 +160,15 @@ impl Key {
     }
 }
 
-/// What a write found of the link that was there.
+/// Existing link that a write found.
 struct Prior {
     visibility: u8,
-    /// Whether the row is the same in all columns as the new one.
+    /// `true` if all columns of the row equal those of the new one.
     same: bool,
 }
 
 impl Tables<'_> {
-    /// Runs a statement whose seven parameters are a link's columns.
+    /// Runs a statement with a link's seven columns as parameters.
     fn put_link(&self, sql: &str, link: &Link<'_>) -> Result<()> {
         let key = Key::of(link.key)?;
         let time = int(link.time)?;
@@ -223,7 +225,7 @@ impl LinkConnection for SqliteConnection {
             Ok(Written::Commit(()))
         })?;
         let next = nodes.iter().map(|node| node.id + 1).max().unwrap_or(0);
-        // Relaxed: only the number matters, and the rows are published by the commit.
+        // Relaxed: only the number matters, and the commit publishes the rows.
         self.shared.next_node.fetch_max(next, Ordering::Relaxed);
         Ok(())
     }
@@ -389,7 +391,7 @@ impl LinkConnection for SqliteConnection {
 
     fn check(&mut self) -> Result<TableTotals> {
         let tables = self.tables();
-        // First the index: SQLite may answer the other queries from it.
+        // The index is checked first: SQLite may answer the other queries from it.
         tables.check_index()?;
         tables.check_counts()?;
         let totals = tables.first(sql::TOTALS, &[], |row| {
@@ -405,7 +407,7 @@ impl LinkConnection for SqliteConnection {
 }
 
 impl SqliteConnection {
-    /// One multiget of at most as many ids as the largest statement takes.
+    /// Runs one multiget of at most as many ids as the largest statement takes.
     fn multiget_chunk(&self, id1: u64, link_type: u64, id2s: &[u64]) -> Result<u64> {
         let Some(last) = id2s.last() else {
             return Ok(0);
@@ -438,7 +440,7 @@ impl SqliteConnection {
         fetch().map_err(sqlite_error("sqlite: multiget"))
     }
 
-    /// Writes or removes a node where id and type match: whether there was one.
+    /// Writes or removes a node if id and type match. Returns `true` if there was one.
     fn change_node(&self, sql: &str, parameters: &[&dyn ToSql]) -> Result<bool> {
         self.write(|tables| {
             Ok(match tables.change(sql, parameters)? {
@@ -474,7 +476,7 @@ impl Tables<'_> {
         wrong.map_or(Ok(()), |message| Err(EngineError::Wrong(message)))
     }
 
-    /// The index exists only after the load; where it does, SQLite itself compares it with the table.
+    /// Lets SQLite compare the index with the table. The index exists only after the load.
     fn check_index(&self) -> Result<()> {
         let verdict: Option<String> = self.first(sql::CHECK_INDEX, &[], |row| row.get(0))?;
         match verdict.as_deref() {

@@ -1,12 +1,13 @@
 //! SQLite with SQL of its own: a B-tree file, a write-ahead log, one writer at a time.
 //!
-//! - Every connection has a page cache of its own, so `cache_bytes` is divided evenly among the clients. Shared-cache
-//!   mode would keep one copy, but locks whole tables. The kernel's page cache stands behind all of them.
-//! - Writers of this process queue on a mutex before `BEGIN IMMEDIATE`: SQLite's own busy handler sleeps up to
-//!   100 ms between attempts, which a careful application avoids the same way.
-//! - `buffered` is `synchronous=NORMAL`, which syncs only at checkpoints, plus a sync of the log each second, so that
-//!   the class means the same as elsewhere.
-//! - LinkBench's index is created after the load: sorted once, instead of grown in random places.
+//! - Every connection has its own page cache, so `cache_bytes` is divided evenly among the clients.
+//!   Shared-cache mode would keep one copy, but locks whole tables. All of them share the kernel's
+//!   page cache below.
+//! - Writers of this process queue on a mutex before `BEGIN IMMEDIATE`: SQLite's own busy handler
+//!   sleeps up to 100 ms between attempts. A careful application avoids this sleep the same way.
+//! - `buffered` is `synchronous=NORMAL`, which syncs only at checkpoints, plus a sync of the log
+//!   each second, so that the class means the same as for other engines.
+//! - LinkBench's index is created after the load: sorted once instead of grown in random places.
 
 mod connection;
 mod rows;
@@ -48,16 +49,18 @@ struct Shared {
     path: PathBuf,
     tuning: Tuning,
     facts: EngineFacts,
-    /// Guards no data: whoever holds it is the one that writes. Taken before any lock of SQLite.
+    /// Guards no data: its holder is the only writer. Taken before any lock of SQLite.
     writer: Mutex<()>,
-    /// The laboratory's own connection, which also keeps the log file in place while clients come and go.
+    /// The laboratory's own connection. It also keeps the log file while clients connect and
+    /// disconnect.
     own: Mutex<Connection>,
     syncer: Mutex<Option<Periodic>>,
-    /// The id of the next node that a request adds, counted in the process as for the key-value engines.
+    /// Id of the next node that a request adds, counted in the process as for the key-value
+    /// engines.
     next_node: AtomicU64,
 }
 
-/// How the registry reaches this engine. No variants.
+/// Entry of this engine in the registry. No variants.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
@@ -103,7 +106,7 @@ impl Sqlite {
     }
 }
 
-/// Creates the tables where there are none. The highest id of a node, 0 where there are none.
+/// Creates the tables if they do not exist. Returns the highest id of a node, 0 if there are none.
 fn create_tables(own: &Connection, schema: Schema) -> Result<i64> {
     let create = |tables: &str| {
         own.execute_batch(tables)
@@ -124,7 +127,7 @@ fn create_tables(own: &Connection, schema: Schema) -> Result<i64> {
     }
 }
 
-/// Checks that the database holds these tables, or writes so into an empty one.
+/// Checks that the database holds these tables, or records them in an empty one.
 fn check_catalog(own: &Connection, schema: &TableSchema) -> Result<()> {
     let ours = schema.describe();
     let found: Option<String> = own
@@ -140,7 +143,7 @@ fn check_catalog(own: &Connection, schema: &TableSchema) -> Result<()> {
     }
 }
 
-/// The numbers that decide performance.
+/// Settings that affect performance.
 struct Tuning {
     synchronous: &'static str,
     clients: u64,
@@ -155,7 +158,7 @@ impl Tuning {
         let mut settings = Settings::without_variants("sqlite", config)?;
         let page_bytes: u32 = settings.take_in("page_bytes", 4096, 512..=65536)?;
         if !page_bytes.is_power_of_two() {
-            // SQLite would keep its default without a word.
+            // SQLite would silently keep its default.
             return Err(EngineError::Unsupported(format!(
                 "sqlite.page_bytes={page_bytes}: must be a power of two"
             )));
@@ -177,9 +180,9 @@ impl Tuning {
         })
     }
 
-    /// A connection with all settings; creates the file where there is none.
+    /// Opens a connection with all settings, and creates the file if it does not exist.
     fn connect(&self, path: &Path) -> Result<Connection> {
-        // More statements than this module has: none is ever prepared twice.
+        // More than the statements of this module, so that none is prepared twice.
         const STATEMENTS: usize = 64;
         let connection = Connection::open(path).map_err(sqlite_error("sqlite: open database"))?;
         let cache_kib = (self.cache_bytes_each / 1024).max(64);
@@ -258,8 +261,9 @@ fn durability_facts(class: Durability) -> DurabilityFacts {
     }
 }
 
-/// Syncs the log each second. The log file is not locked by SQLite, so a second descriptor of it disturbs nothing;
-/// its frames are chained by checksums, so that whatever part of it survives is a prefix of the commits.
+/// Syncs the log each second. SQLite does not lock the log file, so a second descriptor of it is
+/// harmless. Checksums chain its frames, so any part of it that survives is a prefix of the
+/// commits.
 fn start_syncer(dir: &Path) -> Result<Periodic> {
     let wal = File::open(dir.join(WAL_FILE)).map_err(failed("sqlite: open log to sync it"))?;
     Periodic::start("sqlite-sync", SYNC_INTERVAL, move || {
@@ -277,7 +281,8 @@ fn convert(context: &'static str, error: rusqlite::Error) -> EngineError {
     }
 }
 
-/// A closure for `map_err` that names what was attempted; a busy database becomes [`EngineError::Retry`].
+/// Returns a closure for `map_err` that adds the failed operation. A busy database becomes
+/// [`EngineError::Retry`].
 fn sqlite_error(context: &'static str) -> impl FnOnce(rusqlite::Error) -> EngineError {
     move |error| convert(context, error)
 }
@@ -319,7 +324,7 @@ impl Engine for Sqlite {
         ]
     }
 
-    /// Moves the whole log into the file and empties it.
+    /// Moves the whole log into the database file and empties it.
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
         progress("checkpointing the log");
         let _writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -360,7 +365,7 @@ impl Engine for Sqlite {
     }
 }
 
-/// The tables of LinkBench on SQLite.
+/// LinkBench store on SQLite.
 struct SqliteStore(Arc<Shared>);
 
 impl LinkStore for SqliteStore {

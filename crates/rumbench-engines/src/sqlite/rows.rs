@@ -1,7 +1,9 @@
-//! One client's SQLite connection for kv-sequence: a table of keys and values as prepared statements.
+//! SQLite connection of one client for kv-sequence: a table of keys and values as prepared
+//! statements.
 //!
-//! A put is one statement, which SQLite makes a transaction of its own; it holds the process's writer mutex. There is no
-//! statement for several keys at once that would not sort them or leave the missing ones out: a multi-get is a loop.
+//! A put is one statement that SQLite runs as a transaction; it holds the process's writer mutex. A
+//! multi-get is a loop, because a statement for several keys would sort them or omit the missing
+//! ones.
 
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use rusqlite::{Connection, params};
 use super::connection::{Tables, as_only_writer};
 use super::{Shared, sql, sqlite_error};
 
-/// The table of kv-sequence on SQLite.
+/// Row store of kv-sequence on SQLite.
 pub(super) struct SqliteRows(pub(super) Arc<Shared>);
 
 impl RowStore for SqliteRows {

@@ -1,10 +1,11 @@
-//! Every SQL statement of the SQLite engine, as text.
+//! SQL statements of the SQLite engine, as text.
 //!
-//! Rows are found by primary key except in lists, which the index `id1_type` answers alone: it holds all columns, in
-//! the order of the list query, so that nothing is sorted. Links and counts are `WITHOUT ROWID`: their primary key
-//! is the table's tree, as in the other engines. Nodes have an integer key, which is SQLite's own row id.
+//! All statements except the list find rows by primary key. The covering index `id1_type` alone
+//! answers lists: it holds all columns in the order of the list query, so SQLite sorts nothing.
+//! Links and counts are `WITHOUT ROWID`: their primary key is the table's tree, as in the other
+//! engines. Nodes have an integer key, which is SQLite's own row id.
 
-/// The table of kv-sequence.
+/// Table of kv-sequence.
 pub(super) const CREATE_ROWS: &str = "
 CREATE TABLE IF NOT EXISTS rows (
     key   BLOB NOT NULL PRIMARY KEY,
@@ -22,7 +23,7 @@ SELECT key, value FROM rows WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3";
 pub(super) const SCAN_ROWS_REVERSE: &str = "
 SELECT key, value FROM rows WHERE key >= ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3";
 
-/// The tables of LinkBench.
+/// Tables of LinkBench.
 pub(super) const CREATE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS nodetable (
     id      INTEGER PRIMARY KEY,
@@ -51,13 +52,13 @@ CREATE TABLE IF NOT EXISTS counttable (
 ) WITHOUT ROWID;
 ";
 
-/// The covering index of the list query.
+/// Covering index of the list query.
 pub(super) const CREATE_INDEX: &str = "
 CREATE INDEX IF NOT EXISTS id1_type
     ON linktable (id1, link_type, visibility, time DESC, id2, version, data);
 ";
 
-/// The id of the newest node.
+/// Highest node id, 0 without nodes.
 pub(super) const HIGHEST_NODE: &str = "SELECT coalesce(max(id), 0) FROM nodetable";
 
 pub(super) const BEGIN_WRITE: &str = "BEGIN IMMEDIATE";
@@ -101,11 +102,11 @@ WHERE id = ?1 AND link_type = ?2 AND count > 0";
 pub(super) const READ_COUNT: &str =
     "SELECT count, time, version FROM counttable WHERE id = ?1 AND link_type = ?2";
 
-/// Sizes of the `IN` list that have a statement of their own; a list is padded to the next with its last id, which
-/// changes nothing because a row is returned once.
+/// Sizes of the `IN` list that have a statement of their own. A list is padded to the next size
+/// with its last id, which changes nothing because a row is returned once.
 pub(super) const MULTIGET_SIZES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
-/// The multiget statement for `ids` ids: parameters 1 and 2 are type and id1.
+/// Returns the multiget statement for `ids` ids. Parameters 1 and 2 are type and id1.
 pub(super) fn multiget(ids: usize) -> String {
     let marks = vec!["?"; ids].join(", ");
     format!(
@@ -120,7 +121,7 @@ SELECT (SELECT count(*) FROM nodetable),
        (SELECT count(*) FROM linktable WHERE visibility = 1),
        (SELECT count(*) FROM counttable)";
 
-/// Counts that differ from the visible links they count, an absent count being 0.
+/// Selects a count that differs from the number of visible links; an absent count is 0.
 pub(super) const WRONG_COUNTS: &str = "
 WITH visible AS (
     SELECT id1, link_type, count(*) AS links FROM linktable
@@ -137,5 +138,6 @@ FROM visible LEFT JOIN counttable
 WHERE counttable.id IS NULL
 LIMIT 1";
 
-/// Compares every index entry with its row, and the other way round; one row `ok` if all agree.
+/// Compares every index entry with its row, and each row with the index. Returns one row `ok` if
+/// all agree.
 pub(super) const CHECK_INDEX: &str = "PRAGMA integrity_check(1)";

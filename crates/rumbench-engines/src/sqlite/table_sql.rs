@@ -1,23 +1,24 @@
-//! SQL of tables with columns and indexes, made from their schema. Names were checked to be letters, digits and `_`.
+//! SQL of tables with columns and indexes, built from their schema. Names are already checked to
+//! consist of letters, digits and `_`.
 
 use rumbench_core::tables::{ColumnType, Path, Table, TableSchema};
 
-/// How many indexes a table has that a statement created.
+/// Counts the indexes of a table that a statement created.
 pub(super) const COUNT_INDEXES: &str =
     "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?1 AND sql IS NOT NULL";
 
-/// What decides the text of a scan.
+/// Properties of a scan that determine its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ScanShape {
     pub(super) path: Path,
-    /// Values of the lower bound.
+    /// Number of values in the lower bound.
     pub(super) from: usize,
-    /// Values of the upper bound.
+    /// Number of values in the upper bound.
     pub(super) to: usize,
     pub(super) reverse: bool,
 }
 
-/// The schema in words, kept in the database.
+/// Table of the schema's description, kept in the database.
 pub(super) const CREATE_CATALOG: &str = "CREATE TABLE IF NOT EXISTS catalog (schema TEXT NOT NULL)";
 pub(super) const READ_CATALOG: &str = "SELECT schema FROM catalog";
 pub(super) const WRITE_CATALOG: &str = "INSERT INTO catalog (schema) VALUES (?1)";
@@ -36,7 +37,7 @@ fn create_table(table: &Table) -> String {
                 ColumnType::Bytes => "BLOB",
                 ColumnType::U32 | ColumnType::U64 | ColumnType::I64 => "INTEGER",
             };
-            // The one column of a key is the row id only if the key is declared with it.
+            // A single key column is the row id only if the column's declaration includes the key.
             let key = if place == 0 && table.key_columns == 1 {
                 " PRIMARY KEY"
             } else {
@@ -75,7 +76,7 @@ pub(super) fn insert(table: &Table) -> String {
     )
 }
 
-/// All columns of a row that is there, given in their order.
+/// Updates an existing row. The parameters are all columns in their order.
 pub(super) fn replace(table: &Table) -> String {
     let columns = table.columns.iter().enumerate().skip(table.key_columns);
     let columns: Vec<String> = columns
@@ -99,7 +100,8 @@ pub(super) fn delete(table: &Table) -> String {
     )
 }
 
-/// The first rows from a key on: the form of the reference client for servers without a limit in deletes.
+/// Deletes the first rows from a key on, in the form that the reference client uses for servers
+/// without a limit in deletes.
 pub(super) fn delete_first(table: &Table, from: usize) -> String {
     let (name, key) = (&table.name, key(table));
     let bound = match from {

@@ -1,8 +1,10 @@
-//! One client's SQLite connection for tables with columns and indexes: statements made from the schema.
+//! SQLite connection of one client for tables with columns and indexes: statements built from the
+//! schema.
 //!
-//! A primary key of one column is SQLite's own row id; of several, the table is `WITHOUT ROWID`. An index scan names its
-//! index, as the reference clients do. Rows are inserted by one statement each inside of one transaction, which for SQLite
-//! costs no more than one statement for all of them.
+//! A primary key of one column is SQLite's own row id; with several columns, the table is `WITHOUT
+//! ROWID`. An index scan names its index, as the reference clients do. Each row is inserted by its
+//! own statement inside one transaction. For SQLite this is no slower than one statement for all of
+//! them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -20,7 +22,7 @@ use super::connection::{Tables, as_only_writer, int};
 use super::table_sql::{self, ScanShape};
 use super::{Shared, sql, sqlite_error};
 
-/// The tables of a schema on SQLite.
+/// Table store of a schema on SQLite.
 pub(super) struct SqliteTables {
     pub(super) shared: Arc<Shared>,
     pub(super) schema: &'static TableSchema,
@@ -53,7 +55,7 @@ struct TablesConnection {
     statements: Vec<Statements>,
 }
 
-/// The texts of one table's statements, each written once.
+/// Texts of one table's statements, each created once.
 struct Statements {
     insert: String,
     replace: String,
@@ -85,7 +87,7 @@ impl Statements {
 }
 
 impl Statements {
-    /// The text of an update.
+    /// Returns the text of an update.
     fn update(&mut self, of: &Table, column: usize, change: Change<'_>) -> &str {
         let adds = matches!(change, Change::Add(_));
         let text = self.updates.entry((column, adds));
@@ -93,7 +95,7 @@ impl Statements {
     }
 }
 
-/// Statements inside of a transaction.
+/// Statements inside a transaction.
 struct Writes<'a, 'c> {
     tables: &'a Tables<'c>,
     schema: &'static TableSchema,
@@ -133,7 +135,7 @@ fn insert_rows(tables: &Tables<'_>, text: &str, rows: &RowBatch) -> Result<()> {
     Ok(())
 }
 
-/// Whether the row was there.
+/// Updates a row. Returns `true` if it exists.
 fn update_row(
     tables: &Tables<'_>,
     text: &str,
@@ -150,7 +152,7 @@ fn update_row(
     Ok(execute(&mut statement)? > 0)
 }
 
-/// Binds values from parameter `first` on; answers the next parameter.
+/// Binds values to parameters from `first` on. Returns the number of the next parameter.
 fn bind<'a>(
     statement: &mut CachedStatement<'_>,
     first: usize,
@@ -177,7 +179,7 @@ fn execute(statement: &mut CachedStatement<'_>) -> Result<usize> {
         .map_err(sqlite_error("sqlite: write"))
 }
 
-/// The value of a column of a result.
+/// Returns the value of a column of a result.
 fn value_of<'a>(row: &'a Row<'_>, place: usize, of: ColumnType) -> rusqlite::Result<Value<'a>> {
     let value = row.get_ref(place)?;
     let wrong = |number| rusqlite::Error::IntegralValueOutOfRange(place, number);
@@ -192,7 +194,8 @@ fn value_of<'a>(row: &'a Row<'_>, place: usize, of: ColumnType) -> rusqlite::Res
 }
 
 impl TablesConnection {
-    /// Runs a statement that changes rows of one table as a transaction of its own; answers how many it changed.
+    /// Runs a statement that changes rows of one table as its own transaction. Returns the number
+    /// of changed rows.
     fn change(&self, text: &str, values: &[Value<'_>]) -> Result<usize> {
         as_only_writer(&self.shared, &self.connection, |tables| {
             let mut statement = tables.prepare(text)?;
@@ -202,7 +205,7 @@ impl TablesConnection {
     }
 }
 
-/// Gives the rows of a bound statement to `visit` until it wants no more.
+/// Passes the rows of a bound statement to `visit` until it returns `false`.
 fn visit_rows(
     statement: &mut CachedStatement<'_>,
     types: &[ColumnType],
@@ -349,7 +352,7 @@ impl TableConnection for TablesConnection {
         Ok(count.unsigned_abs())
     }
 
-    /// SQLite itself compares an index with its table, and the other way round.
+    /// Lets SQLite compare each index with its table in both directions.
     fn check(&mut self, table: TableId) -> Result<usize> {
         let verdict: String = self.one(&self.statements[table.0].check, &[])?;
         if verdict != "ok" {
@@ -362,7 +365,7 @@ impl TableConnection for TablesConnection {
 }
 
 impl TablesConnection {
-    /// The first column of the first row of a query.
+    /// Returns the first column of the first row of a query.
     fn one<T: rusqlite::types::FromSql>(&self, text: &str, parameters: &[&String]) -> Result<T> {
         let mut statement = Tables(&self.connection).prepare(text)?;
         let parameters = rusqlite::params_from_iter(parameters);

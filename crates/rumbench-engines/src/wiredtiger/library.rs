@@ -1,8 +1,9 @@
-//! WiredTiger's handles as types whose safe use Rust checks. All `unsafe` code of this engine is here.
+//! Safe wrappers of WiredTiger's handles. All `unsafe` code of this engine is here.
 //!
-//! `shim.c` gives the functions; its comments say what each does. What makes the calls sound: a [`Session`] holds its
-//! [`Connection`], which closes itself only when nobody holds it any more; a session and its cursors are reached through
-//! `&mut Session`, so by one thread at a time; rows borrow the session, so they are gone before its next call.
+//! `shim.c` provides the functions and documents each. The calls are sound for three reasons. A
+//! [`Session`] holds its [`Connection`], which closes only after its last holder is dropped. A
+//! session and its cursors are reached through `&mut Session`, so by one thread at a time. Rows
+//! borrow the session, so they are gone before its next call.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::{PhantomData, PhantomPinned};
@@ -12,12 +13,13 @@ use std::sync::Arc;
 
 use rumbench_core::engine::{Counter, EngineError, Result};
 
-/// A conflict: roll back and run the whole transaction again. `shim.c` checks the number.
+/// Error code of a conflict: roll back and run the whole transaction again. `shim.c` checks the
+/// number.
 const ROLLBACK: c_int = -31800;
-/// No such row, or no more rows. `shim.c` checks the number.
+/// Error code if there is no such row or no further row. `shim.c` checks the number.
 const NOT_FOUND: c_int = -31803;
 
-/// A type of which only addresses are known here.
+/// Declares a type of the library that is known only by address.
 macro_rules! opaque {
     ($name:ident) => {
         #[repr(C)]
@@ -87,7 +89,7 @@ unsafe extern "C" {
     fn shim_version(major: *mut c_int, minor: *mut c_int, patch: *mut c_int);
 }
 
-/// The release that is linked, for example `11.3.1`.
+/// Returns the linked release, for example `11.3.1`.
 pub(super) fn version() -> String {
     let (mut major, mut minor, mut patch) = (0, 0, 0);
     // SAFETY: three integers to write to.
@@ -95,7 +97,7 @@ pub(super) fn version() -> String {
     format!("{major}.{minor}.{patch}")
 }
 
-/// An error of the library, or nothing.
+/// Converts the library's error code to a result.
 fn check(code: c_int, context: &'static str) -> Result<()> {
     match code {
         0 => Ok(()),
@@ -103,7 +105,7 @@ fn check(code: c_int, context: &'static str) -> Result<()> {
     }
 }
 
-/// As [`check`]; whether there is a row.
+/// Like [`check`], but returns `false` if there is no row.
 fn check_found(code: c_int, context: &'static str) -> Result<bool> {
     match code {
         NOT_FOUND => Ok(false),
@@ -113,8 +115,8 @@ fn check_found(code: c_int, context: &'static str) -> Result<bool> {
 
 #[cold]
 fn error(code: c_int, context: &'static str) -> EngineError {
-    // SAFETY: the texts of known codes are constants; any other code is printed into a static buffer, which ends in a
-    // zero byte at all times.
+    // SAFETY: the texts of known codes are constants. Any other code is printed into a static
+    // buffer that ends in a zero byte at all times.
     let text = unsafe { CStr::from_ptr(shim_error_text(code)) };
     let text = text.to_string_lossy().into_owned();
     match code {
@@ -127,39 +129,41 @@ fn c_string(text: &str) -> Result<CString> {
     CString::new(text).map_err(|error| EngineError::failed("wiredtiger: a zero byte", error))
 }
 
-/// What the library says in reply to a call that gives an address on success.
+/// Checks the result of a call that returns an address on success.
 fn address<T>(code: c_int, address: *mut T, context: &'static str) -> Result<NonNull<T>> {
     check(code, context)?;
     NonNull::new(address)
         .ok_or_else(|| EngineError::Wrong(format!("{context}: success without a handle")))
 }
 
-/// An open database.
+/// Open database.
 pub(super) struct Connection(NonNull<RawConnection>);
 
-// SAFETY: the library's connection handle may be used by all threads at once.
+// SAFETY: all threads may use the library's connection handle at once.
 unsafe impl Send for Connection {}
 // SAFETY: as above.
 unsafe impl Sync for Connection {}
 
 impl Connection {
-    /// Opens or creates the database in `dir`, which exists.
+    /// Opens or creates the database in `dir`, which must exist.
     pub(super) fn open(dir: &Path, config: &str) -> Result<Arc<Connection>> {
         const CONTEXT: &str = "wiredtiger: open database";
         let dir = CString::new(dir.as_os_str().as_encoded_bytes())
             .map_err(|error| EngineError::failed(CONTEXT, error))?;
         let config = c_string(config)?;
         let mut raw = ptr::null_mut();
-        // SAFETY: two strings that end in a zero byte, and an address to write to.
+        // SAFETY: two zero-terminated strings, and an address to write to.
         let code = unsafe { shim_open(dir.as_ptr(), config.as_ptr(), &mut raw) };
         Ok(Arc::new(Connection(address(code, raw, CONTEXT)?)))
     }
 
-    /// Closes the database, which says whether its last checkpoint could be written. Dropping closes it too.
+    /// Closes the database. Fails if the last checkpoint could not be written. Dropping closes it
+    /// too.
     pub(super) fn close(self) -> Result<()> {
         let raw = self.0;
         std::mem::forget(self);
-        // SAFETY: sessions hold the connection, so there are none; it is not closed again, as it is forgotten.
+        // SAFETY: sessions hold the connection, so there are none. It is forgotten, so it is not
+        // closed again.
         let code = unsafe { shim_close(raw.as_ptr()) };
         check(code, "wiredtiger: close database")
     }
@@ -172,20 +176,20 @@ impl Drop for Connection {
     }
 }
 
-/// One user of the database, with a cursor for each table that it was opened with.
+/// Session of one user of the database, with a cursor for each table that it was opened with.
 pub(super) struct Session {
     raw: NonNull<RawSession>,
-    /// They belong to the session, which closes them.
+    /// Owned by the session, which closes them.
     cursors: Vec<NonNull<RawCursor>>,
-    /// Kept so that it is closed later.
+    /// Keeps the connection open until the session is closed.
     _connection: Arc<Connection>,
 }
 
-// SAFETY: a session may move to another thread, as long as one at a time uses it, which `&mut` gives.
+// SAFETY: a session may move to another thread if only one uses it at a time, which `&mut` ensures.
 unsafe impl Send for Session {}
 
 impl Session {
-    /// A session with a cursor on each of `tables`, which exist.
+    /// Opens a session with a cursor on each of `tables`, which must exist.
     pub(super) fn open(connection: &Arc<Connection>, tables: &[String]) -> Result<Session> {
         let mut raw = ptr::null_mut();
         // SAFETY: an open connection and an address to write to.
@@ -198,7 +202,7 @@ impl Session {
         for table in tables {
             let uri = c_string(table)?;
             let mut raw = ptr::null_mut();
-            // SAFETY: an open session, a string that ends in a zero byte, an address to write to.
+            // SAFETY: an open session, a zero-terminated string, an address to write to.
             let code = unsafe { shim_open_cursor(session.raw.as_ptr(), uri.as_ptr(), &mut raw) };
             let cursor = address(code, raw, "wiredtiger: open cursor")?;
             session.cursors.push(cursor);
@@ -206,15 +210,15 @@ impl Session {
         Ok(session)
     }
 
-    /// Creates a table where it does not exist.
+    /// Creates a table if it does not exist.
     pub(super) fn create(&mut self, table: &str, config: &str) -> Result<()> {
         let (uri, config) = (c_string(table)?, c_string(config)?);
-        // SAFETY: an open session and two strings that end in a zero byte.
+        // SAFETY: an open session and two zero-terminated strings.
         let code = unsafe { shim_create(self.raw.as_ptr(), uri.as_ptr(), config.as_ptr()) };
         check(code, "wiredtiger: create table")
     }
 
-    /// Begins a transaction on a snapshot of now.
+    /// Begins a transaction on a snapshot of the current state.
     pub(super) fn begin(&mut self) -> Result<()> {
         // SAFETY: an open session.
         check(
@@ -223,7 +227,7 @@ impl Session {
         )
     }
 
-    /// Ends the transaction, also where this is an error.
+    /// Ends the transaction, even if it returns an error.
     pub(super) fn commit(&mut self) -> Result<()> {
         // SAFETY: an open session.
         check(
@@ -259,10 +263,10 @@ impl Session {
         )
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(super) fn search(&mut self, cursor: CursorIndex, key: &[u8]) -> Result<Option<&[u8]>> {
         let (mut value, mut size) = (ptr::null(), 0);
-        // SAFETY: an open cursor, bytes that live longer than the call, two addresses to write to.
+        // SAFETY: an open cursor, bytes that outlive the call, two addresses to write to.
         let code = unsafe {
             shim_search(
                 self.cursor(cursor),
@@ -275,20 +279,23 @@ impl Session {
         if !check_found(code, "wiredtiger: search")? {
             return Ok(None);
         }
-        // SAFETY: the cursor stands on the row until its next call, which needs the session that the slice borrows.
+        // SAFETY: the cursor stays on the row until its next call. That call needs the session,
+        // which the slice borrows.
         Ok(Some(unsafe { bytes(value, size) }))
     }
 
-    /// Makes other writers of an existing row conflict until the transaction ends; whether it exists.
+    /// Makes other writers of an existing row conflict until the transaction ends. Returns `true`
+    /// if the row exists.
     pub(super) fn reserve(&mut self, cursor: CursorIndex, key: &[u8]) -> Result<bool> {
-        // SAFETY: an open cursor and bytes that live longer than the call.
+        // SAFETY: an open cursor and bytes that outlive the call.
         let code = unsafe { shim_reserve(self.cursor(cursor), key.as_ptr().cast(), key.len()) };
         check_found(code, "wiredtiger: reserve")
     }
 
-    /// Writes a row whether or not the key exists. Outside a transaction it is one of its own.
+    /// Writes a row, whether or not the key exists. Outside a transaction it is a transaction of
+    /// its own.
     pub(super) fn put(&mut self, cursor: CursorIndex, key: &[u8], value: &[u8]) -> Result<()> {
-        // SAFETY: an open cursor and bytes that live longer than the call.
+        // SAFETY: an open cursor and bytes that outlive the call.
         let code = unsafe {
             shim_put(
                 self.cursor(cursor),
@@ -301,21 +308,22 @@ impl Session {
         check(code, "wiredtiger: put")
     }
 
-    /// Removes a row; whether it existed.
+    /// Removes a row. Returns `true` if it existed.
     pub(super) fn remove(&mut self, cursor: CursorIndex, key: &[u8]) -> Result<bool> {
-        // SAFETY: an open cursor and bytes that live longer than the call.
+        // SAFETY: an open cursor and bytes that outlive the call.
         let code = unsafe { shim_remove(self.cursor(cursor), key.as_ptr().cast(), key.len()) };
         check_found(code, "wiredtiger: remove")
     }
 
-    /// Goes to the key or next to it: how the key found compares with the one sought. `None` in an empty table.
+    /// Moves to the key or a neighbor of it. Returns the order of the found key relative to `key`,
+    /// or `None` in an empty table.
     pub(super) fn search_near(
         &mut self,
         cursor: CursorIndex,
         key: &[u8],
     ) -> Result<Option<std::cmp::Ordering>> {
         let mut order: c_int = 0;
-        // SAFETY: an open cursor, bytes that live longer than the call, an address to write to.
+        // SAFETY: an open cursor, bytes that outlive the call, an address to write to.
         let code = unsafe {
             shim_search_near(
                 self.cursor(cursor),
@@ -328,17 +336,18 @@ impl Session {
         Ok(found.then_some(order.cmp(&0)))
     }
 
-    /// Goes to the next row, or to the previous one; whether there is one.
+    /// Moves to the next or the previous row. Returns `false` if there is none.
     pub(super) fn step(&mut self, cursor: CursorIndex, forward: bool) -> Result<bool> {
         // SAFETY: an open cursor.
         let code = unsafe { shim_step(self.cursor(cursor), forward) };
         check_found(code, "wiredtiger: scan")
     }
 
-    /// Key and value of the row that the cursor stands on; an error where it stands on none.
+    /// Returns key and value of the cursor's row, or an error if the cursor is not on a row.
     pub(super) fn row(&mut self, cursor: CursorIndex) -> Result<(&[u8], &[u8])> {
         let (mut key, mut key_size, mut value, mut value_size) = (ptr::null(), 0, ptr::null(), 0);
-        // SAFETY: an open cursor and four addresses to write to. A cursor without a row answers with an error.
+        // SAFETY: an open cursor and four addresses to write to. Without a row the library returns
+        // an error.
         let code = unsafe {
             shim_row(
                 self.cursor(cursor),
@@ -353,7 +362,7 @@ impl Session {
         Ok(unsafe { (bytes(key, key_size), bytes(value, value_size)) })
     }
 
-    /// Lets go of the page that the cursor stands on.
+    /// Releases the page that the cursor is on.
     pub(super) fn reset(&mut self, cursor: CursorIndex) -> Result<()> {
         // SAFETY: an open cursor.
         check(
@@ -362,7 +371,7 @@ impl Session {
         )
     }
 
-    /// The engine's counters as of now.
+    /// Returns the current values of the engine's counters.
     pub(super) fn counters(&mut self) -> Result<Vec<Counter>> {
         // SAFETY: no arguments.
         let count = unsafe { shim_counters() };
@@ -371,7 +380,7 @@ impl Session {
         let code = unsafe { shim_counter_values(self.raw.as_ptr(), values.as_mut_ptr()) };
         check(code, "wiredtiger: read statistics")?;
         let name = |counter| {
-            // SAFETY: below the number of counters; the text ends in a zero byte and is never freed.
+            // SAFETY: below the number of counters; the text is zero-terminated and never freed.
             let text = unsafe { CStr::from_ptr(shim_counter_name(counter)) };
             text.to_string_lossy().into_owned()
         };
@@ -382,7 +391,7 @@ impl Session {
         Ok(counters.collect())
     }
 
-    /// Whether there is such a cursor is for the caller to know: it panics otherwise.
+    /// Returns the raw cursor. Panics if the session has no such cursor.
     fn cursor(&self, cursor: CursorIndex) -> *mut RawCursor {
         self.cursors[cursor.0].as_ptr()
     }
@@ -390,23 +399,23 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: an open session of a connection that is open, since it is held; nothing uses the session later.
+        // SAFETY: an open session of a connection that it keeps open; no code uses the session
+        // later.
         let _ = unsafe { shim_close_session(self.raw.as_ptr()) };
     }
 }
 
-/// Which of a session's cursors.
+/// Index of a cursor within its session.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CursorIndex(pub(super) usize);
 
-/// Bytes of the library. An empty row may come without an address.
+/// Returns the library's bytes as a slice. An empty row may come with a null address.
 ///
-/// # Safety
-/// `size` bytes at `start` must stay as they are for as long as the caller lets the slice live.
+/// # Safety `size` bytes at `start` must not change for as long as the slice lives.
 unsafe fn bytes<'a>(start: *const c_void, size: usize) -> &'a [u8] {
     if size == 0 {
         return &[];
     }
-    // SAFETY: the caller's promise; the library gives no null address with a size.
+    // SAFETY: the caller's promise; the library returns no null address with a size.
     unsafe { std::slice::from_raw_parts(start.cast(), size) }
 }

@@ -1,10 +1,13 @@
-//! WiredTiger, the storage engine of MongoDB, as a library: B-trees in a cache of their own, a log, checkpoints.
+//! WiredTiger, the storage engine of MongoDB, as a library: B-trees in its own cache, a log,
+//! checkpoints.
 //!
-//! Transactions run on snapshots, and the first writer of a row wins: the second gets a conflict at once and has to begin
-//! again. A row that is read for update is reserved, which counts as a write of it; a row that is missing cannot be, so
-//! that two clients who both find it missing conflict when the second one inserts it.
+//! Transactions run on snapshots, and the first writer of a row wins: the second gets a conflict at
+//! once and has to begin again. A row that is read for update is reserved, which counts as a write
+//! of it. A missing row cannot be reserved. If two clients both find it missing, they conflict when
+//! the second one inserts it.
 //!
-//! The library is built by `cargo xtask wiredtiger`; `shim.c` turns its handles into functions, `library` makes them safe.
+//! `cargo xtask wiredtiger` builds the library; `shim.c` turns its handles into functions, and
+//! `library` makes them safe.
 
 mod library;
 mod options;
@@ -12,7 +15,7 @@ mod options;
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-// Linked for the library, which calls it.
+// Links the crate for the library, which calls it.
 use zstd as _;
 
 use rumbench_core::engine::{Counter, Durability, Engine, EngineFacts, OpenConfig, Result};
@@ -25,7 +28,7 @@ use crate::registry::Adapter;
 use library::{Connection, CursorIndex, Session};
 use options::Tuning;
 
-/// An open WiredTiger database with one table for each map. Clones share it.
+/// Open WiredTiger database with one table for each map. Clones share it.
 #[derive(Clone)]
 pub struct WiredTiger(Arc<Shared>);
 
@@ -34,12 +37,12 @@ struct Shared {
     durability: Durability,
     facts: EngineFacts,
     syncer: Option<Periodic>,
-    /// For counters, settling and the last sync: never while another lock is held.
+    /// For counters, settling and the last sync. Locked only while no other lock is held.
     session: Mutex<Session>,
     connection: Arc<Connection>,
 }
 
-/// How the registry reaches this engine. Variants: none, `default`.
+/// Entry of this engine in the registry. Variants: none, `default`.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
@@ -117,13 +120,13 @@ impl Engine for WiredTiger {
 
     kv_stores!();
 
-    /// None where the statistics cannot be read: a counter must not fail a trial.
+    /// Returns no counters if the statistics cannot be read: a counter must not fail a trial.
     fn counters(&self) -> Vec<Counter> {
         self.session(Session::counters).unwrap_or_default()
     }
 
-    /// Checkpoints until one leaves no more dirty bytes than the one before: the pages of the library's own tables, which
-    /// each checkpoint makes dirty anew.
+    /// Checkpoints until one leaves no fewer dirty bytes than the one before. Those are pages of
+    /// the library's own tables, which each checkpoint makes dirty again.
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
         const CHECKPOINTS_MAX: u32 = 20;
         let mut before = f64::INFINITY;
@@ -171,11 +174,11 @@ impl KvEngine for WiredTiger {
     }
 }
 
-/// One client's session, with a cursor for each map.
+/// Session of one client, with a cursor for each map.
 pub struct WiredTigerConnection {
     session: Session,
     maps: usize,
-    /// So that closing the engine under a connection is refused.
+    /// Makes the engine refuse to close under an open connection.
     _engine: Arc<Shared>,
 }
 
@@ -217,11 +220,11 @@ impl KvConnection for WiredTigerConnection {
         // Outside a transaction each step could see a newer state.
         self.session.begin()?;
         let visited = visit_rows(&mut self.session, cursor, scan, &mut visit);
-        // Nothing was written; this lets go of the snapshot and of the page.
+        // Nothing was written; the rollback releases the snapshot and the page.
         visited.and(self.session.rollback())
     }
 
-    /// A transaction of the library's own, which it repeats by itself after a conflict.
+    /// Writes in a transaction of the library, which the library repeats after a conflict.
     fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
         let cursor = self.cursor(map)?;
         self.session.put(cursor, key, value)
@@ -235,7 +238,8 @@ impl KvConnection for WiredTigerConnection {
         })
     }
 
-    /// A transaction: the library's bulk cursors want an empty table, sorted rows and no other client.
+    /// Writes in one transaction: the library's bulk cursors require an empty table, sorted rows
+    /// and no other client.
     fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
         let mut txn = self.begin()?;
         for row in rows {
@@ -256,7 +260,7 @@ fn visit_rows(
     let Some(found) = session.search_near(cursor, from)? else {
         return Ok(());
     };
-    // The seek may have ended on the far side of the bound; the end of a range is not part of it.
+    // The seek may have ended on the far side of the bound; the end of a range is exclusive.
     let outside = match scan.direction {
         Direction::Forward => found == Ordering::Less,
         Direction::Reverse => found != Ordering::Less,
@@ -281,7 +285,7 @@ fn visit_rows(
     Ok(())
 }
 
-/// A transaction on a snapshot of its begin.
+/// Transaction on a snapshot taken at its begin.
 pub struct WiredTigerTxn<'a> {
     connection: &'a mut WiredTigerConnection,
     ended: bool,
@@ -325,7 +329,8 @@ impl KvTxn for WiredTigerTxn<'_> {
 impl Drop for WiredTigerTxn<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // What cannot be rolled back keeps the session's transaction open, and its next begin says so.
+            // If the rollback fails, the session's transaction stays open, and its next begin
+            // reports it.
             let _ = self.connection.session.rollback();
         }
     }

@@ -1,6 +1,6 @@
-//! WiredTiger's configuration: the library's defaults and the tuned one, as the strings that it reads.
+//! WiredTiger's configuration: the library's defaults and the tuned one, as configuration strings.
 //!
-//! Every tuned value is recorded with its reason in the [`Configuration`] that ends up in the result.
+//! Every tuned value is recorded with its reason in the [`Configuration`] of the result.
 
 use rumbench_core::engine::{Durability, DurabilityFacts, EngineError, OpenConfig, Result};
 use rumbench_core::kv::MapDef;
@@ -8,16 +8,18 @@ use rumbench_core::kv::MapDef;
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, survives};
 use crate::settings::Settings;
 
-/// Sessions beside those of the clients: the adapter's own, and the library's background threads.
+/// Sessions other than those of the clients: the adapter's own, and the library's background
+/// threads.
 const OTHER_SESSIONS: usize = 100;
-/// Percent of the cache that may be dirty before clients write pages, as the library has it.
+/// The library's default for the percentage of the cache that may be dirty before clients write
+/// pages.
 const DIRTY_PERCENT: u32 = 20;
-/// What the library takes at least.
+/// Smallest cache that the library accepts.
 const CACHE_BYTES_MIN: u64 = 1 << 20;
 
-/// Everything that decides how WiredTiger is opened.
+/// Settings for opening WiredTiger.
 pub(super) struct Tuning {
-    /// Whether the tuned values hold, or the library's.
+    /// `true` for the tuned values, `false` for the library's defaults.
     tuned: bool,
     cache_bytes: u64,
     clients: usize,
@@ -32,7 +34,7 @@ pub(super) struct Tuning {
     direct_io: bool,
 }
 
-/// What pages are compressed with. The library of `cargo xtask wiredtiger` has no other.
+/// Compression of pages. The library of `cargo xtask wiredtiger` has no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Compressor {
     None,
@@ -52,7 +54,7 @@ impl std::str::FromStr for Compressor {
 }
 
 impl Tuning {
-    /// From variant, cache size and settings.
+    /// Reads variant, cache size and settings.
     pub(super) fn of(config: &OpenConfig) -> Result<Tuning> {
         let tuned = match config.variant.as_deref() {
             None => true,
@@ -107,7 +109,7 @@ impl Tuning {
         Ok(tuning)
     }
 
-    /// The string that opens the database.
+    /// Returns the configuration string of the database.
     pub(super) fn database(&self) -> String {
         let mut parts = vec![
             "create".to_string(),
@@ -134,8 +136,9 @@ impl Tuning {
         parts.join(",")
     }
 
-    /// How much of the cache may be dirty before the background threads write, and before clients must (`trigger`). The bounds
-    /// of updates that are in no page yet are half of these unless they are named.
+    /// Returns the share of the cache that may be dirty before the background threads write
+    /// (`target`), and before clients must (`trigger`). The bounds of updates that are in no page
+    /// yet default to half of these.
     fn dirty(&self) -> String {
         let trigger = self.eviction_dirty_percent;
         let target = trigger / 4;
@@ -148,7 +151,8 @@ impl Tuning {
         )
     }
 
-    /// The log as the class wants it. Method `none` waits until the kernel has the commit's record.
+    /// Returns the log's configuration for the durability class. Method `none` waits until the
+    /// kernel has the commit's record.
     fn log(&self) -> &'static str {
         match self.durability {
             Durability::Sync => "log=(enabled),transaction_sync=(enabled=true,method=fsync)",
@@ -157,7 +161,7 @@ impl Tuning {
         }
     }
 
-    /// The string that creates the table of a map.
+    /// Returns the configuration string of a map's table.
     pub(super) fn table(&self, map: &MapDef) -> String {
         let mut parts = vec![
             "key_format=u,value_format=u".to_string(),
@@ -172,7 +176,7 @@ impl Tuning {
         parts.join(",")
     }
 
-    /// The settings of the result.
+    /// Returns the settings for the result.
     pub(super) fn describe(&self) -> Configuration {
         let mut c = Configuration::default();
         c.given("cache_size", self.cache_bytes);
@@ -229,7 +233,7 @@ impl Tuning {
         );
     }
 
-    /// What the class keeps.
+    /// Returns the commits that survive in this durability class.
     pub(super) fn durability_facts(&self) -> DurabilityFacts {
         match self.durability {
             Durability::Sync => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
