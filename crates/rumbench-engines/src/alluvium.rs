@@ -1,7 +1,7 @@
 //! Alluvium, this workspace's own engine: a keyspace for each map, row locks, group commit.
 //!
-//! Transactions run at read committed, as MyRocks and InnoDB do in published LinkBench runs. Single reads look at the
-//! value in place; scans use a cursor with the map's prefix filter where one was declared.
+//! Transactions run at read committed, as MyRocks and InnoDB do in published LinkBench runs. Single
+//! reads access the value in place; scans use a cursor with the map's prefix filter if it has one.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::kv_stores::kv_stores;
 use crate::registry::Adapter;
 use crate::settings::Settings;
 
-/// An open Alluvium database with one keyspace for each map. Clones share it.
+/// Open Alluvium database with one keyspace for each map. Clones share it.
 #[derive(Clone)]
 pub struct Alluvium(Arc<Shared>);
 
@@ -32,7 +32,7 @@ struct Shared {
     facts: EngineFacts,
 }
 
-/// How the registry reaches this engine. No variants.
+/// Entry of this engine in the registry. No variants.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
@@ -68,7 +68,7 @@ impl Alluvium {
     }
 }
 
-/// The setting `compression`.
+/// Value of the setting `compression`.
 struct Codec(Compression);
 
 impl FromStr for Codec {
@@ -84,7 +84,7 @@ impl FromStr for Codec {
     }
 }
 
-/// Options of the database, and what is the same for all keyspaces.
+/// Returns the options of the database, and those shared by all keyspaces.
 fn options(config: &OpenConfig) -> Result<(Options, KeyspaceOptions)> {
     let mut settings = Settings::without_variants("alluvium", config)?;
     let defaults = Options::default();
@@ -103,7 +103,7 @@ fn options(config: &OpenConfig) -> Result<(Options, KeyspaceOptions)> {
             0 => None,
             bytes => Some(bytes),
         },
-        // Above a second it would not keep what `buffered` promises.
+        // An interval of more than a second would break the promise of `buffered`.
         sync_interval: Duration::from_millis(settings.take_in(
             "sync_interval_ms",
             defaults.sync_interval.as_millis() as u64,
@@ -163,13 +163,15 @@ fn describe(options: &Options, rows: &KeyspaceOptions) -> Configuration {
 fn durability_facts(class: Durability) -> DurabilityFacts {
     match class {
         Durability::Sync => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
-        // Synced each 100 ms by default and each second at most, which is inside the promise that the other engines make.
+        // Synced every 100 ms by default and at least every second, which is within the promise of
+        // the other engines.
         Durability::Buffered => survives(ALL_ACKNOWLEDGED, crate::facts::PREFIX_ONE_SECOND),
         Durability::None => survives(SOME_PREFIX, SOME_PREFIX),
     }
 }
 
-/// Conflicts and lock failures are retried by the client; everything else ends the trial.
+/// Maps conflicts and lock failures to errors that the client retries; any other error ends the
+/// trial.
 #[cold]
 fn failed(error: Error) -> EngineError {
     match error {
@@ -222,7 +224,7 @@ impl Engine for Alluvium {
     }
 
     fn is_data_file(&self, file_name: &str) -> bool {
-        // Tables, and values in files of their own.
+        // Tables, and files of separated values.
         file_name.ends_with(".sst") || file_name.ends_with(".val")
     }
 
@@ -243,10 +245,10 @@ impl KvEngine for Alluvium {
     }
 }
 
-/// One client's view of the database.
+/// Connection of one client.
 pub struct AlluviumConnection {
     shared: Arc<Shared>,
-    /// Filled anew by each bulk write.
+    /// Refilled by each bulk write.
     batch: WriteBatch,
 }
 
@@ -255,7 +257,7 @@ fn map_of(shared: &Shared, map: MapId) -> Result<&Keyspace> {
 }
 
 impl AlluviumConnection {
-    /// Writes the batch without row locks: nobody else writes its keys.
+    /// Writes the batch without row locks, because no other client writes its keys.
     fn write_batch(&self) -> Result<()> {
         let options = WriteOptions {
             untracked: true,
@@ -367,7 +369,7 @@ impl KvConnection for AlluviumConnection {
     }
 }
 
-/// A read committed transaction.
+/// Transaction at read committed.
 pub struct AlluviumTxn<'a> {
     txn: Transaction,
     shared: &'a Shared,

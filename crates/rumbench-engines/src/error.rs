@@ -1,9 +1,10 @@
-//! Turns the errors of libraries into the laboratory's, out of the hot path.
+//! Conversion of library errors into the laboratory's, outside the hot path.
 
 use rumbench_core::engine::EngineError;
 use rumbench_core::kv::MapId;
 
-/// A closure for `map_err` that names what was attempted. The conversion is cold: calls that succeed pay a branch.
+/// Returns a closure for `map_err` that adds the failed operation. The conversion is cold: a
+/// successful call costs one branch.
 pub(crate) fn failed<E>(context: &'static str) -> impl FnOnce(E) -> EngineError
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -21,13 +22,13 @@ where
     move |error| convert(context, error.into())
 }
 
-/// The error for a map that the schema does not have: a mistake of the workload.
+/// Returns the error for a map that the schema does not have, which is a bug of the workload.
 #[cold]
 pub(crate) fn no_map(map: MapId) -> EngineError {
     EngineError::Unsupported(format!("the schema has no map {}", map.0))
 }
 
-/// The error for closing an engine that a connection or a store still uses.
+/// Returns the error for closing an engine that a connection or a store still uses.
 #[cold]
 pub(crate) fn still_open(engine: &str) -> EngineError {
     EngineError::Unsupported(format!(

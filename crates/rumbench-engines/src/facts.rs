@@ -1,14 +1,16 @@
-//! What an open engine says of itself: versions from the lock file, settings with their reasons, durability facts.
+//! Facts about an open engine: versions from the lock file, settings with their reasons,
+//! durability.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use rumbench_core::engine::DurabilityFacts;
 
-/// The exact dependency versions of this build, so that a result never names a version that was not measured.
+/// Exact dependency versions of this build, so that a result names only versions that were
+/// measured.
 const LOCK: &str = include_str!("../../../Cargo.lock");
 
-/// The version of a crate in this build, or `unknown` where it is no dependency.
+/// Returns the version of a crate in this build, or `unknown` if it is no dependency.
 pub(crate) fn crate_version(name: &str) -> &'static str {
     let mut lines = LOCK.lines();
     while let Some(line) = lines.next() {
@@ -31,24 +33,24 @@ pub(crate) fn crate_version(name: &str) -> &'static str {
 pub(crate) struct Configuration(BTreeMap<String, String>);
 
 impl Configuration {
-    /// Records a setting that is what the engine does by itself or what the command line says.
+    /// Records a setting that is the engine's default or comes from the command line.
     pub(crate) fn given(&mut self, name: &str, value: impl Display) {
         self.0.insert(name.to_string(), value.to_string());
     }
 
-    /// Records a setting that was chosen, with the reason.
+    /// Records a setting that the adapter chose, with the reason.
     pub(crate) fn tuned(&mut self, name: &str, value: impl Display, reason: &str) {
         self.0
             .insert(name.to_string(), format!("{value} ({reason})"));
     }
 
-    /// The settings as a map.
+    /// Returns the settings as a map.
     pub(crate) fn to_map(&self) -> BTreeMap<String, String> {
         self.0.clone()
     }
 }
 
-/// Durability facts from two sentences.
+/// Builds durability facts from two sentences.
 pub(crate) fn survives(process_kill: &str, power_cut: &str) -> DurabilityFacts {
     DurabilityFacts {
         process_kill: process_kill.to_string(),
@@ -56,13 +58,14 @@ pub(crate) fn survives(process_kill: &str, power_cut: &str) -> DurabilityFacts {
     }
 }
 
-/// The words for a log that reaches the kernel at commit; shared so that equal facts are equal strings.
+/// Wording for a log that reaches the kernel at commit. Shared, so that equal facts are equal
+/// strings.
 pub(crate) use rumbench_core::engine::ALL_ACKNOWLEDGED;
-/// The words for a log that is synced once a second.
+/// Wording for a log that is synced once a second.
 pub(crate) const PREFIX_ONE_SECOND: &str = "a prefix no older than about 1 s";
-/// The words for a log that waits in the process.
+/// Wording for a log that is buffered in the process.
 pub(crate) const SOME_PREFIX: &str = "a prefix, of unknown age";
-/// See [`DurabilityFacts`].
+/// Wording for possible corruption; see [`DurabilityFacts`].
 #[cfg(any(feature = "mariadb", feature = "postgresql"))]
 pub(crate) const MAY_CORRUPT: &str = "may corrupt";
 

@@ -1,11 +1,12 @@
 //! fjall 3: log-structured merge trees in Rust over one shared journal.
 //!
-//! Of its two transactional flavours this module uses the single-writer one: a lock from begin to commit protects
-//! what a transaction read. The optimistic one validates instead, but walks the remembered write sets of thousands
-//! of earlier commits under a lock at every commit, which costs more than it saves with the few clients of a
-//! LinkBench trial; docs/guide/engines.md has the measurement.
+//! fjall has two transactional modes; this module uses the single-writer one. It holds a lock from
+//! begin to commit, which protects the reads of a transaction. The optimistic mode validates
+//! instead. At every commit it walks the write sets of thousands of earlier commits under a lock.
+//! This costs more than it saves with the few clients of a LinkBench trial; docs/guide/engines.md
+//! has the measurement.
 //!
-//! Scans read a snapshot; single reads take the newest value, as the library's own `get` does.
+//! Scans read a snapshot; single reads return the newest value, as the library's own `get` does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,20 +32,20 @@ use crate::settings::Settings;
 
 const MIB: u64 = 1 << 20;
 
-/// An open fjall database with one keyspace for each map. Clones share it.
+/// Open fjall database with one keyspace for each map. Clones share it.
 #[derive(Clone)]
 pub struct Fjall(Arc<Shared>);
 
 struct Shared {
     db: SingleWriterTxDatabase,
     maps: Vec<SingleWriterTxKeyspace>,
-    /// What every commit asks of the journal; `None` leaves it in the process.
+    /// Persist mode of every commit; `None` leaves the commit in the process.
     commit: Option<PersistMode>,
     facts: EngineFacts,
     syncer: Option<Periodic>,
 }
 
-/// How the registry reaches this engine. No variants.
+/// Entry of this engine in the registry. No variants.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
@@ -96,7 +97,7 @@ impl Fjall {
     }
 }
 
-/// The numbers that decide performance.
+/// Settings that affect performance.
 struct Tuning {
     block_bytes: u32,
     memtable_bytes: u64,
@@ -262,15 +263,17 @@ impl Engine for Fjall {
 }
 
 impl Fjall {
-    /// Waits until no compaction has run or ended for a second. Workers take the queued requests of the last
-    /// flushes; fjall asks for compactions only after a flush, so what it then leaves undone stays undone.
+    /// Waits until no compaction has run or ended for a second. Workers execute the requests that
+    /// the last flushes queued. fjall requests compactions only after a flush, so a backlog that
+    /// remains then stays.
     fn wait_for_compactions(&self, progress: &mut dyn FnMut(&str)) {
         const POLL: Duration = Duration::from_millis(50);
         const QUIET_POLLS: u32 = 20;
         let db = self.0.db.inner();
         let mut quiet = 0;
         let mut completed = db.compactions_completed();
-        // Ends because each round either finds the workers idle or a compaction of finite debt done; nobody writes.
+        // Terminates because each round finds the workers idle, or has reduced a finite compaction
+        // backlog; there are no writers.
         while quiet < QUIET_POLLS {
             std::thread::sleep(POLL);
             let now = db.compactions_completed();
@@ -296,7 +299,7 @@ impl KvEngine for Fjall {
     }
 }
 
-/// One client's view of the database.
+/// Connection of one client.
 pub struct FjallConnection(Arc<Shared>);
 
 impl FjallConnection {
@@ -346,7 +349,7 @@ impl KvConnection for FjallConnection {
     }
 
     fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
-        // New keys conflict with nobody: a write batch skips the transaction's private memtable.
+        // New keys cause no conflicts: a write batch skips the transaction's private memtable.
         let mut batch = self.0.db.inner().batch().durability(self.0.commit);
         for row in rows {
             batch.insert(self.map(row.map)?.inner(), row.key, row.value);
@@ -395,7 +398,7 @@ fn visit_rows(
     Ok(())
 }
 
-/// The write transaction: the only one of the database while it lives.
+/// Write transaction: the only one of the database while it is open.
 pub struct FjallTxn<'a> {
     txn: SingleWriterWriteTx<'a>,
     maps: &'a [SingleWriterTxKeyspace],

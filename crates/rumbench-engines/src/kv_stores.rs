@@ -1,9 +1,10 @@
-//! The stores of a workload on an engine of ordered maps, which are the same for all such engines.
+//! Stores of a workload on an engine of ordered maps. They are the same for all such engines.
 
-/// The methods of `Engine` that hand out stores, for an engine that is a `KvEngine` whose clones share the database.
+/// Defines the methods of `Engine` that return stores, for a `KvEngine` type with clones that share
+/// the database.
 ///
-/// It is a macro because each store is compiled for its engine: a call through a `dyn KvEngine` would stand in every
-/// measured operation.
+/// This is a macro so that each store is compiled for its engine. A call through a `dyn KvEngine`
+/// would add to every measured operation.
 macro_rules! kv_stores {
     () => {
         fn link_store(

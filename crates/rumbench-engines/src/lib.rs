@@ -1,11 +1,12 @@
-//! The engines that rumbench can drive: one module and one cargo feature each.
+//! Engines that rumbench can drive: one module and one cargo feature each.
 //!
-//! Reading order: [`registry`] (names, variants, how to open one), then the engines by themselves. Ordered maps
-//! implement [`rumbench_core::kv::KvEngine`] and get every workload from it; SQLite implements each workload's
-//! own trait with SQL, and `servers` starts those that are servers and does the same; `null` answers at once, so that the client's own cost can be measured. Each engine is opened in
-//! its best reviewed configuration, each tuned value with its reason, and says what its commits really survive.
-//! What they have in common is small: `settings` reads `--set`, `facts` collects what was decided,
-//! `periodic` syncs a log once a second.
+//! Reading order: [`registry`] (names, variants, how to open one), then the engines. Ordered maps
+//! implement [`rumbench_core::kv::KvEngine`] and get every workload from it. SQLite implements each
+//! workload's own trait with SQL; `servers` starts database servers and does the same. `null`
+//! answers at once, so that the client's own cost can be measured. Each engine is opened in its
+//! best reviewed configuration, each tuned value with its reason, and states which commits really
+//! survive. The engines share little code: `settings` reads `--set`, `facts` collects the
+//! decisions, `periodic` syncs a log once a second.
 
 #[cfg(feature = "alluvium")]
 pub mod alluvium;

@@ -1,12 +1,14 @@
 //! LMDB through `heed`: one memory-mapped copy-on-write B+ tree file, many readers, one writer.
 //!
-//! Reads need no lock and copy nothing: a row is seen in the map itself. The single writer holds a lock from begin
-//! to commit, so a plain read inside a write transaction is already protected from lost updates. There is no cache
-//! setting: the file's pages live in the kernel's page cache, whatever `cache_bytes` says.
+//! Reads need no lock and copy nothing: the caller reads a row in the memory map itself. The single
+//! writer holds a lock from begin to commit, so a plain read inside a write transaction is already
+//! protected from lost updates. There is no cache setting: the file's pages live in the kernel's
+//! page cache, regardless of `cache_bytes`.
 //!
-//! A read outside a write transaction begins and ends a read transaction of its own. `heed` has no reset and renew;
-//! with thread-local reader slots the begin is a few loads and one small allocation. The environment must then be
-//! read and written on the thread that uses the connection, which is how the laboratory uses connections.
+//! A read outside a write transaction begins and ends its own read transaction. `heed` has no reset
+//! and renew; with thread-local reader slots the begin is a few loads and one small allocation. The
+//! environment must then be read and written on the thread that uses the connection. The laboratory
+//! uses connections this way.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -26,12 +28,12 @@ use crate::periodic::{Periodic, SYNC_INTERVAL};
 use crate::registry::Adapter;
 use crate::settings::Settings;
 
-/// The file of the environment that holds all pages.
+/// File of the environment that holds all pages.
 const DATA_FILE: &str = "data.mdb";
 
 type Map = Database<'static, Bytes, Bytes>;
 
-/// An open LMDB environment with one named database for each map. Clones share it.
+/// Open LMDB environment with one named database for each map. Clones share it.
 #[derive(Clone)]
 pub struct Lmdb(Arc<Shared>);
 
@@ -42,7 +44,7 @@ struct Shared {
     syncer: Option<Periodic>,
 }
 
-/// How the registry reaches this engine. Variants: none, `nosync`.
+/// Entry of this engine in the registry. Variants: none, `nosync`.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
@@ -70,7 +72,8 @@ impl Lmdb {
         };
         let mut flags = mode.flags;
         flags.set(EnvFlags::NO_READ_AHEAD, !readahead);
-        // A thread keeps its reader slot until it ends; the margin is for the laboratory's own threads.
+        // A thread keeps its reader slot until it ends; the margin is for the laboratory's own
+        // threads.
         let readers = config.clients as u32 + 64;
         let env = open_env(&config.dir, map_size, readers, schema.len(), flags)?;
         let mut maps = Vec::with_capacity(schema.len());
@@ -111,10 +114,10 @@ impl Lmdb {
     }
 }
 
-/// What decides how the environment is opened.
+/// Settings for opening the environment.
 struct Tuning {
     mode: Mode,
-    /// `None`: as large as the disk allows.
+    /// Size of the memory map in bytes; `None` makes it as large as the disk allows.
     map_size: Option<u64>,
     readahead: bool,
 }
@@ -133,7 +136,7 @@ impl Tuning {
     }
 }
 
-/// The environment flags of a variant and durability class, and what they keep.
+/// Environment flags of a variant and durability class, and the commits that survive with them.
 struct Mode {
     flags: EnvFlags,
     flag_names: &'static str,
@@ -153,8 +156,8 @@ impl Mode {
                 flag_names: "none",
                 durability: survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
             }),
-            // The weakest mode that keeps the file consistent: data pages are still synced at each commit, only the
-            // root waits for the next one or for the syncer.
+            // The weakest mode that keeps the file consistent: each commit still syncs the data
+            // pages; only the root waits for the next commit or for the syncer.
             (None, Durability::Buffered) => Ok(Mode {
                 flags: EnvFlags::NO_META_SYNC,
                 flag_names: "MDB_NOMETASYNC",
@@ -179,7 +182,8 @@ impl Mode {
     }
 }
 
-/// Room for the file to fill its file system: the map only reserves addresses, pages are allocated as written.
+/// Returns a map size that lets the file fill its file system. The map only reserves addresses;
+/// pages are allocated when they are written.
 fn default_map_size(dir: &Path) -> Result<u64> {
     const GIB: u64 = 1 << 30;
     let stat = rustix::fs::statvfs(dir).map_err(failed("lmdb: ask for free disk space"))?;
@@ -194,10 +198,11 @@ fn open_env(dir: &Path, map_size: u64, readers: u32, maps: usize, flags: EnvFlag
         .map_size(map_size as usize)
         .max_readers(readers)
         .max_dbs(maps as u32);
-    // SAFETY: these flags trade durability, not memory safety: MDB_NOLOCK and MDB_WRITEMAP are never among them.
+    // SAFETY: these flags trade durability, not memory safety: MDB_NOLOCK and MDB_WRITEMAP are
+    // never among them.
     unsafe { options.flags(flags) };
-    // SAFETY: the data directory belongs to this trial alone. No other process changes or truncates the file while
-    // it is mapped, and `heed` refuses to open a directory twice in one process.
+    // SAFETY: the data directory belongs to this trial alone. No other process changes or truncates
+    // the file while it is mapped, and `heed` refuses to open a directory twice in one process.
     unsafe { options.open(dir) }.map_err(failed("lmdb: open environment"))
 }
 
@@ -267,7 +272,7 @@ impl Engine for Lmdb {
         ]
     }
 
-    /// A copy-on-write tree owes nothing but the sync.
+    /// Syncs the file. A copy-on-write tree has no other background work.
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
         progress("syncing the file");
         self.0.env.force_sync().map_err(failed("lmdb: sync"))
@@ -298,7 +303,7 @@ impl KvEngine for Lmdb {
     }
 }
 
-/// One client's view of the environment.
+/// Connection of one client.
 pub struct LmdbConnection(Arc<Shared>);
 
 impl LmdbConnection {
@@ -396,7 +401,7 @@ fn visit_rows<'a>(
     Ok(())
 }
 
-/// The write transaction: the only one of the environment while it lives.
+/// Write transaction: the only one of the environment while it is open.
 pub struct LmdbTxn<'a> {
     txn: RwTxn<'a>,
     maps: &'a [Map],

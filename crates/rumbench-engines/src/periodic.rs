@@ -1,7 +1,9 @@
-//! A background thread that does one thing about each second, such as syncing a log for the `buffered` class.
+//! Background thread that runs one task about each second, such as a sync of the log for the
+//! `buffered` class.
 //!
-//! The thread never outlives its [`Periodic`]. The first failure ends it and is kept for [`Periodic::stop`]: an
-//! engine whose log could not be synced has not kept its promise, and the trial must fail rather than report.
+//! The thread never outlives its [`Periodic`]. The first failure ends it and is kept for
+//! [`Periodic::stop`]. An engine that could not sync its log has broken its promise, so the trial
+//! must fail instead of reporting a result.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -9,17 +11,18 @@ use std::time::Duration;
 
 use rumbench_core::engine::{EngineError, Result};
 
-/// How old the newest synced state of a `buffered` engine may become.
+/// Maximum age of the newest synced state of a `buffered` engine.
 pub(crate) const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A running background task. Dropping it ends the thread and forgets a failure; [`Periodic::stop`] returns it.
+/// Running background task. Dropping it ends the thread and discards a failure; [`Periodic::stop`]
+/// returns it.
 pub(crate) struct Periodic {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<Result<()>>>,
 }
 
 impl Periodic {
-    /// Runs `task` once per `interval`, counted from the end of the last run.
+    /// Starts a thread that runs `task` once per `interval`, counted from the end of the last run.
     pub(crate) fn start(
         name: &str,
         interval: Duration,
@@ -27,7 +30,7 @@ impl Periodic {
     ) -> Result<Periodic> {
         let (stop, stopped) = channel::<()>();
         let body = move || {
-            // Ends when the sender is dropped, which `stop` and `drop` do.
+            // Terminates when `stop` or `drop` drops the sender.
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                 task()?;
             }
@@ -43,7 +46,7 @@ impl Periodic {
         })
     }
 
-    /// Ends the thread and says whether every run of its task succeeded.
+    /// Ends the thread. Fails if a run of its task failed.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.join()
     }
@@ -62,7 +65,7 @@ impl Periodic {
 
 impl Drop for Periodic {
     fn drop(&mut self) {
-        // A failure on this path was either returned by `stop` already or belongs to a trial that failed earlier.
+        // `stop` has already returned the failure, or it belongs to a trial that failed earlier.
         let _ = self.join();
     }
 }
@@ -77,7 +80,7 @@ mod tests {
     fn the_task_runs_again_and_again_until_stopped() {
         let (tick, ticks) = sync_channel(0);
         let task = move || {
-            // Ends with an error once the test has gone on to stop the thread.
+            // Ends with an error after the test has dropped the receiver.
             tick.send(())
                 .map_err(|_| EngineError::Unsupported("stopped".to_string()))
         };

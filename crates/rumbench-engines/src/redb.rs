@@ -1,14 +1,17 @@
 //! redb: one copy-on-write B+ tree file in Rust, many readers, one writer.
 //!
-//! The single writer waits for its turn at begin and keeps it to the end, so a plain read inside a write transaction is
-//! already protected from lost updates. Readers see the newest committed root and wait for nobody.
+//! The single writer waits for its turn at begin and keeps it to the end. So a plain read inside a
+//! write transaction is already protected from lost updates. Readers see the newest committed root
+//! and never wait.
 //!
-//! A commit either syncs the file or stays in the process: redb has no log that the kernel could hold for it. So
-//! `buffered` syncs each commit as `sync` does, which is more than it must, and `none` keeps commits in the process, with
-//! one that syncs about each second, because redb reuses the pages that commits free only after such a one.
+//! A commit either syncs the file or stays in the process: redb has no log that the kernel could
+//! hold. So `buffered` syncs each commit as `sync` does, which is more than the class requires.
+//! `none` keeps commits in the process, and syncs one about each second. redb needs that sync: only
+//! after it does redb reuse the pages that commits free.
 //!
-//! A table is opened for each call: the crate's tables borrow their transaction, so that a transaction of ours, which
-//! owns the crate's, cannot keep one. It costs a lookup in the small tree of table names.
+//! A table is opened for each call. The crate's tables borrow their transaction, so a transaction
+//! of this adapter, which owns the crate's, cannot keep one. It costs a lookup in the small tree of
+//! table names.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +38,7 @@ const DATA_FILE: &str = "rumbench.redb";
 
 type Map = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
-/// An open redb database with one table for each map. Clones share it.
+/// Open redb database with one table for each map. Clones share it.
 #[derive(Clone)]
 pub struct Redb(Arc<Shared>);
 
@@ -45,19 +48,19 @@ struct Shared {
     commit: Commit,
     facts: EngineFacts,
     dir: std::path::PathBuf,
-    /// Write transactions that committed. Added to by whoever holds the single writer's turn, read for the counters.
+    /// Write transactions that committed. The single writer adds to it; the counters read it.
     commits: AtomicU64,
     syncer: Option<Periodic>,
 }
 
-/// How a write transaction commits.
+/// Commit mode of a write transaction.
 #[derive(Clone, Copy)]
 struct Commit {
     durability: redb::Durability,
     quick_repair: bool,
 }
 
-/// How the registry reaches this engine. It has no variants.
+/// Entry of this engine in the registry. No variants.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
 fn check(config: &OpenConfig) -> Result<()> {
@@ -90,7 +93,7 @@ impl Redb {
             },
             quick_repair: tuning.quick_repair,
         };
-        // Readers cannot open a table that no commit has created.
+        // Readers cannot open a table before a commit has created it.
         let txn = begin(&db, commit.synced())?;
         for map in &maps {
             txn.open_table(*map)
@@ -120,7 +123,7 @@ impl Redb {
     }
 }
 
-/// What decides how the database is opened, besides its cache: redb has little to choose.
+/// Settings for opening the database, except the cache size: redb has few.
 struct Tuning {
     quick_repair: bool,
 }
@@ -158,7 +161,7 @@ impl Tuning {
 }
 
 impl Commit {
-    /// The same, synced whatever the class says.
+    /// Returns the same mode with a sync, regardless of the durability class.
     fn synced(self) -> Commit {
         Commit {
             durability: redb::Durability::Immediate,
@@ -174,7 +177,7 @@ fn durability_facts(class: Durability) -> DurabilityFacts {
     }
 }
 
-/// Waits for the writer's turn.
+/// Begins a write transaction after waiting for the writer's turn.
 fn begin(db: &Database, commit: Commit) -> Result<WriteTransaction> {
     let mut txn = db.begin_write().map_err(failed("redb: begin write"))?;
     txn.set_durability(commit.durability)
@@ -183,7 +186,7 @@ fn begin(db: &Database, commit: Commit) -> Result<WriteTransaction> {
     Ok(txn)
 }
 
-/// A commit without rows that makes all earlier ones durable.
+/// Commits an empty transaction that makes all earlier ones durable.
 fn sync(db: &Database, commit: Commit) -> Result<()> {
     begin(db, commit.synced())?
         .commit()
@@ -201,7 +204,8 @@ impl Engine for Redb {
 
     kv_stores!();
 
-    /// redb counts its cache hits only in a build that pays for it, and walks the trees for all else.
+    /// Returns commits and file size only. redb counts cache hits only in a build that enables it,
+    /// and walks the trees for all other statistics.
     fn counters(&self) -> Vec<Counter> {
         let file_bytes = file_bytes(&self.0.dir.join(DATA_FILE));
         let commits = self.0.commits.load(Ordering::Relaxed);
@@ -213,8 +217,8 @@ impl Engine for Redb {
             .into()
     }
 
-    /// A copy-on-write tree owes nothing but the sync. Compaction of the file is not part of it: redb offers that only
-    /// to who has the database for himself.
+    /// Syncs the file. A copy-on-write tree has no other background work. Settling does not compact
+    /// the file, because redb offers that only with exclusive access to the database.
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
         progress("syncing the file");
         sync(&self.0.db, self.0.commit)
@@ -235,7 +239,7 @@ impl Engine for Redb {
     }
 }
 
-/// Its length, 0 where it cannot be had: a counter must not fail a trial.
+/// Returns the file's length, or 0 if it is not available: a counter must not fail a trial.
 fn file_bytes(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |file| file.len())
 }
@@ -248,11 +252,11 @@ impl KvEngine for Redb {
     }
 }
 
-/// One client's view of the database.
+/// Connection of one client.
 pub struct RedbConnection(Arc<Shared>);
 
 impl RedbConnection {
-    /// A map as of now. It keeps its read transaction alive.
+    /// Opens a map in its current state. The table keeps its read transaction alive.
     fn read(&self, map: MapId) -> Result<ReadOnlyTable<&'static [u8], &'static [u8]>> {
         let map = self.0.maps.get(map.0).ok_or_else(|| no_map(map))?;
         let txn = self.0.db.begin_read().map_err(failed("redb: begin read"))?;
@@ -332,7 +336,8 @@ impl KvConnection for RedbConnection {
     }
 }
 
-/// The write transaction: the only one of the database while it lives. Dropping the crate's one rolls back.
+/// Write transaction: the only one of the database while it is open. Dropping the crate's
+/// transaction rolls it back.
 pub struct RedbTxn<'a> {
     txn: WriteTransaction,
     shared: &'a Shared,

@@ -1,67 +1,70 @@
-//! The table of all engines: names, variants, whether this build has them, and how to open one.
+//! Registry of all engines: names, variants, availability in this build, and the code that opens
+//! one.
 //!
-//! Engines that were not compiled in keep their entry, so that `list engines` and error messages can say what brings
-//! them. To add an engine: a module with an `Adapter`, a feature, a pair of lines here, a row of the table.
+//! Engines that are not compiled in keep their entry, so that `list engines` and error messages can
+//! tell the user how to get them. To add an engine: a module with an `Adapter`, a feature, a pair
+//! of lines here, a row of the table.
 
 use rumbench_core::engine::{Engine, EngineError, OpenConfig, Result};
 use rumbench_core::names;
 
-/// A named configuration of an engine, written after a colon.
+/// Named configuration of an engine, written after a colon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variant {
-    /// The name after the colon.
+    /// Name after the colon.
     pub name: &'static str,
-    /// What differs from the plain name, in a line.
+    /// Difference from the plain name, in one line.
     pub description: &'static str,
 }
 
-/// One engine of the table.
+/// One engine of the registry.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineEntry {
-    /// The name on the command line and, but for the two of `mariadb`, the name of the cargo feature.
+    /// Name on the command line and, except for the two engines of `mariadb`, of the cargo feature.
     pub name: &'static str,
-    /// The variants, besides the plain name.
+    /// Variants in addition to the plain name.
     pub variants: &'static [Variant],
-    /// What it is, in a line.
+    /// Description in one line.
     pub description: &'static str,
-    /// Whether it is a server with processes of its own.
+    /// `true` for a server with processes of its own.
     pub is_server: bool,
-    /// Whether it has a choice of compaction styles, by its setting `compaction`.
+    /// `true` if its setting `compaction` selects the compaction style.
     pub has_compaction_styles: bool,
-    /// What brings it where it is not available.
+    /// Instructions for getting the engine if this build does not contain it.
     pub how_to_get: &'static str,
-    /// Its code, where this build contains it.
+    /// Code of the engine; `None` if this build does not contain it.
     adapter: Option<Adapter>,
 }
 
-/// How to reach an engine's code.
+/// Functions that reach an engine's code.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Adapter {
     /// Reads variant and settings without opening anything.
     pub check: fn(&OpenConfig) -> Result<()>,
-    /// Opens the tables that the configuration names.
+    /// Opens the database with the tables that the configuration names.
     pub open: fn(&OpenConfig) -> Result<Box<dyn Engine>>,
 }
 
 impl EngineEntry {
-    /// Whether this build contains it.
+    /// Returns `true` if this build contains the engine.
     pub fn is_available(&self) -> bool {
         self.adapter.is_some()
     }
 
-    /// Finds out before a trial whether opening would refuse the configuration. The data directory is not looked at.
+    /// Checks before a trial that opening would accept the configuration. Does not access the data
+    /// directory.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`] where the engine is not available or the variant or a setting is unknown or out of
-    /// range.
+    /// [`EngineError::Unsupported`] if the engine is not available, or if the variant or a setting
+    /// is unknown or out of range.
     pub fn check(&self, config: &OpenConfig) -> Result<()> {
         (self.adapter()?.check)(config)
     }
 
-    /// Opens or creates it in `config.dir`.
+    /// Opens or creates the engine's database in `config.dir`.
     ///
     /// # Errors
-    /// As [`EngineEntry::check`], and whatever the engine meets.
+    /// As for [`EngineEntry::check`], and any error of the engine.
     pub fn open(&self, config: &OpenConfig) -> Result<Box<dyn Engine>> {
         (self.adapter()?.open)(config)
     }
@@ -76,24 +79,26 @@ impl EngineEntry {
     }
 }
 
-/// An engine found by name, with the variant that was asked for.
+/// Engine found by name, with the requested variant.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
-    /// The engine.
+    /// Engine of that name.
     pub entry: &'static EngineEntry,
-    /// The variant after the colon.
+    /// Variant after the colon; `None` for the plain name.
     pub variant: Option<&'static Variant>,
 }
 
-/// All engines that rumbench knows, in alphabetical order.
+/// Returns all engines that rumbench knows, in alphabetical order.
 pub fn engines() -> &'static [EngineEntry] {
     &ENGINES
 }
 
-/// Finds `NAME[:VARIANT]`. An engine that is not compiled in is found too: see [`EngineEntry::is_available`].
+/// Finds `NAME[:VARIANT]`, even if the engine is not compiled in: see
+/// [`EngineEntry::is_available`].
 ///
 /// # Errors
-/// [`EngineError::Unsupported`] for an unknown name or variant, naming the nearest known one.
+/// [`EngineError::Unsupported`] for an unknown name or variant; the message names the nearest known
+/// one.
 pub fn find(name: &str) -> Result<Found> {
     let (engine, variant) = match name.split_once(':') {
         Some((engine, variant)) => (engine, Some(variant)),
@@ -241,7 +246,8 @@ static ENGINES: [EngineEntry; 12] = [
     },
 ];
 
-/// What a server may do besides storing rows, as contestants: each differs from the plain entry by this one thing.
+/// Variants of a server that does more than store rows. Each differs from the plain entry in one
+/// thing.
 const SERVER_VARIANTS: [Variant; 3] = [
     Variant {
         name: "binlog",
@@ -352,18 +358,19 @@ const WIREDTIGER: Option<Adapter> = Some(crate::wiredtiger::ADAPTER);
 #[cfg(not(feature = "wiredtiger"))]
 const WIREDTIGER: Option<Adapter> = None;
 
-/// The file in a trial's data directory that a server of the laboratory logs to.
+/// Log file of a server that the laboratory starts, in the trial's data directory.
 pub const SERVER_LOG: &str = "server.log";
 
-/// Ends servers that outlived the laboratory that started them, because it was killed, and removes their sockets. Those of
-/// laboratories that run are left alone, and so is data. A build without servers has nothing to do.
-/// Data is named, with the command that removes it.
+/// Ends servers that outlived a killed laboratory, and removes their sockets. Leaves servers of
+/// running laboratories alone. Keeps the data, but prints its folder with the command that removes
+/// it. A build without servers does nothing.
 pub fn remove_left_overs() {
     #[cfg(any(feature = "mariadb", feature = "postgresql"))]
     crate::servers::name_data(&crate::servers::remove_left_overs());
 }
 
-/// As [`remove_left_overs`] behind a trial, whose process may have been killed; its data is the caller's.
+/// Like [`remove_left_overs`], for use after a trial with a process that may have been killed.
+/// Prints nothing, because the caller handles the trial's data.
 pub fn end_left_overs() {
     #[cfg(any(feature = "mariadb", feature = "postgresql"))]
     drop(crate::servers::remove_left_overs());

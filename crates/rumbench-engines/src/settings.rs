@@ -1,7 +1,8 @@
-//! Reads an engine's `--set` settings: typed values with defaults, and an error for every key that nobody asked for.
+//! Parser of an engine's `--set` settings: typed values with defaults, and an error for every
+//! unknown key.
 //!
-//! An engine takes each setting it knows, then calls [`Settings::finish`]; what is left over was a spelling mistake
-//! of the user, who is told the nearest key.
+//! An engine takes each setting it knows, then calls [`Settings::finish`]. A setting that is left
+//! is a spelling mistake of the user, and the error suggests the nearest key.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -10,7 +11,7 @@ use std::str::FromStr;
 use rumbench_core::engine::{EngineError, OpenConfig, Result};
 use rumbench_core::names::nearest;
 
-/// The settings of one engine that have not been taken yet.
+/// Settings of one engine that have not been taken yet.
 pub(crate) struct Settings<'a> {
     engine: &'static str,
     left: BTreeMap<&'a str, &'a str>,
@@ -18,7 +19,7 @@ pub(crate) struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    /// All settings that `config` gives to `engine`.
+    /// Returns all settings that `config` gives to `engine`.
     pub(crate) fn of(engine: &'static str, config: &'a OpenConfig) -> Settings<'a> {
         let left = config
             .settings
@@ -32,7 +33,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// As [`Settings::of`], for an engine that has no variants.
+    /// Like [`Settings::of`], for an engine that has no variants.
     pub(crate) fn without_variants(
         engine: &'static str,
         config: &'a OpenConfig,
@@ -45,7 +46,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The value of `key`, or `default` where the user gave none.
+    /// Takes the value of `key`, or `default` if the user gave none.
     pub(crate) fn take<T>(&mut self, key: &'static str, default: T) -> Result<T>
     where
         T: FromStr,
@@ -54,14 +55,14 @@ impl<'a> Settings<'a> {
         Ok(self.take_parsed(key)?.unwrap_or(default))
     }
 
-    /// The text of `key`, where the user gave one.
+    /// Takes the text of `key`, if the user gave one.
     #[cfg(any(feature = "mariadb", feature = "postgresql", feature = "rocksdb"))]
     pub(crate) fn take_text(&mut self, key: &'static str) -> Option<String> {
         self.known.push(key);
         self.left.remove(key).map(str::to_string)
     }
 
-    /// The value of `key`, where the user gave one.
+    /// Takes the value of `key`, if the user gave one.
     pub(crate) fn take_parsed<T>(&mut self, key: &'static str) -> Result<Option<T>>
     where
         T: FromStr,
@@ -76,7 +77,7 @@ impl<'a> Settings<'a> {
         })
     }
 
-    /// As [`Settings::take`], where the value must lie in `range`.
+    /// Like [`Settings::take`], for a value that must lie in `range`.
     pub(crate) fn take_in<T>(
         &mut self,
         key: &'static str,
@@ -90,7 +91,7 @@ impl<'a> Settings<'a> {
         Ok(self.take_optional(key, range)?.unwrap_or(default))
     }
 
-    /// The value of `key`, which must lie in `range`, where the user gave one.
+    /// Takes the value of `key`, if the user gave one. It must lie in `range`.
     pub(crate) fn take_optional<T>(
         &mut self,
         key: &'static str,
@@ -111,7 +112,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// An error where a setting is left that the engine did not take.
+    /// Fails if a setting is left that the engine did not take.
     pub(crate) fn finish(self) -> Result<()> {
         let Some((&key, _)) = self.left.iter().next() else {
             return Ok(());

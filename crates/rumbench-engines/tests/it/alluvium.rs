@@ -1,4 +1,4 @@
-//! alluvium against the suites.
+//! Tests of alluvium: its settings and the conformance suites.
 
 use rumbench_core::engine::{Durability, Engine};
 use rumbench_engines::alluvium::Alluvium;

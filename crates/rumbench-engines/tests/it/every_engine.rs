@@ -1,4 +1,4 @@
-//! What holds for every engine of this build, opened by name as the laboratory does.
+//! Tests of every engine of this build, opened by name as the laboratory does.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -21,14 +21,14 @@ use crate::setup::config;
 const LINK_TYPE: u64 = 123_456_789;
 const NODE_TYPE: u32 = 2048;
 
-/// The engines of this build that store something.
+/// Returns the engines of this build that store data.
 fn real_engines() -> impl Iterator<Item = &'static EngineEntry> {
     engines()
         .iter()
         .filter(|entry| entry.is_available() && entry.name != "null")
 }
 
-/// Those of them that store keys and values: servers refuse kv-sequence.
+/// Returns the engines that store keys and values: servers refuse kv-sequence.
 fn engines_of_keys_and_values() -> impl Iterator<Item = &'static EngineEntry> {
     real_engines().filter(|entry| !entry.is_server)
 }
@@ -41,7 +41,7 @@ fn with_class(entry: &EngineEntry, dir: &Path, class: Durability) -> Box<dyn Eng
     open(entry, &config(dir, class)).unwrap_or_else(|error| panic!("{}: {error}", entry.name))
 }
 
-/// Loads one link with its nodes and count into each of `sources`, and adds a link by request.
+/// Loads a node, a link and a count for each of `sources`, then adds a second link by request.
 fn fill(store: &Arc<dyn LinkStore>, sources: u64) {
     let mut connection = store.connect().unwrap();
     let link = |id1, id2| Link {
@@ -141,7 +141,8 @@ fn every_engine_keeps_the_rules_of_tables() {
     }
 }
 
-/// Every step of kv-sequence, some clients taking turns; every read is checked by the workload, and so is the table.
+/// Runs every step of kv-sequence, with several clients in turns. The workload checks every read,
+/// and the table at the end.
 #[test]
 fn every_engine_answers_every_step_of_kv_sequence() {
     let steps: Vec<&str> = kv_sequence::STEPS.iter().map(|step| step.name).collect();
@@ -175,7 +176,8 @@ fn every_engine_answers_every_step_of_kv_sequence() {
     }
 }
 
-/// Clients take turns until none has more to do, or those beside them that lead have not.
+/// Runs the clients in turns until none has more to do. If the background clients lead the phase,
+/// it ends when they have no more to do.
 pub fn perform(engine: &str, mut phase: Phase) {
     let most = match phase.end {
         PhaseEnd::Operations(operations) => operations,
@@ -208,8 +210,9 @@ pub fn perform(engine: &str, mut phase: Phase) {
     }
 }
 
-/// Runs all steps of workloads on tables on every engine, the clients taking turns, and checks each database after them and
-/// again when it was opened anew. `at_rest` looks at the settled engine and its directory.
+/// Runs all steps of a workload on tables on every engine, with the clients in turns. Checks each
+/// database afterwards, and again after reopening it. `at_rest` inspects the settled engine and its
+/// directory.
 fn answer_every_step(
     make: impl Fn() -> Box<dyn Workload>,
     at_rest: impl Fn(&str, &dyn Engine, &Path, &dyn Workload),
@@ -243,7 +246,8 @@ fn answer_every_step(
     }
 }
 
-/// Every step of the Insert Benchmark, one client; every answer is checked by the workload, and so are tables and indexes.
+/// Runs every step of the Insert Benchmark with one client. The workload checks every answer, the
+/// tables and the indexes.
 #[test]
 fn every_engine_answers_every_step_of_the_insert_benchmark() {
     let pairs = [("rows", "2000"), ("seconds", "1"), ("resync", "10")];
@@ -257,7 +261,8 @@ fn every_engine_answers_every_step_of_the_insert_benchmark() {
     });
 }
 
-/// Random values cannot be stored in fewer bytes than they have, so an engine that counts less forgets a kind of file.
+/// Random values do not compress. An engine that counts fewer bytes than its rows have misses a
+/// kind of file.
 #[test]
 fn every_engine_answers_large_values_and_counts_the_files_that_hold_them() {
     let pairs = [
@@ -279,7 +284,8 @@ fn every_engine_answers_large_values_and_counts_the_files_that_hold_them() {
     });
 }
 
-/// Every test of OLTP ranges, two clients taking turns; every row is checked by the workload, and so are tables and indexes.
+/// Runs every test of OLTP ranges, with two clients in turns. The workload checks every row, the
+/// tables and the indexes.
 #[test]
 fn every_engine_answers_every_test_of_oltp_range() {
     let pairs = [("rows", "300"), ("operations", "30"), ("clients", "2")];
@@ -293,7 +299,7 @@ fn every_engine_answers_every_test_of_oltp_range() {
     });
 }
 
-/// Lengths of the files that hold data, in all folders.
+/// Returns the total length of the data files in all folders.
 fn data_bytes(engine: &dyn Engine, dir: &Path) -> u64 {
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -308,7 +314,8 @@ fn data_bytes(engine: &dyn Engine, dir: &Path) -> u64 {
     bytes
 }
 
-/// Every operation of own workloads, clients in turns; every answer is checked by the workload, and so are tables and indexes.
+/// Runs every operation of custom workloads, with the clients in turns. The workload checks every
+/// answer, the tables and the indexes.
 #[test]
 fn every_engine_answers_every_operation_of_own_workloads() {
     let text = include_str!("../../../rumbench-core/tests/every_operation.toml");
@@ -339,7 +346,7 @@ fn rows_of_every_durability_class_survive_close_and_reopen() {
             let dir = tempfile::tempdir().unwrap();
             let engine = with_class(entry, dir.path(), class);
             fill(&engine.link_store().unwrap(), 20);
-            // Without a log, only what was settled is promised.
+            // Without a log, only settled rows are durable.
             engine.settle(&mut |_| {}).unwrap();
             engine.close().unwrap();
             let engine = with_class(entry, dir.path(), class);
@@ -349,7 +356,8 @@ fn rows_of_every_durability_class_survive_close_and_reopen() {
     }
 }
 
-/// A load without a log is all there when the database was closed, and is opened again in another class.
+/// Checks that a load without a log keeps all rows if the database is closed, and reopened in
+/// another class.
 #[test]
 fn rows_of_a_load_without_a_log_survive_close_and_reopen() {
     let pairs = [
@@ -449,7 +457,7 @@ fn facts_name_a_version_and_what_each_class_keeps() {
         if entry.name != "postgresql" {
             assert_eq!(buffered.durability.process_kill, "all acknowledged commits");
         }
-        // redb has nothing between a synced commit and one that stays in the process.
+        // redb has no mode between a synced commit and one that stays in the process.
         let weaker = buffered.durability != synced.durability;
         assert_eq!(weaker, entry.name != "redb", "{}", entry.name);
         assert_ne!(facts(Durability::None).durability, buffered.durability);
@@ -521,7 +529,7 @@ fn closing_under_a_living_store_is_refused() {
         let error = engine.close().unwrap_err().to_string();
         assert!(error.contains("cannot be closed"), "{error}");
         drop(store);
-        // The last owner has closed it: the directory can be opened again.
+        // The last owner has closed the database, so the directory can be opened again.
         with_class(entry, dir.path(), Durability::Buffered)
             .close()
             .unwrap();

@@ -1,4 +1,4 @@
-//! Servers that run already: a private one of another engine, used by its address.
+//! Tests of servers that already run: a private server of another engine, reached by its address.
 
 use std::cell::Cell;
 use std::net::{Shutdown, TcpListener};
@@ -13,7 +13,7 @@ use rumbench_engines::EngineEntry;
 use crate::servers::{is_running, open, run_folder, servers};
 use crate::setup::config;
 
-/// A running server that is not the laboratory's as far as the engine under test knows.
+/// Running server that the engine under test takes for one outside the laboratory.
 struct Running {
     entry: &'static EngineEntry,
     engine: Box<dyn Engine>,
@@ -55,7 +55,7 @@ impl Running {
             settings: pairs
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .collect(),
-            // Nothing may be written there.
+            // The engine must not write there.
             ..config(Path::new("/no/such/folder"), Durability::Buffered)
         }
     }
@@ -80,7 +80,7 @@ fn a_running_server_keeps_the_rules_of_linkbench_and_is_left_as_it_was() {
         let stores = Cell::new(0);
         conformance::link_store(|| {
             stores.set(stores.get() + 1);
-            // The tables of the store before are gone, or this one would be refused.
+            // Opening succeeds only if the tables of the previous store are gone.
             let engine = running.join(&[]).unwrap();
             engine.link_store().unwrap()
         });
@@ -115,7 +115,7 @@ fn rows_of_others_are_refused_and_dropped_only_when_told() {
             .unwrap()
             .close()
             .unwrap();
-        // What was overwritten is gone, and no error.
+        // The overwritten tables are gone, which is no error.
         first.close().unwrap();
         running.join(&[]).unwrap().close().unwrap();
         running.engine.close().unwrap();
@@ -157,7 +157,7 @@ fn fill(store: &std::sync::Arc<dyn LinkStore>) {
     store.connect().unwrap().load_nodes(&nodes).unwrap();
 }
 
-/// Takes connections of the network to a socket; its threads end with the test's process.
+/// Relays network connections to a socket; its threads end with the test's process.
 fn relay(socket: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! fjall against the suites.
+//! Conformance tests of fjall.
 
 use rumbench_core::engine::Durability;
 use rumbench_engines::conformance;

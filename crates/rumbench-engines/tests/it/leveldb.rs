@@ -1,4 +1,4 @@
-//! LevelDB against the suites.
+//! Conformance tests of LevelDB.
 
 use rumbench_core::engine::Durability;
 use rumbench_engines::conformance;
@@ -18,7 +18,7 @@ fn leveldb_behaves_as_an_ordered_map() {
     }
 }
 
-/// Every write syncs in this class, so that the batch of a commit is seen to be one.
+/// Every write syncs in this class, so the suite checks that a commit is one batch.
 #[test]
 fn leveldb_with_synced_commits_behaves_as_an_ordered_map() {
     let root = tempfile::tempdir().unwrap();

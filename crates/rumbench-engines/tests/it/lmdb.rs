@@ -1,4 +1,4 @@
-//! lmdb against the suites.
+//! Conformance tests of LMDB.
 
 use rumbench_core::engine::Durability;
 use rumbench_engines::conformance;

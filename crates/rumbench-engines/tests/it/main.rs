@@ -1,4 +1,4 @@
-//! Every engine of this build against the suites of behaviour.
+//! Tests of every engine of this build against the conformance suites.
 
 #[cfg(feature = "alluvium")]
 mod alluvium;

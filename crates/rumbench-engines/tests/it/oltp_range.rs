@@ -1,4 +1,5 @@
-//! Real servers in oltp-range: a conflict that does not end, and an insert that is not prepared.
+//! Tests of oltp-range on real servers: a conflict that does not end, and an insert that is not
+//! prepared.
 
 use rumbench_core::engine::{Durability, Engine, EngineError, OpenConfig, Schema};
 use rumbench_core::oltp_range::{Config, OltpRange};
@@ -9,26 +10,26 @@ use rumbench_engines::EngineEntry;
 use crate::every_engine::perform;
 use crate::servers::{servers, with_line};
 
-/// The column that `update-one` sets, in the row with id 1.
+/// Column that `update-one` sets in the row with id 1.
 const C: usize = 2;
 
-/// A server with a line of its own in its configuration and ten loaded rows.
+/// Server with an extra line in its configuration and ten loaded rows.
 struct Loaded {
     workload: OltpRange,
     engine: Box<dyn Engine>,
-    // Removed when the server has ended.
+    // Declared last, so that it is removed after the server has ended.
     _dir: tempfile::TempDir,
 }
 
 impl Loaded {
-    /// Looks at each row, and ends the server.
+    /// Checks each row, and ends the server.
     fn verified(self) {
         self.workload.verify(&*self.engine).unwrap();
         self.engine.close().unwrap();
     }
 }
 
-/// Such a server, and the phase of a test on it.
+/// Starts and loads such a server, and returns it with the phase of `test`.
 fn loaded(entry: &EngineEntry, line: &str, test: &str) -> (Loaded, Phase) {
     let steps = format!("load,index,{test}");
     let pairs = [("rows", "10"), ("operations", "20"), ("steps", &steps)];
@@ -59,15 +60,15 @@ fn next(workload: &mut dyn Workload, engine: &dyn Engine) -> Phase {
     }
 }
 
-/// The next event of the client of a phase.
+/// Executes the next event of the phase's client.
 fn event(phase: &mut Phase) -> Result<Done, EngineError> {
     let client = &mut phase.clients[0];
     assert!(client.prepare().is_some());
     client.execute()
 }
 
-/// Somebody keeps the row that an event sets, longer than it waits and as often as it tries. MyRocks waits for a second at
-/// least, which a thousand times is too long for a test.
+/// Another client keeps the row of an event locked, longer than the event waits and for all its
+/// retries. MyRocks waits for at least a second, and a thousand such waits are too long for a test.
 #[test]
 fn a_row_that_stays_locked_is_an_error_beyond_the_limit_of_retries_and_the_client_goes_on() {
     for entry in servers().filter(|entry| entry.name != "mariadb-rocksdb") {
@@ -86,7 +87,7 @@ fn a_row_that_stays_locked_is_an_error_beyond_the_limit_of_retries_and_the_clien
             let text = Change::Set(Value::Bytes(&[b'0'; 119]));
             assert!(writes.update(TableId(0), &[Value::Unsigned(1)], C, text)?);
             found = event(&mut phase);
-            // The row stays as it was.
+            // The error leaves the row unchanged.
             Err(EngineError::Unsupported("rolled back".to_string()))
         });
         assert!(kept.unwrap_err().to_string().contains("rolled back"));
@@ -96,7 +97,7 @@ fn a_row_that_stays_locked_is_an_error_beyond_the_limit_of_retries_and_the_clien
         };
         let counted = words.contains("the last of 1000 attempts");
         assert!(counted, "{}: {words}", entry.name);
-        // What a mark of the laboratory says behind it.
+        // The laboratory adds this text to the mark of such an error.
         let tail = loaded.engine.log_tail().unwrap_or_default();
         assert!(tail.contains("its log ends with"), "{}: {tail}", entry.name);
         let done = event(&mut phase);

@@ -1,4 +1,4 @@
-//! redb against the suites.
+//! Conformance tests of redb.
 
 use rumbench_core::engine::Durability;
 use rumbench_engines::conformance;
@@ -8,7 +8,7 @@ use crate::setup::config;
 
 #[test]
 fn redb_behaves_as_an_ordered_map() {
-    // Each class: `none` commits in another way than the two that sync.
+    // Covers each class: `none` commits differently from the two that sync.
     for class in [Durability::Buffered, Durability::None] {
         let root = tempfile::tempdir().unwrap();
         conformance::key_value(root.path(), &|dir| {

@@ -1,4 +1,4 @@
-//! RocksDB against the suites.
+//! Tests of RocksDB: the conformance suites, ingestion, options files and settings.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ fn rocksdb_without_transactions_refuses_one_and_says_so() {
     assert!(refusal.contains("opened without transactions"), "{refusal}");
 }
 
-/// A table of ours that was ingested is RocksDB's: nothing of it stays beside.
+/// RocksDB takes over an ingested table: no file of the adapter's stays.
 #[test]
 fn an_ingested_table_leaves_no_file_behind() {
     let root = tempfile::tempdir().unwrap();
@@ -91,7 +91,8 @@ fn with_file(dir: &Path, file: &Path) -> OpenConfig {
     config
 }
 
-/// Its prefix extractor is not that of the maps, which must not change what scans find.
+/// The prefix extractor of the file differs from that of the maps, which must not change the
+/// results of scans.
 #[test]
 fn rocksdb_with_a_users_options_behaves_as_an_ordered_map() {
     let root = tempfile::tempdir().unwrap();

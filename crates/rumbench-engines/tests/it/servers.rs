@@ -1,4 +1,4 @@
-//! What only servers need: processes that can die, and nothing that is left of them.
+//! Tests of servers only: their processes can die, and must leave nothing when they end.
 
 use std::cell::Cell;
 #[cfg(feature = "mariadb")]
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::setup::config;
 
-/// The servers of this build.
+/// Returns the servers of this build.
 pub fn servers() -> impl Iterator<Item = &'static EngineEntry> {
     let built = |entry: &&EngineEntry| entry.is_server && entry.is_available();
     engines().iter().filter(built)
@@ -25,7 +25,7 @@ pub fn open(entry: &EngineEntry, dir: &Path) -> (Box<dyn Engine>, u32) {
     (engine, pid)
 }
 
-/// The run folder whose note names this process.
+/// Returns the run folder with a note that names this process.
 pub fn run_folder(pid: u32) -> Option<PathBuf> {
     let folders = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
     let mut folders = folders.map(|entry| entry.path());
@@ -35,7 +35,7 @@ pub fn run_folder(pid: u32) -> Option<PathBuf> {
     })
 }
 
-/// The variants of the servers of this build.
+/// Returns the variants of the servers of this build.
 fn variants() -> impl Iterator<Item = (&'static EngineEntry, &'static Variant)> {
     servers().flat_map(|entry| entry.variants.iter().map(move |variant| (entry, variant)))
 }
@@ -85,7 +85,7 @@ fn a_server_that_dies_is_an_error_that_ends_with_its_log() {
         connection.count_links(1, 2).unwrap();
         let raw = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
         rustix::process::kill_process(raw, Signal::KILL).unwrap();
-        // The other processes of PostgreSQL end when they notice.
+        // The other processes of PostgreSQL end after they notice.
         let error = loop {
             if let Err(error) = connection.count_links(1, 2) {
                 break error;
@@ -98,7 +98,7 @@ fn a_server_that_dies_is_an_error_that_ends_with_its_log() {
         );
         assert!(source_of(&error).contains("its log ends with"), "{error}");
         drop((connection, store));
-        // Its end is noticed before or while it is asked to stop.
+        // The engine notices the server's end before or during the stop.
         let error = engine.close().unwrap_err();
         assert!(source_of(&error).contains("its log ends with"), "{error}");
     }
@@ -120,7 +120,7 @@ fn a_configuration_that_a_server_refuses_is_an_error_with_its_words() {
     }
 }
 
-/// The settings of a trial with a line of the user's own.
+/// Returns the configuration of a trial with `line` in the user's own options file.
 pub fn with_line(dir: &Path, durability: Durability, line: &str) -> OpenConfig {
     let own = dir.join("own.conf");
     std::fs::write(&own, format!("{line}\n")).unwrap();
@@ -194,7 +194,7 @@ fn a_server_that_does_not_repair_torn_pages_says_what_a_power_cut_does() {
         let line = match entry.name {
             "postgresql" => "full_page_writes = off",
             "mariadb-innodb" => "innodb-doublewrite = 0",
-            // Its tables are written once.
+            // MyRocks writes each table once, so it has no torn pages.
             _ => continue,
         };
         let dir = tempfile::tempdir().unwrap();
@@ -207,10 +207,10 @@ fn a_server_that_does_not_repair_torn_pages_says_what_a_power_cut_does() {
 }
 
 const LINK_TYPE: u64 = 123_456_789;
-/// Links of the list that is asked for its newest.
+/// Number of links in the long list.
 const LIST: u64 = 3000;
 
-/// Three lists of which the one in the middle is long, with two links for each time.
+/// Loads three lists. The middle one is long, with two links for each time.
 fn load_lists(engine: &dyn Engine) {
     let store = engine.link_store().unwrap();
     let link = |id1, id2| Link {
@@ -231,7 +231,7 @@ fn load_lists(engine: &dyn Engine) {
     store.build_index().unwrap();
 }
 
-/// Entries that all index scans have visited, and rows that were sorted.
+/// Returns the number of entries that all index scans have read, and the number of sorted rows.
 fn rows_visited(engine: &dyn Engine) -> (f64, f64) {
     let sum = |prefix: &str| {
         let counters = engine.counters().into_iter();
@@ -241,7 +241,7 @@ fn rows_visited(engine: &dyn Engine) -> (f64, f64) {
     (sum("index_rows_read"), sum("rows_sorted"))
 }
 
-/// Sorting a list for its newest links would read all of it, and lists may have millions.
+/// Sorting a list for its newest links would read all of it, and a list may have millions of links.
 #[test]
 fn the_newest_links_of_a_long_list_are_read_without_the_others() {
     const QUERIES: u64 = 10;
@@ -253,7 +253,7 @@ fn the_newest_links_of_a_long_list_are_read_without_the_others() {
         let (before, sorted_before) = rows_visited(&*engine);
         let store = engine.link_store().unwrap();
         let mut connection = store.connect().unwrap();
-        // Plans may change when a statement is run again.
+        // A server may change the plan when a statement runs again.
         for query in 0..QUERIES {
             let list = ListQuery {
                 id1: 2,
@@ -269,7 +269,7 @@ fn the_newest_links_of_a_long_list_are_read_without_the_others() {
             };
             assert_eq!(connection.list_links(&list).unwrap().rows, ROWS);
         }
-        // PostgreSQL tells what a connection has read when it ends, or later.
+        // PostgreSQL reports a connection's reads when the connection ends, or later.
         drop((connection, store));
         let visited = loop {
             let (visited, sorted) = rows_visited(&*engine);
@@ -284,7 +284,7 @@ fn the_newest_links_of_a_long_list_are_read_without_the_others() {
     }
 }
 
-/// Pages, blocks and buffers that were asked for, by all statements.
+/// Returns the number of pages, blocks and buffers that all statements have requested.
 #[cfg(feature = "mariadb")]
 fn blocks_asked_for(engine: &dyn Engine) -> f64 {
     let counters = engine.counters().into_iter();
@@ -294,7 +294,8 @@ fn blocks_asked_for(engine: &dyn Engine) -> f64 {
     asked.map(|counter| counter.value).sum()
 }
 
-/// MariaDB looks up the row of each entry after a change of the table, unless the list is asked for as text.
+/// MariaDB looks up the row of each entry after a change of the table, unless the client requests
+/// the list as text.
 #[cfg(feature = "mariadb")]
 #[test]
 fn lists_are_read_from_their_index_alone_also_after_a_change() {
@@ -302,7 +303,7 @@ fn lists_are_read_from_their_index_alone_also_after_a_change() {
         let dir = tempfile::tempdir().unwrap();
         let (engine, _) = open(entry, dir.path());
         load_lists(&*engine);
-        // MyRocks' rows are in blocks then, and not in memtables.
+        // Settling moves MyRocks' rows from memtables to blocks.
         engine.settle(&mut |_| ()).unwrap();
         let store = engine.link_store().unwrap();
         let mut connection = store.connect().unwrap();
@@ -369,7 +370,7 @@ fn every_variant_keeps_the_rules_of_tables() {
     }
 }
 
-/// Allocated bytes of the files below a folder whose names end so.
+/// Returns the allocated bytes of all files below a folder with names that end in `end`.
 #[cfg(feature = "mariadb")]
 fn allocated(dir: &Path, end: &str) -> u64 {
     let entries = std::fs::read_dir(dir).unwrap().flatten();
@@ -381,7 +382,8 @@ fn allocated(dir: &Path, end: &str) -> u64 {
     bytes.sum()
 }
 
-/// The effective configuration of a variant, and the bytes of the files with its links.
+/// Loads the lists into a server. Returns its effective configuration, and the bytes of its link
+/// table and binary log.
 #[cfg(feature = "mariadb")]
 fn loaded(name: &str, variant: Option<&str>, settings: &[(&str, &str)]) -> Loaded {
     let dir = tempfile::tempdir().unwrap();
@@ -463,7 +465,7 @@ fn variants_of_the_server_are_on_in_their_own_rows_only() {
         ] {
             starts(&binlog, setting, value);
         }
-        // All links and their payload.
+        // The binary log holds all links and their payload.
         assert!(binlog.binlog_bytes > LIST * 40, "{}", binlog.binlog_bytes);
         let watched = loaded(name, Some("performance-schema"), &[]);
         starts(&watched, "performance_schema", "ON");

@@ -1,11 +1,11 @@
-//! How the tests open engines.
+//! Configuration of the engines under test.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use rumbench_core::engine::{Durability, OpenConfig, Schema};
 
-/// A small engine in `dir`.
+/// Returns the configuration of a small engine in `dir`.
 pub fn config(dir: &Path, durability: Durability) -> OpenConfig {
     OpenConfig {
         dir: dir.to_path_buf(),

@@ -1,4 +1,4 @@
-//! What only SQLite needs: its check is SQL of its own, and must find what is wrong.
+//! Tests of SQLite only: its check consists of its own SQL, and must find damage.
 
 use std::path::Path;
 
@@ -22,7 +22,8 @@ fn link(id1: u64, id2: u64) -> Link<'static> {
     }
 }
 
-/// A database of three links in two lists, then `damage` done behind its back, then what the check says.
+/// Creates three links in two lists, applies `damage` through another connection, and returns the
+/// result of the check.
 fn check_after(damage: &str) -> Result<(), EngineError> {
     let dir = tempfile::tempdir().unwrap();
     let engine = Sqlite::open(&config(dir.path(), Durability::Buffered)).unwrap();
@@ -100,7 +101,7 @@ fn numbers_beyond_63_bits_are_refused_rather_than_wrapped() {
     let mut connection = engine.link_store().unwrap().connect().unwrap();
     let error = connection.add_link(&link(u64::MAX, 1)).unwrap_err();
     assert!(error.to_string().contains("exceeds 63 bits"), "{error}");
-    // The refused write has left the connection usable.
+    // The refused write leaves the connection usable.
     connection.add_link(&link(1, 1)).unwrap();
     assert_eq!(connection.count_links(1, 123_456_789).unwrap(), 1);
 }

@@ -1,4 +1,4 @@
-//! WiredTiger against the suites.
+//! Tests of WiredTiger: the conformance suites, conflicts and settings.
 
 use rumbench_core::engine::{Durability, EngineError};
 use rumbench_core::kv::{KvConnection, KvEngine, KvTxn, MapId};
@@ -25,7 +25,8 @@ fn the_defaults_of_wiredtiger_behave_as_an_ordered_map() {
     });
 }
 
-/// A snapshot alone would let another change what is read for update but not written.
+/// A snapshot alone would let another transaction change a row that is read for update but not
+/// written.
 #[test]
 fn a_row_that_is_read_for_update_cannot_be_written_by_others() {
     let dir = tempfile::tempdir().unwrap();
