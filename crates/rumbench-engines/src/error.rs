@@ -22,7 +22,7 @@ where
     move |error| convert(context, error.into())
 }
 
-/// Returns the error for a map that the schema does not have, which is a bug of the workload.
+/// Returns the error for a map missing in the schema, which is a bug of the workload.
 #[cold]
 pub(crate) fn no_map(map: MapId) -> EngineError {
     EngineError::Unsupported(format!("the schema has no map {}", map.0))

@@ -263,9 +263,9 @@ impl Engine for Fjall {
 }
 
 impl Fjall {
-    /// Waits until no compaction has run or ended for a second. Workers execute the requests that
-    /// the last flushes queued. fjall requests compactions only after a flush, so a backlog that
-    /// remains then stays.
+    /// Waits until no compaction has run or ended for a second. Workers execute the requests of the
+    /// last flushes. fjall requests compactions only after a flush, so a backlog left by these
+    /// requests stays.
     fn wait_for_compactions(&self, progress: &mut dyn FnMut(&str)) {
         const POLL: Duration = Duration::from_millis(50);
         const QUIET_POLLS: u32 = 20;

@@ -59,7 +59,8 @@ impl Lmdb {
     /// Opens or creates the maps of `schema` in `config.dir`.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`] for an unknown variant, setting or combination with a durability class.
+    /// [`EngineError::Unsupported`] for an unknown variant, setting or combination with a
+    /// durability class.
     pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Lmdb> {
         let Tuning {
             mode,

@@ -6,8 +6,8 @@
 //!
 //! A commit either syncs the file or stays in the process: redb has no log that the kernel could
 //! hold. So `buffered` syncs each commit as `sync` does, which is more than the class requires.
-//! `none` keeps commits in the process, and syncs one about each second. redb needs that sync: only
-//! after it does redb reuse the pages that commits free.
+//! `none` keeps commits in the process, and syncs one about each second. redb reuses pages freed by
+//! commits only after such a sync.
 //!
 //! A table is opened for each call. The crate's tables borrow their transaction, so a transaction
 //! of this adapter, which owns the crate's, cannot keep one. It costs a lookup in the small tree of

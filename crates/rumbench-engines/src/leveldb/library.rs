@@ -131,7 +131,7 @@ pub(super) struct DatabaseOptions {
     pub(super) verify_checksums: bool,
 }
 
-/// An open database with the options of its reads and writes.
+/// Open database with the options of its reads and writes.
 pub(super) struct Database {
     db: NonNull<leveldb_t>,
     options: *mut leveldb_options_t,

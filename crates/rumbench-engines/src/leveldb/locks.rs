@@ -18,7 +18,7 @@ const SHARDS: usize = 64;
 /// Identity and age of a transaction: smaller is older.
 pub(super) type Age = u64;
 
-/// All row locks of a database.
+/// Row locks of a database.
 pub(super) struct LockTable {
     shards: Vec<Shard>,
     hasher: RandomState,

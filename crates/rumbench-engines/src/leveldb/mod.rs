@@ -38,7 +38,7 @@ const MIB: u64 = 1 << 20;
 /// Prefix above the keys of all maps.
 const BEHIND_ALL: u8 = u8::MAX;
 
-/// An open LevelDB database. Clones share it.
+/// Open LevelDB database. Clones share it.
 #[derive(Clone)]
 pub struct LevelDb(Arc<Shared>);
 
@@ -46,7 +46,7 @@ struct Shared {
     db: Arc<Database>,
     maps: usize,
     locks: LockTable,
-    /// The age of the next transaction.
+    /// Age of the next transaction.
     next_age: AtomicU64,
     durability: Durability,
     facts: EngineFacts,
@@ -401,7 +401,7 @@ pub struct LevelTxn<'a> {
     age: Age,
     /// Keys of the rows that the transaction owns.
     locked: Vec<Vec<u8>>,
-    /// Writes of the commit, `None` for a delete.
+    /// Value written by commit for each key, `None` for a delete.
     writes: HashMap<Vec<u8>, Option<Vec<u8>>>,
 }
 

@@ -89,7 +89,7 @@ impl Failing {
     }
 }
 
-/// A stall of `length` at each multiple of `every` after `opened`.
+/// Stalls of `length` at each multiple of `every` after `opened`.
 struct Stalls {
     opened: Instant,
     every: Duration,

@@ -6,11 +6,11 @@
 //! load. Rows are counted, so that the totals of a load are correct.
 //!
 //! Settings `stall_every_s` and `stall_s` script a stall: each `stall_every_s` seconds after
-//! opening, the engine stops for `stall_s` seconds. An operation that starts inside that window
+//! opening, the engine stops for `stall_s` seconds. An operation that starts inside this window
 //! returns at its end. A laboratory that measures from the intended start must show exactly these
 //! stalls. `service_us` is the minimum duration of every call, spent asleep. It gives an engine
 //! with a known highest rate, clients / `service_us`. With `fail_after_calls`, every call after
-//! that number fails, as on a device that has died.
+//! this number fails, as on a device that has died.
 
 mod delays;
 mod tables;
@@ -45,7 +45,7 @@ fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Null::open(config)?))
 }
 
-/// The null engine.
+/// Open null engine.
 pub struct Null(Arc<Shared>);
 
 struct Shared {

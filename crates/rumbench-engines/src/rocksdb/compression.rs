@@ -14,7 +14,7 @@ use crate::settings::Settings;
 pub(super) enum Compression {
     /// Codecs of the profile, level by level.
     Of(Profile),
-    /// The same codec in all levels: its name in the setting, and its type.
+    /// One codec for all levels: its name in the setting, and its type.
     All(&'static str, DBCompressionType),
 }
 

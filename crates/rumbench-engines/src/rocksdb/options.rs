@@ -23,7 +23,7 @@ const MIB: usize = 1 << 20;
 /// Newest block-based table format of RocksDB 11.8. The C API has no name for "newest".
 const FORMAT_VERSION: i32 = 7;
 
-/// Keeps no flushed memtables. A transaction database otherwise keeps `max_write_buffer_number` of
+/// Keeps no flushed memtables: a transaction database otherwise keeps `max_write_buffer_number` of
 /// them, to check for conflicts since a transaction's snapshot, but these transactions set none. 0
 /// would select that default.
 const HISTORY_BYTES: i64 = 1;
@@ -36,7 +36,7 @@ const MYROCKS_BYTES_PER_SECOND: i64 = 100 << 20;
 /// is too large, and each range that begins there reads all of them. Decision 0028 has the
 /// measurements.
 const QUEUE_DELETION_WINDOW: usize = DELETION_BUCKETS;
-/// Deletion window of other maps, where deletes lie anywhere and hardly ever so many in a row. A
+/// Deletion window of other maps, where deletes lie anywhere and rarely so many in a row. A
 /// short window compacts tables of LinkBench for a few deletes: 128 costs a fifth of the throughput
 /// and doubles the bytes written.
 const DELETION_WINDOW: usize = 16 * 1024;
@@ -45,7 +45,7 @@ const DELETION_WINDOW: usize = 16 * 1024;
 const DELETION_BUCKETS: usize = 128;
 /// Window of the same name in the configuration that MyRocks' wiki recommends.
 const MYROCKS_DELETION_WINDOW: usize = 200_000;
-/// Number of deletes in that window from which a table is compacted.
+/// Number of deletes in this window from which a table is compacted.
 const MYROCKS_DELETIONS: usize = 199_999;
 
 /// Base configuration selected by the variant.

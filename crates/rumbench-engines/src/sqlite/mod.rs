@@ -42,7 +42,7 @@ use tables::SqliteTables;
 const DATA_FILE: &str = "rumbench.sqlite";
 const WAL_FILE: &str = "rumbench.sqlite-wal";
 
-/// An open SQLite database with the tables of one workload.
+/// Open SQLite database with the tables of one workload.
 pub struct Sqlite(Arc<Shared>);
 
 struct Shared {

@@ -1,4 +1,4 @@
-//! Tests of oltp-range on real servers: a conflict that does not end, and an insert that is not
+//! Tests of oltp-range on real servers: a conflict without end, and an insert that is not
 //! prepared.
 
 use rumbench_core::engine::{Durability, Engine, EngineError, OpenConfig, Schema};
