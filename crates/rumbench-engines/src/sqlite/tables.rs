@@ -2,9 +2,9 @@
 //! schema.
 //!
 //! A primary key of one column is SQLite's own row id; a table with a key of several columns is
-//! `WITHOUT ROWID`. An index scan names its index, as the reference clients do. Each row is inserted
-//! by its own statement inside one transaction. For SQLite this is no slower than one statement for
-//! all of them.
+//! `WITHOUT ROWID`. An index scan names its index, as the reference clients do. Each row is
+//! inserted by its own statement inside one transaction. For SQLite this is no slower than one
+//! statement for all of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
