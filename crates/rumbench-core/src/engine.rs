@@ -1,8 +1,8 @@
-//! What the laboratory asks of any engine under test: opening, facts, sizes, counters, settling, closing.
+//! Interface of an engine under test: opening, facts, sizes, counters, settling, closing.
 //!
-//! How rows are read and written is a trait of the workload ([`crate::linkbench::LinkStore`],
-//! [`crate::kv_sequence::RowStore`], [`crate::tables::TableStore`] for all others); engines that are ordered maps implement
-//! [`crate::kv::KvEngine`] once and get every workload from it.
+//! A trait of each workload reads and writes rows: [`crate::linkbench::LinkStore`],
+//! [`crate::kv_sequence::RowStore`], and [`crate::tables::TableStore`] for all others. Engines that
+//! are ordered maps implement [`crate::kv::KvEngine`] once and get every workload from it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,26 +15,27 @@ use crate::kv_sequence::{self, RowStore};
 use crate::linkbench::{self, LinkStore};
 use crate::tables::{TableSchema, TableStore};
 
-/// The result of every engine call.
+/// Result of every engine call.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
-/// Why an engine call failed, in the terms that a client acts on.
+/// Error of an engine call, classified by how a client reacts to it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
     /// A conflict, deadlock or lock timeout: roll back and run the whole transaction again.
     #[error("conflict, retry the transaction: {0}")]
     Retry(String),
-    /// The engine, variant or setting does not exist or cannot be had in this build.
+    /// The engine, variant or setting does not exist or is not available in this build.
     #[error("{0}")]
     Unsupported(String),
-    /// The engine answered something that cannot be right. A wrong answer is never a number.
+    /// The engine gave an answer that cannot be right. A wrong answer never becomes a number in a
+    /// result.
     #[error("wrong answer: {0}")]
     Wrong(String),
-    /// Anything else, in the engine's own words.
+    /// Any other error, in the engine's own words.
     #[error("{context}: {source}")]
     Failed {
-        /// What was attempted, naming engine and file.
+        /// The attempted call, with engine and file.
         context: String,
         /// The engine's own error.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -42,7 +43,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// An [`EngineError::Failed`] with the engine's own error as its source.
+    /// Creates an [`EngineError::Failed`] with the engine's own error as its source.
     pub fn failed(
         context: impl Into<String>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -54,31 +55,31 @@ impl EngineError {
     }
 }
 
-/// What an acknowledged commit means. The first is the default of the command line.
+/// Guarantee of an acknowledged commit. The first is the default of the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Handed to the kernel, synced about each second.
+    /// Handed to the kernel, synced about once a second.
     Buffered,
     /// Synced before the commit returns.
     Sync,
-    /// No promise.
+    /// No guarantee.
     None,
 }
 
-/// What one engine in one configuration really keeps, part of every result.
+/// Commits that one engine in one configuration really keeps; part of every result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DurabilityFacts {
-    /// What survives a killed process, for example "all acknowledged commits".
+    /// Commits that survive a killed process, for example "all acknowledged commits".
     pub process_kill: String,
-    /// What survives a power cut, for example "a prefix no older than 1 s" or "may corrupt".
+    /// Commits that survive a power cut, for example "a prefix no older than 1 s" or "may corrupt".
     pub power_cut: String,
 }
 
-/// The fact of an engine that loses nothing; a durability test holds it to these words.
+/// Fact of an engine that loses nothing; a durability test checks it.
 pub const ALL_ACKNOWLEDGED: &str = "all acknowledged commits";
 
-/// Which workload's tables a database holds.
+/// Tables of a database, by workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schema {
     /// Nodes, links, their index and counts.
@@ -90,7 +91,7 @@ pub enum Schema {
 }
 
 impl Schema {
-    /// The tables as ordered maps.
+    /// Returns the tables as ordered maps.
     pub fn maps(self) -> Vec<MapDef> {
         match self {
             Schema::LinkBench => linkbench::kv_store::schema().to_vec(),
@@ -99,8 +100,8 @@ impl Schema {
         }
     }
 
-    /// Whether its workload begins transactions. Without them an engine may be opened in a form that has none, as its
-    /// users would.
+    /// Returns true if its workload begins transactions. Otherwise an engine may be opened in a
+    /// form without them, as its users would.
     pub fn has_transactions(self) -> bool {
         match self {
             Schema::LinkBench => true,
@@ -110,10 +111,10 @@ impl Schema {
     }
 }
 
-/// How to open an engine for one trial.
+/// Options for opening an engine for one trial.
 #[derive(Debug, Clone)]
 pub struct OpenConfig {
-    /// The data directory: exists, and is empty unless the database is being opened again.
+    /// The data directory: it exists, and is empty unless the database is opened again.
     pub dir: PathBuf,
     /// The tables.
     pub schema: Schema,
@@ -123,20 +124,22 @@ pub struct OpenConfig {
     pub cache_bytes: u64,
     /// The durability class of every commit.
     pub durability: Durability,
-    /// How many clients will connect.
+    /// Number of clients that will connect.
     pub clients: usize,
-    /// `--set ENGINE.KEY=VALUE` settings of this engine. An unknown key is [`EngineError::Unsupported`].
+    /// `--set ENGINE.KEY=VALUE` settings of this engine. An unknown key is
+    /// [`EngineError::Unsupported`].
     pub settings: BTreeMap<String, String>,
 }
 
-/// What an engine says of itself once open.
+/// Facts that an engine reports about itself once open.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct EngineFacts {
     /// Version of the engine, for example "RocksDB 11.8.1 (crate rocksdb 0.25.0)".
     pub version: String,
-    /// Every effective setting that decides performance, with the reason in parentheses where it is tuned.
+    /// Every effective setting that decides performance; the reason of a tuned one follows in
+    /// parentheses.
     pub configuration: BTreeMap<String, String>,
-    /// What survives what.
+    /// Commits that survive a killed process and a power cut.
     pub durability: DurabilityFacts,
 }
 
@@ -149,75 +152,82 @@ pub struct Counter {
     pub value: f64,
 }
 
-/// A server that was running before the laboratory came, and is not its own.
+/// A server that was running before the laboratory started and is not managed by it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct External {
-    /// The first of its processes, where it can be known.
+    /// The first of its processes, if known.
     pub process: Option<u32>,
-    /// Why its processes cannot be measured, in words.
+    /// Reason why its processes cannot be measured.
     pub unseen: Option<String>,
-    /// Its data folder, where that is a folder of this machine.
+    /// Its data directory, if that is a directory of this machine.
     pub data: Option<PathBuf>,
 }
 
-/// A database under test. Opened once for a trial and shared by all its phases and clients.
+/// A database under test, opened once for a trial and shared by all its phases and clients.
 pub trait Engine: Send + Sync {
-    /// Version, effective configuration and durability facts.
+    /// Returns version, effective configuration and durability facts.
     fn facts(&self) -> EngineFacts;
 
-    /// The tables of LinkBench on this engine, which was opened with [`Schema::LinkBench`].
+    /// Returns the tables of LinkBench on this engine, which was opened with [`Schema::LinkBench`].
     fn link_store(&self) -> Result<Arc<dyn LinkStore>>;
 
-    /// The table of kv-sequence on this engine, which was opened with [`Schema::KvSequence`].
+    /// Returns the table of kv-sequence on this engine, which was opened with
+    /// [`Schema::KvSequence`].
     fn row_store(&self) -> Result<Arc<dyn RowStore>>;
 
-    /// The tables of `schema` on this engine, which was opened with it. Engines that are ordered maps answer with
-    /// [`crate::tables::kv_table_store`].
+    /// Returns the tables of `schema` on this engine, which was opened with it. Engines that are
+    /// ordered maps answer with [`crate::tables::kv_table_store`].
     fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>>;
 
-    /// The engine's own counters, cheap enough to be asked each second.
+    /// Returns the engine's own counters; cheap enough for a call each second.
     fn counters(&self) -> Vec<Counter>;
 
-    /// Pays the engine's debt (flush, compaction, checkpoint) until a measured end condition holds, then makes
-    /// everything durable. May take long; `progress` is called about each second with what is left, in words.
+    /// Works off the engine's backlog (flush, compaction, checkpoint) until a measured end
+    /// condition holds, then makes everything durable. It may take long; `progress` is called about
+    /// once a second with a text about the remaining work.
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()>;
 
-    /// Whether a file of the data directory holds data, as opposed to logs that can go at any time.
+    /// Returns true if a file of the data directory holds data; false for logs that can be deleted
+    /// at any time.
     fn is_data_file(&self, file_name: &str) -> bool;
 
-    /// The first process of a server: it and those that it started are measured beside the laboratory. `None` for an
-    /// engine that runs in this process.
+    /// Returns the first process of a server. The process and its children are measured in addition
+    /// to the laboratory. `None` for an engine that runs in this process.
     fn server_process(&self) -> Option<u32> {
         None
     }
 
-    /// Kills a server that is the laboratory's own, so that nobody waits for its answers any more. Whether there was one.
+    /// Kills a server that the laboratory manages, so that no client waits for its answers any
+    /// more. Returns true if there was one.
     fn end_server(&self) -> bool {
         false
     }
 
-    /// The last lines of the log of a server that is the laboratory's own, in one.
+    /// Returns the last lines of the log of a server that the laboratory manages, as one line.
     fn log_tail(&self) -> Option<String> {
         None
     }
 
-    /// Whether other clients may see a commit before what its class promises holds of it, so that one that was seen, and
-    /// not acknowledged yet, may be lost.
+    /// Returns true if other clients may see a commit before it has the durability of its class, so
+    /// that a commit may be lost after it was seen and before it is acknowledged.
     fn shows_commits_early(&self) -> bool {
         false
     }
 
-    /// What is known of a server that is not the laboratory's own. `None` for all others.
+    /// Returns the known facts about a server that the laboratory does not manage. `None` for all
+    /// others.
     fn external(&self) -> Option<External> {
         None
     }
 
-    /// Bytes of the tables and their indexes by the engine's own account, where its files are not in the data directory.
+    /// Returns the bytes of the tables and their indexes as the engine reports them, if its files
+    /// are not in the data directory.
     fn stored_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Ends background work and closes. All connections must be gone. Every commit is there when the database is opened again,
-    /// whatever its durability class and that of the next opening.
+    /// Ends background work and closes. All connections must be closed before. Every commit is
+    /// there when the database is opened again, whatever its durability class and that of the next
+    /// opening.
     fn close(self: Box<Self>) -> Result<()>;
 }

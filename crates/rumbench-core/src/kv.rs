@@ -1,8 +1,9 @@
-//! What an ordered key-value engine offers, so that each workload is written once for all of them.
+//! Interface of an ordered key-value engine, so that each workload is written once for all of them.
 //!
-//! Maps are ordered by memcmp. Rows and index keys are encoded the same way for all engines (big-endian,
-//! memory-comparable), and every engine gives the same transactional meaning: see [`KvConnection::begin`].
-//! Everything is monomorphised per engine: the client's cost must not distort the engine's.
+//! Maps are ordered by memcmp. Rows and index keys are encoded the same way for all engines
+//! (big-endian, memory-comparable). Every engine gives the same transactional meaning: see
+//! [`KvConnection::begin`]. All calls are monomorphized per engine: the client's cost must not
+//! distort the engine's.
 
 use crate::engine::Result;
 
@@ -10,23 +11,26 @@ use crate::engine::Result;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MapId(pub usize);
 
-/// One ordered map of a workload's schema. The hints let an engine choose filters; they never change results.
+/// One ordered map of a workload's schema. The hints let an engine choose filters; they never
+/// change results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapDef {
     /// Name in the database.
     pub name: &'static str,
-    /// Scans fix this many leading key bytes, so that a prefix filter can answer them. Only the final check scans
-    /// across prefixes: a scan whose start and end differ in these bytes is answered in total order.
+    /// Number of leading key bytes that scans fix, so that a prefix filter can answer them. Only
+    /// the final check scans across prefixes: a scan with a start and end that differ in these
+    /// bytes is answered in total order.
     pub scan_prefix_bytes: Option<usize>,
-    /// Whether point reads occur, so that a whole-key filter can answer them.
+    /// True if point reads occur, so that a whole-key filter can answer them.
     pub point_reads: bool,
-    /// Whether point reads are expected to find their key nearly always.
+    /// True if point reads are expected to find their key nearly always.
     pub expect_hits: bool,
-    /// Whether rows are deleted in the order in which they came, so that the front of the map fills with deletes.
+    /// True if rows are deleted in the order of their insertion, so that tombstones accumulate at
+    /// the front of the map.
     pub is_queue: bool,
 }
 
-/// Which way a scan goes.
+/// Direction of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Ascending keys.
@@ -35,14 +39,14 @@ pub enum Direction {
     Reverse,
 }
 
-/// A half-open range of keys, with its direction and most rows.
+/// A half-open range of keys, with a direction and a row limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Scan<'a> {
     /// First key of the range, inclusive.
     pub start: &'a [u8],
     /// End of the range, exclusive.
     pub end: &'a [u8],
-    /// Which end comes first.
+    /// Direction of the scan.
     pub direction: Direction,
     /// Stop after this many rows.
     pub limit: usize,
@@ -51,11 +55,11 @@ pub struct Scan<'a> {
 /// One write of a bulk load. Keys of a load are new: the engine may use its cheapest insert.
 #[derive(Debug, Clone, Copy)]
 pub struct BulkRow<'a> {
-    /// Where to.
+    /// Map to insert into.
     pub map: MapId,
     /// New key.
     pub key: &'a [u8],
-    /// Its value.
+    /// Value of the key.
     pub value: &'a [u8],
 }
 
@@ -64,7 +68,7 @@ pub trait KvEngine: Send + Sync + 'static {
     /// One client's connection.
     type Connection: KvConnection;
 
-    /// A connection for one client thread.
+    /// Opens a connection for one client thread.
     fn connect(&self) -> Result<Self::Connection>;
 }
 
@@ -83,8 +87,9 @@ pub trait KvConnection: Send {
         read: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R>;
 
-    /// Reads several keys; `read` sees each in place, or `None`, with its place among `keys`. Each key once or more, in
-    /// any order. An engine without a call of its own for this answers with one `get` after the other.
+    /// Reads several keys; `read` sees each value in place, or `None`, with the key's index in
+    /// `keys`. Keys may repeat and come in any order. An engine without a multi-get of its own
+    /// calls `get` for each key.
     fn multi_get(
         &mut self,
         map: MapId,
@@ -97,7 +102,7 @@ pub trait KvConnection: Send {
         Ok(())
     }
 
-    /// Reads committed rows of one point in time in order. `visit` returns whether to go on.
+    /// Reads committed rows of one point in time in key order. `visit` returns false to stop.
     fn scan(
         &mut self,
         map: MapId,
@@ -105,23 +110,26 @@ pub trait KvConnection: Send {
         visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()>;
 
-    /// Writes a key that may exist, as a commit of its own. An engine with a call of its own for this uses it.
+    /// Writes a key that may exist, as a commit of its own. An engine with a native call for this
+    /// uses it.
     fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
         let mut txn = self.begin()?;
         txn.put(map, key, value)?;
         txn.commit()
     }
 
-    /// Begins a transaction. What it read by [`KvTxn::get_for_update`] cannot change before it ends: either others
-    /// wait for the row, or one of the two gets [`crate::engine::EngineError::Retry`] at the latest from commit.
+    /// Begins a transaction. A row that it read by [`KvTxn::get_for_update`] cannot change before
+    /// it ends: either other transactions wait for the row, or one of the two gets
+    /// [`crate::engine::EngineError::Retry`], at the latest from commit.
     fn begin(&mut self) -> Result<Self::Txn<'_>>;
 
-    /// Writes new rows of a load, all of them atomically and with the engine's durability class.
+    /// Inserts new rows of a load, atomically and with the engine's durability class.
     fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()>;
 
-    /// Writes new rows of one map, given in ascending key order, straight into the engine's files, if it has a way to: all of
-    /// them at once and durable when the call returns. `false`: it has none, and nothing was written. Nobody else writes
-    /// the map meanwhile.
+    /// Writes new rows of one map, given in ascending key order, directly into the engine's files.
+    /// All rows become visible at once and are durable when the call returns. Returns `false` if
+    /// the engine has no such call; then nothing was written. No other client writes the map
+    /// meanwhile.
     fn ingest<'a>(
         &mut self,
         map: MapId,
@@ -131,9 +139,9 @@ pub trait KvConnection: Send {
         Ok(false)
     }
 
-    /// Removes keys that exist, that were written once since they last were absent and that nobody else writes meanwhile,
-    /// all of them atomically and with the engine's durability class. An engine with a cheaper form than a transaction
-    /// uses it.
+    /// Removes keys atomically and with the engine's durability class. Each key exists, was written
+    /// once since it was last absent, and is not written by any other client meanwhile. An engine
+    /// with a cheaper form than a transaction uses it.
     fn bulk_delete(&mut self, keys: &[(MapId, &[u8])]) -> Result<()> {
         let mut txn = self.begin()?;
         for (map, key) in keys {
@@ -145,7 +153,8 @@ pub trait KvConnection: Send {
 
 /// A read-write transaction. Dropping it without commit rolls it back.
 pub trait KvTxn {
-    /// Reads a row that this transaction may write, protected from lost updates; sees own writes.
+    /// Reads a row that this transaction may write, protected from lost updates; sees its own
+    /// writes.
     fn get_for_update<R>(
         &mut self,
         map: MapId,
@@ -162,6 +171,6 @@ pub trait KvTxn {
     /// Removes a key.
     fn delete(&mut self, map: MapId, key: &[u8]) -> Result<()>;
 
-    /// Makes all of it visible and durable as the engine's class says.
+    /// Makes all writes visible, and durable as the engine's class requires.
     fn commit(self) -> Result<()>;
 }

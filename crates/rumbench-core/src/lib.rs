@@ -1,9 +1,10 @@
-//! The laboratory's vocabulary and workloads: pure and seeded, no I/O, no clock.
+//! Vocabulary and workloads of the laboratory: pure and seeded, no I/O, no clock.
 //!
-//! Reading order: [`trial`] (phases, clients, operations), [`engine`] (what an engine under test
-//! must offer), [`kv`] (what an ordered key-value engine must offer), [`tables`] (tables with indexes on it), then the
-//! workloads, [`linkbench`], [`kv_sequence`], [`insert_benchmark`], [`large_values`], [`oltp_range`] and the users' own,
-//! [`custom`]. [`undo`] is apart: what a simulated power loss takes back.
+//! Reading order: [`trial`] (phases, clients, operations), [`engine`] (the interface of an engine
+//! under test), [`kv`] (the interface of an ordered key-value engine), [`tables`] (tables with
+//! indexes on it), then the workloads, [`linkbench`], [`kv_sequence`], [`insert_benchmark`],
+//! [`large_values`], [`oltp_range`] and the users' own, [`custom`]. [`undo`] is separate: the
+//! changes that a simulated power loss reverts.
 #![forbid(unsafe_code)]
 
 pub mod custom;

@@ -1,7 +1,7 @@
-//! An engine in memory, for tests: ordered maps behind one lock, transactions one after the other.
+//! In-memory engine for tests: ordered maps under one lock, transactions one after another.
 //!
-//! It is strict where engines may be lenient: inserting a key that exists is a wrong answer. It can refuse every n-th
-//! commit, so that retries are exercised.
+//! It is strict where engines may be lenient: inserting a key that exists is a wrong answer. It can
+//! refuse every n-th commit to exercise retries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::kv_sequence::{KvRowStore, RowStore};
 use crate::linkbench::{KvLinkStore, LinkStore};
 use crate::tables::{TableSchema, TableStore, kv_table_store};
 
-/// Enough for three tables with three indexes each.
+/// Number of maps: enough for three tables with three indexes each.
 const MAPS: usize = 16;
 
 type Maps = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
@@ -32,14 +32,15 @@ impl Shared {
     }
 }
 
-/// The engine. Clones share the data.
+/// In-memory engine. Clones share the data.
 #[derive(Debug, Clone)]
 pub struct ModelEngine {
     shared: Arc<Shared>,
 }
 
 impl ModelEngine {
-    /// An empty engine with more maps than a workload's tests need. Every `conflict_every`-th commit is refused; 0: none is.
+    /// Creates an empty engine with more maps than a workload's tests need. Every
+    /// `conflict_every`-th commit is refused; with 0 none is.
     pub fn new(conflict_every: u64) -> ModelEngine {
         ModelEngine {
             shared: Arc::new(Shared {
@@ -50,17 +51,17 @@ impl ModelEngine {
         }
     }
 
-    /// LinkBench's tables on this engine.
+    /// Returns LinkBench's tables on this engine.
     pub fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
         Ok(Arc::new(KvLinkStore::new(Arc::new(self.clone()))?))
     }
 
-    /// All rows of one map, for comparing two databases.
+    /// Returns all rows of one map, for comparing two databases.
     pub fn rows(&self, map: MapId) -> BTreeMap<Vec<u8>, Vec<u8>> {
         self.shared.lock()[map.0].clone()
     }
 
-    /// Changes rows behind the back of every check.
+    /// Changes rows without the knowledge of the workload, for tests of its checks.
     pub fn tamper(&self, map: MapId, change: impl FnOnce(&mut BTreeMap<Vec<u8>, Vec<u8>>)) {
         change(&mut self.shared.lock()[map.0]);
     }
@@ -136,7 +137,7 @@ impl KvConnection for ModelConnection {
     }
 }
 
-/// A transaction of the model: holds the lock, and remembers what it overwrote.
+/// A transaction of the model: it holds the lock and keeps an undo list.
 #[derive(Debug)]
 pub struct ModelTxn<'a> {
     maps: MutexGuard<'a, Maps>,

@@ -1,6 +1,6 @@
-//! Answers to a name that does not exist: the nearest one that does.
+//! Suggestions for unknown names: the nearest name that exists.
 
-/// The name among `names` that is most like `wanted`, if any is like it at all.
+/// Returns the name among `names` that is most similar to `wanted`, if any is similar enough.
 pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Below this similarity a suggestion only confuses: "foo" is not a misspelled "null".
     const LIKE: f64 = 0.7;
@@ -12,7 +12,7 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Op
         .map(|(_, name)| name)
 }
 
-/// `no WHAT is named ...` with the nearest of the known names, or all of them.
+/// Returns the message `no WHAT is named ...` with the nearest of the known names, or all of them.
 pub fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     let hint = match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),

@@ -1,8 +1,9 @@
-//! The laboratory's fast random generator: everything but LinkBench's shufflers draws from it.
+//! Fast random generator of the laboratory, used by everything except LinkBench's shufflers.
 //!
-//! It is xoshiro256++ by David Blackman and Sebastiano Vigna (2019, public domain, prng.di.unimi.it), its state
-//! filled by their SplitMix64. One draw costs about a nanosecond and a new generator four SplitMix64 steps, so that
-//! each row of a load can have a generator of its own, seeded by the row's key.
+//! It is xoshiro256++ by David Blackman and Sebastiano Vigna (2019, public domain,
+//! prng.di.unimi.it); their SplitMix64 fills its state. One draw costs about a nanosecond and a new
+//! generator four SplitMix64 steps, so each row of a load can have its own generator, seeded by the
+//! row's key.
 
 /// A seeded stream of random numbers.
 #[derive(Debug, Clone)]
@@ -11,7 +12,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// A generator whose stream depends on `seed` alone.
+    /// Creates a generator; its stream depends on `seed` alone.
     pub fn new(seed: u64) -> Random {
         let mut split = seed;
         Random {
@@ -19,12 +20,13 @@ impl Random {
         }
     }
 
-    /// A generator for one purpose, client or row: streams of different `parts` are independent.
+    /// Creates a generator for one purpose, client or row: streams of different `parts` are
+    /// independent.
     pub fn keyed(seed: u64, parts: &[u64]) -> Random {
         Random::new(parts.iter().fold(seed, |hash, part| mix(hash, *part)))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         let s = &mut self.state;
@@ -39,19 +41,19 @@ impl Random {
         result
     }
 
-    /// A whole number in [0, bound); 0 where `bound` is 0. The bias is below bound / 2^64.
+    /// Returns a whole number in [0, bound), or 0 if `bound` is 0. The bias is below bound / 2^64.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number in [0, 1) with 53 random bits.
+    /// Returns a number in [0, 1) with 53 random bits.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// A standard normal number, by the polar form of Box and Muller.
+    /// Returns a standard normal number, by the polar form of Box and Muller.
     pub fn gaussian(&mut self) -> f64 {
         // Each round succeeds with probability pi/4.
         loop {
@@ -65,7 +67,8 @@ impl Random {
     }
 }
 
-/// Folds `part` into `hash`: the two halves of a 128-bit product, which spreads every input bit over the result.
+/// Folds `part` into `hash`: XORs the two halves of a 128-bit product, which spreads every input
+/// bit over the result.
 #[inline]
 pub fn mix(hash: u64, part: u64) -> u64 {
     let product =

@@ -1,13 +1,13 @@
-//! Transactions that conflict are run again, inside their latency.
+//! Retries of conflicting transactions; their time counts in the latency of the operation.
 
 use crate::engine::EngineError;
 use crate::trial::Done;
 
-/// Times that one transaction is run before its conflict is an error.
+/// Most attempts of one transaction; after that its conflict is an error.
 pub const ATTEMPTS_MAX: u32 = 1000;
 
-/// Runs a transaction until it does not conflict, at most [`ATTEMPTS_MAX`] times; returns its result and how often it
-/// was run again. `backoff` is called before attempt number 2, 3, ...
+/// Runs a transaction until it does not conflict, at most [`ATTEMPTS_MAX`] times. Returns its
+/// result and the number of retries. `backoff` is called before attempt number 2, 3, ...
 pub(crate) fn retried_with<T>(
     backoff: fn(u32),
     mut transaction: impl FnMut() -> Result<T, EngineError>,
@@ -27,7 +27,7 @@ pub(crate) fn retried_with<T>(
     }
 }
 
-/// As [`retried_with`], for a commit of a known number of rows.
+/// Like [`retried_with`], for a commit of a known number of rows.
 pub(crate) fn retried(
     backoff: fn(u32),
     rows: u64,

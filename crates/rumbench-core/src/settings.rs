@@ -1,23 +1,23 @@
-//! Settings of a workload: one table of keys for reading, printing and explaining them.
+//! Settings of a workload: one table of keys for parsing, printing and explaining them.
 //!
-//! A workload has a configuration `C` and a table of [`Setting`]s, each of which can print its effective value and set
-//! it from text. The macros write the common rows of such tables.
+//! A workload has a configuration `C` and a table of [`Setting`]s; each can print its effective
+//! value and set it from text. The macros write the common rows of such tables.
 
 use crate::trial::PhaseEnd;
 
 /// One key of a workload with configuration `C`.
 pub struct Setting<C: 'static> {
-    /// Its name.
+    /// Name of the key.
     pub key: &'static str,
-    /// What it means, with its unit.
+    /// Meaning of the setting, with its unit.
     pub meaning: &'static str,
-    /// The effective value; `None` where it does not apply.
+    /// Returns the effective value; `None` if it does not apply.
     get: fn(&C) -> Option<String>,
-    /// Sets it, or says what is allowed.
+    /// Sets the value. The error is the text of the allowed values.
     set: fn(&mut C, &str) -> Result<(), String>,
 }
 
-/// One row of a table.
+/// Creates one row of a table.
 pub(crate) const fn setting<C>(
     key: &'static str,
     meaning: &'static str,
@@ -32,7 +32,7 @@ pub(crate) const fn setting<C>(
     }
 }
 
-/// A number in one place of the configuration, read by a function that knows what is allowed.
+/// A number in one field of the configuration; the given function parses it and checks its bounds.
 macro_rules! number {
     ($key:literal, $meaning:literal, $c:ident => $place:expr, $parse:ident($($bound:expr),*)) => {
         setting(
@@ -58,41 +58,42 @@ macro_rules! choice {
 }
 pub(crate) use choice;
 
-/// Why settings were refused.
+/// Reason for refusing settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// No such key.
     #[error("unknown {workload} setting {key}")]
     UnknownKey {
-        /// Whose settings they are.
+        /// Workload of the settings.
         workload: &'static str,
-        /// What was given.
+        /// The unknown key.
         key: String,
     },
     /// The key's value cannot be used.
     #[error("{workload} setting {key}={value}: {allowed}")]
     BadValue {
-        /// Whose settings they are.
+        /// Workload of the settings.
         workload: &'static str,
         /// The key.
         key: String,
-        /// What was given.
+        /// The value given.
         value: String,
-        /// What is allowed.
+        /// The allowed values.
         allowed: String,
     },
     /// Values that exclude each other.
     #[error("{workload} settings: {reason}")]
     Combination {
-        /// Whose settings they are.
+        /// Workload of the settings.
         workload: &'static str,
-        /// What cannot be.
+        /// Reason why the values exclude each other.
         reason: String,
     },
 }
 
-/// Reads settings; the last of a repeated key counts. `refusal` says why the values cannot be together.
+/// Parses settings; the last of a repeated key counts. `refusal` returns a reason if the values
+/// exclude each other.
 pub(crate) fn read<C: Default, K: AsRef<str>, V: AsRef<str>>(
     workload: &'static str,
     table: &[Setting<C>],
@@ -133,7 +134,7 @@ pub(crate) fn apply<C>(
     })
 }
 
-/// Refuses settings of which both keys of a pair are given.
+/// Refuses settings that give both keys of an exclusive pair.
 pub(crate) fn refuse_both(
     workload: &'static str,
     given: &[(String, String)],
@@ -149,7 +150,7 @@ pub(crate) fn refuse_both(
     }
 }
 
-/// Every effective setting as text, in the order of the table.
+/// Returns every effective setting as text, in the order of the table.
 pub(crate) fn effective<C>(table: &[Setting<C>], config: &C) -> Vec<(String, String)> {
     let shown = table
         .iter()
@@ -157,7 +158,7 @@ pub(crate) fn effective<C>(table: &[Setting<C>], config: &C) -> Vec<(String, Str
     shown.collect()
 }
 
-/// Key and value pairs as owned text.
+/// Returns key and value pairs as owned text.
 pub(crate) fn owned<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(String, String)>
 where
     K: AsRef<str>,
@@ -169,7 +170,7 @@ where
         .collect()
 }
 
-/// The name of a value.
+/// Returns the name of a value.
 pub(crate) fn name_of<T: PartialEq>(names: &[(&str, T)], value: &T) -> Option<String> {
     names
         .iter()
@@ -177,7 +178,7 @@ pub(crate) fn name_of<T: PartialEq>(names: &[(&str, T)], value: &T) -> Option<St
         .map(|(name, _)| (*name).to_owned())
 }
 
-/// The value of a name, or the names that are allowed.
+/// Returns the value of a name. The error lists the allowed names.
 pub(crate) fn choose<T: Copy>(value: &str, names: &[(&str, T)]) -> Result<T, String> {
     let found = names
         .iter()
@@ -188,7 +189,7 @@ pub(crate) fn choose<T: Copy>(value: &str, names: &[(&str, T)]) -> Result<T, Str
     })
 }
 
-/// A whole number in a range.
+/// Parses a whole number in a range.
 pub(crate) fn whole(value: &str, min: u64, max: u64) -> Result<u64, String> {
     let number = value
         .parse()
@@ -197,7 +198,7 @@ pub(crate) fn whole(value: &str, min: u64, max: u64) -> Result<u64, String> {
     number.ok_or_else(|| format!("a whole number from {min} to {max} is allowed"))
 }
 
-/// A number in a range.
+/// Parses a number in a range.
 pub(crate) fn decimal(value: &str, min: f64, max: f64) -> Result<f64, String> {
     let number = value
         .parse()
@@ -206,7 +207,7 @@ pub(crate) fn decimal(value: &str, min: f64, max: f64) -> Result<f64, String> {
     number.ok_or_else(|| format!("a number from {min} to {max} is allowed"))
 }
 
-/// The seconds of an end by time.
+/// Returns the seconds of an end by time.
 pub(crate) fn seconds_of(end: Option<PhaseEnd>) -> Option<String> {
     match end {
         Some(PhaseEnd::Seconds(seconds)) => Some(seconds.to_string()),
@@ -214,7 +215,7 @@ pub(crate) fn seconds_of(end: Option<PhaseEnd>) -> Option<String> {
     }
 }
 
-/// The operations of an end by count.
+/// Returns the operations of an end by count.
 pub(crate) fn operations_of(end: Option<PhaseEnd>) -> Option<String> {
     match end {
         Some(PhaseEnd::Operations(operations)) => Some(operations.to_string()),

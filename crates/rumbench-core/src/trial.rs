@@ -1,7 +1,8 @@
-//! How a workload hands its work to the runner: phases made of clients that prepare and perform operations.
+//! Interface between a workload and the runner: phases made of clients that prepare and perform
+//! operations.
 //!
-//! The runner owns threads, clocks, pacing, histograms and sampling; a workload owns what is done. Only
-//! [`PhaseClient::execute`] is timed.
+//! The runner owns threads, clocks, pacing, histograms and sampling; a workload owns the
+//! operations. Only [`PhaseClient::execute`] is timed.
 
 use std::time::Duration;
 
@@ -11,39 +12,40 @@ use serde::{Deserialize, Serialize};
 /// Index into [`Phase::operations`].
 pub type OpIndex = usize;
 
-/// What one operation did.
+/// Work done by one operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
     /// Rows read or written.
     pub rows: u64,
-    /// Times that the transaction was run again after a conflict.
+    /// Number of times that the transaction was run again after a conflict.
     pub retries: u64,
-    /// Bytes of keys and values that a caller wrote, where the workload counts them.
+    /// Bytes of keys and values that a caller wrote, if the workload counts them.
     pub written_bytes: u64,
 }
 
-/// One client of one phase; lives on its own thread.
+/// One client of one phase, on a thread of its own.
 pub trait PhaseClient: Send {
-    /// Chooses the next operation and builds its arguments; not timed. `None`: this client has no more to do.
+    /// Chooses the next operation and builds its arguments; not timed. `None`: this client has no
+    /// more work.
     fn prepare(&mut self) -> Option<OpIndex>;
 
     /// Performs the prepared operation against the engine; timed by the runner.
     fn execute(&mut self) -> Result<Done, EngineError>;
 }
 
-/// When a phase ends, besides its clients running out of work.
+/// End of a phase; it also ends when its clients run out of work.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseEnd {
-    /// When its clients have no more to do.
+    /// Ends when its clients have no more work.
     Work,
-    /// After this many seconds.
+    /// Ends after this many seconds.
     Seconds(f64),
-    /// After this many operations over all clients: the same work for every engine.
+    /// Ends after this many operations over all clients: the same work for every engine.
     Operations(u64),
 }
 
-/// How intended starts are spread.
+/// Distribution of intended start times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrivals {
@@ -51,7 +53,7 @@ pub enum Arrivals {
     Even,
     /// Exponential gaps.
     Poisson,
-    /// A second's operations all at its start, as the reference Insert Benchmark does it.
+    /// All operations of a second at its start, like the reference Insert Benchmark.
     Burst,
 }
 
@@ -75,23 +77,26 @@ impl std::str::FromStr for Arrivals {
 pub struct Pace {
     /// Operations per second over all clients; positive.
     pub per_second: f64,
-    /// How they are spread.
+    /// Distribution of their start times.
     pub arrivals: Arrivals,
 }
 
-/// Clients that work beside those of a phase, at a rate of their own.
+/// Background clients that run during a phase, at a rate of their own.
 ///
-/// What they do is measured apart: their operations, response times and CPU are in no number of the phase.
+/// Their work is measured separately: their operations, response times and CPU are in no number of
+/// the phase.
 pub struct Background {
     /// Names of their operations, indexed by [`OpIndex`].
     pub operations: &'static [&'static str],
     /// Operations per second over all of them; positive.
     pub per_second: f64,
-    /// All operations of a second at its start, instead of evenly spaced.
+    /// True if all operations of a second start at its beginning, false if they are evenly spaced.
     pub burst: bool,
-    /// Rows per second that are asked for, where rows are what counts: the phase is then judged by them.
+    /// Target rows per second, if rows are the unit of the target: the phase is then judged by
+    /// them.
     pub rows_per_second: Option<f64>,
-    /// The phase ends when they have no more to do, and not before so many seconds; `None`: they end with the phase.
+    /// Minimum length of the phase in seconds, if the background clients end it: it then ends when
+    /// they have no more work. `None`: they end with the phase.
     pub leads: Option<f64>,
     /// The clients, one thread each.
     pub clients: Vec<Box<dyn PhaseClient>>,
@@ -101,33 +106,36 @@ pub struct Background {
 pub enum Step {
     /// Clients perform operations.
     Phase(Phase),
-    /// The engine pays its debt; measured as a phase `settle`, `settle#2`, ... of the runner.
+    /// The engine works off its backlog; the runner measures this as its phase `settle`,
+    /// `settle#2`, ...
     Settle,
-    /// The database is closed and opened again, which no phase measures: what the engine held in memory is gone.
-    /// A workload that asks for it keeps no stores or connections of its own.
+    /// The database is closed and opened again, outside all phases, so that everything the engine
+    /// held in memory is gone. A workload that requests it keeps no stores or connections of its
+    /// own.
     Reopen,
 }
 
 /// A step in which clients perform operations.
 pub struct Phase {
-    /// Name in results: `load`, `index`, `warmup`, `request`, `request#2`, ... (`settle` is the runner's own name).
+    /// Name in results: `load`, `index`, `warmup`, `request`, `request#2`, ... (`settle` is the
+    /// runner's own name).
     pub name: String,
     /// Names of the operations, indexed by [`OpIndex`].
     pub operations: &'static [&'static str],
-    /// When it ends.
+    /// End of the phase.
     pub end: PhaseEnd,
-    /// Whether its operations are recorded (a warm-up is not).
+    /// True if its operations are recorded (false for a warm-up).
     pub recorded: bool,
-    /// Whether the suite's `rate` and `arrivals` apply.
+    /// True if the suite's `rate` and `arrivals` apply.
     pub paced: bool,
     /// The clients, one thread each.
     pub clients: Vec<Box<dyn PhaseClient>>,
-    /// Clients that are measured apart.
+    /// Background clients, measured separately.
     pub background: Option<Background>,
 }
 
 impl Phase {
-    /// A recorded phase that ends with the work of its clients.
+    /// Creates a recorded phase that ends with the work of its clients.
     pub fn of_work(
         name: impl Into<String>,
         operations: &'static [&'static str],
@@ -145,7 +153,7 @@ impl Phase {
     }
 }
 
-/// Steps with their names; the second of a name is `#2`.
+/// Returns steps with their names; the second step of a name ends in `#2`.
 pub(crate) fn numbered<T: Clone + PartialEq + ToString>(steps: &[T]) -> Vec<(T, String)> {
     let name = |place: usize| {
         let step = &steps[place];
@@ -160,67 +168,74 @@ pub(crate) fn numbered<T: Clone + PartialEq + ToString>(steps: &[T]) -> Vec<(T, 
         .collect()
 }
 
-/// A workload, configured. The runner opens the engine, then asks for one step after the other.
+/// A configured workload. The runner opens the engine, then requests one step after another.
 pub trait Workload: Send {
-    /// Name and version, for example `linkbench` and 1: the version changes when the golden operations change.
+    /// Returns name and version, for example `linkbench` and 1. The version changes when the golden
+    /// operations change.
     fn identity(&self) -> (&'static str, u32);
 
-    /// The tables that the engine must be opened with.
+    /// Returns the tables that the engine must be opened with.
     fn schema(&self) -> Schema;
 
-    /// The durability class of what comes up to the next [`Step::Reopen`], where it is not the trial's.
+    /// Returns the durability class of the steps up to the next [`Step::Reopen`], if it differs
+    /// from the trial's.
     fn durability(&self) -> Option<Durability> {
         None
     }
 
-    /// Clients and clients beside them that connect at once, where the setting `clients` does not tell.
+    /// Returns the number of clients and background clients that connect at once, if the setting
+    /// `clients` does not determine it.
     fn connections(&self) -> Option<usize> {
         None
     }
 
-    /// A phase's own rate; a rate that is given for the suite takes its place.
+    /// Returns a phase's own rate; a rate given for the suite overrides it.
     fn pace(&self, phase: &str) -> Option<Pace> {
         let _ = phase;
         None
     }
 
-    /// Names of the phases that will come to which a rate given for the suite applies, in order; none where all phases have
-    /// rates, or no rate, of their own.
+    /// Returns the names of the coming phases that a suite's rate applies to, in order. Empty if
+    /// all phases have rates of their own or no rate.
     fn paced_phases(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Names of the phases that will come, in order, for plans and progress.
+    /// Returns the names of the coming phases, in order, for plans and progress.
     fn phase_names(&self) -> Vec<String>;
 
-    /// Every effective setting as text, for the result.
+    /// Returns every effective setting as text, for the result.
     fn settings(&self) -> Vec<(String, String)>;
 
-    /// Rows that the load will write, for progress and disk estimates: (rows, bytes).
+    /// Returns the size of the load as (rows, bytes), for progress and disk estimates.
     fn load_estimate(&self) -> (u64, u64);
 
-    /// Bytes of keys and values that the database holds at the moment; `None` where the workload does not count them.
+    /// Returns the bytes of keys and values that the database holds now; `None` if the workload
+    /// does not count them.
     fn stored_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Keys and values of rows of the load, chosen from all of it, about so many bytes of them: what a codec can make of
-    /// the data is measured on it. Empty where the workload offers none.
+    /// Returns about `bytes` bytes of keys and values, from rows spread over the whole load. The
+    /// laboratory measures the compressibility of the data on them. Empty if the workload offers
+    /// none.
     fn sample(&self, bytes: usize) -> Vec<u8> {
         let _ = bytes;
         Vec::new()
     }
 
-    /// The next step on this engine; `None` when all are done. The clients of the step before have been dropped. The
-    /// runner settles at the end, unless that was the last step.
+    /// Returns the next step on this engine; `None` when all are done. The clients of the previous
+    /// step have been dropped. The runner settles at the end, unless that was the last step.
     fn next_step(&mut self, engine: &dyn Engine) -> Result<Option<Step>, EngineError>;
 
-    /// How long the settle that was the last step goes on at least, also where the debt is paid before: what the reference
-    /// waits, in which an engine does what it does by itself while nobody asks for anything. It is part of that phase.
+    /// Returns the minimum length of a settle that was the last step, even if the backlog is worked
+    /// off earlier. It is the wait of the reference: time in which an engine does its own
+    /// background work without requests. It is part of that phase.
     fn settle_at_least(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Checks row counts and invariants on the quiet engine after all phases. `Ok` is a sentence for the report.
+    /// Checks row counts and invariants on the idle engine after all phases. `Ok` is a sentence for
+    /// the report.
     fn verify(&self, engine: &dyn Engine) -> Result<String, EngineError>;
 }

@@ -1,111 +1,116 @@
-//! The undo journal of a simulated power loss: what a process changed in its files, with what was there before.
+//! Undo journal of a simulated power loss: the changes of a process to its files, with the previous
+//! contents.
 //!
-//! A library preloaded into the process writes it, the laboratory reads it after the process was killed and takes back
-//! what no sync had made durable. A record is written when its change has happened, so a change that is not in the
-//! journal counts as durable, which a power loss may always make of it. A record's number is its place in the journal,
+//! A library preloaded into the process writes the journal. After the process was killed, the
+//! laboratory reads it and reverts all changes that no sync had made durable. A record is written
+//! after its change has happened, so a change that is not in the journal counts as durable. That is
+//! allowed: a power loss may keep any change. A record's number is its position in the journal,
 //! from 0.
 //!
-//! A record is its length behind the length field (4 bytes), its kind (1 byte) and its fields, integers little-endian;
-//! a path is its length (4 bytes) and its bytes. The journal ends at the first record that is not whole.
+//! A record is its length without the length field (4 bytes), its kind (1 byte) and its fields,
+//! integers little-endian; a path is its length (4 bytes) and its bytes. The journal ends at the
+//! first incomplete record.
 
-/// One change, or the news that changes are durable.
+/// One change, or the fact that changes are durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
-    /// Gives a file its number for the records that follow.
+    /// Assigns a file its number for the records that follow.
     File {
-        /// Its number.
+        /// Number of the file.
         file: u32,
         /// Device and inode.
         inode: (u64, u64),
     },
     /// Bytes of a file were written.
     Written {
-        /// The file.
+        /// Number of the file.
         file: u32,
-        /// Where.
+        /// Offset in bytes.
         offset: u64,
-        /// How many.
+        /// Length in bytes.
         len: u64,
-        /// The file's size before.
+        /// The file's size before the write.
         old_size: u64,
-        /// What was there, without the zeros at its end; shorter too where the file ended.
+        /// Previous bytes without their trailing zeros; also shorter if the file ended within the
+        /// range.
         old: Vec<u8>,
     },
     /// A file's size was set.
     Resized {
-        /// The file.
+        /// Number of the file.
         file: u32,
-        /// Its size before.
+        /// Size before.
         old_size: u64,
-        /// Its size now.
+        /// Size after.
         new_size: u64,
-        /// What was cut off, without the zeros at its end.
+        /// Bytes that were cut off, without their trailing zeros.
         old: Vec<u8>,
     },
     /// A file was synced.
     Synced {
-        /// The file.
+        /// Number of the file.
         file: u32,
-        /// What was written to it by records below this number is durable.
+        /// Writes to the file in records below this number are durable.
         data: u64,
-        /// So are all names changed by records below this number.
+        /// All name changes in records below this number are durable.
         names: u64,
     },
-    /// One write is durable although its file was not synced: the file was opened so.
+    /// One write is durable although its file was not synced, because of the flags that the file
+    /// was opened with.
     WrittenThrough {
-        /// The number of its record.
+        /// Number of the write's record.
         record: u64,
     },
-    /// A directory was synced: names changed by records below this number are durable.
+    /// A directory was synced: name changes in records below this number are durable.
     NamesSynced {
-        /// The number.
+        /// Record number.
         names: u64,
     },
-    /// Everything below this number is durable.
+    /// Everything in records below this number is durable.
     AllSynced {
-        /// The number.
+        /// Record number.
         all: u64,
     },
-    /// A file or another name of a file appeared.
+    /// A file or another name of a file was created.
     Appeared {
-        /// Its path.
+        /// Path of the new name.
         path: Vec<u8>,
     },
-    /// A name of a file went.
+    /// A name of a file was removed.
     Removed {
-        /// Its path.
+        /// Removed path.
         path: Vec<u8>,
-        /// Where the file is kept; empty if it is not.
+        /// Path of the retained file; empty if it is not retained.
         kept: Vec<u8>,
     },
     /// A file or directory was renamed.
     Renamed {
-        /// Its old path.
+        /// Old path.
         from: Vec<u8>,
-        /// Its new path.
+        /// New path.
         to: Vec<u8>,
-        /// Where the file that had the new path is kept; empty if there was none.
+        /// Path of the retained file that had the new path before; empty if there was none.
         kept: Vec<u8>,
     },
-    /// A directory was made.
+    /// A directory was created.
     DirectoryMade {
-        /// Its path.
+        /// Path of the directory.
         path: Vec<u8>,
     },
     /// An empty directory was removed.
     DirectoryRemoved {
-        /// Its path.
+        /// Path of the directory.
         path: Vec<u8>,
     },
-    /// Changes of this file cannot be seen.
+    /// Changes of this file cannot be recorded.
     Unseen {
-        /// Its path.
+        /// Path of the file.
         path: Vec<u8>,
     },
 }
 
 impl Record {
-    /// Whether it changes which files there are, under which names.
+    /// Returns true if the record changes the set of file names.
     pub fn changes_names(&self) -> bool {
         matches!(
             self,
@@ -117,7 +122,7 @@ impl Record {
         )
     }
 
-    /// Appends it to `journal`.
+    /// Appends the record to `journal`.
     pub fn encode(&self, journal: &mut Vec<u8>) {
         let start = journal.len();
         journal.extend_from_slice(&[0; 4]);
@@ -164,7 +169,7 @@ impl Record {
         journal[start..start + 4].copy_from_slice(&len.to_le_bytes());
     }
 
-    /// The first record of `journal` and what follows it; `None` where no whole record is.
+    /// Returns the first record of `journal` and the rest; `None` if there is no complete record.
     pub fn decode(journal: &[u8]) -> Option<(Record, &[u8])> {
         let (len, rest) = journal.split_first_chunk()?;
         let (body, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
@@ -174,7 +179,7 @@ impl Record {
         fields.0.is_empty().then_some((record, rest))
     }
 
-    /// All whole records of `journal`.
+    /// Returns all complete records of `journal`.
     pub fn all(mut journal: &[u8]) -> Vec<Record> {
         let mut records = Vec::new();
         while let Some((record, rest)) = Record::decode(journal) {

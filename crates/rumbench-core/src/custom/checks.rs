@@ -1,4 +1,5 @@
-//! What all clients of a trial share, and the checks: of each row that is read, of tables after the load and at the end.
+//! State shared by all clients of a trial, and the checks of each row read, of tables after the
+//! load and at the end.
 
 use super::definition::Definition;
 use super::population::{Population, State};
@@ -8,14 +9,15 @@ use crate::engine::{EngineError, Result};
 use crate::random::Random;
 use crate::tables::{Path, Range, RowBatch, TableConnection, TableId, TableSchema, Value};
 
-/// Rows that are read back after a load.
+/// Number of rows that are read back after a load.
 const SAMPLE_ROWS: u64 = 1000;
-/// What the generator of the sample is keyed with.
+/// Key of the random generator of the sample.
 const SAMPLE_KEY: u64 = 0x7361_6d70;
-/// Versions that a number is compared with; where more are possible it only has to be of its range.
+/// Most versions that a number is compared with; if more are possible, any number of the column's
+/// range is accepted.
 const VERSIONS_TRIED: u32 = 64;
 
-/// What all clients of a trial share.
+/// State shared by all clients of a trial.
 pub(super) struct Shared {
     pub(super) definition: Definition,
     pub(super) schema: &'static TableSchema,
@@ -39,7 +41,8 @@ impl Shared {
         wrong(format!("row {row} of {} is missing", self.name(table)))
     }
 
-    /// Checks the value of one column (its place behind the key) of a row. `oldest` is the oldest version that may be there.
+    /// Checks the value of one column of a row. `column` does not count the key, and `oldest` is
+    /// the oldest version allowed.
     #[inline]
     pub(super) fn check_value(
         &self,
@@ -78,7 +81,7 @@ impl Shared {
         }))
     }
 
-    /// Checks a whole row. `oldest` tells of each column the oldest version that may be there.
+    /// Checks a whole row. `oldest` returns the oldest version allowed in a column.
     #[inline]
     pub(super) fn check_row(
         &self,
@@ -106,7 +109,8 @@ impl Shared {
         })
     }
 
-    /// After the load: counts the rows, and reads the first, the last and random ones back.
+    /// Checks a table after the load: counts its rows and reads back the first, the last and random
+    /// ones.
     pub(super) fn check_load(
         &self,
         connection: &mut dyn TableConnection,
@@ -140,8 +144,8 @@ impl Shared {
         bad
     }
 
-    /// At the end: walks the whole table. Every row that must be there is, once, in order, and in a version that may be there.
-    /// Answers how many rows there are.
+    /// Walks the whole table at the end and returns its number of rows. Each row that must be there
+    /// occurs once, in key order and in an allowed version.
     pub(super) fn check_all(
         &self,
         connection: &mut dyn TableConnection,
@@ -181,7 +185,7 @@ impl Shared {
         }
     }
 
-    /// The row whose key comes first among these values.
+    /// Returns the row of the key that comes first among these values.
     #[inline]
     pub(super) fn row_of(&self, table: usize, values: &[Value<'_>]) -> u64 {
         let key = values.first().copied().unwrap_or(Value::Bytes(b""));

@@ -1,7 +1,9 @@
-//! A client of a mix: performs its stream's operations on a connection of its own and checks every row that it reads.
+//! Client of a mix: performs the operations of its stream on its own connection and checks every
+//! row that it reads.
 //!
-//! What an operation needs is claimed when it is prepared: numbers of new rows, the row of a delete, versions. A client
-//! that is dropped, or prepares again, with an operation that was not performed gives all of it back.
+//! `prepare` claims all resources of an operation: numbers of new rows, the row of a delete,
+//! versions. If the operation is not performed, the next `prepare` or the drop of the client
+//! releases them.
 
 use std::sync::Arc;
 
@@ -22,25 +24,25 @@ pub(super) struct MixClient {
     shared: Arc<Shared>,
     connection: Box<dyn TableConnection>,
     stream: Stream,
-    /// Draws versions of values that are not followed.
+    /// Draws versions for values without version tracking.
     random: Random,
-    /// Whether the store keeps rows, so that its answers can be judged.
+    /// True if the store keeps rows, so that its answers can be checked.
     judges: bool,
     action: Action,
     table: usize,
     rows: Vec<u64>,
     count: u64,
-    /// Of each row that is read, what it was before, and the oldest version of each column.
+    /// State of each row before it is read, and the oldest version of each of its columns.
     before: Vec<State>,
     oldest: Vec<u32>,
     keys: RowBatch,
-    /// A batch for each table, and one of single values.
+    /// One batch for each table, and one for single values.
     batches: Vec<RowBatch>,
     value: RowBatch,
     claims: Claims,
 }
 
-/// What the prepared operation holds.
+/// Resources that the prepared operation has claimed.
 #[derive(Debug, Default)]
 struct Claims {
     table: usize,
@@ -48,7 +50,7 @@ struct Claims {
     taken: Vec<u64>,
     /// The row of a delete.
     leaving: Option<u64>,
-    /// Versions with the places of their columns.
+    /// Versions, each with the index of its column.
     tickets: Vec<(usize, Ticket)>,
 }
 
@@ -86,7 +88,7 @@ impl MixClient {
         &self.shared.populations[self.table]
     }
 
-    /// Gives back what was claimed for an operation that was not performed.
+    /// Releases the claims of an operation that was not performed.
     fn put_back(&mut self) {
         let claims = &mut self.claims;
         let population = &self.shared.populations[claims.table];
@@ -101,7 +103,7 @@ impl MixClient {
         }
     }
 
-    /// Notes what the rows are before they are read, and makes their keys.
+    /// Records the states of the rows before they are read, and builds their keys.
     fn prepare_reads(&mut self, missing: bool) {
         let (shared, table) = (&*self.shared, self.table);
         self.keys.clear();
@@ -120,7 +122,7 @@ impl MixClient {
         }
     }
 
-    /// Gives out versions and makes the new values.
+    /// Issues versions and builds the new values.
     fn prepare_write(&mut self, column: Option<usize>) {
         let (shared, table, row) = (&*self.shared, self.table, self.rows[0]);
         let (versions, random) = (&shared.versions[table], &mut self.random);
@@ -157,7 +159,8 @@ impl MixClient {
         }
     }
 
-    /// Whether a row that was present before must still be there: nobody has chosen it for a delete.
+    /// True if a row that was present before must still be there: no client has claimed it for a
+    /// delete.
     fn must_have(&self, place: usize) -> bool {
         let present = self.before[place] == State::Present;
         present && self.population().state(self.rows[place]) == State::Present
@@ -194,7 +197,7 @@ impl MixClient {
                 })
         })?;
         bad?;
-        // Nothing is allocated where all is found.
+        // This allocates nothing if all rows were found.
         let missing = absent.into_iter().find(|place| self.must_have(*place));
         match missing.filter(|_| judges) {
             Some(place) => Err(shared.missing(table, self.rows[place])),
@@ -222,7 +225,7 @@ impl MixClient {
         }
     }
 
-    /// Writes the prepared values; whether the row was there is judged.
+    /// Writes the prepared values and checks the engine's answer whether the row exists.
     fn write(&mut self) -> Result<Done> {
         let (shared, table, row) = (&*self.shared, self.table, self.rows[0]);
         let key = [shared.rows.key(table, row)];
@@ -240,7 +243,7 @@ impl MixClient {
             _ => connection.replace(TableId(table), batch),
         });
         let Ok((there, retries)) = written else {
-            // It may have been written or not: its versions stay under way.
+            // The write may have happened or not, so its versions stay pending.
             self.claims.tickets.clear();
             return written.map(|_| Done::default());
         };
@@ -264,7 +267,8 @@ impl MixClient {
         )
     }
 
-    /// Two statements, each a transaction of its own: others may write between them.
+    /// Reads and writes in two statements, each a transaction of its own: other clients may write
+    /// between them.
     fn read_modify_write(&mut self) -> Result<Done> {
         let read = self.read()?;
         if read.rows == 0 {
@@ -318,7 +322,7 @@ impl MixClient {
         let of = shared.schema.table(TableId(table));
         let from = match path {
             Path::Primary => shared.rows.key(table, first),
-            // The value that the row had at first: others have it too.
+            // The first value of the row, which other rows share.
             Path::Index(index) => {
                 let column = of.indexes[index].columns[0] - 1;
                 let value = shared.rows.number((table, first), column, 0);
@@ -340,7 +344,8 @@ impl MixClient {
                         walk.step(shared, table, path, values);
                     }
                     walk.seen += 1;
-                    // The last row ends the scan by itself: nobody steps to a row that nobody reads.
+                    // The scan ends at its last row, so the engine does not step to a row that is
+                    // not read.
                     walk.seen < limit && walk.bad.is_none()
                 })
         })?;
@@ -383,7 +388,8 @@ impl PhaseClient for MixClient {
                 self.prepare_write(column);
             }
             Action::Delete => {
-                // Another client may choose the same row; ends when there is none any more.
+                // Another client may have claimed the same row. The client ends when no row is
+                // present any more.
                 let population = &self.shared.populations[self.table];
                 while !population.claim(self.rows[0]) {
                     self.rows[0] = population.present_from(self.rows[0])?;

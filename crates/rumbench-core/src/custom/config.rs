@@ -1,4 +1,5 @@
-//! The configuration of one trial of an own workload: its definition, and what the command line overrides of it.
+//! Configuration of one trial of a custom workload: its definition and the overrides of the command
+//! line.
 
 use super::definition::{Definition, DefinitionError, PhaseDef, PhaseKind};
 use super::read;
@@ -6,39 +7,39 @@ use super::settings::SETTINGS;
 use crate::settings::{ConfigError, apply, effective, owned, refuse_both};
 use crate::trial::PhaseEnd;
 
-/// How messages about settings name it.
+/// Name of this kind of workload in messages about settings.
 pub const WORKLOAD: &str = "own workload";
 
-/// A definition and what overrides it. See `docs/guide/own-workloads.md` for each key.
+/// Definition and its overrides. `docs/guide/own-workloads.md` explains each key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// What the file says.
+    /// The definition as the file gives it.
     pub definition: Definition,
-    /// Rows of the one table.
+    /// Number of rows of the table; only for a file with one table.
     pub rows: Option<u64>,
     /// Factor on the rows of all tables.
     pub scale: f64,
-    /// Rows of each table at most.
+    /// Most rows of each table.
     pub max_rows: Option<u64>,
     /// Clients of every phase of kind load or run.
     pub clients: Option<u32>,
     /// End of every phase of kind run.
     pub end: Option<PhaseEnd>,
-    /// How often the last phase of kind run is run, one behind the other.
+    /// Number of repetitions of the last phase of kind run, one after another.
     pub repeats: usize,
     /// Rows of one transaction of the load.
     pub batch: Option<u64>,
-    /// Whether rates in the file count.
+    /// True if the rates in the file apply.
     pub rates: bool,
-    /// Decides all rows and all operations.
+    /// Seed of all rows and all operations.
     pub seed: u64,
 }
 
 impl Config {
-    /// Reads a definition. `file` is how messages name it.
+    /// Reads a definition. Messages name it `file`.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line and what is allowed.
+    /// The first mistake, with its line and the allowed values.
     pub fn read(file: &str, text: &str) -> Result<Config, DefinitionError> {
         Ok(Config {
             definition: read::definition(file, text)?,
@@ -57,7 +58,8 @@ impl Config {
     /// Reads settings; the last of a repeated key counts.
     ///
     /// # Errors
-    /// An unknown key, a value that is not allowed (with what is), or values that exclude each other.
+    /// An unknown key, a value that is not allowed (with the allowed ones), or values that exclude
+    /// each other.
     pub fn with_settings<K, V>(
         mut self,
         pairs: impl IntoIterator<Item = (K, V)>,
@@ -84,7 +86,7 @@ impl Config {
         Ok(self)
     }
 
-    /// Every effective setting as text.
+    /// Returns every effective setting as text.
     pub fn settings(&self) -> Vec<(String, String)> {
         let mut settings = effective(SETTINGS, self);
         let effective = self.effective();
@@ -94,7 +96,7 @@ impl Config {
         settings
     }
 
-    /// The definition with everything that overrides it.
+    /// Returns the definition with all overrides applied.
     pub fn effective(&self) -> Definition {
         let mut definition = self.definition.clone();
         for table in &mut definition.tables {
@@ -124,7 +126,8 @@ impl Config {
         definition
     }
 
-    /// Puts the repetitions of the last phase of kind run behind it: the second is `NAME#2`, a name that no file can give.
+    /// Inserts the repetitions after the last phase of kind run. The second is `NAME#2`, a name
+    /// that no file can give.
     fn repeat_last_run(&self, phases: &mut Vec<PhaseDef>) {
         let Some(last) = last_run(phases) else {
             return;
@@ -137,14 +140,14 @@ impl Config {
         phases.splice(last + 1..last + 1, behind);
     }
 
-    /// The phase of kind run that is repeated, if there is one.
+    /// Returns the name of the phase of kind run that is repeated, if there is one.
     pub fn last_run(&self) -> Option<&str> {
         let phases = &self.definition.phases;
         last_run(phases).map(|place| phases[place].name.as_str())
     }
 }
 
-/// Place of the last phase of kind run.
+/// Returns the index of the last phase of kind run.
 fn last_run(phases: &[PhaseDef]) -> Option<usize> {
     let is_run = |phase: &PhaseDef| matches!(phase.kind, PhaseKind::Run(_));
     phases.iter().rposition(is_run)

@@ -1,4 +1,4 @@
-//! What a file of an own workload can say: tables, and phases of operations on them.
+//! Content of the file of a custom workload: tables, and phases of operations on them.
 
 use crate::tables::{Column, ColumnType, Index, Path, Table, TableSchema};
 use crate::trial::{Pace, PhaseEnd};
@@ -6,26 +6,27 @@ use crate::trial::{Pace, PhaseEnd};
 /// Name of the primary key's column in every table.
 pub const KEY: &str = "id";
 
-/// A file cannot be followed. Displayed as `FILE:LINE: what is wrong and what is allowed`.
+/// A mistake in a file. Displayed as `FILE:LINE: MESSAGE`; the message states the mistake and the
+/// allowed values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
 pub struct DefinitionError {
     /// The file as the user named it.
     pub file: String,
-    /// Counted from 1.
+    /// Line, counted from 1.
     pub line: usize,
-    /// What is wrong, and what is allowed.
+    /// The mistake and the allowed values.
     pub message: String,
 }
 
-/// A workload as its file describes it; everything in it fits together.
+/// A workload as its file describes it; its parts are consistent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Definition {
-    /// One sentence.
+    /// Description in one sentence.
     pub description: String,
-    /// At least one.
+    /// Tables, at least one.
     pub tables: Vec<TableDef>,
-    /// In order; the first is the load.
+    /// Phases in order; the first is the load.
     pub phases: Vec<PhaseDef>,
 }
 
@@ -36,49 +37,50 @@ pub struct TableDef {
     pub name: String,
     /// Rows that the load writes.
     pub rows: u64,
-    /// How keys follow from the order of insertion.
+    /// Order of keys relative to the order of insertion.
     pub order: KeyOrder,
-    /// The columns behind the primary key.
+    /// Columns without the primary key.
     pub columns: Vec<ColumnDef>,
-    /// Name and places, among `columns`, of each index.
+    /// Indexes: the name of each, and the positions of its columns in `columns`.
     pub indexes: Vec<(String, Vec<usize>)>,
 }
 
-/// How the key of a row follows from its place in the order of insertion.
+/// Mapping from a row's position in the order of insertion to its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyOrder {
-    /// Spread over all keys.
+    /// Keys are spread over the whole key space.
     Hashed,
-    /// Ascending.
+    /// Keys ascend.
     Ordered,
 }
 
-/// One column behind the key.
+/// One column other than the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnDef {
     /// Name in the database.
     pub name: String,
-    /// What its values are.
+    /// Distribution of its values.
     pub content: Content,
 }
 
-/// What the values of a column are.
+/// Distribution of the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// Numbers, each of so many equally likely.
+    /// Numbers, uniformly drawn from `distinct` values.
     Number {
-        /// A type of numbers.
+        /// Integer type.
         of: ColumnType,
-        /// Different values.
+        /// Number of different values.
         distinct: u64,
     },
     /// Bytes.
     Bytes {
-        /// Shortest value.
+        /// Length of the shortest value in bytes.
         min: u64,
-        /// Longest value; lengths between are equally likely.
+        /// Length of the longest value in bytes; all lengths from `min` to `max` are equally
+        /// likely.
         max: u64,
-        /// Share of the bytes behind the first eight that is random; the rest is constant.
+        /// Percentage of the bytes after the first eight that is random; the rest is constant.
         random_percent: u64,
     },
 }
@@ -88,40 +90,40 @@ pub enum Content {
 pub struct PhaseDef {
     /// Name in results.
     pub name: String,
-    /// What it does.
+    /// Kind of the phase.
     pub kind: PhaseKind,
 }
 
-/// What a phase does.
+/// Kind of a phase.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PhaseKind {
     /// Writes the rows of all tables.
     Load {
         /// Rows of one transaction.
         batch: u64,
-        /// Clients that share the rows.
+        /// Number of clients that share the rows.
         clients: u32,
     },
-    /// Builds the indexes; without such a phase they are there before the load.
+    /// Builds the indexes. Without such a phase they exist before the load.
     Index,
-    /// The engine pays its debt.
+    /// Lets the engine work off its backlog.
     Settle,
-    /// A mix of operations.
+    /// Runs a mix of operations.
     Run(RunDef),
 }
 
 /// A mix of operations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunDef {
-    /// When it ends.
+    /// End of the phase.
     pub end: PhaseEnd,
-    /// Clients.
+    /// Number of clients.
     pub clients: u32,
     /// Rate of all clients together; `None`: as fast as they can.
     pub pace: Option<Pace>,
-    /// Whether it is in the results; a warm-up is not.
+    /// True if its operations are recorded in the results; false for a warm-up.
     pub recorded: bool,
-    /// Their percents add up to 100.
+    /// Operations; their percents add up to 100.
     pub operations: Vec<OperationDef>,
 }
 
@@ -130,66 +132,67 @@ pub struct RunDef {
 pub struct OperationDef {
     /// Name in results.
     pub name: String,
-    /// What it does.
+    /// Action on the rows.
     pub action: Action,
-    /// Place of its table.
+    /// Index of its table.
     pub table: usize,
-    /// Share of the mix.
+    /// Percentage of the mix.
     pub percent: f64,
-    /// Which rows.
+    /// Distribution of the rows that it selects.
     pub keys: Keys,
-    /// Fewest and most rows of one operation, equally likely; most operations have one.
+    /// Fewest and most rows of one operation, equally likely; (1, 1) for most operations.
     pub rows: (u64, u64),
 }
 
-/// What an operation does.
+/// Action of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Reads rows by key.
     Read,
-    /// Looks for keys that no row has.
+    /// Reads keys that no row has.
     ReadMissing,
     /// Overwrites columns of a row.
     Update(Written),
-    /// Writes new rows as one transaction.
+    /// Inserts new rows as one transaction.
     Insert,
     /// Removes a row.
     Delete,
-    /// Reads rows in order from one on.
+    /// Reads rows in order, starting at one row.
     Scan(Path),
     /// Reads a row, then overwrites columns of it.
     ReadModifyWrite(Written),
 }
 
-/// What an update writes.
+/// Columns that an update writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Written {
-    /// One column, each of these (places behind the key) equally likely.
+    /// One of these columns, each equally likely. Indexes do not count the key.
     One(Vec<usize>),
-    /// All of them.
+    /// All columns.
     Row,
 }
 
-/// Which rows an operation goes to.
+/// Distribution of the rows that an operation selects.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Keys {
-    /// Each equally likely.
+    /// Each row is equally likely.
     Uniform,
-    /// By a power law of the rank.
+    /// A power law of the rank.
     Zipfian {
-        /// Its exponent.
+        /// Exponent of the power law.
         theta: f64,
-        /// Whether ranks are spread over the table, instead of the first row being the most popular.
+        /// True if ranks are spread over the table; false if the first row is the most popular.
         scrambled: bool,
     },
-    /// Newest rows most, by a power law of the age.
+    /// A power law of the age; the newest rows are the most popular.
     Latest {
-        /// Its exponent.
+        /// Exponent of the power law.
         theta: f64,
     },
-    /// One after the other, each client from a place of its own; a delete takes the oldest.
+    /// One row after another, from a different start for each client; a delete takes the oldest
+    /// row.
     Sequential,
-    /// A share of the operations goes to a share of the rows, the first ones.
+    /// A share of the operations goes to a share of the rows, the first of the table.
     Hotspot {
         /// Share of the rows, from 0 to 1.
         rows: f64,
@@ -199,7 +202,7 @@ pub enum Keys {
 }
 
 impl TableDef {
-    /// The table as engines know it.
+    /// Returns the table as engines see it.
     pub fn table(&self, expect_hits: bool) -> Table {
         let own = self.columns.iter().map(|column| {
             let of = match column.content {
@@ -224,7 +227,7 @@ impl TableDef {
         }
     }
 
-    /// Bytes of a row, on average, and of its index entries.
+    /// Returns the average number of bytes of a row and its index entries.
     pub fn row_bytes(&self) -> u64 {
         let width = |place: &usize| match self.columns[*place].content {
             Content::Number {
@@ -241,7 +244,7 @@ impl TableDef {
 }
 
 impl Definition {
-    /// The operations of all phases.
+    /// Returns the operations of all phases.
     pub fn operations(&self) -> impl Iterator<Item = &OperationDef> {
         self.phases.iter().flat_map(|phase| match &phase.kind {
             PhaseKind::Run(run) => &run.operations[..],
@@ -249,10 +252,10 @@ impl Definition {
         })
     }
 
-    /// The tables as engines know them.
+    /// Returns the tables as engines see them.
     ///
     /// # Errors
-    /// What of them cannot be.
+    /// A message about the part of the tables that cannot be.
     pub fn schema(&self) -> Result<&'static TableSchema, String> {
         let misses = |table: usize| {
             let mut on_it = self.operations().filter(|one| one.table == table);
@@ -266,7 +269,7 @@ impl Definition {
         )
     }
 
-    /// Whether a phase of their own builds the indexes.
+    /// Returns true if a separate phase builds the indexes.
     pub fn builds_indexes(&self) -> bool {
         let mut phases = self.phases.iter();
         phases.any(|phase| phase.kind == PhaseKind::Index)

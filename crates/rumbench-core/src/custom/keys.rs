@@ -1,7 +1,8 @@
-//! Which row an operation goes to: draws of the distributions.
+//! Draws of the rows that operations select, for each distribution.
 //!
-//! Ranks of a power law come from LinkBench's generator, the form of Gray et al. that YCSB uses too. Scrambled ranks are
-//! drawn from ten thousand million, whatever the size of the table, and spread over it by a hash, as YCSB does it.
+//! Ranks of a power law come from LinkBench's generator, the form of Gray et al. that YCSB uses
+//! too. Scrambled ranks are drawn from 10^10 ranks for any table size and spread over the table by
+//! a hash, as in YCSB.
 
 use super::definition::Keys;
 use super::population::Population;
@@ -10,14 +11,14 @@ use crate::random::{Random, mix};
 
 /// Ranks of a scrambled power law below exponent 1 (YCSB's ScrambledZipfianGenerator: ITEM_COUNT).
 const SCRAMBLED_RANKS: u64 = 10_000_000_000;
-/// What the hash of ranks is keyed with.
+/// Key of the hash of ranks.
 const SCRAMBLE: u64 = 0x7363_7261;
 
 /// The distribution of one operation of one client.
 #[derive(Debug, Clone)]
 pub struct Chooser {
     form: Form,
-    /// The client and how many there are.
+    /// Number of the client, and number of clients.
     client: (u64, u64),
 }
 
@@ -26,7 +27,7 @@ enum Form {
     Uniform,
     /// Rank 0 is the lowest row.
     Ranked(Zipf),
-    /// Over so many rows.
+    /// Ranks, spread over this number of rows.
     Scrambled(Zipf, u64),
     Latest(Zipf),
     Sequential(Option<u64>),
@@ -37,7 +38,8 @@ enum Form {
 }
 
 impl Chooser {
-    /// `rows` is the size of the table when the phase begins: ranks are drawn from it until the phase ends.
+    /// Creates a distribution. `rows` is the size of the table when the phase begins; ranks are
+    /// drawn from it until the phase ends.
     pub fn new(keys: Keys, rows: u64, client: (u64, u64)) -> Chooser {
         let rows = rows.max(1);
         let form = match keys {
@@ -47,7 +49,8 @@ impl Chooser {
                 scrambled: false,
             } => Form::Ranked(Zipf::new(rows, theta)),
             Keys::Zipfian { theta, .. } => {
-                // Above 1 the sum over the ranks is not approximated: the table's own size must do.
+                // From exponent 1 the sum over the ranks is not approximated, so the ranks are
+                // limited to the table's size.
                 let ranks = if theta < 1.0 { SCRAMBLED_RANKS } else { rows };
                 Form::Scrambled(Zipf::new(ranks, theta), rows)
             }
@@ -58,7 +61,7 @@ impl Chooser {
         Chooser { form, client }
     }
 
-    /// Draws a row: the nearest that is present, where there is one.
+    /// Draws a row, and moves to the nearest row that is present, if there is one.
     #[inline]
     pub fn draw(&mut self, random: &mut Random, population: &Population) -> u64 {
         let (low, next) = population.bounds();
@@ -104,7 +107,7 @@ impl Chooser {
         population.present_from(drawn).unwrap_or(drawn)
     }
 
-    /// Draws a row for a delete: of rows in sequence the oldest.
+    /// Draws a row for a delete; a sequential distribution takes the oldest row.
     pub fn draw_for_delete(&mut self, random: &mut Random, population: &Population) -> u64 {
         match self.form {
             Form::Sequential(_) => population.bounds().0,
@@ -126,7 +129,7 @@ mod tests {
         population
     }
 
-    /// How often each row is drawn.
+    /// Returns the number of draws of each row.
     fn drawn(keys: Keys, draws: usize) -> Vec<usize> {
         let (population, mut random) = (population(), Random::new(5));
         let mut chooser = Chooser::new(keys, ROWS, (1, 4));
@@ -157,7 +160,7 @@ mod tests {
         );
         assert!(scrambled[0] < 2000, "the first row is not the popular one");
         scrambled.sort_unstable();
-        // 1 / 26.47 of the draws, and what else falls upon the row.
+        // 1 / 26.47 of the draws, plus other ranks that hash to the same row.
         assert!(
             (3_700..4_300).contains(&scrambled[999]),
             "{}",

@@ -1,4 +1,4 @@
-//! The clients of the load and of the phase that builds indexes.
+//! Clients of the load and of the phase that builds indexes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use crate::retry::retried;
 use crate::tables::{RowBatch, TableConnection, TableId, TableStore};
 use crate::trial::{Done, OpIndex, PhaseClient};
 
-/// The operation of a load.
+/// Operation name of a load.
 pub(super) const LOAD_OPERATIONS: &[&str] = &["LOAD"];
-/// The operation of a build.
+/// Operation name of an index build.
 pub(super) const INDEX_OPERATIONS: &[&str] = &["BUILD_INDEX"];
 
-/// Loads its share of each table, in the order of insertion.
+/// Client that loads its share of each table in the order of insertion.
 pub(super) struct Loader {
     shared: Arc<Shared>,
     connection: Box<dyn TableConnection>,
-    /// Its number and how many there are.
+    /// Number of the client, and number of clients.
     client: (u64, u64),
     batch_rows: u64,
     table: usize,
-    /// The next row and the end of its share.
+    /// Next row and end of its share.
     rows: (u64, u64),
     batch: RowBatch,
     first: u64,
@@ -49,7 +49,7 @@ impl Loader {
         loader
     }
 
-    /// Goes to its share of a table.
+    /// Moves to its share of a table.
     fn enter(&mut self, table: usize) {
         let of = &self.shared.definition.tables[table];
         let (client, clients) = self.client;
@@ -93,11 +93,11 @@ impl PhaseClient for Loader {
     }
 }
 
-/// Builds one index after the other, or all of a table at once where the engine can.
+/// Client that builds one index after another, or all of a table at once if the engine can.
 pub(super) struct Builder {
     shared: Arc<Shared>,
     store: Arc<dyn TableStore>,
-    /// Tables and their indexes that are left, the next table last.
+    /// Remaining tables and their index ranges, the next table last.
     left: Vec<(usize, Range<usize>)>,
 }
 
@@ -116,7 +116,7 @@ impl Builder {
     }
 }
 
-/// Table and index of all indexes.
+/// Returns all indexes as pairs of table and index.
 pub(super) fn indexes(shared: &Shared) -> impl Iterator<Item = (usize, usize)> + '_ {
     let tables = shared.definition.tables.iter().enumerate();
     tables.flat_map(|(table, of)| (0..of.indexes.len()).map(move |index| (table, index)))

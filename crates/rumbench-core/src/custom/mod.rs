@@ -1,9 +1,11 @@
-//! Own workloads: tables, phases and operations that a user describes in a TOML file, and the presets that are such files.
+//! Custom workloads: tables, phases and operations that a user describes in a TOML file, and
+//! presets in the same form.
 //!
-//! Reading order: [`definition`] (what a file can say), `source` and `read` (from text to a definition, with errors that
-//! name the line), [`presets`], [`config`] and [`settings`] (what the command line overrides), [`rows`] (contents and how
-//! they are known again), [`population`] and [`versions`] (which rows are there, in which state), [`keys`] and [`stream`]
-//! (what is asked), then `client`, `scan`, `load` and [`workload`]. The guide is `docs/guide/own-workloads.md`.
+//! Reading order: [`definition`] (the content of a file), `source` and `read` (from text to a
+//! definition, with errors that name the line), [`presets`], [`config`] and [`settings`] (overrides
+//! of the command line), [`rows`] (values of rows, and how reads recognize them), [`population`]
+//! and [`versions`] (rows that exist, and their states), [`keys`] and [`stream`] (requests), then
+//! `client`, `scan`, `load` and [`workload`]. The guide is `docs/guide/own-workloads.md`.
 
 mod checks;
 mod client;

@@ -1,9 +1,10 @@
-//! Which rows of a table are there: two bits for each, shared by all clients of a trial.
+//! States of the rows of a table: two bits for each row, shared by all clients of a trial.
 //!
-//! A row is absent until its insert has been acknowledged, present, leaving from the moment that a client chose it for a
-//! delete, and gone when that was acknowledged. So a reader knows what it must find (what is present before and after) and
-//! what it must not (what was gone before). A number is taken when an insert is prepared; the number of one that is never
-//! performed is taken again, and a delete that is never performed leaves its row present.
+//! A row is absent until its insert is acknowledged, then present, leaving once a client claims it
+//! for a delete, and gone once that delete is acknowledged. So a read must find the rows that were
+//! present before and after it, and must not find those that were gone before it. A number is taken
+//! when an insert is prepared. If the insert is not performed the number is reused; if a delete is
+//! not performed its row stays present.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -12,17 +13,17 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 const CHUNK_ROWS: u64 = 1 << 20;
 /// Rows of one word of states.
 const WORD_ROWS: u64 = 32;
-/// Chunks at most; the addresses of all take 1.5 MiB.
+/// Most chunks; the addresses of all take 1.5 MiB.
 const CHUNKS: usize = 1 << 16;
-/// Bit 0 of each state: its insert was acknowledged, and no delete of it was.
+/// Bit 0 of each state: the row's insert was acknowledged, and no delete of it was.
 const THERE: u64 = 0x5555_5555_5555_5555;
 
-/// Whether a row is there.
+/// State of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// No insert of it was acknowledged.
     Absent,
-    /// It is there, and nobody deletes it.
+    /// It exists, and no client deletes it.
     Present,
     /// A client deletes it.
     Leaving,
@@ -30,18 +31,19 @@ pub enum State {
     Gone,
 }
 
-/// The rows of one table.
+/// States of the rows of one table.
 #[derive(Debug)]
 pub struct Population {
-    /// The number that is given out next.
+    /// The next new number.
     next: AtomicU64,
-    /// Every row below is gone.
+    /// Every row below this number is gone.
     low: AtomicU64,
     chunks: Vec<OnceLock<Box<[AtomicU64]>>>,
-    /// Numbers that were given out for inserts that nobody performed. Innermost: nothing is locked while it is held.
+    /// Numbers of inserts that were not performed. Innermost lock: no other lock is taken while it
+    /// is held.
     returned: Mutex<Vec<u64>>,
     any_returned: AtomicBool,
-    /// Statements that failed: the states of their rows are not known.
+    /// Number of statements that failed; the states of their rows are unknown.
     failures: AtomicU64,
 }
 
@@ -59,10 +61,10 @@ impl Default for Population {
 }
 
 impl Population {
-    /// The word of a row's state; its chunk is made when it is needed.
+    /// Returns the word with a row's state, and allocates its chunk on first use.
     ///
     /// # Panics
-    /// From 2^36 rows on.
+    /// If `number` is 2^36 or more.
     #[inline]
     fn word(&self, number: u64) -> &AtomicU64 {
         let chunk = self.chunks[(number / CHUNK_ROWS) as usize].get_or_init(|| {
@@ -76,7 +78,7 @@ impl Population {
 
     /// Takes a number for a new row.
     pub fn take(&self) -> u64 {
-        // Relaxed: only numbers matter, and the lock orders the list.
+        // Relaxed: only the number itself matters, and the lock orders the list.
         if self.any_returned.load(Ordering::Relaxed) {
             let mut returned = self.returned();
             let number = returned.pop();
@@ -89,7 +91,7 @@ impl Population {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Gives back a number whose insert was not performed.
+    /// Gives back the number of an insert that was not performed, for reuse.
     pub fn give_back(&self, number: u64) {
         self.returned().push(number);
         self.any_returned.store(true, Ordering::Relaxed);
@@ -99,23 +101,24 @@ impl Population {
         self.returned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the numbers that are given out next: those of the load are shared out among its clients.
+    /// Skips the numbers below `rows`: the clients of the load divide them among themselves.
     pub fn reserve(&self, rows: u64) {
         self.next.store(rows, Ordering::Relaxed);
     }
 
-    /// The insert of a row was acknowledged.
+    /// Records that the insert of a row was acknowledged.
     #[inline]
     pub fn note_inserted(&self, number: u64) {
-        // Release: who finds the row present also finds it in the table.
+        // Release: a client that sees the row as present also finds it in the table.
         self.word(number)
             .fetch_or(1 << shift(number), Ordering::Release);
     }
 
-    /// Chooses a row for a delete, unless another client has.
+    /// Claims a row for a delete. Returns false if it is not present, for example because another
+    /// client claimed it.
     pub fn claim(&self, number: u64) -> bool {
         let word = self.word(number);
-        // Acquire and release: a reader that misses the row must find here that it may be gone.
+        // Acquire and release: a reader that misses the row must see here that it may be gone.
         let claimed = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
             let present = state(word, number) == State::Present;
             present.then_some(word | 2 << shift(number))
@@ -123,18 +126,18 @@ impl Population {
         claimed.is_ok()
     }
 
-    /// The delete was not performed: the row stays.
+    /// Releases a claim: the delete was not performed, so the row stays.
     pub fn unclaim(&self, number: u64) {
         self.word(number)
             .fetch_and(!(2 << shift(number)), Ordering::AcqRel);
     }
 
-    /// The delete was acknowledged.
+    /// Records that a delete was acknowledged.
     pub fn note_deleted(&self, number: u64) {
         self.word(number)
             .fetch_and(!(1 << shift(number)), Ordering::Release);
         let mut low = self.low.load(Ordering::Relaxed);
-        // Ends at the first row that is not gone.
+        // The loop ends at the first row that is not gone.
         while self.state(low) == State::Gone {
             let moved =
                 self.low
@@ -143,17 +146,17 @@ impl Population {
         }
     }
 
-    /// A statement failed: what became of its rows is not known.
+    /// Records that a statement failed, so that the states of its rows are unknown.
     pub fn note_failure(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the state of every row is known.
+    /// Returns true if the state of every row is known.
     pub fn is_exact(&self) -> bool {
         self.failures.load(Ordering::Relaxed) == 0
     }
 
-    /// The state of a row.
+    /// Returns the state of a row.
     #[inline]
     pub fn state(&self, number: u64) -> State {
         if number >= self.next.load(Ordering::Relaxed) {
@@ -162,13 +165,14 @@ impl Population {
         state(self.word(number).load(Ordering::Acquire), number)
     }
 
-    /// The lowest row that can be there, and the first above all.
+    /// Returns the lowest row that can exist, and the first number above all rows.
     pub fn bounds(&self) -> (u64, u64) {
         let next = self.next.load(Ordering::Relaxed);
         (self.low.load(Ordering::Relaxed).min(next), next)
     }
 
-    /// The nearest row that is present, from this one on upwards and then from the lowest on.
+    /// Returns the nearest present row: searches upward from `number`, then upward from the lowest
+    /// row.
     #[inline]
     pub fn present_from(&self, number: u64) -> Option<u64> {
         if self.state(number) == State::Present {
@@ -179,11 +183,12 @@ impl Population {
             .or_else(|| self.first_present(low, number.min(next)))
     }
 
-    /// The nearest row that is present, from this one on downwards and then from the highest on.
+    /// Returns the nearest present row: searches downward from `number`, then upward from the
+    /// lowest row.
     pub fn present_down_from(&self, number: u64) -> Option<u64> {
         let (low, next) = self.bounds();
         let below = (low..=number.min(next.saturating_sub(1))).rev();
-        // Numbers of rows that other clients insert at this moment are few.
+        // Other clients insert only a few rows at this moment.
         const NEAR: usize = 4096;
         let mut near = below.take(NEAR);
         near.find(|number| self.state(*number) == State::Present)
@@ -204,7 +209,7 @@ impl Population {
         None
     }
 
-    /// Rows that are present.
+    /// Returns the number of present rows.
     pub fn count(&self) -> u64 {
         let (low, next) = self.bounds();
         let words = low / WORD_ROWS..next.div_ceil(WORD_ROWS);

@@ -1,16 +1,16 @@
-//! The files that are shipped in the binary: YCSB's workloads A to F, and a mix with missing keys.
+//! Files shipped in the binary: YCSB's workloads A to F, and a mix with missing keys.
 //!
-//! Mixes, distributions and the size of rows are those of YCSB's `workloads/` and `CoreWorkload`. Its tables have a thousand
-//! rows unless it is told otherwise; here a million.
+//! Mixes, distributions and row sizes are those of YCSB's `workloads/` and `CoreWorkload`. YCSB's
+//! tables have a thousand rows by default, these a million.
 
 /// A shipped file.
 #[derive(Debug, Clone, Copy)]
 pub struct Preset {
     /// Name on the command line.
     pub name: &'static str,
-    /// The same sentence as in the file.
+    /// The sentence that the file has as its description.
     pub description: &'static str,
-    /// The file.
+    /// Content of the file.
     pub text: &'static str,
 }
 
@@ -24,7 +24,7 @@ macro_rules! preset {
     };
 }
 
-/// All of them.
+/// All presets.
 #[rustfmt::skip] // One preset a line.
 pub const PRESETS: &[Preset] = &[
     preset!("missing-keys", "reads of which half look for keys that no row has"),
@@ -36,7 +36,7 @@ pub const PRESETS: &[Preset] = &[
     preset!("ycsb-f", "YCSB F, read-modify-write: half reads, half reads that are followed by an update of one field, zipfian"),
 ];
 
-/// The preset of a name.
+/// Returns the preset with this name.
 pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }

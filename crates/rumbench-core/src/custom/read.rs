@@ -1,4 +1,5 @@
-//! From the text of a file to a [`Definition`]: its tables, columns and indexes. Phases are read by `read_phases`.
+//! Parses the text of a file into a [`Definition`]: its tables, columns and indexes. `read_phases`
+//! parses the phases.
 
 use toml::de::DeTable;
 
@@ -10,16 +11,16 @@ use crate::tables::schema::COLUMNS_MAX;
 
 type Result<T> = std::result::Result<T, DefinitionError>;
 
-/// Bytes that every value begins with, to be known by: see `rows`.
+/// Bytes at the start of every value that identify its row and version; see `rows`.
 pub(super) const VALUE_BYTES_MIN: u64 = 8;
 const VALUE_BYTES_MAX: u64 = 1 << 20;
-/// Rows of a table at most, so that inserts have room in `population`.
+/// Most rows of a table, so that `population` has room for inserts.
 const ROWS_MAX: u64 = 1 << 35;
-/// Tables of a file at most: each table and each index is a map of the engine.
+/// Most tables of a file: each table and each index is a map of the engine.
 const TABLES_MAX: usize = 16;
 const INDEXES_MAX: usize = 8;
 
-/// Words that SQL keeps for itself, as SQLite lists them: names are not quoted.
+/// Reserved words of SQL, as SQLite lists them; names are not quoted.
 const SQL_WORDS: &[&str] = &[
     "add",
     "all",
@@ -79,10 +80,10 @@ const SQL_WORDS: &[&str] = &[
     "where",
 ];
 
-/// Reads a text. `file` is how messages name it.
+/// Parses a text. Messages name it `file`.
 ///
 /// # Errors
-/// The first thing that is wrong, with its line and what is allowed.
+/// The first mistake, with its line and the allowed values.
 pub(super) fn definition(file: &str, text: &str) -> Result<Definition> {
     let source = Source { file, text };
     let document = DeTable::parse(text).map_err(|error| {
@@ -121,7 +122,7 @@ pub(super) fn definition(file: &str, text: &str) -> Result<Definition> {
         tables,
         phases,
     };
-    // What this knows better than the checks above: names of indexes that meet those of tables.
+    // The schema also checks for an index name that equals a table name.
     definition
         .schema()
         .map_err(|message| source.refuse(0, message))?;
@@ -164,7 +165,8 @@ fn table<'a>(source: Source<'a>, found: At<&'a DeTable<'a>>) -> Result<TableDef>
     Ok(table)
 }
 
-/// The name of a section: one that is good in every engine, also in SQL without quotes.
+/// Returns the name of a section after checking that every engine accepts it, also as SQL without
+/// quotes.
 fn name(section: Section<'_>, form: &str) -> Result<String> {
     let given = section.text("name")?;
     let At { value, at } = section.required("name", form, given)?;
@@ -188,7 +190,7 @@ fn name(section: Section<'_>, form: &str) -> Result<String> {
     Ok(value.to_owned())
 }
 
-/// One column, or several alike with numbers behind their name.
+/// Parses one column, or with `repeat` several equal columns with numbered names.
 fn column<'a>(
     source: Source<'a>,
     found: At<&'a DeTable<'a>>,
@@ -270,7 +272,7 @@ fn bytes(section: Section<'_>, name: &str) -> Result<Content> {
     })
 }
 
-/// A number, or its least and greatest value.
+/// Parses a number, or its minimum and maximum.
 pub(super) fn span(
     section: Section<'_>,
     key: &str,
@@ -332,7 +334,7 @@ fn index<'a>(
     Ok((name, places))
 }
 
-/// Place of a column by its name.
+/// Returns the index of a column by its name.
 pub(super) fn column_place(
     section: Section<'_>,
     table: &TableDef,

@@ -1,4 +1,4 @@
-//! From the text of a file to a distribution: its name, or a table with the name and its parameters.
+//! Parses a distribution: its name, or a table with the name and its parameters.
 
 use super::definition::{DefinitionError, Keys};
 use super::source::{At, Section};
@@ -8,7 +8,7 @@ type Result<T> = std::result::Result<T, DefinitionError>;
 
 const DISTRIBUTIONS: &[&str] = &["uniform", "zipfian", "latest", "sequential", "hotspot"];
 
-/// The keys of an inline table of each distribution.
+/// Returns the keys that the inline table of a distribution may have.
 fn parameters(distribution: &str) -> Option<&'static [&'static str]> {
     Some(match distribution {
         "uniform" | "sequential" => &["distribution"],
@@ -19,7 +19,7 @@ fn parameters(distribution: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Which rows the operation of a section goes to.
+/// Parses the distribution of the rows that an operation selects.
 pub(super) fn keys(section: Section<'_>) -> Result<Keys> {
     let Some(found) = section.inline("keys") else {
         let Some(name) = section.text("keys")? else {
@@ -35,7 +35,7 @@ pub(super) fn keys(section: Section<'_>) -> Result<Keys> {
             _ => Err(unknown_distribution(section, name)),
         };
     };
-    // The name first: it says which parameters there are.
+    // The name comes first because it decides the allowed parameters.
     let given: Vec<&str> = found.value.keys().map(|key| &**key.get_ref()).collect();
     let open =
         |allowed: &[&str]| Section::new(section.source, "`keys`", found.at, found.value, allowed);
@@ -72,7 +72,7 @@ fn theta(section: Section<'_>, distribution: &str) -> Result<f64> {
     let theta = section.decimal("theta", 0.01, 10.0)?;
     let form = format!("the exponent, as in keys = {}", form_of(distribution));
     let theta = section.required("theta", &form, theta)?;
-    // The form of the generator divides by 1 - theta.
+    // The generator divides by 1 - theta.
     if theta == 1.0 {
         let message = "`theta` cannot be 1; take 0.999 or 1.001";
         return Err(section.refuse(section.place_of("theta"), message));
@@ -87,7 +87,7 @@ fn share(section: Section<'_>, key: &str) -> Result<f64> {
     Ok(percent / 100.0)
 }
 
-/// How a distribution with parameters is written.
+/// Returns an example of a distribution with its parameters.
 fn form_of(distribution: &str) -> &'static str {
     match distribution {
         "zipfian" => r#"{ distribution = "zipfian", theta = 0.99 }"#,

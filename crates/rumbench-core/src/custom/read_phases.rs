@@ -1,4 +1,4 @@
-//! From the text of a file to its phases and their operations.
+//! Parses the phases of a file and their operations.
 
 use toml::de::DeTable;
 
@@ -15,10 +15,10 @@ use crate::trial::{Arrivals, Pace, PhaseEnd};
 type Result<T> = std::result::Result<T, DefinitionError>;
 
 const CLIENTS_MAX: u64 = 1024;
-/// Rows of one operation, or of one transaction of a load, at most.
+/// Most rows of one operation, or of one transaction of a load.
 const ROWS_MAX: u64 = 100_000;
 const SECONDS_MAX: f64 = 1e7;
-/// How far the percents of a mix may be from 100: what decimal fractions leave.
+/// Tolerance of the sum of the percents of a mix, for the rounding of decimal fractions.
 const PERCENT_SLACK: f64 = 1e-6;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -36,7 +36,7 @@ const KINDS: [(&str, Kind); 4] = [
     ("run", Kind::Run),
 ];
 
-/// What an operation does, before its own keys are read.
+/// Action of an operation, before its own keys are parsed.
 #[derive(Clone, Copy, PartialEq)]
 enum Do {
     Read,
@@ -58,7 +58,7 @@ const OPERATIONS: [(&str, Do); 7] = [
     ("read_modify_write", Do::ReadModifyWrite),
 ];
 
-/// Reads the phases of a file, and checks their order.
+/// Parses the phases of a file and checks their order.
 pub(super) fn phases(file: Section<'_>, tables: &[TableDef]) -> Result<Vec<PhaseDef>> {
     let mut phases: Vec<PhaseDef> = Vec::new();
     let (mut loads, mut indexes) = (0, None);
@@ -104,7 +104,7 @@ pub(super) fn phases(file: Section<'_>, tables: &[TableDef]) -> Result<Vec<Phase
     Ok(phases)
 }
 
-/// The second phase of a name is `#2`.
+/// Numbers repeated names: the second phase of a name ends in `#2`.
 fn number_names(phases: &mut [PhaseDef]) {
     let names: Vec<String> = phases.iter().map(|phase| phase.name.clone()).collect();
     for (place, phase) in phases.iter_mut().enumerate() {
@@ -133,7 +133,7 @@ fn phase<'a>(
         "operation",
     ];
     let open = |what, allowed: &[&str]| Section::new(source, what, found.at, found.value, allowed);
-    // The kind first: it says which keys there are.
+    // The kind comes first because it decides the allowed keys.
     let section = open("[[phase]]", &keys_of(found.value))?;
     let kind = section.choice("kind", &KINDS)?;
     let kind = match section.required("kind", "load, index, settle or run", kind)? {
@@ -167,7 +167,7 @@ fn phase<'a>(
     })
 }
 
-/// Every key that is there.
+/// Returns every key of the table.
 fn keys_of<'a>(table: &'a DeTable<'a>) -> Vec<&'a str> {
     table.keys().map(|key| &**key.get_ref()).collect()
 }
@@ -262,7 +262,7 @@ fn operation<'a>(
         let allowed: Vec<&str> = common.iter().chain(own).copied().collect();
         Section::new(source, what, found.at, found.value, &allowed)
     };
-    // What it does first: that says which keys there are.
+    // The action comes first because it decides the allowed keys.
     let what = "[[phase.operation]]";
     let section = Section::new(source, what, found.at, found.value, &keys_of(found.value))?;
     let what = section.choice("do", &OPERATIONS)?;
@@ -306,7 +306,7 @@ fn names<T>(of: &[(&str, T)]) -> String {
     names.join(", ")
 }
 
-/// Its own, or what it does, with the table where there are several.
+/// Returns the operation's own name, or else its action, with the table if there are several.
 fn operation_name(
     section: Section<'_>,
     what: Do,

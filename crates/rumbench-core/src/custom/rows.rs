@@ -1,36 +1,39 @@
-//! What rows hold: every value follows from the seed, its table, row, column and version, and is known again when it is read.
+//! Values of rows: each follows from the seed and its table, row, column and version, so that a
+//! read can verify it.
 //!
 //! ```text
-//! key     of row number n: 2 n where keys are ordered, otherwise n spread over 63 bits by a bijection
+//! key     of row number n: 2 n if keys are ordered, otherwise n spread over 63 bits by a bijection
 //! number  one of `distinct`, by the hash of seed, table, row, column and version
 //! bytes   version 4, check 4, random bytes, constant bytes; lengths by the same hash
 //! ```
 //!
-//! Missing keys are odd where keys are ordered, otherwise those of numbers that no row gets. The random bytes of a value
-//! are a slice of a pool; its place is in the hash, so that a changed version or check is a changed slice.
+//! Missing keys are odd if keys are ordered; otherwise they belong to numbers that no row gets. The
+//! random bytes of a value are a slice of a pool. Its offset depends on the hash, so a changed
+//! version or check means a changed slice.
 
 use super::definition::{Content, Definition, KeyOrder};
 use crate::random::{Random, mix};
 use crate::tables::{ColumnType, RowBatch, Value};
 
-/// Values take their random bytes from so many places.
+/// Number of pool offsets at which a value's random bytes can start.
 const POOL_BYTES: usize = 1 << 20;
-/// What generators are keyed with.
+/// Keys of the random generators.
 const POOL_KEY: u64 = 0x706f_6f6c;
 const TABLE_KEY: u64 = 0x7461_626c;
-/// Version and check.
+/// Bytes of version and check.
 const HEAD_BYTES: usize = 8;
-/// The byte that is not random.
+/// Byte of the part that is not random.
 const CONSTANT: u8 = b'a';
-/// Keys have 63 bits, which engines with SQL keep.
+/// Mask of keys: they have 63 bits, the range that engines with SQL keep.
 const KEY_MASK: u64 = (1 << 63) - 1;
-/// Set in the numbers of missing rows; rows are fewer.
+/// Bit set in the numbers of missing rows; real rows have lower numbers.
 const MISSING: u64 = 1 << 62;
-/// An odd multiplier of the bijection (Knuth's for 64 bits) and its inverse modulo 2^63.
+/// Odd multiplier of the bijection (Knuth's for 64 bits) and its inverse modulo 2^63.
 const SPREAD: u64 = 6_364_136_223_846_793_005 & KEY_MASK;
 const GATHER: u64 = inverse(SPREAD);
 
-/// The inverse of an odd number modulo 2^63, by Newton's iteration: each round doubles the bits that are right.
+/// Returns the inverse of an odd number modulo 2^63, by Newton's iteration: each round doubles the
+/// number of correct bits.
 const fn inverse(odd: u64) -> u64 {
     let mut found = odd;
     let mut round = 0;
@@ -41,7 +44,7 @@ const fn inverse(odd: u64) -> u64 {
     found & KEY_MASK
 }
 
-/// A bijection of 63 bits whose neighbours are far apart.
+/// Bijection on 63 bits that maps neighbors far apart.
 #[inline]
 fn spread(number: u64) -> u64 {
     let mut x = number & KEY_MASK;
@@ -52,7 +55,7 @@ fn spread(number: u64) -> u64 {
     x ^ x >> 32
 }
 
-/// The inverse of [`spread`].
+/// Inverse of [`spread`].
 #[inline]
 fn gather(key: u64) -> u64 {
     let mut x = key;
@@ -64,7 +67,7 @@ fn gather(key: u64) -> u64 {
     x ^ x >> 32
 }
 
-/// Makes rows and knows them again.
+/// Generator and verifier of rows.
 #[derive(Debug)]
 pub struct Rows {
     tables: Vec<TableRows>,
@@ -78,19 +81,19 @@ struct TableRows {
     columns: Vec<Content>,
 }
 
-/// What a value in a row turned out to be.
+/// Result of checking a value of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
     /// It was written for this row and column in this version.
     Version(u32),
-    /// A number, which does not tell its version.
+    /// A number; its version is unknown.
     Number,
-    /// Nobody wrote it there.
+    /// It was never written there.
     Foreign,
 }
 
 impl Rows {
-    /// Fills the pool.
+    /// Creates the generator and fills the pool.
     pub fn new(definition: &Definition, seed: u64) -> Rows {
         let contents = |columns: &[super::definition::ColumnDef]| {
             let contents = columns.iter().map(|column| column.content);
@@ -118,12 +121,12 @@ impl Rows {
         Rows { tables, pool }
     }
 
-    /// Columns of a table behind the key.
+    /// Returns the number of columns of a table without the key.
     pub fn columns(&self, table: usize) -> usize {
         self.tables[table].columns.len()
     }
 
-    /// The key of a row.
+    /// Returns the key of a row.
     #[inline]
     pub fn key(&self, table: usize, number: u64) -> Value<'static> {
         Value::Unsigned(match self.tables[table].order {
@@ -132,7 +135,8 @@ impl Rows {
         })
     }
 
-    /// A key that no row has, beside the key of this one where keys are ordered.
+    /// Returns a key that no row has; with ordered keys it follows directly after the key of row
+    /// `number`.
     #[inline]
     pub fn missing_key(&self, table: usize, number: u64) -> Value<'static> {
         Value::Unsigned(match self.tables[table].order {
@@ -141,7 +145,7 @@ impl Rows {
         })
     }
 
-    /// The row of a key; a number that no row has for a key that no row can have.
+    /// Returns the row of a key, or a number that no row has if no row can have the key.
     #[inline]
     pub fn number_of(&self, table: usize, key: Value<'_>) -> u64 {
         match (self.tables[table].order, key) {
@@ -151,7 +155,7 @@ impl Rows {
         }
     }
 
-    /// Hash of one cell.
+    /// Returns the hash of one cell.
     #[inline]
     fn hash(&self, table: usize, number: u64, column: usize, version: u32) -> u64 {
         let row = mix(self.tables[table].seed, number);
@@ -181,7 +185,7 @@ impl Rows {
         }
     }
 
-    /// Appends a whole row; `version_of` tells each column's version.
+    /// Appends a whole row; `version_of` returns each column's version.
     #[inline]
     pub fn push_row(
         &self,
@@ -195,7 +199,7 @@ impl Rows {
         }
     }
 
-    /// Length of the value and its random part.
+    /// Returns the length of the value and its random part.
     #[inline]
     fn bytes(&self, content: Content, hash: u64) -> (usize, &[u8]) {
         let Content::Bytes {
@@ -206,14 +210,14 @@ impl Rows {
         else {
             return (0, &[]);
         };
-        // 24 bits of the hash for the length: more than lengths have.
+        // 24 bits of the hash are more than a length has.
         let length = min + ((((hash >> 20) & 0xff_ffff) * (max - min + 1)) >> 24);
         let random = (length - HEAD_BYTES as u64) * random_percent / 100;
         let place = (hash % POOL_BYTES as u64) as usize;
         (length as usize, &self.pool[place..place + random as usize])
     }
 
-    /// The number that a column has in a version; of bytes, nothing.
+    /// Returns the number that a column has in a version; `None` for bytes.
     #[inline]
     pub fn number(
         &self,
@@ -230,7 +234,7 @@ impl Rows {
         }
     }
 
-    /// What a value of a column of this row is.
+    /// Checks a value of a column of this row.
     #[inline]
     pub fn know(&self, (table, number): (usize, u64), column: usize, value: Value<'_>) -> Known {
         let content = self.tables[table].columns[column];
@@ -263,13 +267,13 @@ impl Rows {
     }
 }
 
-/// The bits of a hash that are in no place of the pool.
+/// Returns the bits of a hash that do not determine the pool offset.
 #[inline]
 fn check(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-/// One of `distinct` numbers; those with a sign are around zero.
+/// Returns one of `distinct` numbers; signed ones are centered on zero.
 #[inline]
 fn number_value(of: ColumnType, distinct: u64, hash: u64) -> Value<'static> {
     let drawn = ((u128::from(hash) * u128::from(distinct)) >> 64) as u64;

@@ -1,4 +1,4 @@
-//! A scan as it is checked: its rows in order, each with its own values, and none left out.
+//! Check of a scan: its rows are in order, have their own values, and are complete.
 
 use super::checks::{Shared, wrong};
 use super::definition::KeyOrder;
@@ -7,18 +7,18 @@ use crate::engine::{EngineError, Result};
 use crate::tables::schema::COLUMNS_MAX;
 use crate::tables::{Path, TableId, Value};
 
-/// Rows behind the last one of a scan that are looked at for one that it left out.
+/// Number of rows after the last row of a short scan that are checked for omissions.
 const LOOKED_BEHIND: u64 = 1000;
 
-/// A scan as it goes on.
+/// State of a scan in progress.
 pub(super) struct Walk {
     from: Value<'static>,
     /// Rows so far.
     pub(super) seen: usize,
-    /// Rows in the order of their keys.
+    /// Visited rows in key order.
     visited: Vec<u64>,
     last_row: Option<u64>,
-    /// The columns that are in order, of the entry before, and how many they are.
+    /// Ordered columns of the previous entry, and their number.
     last: ([u64; COLUMNS_MAX], usize),
     pub(super) bad: Option<EngineError>,
 }
@@ -43,7 +43,8 @@ impl Walk {
         self.bad = None;
     }
 
-    /// Checks one row or entry: it is behind the one before, and each of its values was written for its row.
+    /// Checks one row or entry: it follows the previous one, and each of its values was written for
+    /// its row.
     pub(super) fn step(&mut self, shared: &Shared, table: usize, path: Path, values: &[Value<'_>]) {
         let of = shared.schema.table(TableId(table));
         let (key, order) = match path {
@@ -51,7 +52,7 @@ impl Walk {
             Path::Index(_) => (values.last(), order_of(values)),
         };
         let (this, last) = (&order.0[..order.1], &self.last.0[..self.last.1]);
-        // The start itself may come: its order is a beginning of the first entry's.
+        // The first entry may equal the start, which is then a prefix of it.
         let in_order = if self.seen == 0 {
             this >= last
         } else {
@@ -83,8 +84,9 @@ impl Walk {
         self.visited.push(row);
     }
 
-    /// Where keys follow the order of insertion: no row from `first` on that must be there was left out. Only loaded rows
-    /// are judged, for others may have been inserted during the scan.
+    /// Checks, if keys follow the order of insertion, that the scan omitted no row from `first`
+    /// that must be there. Only loaded rows are checked, because other rows may have been inserted
+    /// during the scan.
     pub(super) fn check_complete(
         &self,
         shared: &Shared,
@@ -111,7 +113,7 @@ impl Walk {
     }
 }
 
-/// Numbers of both kinds in their order: those without a sign are below 2^63.
+/// Maps signed and unsigned numbers to integers of the same order; unsigned ones are below 2^63.
 #[inline]
 fn order_of(values: &[Value<'_>]) -> ([u64; COLUMNS_MAX], usize) {
     const SIGN: u64 = 1 << 63;

@@ -1,4 +1,5 @@
-//! The keys of an own workload on the command line: one table for reading, printing and explaining them.
+//! Keys of a custom workload on the command line: one table for parsing, printing and explaining
+//! them.
 
 use super::config::Config;
 use crate::settings::{

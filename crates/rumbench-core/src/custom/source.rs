@@ -1,4 +1,5 @@
-//! A TOML text with its lines: typed reading of tables whose every error names the file, the line and what is allowed.
+//! TOML text with its lines: typed parsing of tables. Every error names the file, the line and the
+//! allowed values.
 
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use crate::names::unknown;
 
 type Result<T> = std::result::Result<T, DefinitionError>;
 
-/// Where a text came from.
+/// Source of a definition: file name and text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) file: &'a str,
@@ -18,7 +19,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// An error at a place of the text.
+    /// Returns an error at an offset of the text.
     pub(super) fn refuse(&self, at: usize, message: impl Into<String>) -> DefinitionError {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         DefinitionError {
@@ -29,7 +30,7 @@ impl Source<'_> {
     }
 }
 
-/// A value and where it begins.
+/// A value and the offset of its start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct At<T> {
     pub(super) value: T,
@@ -40,15 +41,15 @@ pub(super) struct At<T> {
 #[derive(Clone, Copy)]
 pub(super) struct Section<'a> {
     pub(super) source: Source<'a>,
-    /// How messages name it.
+    /// Name of the table in messages.
     what: &'a str,
-    /// Where it begins.
+    /// Offset of its start.
     pub(super) at: usize,
     table: &'a DeTable<'a>,
 }
 
 impl<'a> Section<'a> {
-    /// A table of which only these keys are allowed.
+    /// Wraps a table; only these keys are allowed in it.
     pub(super) fn new(
         source: Source<'a>,
         what: &'a str,
@@ -58,7 +59,7 @@ impl<'a> Section<'a> {
     ) -> Result<Section<'a>> {
         let known = |key: &str| allowed.contains(&key);
         let keys = table.iter().map(|(key, _)| key);
-        // The map is sorted by name; a user mends a file from above.
+        // The map is sorted by name, but the user fixes a file from the top.
         let bad = keys
             .filter(|key| !known(key.get_ref()))
             .min_by_key(|key| key.span().start);
@@ -89,12 +90,12 @@ impl<'a> Section<'a> {
         self.find(key).is_some()
     }
 
-    /// Where a key's value begins, or the section.
+    /// Returns the offset of a key's value, or of the section if the key is missing.
     pub(super) fn place_of(&self, key: &str) -> usize {
         self.find(key).map_or(self.at, |found| found.at)
     }
 
-    /// The value of a key that must be there. `form` says what is wanted.
+    /// Returns the value of a required key. The error contains `form`, the expected form.
     pub(super) fn required<T>(&self, key: &str, form: &str, found: Option<T>) -> Result<T> {
         found.ok_or_else(|| {
             let what = self.what;
@@ -126,7 +127,7 @@ impl<'a> Section<'a> {
             .transpose()
     }
 
-    /// One of a few names.
+    /// Parses one of a few names.
     pub(super) fn choice<T: Copy>(&self, key: &str, names: &[(&str, T)]) -> Result<Option<T>> {
         let Some(given) = self.text(key)? else {
             return Ok(None);
@@ -142,7 +143,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A whole number in a range.
+    /// Parses a whole number in a range.
     pub(super) fn whole(&self, key: &str, allowed: Range<u64>) -> Result<Option<u64>> {
         let Some(found) = self.find(key) else {
             return Ok(None);
@@ -165,7 +166,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A number in a range, both ends allowed.
+    /// Parses a number in a range, both ends allowed.
     pub(super) fn decimal(&self, key: &str, min: f64, max: f64) -> Result<Option<f64>> {
         let Some(found) = self.find(key) else {
             return Ok(None);
@@ -192,7 +193,7 @@ impl<'a> Section<'a> {
             .transpose()
     }
 
-    /// The tables of an array: sections in double brackets, or inline tables.
+    /// Parses an array of tables: sections in double brackets, or inline tables.
     pub(super) fn tables(&self, key: &str) -> Result<Vec<At<&'a DeTable<'a>>>> {
         let Some(found) = self.find(key) else {
             return Ok(Vec::new());
@@ -209,7 +210,7 @@ impl<'a> Section<'a> {
         list.iter().map(table).collect()
     }
 
-    /// The strings of an array.
+    /// Parses an array of strings.
     pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<At<&'a str>>>> {
         let Some(found) = self.find(key) else {
             return Ok(None);
@@ -226,7 +227,7 @@ impl<'a> Section<'a> {
         list.iter().map(text).collect::<Result<_>>().map(Some)
     }
 
-    /// An inline table.
+    /// Returns an inline table.
     pub(super) fn inline(&self, key: &str) -> Option<At<&'a DeTable<'a>>> {
         let found = self.find(key)?;
         let table = found.value.as_table();

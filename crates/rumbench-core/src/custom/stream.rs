@@ -1,4 +1,5 @@
-//! What each client of a phase asks, in order: a function of the seed, the phase, the client, and of which rows are there.
+//! Requests of each client of a phase, in order: a function of the seed, the phase, the client, and
+//! the rows that exist.
 
 use std::fmt;
 
@@ -7,14 +8,14 @@ use super::keys::Chooser;
 use super::population::Population;
 use crate::random::Random;
 
-/// What generators are keyed with.
+/// Key of the random generators.
 const STREAM_KEY: u64 = 0x7374_7265;
 
 /// The operations of one client of one phase.
 #[derive(Debug)]
 pub struct Stream {
     random: Random,
-    /// With the percents of those before it and its own.
+    /// Operations, each with the cumulative share up to and including it.
     operations: Vec<(f64, OperationDef, Chooser)>,
     request: Request,
 }
@@ -22,13 +23,14 @@ pub struct Stream {
 /// One operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Place among the operations of the phase.
+    /// Index of the operation in the phase.
     pub operation: usize,
-    /// Rows that are read, or the one that is written or where a scan begins. None of an insert.
+    /// Rows that are read, or the row that is written, or the first row of a scan. Empty for an
+    /// insert.
     pub rows: Vec<u64>,
-    /// Rows of an insert or a scan.
+    /// Number of rows of an insert or a scan.
     pub count: u64,
-    /// The column that is written alone.
+    /// Column that is written alone.
     pub column: Option<usize>,
 }
 
@@ -43,7 +45,8 @@ impl fmt::Display for Request {
 }
 
 impl Stream {
-    /// `phase` is the place of the phase in the file, and `client` the client's number and how many there are.
+    /// Creates a stream. `phase` is the index of the phase in the file; `client` is the client's
+    /// number and the number of clients.
     pub fn new(
         (seed, phase): (u64, u64),
         run: &RunDef,
@@ -64,12 +67,12 @@ impl Stream {
         }
     }
 
-    /// The definition of an operation.
+    /// Returns the definition of an operation.
     pub fn operation(&self, place: usize) -> &OperationDef {
         &self.operations[place].1
     }
 
-    /// Goes on to the next operation.
+    /// Advances to the next operation.
     pub fn advance(&mut self, populations: &[Population]) -> &Request {
         let Stream {
             random,
@@ -78,7 +81,7 @@ impl Stream {
         } = self;
         let share = random.unit();
         let drawn = operations.iter().position(|(below, ..)| share < *below);
-        // Percents may add up to a little less than 100.
+        // Percents may add up to slightly less than 100.
         request.operation = drawn.unwrap_or(operations.len() - 1);
         let (_, operation, chooser) = &mut operations[request.operation];
         let population = &populations[operation.table];

@@ -1,25 +1,27 @@
-//! How new the values of updated columns must be, as far as it can be known: which versions were given out, and which of them
-//! are overwritten for certain.
+//! Tracking of the versions of updated columns: the newest issued version, and the oldest that a
+//! read may find.
 //!
-//! A version that was given out when no other write of its value was under way is the oldest that may be read once it is
-//! acknowledged: all before it were acknowledged before it began. Who reads checks what he found against the oldest at
-//! the beginning of his read and the newest at its end. A table with very many updated values follows those of one row in so
-//! many; of the others it is only known that somebody wrote them. Writes that failed leave their value open for ever.
+//! If no other write of a value is pending when its version is issued, that version becomes the
+//! oldest readable one once it is acknowledged: all earlier writes were acknowledged before it
+//! began. A reader checks the version it found against the oldest at the beginning of the read and
+//! the newest at its end. In a table with very many updated values only one row in
+//! [`Versions::every`] is tracked. In the other rows a read can check only that a value was written
+//! for it. A failed write leaves its value open forever.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::definition::{Action, Definition, Written};
 use crate::random::Random;
 
-/// Values that are followed at most in one table: 32 MiB.
+/// Most values tracked in one table: 32 MiB.
 const CELLS_MAX: u64 = 1 << 22;
 
 const VERSION_BITS: u32 = 27;
 const VERSION_MAX: u64 = (1 << VERSION_BITS) - 1;
-/// So many writes under way mean that the value is not followed any more.
+/// Number of pending writes that marks a value as no longer tracked.
 const LOST: u64 = (1 << (64 - 2 * VERSION_BITS)) - 1;
 
-/// The newest version, the oldest that may be read, and writes under way, in one word.
+/// Newest version, oldest version that may be read, and number of pending writes, in one word.
 #[derive(Debug, Clone, Copy)]
 struct Cell {
     newest: u64,
@@ -45,31 +47,31 @@ impl Cell {
     }
 }
 
-/// The updated columns of one table.
+/// Versions of the updated columns of one table.
 #[derive(Debug)]
 pub struct Versions {
-    /// Place of each column among the updated ones.
+    /// Index of each column among the updated ones; `None` if it is never updated.
     places: Vec<Option<usize>>,
     updated: u64,
-    /// Rows from here on are not followed.
+    /// Rows from this number are not tracked.
     rows: u64,
-    /// One row in so many is followed.
+    /// One row in this many is tracked.
     every: u64,
     cells: Vec<AtomicU64>,
 }
 
-/// A version that was given out for one write.
+/// A version issued for one write.
 #[derive(Debug, Clone, Copy)]
 pub struct Ticket {
     /// The version.
     pub version: u32,
     cell: Option<usize>,
-    /// No other write of the value was under way.
+    /// True if no other write of the value was pending.
     alone: bool,
 }
 
 impl Versions {
-    /// Of the table at this place. All values have version 0.
+    /// Creates the versions of a table. All values have version 0.
     pub fn new(definition: &Definition, table: usize) -> Versions {
         let of = &definition.tables[table];
         let columns = of.columns.len();
@@ -118,12 +120,13 @@ impl Versions {
         Cell::of(self.cells[cell].load(Ordering::Acquire))
     }
 
-    /// One row in so many is followed.
+    /// Returns the sampling interval: one row in this many is tracked.
     pub fn every(&self) -> u64 {
         self.every
     }
 
-    /// Gives out the version of a write that is about to begin. A value that is not followed gets a random one.
+    /// Issues the version of a write that is about to begin. A value that is not tracked gets a
+    /// random version.
     pub fn issue(&self, row: u64, column: usize, random: &mut Random) -> Ticket {
         let drawn = random.bits() as u32;
         let open = Ticket {
@@ -146,7 +149,8 @@ impl Versions {
             }
             Some(cell.word())
         };
-        // Acquire and release: what a reader compares with is never behind what he can have read.
+        // Acquire and release: the bounds that a reader compares with are never older than a value
+        // it may have read.
         let before = self.cells[place].fetch_update(Ordering::AcqRel, Ordering::Acquire, begun);
         match before.map(Cell::of) {
             Ok(before) if before.newest + 1 < VERSION_MAX => Ticket {
@@ -158,7 +162,7 @@ impl Versions {
         }
     }
 
-    /// The write was acknowledged, or it never began (`written` is false).
+    /// Ends a write: it was acknowledged (`written`), or it never began.
     pub fn end(&self, ticket: Ticket, written: bool) {
         let Some(place) = ticket.cell else {
             return;
@@ -178,7 +182,7 @@ impl Versions {
         let _ = self.cells[place].fetch_update(Ordering::AcqRel, Ordering::Acquire, ended);
     }
 
-    /// The oldest version that a read which begins now may find.
+    /// Returns the oldest version that a read starting now may find.
     #[inline]
     pub fn oldest(&self, row: u64, column: usize) -> u32 {
         match self.cell(row, column).map(|cell| self.load(cell)) {
@@ -187,7 +191,7 @@ impl Versions {
         }
     }
 
-    /// The newest version that a read which ends now may have found.
+    /// Returns the newest version that a read ending now may have found.
     #[inline]
     pub fn newest(&self, row: u64, column: usize) -> u32 {
         if self.places[column].is_none() {

@@ -1,4 +1,4 @@
-//! An own workload as a workload of the laboratory: its phases, in order, and its checks.
+//! Custom workload as a workload of the laboratory: its phases, in order, and its checks.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::random::Random;
 use crate::tables::{TableId, TableStore, refuse_rows};
 use crate::trial::{Pace, Phase, PhaseClient, PhaseEnd, Step, Workload};
 
-/// Changes whenever the golden operations or the loaded rows change.
+/// Version of the workload; changes whenever the golden operations or the loaded rows change.
 pub const VERSION: u32 = 1;
-/// What generators of versions are keyed with.
+/// Key of the random generators of versions.
 const TICKET_KEY: u64 = 0x7469_636b;
 
-/// The kinds of phases with what each does.
+/// Kinds of phases, each with an explanation.
 pub const KINDS: &[(&str, &str)] = &[
     ("load", "writes the rows of all tables"),
     (
@@ -38,21 +38,22 @@ pub const KINDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// An own workload, configured.
+/// A configured custom workload.
 pub struct Custom {
     config: Config,
     shared: Arc<Shared>,
     /// Names of the operations of each phase.
     operations: Vec<&'static [&'static str]>,
-    /// Place of the phase that comes next.
+    /// Index of the next phase.
     next: usize,
 }
 
 impl Custom {
-    /// A trial of this configuration. `backoff` is called before attempt number 2, 3, ... of a transaction.
+    /// Creates a trial of this configuration. `backoff` is called before attempt number 2, 3, ...
+    /// of a transaction.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`] if no schema can be made of it.
+    /// [`EngineError::Unsupported`] if the definition has no valid schema.
     pub fn new(config: Config, backoff: fn(u32)) -> Result<Custom, EngineError> {
         let definition = config.effective();
         let tables = 0..definition.tables.len();
@@ -134,7 +135,7 @@ impl Custom {
         })
     }
 
-    /// After the load every table has its rows, each as it was written.
+    /// Checks after the load that every table has its rows, each as it was written.
     fn check_load(&self, store: &dyn TableStore) -> Result<(), EngineError> {
         let mut connection = store.connect()?;
         let tables = 0..self.shared.definition.tables.len();
@@ -143,14 +144,15 @@ impl Custom {
     }
 }
 
-/// Names of the operations of a phase. Leaked: phases keep them, and a process makes few workloads.
+/// Returns the names of the operations of a phase. They are leaked because phases keep them and a
+/// process creates few workloads.
 fn names(run: &RunDef) -> &'static [&'static str] {
     let names = run.operations.iter();
     let names = names.map(|one| &*one.name.clone().leak());
     names.collect::<Vec<&'static str>>().leak()
 }
 
-/// A phase that ends with its work; name and operations are filled in later.
+/// Creates a phase that ends with its work; the caller fills in name and operations.
 fn phase(clients: Vec<Box<dyn PhaseClient>>) -> Phase {
     Phase {
         name: String::new(),

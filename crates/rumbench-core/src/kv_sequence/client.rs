@@ -1,4 +1,5 @@
-//! A client of a step: performs its stream's operations on a connection of its own and checks every row that it reads.
+//! Client of a step: performs the operations of its stream on its own connection and checks every
+//! row that it reads.
 
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use crate::kv::{Direction, Scan};
 use crate::retry::{retried, retried_with};
 use crate::trial::{Done, OpIndex, PhaseClient};
 
-/// Below every key.
+/// Lower bound of all keys.
 pub(super) const LOWEST: &[u8] = &[0];
-/// Above every key: numbers begin with a zero byte.
+/// Upper bound of all keys: they start with a number, so with a zero byte.
 pub(super) const HIGHEST: &[u8] = &[0xff];
 
-/// The operations of steps with this action.
+/// Returns the operation names of steps with this action.
 pub(super) fn operations(action: Action) -> &'static [&'static str] {
     match action {
         Action::Load => &["LOAD"],
@@ -29,10 +30,10 @@ pub(super) fn operations(action: Action) -> &'static [&'static str] {
     }
 }
 
-/// What all clients of a trial share.
+/// State shared by all clients of a trial.
 pub(super) struct Table {
     pub(super) values: Values,
-    /// Rows of the table.
+    /// Number of rows of the table.
     pub(super) keys: u64,
     pub(super) row_bytes: u64,
     pub(super) key_bytes: usize,
@@ -40,7 +41,7 @@ pub(super) struct Table {
     pub(super) backoff: fn(u32),
 }
 
-/// What a read found.
+/// Result of checking a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     Good,
@@ -58,7 +59,7 @@ impl Table {
         }
     }
 
-    /// A wrong answer unless the row is there and good.
+    /// Returns a wrong answer unless the row exists and its value is good.
     fn judge(&self, number: u64, found: Found) -> Result<(), EngineError> {
         match found {
             Found::Good => Ok(()),
@@ -87,12 +88,12 @@ pub(super) fn wrong(message: String) -> EngineError {
     EngineError::Wrong(message)
 }
 
-/// One client of one step, or the writer beside it.
+/// One client of one step, or its background writer.
 pub(super) struct SequenceClient {
     stream: Stream,
     connection: Box<dyn RowConnection>,
     table: Arc<Table>,
-    /// Whether the store keeps rows, so that its answers can be judged.
+    /// True if the store keeps rows, so that its answers can be checked.
     judges: bool,
     /// Keys, or keys and values, of the next operation.
     bytes: Vec<u8>,
@@ -118,7 +119,7 @@ impl SequenceClient {
         let table = &self.table;
         let row = |bytes| row_of(bytes, table.key_bytes);
         let written = match self.bytes.len() as u64 == table.row_bytes {
-            // The form of a single row stays free of the vector.
+            // A single row needs no vector.
             true => {
                 let rows = [row(&self.bytes[..])];
                 retried(table.backoff, 1, || self.connection.load(&rows))
@@ -187,7 +188,8 @@ impl SequenceClient {
         let table = &self.table;
         let (start, end, there) = match direction {
             Direction::Forward => (&self.bytes[..], HIGHEST, table.keys - first),
-            // The key's successor in byte order: the scan begins with the key itself.
+            // The end is exclusive. The buffer holds the key's successor in byte order, so that the
+            // scan begins with the key itself.
             Direction::Reverse => (LOWEST, &self.bytes[..], first + 1),
         };
         let scan = Scan {
@@ -199,7 +201,7 @@ impl SequenceClient {
         let (mut seen, mut good) = (0, true);
         let ((), retries) = retried_with(table.backoff, || {
             (seen, good) = (0, true);
-            // The last row ends the scan by itself: nobody steps to a row that nobody reads.
+            // The scan ends at its last row, so the engine does not step to a row that is not read.
             self.connection.scan(scan, &mut |key, value| {
                 let number = match direction {
                     Direction::Forward => first + seen,

@@ -1,38 +1,38 @@
-//! The configuration of one kv-sequence trial, read from `key=value` settings.
+//! Configuration of one kv-sequence trial, parsed from `key=value` settings.
 
 use super::settings::SETTINGS;
 use super::steps::{self, Action, End, StepDef};
 use crate::settings::{ConfigError, effective, read};
 use crate::trial::PhaseEnd;
 
-/// The workload's name in messages and results.
+/// Name of the workload in messages and results.
 pub const WORKLOAD: &str = "kv-sequence";
 
-/// A list of steps that has a name.
+/// A named list of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// That of December 2023.
+    /// The list of December 2023.
     Y2023,
-    /// That of 2025, without the read-only steps.
+    /// The list of 2025, without the read-only steps.
     Y2025,
     /// The micro-benchmarks.
     Micro,
 }
 
-/// What holds the table.
+/// Memory that holds the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cached {
-    /// Whatever the given keys and cache come to.
+    /// Decided by the given keys and cache size.
     AsGiven,
     /// The engine's own cache.
     Engine,
-    /// The kernel's page cache, the engine's own being small.
+    /// The kernel's page cache; the engine's own is small.
     Os,
     /// Neither: the table is five times as large as memory.
     No,
 }
 
-/// Everything that decides what a kv-sequence trial does. See `docs/guide/kv-sequence.md` for each key.
+/// Configuration of a kv-sequence trial. `docs/guide/kv-sequence.md` explains each key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Rows of the table.
@@ -41,29 +41,30 @@ pub struct Config {
     pub key_bytes: usize,
     /// Bytes of a value.
     pub value_bytes: usize,
-    /// Share of its size that a value can be compressed to.
+    /// Fraction of its size that a value can be compressed to.
     pub compression_ratio: f64,
-    /// The list of steps where none is given.
+    /// Named list of steps, used if `steps` is not given.
     pub form: Form,
-    /// The list of steps that was given.
+    /// Explicit list of steps.
     pub steps: Option<Vec<&'static StepDef>>,
     /// Clients of most steps.
     pub clients: u32,
     /// End of each timed step.
     pub end: PhaseEnd,
-    /// Rows of one commit of a load; `None`: as the step says.
+    /// Rows of one commit of a load; `None`: the default of the step.
     pub load_rows: Option<u64>,
-    /// Whether the load is of the trial's durability class. If not, it has none, and the database is opened again behind it.
+    /// True if the load has the trial's durability class. Otherwise it has none, and the database
+    /// is reopened after it.
     pub load_logged: bool,
-    /// Whether the database is opened again before each step but the first.
+    /// True if the database is reopened before each step but the first.
     pub reopen: bool,
-    /// Rate of the writer beside readers.
+    /// Rate of the background writer.
     pub writer_mib_per_s: f64,
-    /// What holds the table.
+    /// Memory that holds the table.
     pub cached: Cached,
-    /// Memory that `cached` counts with.
+    /// Memory size that `cached` uses; `None`: that of the machine.
     pub memory_bytes: Option<u64>,
-    /// Decides all rows and all operations.
+    /// Seed of all rows and all operations.
     pub seed: u64,
 }
 
@@ -90,10 +91,11 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads settings; the last of a repeated key counts.
+    /// Parses settings; the last of a repeated key counts.
     ///
     /// # Errors
-    /// An unknown key, a value that is not allowed (with what is), or values that exclude each other.
+    /// An unknown key, a value that is not allowed (with the allowed ones), or values that exclude
+    /// each other.
     pub fn from_pairs<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Config, ConfigError>
     where
         K: AsRef<str>,
@@ -102,7 +104,8 @@ impl Config {
         read(WORKLOAD, SETTINGS, pairs, Config::refusal)
     }
 
-    /// The database is empty at the start, and rows are new only once.
+    /// Checks that a load is the first step and the only one: the database is empty at the start,
+    /// and rows are new only once.
     fn refusal(&self) -> Option<String> {
         let loads = |step: &&StepDef| step.action == Action::Load;
         let steps = self.steps();
@@ -112,12 +115,12 @@ impl Config {
         Some("steps must begin with fillseq or load and hold no other of them".to_owned())
     }
 
-    /// Every effective setting as text, in the guide's order.
+    /// Returns every effective setting as text, in the guide's order.
     pub fn settings(&self) -> Vec<(String, String)> {
         effective(SETTINGS, self)
     }
 
-    /// The steps in order, without the settles that follow by themselves.
+    /// Returns the steps in order, without the settles that are added automatically.
     pub fn steps(&self) -> Vec<&'static StepDef> {
         let named = |names: &[&str]| names.iter().filter_map(|name| steps::find(name)).collect();
         match (&self.steps, self.form) {
@@ -128,7 +131,7 @@ impl Config {
         }
     }
 
-    /// When a step ends.
+    /// Returns the end of a step.
     pub fn end_of(&self, step: &StepDef) -> PhaseEnd {
         match (step.end, self.end) {
             (End::Work, _) => PhaseEnd::Work,
@@ -141,26 +144,26 @@ impl Config {
         }
     }
 
-    /// Rows of one commit of a load.
+    /// Returns the rows of one commit of a load.
     pub fn load_rows_of(&self, step: &StepDef) -> u64 {
         let usual = if step.name == "fillseq" { 1 } else { 1000 };
         self.load_rows.unwrap_or(usual)
     }
 
-    /// Bytes of one row.
+    /// Returns the bytes of one row.
     pub fn row_bytes(&self) -> u64 {
         (self.key_bytes + self.value_bytes) as u64
     }
 
-    /// Writes per second of the writer beside readers.
+    /// Returns the writes per second of the background writer.
     pub fn writer_per_second(&self) -> f64 {
         self.writer_mib_per_s * f64::from(1 << 20) / self.row_bytes() as f64
     }
 }
 
-/// Keys and `cache_bytes` for a machine with this memory, in the proportions of the published configurations: half of
-/// the memory for a table that is to be cached, five times the memory for one that is not, and 5/8 of it for an engine's
-/// cache that is to be large.
+/// Returns the number of keys and `cache_bytes` for a machine with this memory, in the proportions
+/// of the published configurations. A cached table takes half of the memory, another one five times
+/// the memory. A large engine cache takes 5/8 of the memory. `None` for [`Cached::AsGiven`].
 pub fn sized(cached: Cached, memory_bytes: u64, row_bytes: u64) -> Option<(u64, u64)> {
     let (table, cache) = match cached {
         Cached::AsGiven => return None,

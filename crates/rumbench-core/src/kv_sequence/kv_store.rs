@@ -1,4 +1,4 @@
-//! The store of kv-sequence on any ordered key-value engine: one map, every call handed on.
+//! Store of kv-sequence on any ordered key-value engine: one map; every call is forwarded.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::kv::{BulkRow, KvConnection, KvEngine, MapDef, MapId, Scan};
 /// The only map.
 const ROWS: MapId = MapId(0);
 
-/// The map of a database for kv-sequence. Every read of this workload finds its key.
+/// Returns the map of a database for kv-sequence. Every read of this workload finds its key.
 pub fn schema() -> [MapDef; 1] {
     [MapDef {
         name: "rows",
@@ -24,7 +24,7 @@ pub fn schema() -> [MapDef; 1] {
 pub struct KvRowStore<E: KvEngine>(Arc<E>);
 
 impl<E: KvEngine> KvRowStore<E> {
-    /// The store on an open engine.
+    /// Creates the store on an open engine.
     pub fn new(engine: Arc<E>) -> KvRowStore<E> {
         KvRowStore(engine)
     }
@@ -40,7 +40,7 @@ struct KvRowConnection<C>(C);
 
 impl<C: KvConnection> RowConnection for KvRowConnection<C> {
     fn load(&mut self, rows: &[Row<'_>]) -> Result<()> {
-        // One row a commit is the form that db_bench loads in: no allocation for it.
+        // db_bench loads one row per commit: that form allocates nothing.
         match rows {
             [row] => self.0.bulk_insert(&[bulk_row(row)]),
             _ => self

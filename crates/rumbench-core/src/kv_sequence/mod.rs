@@ -1,10 +1,10 @@
-//! kv-sequence: one table of keys and values, and a sequence of steps on it, as db_bench runs them for each release of
-//! RocksDB.
+//! kv-sequence: one table of keys and values, and a sequence of steps on it, as db_bench runs them
+//! for each release of RocksDB.
 //!
-//! Reading order: [`store`](RowStore) (the table and what a store does with it), [`steps`] (what each step does),
-//! [`config`] (the settings), [`value`] (what is written and how it is checked when it is read), [`stream`] (what is
-//! asked), [`workload`] (the steps in order), then [`kv_store`] (the store of all ordered key-value engines). The guide
-//! is `docs/guide/kv-sequence.md`.
+//! Reading order: [`store`](RowStore) (the table and the operations of a store), [`steps`] (the
+//! actions of each step), [`config`] (the settings), [`value`] (the values written, and their check
+//! when read), [`stream`] (the requests), [`workload`] (the steps in order), then [`kv_store`] (the
+//! store of all ordered key-value engines). The guide is `docs/guide/kv-sequence.md`.
 
 mod client;
 pub mod config;

@@ -1,4 +1,4 @@
-//! The keys of kv-sequence: one table for reading, printing and explaining them.
+//! Keys of kv-sequence: one table for parsing, printing and explaining them.
 
 use super::config::{Cached, Config, Form};
 use super::steps::{self, StepDef};

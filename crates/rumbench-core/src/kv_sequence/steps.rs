@@ -1,12 +1,12 @@
-//! The steps that kv-sequence knows, and the lists of them that have a name.
+//! Steps of kv-sequence, and their named lists.
 //!
-//! Names are db_bench's, as its report shows them without thread counts and suffixes; `load`, `get`, `scan10` and `put`
-//! are the micro-benchmarks. What one operation is differs from db_bench's counting in two steps: see
-//! `docs/guide/kv-sequence.md`.
+//! Names are db_bench's, as its report shows them without thread counts and suffixes; `load`,
+//! `get`, `scan10` and `put` are the micro-benchmarks. Two steps count operations differently from
+//! db_bench: see `docs/guide/kv-sequence.md`.
 
 use crate::kv::Direction;
 
-/// What each operation of a step does.
+/// Action of each operation of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Writes the next rows in key order.
@@ -15,24 +15,24 @@ pub enum Action {
     Get,
     /// Reads [`MULTIGET_KEYS`] random rows in one call.
     MultiGet,
-    /// Reads this many rows from a random one on.
+    /// Reads this many rows, starting at a random row.
     Scan(Direction, usize),
     /// Overwrites a random row.
     Put,
-    /// The engine pays its debt.
+    /// Lets the engine work off its backlog.
     Settle,
 }
 
-/// When a step ends.
+/// End of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// With its work: a load, or the debt.
+    /// With its work: a load, or the backlog of a settle.
     Work,
-    /// As the settings `seconds` or `operations` say.
+    /// By the settings `seconds` or `operations`.
     Timed,
     /// As `Timed`, but at the latest after this many seconds.
     AtMost(u32),
-    /// After one operation for each this many keys of the table.
+    /// After one operation per this many keys of the table.
     Keys(u64),
 }
 
@@ -41,19 +41,19 @@ pub enum End {
 pub struct StepDef {
     /// Name in settings and results.
     pub name: &'static str,
-    /// What it does, for `rumbench list phases`.
+    /// Explanation for `rumbench list phases`.
     pub meaning: &'static str,
-    /// What each operation does.
+    /// Action of each operation.
     pub action: Action,
-    /// When it ends.
+    /// End of the step.
     pub end: End,
-    /// One client instead of as many as the settings say.
+    /// True: one client, regardless of the settings.
     pub alone: bool,
-    /// Random keys are among the first [`FEW_KEYS`] only.
+    /// True: random keys are among the first [`FEW_KEYS`] only.
     pub few_keys: bool,
-    /// A writer works beside the clients.
+    /// True: a background writer runs during the step.
     pub writer: bool,
-    /// Its debt belongs to it: a settle follows.
+    /// True: the step's backlog is part of it, so a settle follows.
     pub settles: bool,
 }
 
@@ -61,13 +61,13 @@ pub struct StepDef {
 pub const MULTIGET_KEYS: usize = 10;
 /// Rows of one range scan.
 pub const SCAN_ROWS: usize = 10;
-/// Keys that a step with [`StepDef::few_keys`] asks for.
+/// Number of keys that a step with [`StepDef::few_keys`] reads.
 pub const FEW_KEYS: u64 = 100;
 
 const FORWARD: Action = Action::Scan(Direction::Forward, SCAN_ROWS);
 const REVERSE: Action = Action::Scan(Direction::Reverse, SCAN_ROWS);
 
-/// A step of all clients for the usual time, which most are.
+/// Creates a step of all clients with the usual end, as most are.
 const fn step(name: &'static str, action: Action, meaning: &'static str) -> StepDef {
     StepDef {
         name,
@@ -81,7 +81,7 @@ const fn step(name: &'static str, action: Action, meaning: &'static str) -> Step
     }
 }
 
-/// A load by one client.
+/// Creates a load by one client.
 const fn load(name: &'static str, meaning: &'static str) -> StepDef {
     StepDef {
         end: End::Work,
@@ -90,7 +90,7 @@ const fn load(name: &'static str, meaning: &'static str) -> StepDef {
     }
 }
 
-/// A step beside a writer.
+/// Creates a step with a background writer.
 const fn while_writing(name: &'static str, action: Action, meaning: &'static str) -> StepDef {
     StepDef {
         writer: true,
@@ -191,7 +191,7 @@ pub const STEPS: &[StepDef] = &[
     },
 ];
 
-/// The sequence of December 2023.
+/// Sequence of December 2023.
 pub const FORM_2023: &[&str] = &[
     "fillseq",
     "revrange",
@@ -206,7 +206,7 @@ pub const FORM_2023: &[&str] = &[
     "overwriteandwait",
 ];
 
-/// That of 2025, which leaves out the read-only steps.
+/// Sequence of 2025, without the read-only steps.
 pub const FORM_2025: &[&str] = &[
     "fillseq",
     "revrange",
@@ -218,12 +218,13 @@ pub const FORM_2025: &[&str] = &[
     "overwriteandwait",
 ];
 
-/// The micro-benchmarks: reads after a load in key order, after random puts, and after the debt is paid.
+/// Micro-benchmarks: reads after a load in key order, after random puts, and after the backlog is
+/// worked off.
 pub const FORM_MICRO: &[&str] = &[
     "load", "get", "scan10", "put", "get", "scan10", "settle", "get", "scan10",
 ];
 
-/// The step with this name.
+/// Returns the step with this name.
 pub fn find(name: &str) -> Option<&'static StepDef> {
     STEPS.iter().find(|step| step.name == name)
 }

@@ -1,4 +1,5 @@
-//! What each client of a step asks, in order: a pure function of the seed, the step and the client.
+//! Requests of each client of a step, in order: a pure function of the seed, the step and the
+//! client.
 
 use std::fmt;
 
@@ -7,37 +8,37 @@ use super::steps::{Action, FEW_KEYS, MULTIGET_KEYS, StepDef};
 use crate::kv::Direction;
 use crate::random::{Random, mix};
 
-/// Client number of the writer beside readers.
+/// Client number of the background writer.
 pub const WRITER: u64 = u64::MAX;
 
-/// One operation. Rows have numbers from 0 up.
+/// One operation. Rows are numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request<'a> {
     /// Write these new rows.
     Load {
-        /// The first.
+        /// First row.
         first: u64,
-        /// How many.
+        /// Number of rows.
         rows: u64,
     },
-    /// Overwrite a row with the value that `draw` chooses.
+    /// Overwrite a row with the value selected by `draw`.
     Put {
-        /// Which row.
+        /// Row number.
         number: u64,
-        /// Which value.
+        /// Random number that selects the value.
         draw: u64,
     },
     /// Read a row.
     Get(u64),
     /// Read rows in one call.
     MultiGet(&'a [u64]),
-    /// Read rows from one on.
+    /// Read consecutive rows.
     Scan {
-        /// The first.
+        /// First row.
         first: u64,
-        /// Which way.
+        /// Direction.
         direction: Direction,
-        /// How many, where the table does not end before.
+        /// Number of rows, if the table does not end before.
         rows: u64,
     },
 }
@@ -64,7 +65,7 @@ impl fmt::Display for Request<'_> {
     }
 }
 
-/// The value that the load writes for a row.
+/// Returns the draw of the value that the load writes for a row.
 pub fn loaded_draw(seed: u64, number: u64) -> u64 {
     mix(mix(seed, 0x6c6f_6164), number)
 }
@@ -77,16 +78,17 @@ pub struct Stream {
     keys: u64,
     /// Rows of one commit of a load.
     load_rows: u64,
-    /// The first row that no commit of the load has taken.
+    /// First row that no commit of the load has taken.
     next_row: u64,
-    /// The rows of a load, or of a multi-get; otherwise the first is the operation's row.
+    /// First row and row count of a load, or the rows of a multi-get; otherwise the first element
+    /// is the operation's row.
     numbers: [u64; MULTIGET_KEYS],
     draw: u64,
 }
 
 impl Stream {
-    /// The stream of a client. `occurrence` counts the steps of this name in the trial from 1, so that a step asks the
-    /// same in whatever list it stands.
+    /// Creates the stream of a client. `occurrence` counts the steps of this name in the trial from
+    /// 1, so the requests of a step do not depend on the rest of the list.
     pub fn new(config: &Config, step: &StepDef, occurrence: u64, client: u64) -> Stream {
         let name = step
             .name
@@ -111,7 +113,7 @@ impl Stream {
         }
     }
 
-    /// Goes on to the next operation; whether there is one. Only a load ends.
+    /// Advances to the next operation and returns true if there is one. Only a load ends.
     pub fn advance(&mut self) -> bool {
         match self.action {
             Action::Settle => return false,
@@ -136,7 +138,7 @@ impl Stream {
         true
     }
 
-    /// The operation that [`Stream::advance`] came to.
+    /// Returns the operation that [`Stream::advance`] selected.
     pub fn request(&self) -> Request<'_> {
         let [number, rows, ..] = self.numbers;
         match self.action {

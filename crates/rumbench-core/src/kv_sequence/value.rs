@@ -1,28 +1,30 @@
-//! Keys and values: a pure function of the seed and of numbers, made so that each value read can be checked.
+//! Keys and values: pure functions of the seed and of numbers, so that each value read can be
+//! checked.
 //!
 //! ```text
 //! key    number 8, big-endian; then ASCII `0` up to its length
 //! value  number 8, checksum of the number and the rest 8, a slice of the pool
 //! ```
 //!
-//! The pool is a mebibyte of 100-byte fragments, each of which repeats a random beginning, so that it compresses to about
-//! the share that the settings say. A value takes its slice at a place that its writer draws.
+//! The pool is a mebibyte of 100-byte fragments. Each repeats a random beginning, so that it
+//! compresses to about the ratio in the settings. A value is a slice of the pool at an offset that
+//! its writer draws.
 
 use crate::random::{Random, mix};
 
-/// The shortest value: its head and eight bytes of the pool.
+/// Length of the shortest value: its head and eight bytes of the pool.
 pub const VALUE_BYTES_MIN: u64 = HEAD_BYTES as u64 + 8;
 
-/// Number and checksum.
+/// Bytes of number and checksum.
 const HEAD_BYTES: usize = 16;
-/// Values begin at this many places of the pool.
+/// Number of pool offsets at which a value can start.
 const POOL_BYTES: usize = 1 << 20;
 /// Bytes of one fragment of the pool.
 const FRAGMENT_BYTES: usize = 100;
-/// What the generator of the pool is keyed with.
+/// Key of the random generator of the pool.
 const POOL_KEY: u64 = 0x706f_6f6c;
 
-/// Makes keys and values.
+/// Generator and verifier of keys and values.
 #[derive(Debug)]
 pub struct Values {
     pool: Vec<u8>,
@@ -31,14 +33,14 @@ pub struct Values {
 }
 
 impl Values {
-    /// Fills the pool.
+    /// Creates the generator and fills the pool.
     pub fn new(seed: u64, key_bytes: usize, value_bytes: usize, ratio: f64) -> Values {
         let mut random = Random::keyed(seed, &[POOL_KEY]);
         let unique = ((FRAGMENT_BYTES as f64 * ratio).round() as usize).clamp(1, FRAGMENT_BYTES);
         let bytes = POOL_BYTES + value_bytes;
         let mut pool = Vec::with_capacity(bytes + FRAGMENT_BYTES);
         while pool.len() < bytes {
-            // Printable characters, as db_bench's are.
+            // Printable characters, as in db_bench.
             let start: Vec<u8> = (0..unique).map(|_| b' ' + random.below(95) as u8).collect();
             pool.extend(start.iter().cycle().take(FRAGMENT_BYTES));
         }
@@ -56,7 +58,7 @@ impl Values {
         out.resize(out.len() + self.key_bytes - 8, b'0');
     }
 
-    /// Appends a value of a number; `draw` chooses among the values that it may have.
+    /// Appends a value of a number; `draw` selects one of its possible values.
     pub fn append_value(&self, number: u64, draw: u64, out: &mut Vec<u8>) {
         let place = (draw % POOL_BYTES as u64) as usize;
         let rest = &self.pool[place..place + self.value_bytes - HEAD_BYTES];
@@ -65,7 +67,7 @@ impl Values {
         out.extend_from_slice(rest);
     }
 
-    /// Whether these bytes are the key of a number.
+    /// Returns true if these bytes are the key of a number.
     #[inline]
     pub fn is_key(&self, number: u64, key: &[u8]) -> bool {
         key.len() == self.key_bytes
@@ -73,7 +75,7 @@ impl Values {
             && key[8..].iter().all(|byte| *byte == b'0')
     }
 
-    /// Whether these bytes are a value that was written for a number.
+    /// Returns true if these bytes are a value written for a number.
     #[inline]
     pub fn is_value(&self, number: u64, value: &[u8]) -> bool {
         value.len() == self.value_bytes
@@ -82,7 +84,7 @@ impl Values {
     }
 }
 
-/// Sixteen bytes a step: a read is checked in some tens of nanoseconds.
+/// Hashes sixteen bytes per step: the check of a read takes some tens of nanoseconds.
 #[inline]
 fn checksum(number: u64, bytes: &[u8]) -> u64 {
     let word = |bytes: &[u8]| {

@@ -13,18 +13,18 @@ use crate::kv::{Direction, Scan};
 use crate::random::Random;
 use crate::trial::{Background, Phase, PhaseClient, Step, Workload};
 
-/// Changes whenever the golden operations or the loaded rows change.
+/// Version of the workload; changes whenever the golden operations or the loaded rows change.
 pub const VERSION: u32 = 1;
-/// Rows that are read back after the load.
+/// Number of rows that are read back after the load.
 const SAMPLE_ROWS: u64 = 1000;
-/// What the generator of the sample is keyed with.
+/// Key of the random generator of the sample.
 const SAMPLE_KEY: u64 = 0x7361_6d70;
 
 /// One step of a trial's list.
 #[derive(Debug, Clone)]
 struct Planned {
     step: &'static StepDef,
-    /// Counts the steps of this name from 1.
+    /// Position among the steps of this name, from 1.
     occurrence: u64,
 }
 
@@ -37,19 +37,20 @@ impl Planned {
     }
 }
 
-/// kv-sequence, configured.
+/// A configured kv-sequence.
 pub struct KvSequence {
     config: Config,
     table: Arc<Table>,
     plan: Vec<Planned>,
-    /// Place in the plan of the step that comes next.
+    /// Index of the next step in the plan.
     next: usize,
-    /// Whether the database was opened for that step.
+    /// True if the database was opened for that step.
     is_fresh: bool,
 }
 
 impl KvSequence {
-    /// A trial of this configuration. `backoff` is called before attempt number 2, 3, ... of a transaction.
+    /// Creates a trial of this configuration. `backoff` is called before attempt number 2, 3, ...
+    /// of a transaction.
     pub fn new(config: Config, backoff: fn(u32)) -> KvSequence {
         let values = Values::new(
             config.seed,
@@ -73,7 +74,7 @@ impl KvSequence {
         }
     }
 
-    /// The effective configuration.
+    /// Returns the effective configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -119,8 +120,8 @@ impl KvSequence {
         })
     }
 
-    /// Whether the database has to be opened again before the step that comes next. A settle pays for the step before it,
-    /// and so belongs to it.
+    /// Returns true if the database must be reopened before the next step. A settle works off the
+    /// backlog of the step before it, and so belongs to that step.
     fn must_reopen(&self) -> bool {
         let follows = self.plan.get(self.next);
         let starts = follows.is_some_and(|planned| planned.step.action != Action::Settle);
@@ -128,7 +129,7 @@ impl KvSequence {
         !self.is_fresh && (unlogged || self.config.reopen && starts)
     }
 
-    /// Reads the first, the last and random rows of a load back.
+    /// Reads back the first, the last and random rows of a load.
     fn check_sample(&self, connection: &mut dyn RowConnection) -> Result<(), EngineError> {
         let mut random = Random::keyed(self.config.seed, &[SAMPLE_KEY]);
         let some = (0..SAMPLE_ROWS).map(|_| random.below(self.config.keys));
@@ -166,7 +167,8 @@ impl KvSequence {
     }
 }
 
-/// The steps with their occurrences; a step that settles is followed by its settle unless one is there anyway.
+/// Returns the steps with their occurrences. A step that settles is followed by a settle, unless
+/// the list already has one there.
 fn plan(wanted: &[&'static StepDef]) -> Vec<Planned> {
     let mut plan: Vec<Planned> = Vec::new();
     let mut add = |step: &'static StepDef| {
@@ -225,7 +227,8 @@ impl Workload for KvSequence {
 
     fn next_step(&mut self, engine: &dyn Engine) -> Result<Option<Step>, EngineError> {
         let store = engine.row_store()?;
-        // The load is the first step. Before a reopening, behind which the cache is to be cold.
+        // The load is the first step. Its sample is read before a reopening, so that the cache is
+        // cold afterwards.
         if self.next == 1 && !self.is_fresh && store.keeps_rows() {
             self.check_sample(&mut *store.connect()?)?;
         }

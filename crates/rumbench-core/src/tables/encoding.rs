@@ -1,8 +1,9 @@
 //! Rows and index entries as bytes, the same for all ordered key-value engines.
 //!
-//! Keys are the columns one after the other, big-endian, a sign's bit turned over, so that bytes compare as values do. The
-//! value of a row is its other columns in order: numbers of fixed width, bytes behind their length (4 bytes), but the last
-//! column without one. The value of an index entry is empty.
+//! A key is its columns in order, big-endian and with an inverted sign bit, so that bytes compare
+//! as values do. The value of a row is its other columns in order. Numbers have a fixed width;
+//! bytes follow their length (4 bytes), except in the last column, which has no length field. The
+//! value of an index entry is empty.
 
 use super::rows::Value;
 use super::schema::{COLUMNS_MAX, Column, ColumnType, Table};
@@ -14,7 +15,7 @@ pub(super) const NO_VALUES: Values<'static> = [Value::Unsigned(0); COLUMNS_MAX];
 
 const SIGN: u64 = 1 << 63;
 
-/// Bytes of the columns in a key.
+/// Returns the number of bytes of the columns in a key.
 pub(super) fn key_bytes(columns: impl Iterator<Item = usize>, table: &Table) -> usize {
     let width = |place: usize| match table.columns[place].of {
         ColumnType::U32 => 4,
@@ -45,7 +46,8 @@ pub fn append_key_value(column: &Column, value: Value<'_>, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// Appends the values of a key's first columns, which are at `places` of the table.
+/// Appends the values of a key's first columns; `places` are the indexes of these columns in the
+/// table.
 pub fn append_key<'a>(
     table: &Table,
     places: impl IntoIterator<Item = usize>,
@@ -58,7 +60,7 @@ pub fn append_key<'a>(
     Ok(())
 }
 
-/// Appends the value of a row; `value_of` tells each column's.
+/// Appends the value of a row; `value_of` returns the value of each column.
 #[inline]
 pub fn append_row<'a>(
     table: &Table,
@@ -80,7 +82,7 @@ pub fn append_row<'a>(
     Ok(())
 }
 
-/// Reads a whole row from its key and value into `values`; answers as many as there are columns.
+/// Decodes a whole row from its key and value into `values`; returns one value per column.
 #[inline]
 pub(super) fn read_row<'v, 'a>(
     table: &Table,
@@ -116,7 +118,7 @@ pub(super) fn read_row<'v, 'a>(
     Ok(&values[..columns])
 }
 
-/// Reads an index entry into `values`: the index's columns, then the primary key.
+/// Decodes an index entry into `values`: the index's columns, then the primary key.
 #[inline]
 pub(super) fn read_entry<'v, 'a>(
     table: &Table,

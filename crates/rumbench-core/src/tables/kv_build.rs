@@ -1,4 +1,4 @@
-//! The catalog of a database of tables, and the build of an index from the rows that are there.
+//! Catalog of a database of tables, and the build of an index from existing rows.
 
 use super::encoding::{NO_VALUES, key_bytes, read_row};
 use super::kv_store::{LOWEST, append_entry, index_map, rows_map};
@@ -9,15 +9,16 @@ use crate::retry::retried_with;
 
 /// The catalog's map.
 const CATALOG: MapId = MapId(0);
-/// The key of the schema in words.
+/// Key of the schema description.
 const SCHEMA_KEY: &[u8] = b"schema";
-/// Bytes of entries that are sorted at once, as in the sort buffers of servers (Postgres' maintenance_work_mem: 64 MiB), and
-/// allocated once: a buffer that grows takes twice as much, which a trial with little memory does not have.
+/// Size of the sort buffer for entries, like that of servers (Postgres' maintenance_work_mem: 64
+/// MiB). It is allocated once: a growing buffer would need twice as much, more than a trial with
+/// little memory has.
 const SORT_BYTES: usize = 64 << 20;
 /// Entries of one commit.
 const COMMIT_ENTRIES: usize = 1000;
 
-/// Checks that a database holds these tables, or writes so into an empty one.
+/// Checks that a database holds these tables, or records them in an empty one.
 pub(super) fn open_catalog<C: KvConnection>(
     connection: &mut C,
     schema: &TableSchema,
@@ -36,7 +37,8 @@ fn note<C: KvConnection>(connection: &mut C, key: &[u8], value: &[u8]) -> Result
     at_once(|| connection.put(CATALOG, key, value))
 }
 
-/// Runs a commit again that was refused: whoever builds is alone, and starting over would find its own entries.
+/// Retries a refused commit. A retry without delay is enough, because no other client runs during a
+/// build. Starting over would find its own entries.
 fn at_once(commit: impl FnMut() -> Result<()>) -> Result<()> {
     retried_with(|_attempt| {}, commit).map(|((), _retries)| ())
 }
@@ -45,7 +47,7 @@ fn built_key(schema: &TableSchema, table: TableId, index: usize) -> String {
     format!("built {}", schema.table(table).index_name(index))
 }
 
-/// Places of the built indexes of each table.
+/// Returns the built indexes of each table.
 pub(super) fn built_indexes<C: KvConnection>(
     connection: &mut C,
     schema: &TableSchema,
@@ -64,8 +66,9 @@ pub(super) fn built_indexes<C: KvConnection>(
     Ok(all)
 }
 
-/// Builds an index: reads the rows in order, sorts as many entries as fit into the sort buffer, writes them, goes on. Each
-/// sorted run is ingested where the engine can do that, as MyRocks builds its indexes, and committed in parts elsewhere.
+/// Builds an index in rounds: reads rows in order, sorts as many entries as fit into the sort
+/// buffer, and writes them. Each sorted run is ingested if the engine can do that, as MyRocks
+/// builds its indexes, and otherwise committed in parts.
 pub(super) fn build_index<C: KvConnection>(
     connection: &mut C,
     schema: &TableSchema,
@@ -83,7 +86,7 @@ pub(super) fn build_index<C: KvConnection>(
     let mut start = LOWEST.to_vec();
     let limit = SORT_BYTES / entry_bytes;
     let mut entries = Vec::with_capacity(limit * entry_bytes);
-    // Each round begins behind the last row of the round before.
+    // Each round starts after the last row of the previous one.
     loop {
         entries.clear();
         let rows = Scan {
@@ -114,7 +117,7 @@ pub(super) fn build_index<C: KvConnection>(
             &entries,
             entry_bytes,
         )?;
-        // The first key behind the last one.
+        // The first key after the last one.
         last.push(0);
         start = last;
     }
@@ -127,7 +130,7 @@ fn write_sorted<C: KvConnection>(
     entry_bytes: usize,
 ) -> Result<()> {
     let entry = |place: u32| &entries[place as usize * entry_bytes..][..entry_bytes];
-    // By number: a slice each would take as much as many an entry.
+    // Sort numbers, not slices: a slice is as large as many an entry.
     let mut sorted: Vec<u32> = (0..(entries.len() / entry_bytes) as u32).collect();
     sorted.sort_unstable_by(|&a, &b| entry(a).cmp(entry(b)));
     const NO_VALUE: &[u8] = b"";

@@ -1,7 +1,7 @@
-//! Compares the entries of every index with the rows of its table, at rest.
+//! Compares the entries of every index with the rows of its table, on an idle database.
 //!
-//! Both are compared by number and by two sums of 64-bit digests, so that a table of any size takes no memory. Where they
-//! differ, a second walk finds the first row without its entry, or the first entry without a row.
+//! It compares their number and two sums of 64-bit digests, so the memory does not depend on the
+//! table size. If they differ, a second scan finds the first row without its entry.
 
 use super::encoding::{NO_VALUES, read_row};
 use super::kv_store::{LOWEST, append_entry, index_map, rows_map};
@@ -10,7 +10,7 @@ use crate::engine::{EngineError, Result};
 use crate::kv::{Direction, KvConnection, MapId, Scan};
 use crate::random::mix;
 
-/// Longer than any key.
+/// Upper bound, longer than any key.
 const HIGHEST: [u8; 512] = [0xff; 512];
 const ALL: Scan<'static> = Scan {
     start: LOWEST,
@@ -18,10 +18,10 @@ const ALL: Scan<'static> = Scan {
     direction: Direction::Forward,
     limit: usize::MAX,
 };
-/// Rows that are looked up at once.
+/// Rows that are read at once.
 const STRIDE: usize = 4096;
 
-/// Order does not matter, multiplicity does.
+/// Digest of a multiset of entries: it depends on their multiplicity, but not on their order.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Digest {
     entries: u64,
@@ -86,7 +86,7 @@ pub(super) fn check<C: KvConnection>(
     Ok(())
 }
 
-/// The first row without its entry, in words.
+/// Describes the first row without its entry.
 fn missing_entry<C: KvConnection>(
     connection: &mut C,
     schema: &TableSchema,
@@ -95,7 +95,7 @@ fn missing_entry<C: KvConnection>(
 ) -> Result<Option<String>> {
     let of = schema.table(table);
     let mut start = LOWEST.to_vec();
-    // Each round begins behind the last row of the round before.
+    // Each round starts after the last row of the previous one.
     loop {
         let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         let some = Scan {

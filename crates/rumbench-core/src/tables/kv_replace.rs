@@ -1,4 +1,5 @@
-//! Writing a whole row that is there, on any ordered key-value engine: the row, and those index entries that change with it.
+//! Replacement of a whole existing row on any ordered key-value engine: writes the row and its
+//! changed index entries.
 
 use super::encoding::{NO_VALUES, append_row, read_row};
 use super::kv_store::{append_entry, index_map};
@@ -9,7 +10,7 @@ use crate::engine::{EngineError, Result};
 use crate::kv::KvTxn;
 
 impl<T: KvTxn> KvWrites<'_, T> {
-    /// See [`super::store::TableConnection::replace`].
+    /// Replaces a row; see [`super::store::TableConnection::replace`].
     pub(super) fn replace(&mut self, table: TableId, row: &RowBatch) -> Result<bool> {
         let (schema, of) = (self.schema, self.schema.table(table));
         let Some(new) = row.rows().next() else {
@@ -26,7 +27,7 @@ impl<T: KvTxn> KvWrites<'_, T> {
         let (entries, key) = (&mut *self.entries, &*self.key);
         let built = &self.built[table.0];
         entries.clear();
-        // First the new row, then of each index the old entry and the new one.
+        // The new row comes first, then the old and the new entry of each index.
         self.txn.get_for_update(map, key, |value| {
             let Some(value) = value else { return Ok(()) };
             entries.push_key(map, |out| {

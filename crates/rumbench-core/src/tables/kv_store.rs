@@ -1,7 +1,8 @@
-//! The store of tables on any ordered key-value engine: a map for each table's rows, one for each index, and a catalog.
+//! Store of tables on any ordered key-value engine: a map for each table's rows, one for each
+//! index, and a catalog.
 //!
-//! Written once and monomorphised per engine. An insert reads nothing: keys are new, and so are index entries, which end
-//! with the key. Buffers are kept from call to call.
+//! It is written once and monomorphized per engine. An insert reads nothing: keys are new, and so
+//! are index entries because they end with the key. Buffers are reused between calls.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::store::{Change, Path, Range, TableConnection, TableStore, TableWrites
 use crate::engine::Result;
 use crate::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapId, Scan};
 
-/// The tables of `schema` on an open engine that was opened with them.
+/// Returns the tables of `schema` on an engine that was opened with them.
 ///
 /// # Errors
 /// [`crate::engine::EngineError::Unsupported`] if the database holds other tables.
@@ -51,31 +52,31 @@ impl<E: KvEngine> TableStore for KvTableStore<E> {
     }
 }
 
-/// The map of a table's rows.
+/// Returns the map of a table's rows.
 pub(super) fn rows_map(schema: &TableSchema, table: TableId) -> MapId {
     MapId(schema.first_map(table))
 }
 
-/// The map of an index.
+/// Returns the map of an index.
 pub(super) fn index_map(schema: &TableSchema, table: TableId, index: usize) -> MapId {
     MapId(schema.first_map(table) + 1 + index)
 }
 
-/// Below every key.
+/// Lower bound of all keys.
 pub(super) const LOWEST: &[u8] = &[0];
 
-/// One client's connection, with the indexes that it keeps.
+/// One client's connection, with the indexes that it maintains.
 pub(super) struct KvTables<C> {
     pub(super) connection: C,
     pub(super) schema: &'static TableSchema,
-    /// Places of the built indexes of each table.
+    /// Built indexes of each table.
     pub(super) built: Vec<Vec<usize>>,
     pub(super) entries: Entries,
     pub(super) start: Vec<u8>,
     end: Vec<u8>,
 }
 
-/// Keys and values of one commit, one after the other.
+/// Keys and values of one commit, concatenated.
 #[derive(Default)]
 pub(super) struct Entries {
     bytes: Vec<u8>,
@@ -93,7 +94,7 @@ impl Entries {
         self.ends.clear();
     }
 
-    /// Appends one whose value is empty.
+    /// Appends an entry with an empty value.
     #[inline]
     pub(super) fn push_key(
         &mut self,
@@ -106,7 +107,7 @@ impl Entries {
         Ok(())
     }
 
-    /// Appends the value of the last one.
+    /// Appends the value of the last entry.
     #[inline]
     pub(super) fn push_value(
         &mut self,
@@ -132,7 +133,7 @@ impl Entries {
         })
     }
 
-    /// Becomes the entries of new rows: the rows, then the entries of each index.
+    /// Replaces the entries with those of new rows: the rows, then the entries of each index.
     pub(super) fn fill_rows(
         &mut self,
         (schema, table): (&TableSchema, TableId),
@@ -158,7 +159,7 @@ impl Entries {
         Ok(())
     }
 
-    /// Appends the key of a row that was read, and those of its index entries.
+    /// Appends the key of a row that was read, and the keys of its index entries.
     pub(super) fn push_keys_of(
         &mut self,
         (schema, table): (&TableSchema, TableId),
@@ -204,7 +205,7 @@ impl<C: KvConnection> KvTables<C> {
         })
     }
 
-    /// Writes the bounds of a range into `start` and `end`. The map of the order.
+    /// Writes the bounds of a range into `start` and `end`, and returns the map of the path.
     fn set_bounds(&mut self, table: TableId, path: Path, range: &Range<'_>) -> Result<MapId> {
         let of = self.schema.table(table);
         let columns = || of.path_columns(path);
@@ -217,7 +218,7 @@ impl<C: KvConnection> KvTables<C> {
             start.extend_from_slice(LOWEST);
         }
         if end.is_empty() {
-            // Above every key.
+            // Upper bound of all keys.
             end.resize(encoding::key_bytes(columns(), of) + 1, 0xff);
         }
         Ok(match path {
@@ -226,7 +227,7 @@ impl<C: KvConnection> KvTables<C> {
         })
     }
 
-    /// Deletes what is in `entries`.
+    /// Deletes the keys in `entries`.
     fn delete_entries(&mut self) -> Result<()> {
         let keys: Vec<(MapId, &[u8])> = self.entries.iter().map(|row| (row.map, row.key)).collect();
         self.connection.bulk_delete(&keys)
@@ -280,7 +281,7 @@ impl<C: KvConnection> TableConnection for KvTables<C> {
     fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool> {
         let mut writes = self.begin()?;
         let there = writes.delete(table, key)?;
-        // Without a commit nothing is logged for a row that is not there.
+        // No commit if the row does not exist, so that nothing is logged.
         if there {
             writes.txn.commit()?;
         }

@@ -1,7 +1,8 @@
-//! Statements of a writing transaction on ordered maps: rows and their index entries change together.
+//! Statements of a writing transaction on ordered maps: rows and their index entries change
+//! together.
 //!
-//! What a statement changes it reads first for update: nobody else can change it before the transaction ends, and what
-//! statements before it wrote is seen.
+//! A statement reads for update before it changes a row. So no other transaction can change the row
+//! before this one ends, and the statement sees the writes of earlier statements.
 
 use super::encoding::{NO_VALUES, append_key, append_row, read_row};
 use super::kv_store::{Entries, append_entry, index_map, rows_map};
@@ -11,15 +12,15 @@ use super::store::{Change, TableWrites};
 use crate::engine::{EngineError, Result};
 use crate::kv::{KvTxn, MapId};
 
-/// A transaction with what its statements need.
+/// A transaction with the buffers of its statements.
 pub(super) struct KvWrites<'a, T> {
     pub(super) txn: T,
     pub(super) schema: &'static TableSchema,
-    /// Places of the built indexes of each table.
+    /// Built indexes of each table.
     pub(super) built: &'a [Vec<usize>],
     /// Keys and values of one statement.
     pub(super) entries: &'a mut Entries,
-    /// The key of the row that a statement is about.
+    /// The key of the row of the current statement.
     pub(super) key: &'a mut Vec<u8>,
 }
 
@@ -40,7 +41,8 @@ impl<T: KvTxn> KvWrites<'_, T> {
         Ok(rows_map(self.schema, table))
     }
 
-    /// Writes what is in the entries: first a row, then of each index an old entry and the new one. False: there is no row.
+    /// Writes the entries: first a row, then the old and the new entry of each index. Returns false
+    /// if there is no row.
     pub(super) fn put_moved(&mut self) -> Result<bool> {
         let mut entries = self.entries.iter();
         let Some(row) = entries.next() else {
@@ -100,7 +102,7 @@ impl<T: KvTxn> TableWrites for KvWrites<'_, T> {
             built.clone().filter(with_column)
         };
         entries.clear();
-        // First the new row, then of each index the old entry and the new one.
+        // The new row comes first, then the old and the new entry of each index.
         self.txn.get_for_update(map, key, |value| {
             let Some(value) = value else { return Ok(()) };
             let mut values = NO_VALUES;
@@ -123,7 +125,7 @@ impl<T: KvTxn> TableWrites for KvWrites<'_, T> {
     }
 }
 
-/// The new value of a column.
+/// Returns the new value of a column.
 fn changed<'a>(
     table: &Table,
     column: usize,

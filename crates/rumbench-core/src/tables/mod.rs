@@ -1,8 +1,10 @@
-//! Relational tables: what a workload of rows, secondary indexes and ranges asks of an engine, written once for all.
+//! Relational tables: the interface of an engine for workloads of rows, secondary indexes and
+//! ranges, written once for all.
 //!
-//! Reading order: [`schema`] (columns, keys, indexes), [`rows`] (values and batches of rows), [`store`] (the operations),
-//! [`encoding`] (rows and index entries as bytes), then [`kv_store`] (the store of all ordered key-value engines). Engines
-//! with SQL implement [`TableStore`] with statements of their own.
+//! Reading order: [`schema`] (columns, keys, indexes), [`rows`] (values and batches of rows),
+//! [`store`] (the operations), [`encoding`] (rows and index entries as bytes), then [`kv_store`]
+//! (the store of all ordered key-value engines). Engines with SQL implement [`TableStore`] with
+//! statements of their own.
 
 pub mod encoding;
 mod kv_build;

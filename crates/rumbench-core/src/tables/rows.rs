@@ -1,18 +1,18 @@
-//! Values of columns, and batches of rows that are filled again and again without an allocation.
+//! Values of columns, and batches of rows that are refilled without allocation.
 
 /// One value of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Of a column without a sign.
+    /// Value of an unsigned column.
     Unsigned(u64),
-    /// Of a column with a sign.
+    /// Value of a signed column.
     Signed(i64),
     /// Text or bytes.
     Bytes(&'a [u8]),
 }
 
 impl Value<'_> {
-    /// The number without a sign; `None` of anything else.
+    /// Returns an unsigned number; `None` for any other value.
     #[inline]
     pub fn unsigned(self) -> Option<u64> {
         match self {
@@ -26,7 +26,7 @@ impl Value<'_> {
 enum Cell {
     Unsigned(u64),
     Signed(i64),
-    /// Where in the bytes of the batch.
+    /// Range in the bytes of the batch.
     Bytes {
         start: usize,
         end: usize,
@@ -42,7 +42,7 @@ pub struct RowBatch {
 }
 
 impl RowBatch {
-    /// An empty batch of rows with so many columns.
+    /// Creates an empty batch of rows with this number of columns.
     pub fn new(columns: usize) -> RowBatch {
         RowBatch {
             columns,
@@ -81,22 +81,22 @@ impl RowBatch {
         self.cells.push(Cell::Bytes { start, end });
     }
 
-    /// Complete rows.
+    /// Returns the number of complete rows.
     pub fn len(&self) -> usize {
         self.cells.len().checked_div(self.columns).unwrap_or(0)
     }
 
-    /// Bytes of all values of bytes.
+    /// Returns the total length of all values of type bytes.
     pub fn value_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no complete rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All rows in order.
+    /// Returns all rows in order.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = BatchRow<'_>> + '_ {
         let columns = self.columns.max(1);
         self.cells.chunks_exact(columns).map(|cells| BatchRow {
@@ -114,13 +114,13 @@ pub struct BatchRow<'a> {
 }
 
 impl<'a> BatchRow<'a> {
-    /// The value of one column.
+    /// Returns the value of one column.
     #[inline]
     pub fn value(self, column: usize) -> Value<'a> {
         self.value_of(self.cells[column])
     }
 
-    /// All values in order.
+    /// Returns all values in order.
     pub fn values(self) -> impl ExactSizeIterator<Item = Value<'a>> {
         self.cells.iter().map(move |cell| self.value_of(*cell))
     }

@@ -1,26 +1,26 @@
-//! The schema of a workload's tables: columns, primary keys, secondary indexes.
+//! Schema of a workload's tables: columns, primary keys, secondary indexes.
 
 use super::store::Path;
 use crate::engine::{EngineError, Schema};
 use crate::kv::MapDef;
 
-/// Columns of a table at most, so that a row fits on the stack.
+/// Most columns of a table, so that a row fits on the stack.
 pub const COLUMNS_MAX: usize = 16;
-/// The map that says which schema a database has and which indexes were built.
+/// Name of the map that records the schema of a database and its built indexes.
 pub(super) const CATALOG: &str = "catalog";
 
 /// Index of a table in its schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TableId(pub usize);
 
-/// What a column holds.
+/// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ColumnType {
     /// A whole number from 0 to 2^32 - 1.
     U32,
     /// A whole number from 0; engines with SQL keep 63 bits.
     U64,
-    /// A whole number of 64 bits with a sign.
+    /// A signed whole number of 64 bits.
     I64,
     /// Text or bytes of any length. Not for keys.
     Bytes,
@@ -31,14 +31,14 @@ pub enum ColumnType {
 pub struct Column {
     /// Name in the database.
     pub name: String,
-    /// What it holds.
+    /// Type of the values.
     pub of: ColumnType,
-    /// The most bytes that it ever holds, where that is known: a server sorts short ones in memory.
+    /// Length of the longest value in bytes, if known: a server sorts short ones in memory.
     pub bytes_max: Option<u32>,
 }
 
 impl Column {
-    /// A column.
+    /// Creates a column.
     pub fn new(name: &str, of: ColumnType) -> Column {
         Column {
             name: name.to_owned(),
@@ -47,7 +47,7 @@ impl Column {
         }
     }
 
-    /// A column of bytes, never more than these.
+    /// Creates a column of bytes, at most `bytes_max` long.
     pub fn short(name: &str, bytes_max: usize) -> Column {
         Column {
             bytes_max: u32::try_from(bytes_max).ok(),
@@ -56,13 +56,13 @@ impl Column {
     }
 }
 
-/// A secondary index, not unique. An entry is the index's columns and the primary key, so that a scan of the index alone
-/// answers with these columns.
+/// A secondary index, not unique. An entry is the index's columns and the primary key; a scan of
+/// the index alone returns these columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
-    /// Name; that of the table is put before it in the database.
+    /// Name of the index; in the database the table's name precedes it.
     pub name: String,
-    /// Places of its columns in the table.
+    /// Indexes of its columns in the table.
     pub columns: Vec<usize>,
 }
 
@@ -73,17 +73,17 @@ pub struct Table {
     pub name: String,
     /// All columns; those of the primary key come first.
     pub columns: Vec<Column>,
-    /// How many columns make the primary key.
+    /// Number of columns of the primary key.
     pub key_columns: usize,
     /// Secondary indexes. None exists before it is built.
     pub indexes: Vec<Index>,
-    /// Whether reads by primary key are expected to find their row nearly always.
+    /// True if reads by primary key are expected to find their row nearly always.
     pub expect_hits: bool,
 }
 
 impl Table {
-    /// Places of the columns of an order: the index's own, if any, then the primary key. A scan of an index answers with
-    /// these columns.
+    /// Returns the columns of a path: the index's own, if any, then the primary key. A scan of an
+    /// index returns these columns.
     pub fn path_columns(&self, path: Path) -> impl Iterator<Item = usize> + '_ {
         let own = match path {
             Path::Primary => &[][..],
@@ -92,8 +92,9 @@ impl Table {
         own.iter().copied().chain(0..self.key_columns)
     }
 
-    /// Types of the columns that a read by this path answers with, and how many there are: all columns of the row by the
-    /// primary key, those of [`Table::path_columns`] by an index. Without an allocation, for reads that are measured.
+    /// Returns the types and number of the columns that a read by this path returns. By the primary
+    /// key these are all columns of the row, by an index those of [`Table::path_columns`]. It does
+    /// not allocate, for reads that are measured.
     pub fn answer_types(&self, path: Path) -> ([ColumnType; COLUMNS_MAX * 2], usize) {
         let mut types = [ColumnType::U64; COLUMNS_MAX * 2];
         let mut columns = 0;
@@ -108,12 +109,12 @@ impl Table {
         (types, columns)
     }
 
-    /// As [`Table::path_columns`], of an index.
+    /// Returns the columns of an index, like [`Table::path_columns`].
     pub fn index_columns(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
         self.path_columns(Path::Index(index))
     }
 
-    /// Name of an index in the database.
+    /// Returns the name of an index in the database.
     pub fn index_name(&self, index: usize) -> String {
         format!("{}_{}", self.name, self.indexes[index].name)
     }
@@ -157,35 +158,36 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// The tables of a database, checked. Lives as long as the process, which runs one trial.
+/// Validated tables of a database. They live as long as the process, which runs one trial.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TableSchema {
     tables: Vec<Table>,
     maps: Vec<MapDef>,
-    /// The map of each table's rows; its indexes follow.
+    /// Map of each table's rows; the maps of its indexes follow.
     first_maps: Vec<usize>,
-    /// Whether statements change rows that others may change too.
+    /// True if statements change rows that other clients may change too.
     transactions: bool,
 }
 
 impl TableSchema {
-    /// Checks the tables and lays out their maps.
+    /// Validates the tables and assigns their maps.
     ///
     /// # Errors
-    /// What of them cannot be.
+    /// A message about the part of the tables that cannot be.
     pub fn new(tables: Vec<Table>) -> Result<&'static TableSchema, String> {
         TableSchema::checked(tables, true)
     }
 
-    /// As [`TableSchema::new`], of tables that are only read and changed by
-    /// [`insert`](super::TableConnection::insert) and [`delete_first`](super::TableConnection::delete_first).
+    /// Creates a schema like [`TableSchema::new`], for tables that are only read and changed by
+    /// [`insert`](super::TableConnection::insert) and
+    /// [`delete_first`](super::TableConnection::delete_first).
     pub fn without_transactions(tables: Vec<Table>) -> Result<&'static TableSchema, String> {
         TableSchema::checked(tables, false)
     }
 
     fn checked(tables: Vec<Table>, transactions: bool) -> Result<&'static TableSchema, String> {
         let mut maps = vec![map(CATALOG.to_owned(), true, false, false)];
-        // Without them the only deletes are those of first rows.
+        // Without transactions the only deletes are those of first rows.
         let is_queue = !transactions;
         let mut first_maps = Vec::new();
         for table in &tables {
@@ -200,7 +202,8 @@ impl TableSchema {
                 return Err(format!("the name {} is taken twice", one.name));
             }
         }
-        // Leaked: maps keep their names for as long as an engine may be open, and a process opens few schemas.
+        // Leaked: maps keep their names as long as an engine may be open, and a process opens few
+        // schemas.
         Ok(Box::leak(Box::new(TableSchema {
             tables,
             maps,
@@ -209,37 +212,38 @@ impl TableSchema {
         })))
     }
 
-    /// What an engine is opened with.
+    /// Returns the schema that an engine is opened with.
     pub fn schema(&'static self) -> Schema {
         Schema::Tables(self)
     }
 
-    /// All tables.
+    /// Returns all tables.
     pub fn tables(&self) -> &[Table] {
         &self.tables
     }
 
-    /// One table.
+    /// Returns one table.
     pub fn table(&self, table: TableId) -> &Table {
         &self.tables[table.0]
     }
 
-    /// The tables as ordered maps.
+    /// Returns the tables as ordered maps.
     pub fn maps(&self) -> &[MapDef] {
         &self.maps
     }
 
-    /// Whether a workload on these tables begins transactions.
+    /// Returns true if a workload on these tables begins transactions.
     pub fn has_transactions(&self) -> bool {
         self.transactions
     }
 
-    /// Place of the map of a table's rows among [`TableSchema::maps`]; its indexes follow.
+    /// Returns the index of the map of a table's rows in [`TableSchema::maps`]; those of its
+    /// indexes follow.
     pub(super) fn first_map(&self, table: TableId) -> usize {
         self.first_maps[table.0]
     }
 
-    /// Compares what a database says that it holds with this schema.
+    /// Compares the description found in a database with this schema.
     ///
     /// # Errors
     /// [`EngineError::Unsupported`] if it holds other tables.
@@ -253,7 +257,7 @@ impl TableSchema {
         )))
     }
 
-    /// The schema in words, to know it again in a database that exists.
+    /// Returns a text description of the schema, used to recognize it in an existing database.
     pub fn describe(&self) -> String {
         let tables = self.tables.iter().map(|table| {
             let columns: Vec<String> = table

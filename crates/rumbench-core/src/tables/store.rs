@@ -1,11 +1,11 @@
-//! The operations on tables that workloads are made of.
+//! Operations on tables that workloads are made of.
 
 use super::rows::{RowBatch, Value};
 use super::schema::{TableId, TableSchema};
 use crate::engine::{EngineError, Result};
 use crate::kv::Direction;
 
-/// Which order a range is read in, and what it answers with.
+/// Order of a range read, and the columns that it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Path {
     /// Whole rows by primary key.
@@ -14,21 +14,21 @@ pub enum Path {
     Index(usize),
 }
 
-/// A range of an order. Bounds are values of its first columns; the columns that are not given are not bounded.
+/// A range of a path. Bounds are values of its first columns; the other columns have no bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Range<'a> {
     /// First values, inclusive; empty: from the lowest.
     pub from: &'a [Value<'a>],
     /// End, exclusive; empty: to the highest.
     pub to: &'a [Value<'a>],
-    /// Which end comes first.
+    /// Direction of the read.
     pub direction: Direction,
-    /// Rows at most.
+    /// Most rows.
     pub limit: usize,
 }
 
 impl Range<'_> {
-    /// Everything in ascending order.
+    /// All rows in ascending order.
     pub const ALL: Range<'static> = Range {
         from: &[],
         to: &[],
@@ -37,45 +37,45 @@ impl Range<'_> {
     };
 }
 
-/// What an update makes of a column.
+/// Change of a column by an update.
 #[derive(Debug, Clone, Copy)]
 pub enum Change<'a> {
-    /// This value.
+    /// Sets this value.
     Set(Value<'a>),
-    /// So much more than it was; wraps around.
+    /// Adds this number; wraps around.
     Add(i64),
 }
 
-/// What a server makes of one column of the rows of a range.
+/// Operation of a server on one column of the rows of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fold {
-    /// Its values, in any order.
+    /// Returns the values in any order.
     Rows,
-    /// Their sum.
+    /// Returns their sum.
     Sum,
-    /// Its values, sorted.
+    /// Returns the values, sorted.
     Order,
-    /// Its different values, sorted.
+    /// Returns the different values, sorted.
     Distinct,
-    /// How many they are.
+    /// Returns their number.
     Count,
 }
 
-/// Which rows of a table a server is to answer with, by one column.
+/// Condition on one column for the rows that a server returns.
 #[derive(Debug, Clone, Copy)]
 pub enum Where<'a> {
-    /// Those that have one of these numbers there.
+    /// The column has one of these numbers.
     In(&'a [u64]),
-    /// Those that have a number there between these two, both included.
+    /// The column has a number between these two, both included.
     Between(u64, u64),
-    /// Those that have more bytes there: all have to be looked at.
+    /// The column has more than this many bytes; the server has to check all rows.
     Longer(usize),
 }
 
-/// Statements of engines which work on rows where these are: servers with SQL. Reads send no more than was asked for, and see
-/// what a scan or a get at the same place would see.
+/// Statements of engines that process rows on their side: servers with SQL. Reads transfer only the
+/// requested data, and see the state that a scan or a get in their place would see.
 pub trait TableQueries {
-    /// Reads one column of the row with this key; `read` is called where the row is there.
+    /// Reads one column of the row with this key; `read` is called if the row exists.
     fn column(
         &mut self,
         table: TableId,
@@ -84,8 +84,9 @@ pub trait TableQueries {
         read: &mut dyn FnMut(Value<'_>),
     ) -> Result<()>;
 
-    /// Reads what is made of one column of the rows whose one key column lies in the range, both ends in it; `visit` gets each
-    /// value. A sum, 0 of no rows, and a count are one number without a sign.
+    /// Reads the result of a fold over one column. `range` selects the rows by their single key
+    /// column, both ends included; `visit` gets each value. A sum (0 for no rows) and a count are
+    /// one unsigned number.
     fn fold(
         &mut self,
         table: TableId,
@@ -95,8 +96,8 @@ pub trait TableQueries {
         visit: &mut dyn FnMut(Value<'_>),
     ) -> Result<()>;
 
-    /// Reads these columns of the rows for which a condition on the column `by` holds; `visit` gets each row once, in any
-    /// order.
+    /// Reads these columns of the rows that fulfill a condition on the column `by`. `visit` gets
+    /// each row once, in any order.
     fn select(
         &mut self,
         table: TableId,
@@ -106,54 +107,57 @@ pub trait TableQueries {
         visit: &mut dyn FnMut(&[Value<'_>]),
     ) -> Result<()>;
 
-    /// Sets one column of the rows with these keys, which have one column, to one value, by one statement, or by several in a
-    /// transaction of their own where there are more than a thousand keys; answers how many rows there were.
+    /// Sets one column of the rows with these one-column keys to one value, and returns the number
+    /// of rows found. It is one statement; for more than a thousand keys it is several statements
+    /// in a transaction of their own.
     fn set(&mut self, table: TableId, keys: &[u64], column: usize, value: Value<'_>)
     -> Result<u64>;
 
-    /// Inserts rows, as [`TableConnection::insert`] does, by statements that the server parses each time. More than a thousand
-    /// rows are a transaction of their own, and so must not be part of another.
+    /// Inserts rows, as [`TableConnection::insert`] does, by statements that the server parses each
+    /// time. More than a thousand rows are a transaction of their own, and so must not be part of
+    /// another.
     fn insert_parsed(&mut self, table: TableId, rows: &RowBatch) -> Result<()>;
 }
 
 /// The tables of one open engine.
 pub trait TableStore: Send + Sync {
-    /// A connection for one client thread.
+    /// Opens a connection for one client thread.
     fn connect(&self) -> Result<Box<dyn TableConnection>>;
 
-    /// Builds an index from the rows that are there, and keeps it from then on. Nobody else writes to the table
-    /// meanwhile. A connection made before does not keep it: connect again. Building it twice does nothing.
+    /// Builds an index from the existing rows and maintains it from then on. No other client writes
+    /// to the table meanwhile. A connection made before does not maintain it: connect again.
+    /// Building it twice does nothing.
     fn build_index(&self, table: TableId, index: usize) -> Result<()>;
 
-    /// Builds the first of several indexes of a table, or more of them where one pass over the rows makes them all. Answers
-    /// which is the next one to build.
+    /// Builds the first of several indexes of a table, or more of them if one pass over the rows
+    /// creates them all. Returns the next index to build.
     fn build_next(&self, table: TableId, indexes: std::ops::Range<usize>) -> Result<usize> {
         self.build_index(table, indexes.start)?;
         Ok(indexes.start + 1)
     }
 
-    /// Whether rows written can be read. Only an engine that measures the client's own cost answers no; its answers
-    /// are then not judged.
+    /// Returns true if written rows can be read. Only an engine that measures the client's own cost
+    /// returns false; its answers are then not checked.
     fn keeps_rows(&self) -> bool {
         true
     }
 }
 
-/// One client's connection. A write is one transaction, run again on conflict by the caller of the trait
-/// ([`crate::engine::EngineError::Retry`] says so). A row and its index entries change together.
+/// One client's connection. A write is one transaction; the caller runs it again after a conflict,
+/// reported as [`crate::engine::EngineError::Retry`]. A row and its index entries change together.
 pub trait TableConnection: Send {
-    /// Inserts rows whose keys are new.
+    /// Inserts rows with new keys.
     fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()>;
 
-    /// Deletes the first rows, at most so many, whose keys are not below `from`; answers how many there were. Nobody else
-    /// writes these rows meanwhile: they are read without a lock.
+    /// Deletes the first rows from the key `from` on, at most `rows`, and returns their number. No
+    /// other client writes these rows meanwhile: they are read without a lock.
     fn delete_first(&mut self, table: TableId, from: &[Value<'_>], rows: usize) -> Result<usize>;
 
-    /// Deletes one row; answers whether it was there.
+    /// Deletes one row; returns true if it existed.
     fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool>;
 
-    /// Changes one column of one row, which is protected from lost updates; answers whether the row was there. The
-    /// column is not in the primary key.
+    /// Changes one column of one row, protected from lost updates; returns true if the row existed.
+    /// The column is not in the primary key.
     fn update(
         &mut self,
         table: TableId,
@@ -162,20 +166,24 @@ pub trait TableConnection: Send {
         change: Change<'_>,
     ) -> Result<bool>;
 
-    /// Writes all columns of one row that is there, given as a batch of this row alone; answers whether it was there.
-    /// The row is protected from lost updates of its index entries.
+    /// Writes all columns of an existing row, given as a batch of this row alone; returns true if
+    /// it existed. The row is protected from lost updates of its index entries.
     fn replace(&mut self, table: TableId, row: &RowBatch) -> Result<bool>;
 
-    /// Runs several statements as one transaction: all that they write happens, or nothing. A statement sees what those
-    /// before it wrote, and what it has changed or looked for nobody else can change before the end. An error of
-    /// `statements` rolls back and is answered. A conflict may be met by any statement and by the commit; nothing has
-    /// happened then, and the caller runs it again. `statements` is called once.
+    /// Runs several statements as one transaction, all or nothing. A statement sees the writes of
+    /// earlier ones. No other client can change rows that it changed or looked for before the
+    /// transaction ends.
+    ///
+    /// An error of `statements` rolls back and is returned. Any statement and the commit may meet a
+    /// conflict; then nothing has happened, and the caller runs the transaction again. `statements`
+    /// is called once.
     fn write(
         &mut self,
         statements: &mut dyn FnMut(&mut dyn TableWrites) -> Result<()>,
     ) -> Result<()>;
 
-    /// Reads rows by their keys; `read` gets each row, or `None`, with its place among `keys`. A key may be there twice.
+    /// Reads rows by their keys; `read` gets each row, or `None`, with the key's index in `keys`. A
+    /// key may occur twice.
     fn get(
         &mut self,
         table: TableId,
@@ -183,7 +191,7 @@ pub trait TableConnection: Send {
         read: &mut dyn FnMut(usize, Option<&[Value<'_>]>),
     ) -> Result<()>;
 
-    /// Reads a range of one point in time; `visit` returns whether to go on.
+    /// Reads a range of one point in time; `visit` returns false to stop.
     fn scan(
         &mut self,
         table: TableId,
@@ -192,28 +200,28 @@ pub trait TableConnection: Send {
         visit: &mut dyn FnMut(&[Value<'_>]) -> bool,
     ) -> Result<()>;
 
-    /// Reads of single columns, where the engine has them.
+    /// Returns the statements on single columns, if the engine has them.
     fn queries(&mut self) -> Option<&mut dyn TableQueries> {
         None
     }
 
-    /// Counts the rows, all of them.
+    /// Counts all rows by reading them.
     fn count(&mut self, table: TableId) -> Result<u64>;
 
-    /// Compares every built index with the rows; a wrong answer where they differ. Answers how many indexes there are.
-    /// Nobody writes meanwhile.
+    /// Compares every built index with the rows and fails with a wrong answer if they differ.
+    /// Returns the number of indexes. No client writes meanwhile.
     fn check(&mut self, table: TableId) -> Result<usize>;
 }
 
-/// Statements of one transaction; they mean what those of [`TableConnection`] mean.
+/// Statements of one transaction, with the meaning of those of [`TableConnection`].
 pub trait TableWrites {
-    /// Inserts rows whose keys are new, or were deleted by a statement before.
+    /// Inserts rows with keys that are new or were deleted by an earlier statement.
     fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()>;
 
-    /// Deletes one row; answers whether it was there.
+    /// Deletes one row; returns true if it existed.
     fn delete(&mut self, table: TableId, key: &[Value<'_>]) -> Result<bool>;
 
-    /// Changes one column of one row; answers whether the row was there.
+    /// Changes one column of one row; returns true if the row existed.
     fn update(
         &mut self,
         table: TableId,
@@ -222,7 +230,7 @@ pub trait TableWrites {
         change: Change<'_>,
     ) -> Result<bool>;
 
-    /// Reads of single columns in this transaction, where the connection has them.
+    /// Returns the statements on single columns in this transaction, if the connection has them.
     fn queries(&mut self) -> Option<&mut dyn TableQueries> {
         None
     }
