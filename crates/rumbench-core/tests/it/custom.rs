@@ -1,4 +1,4 @@
-//! Own workloads: what their clients ask, and whole trials on an engine in memory.
+//! Custom workloads: requests of their clients, and whole trials on an in-memory engine.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ fn config(text: &str, pairs: &[(&str, &str)]) -> Config {
     config.with_settings(pairs.iter().copied()).unwrap()
 }
 
-/// The first operations in clear, then a hash of the first thousand.
+/// Appends the first three operations as text, then a hash of the first thousand.
 fn describe(found: &mut String, name: &str, mut next: impl FnMut(u64) -> String) {
     writeln!(found, "{name}").unwrap();
     let mut hash = 0;
@@ -40,7 +40,7 @@ fn describe(found: &mut String, name: &str, mut next: impl FnMut(u64) -> String)
     writeln!(found, "  {hash:016x}").unwrap();
 }
 
-/// A row, with a hash for each value of bytes.
+/// Returns a row as text; `-` stands for a value of bytes.
 fn shown(row: impl Iterator<Item = Value<'static>>) -> String {
     let values = row.map(|value| match value {
         Value::Unsigned(number) => number.to_string(),
@@ -50,7 +50,7 @@ fn shown(row: impl Iterator<Item = Value<'static>>) -> String {
     values.collect::<Vec<_>>().join(" ")
 }
 
-/// A change here changes the workload's version.
+/// A change of the golden file requires a new version of the workload.
 #[test]
 fn first_thousand_operations_of_each_preset_and_first_rows_are_golden() {
     let mut found = String::new();
@@ -74,7 +74,7 @@ fn first_thousand_operations_of_each_preset_and_first_rows_are_golden() {
                 let operation = stream.operation(request.operation);
                 let population = &populations[operation.table];
                 match operation.action {
-                    // As the client does it.
+                    // Changes the population as the client does.
                     Action::Insert => (0..request.count).for_each(|_| {
                         population.note_inserted(population.take());
                     }),
@@ -126,16 +126,16 @@ fn loaded(rows: u64) -> Population {
     population
 }
 
-/// Two tables, an index, and every operation in every form.
+/// Definition with two tables, an index, and every operation in every form.
 const EVERY_OPERATION: &str = include_str!("../every_operation.toml");
 
-/// The same, small.
+/// Creates a small trial of this definition.
 fn trial(more: &[(&str, &str)]) -> Custom {
     let pairs: Vec<(&str, &str)> = [("scale", "0.01")].iter().chain(more).copied().collect();
     Custom::new(config(EVERY_OPERATION, &pairs), |_| {}).unwrap()
 }
 
-/// Clients take turns; answers rows and retries.
+/// Performs a phase; its clients take turns. Returns rows and retries.
 fn perform(mut phase: Phase) -> Result<(u64, u64)> {
     let (mut rows, mut retries) = (0, 0);
     let mut left = match phase.end {
@@ -157,7 +157,7 @@ fn perform(mut phase: Phase) -> Result<(u64, u64)> {
     Ok((rows, retries))
 }
 
-/// Clients run beside each other, each for its share.
+/// Performs a phase with a thread for each client and an equal share of the operations.
 fn perform_in_threads(phase: Phase) -> Result<(u64, u64)> {
     let PhaseEnd::Operations(operations) = phase.end else {
         return perform(phase);
@@ -264,7 +264,7 @@ fn an_operation_that_is_prepared_and_never_performed_loses_nothing() {
             perform(phase).unwrap();
             continue;
         }
-        // Both prepare, one performs; the phase ends.
+        // Both clients prepare, one performs; then the phase ends.
         for _ in 0..3 {
             phase.clients[0].prepare().unwrap();
             let operation = phase.clients[1].prepare().unwrap();
@@ -290,14 +290,15 @@ fn an_operation_that_is_prepared_and_never_performed_loses_nothing() {
     );
 }
 
-/// What a trial ends with when the data were damaged before its phase at `place`, or at its end.
+/// Damages the data before the phase at `place`, or at the end, and returns the error that ends the
+/// trial.
 fn wrong_after(text: &str, place: usize, damage: impl FnOnce(&ModelEngine)) -> String {
     let engine = ModelEngine::new(0);
     let mut workload = Custom::new(config(text, &[("max_rows", "200")]), |_| {}).unwrap();
     let mut damage = Some(damage);
     let mut outcome = || -> Result<()> {
         for phase in 0.. {
-            // The check after a load belongs to the next step.
+            // The next step begins with the check after a load.
             if let Some(damage) = damage.take_if(|_| phase == place) {
                 damage(&engine);
             }
@@ -433,7 +434,7 @@ fn an_update_that_was_lost_is_found() {
             .replace(", columns = [\"c\"]", "");
     for place in [3, 4] {
         let old = std::cell::RefCell::new(BTreeMap::new());
-        // The rows as the load left them come back.
+        // Restores the rows as the load wrote them, which loses all updates.
         let engine = ModelEngine::new(0);
         let mut workload = Custom::new(config(&text, &[]), |_| {}).unwrap();
         let mut outcome = || -> Result<()> {

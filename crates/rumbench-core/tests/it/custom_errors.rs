@@ -1,4 +1,4 @@
-//! Files of own workloads that cannot be followed: what is said of each.
+//! Files of custom workloads with mistakes, and the error message of each.
 
 use rumbench_core::custom::Config;
 
@@ -49,7 +49,7 @@ rows = 5
 percent = 40
 "#;
 
-/// What is said of the file when `from` in it is `to`.
+/// Returns the error message for the file with `from` replaced by `to`.
 fn refusal(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from} is in the file");
     let text = GOOD.replacen(from, to, 1);

@@ -6,7 +6,7 @@ use rumbench_core::linkbench::java_random::JavaRandom;
 use rumbench_core::linkbench::shuffle::{CORRELATED, Shuffler};
 use rumbench_core::linkbench::{Config, graph::Graph};
 
-/// Column names and rows of a file.
+/// Parses a file into column names and rows.
 fn table(text: &str) -> (Vec<&str>, Vec<Vec<&str>>) {
     let mut rows = text
         .lines()
@@ -115,8 +115,8 @@ fn links_of_sample_ids_are_golden() {
     }
 }
 
-/// Adds one id to the totals of a graph: links, count rows, longest list, its id, lists of type 0 with at least 10 and
-/// with at least 1000 links, checksum.
+/// Adds one id to the totals of a graph: links, count rows, longest list, its id, lists of type 0
+/// with at least 10 and with at least 1000 links, checksum.
 fn add_id(totals: &mut [u64; 7], id1: u64, links: [u64; 2]) {
     totals[0] += links[0] + links[1];
     totals[1] += u64::from(links[0] > 0) + u64::from(links[1] > 0);
@@ -129,7 +129,8 @@ fn add_id(totals: &mut [u64; 7], id1: u64, links: [u64; 2]) {
     totals[6] = totals[6].wrapping_add(id1.wrapping_mul(3 * links[0] + 5 * links[1]));
 }
 
-/// Checks all graphs of a number of nodes: id by id, and by the census that plans and estimates use.
+/// Checks all graphs with this number of nodes: id by id, and by the census used for plans and
+/// estimates.
 fn check_totals(nodes: u64) {
     let (_, rows) = table(include_str!("../golden/golden_graph_totals.tsv"));
     let shuffler = Shuffler::new(CORRELATED, nodes);
@@ -197,7 +198,7 @@ fn census_totals_of_a_billion_nodes_have_the_published_means() {
     assert!((mean(&[]) - 4.590).abs() < 1e-3);
     assert!((mean(&[("rules", "classic")]) - 4.090).abs() < 1e-3);
     assert!((mean(&[("numbers", "2011")]) - 5.244).abs() < 1e-3);
-    // The table's own mean, which the repaired split keeps.
+    // The repaired split keeps the mean of the table.
     let repaired = mean(&[("rules", "classic"), ("mode", "fixed")]);
     assert!((repaired - 3.857).abs() < 5e-3, "{repaired}");
 }

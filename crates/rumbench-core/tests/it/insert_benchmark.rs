@@ -1,4 +1,4 @@
-//! The Insert Benchmark: what its clients ask, and whole trials on an engine in memory.
+//! The Insert Benchmark: requests of its clients, and whole trials on an in-memory engine.
 
 use rumbench_core::engine::{Engine, EngineError, Result};
 use rumbench_core::insert_benchmark::rows::{COLUMNS, Rows, schema};
@@ -19,7 +19,7 @@ fn config(pairs: &[(&str, &str)]) -> Config {
     Config::from_pairs(pairs.iter().copied()).unwrap()
 }
 
-/// A change here changes the workload's version.
+/// A change of the golden file requires a new version of the workload.
 #[test]
 fn first_thousand_operations_of_each_generator_and_first_rows_are_golden() {
     let mut found = String::new();
@@ -67,7 +67,7 @@ fn rows_have_the_lengths_and_the_random_share_of_the_reference() {
             panic!("not a text");
         };
         lengths[text.len()] += 1;
-        // 37.5 % of the characters, rounded down; an `a` may be random too.
+        // 37.5 % of the characters are random, rounded down; a random one may be an `a` too.
         let constant = text.len() - text.len() * 3 / 8;
         assert!(text[..constant].iter().all(|byte| *byte == b'a'));
     }
@@ -105,14 +105,14 @@ fn write_rows_are_four_fifths_and_a_fifth_of_the_load() {
     assert_eq!(value("tables"), "1");
 }
 
-/// A small trial; `more` overrides.
+/// Creates a small trial; `more` overrides its settings.
 fn trial(more: &[(&str, &str)]) -> InsertBenchmark {
     let small = [("rows", "400"), ("seconds", "1"), ("resync", "10")];
     let pairs: Vec<(&str, &str)> = small.iter().chain(more).copied().collect();
     InsertBenchmark::new(config(&pairs), |_| {}).unwrap()
 }
 
-/// No step of the Insert Benchmark ends by time: inserts lead.
+/// Turns of a step that ends by time. No step of the Insert Benchmark does: its inserts lead.
 const NO_TURNS: u64 = 0;
 
 fn run(workload: &mut InsertBenchmark, engine: &ModelEngine) -> Result<Vec<(String, Totals)>> {
@@ -237,7 +237,7 @@ fn an_insert_that_a_phase_ends_before_leaves_no_gap() {
             continue;
         };
         if let Some(background) = &mut phase.background {
-            // The first of each pair inserts.
+            // The first client of each pair inserts.
             for client in background.clients.iter_mut().step_by(2) {
                 assert!(client.prepare().is_some());
                 client.execute().unwrap();
@@ -263,7 +263,8 @@ fn a_table_with_rows_of_another_run_is_refused() {
     assert!(error.to_string().contains("rows of another run"), "{error}");
 }
 
-/// What the step `steps` ends with, or the check after it, when the data were damaged before it.
+/// Damages the data before step number `step`, or after the last step, and returns the error of
+/// that step or of the next check.
 fn wrong_after(steps: &str, step: usize, damage: impl FnOnce(&ModelEngine)) -> String {
     let engine = ModelEngine::new(0);
     let mut workload = trial(&[("steps", steps)]);

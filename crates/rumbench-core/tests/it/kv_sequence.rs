@@ -1,4 +1,4 @@
-//! kv-sequence: what its clients ask, and whole trials on an engine in memory.
+//! kv-sequence: requests of its clients, and whole trials on an in-memory engine.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ fn hash_of(hash: u64, bytes: &[u8]) -> u64 {
         .fold(hash, |hash, byte| mix(hash, u64::from(*byte)))
 }
 
-/// The first operations in clear, then a hash of the first thousand.
+/// Appends the first three operations as text, then a hash of the first thousand.
 fn describe(found: &mut String, name: &str, mut stream: Stream) {
     const SHOWN: usize = 3;
     writeln!(found, "{name}").unwrap();
@@ -40,7 +40,7 @@ fn describe(found: &mut String, name: &str, mut stream: Stream) {
     writeln!(found, "  {hash:016x}").unwrap();
 }
 
-/// A change here changes the workload's version.
+/// A change of the golden file requires a new version of the workload.
 #[test]
 fn first_thousand_operations_of_each_step_and_first_rows_are_golden() {
     let config = Config::from_pairs([("keys", "100000"), ("seed", "1")]).unwrap();
@@ -79,7 +79,7 @@ fn clients_and_repeated_steps_ask_for_different_rows() {
     }
 }
 
-/// A small trial; `more` overrides.
+/// Creates a small trial; `more` overrides its settings.
 fn sequence(more: &[(&str, &str)]) -> KvSequence {
     let small = [("keys", "500"), ("operations", "200"), ("clients", "2")];
     let config = Config::from_pairs(small.iter().chain(more).copied()).unwrap();
@@ -89,7 +89,8 @@ fn sequence(more: &[(&str, &str)]) -> KvSequence {
 /// Rows, written bytes and retries.
 type Totals = (u64, u64, u64);
 
-/// What a phase did, its clients taking turns and its writer doing one write for each of them.
+/// Performs a phase: its clients take turns, and its background writer writes once after each of
+/// their operations.
 fn perform(mut phase: Phase) -> Result<Totals> {
     let mut total = (0, 0, 0);
     let mut left = match phase.end {
@@ -123,7 +124,7 @@ fn perform(mut phase: Phase) -> Result<Totals> {
     }
 }
 
-/// Names of all steps, settles in brackets, and what the phases did.
+/// Performs all steps and returns their names with the totals of the phases.
 fn run(workload: &mut KvSequence, engine: &ModelEngine) -> Result<Vec<(String, Totals)>> {
     let mut done = Vec::new();
     while let Some(step) = workload.next_step(engine)? {
@@ -176,7 +177,7 @@ fn a_list_of_steps_may_repeat_them_and_settle_between() {
     assert_eq!(done[0].1.0, 500);
 }
 
-/// Names of the steps with these settings, in their order.
+/// Returns the names of the steps with these settings, in order.
 fn names(pairs: &[(&str, &str)]) -> Vec<String> {
     let done = run(&mut sequence(pairs), &ModelEngine::new(0)).unwrap();
     done.into_iter().map(|(name, _)| name).collect()
@@ -226,7 +227,7 @@ fn scans_at_both_ends_of_the_table_are_short_and_right() {
     assert_eq!(done[3].1.0, 200);
 }
 
-/// What the first step after `damage` says.
+/// Damages the data after the load and returns the error of the next step or of the final check.
 fn wrong_after(steps: &str, damage: impl FnOnce(&ModelEngine)) -> String {
     let engine = ModelEngine::new(0);
     let mut workload = sequence(&[("steps", steps)]);
@@ -270,7 +271,7 @@ fn an_exchanged_value_is_found_after_the_load() {
     );
 }
 
-/// Rows that no read of the steps asks for are found by the walk at the end.
+/// The scan at the end finds rows that no read of the steps requests.
 #[test]
 fn a_row_too_many_is_found_at_the_end() {
     let message = wrong_after("load", |engine| {

@@ -1,4 +1,4 @@
-//! Large values: what its clients ask, and whole trials on an engine in memory.
+//! Large values: requests of its clients, and whole trials on an in-memory engine.
 
 use rumbench_core::engine::EngineError;
 use rumbench_core::kv::MapId;
@@ -11,21 +11,21 @@ use rumbench_core::trial::{PhaseEnd, Step, Workload};
 
 use crate::turns::{self, assert_golden, describe, perform};
 
-/// The catalog comes first.
+/// Map of the rows; the catalog comes first.
 const ROWS: MapId = MapId(1);
 
 fn config(pairs: &[(&str, &str)]) -> Config {
     Config::from_pairs(pairs.iter().copied()).unwrap()
 }
 
-/// A small trial; `more` overrides.
+/// Creates a small trial; `more` overrides its settings.
 fn trial(more: &[(&str, &str)]) -> LargeValues {
     let small = [("rows", "203"), ("insert_rate", "50"), ("seconds", "2")];
     let pairs: Vec<(&str, &str)> = small.iter().chain(more).copied().collect();
     LargeValues::new(config(&pairs), |_| {}).unwrap()
 }
 
-/// A change here changes the workload's version.
+/// A change of the golden file requires a new version of the workload.
 #[test]
 fn first_thousand_rows_and_queries_are_golden() {
     let mut found = String::new();
@@ -106,7 +106,8 @@ fn queries_end_by_count_and_without_inserts_by_time_too() {
     alone.verify(&engine).unwrap();
 }
 
-/// A phase may end between preparing and executing: those rows were never inserted, and nobody misses them.
+/// A phase may end between prepare and execute: those rows were never inserted, and no check
+/// expects them.
 #[test]
 fn a_batch_that_was_prepared_and_never_executed_leaves_no_gap() {
     let engine = ModelEngine::new(0);
@@ -140,7 +141,8 @@ fn a_table_with_rows_of_another_run_is_refused() {
     assert!(error.to_string().contains("rows of another run"), "{error}");
 }
 
-/// What the trial ends with when the data were damaged before the step with this number.
+/// Damages the data just before the step with this number runs, and returns the error that ends the
+/// trial.
 fn wrong_after(steps: usize, damage: impl Fn(&ModelEngine)) -> String {
     let engine = ModelEngine::new(0);
     let mut workload = trial(&[]);

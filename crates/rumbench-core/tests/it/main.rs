@@ -1,4 +1,4 @@
-//! The workload against published numbers, and against engines in memory.
+//! Workloads against published numbers and golden files, and whole trials on in-memory engines.
 
 mod custom;
 mod custom_errors;

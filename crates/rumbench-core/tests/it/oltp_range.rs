@@ -1,4 +1,4 @@
-//! OLTP ranges: what the events of each test ask, and whole trials on an engine in memory.
+//! OLTP ranges: events of each test, and whole trials on an in-memory engine.
 
 use rumbench_core::engine::EngineError;
 use rumbench_core::kv::MapId;
@@ -20,7 +20,7 @@ fn config(pairs: &[(&str, &str)]) -> Config {
     Config::from_pairs(pairs.iter().copied()).unwrap()
 }
 
-/// A small trial; `more` overrides.
+/// Creates a small trial; `more` overrides its settings.
 fn trial(more: &[(&str, &str)]) -> OltpRange {
     let small = [("rows", "300"), ("operations", "40")];
     let pairs: Vec<(&str, &str)> = small.iter().chain(more).copied().collect();
@@ -31,7 +31,7 @@ fn run(workload: &mut OltpRange, engine: &ModelEngine) -> Vec<(String, Totals)> 
     turns::run(workload, engine, 0).unwrap()
 }
 
-/// A change here changes the workload's version.
+/// A change of the golden file requires a new version of the workload.
 #[test]
 fn first_thousand_events_of_each_test_and_first_rows_are_golden() {
     let mut found = String::new();
@@ -48,7 +48,7 @@ fn first_thousand_events_of_each_test_and_first_rows_are_golden() {
         values.collect::<Vec<_>>().join(" ")
     });
     for test in TESTS {
-        // Short ranges: the first three events are to be read.
+        // Short ranges, so that the first three events are readable.
         let range = test.range.min(5);
         let mut events = Events::new(&config, test.kind, range, 7, 1);
         let mut event = Event::default();
@@ -68,7 +68,7 @@ fn events_have_as_many_statements_as_the_reference_counts_without_begin_and_comm
         let mut event = Event::default();
         events.next(&mut event);
         let statements = event.statements.len() as u64;
-        // A replaced row is a delete and an insert, and a transaction has its begin and its commit.
+        // The reference counts begin and commit, and a replaced row as a delete and an insert.
         let replaces = matches!(test.name, "write-only" | "read-write");
         let expected = match test.queries {
             1 => 1,
@@ -90,7 +90,7 @@ fn low_ids_are_updated_more_often_by_zipf() {
         assert!((1..=1000).contains(&id));
         low += u32::from(id <= 10);
     }
-    // Of an exact Zipf of exponent 0.8: 20 %.
+    // An exact Zipf distribution of exponent 0.8 gives 20 %.
     assert!((1500..2500).contains(&low), "{low}");
 }
 
@@ -100,7 +100,7 @@ fn the_published_order_runs_with_conflicts_and_loses_nothing() {
     let mut workload = trial(&[("clients", "3"), ("tables", "2")]);
     let done = run(&mut workload, &engine);
     let names: Vec<&str> = done.iter().map(|(name, _)| name.as_str()).collect();
-    // The names of settles come from the runner.
+    // The runner numbers repeated settles.
     let expected: Vec<String> = workload.phase_names();
     let expected = expected.iter().map(|name| match name.as_str() {
         "settle#2" => "settle",
@@ -120,7 +120,8 @@ fn the_published_order_runs_with_conflicts_and_loses_nothing() {
     assert_eq!(of("scan").rows, 40 * 300);
     assert_eq!(of("insert").rows, 40);
     assert!(of("delete").rows < 40, "ids come twice");
-    // 190 bytes of a row; key and c of an update; the two of them, and a key for the delete.
+    // A row has 190 bytes; an update of c writes c and a key. A write-only event makes both updates
+    // and replaces a row: the key of the delete and the row.
     let written = ["load", "update-nonindex", "write-only", "scan"];
     let bytes = written.map(|name| of(name).written_bytes);
     assert_eq!(bytes, [600 * 190, 40 * 127, 40 * (12 + 127 + 198), 0]);
@@ -149,7 +150,7 @@ fn reads_and_writes_go_on_in_a_table_with_deleted_rows() {
     workload.verify(&engine).unwrap();
 }
 
-/// A phase may end between preparing and executing: nothing is missed for it.
+/// A phase may end between prepare and execute: no check expects the event.
 #[test]
 fn events_that_were_prepared_and_never_executed_leave_no_trace() {
     let engine = ModelEngine::new(0);
@@ -181,7 +182,8 @@ fn a_table_with_rows_of_another_run_is_refused() {
     assert!(error.to_string().contains("rows of another run"), "{error}");
 }
 
-/// What a trial of these steps ends with when the data were damaged before the last of them, or after it.
+/// Damages the data before the last of these steps, or after it, and returns the error that ends
+/// the trial.
 fn wrong_after(steps: &str, after: bool, damage: impl Fn(&ModelEngine)) -> String {
     let engine = ModelEngine::new(0);
     let mut workload = trial(&[("steps", steps)]);
@@ -288,7 +290,7 @@ fn damage_is_found_after_the_load_and_at_the_end() {
     });
     assert!(missing.contains("299 rows; 300 must be there"), "{missing}");
     let lost = wrong_after(steps, true, |engine| {
-        // The first row that was updated gets its old k.
+        // Lowers k of every row by one, as if an update was lost.
         engine.tamper(ROWS, |rows| {
             for value in rows.values_mut() {
                 value[3] = value[3].wrapping_sub(1);
@@ -305,7 +307,7 @@ fn damage_is_found_after_the_load_and_at_the_end() {
     assert!(entry.contains("sbtest1_k"), "{entry}");
 }
 
-/// An update that answers and does not happen is found by the sum of all.
+/// The sum over all rows reveals an update that was acknowledged but did not happen.
 #[test]
 fn a_lost_update_is_found() {
     let engine = ModelEngine::new(0);

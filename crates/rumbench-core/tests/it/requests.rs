@@ -1,4 +1,4 @@
-//! What the clients ask, without any store.
+//! Requests of LinkBench clients, without a store.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use rumbench_core::linkbench::stream::{RequestPlan, RequestStream};
 use rumbench_core::linkbench::{Config, ListResult};
 use rumbench_core::random::mix;
 
-/// A clock that stands still in November 2023.
+/// A clock stopped in November 2023.
 pub fn now_ms() -> u64 {
     1_700_000_000_000
 }
@@ -29,7 +29,8 @@ fn stream(pairs: &[(&str, &str)]) -> (Arc<Graph>, RequestStream) {
     (graph, streams.remove(0))
 }
 
-/// The first 20 requests in clear, then a hash of each hundred. A change here changes the workload's version.
+/// The golden file holds the first 20 requests as text, then a hash of each hundred. A change of it
+/// requires a new version of the workload.
 #[test]
 fn first_thousand_requests_are_golden() {
     let (_, mut stream) = stream(&[("nodes", "100000"), ("seed", "1")]);
@@ -106,11 +107,11 @@ fn the_hottest_id_is_read_as_often_as_the_draw_says() {
         }
     }
     let hottest = f64::from(*lists.values().max().unwrap()) / f64::from(total);
-    // 99.5 % uncorrelated, and 1/zeta of those.
+    // 99.5 % of the reads are uncorrelated, and the hottest id gets 1/zeta of those.
     assert!((hottest / (0.995 / 45.58) - 1.0).abs() < 0.1, "{hottest}");
 }
 
-/// Share of requests of an operation whose destination was loaded.
+/// Returns the share of an operation's requests with a loaded destination.
 fn existing_share(pairs: &[(&str, &str)], operation: Operation) -> f64 {
     let (graph, mut stream) = stream(pairs);
     let (mut existing, mut total) = (0.0, 0.0);
@@ -167,7 +168,8 @@ fn faithful_multigets_ask_for_more_ids_than_fixed_ones() {
     };
     let (faithful, fixed) = (ids("faithful"), ids("fixed"));
     assert!(faithful.0 > 1.2 * fixed.0, "{faithful:?} {fixed:?}");
-    // One id is drawn never against 38.2 times in a hundred; ids that repeat come on top.
+    // Mode fixed draws a single id in 38.2 % of the multi-gets, mode faithful never; repeated ids
+    // come on top.
     assert!(faithful.1 < 0.2 && fixed.1 > 0.38, "{faithful:?} {fixed:?}");
 }
 
@@ -212,7 +214,8 @@ fn a_full_list_is_continued_by_history_queries_until_it_ends() {
         let Request::ListLinks(query) = stream.request() else {
             continue;
         };
-        // The first ordinary query fills its limit, and so do the first six that continue it.
+        // The first ordinary query reaches its limit, and so do the first six queries that continue
+        // it.
         let rows = if query.offset == 0 {
             ordinary += 1;
             if ordinary == 1 { 10 } else { 0 }
@@ -254,7 +257,8 @@ fn random_destinations_of_a_list_differ() {
     }
 }
 
-/// Prints the client's own cost. Run with optimisation: `cargo test --release -- --ignored --nocapture cost`.
+/// Prints the client's own cost. Run with optimization: `cargo test --release -- --ignored
+/// --nocapture cost`.
 #[test]
 #[ignore = "prints a measurement"]
 #[allow(clippy::print_stdout)]

@@ -1,4 +1,4 @@
-//! How lists change while requests run: growing in mode faithful, not in mode stationary.
+//! Change of list lengths while requests run: lists grow in mode faithful, not in mode stationary.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::requests::{now_ms, streams};
 
 const NODES: u64 = 10_000;
 
-/// A store that remembers only how it differs from the loaded graph.
+/// A store that keeps only its differences from the loaded graph.
 #[derive(Default)]
 struct Differences {
     visible: HashMap<LinkKey, bool>,
@@ -56,7 +56,7 @@ impl Differences {
     }
 }
 
-/// Mean rows of a list query now, over a fixed sample of list reads.
+/// Returns the current mean rows of a list query, over a fixed sample of list reads.
 fn mean_list(plan: &RequestPlan, graph: &Graph, differences: &Differences) -> f64 {
     let mut random = Random::new(77);
     let draws = 200_000;
@@ -132,7 +132,7 @@ fn stationary_hot_lists_keep_their_length_on_average() {
         }
         means.push(mean_list(&plan, &graph, &differences));
     }
-    // After the pool has filled, later means are where the first ones are: no trend.
+    // Once the pool is full, later means equal the first ones: no trend.
     let first: f64 = means[..5].iter().sum::<f64>() / 5.0;
     let second: f64 = means[5..].iter().sum::<f64>() / 5.0;
     assert!((first - second).abs() < 0.1, "{means:?}");

@@ -1,4 +1,5 @@
-//! Tables on an engine in memory: what the check of indexes finds, and whose database it is.
+//! Tables on an in-memory engine: damage found by the check of indexes, and refusal of another
+//! run's database.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ fn schema(index: &str) -> &'static TableSchema {
     .unwrap()
 }
 
-/// A table of ten rows with its index.
+/// Creates a table of ten rows with its index.
 fn filled(engine: &ModelEngine) -> Arc<dyn TableStore> {
     let store = engine.table_store(schema("price")).unwrap();
     store.build_index(ITEMS, 0).unwrap();
@@ -104,7 +105,6 @@ fn filled_again(engine: &ModelEngine) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// A refused commit leaves rows and entries as they were.
 #[test]
 fn conflicts_leave_rows_and_entries_as_they_were() {
     let engine = ModelEngine::new(3);
@@ -128,7 +128,8 @@ fn conflicts_leave_rows_and_entries_as_they_were() {
     assert_eq!(refused, 3);
 }
 
-/// All of a transaction happens or nothing, whether its commit is refused or a statement fails.
+/// A transaction takes effect completely or not at all, if its commit is refused or if a statement
+/// fails.
 #[test]
 fn transactions_of_several_statements_happen_as_a_whole() {
     let engine = ModelEngine::new(2);
@@ -150,7 +151,7 @@ fn transactions_of_several_statements_happen_as_a_whole() {
             assert!(writes.update(ITEMS, &key(1), 1, Change::Add(1))?);
             assert!(writes.delete(ITEMS, &key(5))?);
             assert!(!writes.delete(ITEMS, &key(5))?, "its own delete is seen");
-            // The entry of the index is the one that was deleted.
+            // The new index entry equals the deleted one.
             writes.insert(ITEMS, &same)?;
             assert!(writes.update(ITEMS, &key(5), 1, Change::Add(0))?);
             match fails {

@@ -1,4 +1,5 @@
-//! What tests of whole trials share: clients that take turns on an engine in memory, and golden operations.
+//! Helpers of tests with whole trials: clients that take turns on an in-memory engine, and golden
+//! operations.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,7 +9,7 @@ use rumbench_core::model::ModelEngine;
 use rumbench_core::random::mix;
 use rumbench_core::trial::{Phase, PhaseClient, PhaseEnd, Step, Workload};
 
-/// The first operations in clear, then a hash of the first thousand.
+/// Appends the first three operations as text, then a hash of the first thousand.
 pub fn describe(found: &mut String, name: &str, mut next: impl FnMut(u64) -> String) {
     writeln!(found, "{name}").unwrap();
     let mut hash = 0;
@@ -24,7 +25,7 @@ pub fn describe(found: &mut String, name: &str, mut next: impl FnMut(u64) -> Str
     writeln!(found, "  {hash:016x}").unwrap();
 }
 
-/// Compares with a file of `tests/golden`; `UPDATE=1` writes it instead.
+/// Compares with a file of `tests/golden`; `UPDATE=1` writes the file first.
 pub fn assert_golden(file: &str, found: &str) {
     let folder = Path::new("tests/golden");
     let path = folder.join(file);
@@ -34,7 +35,7 @@ pub fn assert_golden(file: &str, found: &str) {
     assert_eq!(found, std::fs::read_to_string(&path).unwrap_or_default());
 }
 
-/// What a phase did: rows of its clients and of those beside them, operations and retries.
+/// Totals of a phase; `background` counts the rows of its background clients.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct Totals {
     pub operations: u64,
@@ -44,7 +45,8 @@ pub struct Totals {
     pub written_bytes: u64,
 }
 
-/// Clients take turns, and so do those beside them, which may lead. A phase by time ends after `turns` of each client.
+/// Performs a phase: its clients and background clients take turns. If the background clients lead,
+/// the phase ends with them. A phase by time ends after `turns` of each client.
 pub fn perform(mut phase: Phase, turns: u64) -> Result<Totals> {
     let mut total = Totals::default();
     let mut call = |client: &mut Box<dyn PhaseClient>, beside: bool| -> Result<bool> {
@@ -89,7 +91,7 @@ pub fn perform(mut phase: Phase, turns: u64) -> Result<Totals> {
     }
 }
 
-/// Runs all steps. A step by time ends after `turns` of each client.
+/// Runs all steps. A phase by time ends after `turns` of each client.
 pub fn run(
     workload: &mut dyn Workload,
     engine: &ModelEngine,

@@ -37,7 +37,7 @@ fn linkbench(pairs: &[(&str, &str)]) -> LinkBench {
     )
 }
 
-/// Rows, retries and operations that a phase performed, its clients taking turns.
+/// Totals of a phase, performed by clients that take turns.
 #[derive(Debug, Default, Clone, PartialEq)]
 struct Performed {
     operations: BTreeSet<&'static str>,
@@ -141,7 +141,8 @@ fn every_mode_and_rule_verifies_even_with_conflicts() {
     }
 }
 
-/// As [`perform`], with a thread for each client and the same number of operations for each.
+/// Performs a phase like [`perform`], but with a thread and the same number of operations for each
+/// client.
 fn perform_in_threads(phase: Phase, operations: u64) -> Result<()> {
     std::thread::scope(|scope| {
         let spawn = |mut client: Box<dyn rumbench_core::trial::PhaseClient>| {
@@ -230,7 +231,7 @@ fn a_wrong_loaded_row_is_found_before_the_requests() {
     }
 }
 
-/// The last step of a trial goes wrong by `tamper`; what the verification says.
+/// Runs a trial, damages a map by `tamper`, and returns the error of the verification.
 fn verdict_after(map: MapId, tamper: impl FnOnce(&mut Rows)) -> String {
     let engine = ModelEngine::new(0);
     let mut bench = linkbench(&[]);
@@ -298,7 +299,7 @@ fn the_model_conforms_with_and_without_conflicts() {
     }
 }
 
-/// An engine that keeps nothing and separates the index.
+/// An engine that stores nothing and builds the link index separately.
 #[derive(Default, Clone)]
 struct Nothing {
     indexes: Arc<AtomicU64>,
