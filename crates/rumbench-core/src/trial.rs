@@ -92,8 +92,7 @@ pub struct Background {
     pub per_second: f64,
     /// True if all operations of a second start at its beginning, false if they are evenly spaced.
     pub burst: bool,
-    /// Target rows per second, if rows are the unit of the target: the phase is then judged by
-    /// them.
+    /// Target rows per second, if the target is in rows; the phase is then measured against it.
     pub rows_per_second: Option<f64>,
     /// Minimum length of the phase in seconds, if the background clients end it: it then ends when
     /// they have no more work. `None`: they end with the phase.

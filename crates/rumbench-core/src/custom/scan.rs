@@ -52,7 +52,7 @@ impl Walk {
             Path::Index(_) => (values.last(), order_of(values)),
         };
         let (this, last) = (&order.0[..order.1], &self.last.0[..self.last.1]);
-        // The first entry may equal the start, which is then a prefix of it.
+        // The scan may return the start itself, which is only a prefix of an index entry.
         let in_order = if self.seen == 0 {
             this >= last
         } else {

@@ -37,8 +37,8 @@ fn note<C: KvConnection>(connection: &mut C, key: &[u8], value: &[u8]) -> Result
     at_once(|| connection.put(CATALOG, key, value))
 }
 
-/// Retries a refused commit. A retry without delay is enough, because no other client runs during a
-/// build. Starting over would find its own entries.
+/// Retries only a refused commit: no other client runs during a build, and a restarted build would
+/// find its own entries.
 fn at_once(commit: impl FnMut() -> Result<()>) -> Result<()> {
     retried_with(|_attempt| {}, commit).map(|((), _retries)| ())
 }
