@@ -1,11 +1,11 @@
-//! Which loaded ids requests go to.
+//! Popularity of the loaded ids for each kind of request.
 
 use super::config::{AccessShape, Config, LinkAccessShape};
 use super::distribution::{Popularity, Zipf};
 use super::shuffle::{self, Shuffler};
 use crate::random::Random;
 
-/// Draws ids of the loaded range for every use. Nodes added by requests are never drawn.
+/// Draws loaded ids for every use. Nodes added by requests are never drawn.
 #[derive(Debug)]
 pub struct Access {
     start_id: u64,
@@ -19,7 +19,7 @@ pub struct Access {
     node_deletes: Popularity,
 }
 
-/// A blend of two popularities with their own orders of ids.
+/// Blend of two popularities, each with its own order of ids.
 #[derive(Debug)]
 struct LinkAccess {
     uncorrelated_share: f64,
@@ -28,7 +28,7 @@ struct LinkAccess {
 }
 
 impl Access {
-    /// The ids of one configuration.
+    /// Creates the access distributions of one configuration.
     pub fn new(config: &Config) -> Access {
         let nodes = config.nodes;
         let popularity = |shape: AccessShape| match shape.uniform {
@@ -53,29 +53,29 @@ impl Access {
         }
     }
 
-    /// Source of a link read.
+    /// Draws the source of a link read.
     #[inline]
     pub fn link_read(&self, random: &mut Random) -> u64 {
         self.link(&self.reads, random)
     }
 
-    /// Source of a link write.
+    /// Draws the source of a link write.
     #[inline]
     pub fn link_write(&self, random: &mut Random) -> u64 {
         self.link(&self.writes, random)
     }
 
-    /// Id of a GET_NODE.
+    /// Draws the id of a GET_NODE.
     pub fn node_read(&self, random: &mut Random) -> u64 {
         self.node(&self.node_reads, random)
     }
 
-    /// Id of an UPDATE_NODE.
+    /// Draws the id of an UPDATE_NODE.
     pub fn node_update(&self, random: &mut Random) -> u64 {
         self.node(&self.node_updates, random)
     }
 
-    /// Id of a DELETE_NODE.
+    /// Draws the id of a DELETE_NODE.
     pub fn node_delete(&self, random: &mut Random) -> u64 {
         self.node(&self.node_deletes, random)
     }

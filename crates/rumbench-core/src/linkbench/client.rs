@@ -1,4 +1,4 @@
-//! A client of the request phases: performs its stream's requests on a connection of its own.
+//! Client of the request phases: performs the requests of its stream on a connection of its own.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,7 +25,7 @@ pub const REQUEST_OPERATIONS: &[&str] = &[
     "GET_NODE",
 ];
 
-/// What the writes of all clients did to the tables, by the store's answers.
+/// Changes to the tables by the writes of all clients, according to the store's answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) nodes_added: u64,
@@ -45,7 +45,7 @@ impl Tally {
     }
 }
 
-/// Where streams rest between phases: they go on where they stopped.
+/// Streams between phases; the clients of the next phase continue them.
 #[derive(Debug, Default)]
 pub(super) struct StreamRest {
     streams: Vec<Option<RequestStream>>,
@@ -60,12 +60,13 @@ impl StreamRest {
         }
     }
 
-    /// The stream of one client; `None` while a client has it.
+    /// Takes the stream of one client; `None` while a client has it.
     pub(super) fn take(&mut self, client: usize) -> Option<RequestStream> {
         self.streams.get_mut(client).and_then(Option::take)
     }
 
-    /// Links that the clients of mode stationary keep hidden; `None` while a client still has its stream.
+    /// Returns the links that the clients of mode stationary keep hidden; `None` while a client
+    /// still has its stream.
     pub(super) fn hidden_links(&self) -> Option<u64> {
         let counts = self
             .streams
@@ -75,15 +76,15 @@ impl StreamRest {
     }
 }
 
-/// One client of a request phase. Its stream and its tally return to rest when it is dropped.
+/// One client of a request phase. Dropping it returns its stream and its tally to [`StreamRest`].
 pub(super) struct Requester {
     client: usize,
     stream: Option<RequestStream>,
     connection: Box<dyn LinkConnection>,
     hooks: Hooks,
-    /// Whether the store keeps rows, so that its answers can be judged.
+    /// True if the store keeps rows, so that its answers can be checked.
     judges: bool,
-    /// Updates take the path of adds: classic rules, faithfully (D5).
+    /// True if updates take the path of adds: classic rules in mode faithful (D5).
     updates_are_adds: bool,
     tally: Tally,
     rest: Arc<Mutex<StreamRest>>,
@@ -122,7 +123,7 @@ impl Requester {
     }
 }
 
-/// How a client treats its requests.
+/// Options of a [`Requester`]; its fields of the same names explain them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RequesterOptions {
     pub(super) judges: bool,
@@ -182,7 +183,7 @@ impl PhaseClient for Requester {
 
 impl Drop for Requester {
     fn drop(&mut self) {
-        // The rest is plain data that no panic can leave half changed.
+        // `StreamRest` is plain data, and no panic can leave it half changed.
         let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
         rest.tally.add(&self.tally);
         if let Some(place) = rest.streams.get_mut(self.client) {
@@ -245,7 +246,7 @@ fn written(outcome: Result<WriteOutcome, EngineError>) -> Result<Performed, Engi
     })
 }
 
-/// More rows than this are a wrong answer.
+/// Returns the most rows of a right answer.
 fn most_rows(request: &Request<'_>) -> u64 {
     match request {
         Request::MultigetLinks(_, _, id2s) => id2s.len() as u64,

@@ -6,59 +6,59 @@ use super::settings::SETTINGS;
 use crate::settings::{ConfigError, apply, effective, owned, refuse_both};
 use crate::trial::PhaseEnd;
 
-/// Operations of the request phase, in the order in which the mix is drawn.
+/// Number of operations in the mix of the request phase.
 pub const OPERATIONS: usize = 10;
 
-/// Which rules choose destinations and say what an update does.
+/// Rules that choose destinations and define an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
-    /// Those of 2020: an update goes to the link, random destinations miss.
+    /// Rules of 2020: an update goes to the link, random destinations miss.
     Revised,
-    /// Those of the original: an update is an add, destinations come from a widened range.
+    /// Rules of the original: an update is an add, destinations come from a widened range.
     Classic,
 }
 
-/// What becomes of the reference implementations' defects, and whether lists may grow.
+/// Treatment of the defects of the reference implementations, and of the growth of lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Reproduces the defects that decide the workload.
     Faithful,
-    /// Repairs them.
+    /// Repairs the defects.
     Fixed,
-    /// As fixed, and the links of every id stay constant in expectation.
+    /// Repairs the defects, and keeps the expected number of links of every id constant.
     Stationary,
 }
 
-/// How popular ids are for one use.
+/// Popularity of ids for one use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AccessShape {
-    /// All ids alike instead of Zipf.
+    /// True if all ids are equally popular; false for Zipf.
     pub uniform: bool,
     /// Zipf shape theta.
     pub theta: f64,
 }
 
-/// Link access: a blend of ids unrelated to out-degree and ids ordered by it.
+/// Link access: a blend of ids in an order unrelated to out-degree and ids ordered by out-degree.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkAccessShape {
-    /// Ids ordered by out-degree.
+    /// Popularity of ids ordered by out-degree.
     pub correlated: AccessShape,
-    /// Ids in an order of their own.
+    /// Popularity of ids in an order of their own.
     pub uncorrelated: AccessShape,
-    /// Percentage of the latter.
+    /// Percentage of accesses that are uncorrelated.
     pub uncorrelated_percent: f64,
 }
 
-/// How many ids a multi-get asks for.
+/// Number of ids in a multi-get.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MultigetShape {
-    /// One id always, instead of a geometric number.
+    /// True for always one id; false for a geometric number.
     pub single: bool,
     /// Fewest ids.
     pub min: u64,
     /// One above the most ids.
     pub max: u64,
-    /// Success probability.
+    /// Success probability of the geometric distribution.
     pub probability: f64,
 }
 
@@ -67,58 +67,58 @@ pub struct MultigetShape {
 pub struct PayloadConfig {
     /// Median length in bytes.
     pub median: u64,
-    /// Content.
+    /// Content of the payload.
     pub shape: PayloadShape,
 }
 
-/// Everything that decides what a LinkBench trial does. See `docs/guide/linkbench.md` for each key.
+/// Configuration of a LinkBench trial. `docs/guide/linkbench.md` explains each key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Loaded nodes.
+    /// Number of loaded nodes.
     pub nodes: u64,
     /// Id of the first node.
     pub start_id: u64,
-    /// Mix, payload sizes and out-degrees.
+    /// Measurement that gives the default mix, the payload sizes and the out-degrees.
     pub numbers: Numbers,
-    /// Destinations and updates.
+    /// Rules for destinations and updates.
     pub rules: Rules,
-    /// Defects and drift.
+    /// Treatment of the reference's defects and of drift.
     pub mode: Mode,
-    /// Request phases.
+    /// Number of request phases.
     pub steps: u32,
-    /// Clients of a request phase.
+    /// Number of clients in a request phase.
     pub clients: u32,
-    /// Clients of the load; `None`: as many as of a request phase.
+    /// Number of clients of the load; `None`: as many as in a request phase.
     pub loaders: Option<u32>,
     /// End of each request phase.
     pub end: PhaseEnd,
-    /// End of the warm-up, if there is one.
+    /// End of the warm-up; `None`: no warm-up.
     pub warmup: Option<PhaseEnd>,
-    /// Percentages of the ten operations; they sum to 100.
+    /// Percentages of the ten operations, in the order of the mix; they sum to 100.
     pub mix: [f64; OPERATIONS],
-    /// Link types.
+    /// Number of link types.
     pub link_types: u64,
-    /// Most links of one node; 0: as the table says.
+    /// Most links of one node over all types; 0: no limit beyond the degree table.
     pub links_max: u64,
-    /// Destinations below this instead of from id1 up; 0: off.
+    /// Exclusive upper bound of the ids of destinations; 0: destinations count up from id1.
     pub random_id2_max: u64,
-    /// Every client its own destinations.
+    /// True if every client has its own destinations.
     pub id2_per_client: bool,
-    /// Link payloads.
+    /// Length and content of link payloads.
     pub link_payload: PayloadConfig,
-    /// Node payloads.
+    /// Length and content of node payloads.
     pub node_payload: PayloadConfig,
-    /// Counts, multi-gets and lists.
+    /// Popularity of sources for counts, multi-gets and lists.
     pub reads: LinkAccessShape,
-    /// Adds, deletes and updates.
+    /// Popularity of sources for adds, deletes and updates of links.
     pub writes: LinkAccessShape,
-    /// GET_NODE.
+    /// Popularity of ids for GET_NODE.
     pub node_reads: AccessShape,
-    /// UPDATE_NODE.
+    /// Popularity of ids for UPDATE_NODE.
     pub node_updates: AccessShape,
-    /// DELETE_NODE.
+    /// Popularity of ids for DELETE_NODE.
     pub node_deletes: AccessShape,
-    /// Ids per multi-get.
+    /// Number of ids per multi-get.
     pub multiget: MultigetShape,
     /// Percentage of list queries that continue a long list.
     pub history_percent: f64,
@@ -128,13 +128,13 @@ pub struct Config {
     pub bulk_rows: usize,
     /// KiB of one node load commit; 0: no limit.
     pub bulk_kb: u64,
-    /// Consecutive ids of one piece of the load.
+    /// Consecutive ids in one piece of the load.
     pub chunk_ids: u64,
     /// Lists longer than this are loaded in pieces of this many links.
     pub split_rows: u64,
-    /// Links that a client may keep hidden in stationary mode.
+    /// Most links that a client keeps hidden in mode stationary.
     pub hidden_links: usize,
-    /// Decides all data and all requests.
+    /// Seed of all data and all requests.
     pub seed: u64,
 }
 
@@ -142,7 +142,8 @@ pub struct Config {
 const WORKLOAD: &str = "linkbench";
 
 impl Config {
-    /// The defaults of one measurement: 2017's, or 2011's mix and payload sizes.
+    /// Returns the defaults of one measurement. 2011 differs from 2017 in the mix and the payload
+    /// sizes.
     pub fn new(numbers: Numbers) -> Config {
         let zipf = |theta| AccessShape {
             uniform: false,
@@ -212,11 +213,12 @@ impl Config {
         }
     }
 
-    /// Reads settings; the last of a repeated key counts. What is not given has the default of `numbers`.
+    /// Reads settings; the last value of a repeated key counts. A setting that is not given has the
+    /// default of `numbers`.
     ///
     /// # Errors
-    /// An unknown key, a value that is not allowed (with what is), or values that
-    /// exclude each other.
+    /// Fails on an unknown key, on a value that is not allowed (the message names the allowed
+    /// values), and on values that exclude each other.
     pub fn from_pairs<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Config, ConfigError>
     where
         K: AsRef<str>,
@@ -245,7 +247,7 @@ impl Config {
         apply(WORKLOAD, SETTINGS, self, key, value)
     }
 
-    /// Checks what no key can check alone.
+    /// Checks the conditions that involve several keys.
     fn check(&self) -> Result<(), ConfigError> {
         let refuse = |reason: String| {
             Err(ConfigError::Combination {
@@ -294,12 +296,12 @@ impl Config {
         Ok(())
     }
 
-    /// Every effective setting as text, in the guide's order.
+    /// Returns every effective setting as text, in the order of the guide.
     pub fn settings(&self) -> Vec<(String, String)> {
         effective(SETTINGS, self)
     }
 
-    /// The split of a node's links over types that rules and mode give.
+    /// Returns the split of a node's links over types under these rules and this mode.
     pub fn split(&self) -> Split {
         match (self.rules, self.mode) {
             (Rules::Revised, _) => Split::Revised,
@@ -308,7 +310,7 @@ impl Config {
         }
     }
 
-    /// Links of one node that the configuration allows, given what the table says.
+    /// Caps `raw`, the links of one node in the degree table, at the configured maximum.
     pub fn capped(&self, raw: u64) -> u64 {
         match self.links_max {
             0 => raw,
@@ -321,8 +323,8 @@ impl Config {
         self.split().links(self.capped(raw), self.link_types, 0)
     }
 
-    /// The link write access that the mode gives: the reference reads the uncorrelated part from the keys of
-    /// link reads (D1).
+    /// Returns the link write access of the mode. The reference reads the uncorrelated part from
+    /// the keys of link reads (D1).
     pub fn effective_writes(&self) -> LinkAccessShape {
         match self.mode {
             Mode::Faithful => LinkAccessShape {
@@ -333,7 +335,7 @@ impl Config {
         }
     }
 
-    /// The content of a payload that the mode gives: the reference never finds the motif length (D2).
+    /// Returns the payload content of the mode. The reference never finds the motif length (D2).
     pub fn effective_shape(&self, payload: &PayloadConfig) -> PayloadShape {
         let motif_bytes = match self.mode {
             Mode::Faithful => 512,
@@ -346,8 +348,8 @@ impl Config {
     }
 }
 
-/// Percentages in the order ADD_LINK, DELETE_LINK, UPDATE_LINK, COUNT_LINK, MULTIGET_LINK, GET_LINKS_LIST, ADD_NODE,
-/// UPDATE_NODE, DELETE_NODE, GET_NODE.
+/// Percentages in the order ADD_LINK, DELETE_LINK, UPDATE_LINK, COUNT_LINK, MULTIGET_LINK,
+/// GET_LINKS_LIST, ADD_NODE, UPDATE_NODE, DELETE_NODE, GET_NODE.
 const MIX_2017: [f64; OPERATIONS] = [
     5.35038, 0.98401, 4.75589, 4.27898, 12.14725, 22.57039, 2.61198, 3.06256, 0.25166, 43.9869,
 ];

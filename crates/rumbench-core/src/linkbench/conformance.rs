@@ -1,4 +1,5 @@
-//! What every [`LinkStore`] must do, for the tests of engines: each case panics with what is wrong.
+//! Conformance cases for every [`LinkStore`], used by the tests of engines. A failing case panics
+//! with a description of the error.
 
 use std::sync::Arc;
 
@@ -16,10 +17,10 @@ const ATTEMPTS: u32 = 100_000;
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = 500;
 
-/// A case: works on an empty store.
+/// A case. The store it gets is empty.
 type Case = fn(&Arc<dyn LinkStore>);
 
-/// Runs all cases; `open` gives a new, empty store each time.
+/// Runs all cases; `open` returns a new, empty store each time.
 pub fn link_store(open: impl Fn() -> Arc<dyn LinkStore>) {
     run(
         &open,
@@ -39,8 +40,8 @@ pub fn link_store(open: impl Fn() -> Arc<dyn LinkStore>) {
     load(&open);
 }
 
-/// The cases that together use every table and both ways to fill them: for another form of a store that passes all of
-/// [`link_store`], where opening one takes seconds.
+/// Runs the cases that together use every table and both ways to fill them. It is for another form
+/// of a store that passes all of [`link_store`], if opening one takes seconds.
 pub fn link_store_in_short(open: impl Fn() -> Arc<dyn LinkStore>) {
     run(&open, &[counts_hold_under_concurrency]);
     load(&open);
@@ -71,7 +72,7 @@ fn check(store: &Arc<dyn LinkStore>) -> TableTotals {
     connect(store).check().expect("tables that agree")
 }
 
-/// Runs a call again while it conflicts.
+/// Runs a call again until it does not conflict.
 fn done<T>(mut call: impl FnMut() -> Result<T>) -> T {
     for _ in 0..ATTEMPTS {
         match call() {
@@ -126,7 +127,7 @@ fn expect_link(
     );
 }
 
-/// Count, time and version of the count row, and the count as requests read it.
+/// Checks count, time and version of the count row, and the answer of a count request.
 fn expect_count(connection: &mut dyn LinkConnection, id: u64, count: u64, time: u64, version: u64) {
     let expected = Count {
         id,
@@ -259,7 +260,7 @@ fn expunged_links_are_gone(store: &Arc<dyn LinkStore>) {
 
 fn lists_are_newest_first_within_window_offset_and_limit(store: &Arc<dyn LinkStore>) {
     let c = &mut *connect(store);
-    // Times 10, 20, 30, 30, 40. Neighbouring lists must not leak in.
+    // Times 10, 20, 30, 30, 40. Rows of adjacent lists must not appear.
     for (id2, time) in [(9, 10), (4, 20), (8, 30), (5, 30), (6, 40)] {
         done(|| c.add_link(&link(key(2, id2), time, b"payload")));
     }
@@ -395,7 +396,7 @@ fn payloads_are_any_bytes(store: &Arc<dyn LinkStore>) {
 fn a_load_equals_single_adds(store: &Arc<dyn LinkStore>) {
     let c = &mut *connect(store);
     let data: Vec<Vec<u8>> = (0..30u64).map(|i| vec![i as u8; i as usize]).collect();
-    // The list of id 1 is loaded, that of id 2 is added.
+    // The list of id 1 is loaded, the list of id 2 is added.
     let loaded: Vec<Link<'_>> = (0..30)
         .map(|i| link(key(1, i), 1000 - i, &data[i as usize]))
         .collect();
@@ -436,7 +437,7 @@ fn a_load_equals_single_adds(store: &Arc<dyn LinkStore>) {
         counts: 2,
     };
     assert_eq!(check(store), expected);
-    // Loaded links take part in everything.
+    // Requests change loaded links like added ones.
     assert_eq!(
         done(|| c.delete_link(key(1, 3), 2000, false)),
         WriteOutcome::Changed
@@ -468,7 +469,7 @@ fn counts_hold_under_concurrency(store: &Arc<dyn LinkStore>) {
     );
 }
 
-/// Adds, updates and deletes on twelve links, and reads between them.
+/// Adds, updates and deletes twelve links, with reads in between.
 fn mixed_writes(c: &mut dyn LinkConnection, thread: u64) {
     let mut random = Random::new(thread);
     for step in 0..OPERATIONS {

@@ -1,31 +1,32 @@
-//! How many links a node has: the measured out-degree tables and their split over link types.
+//! Number of links per node: the measured out-degree tables and their split over link types.
 //!
 //! The tables are numeric data of LinkBench (Apache License 2.0, see `data/NOTICE`).
 
 use std::sync::OnceLock;
 
-/// Which of Facebook's measurements: operation mix, payload sizes, out-degrees.
+/// Facebook's measurement of operation mix, payload sizes and out-degrees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbers {
-    /// Measured again in July 2017.
+    /// The measurement of July 2017.
     Y2017,
-    /// The original.
+    /// The original measurement.
     Y2011,
 }
 
-/// How a node's links are split over the link types.
+/// Split of a node's links over the link types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
-    /// Every type gets the same, at least one.
+    /// Every type gets the same number, at least one.
     Revised,
-    /// The reference's split with what is left over computed wrongly (D4): more links than the table says.
+    /// The reference's split, which computes the remainder wrongly (D4): nodes get more links than
+    /// the table says.
     ClassicAsWritten,
-    /// The split that was meant: what is left over goes to the first types.
+    /// The intended split: the remainder goes to the first types.
     ClassicRepaired,
 }
 
 impl Split {
-    /// Links of type number `index` (from 0) of `types` for a node of `raw` links.
+    /// Returns the links of type number `index` (from 0) of `types` for a node with `raw` links.
     #[inline]
     pub fn links(self, raw: u64, types: u64, index: u64) -> u64 {
         let each = raw / types;
@@ -37,7 +38,7 @@ impl Split {
     }
 }
 
-/// A cumulative distribution of out-degrees.
+/// Cumulative distribution of out-degrees.
 #[derive(Debug)]
 pub struct DegreeTable {
     degrees: Vec<u64>,
@@ -45,7 +46,7 @@ pub struct DegreeTable {
 }
 
 impl DegreeTable {
-    /// The table of one measurement, parsed once per process.
+    /// Returns the table of one measurement, parsed once per process.
     pub fn of(numbers: Numbers) -> &'static DegreeTable {
         static Y2017: OnceLock<DegreeTable> = OnceLock::new();
         static Y2011: OnceLock<DegreeTable> = OnceLock::new();
@@ -59,7 +60,8 @@ impl DegreeTable {
         }
     }
 
-    /// The text is part of the binary: a malformed line is a bug, found by the first test.
+    /// Parses a table. The text is part of the binary: a malformed line is a bug and fails the
+    /// first test.
     fn parse(text: &str) -> DegreeTable {
         let rows = text
             .lines()
@@ -77,7 +79,7 @@ impl DegreeTable {
         DegreeTable { degrees, fractions }
     }
 
-    /// Links of the node with this zero-based rank among `nodes`; rank 0 has the most.
+    /// Returns the links of the node with this zero-based rank among `nodes`; rank 0 has the most.
     #[inline]
     pub fn raw(&self, rank: u64, nodes: u64) -> u64 {
         let u = 1.0 - rank as f64 / nodes as f64;
@@ -88,14 +90,16 @@ impl DegreeTable {
         self.degrees[self.fractions.partition_point(|fraction| *fraction < u)]
     }
 
-    /// The degrees from the highest rank down with how many of `nodes` nodes have each, in O(table * log nodes).
+    /// Returns the degrees from the highest rank down, each with its number of nodes among `nodes`,
+    /// in O(table * log nodes).
     pub fn census(&self, nodes: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut ranks_left = nodes;
         self.degrees
             .iter()
             .zip(&self.fractions)
             .map(move |(degree, fraction)| {
-                // The first rank whose u is within this entry; all ranks from there to the previous entry's have it.
+                // Finds the first rank with its u inside this entry. All ranks from there to the
+                // previous entry's first rank have this degree.
                 let (mut low, mut high) = (0, ranks_left);
                 while low < high {
                     let middle = low + (high - low) / 2;

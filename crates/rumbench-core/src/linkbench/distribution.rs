@@ -1,11 +1,11 @@
-//! The distributions of LinkBench: popularity ranks, ids per multi-get, payload lengths.
+//! Distributions of LinkBench: popularity ranks, ids per multi-get, payload lengths.
 
 use crate::random::Random;
 
-/// From this many ranks on, zeta is approximated.
+/// Zeta is approximated for this many ranks and more.
 const ZETA_EXACT_BELOW: u64 = 100_000;
 
-/// Zipf ranks in the form of Gray et al. (1994), constants computed once.
+/// Zipf ranks in the form of Gray et al. (1994), with constants computed once.
 ///
 /// The draw is not an exact Zipf: for r >= 2, P(rank < r) = ((r/n)^(1-theta) - 1 + eta) / eta.
 #[derive(Debug, Clone, Copy)]
@@ -19,10 +19,11 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Ranks [0, count) of shape `theta`. A shape of 1 has a zeta but cannot be drawn from: callers reject it.
+    /// Creates ranks [0, count) with shape `theta`. A shape of 1 has a zeta but cannot be drawn:
+    /// callers reject it.
     ///
     /// # Panics
-    /// If `count` is 0 or `theta` is not above 0.
+    /// Panics if `count` is 0 or `theta` is not above 0.
     pub fn new(count: u64, theta: f64) -> Zipf {
         assert!(
             count > 0 && theta > 0.0,
@@ -41,17 +42,17 @@ impl Zipf {
         }
     }
 
-    /// The sum of k^-theta over the ranks, approximated for many.
+    /// Returns the sum of k^-theta over the ranks; for many ranks it is an approximation.
     pub fn zeta(&self) -> f64 {
         self.zeta
     }
 
-    /// The constant eta of the draw.
+    /// Returns the constant eta of the draw.
     pub fn eta(&self) -> f64 {
         self.eta
     }
 
-    /// The rank at the uniform draw `p` in [0, 1).
+    /// Returns the rank at the uniform draw `p` in [0, 1).
     #[inline]
     pub fn quantile(&self, p: f64) -> u64 {
         let scaled = p * self.zeta;
@@ -65,7 +66,8 @@ impl Zipf {
         (rank as u64).min(self.last)
     }
 
-    /// S: the sum of squared access probabilities, which is how fast hot lists grow (see the guide).
+    /// Returns S, the sum of squared access probabilities: the speed at which hot lists grow (see
+    /// the guide).
     pub fn sum_of_squares(&self) -> f64 {
         let below = |rank: f64| match rank {
             0.0 => 0.0,
@@ -97,12 +99,12 @@ fn zeta(count: u64, theta: f64) -> f64 {
     n.powf(1.0 - theta) / (1.0 - theta) + 0.58 - 1.0 / (1.0 - theta)
 }
 
-/// How popular the ranks [0, count) are.
+/// Popularity of the ranks [0, count).
 #[derive(Debug, Clone, Copy)]
 pub enum Popularity {
-    /// Rank 0 most, falling by a power.
+    /// Rank 0 is the most popular; popularity falls by a power.
     Zipf(Zipf),
-    /// All alike, this many.
+    /// All ranks are equally popular; the field is their number.
     Uniform(u64),
 }
 
@@ -117,7 +119,7 @@ impl Popularity {
     }
 }
 
-/// Geometric numbers from `min` up, capped at `max` - 1.
+/// Geometric numbers starting at `min`, capped at `max` - 1.
 #[derive(Debug, Clone, Copy)]
 pub struct Geometric {
     min: u64,
@@ -127,11 +129,11 @@ pub struct Geometric {
 }
 
 impl Geometric {
-    /// Numbers in [min, max) with success probability `probability`. `rounds_up` is the reference's quantile, which is
-    /// one too high (D3): practically never `min`.
+    /// Creates numbers in [min, max) with success probability `probability`. `rounds_up` selects
+    /// the reference's quantile. It is one too high (D3) and practically never gives `min`.
     ///
     /// # Panics
-    /// Unless 0 < probability < 1 and min < max.
+    /// Panics unless 0 < probability < 1 and min < max.
     pub fn new(min: u64, max: u64, probability: f64, rounds_up: bool) -> Geometric {
         assert!(min < max && probability > 0.0 && probability < 1.0);
         Geometric {
@@ -142,7 +144,7 @@ impl Geometric {
         }
     }
 
-    /// The number at the uniform draw `p` in [0, 1).
+    /// Returns the number at the uniform draw `p` in [0, 1).
     pub fn quantile(&self, p: f64) -> u64 {
         let steps = (1.0 - p).ln() * self.per_log;
         let steps = if self.rounds_up {
@@ -167,10 +169,10 @@ pub struct LogNormal {
 }
 
 impl LogNormal {
-    /// Lengths of this median below `cap`.
+    /// Creates lengths with this median, below `cap`.
     ///
     /// # Panics
-    /// If `median` or `cap` is 0.
+    /// Panics if `median` or `cap` is 0.
     pub fn new(median: u64, cap: u64) -> LogNormal {
         assert!(median > 0 && cap > 0);
         LogNormal {
@@ -187,7 +189,7 @@ impl LogNormal {
             .clamp(0.0, self.last) as usize
     }
 
-    /// The mean length in bytes if nothing were clamped.
+    /// Returns the mean length in bytes without the clamp.
     pub fn mean(&self) -> f64 {
         (self.mu + 0.5).exp()
     }

@@ -1,7 +1,7 @@
-//! The loaded graph: who has how many links to whom, and the contents of every loaded row.
+//! The loaded graph: the links of every node and the contents of every loaded row.
 //!
-//! All of it is a function of the configuration and the row's key, so that any number of loaders writes the same rows
-//! and any row can be checked later.
+//! All of it is a function of the configuration and the row's key. Any number of loaders therefore
+//! writes the same rows, and any row can be checked later.
 
 use super::config::{Config, PayloadConfig};
 use super::degree::{DegreeTable, Split};
@@ -11,7 +11,7 @@ use super::shuffle::{self, Shuffler};
 use super::store::{Count, LinkKey};
 use crate::random::{Random, mix};
 
-/// The first link type; the others follow.
+/// First link type; the others count up from it.
 pub const FIRST_LINK_TYPE: u64 = 123_456_789;
 /// The type of every node.
 pub const NODE_TYPE: u32 = 2048;
@@ -20,7 +20,7 @@ pub const LINK_DATA_CAP: u64 = 255;
 /// One above the longest node payload in bytes.
 pub const NODE_DATA_CAP: u64 = 1 << 20;
 
-/// Which random stream: the streams of different purposes are independent.
+/// Purpose of a random stream; streams of different purposes are independent.
 #[derive(Debug, Clone, Copy)]
 #[repr(u64)]
 pub(super) enum Purpose {
@@ -33,7 +33,7 @@ pub(super) enum Purpose {
     Client,
 }
 
-/// Rows of a whole loaded graph.
+/// Row counts of a whole loaded graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GraphTotals {
     /// Node rows.
@@ -63,7 +63,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// The graph whose load begins at `load_time_ms` since the epoch.
+    /// Creates the graph for a load that begins at `load_time_ms` since the epoch.
     pub fn new(config: &Config, load_time_ms: u64) -> Graph {
         let data = |payload: &PayloadConfig, cap, purpose: Purpose| {
             let mut random = Random::keyed(config.seed, &[purpose as u64]);
@@ -90,27 +90,27 @@ impl Graph {
         }
     }
 
-    /// The first loaded id.
+    /// Returns the first loaded id.
     pub fn start_id(&self) -> u64 {
         self.start_id
     }
 
-    /// Loaded nodes.
+    /// Returns the number of loaded nodes.
     pub fn nodes(&self) -> u64 {
         self.nodes
     }
 
-    /// One above the last loaded id: the reference's `maxid1`.
+    /// Returns the last loaded id plus one: the reference's `maxid1`.
     pub fn end_id(&self) -> u64 {
         self.start_id + self.nodes
     }
 
-    /// Number of link types.
+    /// Returns the number of link types.
     pub fn link_types(&self) -> u64 {
         self.link_types
     }
 
-    /// Loaded links of `id1` and type number `index`.
+    /// Returns the number of loaded links of `id1` and type number `index`.
     #[inline]
     pub fn links(&self, id1: u64, index: u64) -> u64 {
         self.links_of_rank(self.by_degree.inverse(id1 - self.start_id), index)
@@ -127,31 +127,31 @@ impl Graph {
             .links(raw.min(self.links_max), self.link_types, index)
     }
 
-    /// The id whose out-degree has this zero-based rank.
+    /// Returns the id with this zero-based rank by out-degree.
     pub fn id_of_rank(&self, rank: u64) -> u64 {
         self.start_id + self.by_degree.permute(rank)
     }
 
-    /// Ids that have a list longer than `links`, the longest first.
+    /// Returns the ids that have a list longer than `links`, the longest first.
     pub fn ids_with_lists_above(&self, links: u64) -> impl Iterator<Item = u64> + '_ {
         (0..self.nodes)
             .take_while(move |rank| self.links_of_rank(*rank, 0) > links)
             .map(|rank| self.id_of_rank(rank))
     }
 
-    /// Destination number `place` of a list: the loaded ones are those below the list's length.
+    /// Returns destination number `place` of a list. Places below the list's length are loaded.
     #[inline]
     pub fn destination(&self, id1: u64, link_type: u64, place: u64) -> u64 {
         if self.random_id2_max == 0 {
             return id1 + place;
         }
-        // Steps of a stride coprime to the range, so that the destinations of a list differ.
+        // The stride is coprime to the range, so the destinations of a list differ.
         let first = mix(mix(self.seed ^ Purpose::Destination as u64, id1), link_type);
         let steps = u128::from(place) * u128::from(self.id2_stride);
         ((u128::from(first) + steps) % u128::from(self.random_id2_max)) as u64
     }
 
-    /// Whether the load wrote this link. Only without `randomid2max`.
+    /// Returns true if the load wrote this link. Works only without `randomid2max`.
     pub fn is_loaded(&self, key: LinkKey) -> bool {
         debug_assert_eq!(self.random_id2_max, 0);
         let index = key.link_type.wrapping_sub(FIRST_LINK_TYPE);
@@ -159,7 +159,7 @@ impl Graph {
         inside && key.id2 >= key.id1 && key.id2 - key.id1 < self.links(key.id1, index)
     }
 
-    /// Rows of the whole graph.
+    /// Returns the row counts of the whole graph.
     pub fn totals(&self) -> GraphTotals {
         let mut totals = GraphTotals {
             nodes: self.nodes,
@@ -176,7 +176,7 @@ impl Graph {
         totals
     }
 
-    /// Bytes of keys and values of the whole graph, both indexes of links included, about.
+    /// Estimates the bytes of all keys and values, both indexes of links included.
     pub fn estimated_bytes(&self) -> u64 {
         let totals = self.totals();
         let node = 24.0 + self.node_data.0.mean();
@@ -185,7 +185,8 @@ impl Graph {
             as u64
     }
 
-    /// Time of a loaded link in milliseconds: uniform over the 2^32 ms before the load, independent of id2.
+    /// Returns the time of a loaded link in milliseconds: uniform over the 2^32 ms before the load,
+    /// independent of id2.
     #[inline]
     pub fn link_time(&self, key: LinkKey) -> u64 {
         self.time_from(&mut self.link_random(key))
@@ -220,7 +221,7 @@ impl Graph {
         (self.load_time_ms / 1000) as u32
     }
 
-    /// The loaded count row of a list; `None` for an empty list, which has none. Costs a draw per link.
+    /// Returns the loaded count row of a list; `None` for an empty list. Costs one draw per link.
     pub fn count_row(&self, id1: u64, index: u64) -> Option<Count> {
         let link_type = FIRST_LINK_TYPE + index;
         let count = self.links(id1, index);
@@ -243,12 +244,12 @@ impl Graph {
     }
 }
 
-/// A number near the golden section of `range` without a common factor.
+/// Returns a number near the golden section of `range` that has no common factor with it.
 fn coprime_stride(range: u64) -> u64 {
     if range < 3 {
         return 1;
     }
-    // range - 1 is coprime at the latest; in practice one of the first few numbers is.
+    // range - 1 is coprime to range; in practice one of the first few numbers is.
     let start = (range as f64 * 0.618) as u64;
     (start..range)
         .find(|stride| gcd(*stride, range) == 1)

@@ -1,16 +1,17 @@
-//! The cache of long lists from which a client's history queries continue.
+//! Cache of long lists, from which a client's history queries continue.
 
 use std::collections::HashMap;
 
 use crate::random::Random;
 
-/// Most lists that one client remembers.
+/// Most lists that one client caches.
 const CAPACITY: usize = 2048;
 
-/// A list: source and type.
+/// Source and type of a list.
 pub type ListKey = (u64, u64);
 
-/// Lists whose last query returned as many rows as its limit, each with the time of the last row.
+/// Lists for which the last query returned as many rows as its limit, each with the time of the
+/// last row.
 #[derive(Debug)]
 pub struct HistoryCache {
     entries: Vec<(ListKey, u64)>,
@@ -19,8 +20,9 @@ pub struct HistoryCache {
 }
 
 impl HistoryCache {
-    /// An empty cache. `leaves_keys` is the reference's defect D7: the key of a removed entry stays known unless the
-    /// entry was the last, so that its list is never cached again.
+    /// Creates an empty cache. `leaves_keys` is the reference's defect D7: the key of a removed
+    /// entry stays in the index unless the entry was the last. The list of such a key is never
+    /// cached again.
     pub fn new(leaves_keys: bool) -> HistoryCache {
         HistoryCache {
             entries: Vec::new(),
@@ -29,7 +31,8 @@ impl HistoryCache {
         }
     }
 
-    /// Remembers that a list goes on after `time`, unless the list is known. A full cache forgets a random entry.
+    /// Records that a list continues after `time`, unless the list is in the index. A full cache
+    /// replaces a random entry.
     pub fn add(&mut self, key: ListKey, time: u64, random: &mut Random) {
         if self.index.contains_key(&key) {
             return;
@@ -45,7 +48,7 @@ impl HistoryCache {
         self.entries[place] = (key, time);
     }
 
-    /// A random entry: its place, list and time.
+    /// Returns the place, list and time of a random entry; `None` if the cache is empty.
     pub fn pick(&self, random: &mut Random) -> Option<(usize, ListKey, u64)> {
         let place = random.below(self.entries.len() as u64) as usize;
         self.entries
@@ -53,12 +56,12 @@ impl HistoryCache {
             .map(|(key, time)| (place, *key, *time))
     }
 
-    /// The list at `place` goes on after `time`.
+    /// Records that the list at `place` continues after `time`.
     pub fn advance(&mut self, place: usize, time: u64) {
         self.entries[place].1 = time;
     }
 
-    /// The list at `place` has ended.
+    /// Removes the list at `place`, which has ended.
     pub fn remove(&mut self, place: usize) {
         let was_last = place + 1 == self.entries.len();
         let (key, _) = self.entries.swap_remove(place);

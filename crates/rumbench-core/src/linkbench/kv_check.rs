@@ -1,8 +1,8 @@
-//! Checks the maps against each other by one merging walk over all of them.
+//! Checks the maps against each other in one merging walk over all of them.
 //!
-//! For every list, the rows of the link map and of the index must be the same, and its count must be the number of
-//! visible ones. Rows are compared by number and by a sum of 64-bit digests, so that a list of millions of links takes
-//! no memory; a mismatch names its list.
+//! The rows of a list must be the same in the link map and in the index, and its count must equal
+//! the visible rows. Rows are compared by number and by a sum of 64-bit digests, so a list of
+//! millions of links takes no memory. A mismatch names its list.
 
 use super::kv_rows::{self, COUNT, INDEX, LINK, NODE};
 use super::store::{Link, LinkKey, TableTotals};
@@ -10,15 +10,15 @@ use crate::engine::{EngineError, Result};
 use crate::kv::{Direction, KvConnection, MapId, Scan};
 use crate::random::mix;
 
-/// Rows fetched at a time.
+/// Rows per fetch.
 const STRIDE: usize = 4096;
-/// Above every key.
+/// Upper bound of all keys.
 const END: [u8; 40] = [0xff; 40];
 
-/// A list: source and type. The index and the counts are ordered by it.
+/// Source and type of a list. The index and the counts are ordered by it.
 type ListKey = (u64, u64);
 
-/// Walks all maps of a database at rest.
+/// Walks all maps of a database that no client writes.
 pub(super) fn check<C: KvConnection>(connection: &mut C) -> Result<TableTotals> {
     let mut links = Vec::new();
     let mut from = Some(0);
@@ -34,7 +34,7 @@ pub(super) fn check<C: KvConnection>(connection: &mut C) -> Result<TableTotals> 
         nodes: count_nodes(connection)?,
         ..TableTotals::default()
     };
-    // Each round consumes the rows of the lowest list that is left.
+    // Each round consumes the rows of the lowest remaining list.
     loop {
         let mut lowest: Option<ListKey> = None;
         for cursor in links.iter_mut().chain([&mut index, &mut counts]) {
@@ -76,7 +76,7 @@ fn wrong((id1, link_type): ListKey, what: &str) -> EngineError {
     EngineError::Wrong(format!("links of id1 {id1}, type {link_type}: {what}"))
 }
 
-/// The lowest link type from `from` up.
+/// Finds the lowest link type at or above `from`.
 fn next_type<C: KvConnection>(connection: &mut C, from: Option<u64>) -> Result<Option<u64>> {
     let Some(from) = from else { return Ok(None) };
     let mut found = None;
@@ -112,7 +112,7 @@ fn count_nodes<C: KvConnection>(connection: &mut C) -> Result<u64> {
     wrong.map_or(Ok(nodes), Err)
 }
 
-/// The rows of one list in one map, so that two maps can be compared.
+/// Summary of one list in one map, for comparing two maps.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Digest {
     rows: u64,
@@ -161,14 +161,14 @@ fn digest(link: &Link<'_>) -> u64 {
     })
 }
 
-/// Walks a range of a map in strides, because a scan holds its connection.
+/// Cursor over a range of a map. It fetches in strides, because a scan holds its connection.
 struct Cursor {
     map: MapId,
     start: Vec<u8>,
     end: Vec<u8>,
     at_end: bool,
     bytes: Vec<u8>,
-    /// End of the key and end of the value of each row fetched.
+    /// Ends of the key and the value of each fetched row.
     ends: Vec<(usize, usize)>,
     next: usize,
 }
@@ -186,7 +186,7 @@ impl Cursor {
         }
     }
 
-    /// The list of the current row; `None` at the end.
+    /// Returns the list of the current row; `None` at the end.
     fn list<C: KvConnection>(&mut self, connection: &mut C) -> Result<Option<ListKey>> {
         if self.next == self.ends.len() && !self.at_end {
             self.fetch(connection)?;
@@ -212,7 +212,7 @@ impl Cursor {
         (&self.bytes[start..key_end], &self.bytes[key_end..end])
     }
 
-    /// The link of the current row of the link map or the index.
+    /// Decodes the current row of the link map or the index.
     fn link(&self) -> Result<Link<'_>> {
         let (key, value) = self.row();
         match self.map {
@@ -221,7 +221,7 @@ impl Cursor {
         }
     }
 
-    /// Consumes the count of one list, if it has one.
+    /// Consumes the count of a list; `None` if the list has no count row.
     fn take_count<C: KvConnection>(
         &mut self,
         list: ListKey,
@@ -255,7 +255,7 @@ impl Cursor {
         self.at_end = self.ends.len() < STRIDE;
         self.next = self.ends.len().saturating_sub(1);
         if !self.ends.is_empty() {
-            // The first key after the last one fetched.
+            // The first key after the last fetched one.
             self.start = self.row().0.to_vec();
             self.start.push(0);
         }

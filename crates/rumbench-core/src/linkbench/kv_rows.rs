@@ -1,4 +1,5 @@
-//! How LinkBench's rows lie in ordered maps: fixed-width big-endian keys that sort as the SQL indexes do.
+//! Encoding of LinkBench's rows in ordered maps: fixed-width big-endian keys that sort as the SQL
+//! indexes do.
 //!
 //! ```text
 //! map    key                                                    value
@@ -8,14 +9,14 @@
 //! count  id 8, link_type 8                                      count 8, time 8, version 8
 //! ```
 //!
-//! The time is inverted so that a list, newest first and equal times by id2 ascending, is a forward scan. The index's
-//! value is the tail of the link's.
+//! The time is inverted, so a list is a forward scan: newest first, equal times by id2 ascending.
+//! The index's value is the tail of the link's value.
 
 use super::store::{Count, Link, LinkKey, Node};
 use crate::engine::{EngineError, Result};
 use crate::kv::{MapDef, MapId};
 
-/// Map of nodes.
+/// Map of nodes, keyed by id.
 pub const NODE: MapId = MapId(0);
 /// Map of links.
 pub const LINK: MapId = MapId(1);
@@ -24,21 +25,21 @@ pub const INDEX: MapId = MapId(2);
 /// Map of counts.
 pub const COUNT: MapId = MapId(3);
 
-/// Bytes of a list's prefix in the index.
+/// Bytes of the prefix of a list in the index.
 pub const LIST_PREFIX_BYTES: usize = 16;
-/// Where the tail of a link's value begins that is its index entry's value.
+/// Offset in a link's value of the tail that is also the value of its index entry.
 pub const LINK_TAIL: usize = 9;
 
 /// A key of the index.
 pub type IndexKey = [u8; 33];
 
-/// The four maps, indexed by [`MapId`].
+/// Returns the four maps, indexed by [`MapId`].
 pub fn schema() -> [MapDef; 4] {
     let map = |name, scan_prefix_bytes, point_reads| MapDef {
         name,
         scan_prefix_bytes,
         point_reads,
-        // Half of the links that multi-gets ask for are missing, and so are all links before their insert.
+        // Half of the links in multi-gets are missing, and so are all links before their insert.
         expect_hits: point_reads && name != "link",
         is_queue: false,
     };
@@ -50,12 +51,12 @@ pub fn schema() -> [MapDef; 4] {
     ]
 }
 
-/// Key of a node.
+/// Encodes the key of a node.
 pub fn node_key(id: u64) -> [u8; 8] {
     id.to_be_bytes()
 }
 
-/// Key of a link.
+/// Encodes the key of a link.
 pub fn link_key(key: LinkKey) -> [u8; 24] {
     let mut out = [0; 24];
     out[..8].copy_from_slice(&key.link_type.to_be_bytes());
@@ -64,7 +65,7 @@ pub fn link_key(key: LinkKey) -> [u8; 24] {
     out
 }
 
-/// Key of a link's index entry.
+/// Encodes the key of a link's index entry.
 pub fn index_key(key: LinkKey, visibility: u8, time: u64) -> IndexKey {
     let mut out = [0; 33];
     out[..8].copy_from_slice(&key.id1.to_be_bytes());
@@ -75,7 +76,7 @@ pub fn index_key(key: LinkKey, visibility: u8, time: u64) -> IndexKey {
     out
 }
 
-/// Key of a count.
+/// Encodes the key of a count.
 pub fn count_key(id: u64, link_type: u64) -> [u8; 16] {
     let mut out = [0; 16];
     out[..8].copy_from_slice(&id.to_be_bytes());
@@ -83,7 +84,7 @@ pub fn count_key(id: u64, link_type: u64) -> [u8; 16] {
     out
 }
 
-/// Appends the value of a node.
+/// Appends the value of a node to `out`.
 pub fn append_node(node: &Node<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&node.node_type.to_be_bytes());
     out.extend_from_slice(&node.version.to_be_bytes());
@@ -91,7 +92,7 @@ pub fn append_node(node: &Node<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(node.data);
 }
 
-/// Appends the value of a link.
+/// Appends the value of a link to `out`.
 pub fn append_link(link: &Link<'_>, out: &mut Vec<u8>) {
     out.push(link.visibility);
     out.extend_from_slice(&link.time.to_be_bytes());
@@ -99,7 +100,7 @@ pub fn append_link(link: &Link<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(link.data);
 }
 
-/// The value of a count.
+/// Encodes the value of a count.
 pub fn count_value(count: &Count) -> [u8; 24] {
     let mut out = [0; 24];
     out[..8].copy_from_slice(&count.count.to_be_bytes());
@@ -108,14 +109,14 @@ pub fn count_value(count: &Count) -> [u8; 24] {
     out
 }
 
-/// Reads the id of a node's key.
+/// Decodes a node's key and returns the id.
 pub fn read_node_key(key: &[u8]) -> Result<u64> {
     let mut fields = Fields::of("node key", key);
     let id = fields.u64()?;
     fields.end(id)
 }
 
-/// Reads a node's value.
+/// Decodes a node's value.
 pub fn read_node(id: u64, value: &[u8]) -> Result<Node<'_>> {
     let mut fields = Fields::of("node", value);
     Ok(Node {
@@ -127,7 +128,7 @@ pub fn read_node(id: u64, value: &[u8]) -> Result<Node<'_>> {
     })
 }
 
-/// Reads a link's key.
+/// Decodes a link's key.
 pub fn read_link_key(key: &[u8]) -> Result<LinkKey> {
     let mut fields = Fields::of("link key", key);
     let (link_type, id1, id2) = (fields.u64()?, fields.u64()?, fields.u64()?);
@@ -138,7 +139,7 @@ pub fn read_link_key(key: &[u8]) -> Result<LinkKey> {
     })
 }
 
-/// Reads a link's value.
+/// Decodes a link's value.
 pub fn read_link(key: LinkKey, value: &[u8]) -> Result<Link<'_>> {
     let mut fields = Fields::of("link", value);
     Ok(Link {
@@ -150,7 +151,7 @@ pub fn read_link(key: LinkKey, value: &[u8]) -> Result<Link<'_>> {
     })
 }
 
-/// Reads the link that an index entry stands for.
+/// Decodes an index entry and returns its link.
 pub fn read_index<'a>(key: &[u8], value: &'a [u8]) -> Result<Link<'a>> {
     let mut fields = Fields::of("index key", key);
     let (id1, link_type) = (fields.u64()?, fields.u64()?);
@@ -171,14 +172,14 @@ pub fn read_index<'a>(key: &[u8], value: &'a [u8]) -> Result<Link<'a>> {
     })
 }
 
-/// Reads a count's key: id and link type.
+/// Decodes a count's key and returns id and link type.
 pub fn read_count_key(key: &[u8]) -> Result<(u64, u64)> {
     let mut fields = Fields::of("count key", key);
     let found = (fields.u64()?, fields.u64()?);
     fields.end(found)
 }
 
-/// Reads a count's value.
+/// Decodes a count's value.
 pub fn read_count(id: u64, link_type: u64, value: &[u8]) -> Result<Count> {
     let mut fields = Fields::of("count", value);
     let (count, time, version) = (fields.u64()?, fields.u64()?, fields.u64()?);
@@ -191,7 +192,7 @@ pub fn read_count(id: u64, link_type: u64, value: &[u8]) -> Result<Count> {
     })
 }
 
-/// Fixed-width fields of a row, taken from its front.
+/// Reader of the fixed-width fields of a row, from its start.
 struct Fields<'a> {
     what: &'static str,
     rest: &'a [u8],
@@ -226,7 +227,7 @@ impl<'a> Fields<'a> {
         self.take().map(u64::from_be_bytes)
     }
 
-    /// The result, if no bytes are left over.
+    /// Returns `result` if no bytes are left.
     fn end<T>(self, result: T) -> Result<T> {
         if self.rest.is_empty() {
             Ok(result)

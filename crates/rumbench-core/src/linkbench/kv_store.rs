@@ -1,7 +1,7 @@
-//! The store of LinkBench on any ordered key-value engine: row encodings, transactions, bulk load.
+//! LinkBench's store on any ordered key-value engine: row encodings, transactions, bulk load.
 //!
-//! Written once and monomorphised per engine. Single reads run outside of transactions, a multi-get is one point read
-//! per id, and a link, its index entry and its count change in one transaction.
+//! The code is generic over the engine. Single reads run outside of transactions, a multi-get is
+//! one point read per id, and a link, its index entry and its count change in one transaction.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapId, Scan};
 
 pub use super::kv_rows::schema;
 
-/// LinkBench's tables on an engine that was opened with [`schema`].
+/// LinkBench's tables on an engine opened with [`schema`].
 pub struct KvLinkStore<E: KvEngine> {
     engine: Arc<E>,
-    /// The id of the next node that a request adds.
+    /// Id of the next node that a request adds.
     next_node: Arc<AtomicU64>,
 }
 
 impl<E: KvEngine> KvLinkStore<E> {
-    /// The store on an open engine; reads the highest node id.
+    /// Creates the store on an open engine; reads the highest node id.
     pub fn new(engine: Arc<E>) -> Result<KvLinkStore<E>> {
         let mut highest = Ok(0);
         let all = Scan {
@@ -57,7 +57,7 @@ impl<E: KvEngine> LinkStore for KvLinkStore<E> {
     }
 }
 
-/// One client's connection. `value` is a row buffer that is reused.
+/// One client's connection. `value` is a row buffer that calls reuse.
 struct KvLinkConnection<C> {
     connection: C,
     next_node: Arc<AtomicU64>,
@@ -65,7 +65,7 @@ struct KvLinkConnection<C> {
 }
 
 impl<C: KvConnection> KvLinkConnection<C> {
-    /// ADD_LINK and UPDATE_LINK: with the row locked, both come to the same.
+    /// Performs ADD_LINK and UPDATE_LINK: with the row locked, both have the same effect.
     fn upsert(&mut self, link: &Link<'_>) -> Result<WriteOutcome> {
         let key = kv_rows::link_key(link.key);
         let value = &mut self.value;
@@ -105,7 +105,7 @@ impl<C: KvConnection> KvLinkConnection<C> {
         Ok(outcome)
     }
 
-    /// Reads a node of this type in place.
+    /// Decodes the node row of `id` in place and passes it to `read`.
     fn read_typed_node<R>(
         &mut self,
         id: u64,
@@ -118,7 +118,7 @@ impl<C: KvConnection> KvLinkConnection<C> {
         })?
     }
 
-    /// Writes or removes a node if it exists and has the type.
+    /// Rewrites a node, or removes it if `node` is `None`, if it exists and has the type.
     fn change_node(&mut self, id: u64, node_type: u32, node: Option<&Node<'_>>) -> Result<bool> {
         let key = kv_rows::node_key(id);
         let mut txn = self.connection.begin()?;
@@ -142,7 +142,7 @@ impl<C: KvConnection> KvLinkConnection<C> {
     }
 }
 
-/// What a write needs to know of the link that was there.
+/// The part of the previous link row that a write needs.
 struct Prior {
     visibility: u8,
     time: u64,
@@ -160,7 +160,7 @@ impl Prior {
     }
 }
 
-/// Counts one more or one less visible link of a list.
+/// Adds or removes one visible link in the count of a list.
 fn change_count(txn: &mut impl KvTxn, link: LinkKey, time: u64, more: bool) -> Result<()> {
     let (id, link_type) = (link.id1, link.link_type);
     let key = kv_rows::count_key(id, link_type);
@@ -319,7 +319,7 @@ impl<C: KvConnection> LinkConnection for KvLinkConnection<C> {
                 time,
             )
         };
-        // The last key of the window and one more byte is the first key after it.
+        // The last key of the window plus one byte is the first key after the window.
         let mut end = [0; 34];
         end[..33].copy_from_slice(&edge(query.time_min, u64::MAX));
         let scan = Scan {

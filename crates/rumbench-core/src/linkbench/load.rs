@@ -1,8 +1,9 @@
 //! The load: one queue of pieces from which any number of loaders takes work.
 //!
-//! First come the lists longer than `loader_split_links`, in pieces, so that no loader is left alone with a giant list
-//! at the end. Then pieces of consecutive ids alternate: nodes from the lowest id up, and links from the highest id
-//! down. Rows are a function of their key, so the queue's order and the number of loaders never change the data.
+//! The lists longer than `loader_split_links` come first, in pieces, so that no giant list remains
+//! for a single loader at the end. After them pieces of consecutive ids alternate: nodes from the
+//! lowest id up, and links from the highest id down. Rows are a function of their key, so the
+//! queue's order and the number of loaders never change the data.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,21 +23,21 @@ const NODES: OpIndex = 0;
 const LINKS: OpIndex = 1;
 const COUNTS: OpIndex = 2;
 
-/// Bytes of a node row besides its payload, for the limit in KiB.
+/// Bytes of a node row apart from its payload, for the limit in KiB.
 const NODE_OVERHEAD: u64 = 24;
 
 /// One piece of the load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
-    /// These nodes.
+    /// The nodes of these ids.
     Nodes(Range<u64>),
-    /// Links of these sources, but for lists that are split, and the counts of all lists.
+    /// The links of these sources except split lists, and the counts of all their lists.
     Links(Range<u64>),
-    /// These places of one list.
+    /// These places of the list with this source and type number.
     List(u64, u64, Range<u64>),
 }
 
-/// All pieces, and how many have been taken.
+/// All pieces, and the number of pieces taken.
 #[derive(Debug)]
 pub(super) struct LoadQueue {
     graph: Arc<Graph>,
@@ -72,7 +73,7 @@ impl LoadQueue {
     }
 
     fn take(&self) -> Option<Piece> {
-        // Relaxed: the pieces are computed from the number alone.
+        // Relaxed: the piece is computed from the number alone.
         self.piece(self.taken.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -120,12 +121,12 @@ impl<T> Batch<T> {
         }
     }
 
-    /// Ends a row whose payload was appended to `data`.
+    /// Ends a row after its payload was appended to `data`.
     fn push(&mut self, row: T) {
         self.rows.push((row, self.data.len()));
     }
 
-    /// Rows with their payloads.
+    /// Returns the rows with their payloads.
     fn iter(&self) -> impl Iterator<Item = (&T, &[u8])> {
         let starts = std::iter::once(0).chain(self.rows.iter().map(|(_, end)| *end));
         self.rows
@@ -148,7 +149,7 @@ pub(super) struct Loader {
     hooks: Hooks,
     bulk_rows: usize,
     bulk_bytes: u64,
-    /// What is left of the piece taken last: a stack, because a source's lists interrupt its piece.
+    /// The rest of the current piece: a stack, because the lists of a source interrupt its piece.
     work: Vec<Piece>,
     nodes: Batch<(u64, u32)>,
     links: Batch<(LinkKey, u64)>,
@@ -181,7 +182,8 @@ impl Loader {
         }
     }
 
-    /// The batch to write now: a full one, or at the end of the work any that is left.
+    /// Returns the batch to write now: a full one, or any batch with rows if the work is at its
+    /// end.
     fn ready(&self, at_end: bool) -> Option<OpIndex> {
         let node_bytes =
             self.nodes.data.len() as u64 + NODE_OVERHEAD * self.nodes.rows.len() as u64;
@@ -195,7 +197,7 @@ impl Loader {
         full(self.counts.len()).then_some(COUNTS)
     }
 
-    /// Generates rows of the piece on top of the stack until it ends or a batch may be full.
+    /// Generates rows of the piece from the top of the stack until it ends or a batch may be full.
     fn step(&mut self, piece: Piece) {
         match piece {
             Piece::Nodes(mut ids) => {
@@ -218,7 +220,7 @@ impl Loader {
         }
     }
 
-    /// The counts of a source now, and its lists as the next pieces, unless they are split ones.
+    /// Generates the counts of a source and pushes its lists as the next pieces, except split ones.
     fn begin_source(&mut self, id1: u64) {
         for index in (0..self.graph.link_types()).rev() {
             self.counts.extend(self.graph.count_row(id1, index));
@@ -308,7 +310,7 @@ impl PhaseClient for Loader {
     }
 }
 
-/// A node as the load writes it.
+/// Builds a node as the load writes it.
 pub(super) fn loaded_node(id: u64, time: u32, data: &[u8]) -> Node<'_> {
     Node {
         id,
@@ -319,7 +321,7 @@ pub(super) fn loaded_node(id: u64, time: u32, data: &[u8]) -> Node<'_> {
     }
 }
 
-/// A link as the load writes it.
+/// Builds a link as the load writes it.
 pub(super) fn loaded_link(key: LinkKey, time: u64, data: &[u8]) -> Link<'_> {
     Link {
         key,

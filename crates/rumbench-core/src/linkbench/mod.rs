@@ -1,8 +1,9 @@
 //! LinkBench: a social graph's nodes, links and counts, and ten operations on them.
 //!
-//! Reading order: [`store`](LinkStore) (the rows and what a store does with them), [`config`] (the settings),
-//! [`graph`] (what is loaded), [`stream`] (what is asked), [`workload`] (the phases), then [`kv_store`] (the store of
-//! all ordered key-value engines). The guide is `docs/guide/linkbench.md`.
+//! Reading order: [`store`](LinkStore) (the rows and the operations of a store), [`config`] (the
+//! settings), [`graph`] (the loaded rows), [`stream`] (the requests), [`workload`] (the phases),
+//! then [`kv_store`] (the store of all ordered key-value engines). The guide is
+//! `docs/guide/linkbench.md`.
 
 pub mod access;
 mod client;

@@ -1,11 +1,12 @@
-//! Payload bytes whose compressibility is that of LinkBench: motifs copied between fresh random bytes.
+//! Payload bytes with the compressibility of LinkBench's: copies of motifs between fresh random
+//! bytes.
 
 use crate::random::Random;
 
 /// Bytes drawn or copied at a time.
 const CHUNK: usize = 128;
 
-/// Shape of a payload's content.
+/// Shape of the content of payloads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PayloadShape {
     /// First byte of the alphabet.
@@ -14,11 +15,12 @@ pub struct PayloadShape {
     pub end_byte: u8,
     /// Probability that a chunk is fresh random bytes instead of a copy.
     pub uniqueness: f64,
-    /// Bytes of the motif buffer that copies come from.
+    /// Bytes of the motif buffer, the source of copies.
     pub motif_bytes: usize,
 }
 
-/// A generator with its own motif buffer: values of one generator compress against each other.
+/// Payload generator with its own motif buffer: values of one generator compress against each
+/// other.
 #[derive(Debug, Clone)]
 pub struct PayloadGenerator {
     shape: PayloadShape,
@@ -26,7 +28,7 @@ pub struct PayloadGenerator {
 }
 
 impl PayloadGenerator {
-    /// A generator whose motifs are drawn from `random`.
+    /// Creates a generator and draws its motifs from `random`.
     pub fn new(shape: PayloadShape, random: &mut Random) -> PayloadGenerator {
         let mut motif = Vec::new();
         append_uniform(&shape, random, shape.motif_bytes, &mut motif);

@@ -1,4 +1,4 @@
-//! What a client asks of a store: the ten operations with their arguments, and the answers.
+//! Requests of a client: the ten operations with their arguments, and the answers.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them, by index.
+    /// All operations, by index.
     pub const ALL: [Operation; OPERATIONS] = [
         Operation::AddLink,
         Operation::DeleteLink,
@@ -38,14 +38,14 @@ impl Operation {
     ];
 }
 
-/// One request, its data borrowed from the stream.
+/// One request. The stream owns its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// Insert this link; where it exists, rewrite it.
+    /// Insert this link; if it exists, rewrite it.
     AddLink(Link<'a>),
     /// Hide this link, at this time in milliseconds.
     DeleteLink(LinkKey, u64),
-    /// Rewrite this link; where it is missing, insert it.
+    /// Rewrite this link; if it is missing, insert it.
     UpdateLink(Link<'a>),
     /// Read the count of source and type.
     CountLinks(u64, u64),
@@ -63,19 +63,19 @@ pub enum Request<'a> {
     GetNode(u64),
 }
 
-/// What the store answered.
+/// Answer of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// To a link write.
+    /// Answer to a link write.
     Link(WriteOutcome),
-    /// To a list query.
+    /// Answer to a list query.
     List(ListResult),
-    /// To anything else.
+    /// Answer to any other request.
     Other,
 }
 
 impl fmt::Display for Request<'_> {
-    /// One line for golden files; payloads appear as length and first bytes.
+    /// Formats one line for golden files; payloads appear as length and first bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = |data: &[u8]| {
             let head: String = data

@@ -1,4 +1,4 @@
-//! Reads back a sample of what the load wrote and compares it with what must be there.
+//! Reads back a sample of the loaded rows and compares it with the expected rows.
 
 use super::graph::{FIRST_LINK_TYPE, Graph, Purpose};
 use super::load::{loaded_link, loaded_node};
@@ -6,11 +6,11 @@ use super::store::{LinkConnection, LinkKey};
 use crate::engine::EngineError;
 use crate::random::Random;
 
-/// Ids whose rows are read back.
+/// Number of random ids whose rows are read back.
 const SAMPLE_IDS: u64 = 256;
 
-/// Checks the node, the counts and one link per type of a sample of ids: the id of the longest list, the first and
-/// the last id, and random ones.
+/// Checks the node, the counts and one link per type of a sample of ids: the id of the longest
+/// list, the first and the last id, and random ones.
 pub(super) fn check_sample(
     graph: &Graph,
     seed: u64,

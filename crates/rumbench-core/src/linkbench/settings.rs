@@ -1,4 +1,4 @@
-//! The keys of LinkBench: one table for reading, printing and explaining them.
+//! Setting keys of LinkBench: one table for reading, printing and explaining them.
 
 use super::config::{Config, Mode, Rules};
 use super::degree::Numbers;
@@ -7,7 +7,7 @@ use crate::settings::{
 };
 use crate::trial::PhaseEnd;
 
-/// A popularity function.
+/// Builds the setting of a popularity function.
 macro_rules! function {
     ($key:literal, $c:ident => $place:expr) => {
         setting(
@@ -19,7 +19,7 @@ macro_rules! function {
     };
 }
 
-/// All keys, in the guide's order.
+/// All keys, in the order of the guide.
 #[rustfmt::skip] // One key a line.
 pub const SETTINGS: &[Setting<Config>] = &[
     number!("nodes", "loaded nodes", c => c.nodes, whole(1, 1 << 40)),

@@ -1,7 +1,8 @@
-//! The bijection between popularity ranks and ids.
+//! Bijection between popularity ranks and ids.
 //!
-//! Ids fall into 1024 residue classes; each class is rotated by a number drawn from the Java generator with a fixed
-//! seed. A permutation and its inverse cost a few instructions and 8 KiB however many ids there are.
+//! Ids fall into 1024 residue classes; each class is rotated by a number drawn from the Java
+//! generator with a fixed seed. A permutation and its inverse take a few instructions and 8 KiB for
+//! any number of ids.
 
 use super::java_random::JavaRandom;
 
@@ -23,10 +24,10 @@ pub struct Shuffler {
 }
 
 impl Shuffler {
-    /// The permutation of [0, count) that `seed` gives. Below 2048 it is the identity.
+    /// Creates the permutation of [0, count) for `seed`. Below 2048 it is the identity.
     ///
     /// # Panics
-    /// If `count` is 0 or 2^41 and more.
+    /// Panics if `count` is 0, or 2^41 or more.
     pub fn new(seed: i64, count: u64) -> Shuffler {
         assert!(count > 0 && count < 1 << 41, "count {count}");
         let groups = GROUPS.min(count);
@@ -41,7 +42,7 @@ impl Shuffler {
         }
     }
 
-    /// Where `index` goes.
+    /// Returns the image of `index`.
     #[inline]
     pub fn permute(&self, index: u64) -> u64 {
         let (group, place, size) = self.locate(index);
@@ -56,7 +57,7 @@ impl Shuffler {
                 })
     }
 
-    /// What goes to `index`.
+    /// Returns the index that [`Shuffler::permute`] maps to `index`.
     #[inline]
     pub fn inverse(&self, index: u64) -> u64 {
         let (group, place, size) = self.locate(index);
@@ -69,7 +70,7 @@ impl Shuffler {
         group + self.groups * origin
     }
 
-    /// Residue class, place within it, and size of the class.
+    /// Returns the residue class of `index`, its place within the class, and the size of the class.
     #[inline]
     fn locate(&self, index: u64) -> (u64, u64, u64) {
         debug_assert!(index < self.count);
@@ -78,7 +79,7 @@ impl Shuffler {
         (group, place, size)
     }
 
-    /// Rotations of all residue classes.
+    /// Returns the rotations of all residue classes.
     pub fn rotations(&self) -> &[u64] {
         &self.rotations
     }

@@ -1,26 +1,27 @@
-//! Mode stationary: which links exist now, without state shared between clients.
+//! Mode stationary: tracks which links exist now, without state shared between clients.
 //!
-//! Every link belongs to one client, by a hash of its key, and only that client writes it. A delete hides a visible
-//! link of its client and remembers it in the client's pool; an add, or an update that is meant to create a link,
-//! makes a link of the pool visible again. Only loaded links are ever visible, so that at any time
-//! `visible = loaded - sum of the pools`, no row is added, and the pools bound the difference.
+//! Every link belongs to one client, by a hash of its key, and only this client writes it. A delete
+//! hides a visible link of its client and records it in the client's pool. An add, or an update
+//! that is meant to create a link, makes a link of the pool visible again. Only loaded links are
+//! ever visible. Therefore `visible = loaded - sum of the pools` at any time, no row is added, and
+//! the pools bound the difference.
 //!
-//! How full the pool is decides between adding and deleting: the chance of an add is the share that balances
-//! expected additions and removals, moved by how far the pool is from half full. So the pool stays near half full and
-//! the sources of adds have the distribution of the sources of deletes, which is that of link writes: the balance
-//! holds for every id, not only for the sum.
+//! The fill of the pool decides between adding and deleting. The probability of an add is the share
+//! that balances expected additions and removals, moved by the distance of the pool from half full.
+//! So the pool stays near half full, and the sources of adds have the distribution of the sources
+//! of deletes: that of link writes. The balance holds for every id, not only for the sum.
 
 use std::collections::HashMap;
 
 use super::store::LinkKey;
 use crate::random::{Random, mix};
 
-/// Probability that a delete or update is meant for a link that exists.
+/// Probability that a delete or update targets an existing link.
 pub const REWRITE_EXISTING: f64 = 0.9;
-/// Probability that an add is meant for a link that exists.
+/// Probability that an add targets an existing link.
 pub const ADD_EXISTING: f64 = 0.05;
 
-/// The links that one client has hidden.
+/// Pool of the links that one client has hidden.
 #[derive(Debug)]
 pub struct HiddenLinks {
     client: u64,
@@ -32,7 +33,8 @@ pub struct HiddenLinks {
 }
 
 impl HiddenLinks {
-    /// An empty pool of client number `client` of `clients`. The percentages are those of the mix.
+    /// Creates the empty pool of client number `client` of `clients`. `pair_percent` (adds and
+    /// deletes) and `update_percent` are those of the mix.
     pub fn new(
         client: u32,
         clients: u32,
@@ -50,24 +52,24 @@ impl HiddenLinks {
         }
     }
 
-    /// Whether this client owns a link.
+    /// Returns true if this client owns the link.
     #[inline]
     pub fn owns(&self, key: LinkKey) -> bool {
         let hash = mix(mix(key.id1, key.link_type), key.id2);
         ((u128::from(hash) * u128::from(self.clients)) >> 64) as u64 == self.client
     }
 
-    /// Whether this client has hidden a link.
+    /// Returns true if this client has hidden the link.
     pub fn contains(&self, key: LinkKey) -> bool {
         self.places.contains_key(&key)
     }
 
-    /// Links in the pool.
+    /// Returns the number of links in the pool.
     pub fn count(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether the next operation of the pair is an add instead of a delete.
+    /// Draws add or delete for the next such operation; true for an add.
     pub fn adds_next(&self, random: &mut Random) -> bool {
         if self.keys.is_empty() || self.keys.len() >= self.capacity {
             return !self.keys.is_empty();
@@ -76,20 +78,20 @@ impl HiddenLinks {
         random.unit() < self.balanced_adds + fill - 0.5
     }
 
-    /// A random hidden link.
+    /// Returns a random hidden link; `None` if the pool is empty.
     pub fn pick(&self, random: &mut Random) -> Option<LinkKey> {
         let place = random.below(self.keys.len() as u64) as usize;
         self.keys.get(place).copied()
     }
 
-    /// A link was hidden.
+    /// Records that a link was hidden.
     pub fn insert(&mut self, key: LinkKey) {
         if self.places.insert(key, self.keys.len()).is_none() {
             self.keys.push(key);
         }
     }
 
-    /// A link was made visible.
+    /// Records that a link was made visible.
     pub fn remove(&mut self, key: LinkKey) {
         let Some(place) = self.places.remove(&key) else {
             return;
@@ -101,8 +103,8 @@ impl HiddenLinks {
     }
 }
 
-/// The share of adds among adds and deletes at which as many links appear as vanish:
-/// `0.95 add + 0.1 update = 0.9 delete`, with add + delete given. 0 where updates alone create more.
+/// Returns the share of adds among adds and deletes at which as many links appear as vanish: `0.95
+/// add + 0.1 update = 0.9 delete`, with add + delete given. Returns 0 if updates alone create more.
 pub fn balanced_adds(pair_percent: f64, update_percent: f64) -> f64 {
     if pair_percent <= 0.0 {
         return 0.0;

@@ -1,7 +1,8 @@
-//! The requests of one client: which operation, on which rows, with which contents.
+//! Requests of one client: operations, rows and contents.
 //!
-//! A [`RequestStream`] builds one request at a time in buffers that it reuses; what the store answered comes back to
-//! it, because list queries feed the history cache and mode stationary follows which links exist.
+//! A [`RequestStream`] builds one request at a time in buffers that it reuses. It takes the store's
+//! answers, because list queries feed the history cache and mode stationary tracks which links
+//! exist.
 
 use std::sync::Arc;
 
@@ -16,14 +17,16 @@ use super::stationary::{ADD_EXISTING, HiddenLinks, REWRITE_EXISTING};
 use super::store::{Link, LinkKey, ListQuery, ListResult, Node, WriteOutcome};
 use crate::random::Random;
 
-/// Probability that a multi-get is meant for links that exist.
+/// Probability that a multi-get targets an existing link, per id.
 const GET_EXISTING: f64 = 0.5;
-/// Draws for one destination that differs from those before it, under classic rules.
+/// Draws for one destination that differs from the previous ones of the request, under classic
+/// rules.
 const DISTINCT_DRAWS: u32 = 101;
-/// Draws, per client, for a link that exists and belongs to the client. Each succeeds with about one in `clients`.
+/// Draws, per client, for an existing link that the client owns. Each draw succeeds with a
+/// probability of about 1 / `clients`.
 const OWNED_DRAWS: u32 = 64;
 
-/// What mode stationary expects of a link write.
+/// Effect of a link write that mode stationary expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     Unknown,
@@ -33,7 +36,7 @@ enum Effect {
     Misses,
 }
 
-/// What all streams of one trial share.
+/// State that all streams of one trial share.
 #[derive(Debug)]
 pub struct RequestPlan {
     config: Config,
@@ -47,7 +50,8 @@ pub struct RequestPlan {
 }
 
 impl RequestPlan {
-    /// The requests of one configuration over its graph; `now_ms` gives milliseconds since the epoch.
+    /// Creates the plan of one configuration over its graph; `now_ms` returns milliseconds since
+    /// the epoch.
     pub fn new(config: &Config, graph: Arc<Graph>, now_ms: fn() -> u64) -> RequestPlan {
         let mut sum = 0.0;
         let cumulative = config.mix.map(|percent| {
@@ -68,13 +72,13 @@ impl RequestPlan {
         }
     }
 
-    /// The access distributions.
+    /// Returns the access distributions.
     pub fn access(&self) -> &Access {
         &self.access
     }
 }
 
-/// The requests of one client.
+/// Stream of requests of one client.
 #[derive(Debug)]
 pub struct RequestStream {
     plan: Arc<RequestPlan>,
@@ -82,7 +86,8 @@ pub struct RequestStream {
 }
 
 impl RequestStream {
-    /// The stream of client number `client`, below the configured number of clients.
+    /// Creates the stream of client number `client`, which is below the configured number of
+    /// clients.
     pub fn new(plan: Arc<RequestPlan>, client: u32) -> RequestStream {
         RequestStream {
             state: State::new(&plan, client),
@@ -95,7 +100,7 @@ impl RequestStream {
         self.state.advance(&self.plan)
     }
 
-    /// The request built last.
+    /// Returns the request built last.
     pub fn request(&self) -> Request<'_> {
         let LinkKey { id1, link_type, .. } = self.state.key;
         match self.state.operation {
@@ -112,8 +117,10 @@ impl RequestStream {
         }
     }
 
-    /// Takes the store's answer to the request built last. `Err` says what the answer should have been: mode
-    /// stationary knows it.
+    /// Takes the store's answer to the request built last.
+    ///
+    /// # Errors
+    /// Mode stationary knows the right answer: a wrong one returns `Err` with the expected effect.
     pub fn answered(&mut self, answer: Answer) -> Result<(), &'static str> {
         match answer {
             Answer::List(result) => self.state.list_answered(&result),
@@ -123,7 +130,7 @@ impl RequestStream {
         Ok(())
     }
 
-    /// Links that this client keeps hidden; 0 outside of mode stationary.
+    /// Returns the number of links that this client keeps hidden; 0 outside of mode stationary.
     pub fn hidden_links(&self) -> usize {
         self.state.hidden.as_ref().map_or(0, HiddenLinks::count)
     }
@@ -199,8 +206,8 @@ impl State {
     }
 
     fn advance(&mut self, plan: &RequestPlan) -> Operation {
-        // Only a link write of mode stationary that found no link of its client is drawn again, which has a
-        // probability of about e^-64.
+        // Only a link write of mode stationary that found no link of its client is drawn again. Its
+        // probability is about e^-64.
         loop {
             self.operation = self.draw_operation(plan);
             if self.build(plan) {
@@ -242,7 +249,7 @@ impl State {
         }
     }
 
-    /// Builds the arguments of the chosen operation; false where there are none.
+    /// Builds the arguments of the chosen operation; returns false if there are none.
     fn build(&mut self, plan: &RequestPlan) -> bool {
         match self.operation {
             Operation::AddLink | Operation::DeleteLink | Operation::UpdateLink => {
@@ -266,13 +273,13 @@ impl State {
         FIRST_LINK_TYPE + self.random.below(plan.graph.link_types())
     }
 
-    /// Source and type of a link read.
+    /// Draws source and type of a link read.
     fn choose_list(&mut self, plan: &RequestPlan) {
         self.key.id1 = plan.access.link_read(&mut self.random);
         self.key.link_type = self.draw_type(plan);
     }
 
-    /// Source and type of a link write.
+    /// Draws source and type of a link write.
     fn choose_written_list(&mut self, plan: &RequestPlan) {
         self.key.id1 = plan.access.link_write(&mut self.random);
         self.key.link_type = self.draw_type(plan);
@@ -309,7 +316,8 @@ impl State {
             .links(self.key.id1, self.key.link_type - FIRST_LINK_TYPE)
     }
 
-    /// A destination that exists in the loaded list of `links` links with about the given probability.
+    /// Draws a destination. With about the probability `existing` it exists in the loaded list of
+    /// `links` links.
     fn draw_destination(&mut self, plan: &RequestPlan, links: u64, existing: f64) -> u64 {
         let LinkKey { id1, link_type, .. } = self.key;
         let id2 = match plan.config.rules {
@@ -353,7 +361,7 @@ impl State {
                 id2 = self.draw_destination(plan, links, GET_EXISTING);
                 draws += 1;
             }
-            // A store returns one row per distinct id, so a repeated one is not asked for again.
+            // A store returns one row per distinct id, so the request leaves out repeated ids.
             if !self.id2s.contains(&id2) {
                 self.id2s.push(id2);
             }
@@ -403,14 +411,15 @@ impl State {
     }
 }
 
-/// Destinations among which a share of `existing` is loaded, under classic rules.
+/// Returns the number of destinations of which a share of `existing` is loaded, under classic
+/// rules.
 fn classic_range(links: u64, existing: f64) -> u64 {
     ((links as f64 / existing).ceil() as u64).max(1)
 }
 
-/// Mode stationary, and what answers change.
+/// Mode stationary, and the handling of answers.
 impl State {
-    /// Chooses a link of this client; false if none was found.
+    /// Chooses a link of this client; returns false if none was found.
     fn choose_owned_link(&mut self, plan: &RequestPlan, existing: f64) -> bool {
         let wants_existing = self.random.unit() < existing;
         if self.operation != Operation::DeleteLink && !wants_existing {
@@ -461,7 +470,8 @@ impl State {
         }
     }
 
-    /// The pool follows what was asked, so that it also works on an engine that keeps nothing.
+    /// Updates the pool by the request, not by the answer, so that it also works on an engine that
+    /// keeps no rows.
     fn link_answered(&mut self, outcome: WriteOutcome) -> Result<(), &'static str> {
         let Some(hidden) = &mut self.hidden else {
             return Ok(());

@@ -12,21 +12,22 @@ use super::stream::{RequestPlan, RequestStream};
 use crate::engine::{Engine, EngineError, Schema};
 use crate::trial::{Done, OpIndex, Phase, PhaseClient, PhaseEnd, Step, Workload};
 
-/// Changes whenever the golden requests or the loaded rows change.
+/// Version of the workload; changes whenever the golden requests or the loaded rows change.
 pub const VERSION: u32 = 1;
 /// The operation of the `index` phase.
 const INDEX_OPERATIONS: &[&str] = &["BUILD_INDEX"];
 
-/// What a workload without clock and sleep needs of its runner.
+/// Functions that the runner provides, because a workload has no clock and cannot sleep.
 #[derive(Debug, Clone, Copy)]
 pub struct Hooks {
-    /// Milliseconds since the epoch.
+    /// Returns milliseconds since the epoch.
     pub now_ms: fn() -> u64,
-    /// Called before attempt number 2, 3, ... of a transaction; the reference sleeps 20 ms * (attempt - 2) there.
+    /// Called before attempt number 2, 3, ... of a transaction. The reference sleeps 20 ms *
+    /// (attempt - 2) there.
     pub backoff: fn(u32),
 }
 
-/// Which phase comes next.
+/// The phase to run next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Load,
@@ -36,7 +37,7 @@ enum Next {
     End,
 }
 
-/// LinkBench, configured.
+/// The LinkBench workload of one configuration.
 pub struct LinkBench {
     config: Config,
     hooks: Hooks,
@@ -47,7 +48,8 @@ pub struct LinkBench {
 }
 
 impl LinkBench {
-    /// A trial of this configuration. The rows' times end at the time of this call.
+    /// Prepares a trial of this configuration. The times of loaded rows end at the time of this
+    /// call.
     pub fn new(config: Config, hooks: Hooks) -> LinkBench {
         let graph = Arc::new(Graph::new(&config, (hooks.now_ms)()));
         let plan = Arc::new(RequestPlan::new(&config, Arc::clone(&graph), hooks.now_ms));
@@ -63,23 +65,23 @@ impl LinkBench {
         }
     }
 
-    /// The effective configuration.
+    /// Returns the effective configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The loaded graph.
+    /// Returns the loaded graph.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// The next phase, `None` when all are done.
+    /// Returns the next phase; `None` after the last one.
     ///
     /// # Errors
-    /// When the clients of the phase before still hold their streams, or the store fails.
+    /// Fails if the clients of the previous phase still hold their streams, or if the store fails.
     pub fn next_phase(&mut self, engine: &dyn Engine) -> Result<Option<Phase>, EngineError> {
         let store = engine.link_store()?;
-        // Each round goes on to a later phase.
+        // Each round advances to a later phase.
         loop {
             match self.next {
                 Next::Load => {
@@ -117,7 +119,7 @@ impl LinkBench {
     }
 
     fn rest(&self) -> MutexGuard<'_, StreamRest> {
-        // The rest is plain data that no panic can leave half changed.
+        // `StreamRest` is plain data, and no panic can leave it half changed.
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -214,7 +216,8 @@ impl LinkBench {
         }
     }
 
-    /// What the tables must hold by the load and by the answers to all writes.
+    /// Returns the totals expected from the load and the answers to all writes, and true if the
+    /// count rows are exact.
     fn expected(&self) -> (TableTotals, bool) {
         let loaded = self.graph.totals();
         let tally = self.rest().tally;
@@ -225,7 +228,7 @@ impl LinkBench {
             visible_links: links + tally.links_revived - tally.links_hidden,
             counts: loaded.counts,
         };
-        // An inserted link may be the first of its list and bring a count row.
+        // An inserted link may be the first of its list and create a count row.
         (expected, tally.links_inserted == 0)
     }
 }
@@ -239,7 +242,8 @@ impl Workload for LinkBench {
         Schema::LinkBench
     }
 
-    /// Without the `index` phase, which comes after `load` where the engine separates it.
+    /// Leaves out the `index` phase, which follows `load` if the engine builds the index
+    /// separately.
     fn paced_phases(&self) -> Vec<String> {
         (1..=self.config.steps)
             .map(LinkBench::request_name)
