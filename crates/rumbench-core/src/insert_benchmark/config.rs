@@ -8,92 +8,92 @@ use super::steps::{Action, Step, Writes};
 use crate::settings::{ConfigError, effective, read};
 use crate::trial::PhaseEnd;
 
-/// The workload's name in messages and results.
+/// Name of the workload in messages and results.
 pub const WORKLOAD: &str = "insert-benchmark";
 /// Rows that `l.x` inserts into each table before it builds the indexes.
 pub const ROWS_L_X: u64 = 100;
 
-/// A list of steps that has a name.
+/// Named list of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// The ten steps of 2023 and later.
     Y2023,
-    /// One stream of inserts into one table whose indexes are there from the start.
+    /// One stream of inserts into one table; its indexes exist from the start.
     Y2016,
 }
 
-/// How background inserts are spread over a second.
+/// Distribution of background inserts over a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
     /// Equal gaps.
     Even,
-    /// All at the start of the second, as the reference does it.
+    /// All at the start of the second, as in the reference.
     Burst,
 }
 
-/// When a settle before other steps ends.
+/// End condition of a settle step that other steps follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettleEnd {
-    /// When the debt is paid.
+    /// Ends when the engine has no backlog.
     Debt,
-    /// Not before the reference's wait is over.
+    /// As `Debt`, but not before the reference's wait is over.
     Reference,
 }
 
-/// Everything that decides what an Insert Benchmark trial does. See `docs/guide/insert-benchmark.md` for each key.
+/// Configuration of an Insert Benchmark trial. `docs/guide/insert-benchmark.md` explains each key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Rows that are loaded into each table.
+    /// Rows that the load inserts into each table.
     pub rows: u64,
     /// Rows that `l.i1` inserts into each table; `None`: four fifths of `rows`.
     pub rows_l_i1: Option<u64>,
     /// Rows that `l.i2` inserts into each table; `None`: a fifth of `rows`.
     pub rows_l_i2: Option<u64>,
-    /// Tables; `None`: as many as clients.
+    /// Number of tables; `None`: as many as clients.
     pub tables: Option<u32>,
-    /// Clients. Each inserts, deletes and queries with a connection of its own for each.
+    /// Number of clients. Each has separate connections for inserts, deletes and queries.
     pub clients: u32,
-    /// The list of steps where none is given.
+    /// Form that gives the list of steps if `steps` is `None`.
     pub form: Form,
-    /// The list of steps that was given.
+    /// List of steps given by a setting.
     pub steps: Option<Vec<Step>>,
-    /// Which columns the indexes have; `None`: as the form.
+    /// Columns of the indexes; `None`: as the form.
     pub index_set: Option<IndexSet>,
-    /// Number of indexes, the first of the set.
+    /// Number of indexes, counted from the first of the set.
     pub indexes: usize,
     /// End of each query step.
     pub end: PhaseEnd,
-    /// How background inserts are spread.
+    /// Distribution of background inserts over a second.
     pub spread: Spread,
-    /// When a settle before other steps ends.
+    /// End condition of a settle step that other steps follow.
     pub settle: SettleEnd,
     /// Rows of one transaction in `l.i0` and `l.x`.
     pub load_batch: u64,
-    /// Rows of one transaction in `l.i1` and beside queries.
+    /// Rows of one transaction in `l.i1` and of background inserts.
     pub batch: u64,
     /// Rows of one transaction in `l.i2`.
     pub small_batch: u64,
-    /// Rows of one query.
+    /// Rows of one range query, and keys of one query by primary key.
     pub query_rows: usize,
-    /// Statements of deletes between two reads of the lowest key; 0: only the first.
+    /// Delete statements between two reads of the lowest key; 0: only the first statement reads it.
     pub resync: u64,
-    /// Distinct cash registers.
+    /// Number of distinct cash registers.
     pub cash_registers: u32,
-    /// Distinct products.
+    /// Number of distinct products.
     pub products: u32,
-    /// Distinct customers.
+    /// Number of distinct customers.
     pub customers: u32,
-    /// Prices are below this.
+    /// Exclusive upper bound of prices.
     pub max_price: u32,
-    /// Shortest text of a row.
+    /// Shortest text of a row in characters.
     pub data_min: u64,
-    /// Longest text of a row.
+    /// Longest text of a row in characters.
     pub data_max: u64,
-    /// Share of the text that is random bytes before they are encoded, in percent.
+    /// Share of the text that is random bytes before encoding, in percent.
     pub data_random_percent: u64,
-    /// Rows that share a second of `dateandtime`.
+    /// Rows of a table that share a second of `dateandtime`.
     pub rows_per_second: u64,
-    /// Decides all rows and all operations.
+    /// Seed of all rows and all operations.
     pub seed: u64,
 }
 
@@ -145,10 +145,11 @@ const FORM_2023: [Action; 11] = [
 ];
 
 impl Config {
-    /// Reads settings; the last of a repeated key counts.
+    /// Reads settings; the last value of a repeated key counts.
     ///
     /// # Errors
-    /// An unknown key, a value that is not allowed (with what is), or values that exclude each other.
+    /// Fails on an unknown key, on a value that is not allowed (the message names the allowed
+    /// values), and on values that exclude each other.
     pub fn from_pairs<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Config, ConfigError>
     where
         K: AsRef<str>,
@@ -157,7 +158,7 @@ impl Config {
         read(WORKLOAD, SETTINGS, pairs, Config::refusal)
     }
 
-    /// Why these settings cannot be together.
+    /// Returns the reason why these settings exclude each other, if they do.
     fn refusal(&self) -> Option<String> {
         let steps = &self.steps();
         let loads = |step: &&Step| step.0 == Action::Load;
@@ -195,7 +196,8 @@ impl Config {
         None
     }
 
-    /// Why the indexes cannot be built as `steps` say: a step that builds nothing would have the rate of all its rows.
+    /// Returns the reason why `steps` cannot build the indexes, if there is one. A step that builds
+    /// nothing would report the rate of all its rows.
     fn refusal_of_builds(&self, steps: &[Step]) -> Option<String> {
         let builds = steps.iter().filter(|step| step.0 == Action::Index);
         match builds.count() {
@@ -211,12 +213,12 @@ impl Config {
         }
     }
 
-    /// Every effective setting as text, in the guide's order.
+    /// Returns every effective setting as text, in the order of the guide.
     pub fn settings(&self) -> Vec<(String, String)> {
         effective(SETTINGS, self)
     }
 
-    /// The steps in order.
+    /// Returns the steps in order.
     pub fn steps(&self) -> Vec<Step> {
         match (&self.steps, self.form) {
             (Some(steps), _) => steps.clone(),
@@ -225,7 +227,8 @@ impl Config {
         }
     }
 
-    /// How long a settle before other steps lasts at least: 60 s and one for each million rows that are loaded, at most 1,200 s,
+    /// Returns the shortest duration of a settle step that other steps follow. For
+    /// [`SettleEnd::Reference`] it is 60 s plus one for each million loaded rows, at most 1,200 s,
     /// as the scripts of the reference wait between `l.i2` and `qr100`.
     pub fn settle_at_least(&self) -> Duration {
         const ROWS_OF_A_SECOND: u64 = 1_000_000;
@@ -236,17 +239,17 @@ impl Config {
         }
     }
 
-    /// Number of tables.
+    /// Returns the number of tables.
     pub fn tables(&self) -> u32 {
         self.tables.unwrap_or(self.clients)
     }
 
-    /// Whether the indexes are built before the load.
+    /// Returns true if the indexes are built before the load.
     pub fn indexes_at_start(&self) -> bool {
         self.form == Form::Y2016
     }
 
-    /// Which columns the indexes have.
+    /// Returns the columns of the indexes.
     pub fn index_set(&self) -> IndexSet {
         self.index_set.unwrap_or(match self.form {
             Form::Y2023 => IndexSet::Code2023,
@@ -254,9 +257,9 @@ impl Config {
         })
     }
 
-    /// Rows that a write step inserts into each table, and deletes.
+    /// Returns the rows that a write step inserts into each table, and deletes.
     pub fn rows_of(&self, writes: Writes) -> u64 {
-        // As Y = 4/5 W and Z = W - Y of the reference, W being `rows`; at least one row each.
+        // The reference has Y = 4/5 W and Z = W - Y, W being `rows`; at least one row each.
         let first = (self.rows.saturating_mul(4) + 2) / 5;
         match writes {
             Writes::First => self.rows_l_i1.unwrap_or(first).max(1),
@@ -264,7 +267,7 @@ impl Config {
         }
     }
 
-    /// Rows of one transaction of a write step.
+    /// Returns the rows of one transaction of a write step.
     pub fn batch_of(&self, writes: Writes) -> u64 {
         match writes {
             Writes::First => self.batch,
@@ -272,12 +275,12 @@ impl Config {
         }
     }
 
-    /// Rows of one transaction beside queries: not more than a second's.
+    /// Returns the rows of one background transaction: at most the rows of one second.
     pub fn background_batch(&self, rate: u64) -> u64 {
         self.batch.min(rate)
     }
 
-    /// Bytes of a row and its index entries, roughly: of the text half the span.
+    /// Estimates the bytes of a row and its index entries, with the mean length of the text.
     pub fn row_bytes(&self) -> u64 {
         let entry = 8 + 3 * 4;
         8 + 5 * 4 + (self.data_min + self.data_max) / 2 + self.indexes as u64 * entry

@@ -1,28 +1,29 @@
-//! Keeps the inserts and the deletes of a client beside each other, as the two bounded queues of the reference do.
+//! Keeps the inserts and the deletes of a client in step, as the two bounded queues of the
+//! reference do.
 //!
-//! Neither is more than a few statements ahead. Who has to wait goes on when the lead has shrunk to half, so that the two do
-//! not wake each other for every statement. Waiting happens while a statement is prepared, which is in no response time of
-//! a closed loop.
+//! Neither side is more than a few statements ahead. A waiting side continues when its lead has
+//! shrunk to half, so the two do not wake each other for every statement. A client waits while it
+//! prepares a statement, so the wait is in no response time of a closed loop.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Statements that one may be ahead of the other.
+/// Statements that one side may be ahead of the other.
 pub(super) const LEAD: u64 = 8;
 
 #[derive(Debug, Default)]
 struct Progress {
     /// Statements done by inserts and by deletes.
     done: [u64; 2],
-    /// Who has ended.
+    /// True for each side that has ended.
     ended: [bool; 2],
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// Innermost: nothing is locked while it is held.
+    /// Innermost lock: no other lock is taken while it is held.
     progress: Mutex<Progress>,
     moved: Condvar,
-    /// How far each may be ahead.
+    /// Statements that each side may be ahead.
     leads: [u64; 2],
 }
 
@@ -32,15 +33,15 @@ impl Shared {
     }
 }
 
-/// One side; dropping it lets the other go.
+/// One side. Dropping it ends the wait of the other.
 #[derive(Debug)]
 pub(super) struct Side {
     shared: Arc<Shared>,
     own: usize,
 }
 
-/// The sides of the inserts and of the deletes. Deletes may be ahead by at most `delete_lead`, because the rows that they
-/// take must be there.
+/// Creates the sides of the inserts and of the deletes. Deletes may be ahead by at most
+/// `delete_lead`, because the rows that they delete must exist.
 pub(super) fn couple(delete_lead: u64) -> (Side, Side) {
     let shared = Arc::new(Shared {
         progress: Mutex::default(),
@@ -55,7 +56,8 @@ pub(super) fn couple(delete_lead: u64) -> (Side, Side) {
 }
 
 impl Side {
-    /// Waits until the next statement may run. False: it never may, because the other side has ended behind.
+    /// Waits until the next statement may run. Returns false if it never may, because the other
+    /// side has ended with fewer statements.
     pub(super) fn wait(&self) -> bool {
         let (own, other) = (self.own, 1 - self.own);
         let lead = self.shared.leads[own];
@@ -66,7 +68,8 @@ impl Side {
         if may(&progress, lead) {
             return true;
         }
-        // Ends because the other side goes on or ends; it does not wait, for only one side can be ahead.
+        // Terminates: the other side advances or ends. It does not wait itself, because only one
+        // side can be ahead.
         while !may(&progress, (lead / 2).max(lead.min(1))) {
             if progress.ended[other] {
                 return false;

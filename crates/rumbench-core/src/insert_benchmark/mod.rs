@@ -1,9 +1,10 @@
-//! The Insert Benchmark: tables used as queues, rows inserted at one end and deleted at the other, with three indexes.
+//! The Insert Benchmark: tables used as queues, with inserts at one end, deletes at the other, and
+//! three indexes.
 //!
-//! Reading order: [`steps`] (what each step does), [`config`] and [`settings`], [`rows`] (columns, indexes, the rows and how
-//! they are checked), [`stream`] (what is asked), then the clients: `coupling` (keeps deletes beside inserts), `queue` (one
-//! table and who has got how far), `writer`, `reader`; last [`workload`] (the steps in order and the checks). The guide is
-//! `docs/guide/insert-benchmark.md`.
+//! Reading order: [`steps`], [`config`] and [`settings`], [`rows`] (columns, indexes, the rows and
+//! their checks), [`stream`] (the operations), then the clients: `coupling` (keeps deletes in step
+//! with inserts), `queue` (one table and the progress of its clients), `writer`, `reader`; last
+//! [`workload`] (the steps in order and the checks). The guide is `docs/guide/insert-benchmark.md`.
 
 pub mod config;
 mod coupling;

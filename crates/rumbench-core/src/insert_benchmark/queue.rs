@@ -1,4 +1,5 @@
-//! One table of a trial and how far its inserts and deletes have got; what all clients of a trial share.
+//! One table of a trial with the progress of its inserts and deletes, and the state shared by all
+//! clients.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -10,12 +11,12 @@ use crate::tables::{
     Path, Range, RowBatch, TableConnection, TableId, TableSchema, Value, refuse_rows,
 };
 
-/// Rows that are read back after a load.
+/// Number of rows that are read back after a load.
 const SAMPLE_ROWS: u64 = 1000;
-/// What the generator of the sample is keyed with.
+/// Key of the random generator of the sample.
 const SAMPLE_KEY: u64 = 0x7361_6d70;
 
-/// What all clients of a trial share.
+/// State that all clients of a trial share.
 pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) schema: &'static TableSchema,
@@ -24,20 +25,21 @@ pub(super) struct Shared {
     pub(super) backoff: fn(u32),
 }
 
-/// One table: ids go in at the high end and out at the low end.
+/// One table: inserts add the highest ids, deletes remove the lowest.
 pub(super) struct Queue {
     pub(super) table: TableId,
-    /// The id that is given out next.
+    /// Next id to give out.
     next: AtomicU64,
-    /// Every row below is inserted, as far as one client alone inserts.
+    /// Every row below is inserted; valid only if a single client inserts.
     inserted_below: AtomicU64,
-    /// The id from which the next delete starts; rows below may be gone.
+    /// First id of the next delete; rows below may be gone.
     pub(super) low: AtomicU64,
     inserted: AtomicU64,
     deleted: AtomicU64,
-    /// Whether a single client inserts, and one deletes: only then ids become visible in order.
+    /// True if a single client inserts and a single client deletes: only then ids become visible in
+    /// order.
     alone: bool,
-    /// No statement has failed: ids have no gaps.
+    /// True if no statement has failed: ids have no gaps.
     exact: AtomicBool,
 }
 
@@ -55,29 +57,30 @@ impl Queue {
         }
     }
 
-    /// Gives out ids for so many rows; the first of them.
+    /// Gives out ids for `rows` rows and returns the first.
     pub(super) fn take_ids(&self, rows: u64) -> u64 {
         // Relaxed: only the number matters.
         self.next.fetch_add(rows, Ordering::Relaxed)
     }
 
-    /// Takes ids back that no statement has used. Another client of the table may have taken later ones: then they remain
-    /// a gap, which only a table with a single inserter must not have.
+    /// Returns ids that no statement has used. If another client of the table has taken later ids,
+    /// they remain a gap; a table with a single inserter has no such gap.
     pub(super) fn return_ids(&self, first: u64, rows: u64) {
         let (taken, relaxed) = (first + rows, Ordering::Relaxed);
         let _ = self.next.compare_exchange(taken, first, relaxed, relaxed);
     }
 
-    /// Rows from `first` on were inserted.
+    /// Records that `rows` rows were inserted, starting at `first`.
     pub(super) fn note_inserted(&self, first: u64, rows: u64) {
         self.inserted.fetch_add(rows, Ordering::Relaxed);
         if self.alone {
-            // Release: who reads it then also finds the rows; see `must_have`.
+            // Release: a thread that reads it also finds the rows; see `must_have`.
             self.inserted_below.store(first + rows, Ordering::Release);
         }
     }
 
-    /// Where the next delete of so many rows starts. They may be gone from now on.
+    /// Returns the first id of the next delete of `rows` rows. These rows may be gone after this
+    /// call.
     pub(super) fn take_oldest(&self, rows: u64) -> u64 {
         // Acquire and release: a reader that misses a row must find here that it may be gone.
         self.low.fetch_add(rows, Ordering::AcqRel)
@@ -87,17 +90,17 @@ impl Queue {
         self.deleted.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// A statement failed: from now on ids have gaps.
+    /// Records that a statement failed: ids may have gaps after this call.
     pub(super) fn note_failure(&self) {
         self.exact.store(false, Ordering::Relaxed);
     }
 
-    /// Whether ids are without gaps and become visible in order.
+    /// Returns true if ids have no gaps and become visible in order.
     pub(super) fn is_exact(&self) -> bool {
         self.alone && self.exact.load(Ordering::Relaxed)
     }
 
-    /// Bounds of the ids that can be asked for: the lowest, and the first above all.
+    /// Returns the bounds of the ids for queries: the lowest, and the highest plus one.
     pub(super) fn bounds(&self) -> (u64, u64) {
         let low = self.low.load(Ordering::Relaxed);
         let high = match self.alone {
@@ -107,20 +110,20 @@ impl Queue {
         (low, high.max(low + 1))
     }
 
-    /// Whether a row below the bounds' upper end must be there, asked after it was not found.
+    /// Returns true if the row must exist. The caller asks after a query did not find it.
     pub(super) fn must_have(&self, id: u64) -> bool {
         self.is_exact()
             && id < self.inserted_below.load(Ordering::Acquire)
             && id >= self.low.load(Ordering::Acquire)
     }
 
-    /// Rows that are there.
+    /// Returns the number of rows in the table.
     pub(super) fn kept(&self) -> u64 {
         let (inserted, deleted) = self.totals();
         inserted.saturating_sub(deleted)
     }
 
-    /// Rows inserted and deleted so far.
+    /// Returns the rows inserted and deleted so far.
     pub(super) fn totals(&self) -> (u64, u64) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (of(&self.inserted), of(&self.deleted))
@@ -136,7 +139,7 @@ impl Shared {
         &self.schema.table(queue.table).name
     }
 
-    /// The table must be empty before the load.
+    /// Checks before the load that the table is empty.
     pub(super) fn check_empty(
         &self,
         connection: &mut dyn TableConnection,
@@ -145,7 +148,7 @@ impl Shared {
         refuse_rows(connection, self.schema, queue.table)
     }
 
-    /// Counts the rows, and reads the first, the last and random ones back.
+    /// Counts the rows, and reads back the first, the last and random ones.
     pub(super) fn check_counts(
         &self,
         connection: &mut dyn TableConnection,
@@ -187,7 +190,8 @@ impl Shared {
         })
     }
 
-    /// Walks the whole table: every row once, in order, as its id makes it. Answers how many there are.
+    /// Walks the whole table and returns the number of rows. Every row must appear once, in order,
+    /// with the contents of its id.
     pub(super) fn check_all(
         &self,
         connection: &mut dyn TableConnection,

@@ -1,4 +1,5 @@
-//! The clients that query: ranges of an index, or rows by primary key. Every row that comes back is checked.
+//! Query clients: they read ranges of an index, or rows by primary key, and check every returned
+//! row.
 
 use std::sync::Arc;
 
@@ -9,12 +10,12 @@ use crate::retry::retried_with;
 use crate::tables::{Path, Range, RowBatch, TableConnection, Value};
 use crate::trial::{Done, OpIndex, PhaseClient};
 
-/// Operations of range queries, one for each index.
+/// Operations of range queries, one per index.
 pub(super) const RANGE_OPERATIONS: &[&str] = &["MARKET", "REGISTER", "PDC"];
 /// Operations of queries by primary key.
 pub(super) const POINT_OPERATIONS: &[&str] = &["POINTS"];
 
-/// Asks for the rows from a random place of an index on.
+/// Client that reads the rows starting at a random value of an index.
 pub(super) struct RangeReader {
     pub(super) shared: Arc<Shared>,
     pub(super) queue: usize,
@@ -25,7 +26,7 @@ pub(super) struct RangeReader {
     pub(super) next: (usize, u64),
 }
 
-/// Columns of an index entry at most: the index's three, and the key.
+/// Most columns of an index entry: three of the index, and the key.
 const ENTRY_COLUMNS: usize = 4;
 
 impl PhaseClient for RangeReader {
@@ -49,7 +50,7 @@ impl PhaseClient for RangeReader {
         let mut last = [0; ENTRY_COLUMNS];
         let ((), retries) = retried_with(shared.backoff, || {
             (rows, good) = (0, true);
-            // The start is the lowest entry that may come.
+            // The lower bound of all entries of the range.
             last = [start, 0, 0, 0];
             self.connection
                 .scan(queue.table, path, range, &mut |entry| {
@@ -63,7 +64,8 @@ impl PhaseClient for RangeReader {
                         this > last && shared.rows.has_columns(queue.table.0, id, places, entry);
                     last = this;
                     rows += 1;
-                    // The last row ends the scan by itself: nobody steps to a row that nobody reads.
+                    // The last row ends the scan itself, so the engine does not step to an unused
+                    // row.
                     rows < shared.config.query_rows
                 })
         })?;
@@ -81,7 +83,7 @@ impl PhaseClient for RangeReader {
     }
 }
 
-/// Asks for random rows by their ids.
+/// Client that reads random rows by their ids.
 pub(super) struct PointReader {
     pub(super) shared: Arc<Shared>,
     pub(super) queue: usize,
@@ -130,7 +132,8 @@ impl PhaseClient for PointReader {
             if let Some(id) = bad {
                 return Err(shared.bad_row(queue, id, true));
             }
-            // Deletes go on beside the query: only a row that nobody has begun to delete must be there.
+            // Deletes run during the query: only a row that no client has begun to delete must
+            // exist.
             if let Some(id) = missing.filter(|id| queue.must_have(*id)) {
                 return Err(shared.bad_row(queue, id, false));
             }

@@ -1,18 +1,18 @@
-//! The tables, their indexes, and the rows: each row follows from the seed, its table and its id alone.
+//! Tables, indexes and rows: each row is a function of the seed, its table and its id.
 
 use crate::random::Random;
 use crate::tables::{Column, ColumnType, Index, RowBatch, Table, TableSchema, Value};
 
 use super::config::Config;
 
-/// Which columns the indexes have.
+/// Set of columns of the indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexSet {
-    /// Until December 2023; prices then follow the customer.
+    /// Columns until December 2023; prices depend on the customer.
     Y2016,
-    /// As the post of December 2023 describes them.
+    /// Columns as described by the post of December 2023.
     Post2023,
-    /// As the code has had them since then.
+    /// Columns of the code since then.
     Code2023,
 }
 
@@ -23,21 +23,23 @@ const REGISTER: usize = 2;
 const CUSTOMER: usize = 3;
 const PRODUCT: usize = 4;
 const PRICE: usize = 5;
-/// Columns of a table.
+/// Number of columns of a table.
 pub const COLUMNS: usize = 7;
 
-/// Characters of random text that rows take theirs from.
+/// Characters of random text; rows take their text from it.
 const TEXT_CHARS: usize = 4 << 20;
 /// The alphabet of base64.
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-/// 2023-12-08 in seconds since the epoch, the day of the code's last change of the columns; rows begin there.
+/// 2023-12-08 in seconds since the epoch: the first `dateandtime`. On this day the columns of the
+/// code last changed.
 const FIRST_SECOND: u64 = 1_701_993_600;
-/// What generators are keyed with.
+/// Keys of the random generators.
 const ROW_KEY: u64 = 0x726f_7773;
 const TEXT_KEY: u64 = 0x7465_7874;
 
 impl IndexSet {
-    /// Places of the columns of the three indexes `marketsegment`, `registersegment` and `pdc`.
+    /// Returns the places of the columns of the three indexes `marketsegment`, `registersegment`
+    /// and `pdc`.
     fn columns(self) -> [&'static [usize]; 3] {
         let pdc: &[usize] = &[PRICE, TIME, CUSTOMER];
         match self {
@@ -52,7 +54,7 @@ impl IndexSet {
     }
 }
 
-/// The tables `pi1`, `pi2`, ... of a configuration.
+/// Returns the tables `pi1`, `pi2`, ... of a configuration.
 pub fn schema(config: &Config) -> Result<&'static TableSchema, String> {
     let names = ["marketsegment", "registersegment", "pdc"];
     let indexes: Vec<Index> = names
@@ -82,20 +84,20 @@ pub fn schema(config: &Config) -> Result<&'static TableSchema, String> {
     TableSchema::without_transactions((1..=config.tables()).map(table).collect())
 }
 
-/// Makes rows and knows them again.
+/// Generator and checker of rows.
 pub struct Rows {
     config: Config,
     text: Vec<u8>,
 }
 
-/// The numbers of a row, by the place of their column, and what decides its text.
+/// The numbers of a row, by the place of their column, and the generator of its text.
 struct Numbers {
     columns: [u64; COLUMNS - 1],
     random: Random,
 }
 
 impl Rows {
-    /// Draws the random text.
+    /// Creates the generator and draws the random text.
     pub fn new(config: &Config) -> Rows {
         let mut random = Random::keyed(config.seed, &[TEXT_KEY]);
         let mut text = Vec::with_capacity(TEXT_CHARS);
@@ -122,14 +124,15 @@ impl Rows {
         let customer = random.below(u64::from(config.customers));
         let mut price = random.below(u64::from(config.max_price));
         if config.index_set() == IndexSet::Y2016 {
-            // Hundredths: a price below the limit and the customer's number, divided by a hundred.
+            // In hundredths: the customer's number plus a price below the limit, divided by a
+            // hundred.
             price += customer;
         }
         let time = FIRST_SECOND + id / config.rows_per_second;
         Numbers {
             columns: [
                 id,
-                // The column ends in 2106.
+                // The column overflows in 2106.
                 u64::from(time as u32),
                 register,
                 customer,
@@ -140,7 +143,7 @@ impl Rows {
         }
     }
 
-    /// The constant part's length and the random part of a row's text.
+    /// Returns the length of the constant part and the random part of a row's text.
     #[inline]
     fn text(&self, random: &mut Random) -> (usize, &[u8]) {
         let config = &self.config;
@@ -165,7 +168,7 @@ impl Rows {
         });
     }
 
-    /// Whether a whole row is the one of this id.
+    /// Returns true if a whole row is the row of this id.
     pub fn is_row(&self, table: usize, id: u64, row: &[Value<'_>]) -> bool {
         let mut numbers = self.numbers(table, id);
         let (constant, random) = self.text(&mut numbers.random);
@@ -179,7 +182,8 @@ impl Rows {
             && data[constant..] == *random
     }
 
-    /// Whether the columns at these places, in this order, are those of the row of this id.
+    /// Returns true if the values are the columns at these places, in this order, of the row of
+    /// this id.
     #[inline]
     pub fn has_columns(
         &self,
@@ -194,7 +198,7 @@ impl Rows {
         expected.all(|expected| values.next() == Some(&expected)) && values.next().is_none()
     }
 
-    /// A random start of a range in an index whose first column is at this place.
+    /// Draws the start of a range in an index with its first column at this place.
     #[inline]
     pub fn start_of_range(&self, first_column: usize, random: &mut Random) -> u64 {
         let config = &self.config;
@@ -203,7 +207,7 @@ impl Rows {
             // Registers above the drawn one.
             REGISTER => random.below(u64::from(config.cash_registers)) + 1,
             _ if config.index_set() == IndexSet::Y2016 => {
-                // Prices are in hundredths there.
+                // Prices of this set are in hundredths.
                 random.below(u64::from(config.max_price)) * 100
             }
             _ => random.below(u64::from(config.max_price)),
@@ -211,7 +215,7 @@ impl Rows {
     }
 }
 
-/// The id of a whole row.
+/// Returns the id of a whole row.
 pub fn id_of(row: &[Value<'_>]) -> Option<u64> {
     row.get(ID)?.unsigned()
 }

@@ -1,4 +1,4 @@
-//! The keys of the Insert Benchmark: one table for reading, printing and explaining them.
+//! Setting keys of the Insert Benchmark: one table for reading, printing and explaining them.
 
 use super::config::{Config, Form, SettleEnd, Spread};
 use super::rows::IndexSet;
@@ -14,7 +14,7 @@ const INDEX_SETS: [(&str, IndexSet); 3] = [
     ("2023", IndexSet::Code2023),
 ];
 
-/// All keys, in the guide's order.
+/// All keys, in the order of the guide.
 #[rustfmt::skip] // One key a line.
 pub const SETTINGS: &[Setting<Config>] = &[
     number!("rows", "rows that l.i0 loads into each table", c => c.rows, whole(1, 1 << 40)),

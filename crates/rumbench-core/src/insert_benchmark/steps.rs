@@ -1,11 +1,11 @@
 //! The steps of the Insert Benchmark.
 //!
-//! The number in the name of a query step is the rate of its background inserts for each client, and of its deletes: any
-//! rate can be asked for by its name.
+//! The number in the name of a query step is the rate of its background inserts for each client,
+//! and of its deletes. Names with any rate are accepted.
 
 use std::fmt;
 
-/// What a step does.
+/// Action of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Loads the tables in key order.
@@ -14,11 +14,12 @@ pub enum Action {
     Index,
     /// Inserts and deletes as fast as possible.
     Write(Writes),
-    /// Range queries, with inserts and deletes beside them at a rate.
+    /// Runs range queries, with background inserts and deletes at this rate per client and second.
     Ranges(u64),
-    /// Queries by primary key, with inserts and deletes beside them at a rate.
+    /// Runs queries by primary key, with background inserts and deletes at this rate per client and
+    /// second.
     Points(u64),
-    /// The engine pays its debt.
+    /// Lets the engine work off its backlog.
     Settle,
 }
 
@@ -31,11 +32,11 @@ pub enum Writes {
     Second,
 }
 
-/// One step, as settings name it.
+/// One step, named as in the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step(pub Action);
 
-/// Highest background rate, rows per second of one client.
+/// Highest background rate in rows per second of one client.
 const RATE_MAX: u64 = 100_000_000;
 
 /// The ten steps in order, with the meaning of each for `rumbench list phases`.
@@ -69,10 +70,10 @@ pub const STEPS: &[(&str, &str)] = &[
 ];
 
 impl Step {
-    /// The step of a name.
+    /// Parses the name of a step.
     ///
     /// # Errors
-    /// What is allowed.
+    /// Fails on an unknown name; the message names the steps.
     pub fn named(name: &str) -> Result<Step, String> {
         let rate = |digits: &str| {
             let rate = digits.parse().ok();
@@ -97,7 +98,8 @@ impl Step {
         })
     }
 
-    /// The rate of the inserts beside queries, rows per second of one client.
+    /// Returns the rate of the background inserts in rows per second of one client; `None` for
+    /// steps without queries.
     pub fn background_rate(self) -> Option<u64> {
         match self.0 {
             Action::Ranges(rate) | Action::Points(rate) => Some(rate),

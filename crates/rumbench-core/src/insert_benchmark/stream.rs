@@ -1,13 +1,13 @@
-//! What the clients of a step ask, as far as it follows from seed, step and client alone.
+//! Operations of the clients of a step, as far as seed, step and client determine them.
 
 use super::config::Config;
 use super::rows::Rows;
 use crate::random::Random;
 
-/// What generators of queries are keyed with.
+/// Key of the random generators of queries.
 const QUERY_KEY: u64 = 0x7175_6572;
 
-/// The statements of a stream of inserts, or of deletes: how many rows each has.
+/// Statements of a stream of inserts or deletes; yields the rows of each.
 #[derive(Debug, Clone)]
 pub struct Statements {
     rows: u64,
@@ -15,12 +15,12 @@ pub struct Statements {
 }
 
 impl Statements {
-    /// So many rows, in statements of `batch` rows; the last may have fewer.
+    /// Splits `rows` rows into statements of `batch` rows; the last may have fewer.
     pub fn new(rows: u64, batch: u64) -> Statements {
         Statements { rows, batch }
     }
 
-    /// How many statements are left.
+    /// Returns the number of remaining statements.
     pub fn left(&self) -> u64 {
         self.rows.div_ceil(self.batch)
     }
@@ -36,7 +36,7 @@ impl Iterator for Statements {
     }
 }
 
-/// The queries of one client in one step.
+/// Queries of one client in one step.
 #[derive(Debug, Clone)]
 pub struct Queries {
     random: Random,
@@ -45,7 +45,7 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// `step` is the place of the step in the trial's list.
+    /// Creates the queries of a client; `step` is the place of the step in the trial's list.
     pub fn new(config: &Config, first_columns: Vec<usize>, step: u64, client: u64) -> Queries {
         Queries {
             random: Random::keyed(config.seed, &[QUERY_KEY, step, client]),
@@ -53,7 +53,8 @@ impl Queries {
         }
     }
 
-    /// A range query: its index, each equally likely, and the first value of its first column.
+    /// Draws a range query: its index, each equally likely, and the first value of its first
+    /// column.
     #[inline]
     pub fn range(&mut self, rows: &Rows) -> (usize, u64) {
         let index = self.random.below(self.first_columns.len() as u64) as usize;
@@ -61,7 +62,8 @@ impl Queries {
         (index, start)
     }
 
-    /// An id of a query by primary key, from `low` up to (not including) `high`. An id may come twice in a query.
+    /// Draws an id of a query by primary key, from `low` up to (not including) `high`. A query may
+    /// hold an id twice.
     #[inline]
     pub fn id(&mut self, (low, high): (u64, u64)) -> u64 {
         low + self.random.below(high - low)

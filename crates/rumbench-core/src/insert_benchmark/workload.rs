@@ -17,27 +17,28 @@ use crate::engine::{Engine, EngineError, Schema};
 use crate::tables::{RowBatch, TableStore};
 use crate::trial::{Background, Phase, PhaseClient, PhaseEnd, Step, Workload, numbered};
 
-/// Changes whenever the golden operations or the loaded rows change.
+/// Version of the workload; changes whenever the golden operations or the loaded rows change.
 pub const VERSION: u32 = 1;
 
-/// The Insert Benchmark, configured.
+/// The Insert Benchmark workload of one configuration.
 pub struct InsertBenchmark {
     shared: Arc<Shared>,
-    /// The steps with their names.
+    /// Steps with their names.
     plan: Vec<(StepDef, String)>,
-    /// Place in the plan of the step that comes next.
+    /// Place of the next step in the plan.
     next: usize,
-    /// Rows of each table before the step that was handed out last.
+    /// Rows of each table before the current step.
     kept: Vec<u64>,
 }
 
 type Clients = Result<Vec<Box<dyn PhaseClient>>, EngineError>;
 
 impl InsertBenchmark {
-    /// A trial of this configuration. `backoff` is called before attempt number 2, 3, ... of a transaction.
+    /// Prepares a trial of this configuration. `backoff` is called before attempt number 2, 3, ...
+    /// of a transaction.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`] if no schema can be made of it.
+    /// Returns [`EngineError::Unsupported`] if the configuration has no valid schema.
     pub fn new(config: Config, backoff: fn(u32)) -> Result<InsertBenchmark, EngineError> {
         let alone = config.clients == config.tables();
         let queues = (0..config.tables()).map(|table| Queue::new(table as usize, alone));
@@ -65,12 +66,12 @@ impl InsertBenchmark {
         self.config().clients as usize
     }
 
-    /// The table of a client.
+    /// Returns the table of a client.
     fn queue_of(&self, client: usize) -> usize {
         client % self.shared.queues.len()
     }
 
-    /// A client's share of the rows of its table.
+    /// Returns a client's share of the rows of its table.
     fn share(&self, rows: u64, client: usize) -> u64 {
         let queues = self.shared.queues.len();
         let (sharers, place) = ((self.clients() / queues) as u64, (client / queues) as u64);
@@ -93,7 +94,7 @@ impl InsertBenchmark {
         )))
     }
 
-    /// Inserts and deletes of each client, coupled.
+    /// Creates the coupled insert and delete clients.
     fn writers(
         &self,
         store: &dyn TableStore,
@@ -103,7 +104,7 @@ impl InsertBenchmark {
         let sharers = (self.clients() / self.shared.queues.len()) as u64;
         let mut clients: Vec<Box<dyn PhaseClient>> = Vec::new();
         for client in 0..self.clients() {
-            // What deletes are ahead must not be more than what is there.
+            // Deletes may be ahead by at most the loaded rows.
             let there = self.config().rows / (batch * sharers);
             let (inserts, deletes) = couple(there.min(LEAD));
             let statements = Statements::new(rows_of(client), batch);
@@ -163,8 +164,8 @@ impl InsertBenchmark {
         Ok(Phase::of_work("", WRITE_OPERATIONS, clients))
     }
 
-    /// Queries of all clients, inserts and deletes beside them. By time the phase ends with its inserts: the same work for
-    /// every engine.
+    /// Builds a phase of queries with background inserts and deletes. If the end is given in
+    /// seconds, the phase ends with its inserts, so every engine does the same work.
     fn query_phase(
         &self,
         store: &dyn TableStore,
@@ -186,7 +187,7 @@ impl InsertBenchmark {
             end,
             background: Some(Background {
                 operations: WRITE_OPERATIONS,
-                // An insert and a delete of each batch.
+                // One insert and one delete per batch.
                 per_second: 2.0 * rows_per_second / batch as f64,
                 burst: config.spread == Spread::Burst,
                 rows_per_second: Some(rows_per_second),
@@ -214,7 +215,7 @@ impl InsertBenchmark {
         clients.collect()
     }
 
-    /// The phase of the step at this place of the plan.
+    /// Builds the phase of the step at this place of the plan.
     fn phase_of(
         &self,
         store: &Arc<dyn TableStore>,
@@ -256,7 +257,8 @@ impl InsertBenchmark {
         }
     }
 
-    /// What must hold after the step at this place: rows and contents after loads, as many deletes as inserts after writes.
+    /// Checks the tables after a step: rows and contents after loads, as many deletes as inserts
+    /// after writes.
     fn check_after(&self, store: &dyn TableStore, step: StepDef) -> Result<(), EngineError> {
         if !store.keeps_rows() || !matches!(step.0, Action::Load | Action::Index | Action::Write(_))
         {

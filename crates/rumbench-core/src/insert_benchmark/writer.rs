@@ -1,4 +1,4 @@
-//! The clients that write: inserts, deletes, and the builder of indexes.
+//! Write clients: inserts, deletes, and the builder of indexes.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) const INDEX_OPERATIONS: &[&str] = &["INSERT", "BUILD_INDEX"];
 /// Operations of steps that insert and delete.
 pub(super) const WRITE_OPERATIONS: &[&str] = &["INSERT", "DELETE", "MIN_AND_DELETE"];
 
-/// Inserts the rows of its share at the high end of a table.
+/// Client that inserts its share of rows at the high end of a table.
 pub(super) struct Inserter {
     pub(super) shared: Arc<Shared>,
     pub(super) queue: usize,
@@ -28,7 +28,7 @@ pub(super) struct Inserter {
     pub(super) side: Option<Side>,
     batch: RowBatch,
     first: u64,
-    /// The rows of the batch are still to be inserted.
+    /// True while the rows of the batch are prepared but not inserted.
     prepared: bool,
 }
 
@@ -53,7 +53,7 @@ impl Inserter {
     }
 }
 
-/// Fills a batch with new rows of a queue; the first id.
+/// Fills a batch with new rows of a queue and returns the first id.
 fn fill(shared: &Shared, queue: &Queue, rows: u64, batch: &mut RowBatch) -> u64 {
     let first = queue.take_ids(rows);
     batch.clear();
@@ -94,7 +94,7 @@ impl PhaseClient for Inserter {
 }
 
 impl Drop for Inserter {
-    /// A phase may end between the two halves of an operation.
+    /// Returns unused ids: a phase may end between `prepare` and `execute`.
     fn drop(&mut self) {
         if self.prepared {
             let queue = &self.shared.queues[self.queue];
@@ -103,20 +103,20 @@ impl Drop for Inserter {
     }
 }
 
-/// Deletes as many rows at the low end of a table.
+/// Client that deletes rows at the low end of a table, as many as the inserter adds.
 pub(super) struct Deleter {
     pub(super) shared: Arc<Shared>,
     pub(super) queue: usize,
     pub(super) connection: Box<dyn TableConnection>,
     pub(super) statements: Statements,
     pub(super) side: Side,
-    /// Whether answers can be judged.
+    /// True if answers are checked.
     pub(super) judges: bool,
-    /// Statements since the lowest key was read; `None`: it was not yet.
+    /// Statements since the last read of the lowest key; `None` before the first read.
     pub(super) since_lowest: Option<u64>,
     /// Rows of the next statement.
     pub(super) rows: u64,
-    /// Whether it reads the lowest key first.
+    /// True if the next statement reads the lowest key first.
     pub(super) reads_lowest: bool,
 }
 
@@ -135,14 +135,14 @@ impl Deleter {
                 "{found} instead of {rows} rows of {name} were deleted from {from:?} on"
             )));
         }
-        // Of a step's rows only the inserted ones count.
+        // Deleted rows do not count: the rows of a step are the inserted ones.
         Ok(Done {
             retries,
             ..Done::default()
         })
     }
 
-    /// Reads the lowest key, which is where the next delete starts. How often it was run again.
+    /// Reads the lowest key, the start of the next delete. Returns the number of retries.
     fn read_lowest(&mut self) -> Result<u64, EngineError> {
         let queue = &self.shared.queues[self.queue];
         let one = Range {
@@ -160,7 +160,7 @@ impl Deleter {
         })?;
         let (low, _) = queue.bounds();
         if self.judges && queue.is_exact() {
-            // A table that is empty for a moment has no lowest key.
+            // A table can be empty for a moment and then has no lowest key.
             if lowest != Some(low) && (lowest.is_some() || inserted > deleted) {
                 let name = self.shared.name(queue);
                 return Err(wrong(format!(
@@ -186,7 +186,8 @@ impl PhaseClient for Deleter {
     }
 
     fn execute(&mut self) -> Result<Done, EngineError> {
-        // One operation with the delete that needs it: at a rate, no start is spent on it.
+        // The read is one operation with its delete, so that it takes no start of its own at a
+        // rate.
         let lowest = match self.reads_lowest {
             true => self.read_lowest(),
             false => Ok(0),
@@ -206,12 +207,13 @@ impl PhaseClient for Deleter {
     }
 }
 
-/// Inserts a few rows, then builds one index after the other, or all at once where the engine can.
+/// Client that inserts a few rows, then builds the indexes one by one, or all at once if the engine
+/// can.
 pub(super) struct Builder {
     pub(super) shared: Arc<Shared>,
     pub(super) queue: usize,
     pub(super) store: Arc<dyn TableStore>,
-    /// The next index; `None`: the rows come first.
+    /// Next index; `None`: the rows are inserted first.
     pub(super) next: Option<usize>,
 }
 
@@ -241,7 +243,7 @@ impl PhaseClient for Builder {
         };
         let indexes = index..self.shared.config.indexes;
         self.next = Some(self.store.build_next(queue.table, indexes)?);
-        // The rows of a table count once, however many indexes it has.
+        // The rows of a table count once, for any number of indexes.
         let (inserted, deleted) = queue.totals();
         Ok(Done {
             rows: match index {

@@ -1,4 +1,5 @@
-//! The clients of large values: who inserts rows, and who asks for them. What they share says which rows must be there.
+//! Clients of large values: they insert rows and query them. Their shared state says which rows
+//! must exist.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,22 +16,22 @@ use crate::trial::{Done, OpIndex, PhaseClient};
 pub(super) const INSERT_OPERATIONS: &[&str] = &["INSERT"];
 /// Operations of queries.
 pub(super) const QUERY_OPERATIONS: &[&str] = &["GET"];
-/// What the generators of queries are keyed with.
+/// Key of the random generators of queries.
 const QUERY_KEY: u64 = 0x6c67_6574;
 
-/// What all clients of a trial share.
+/// State that all clients of a trial share.
 pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) rows: Rows,
-    /// The id that is given out next; the first is 1.
+    /// Next id to give out; the first is 1.
     next: AtomicU64,
     /// Every row below can be read, as far as ids have no gaps.
     visible_below: AtomicU64,
-    /// Rows inserted.
+    /// Number of inserted rows.
     inserted: AtomicU64,
-    /// Their keys and values.
+    /// Bytes of the keys and values of the inserted rows.
     bytes: AtomicU64,
-    /// Ids have no gaps: no insert has failed.
+    /// True if no insert has failed: ids have no gaps.
     exact: AtomicBool,
     pub(super) backoff: fn(u32),
 }
@@ -49,19 +50,20 @@ impl Shared {
         }
     }
 
-    /// Rows inserted, and the bytes of their keys and values.
+    /// Returns the inserted rows, and the bytes of their keys and values.
     pub(super) fn totals(&self) -> (u64, u64) {
-        // Relaxed here and below where only the number matters.
+        // Relaxed, as everywhere in this file where only the number matters.
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (of(&self.inserted), of(&self.bytes))
     }
 
-    /// Whether ids have no gaps.
+    /// Returns true if ids have no gaps.
     pub(super) fn is_exact(&self) -> bool {
         self.exact.load(Ordering::Relaxed)
     }
 
-    /// All rows that were inserted can be read from now on: nobody inserts at the moment.
+    /// Makes all inserted rows visible to queries. The caller ensures that no client inserts at
+    /// this time.
     pub(super) fn publish(&self) {
         let next = self.next.load(Ordering::Relaxed);
         self.visible_below.store(next, Ordering::Release);
@@ -80,25 +82,26 @@ impl Shared {
     }
 }
 
-/// Inserts rows at the high end of the key.
+/// Client that inserts rows at the high end of the key range.
 pub(super) struct Inserter {
     shared: Arc<Shared>,
     connection: Box<dyn TableConnection>,
-    /// Inserts end below this id.
+    /// Upper bound (exclusive) of the ids to insert.
     end: u64,
     /// Rows of a transaction.
     batch_rows: u64,
-    /// Nobody else inserts: its rows become visible in order.
+    /// True if no other client inserts, so that rows become visible in order.
     alone: bool,
     batch: RowBatch,
     /// First id of the batch.
     first: u64,
-    /// Bytes of keys and values of the batch.
+    /// Bytes of the keys and values of the batch.
     bytes: u64,
 }
 
 impl Inserter {
-    /// Inserts until all ids below `end` are given out. `alone` says that no other client inserts meanwhile.
+    /// Creates a client that inserts until all ids below `end` are given out. `alone`: no other
+    /// client inserts meanwhile.
     pub(super) fn new(
         shared: Arc<Shared>,
         connection: Box<dyn TableConnection>,
@@ -122,8 +125,8 @@ impl Inserter {
         self.batch.len() as u64
     }
 
-    /// Takes the ids of the next batch; `None`: there are no more. Those of a batch that the end of the queries leaves
-    /// without execution were the last: nobody inserts above them.
+    /// Takes the ids of the next batch; `None` if none are left. If the queries end before a batch
+    /// is executed, it is the last batch: no client inserts above it.
     fn take_ids(&self) -> Option<(u64, u64)> {
         let (end, most) = (self.end, self.batch_rows);
         let rows = |next: u64| end.saturating_sub(next).min(most);
@@ -160,7 +163,7 @@ impl PhaseClient for Inserter {
         let done = inserted?;
         shared.note_inserted(rows, self.bytes);
         if self.alone {
-            // Release: who reads it then also finds the rows.
+            // Release: a thread that reads it also finds the rows.
             let below = self.first + rows;
             shared.visible_below.store(below, Ordering::Release);
         }
@@ -171,32 +174,33 @@ impl PhaseClient for Inserter {
     }
 }
 
-/// The queries of one client.
+/// Queries of one client.
 #[derive(Debug, Clone)]
 pub struct Queries(Random);
 
 impl Queries {
-    /// Follows from the seed and the number of the client.
+    /// Creates the queries that the seed and the number of the client determine.
     pub fn new(seed: u64, client: u64) -> Queries {
         Queries(Random::keyed(seed, &[QUERY_KEY, client]))
     }
 
-    /// An id below `end`.
+    /// Draws an id below `end`.
     pub fn id(&mut self, end: u64) -> u64 {
         1 + self.0.below(end - 1)
     }
 }
 
-/// Asks for one random row after the other, and compares it.
+/// Client that queries random rows one by one and compares each with the expected value.
 pub(super) struct Reader {
     pub(super) shared: Arc<Shared>,
     pub(super) connection: Box<dyn TableConnection>,
     pub(super) queries: Queries,
-    /// Whether answers can be judged.
+    /// True if answers are checked.
     pub(super) judges: bool,
     pub(super) id: u64,
     pub(super) key: RowBatch,
-    /// The value of the row that is asked for: made before the query, so that what is timed is a comparison of bytes.
+    /// Expected value of the queried row. It is generated before the query, so the timed part only
+    /// compares bytes.
     pub(super) expected: Vec<u8>,
 }
 

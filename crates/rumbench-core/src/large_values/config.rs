@@ -1,4 +1,4 @@
-//! The configuration of one trial of large values, and the one table of its keys.
+//! Configuration of one trial of large values, and the table of its keys.
 
 use crate::settings::{
     ConfigError, Setting, decimal, effective, number, operations_of, read, seconds_of, setting,
@@ -6,17 +6,17 @@ use crate::settings::{
 };
 use crate::trial::PhaseEnd;
 
-/// The workload's name in messages and results.
+/// Name of the workload in messages and results.
 pub const WORKLOAD: &str = "large-values";
 
-/// The longest value: 512 KiB.
+/// Longest value: 512 KiB.
 const VALUE_BYTES_MAX: u64 = 512 << 10;
-/// Bytes of one transaction at most: engines hold it in memory before they write it.
+/// Most bytes of one transaction: engines hold it in memory before they write it.
 const TRANSACTION_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a key.
 const KEY_BYTES: u64 = 8;
 
-/// Everything that decides what a trial does. See `docs/guide/large-values-workload.md` for each key.
+/// Configuration of a trial. `docs/guide/large-values-workload.md` explains each key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Rows of the load.
@@ -27,17 +27,17 @@ pub struct Config {
     pub value_max: u64,
     /// Share of a value that is random bytes, in percent.
     pub random_percent: u64,
-    /// Clients that load, and that query.
+    /// Number of clients of the load, and of the queries.
     pub clients: u32,
     /// Rows of one transaction of the load.
     pub load_batch: u64,
-    /// Rows that are inserted beside queries, per second; 0: none.
+    /// Background inserts during the queries in rows per second; 0: none.
     pub insert_rate: u64,
-    /// Rows of one transaction beside queries.
+    /// Rows of one transaction of background inserts.
     pub batch: u64,
     /// End of the queries.
     pub end: PhaseEnd,
-    /// Decides all rows and all queries.
+    /// Seed of all rows and all queries.
     pub seed: u64,
 }
 
@@ -58,7 +58,7 @@ impl Default for Config {
     }
 }
 
-/// All keys, in the guide's order.
+/// All keys, in the order of the guide.
 #[rustfmt::skip] // One key a line.
 pub const SETTINGS: &[Setting<Config>] = &[
     number!("rows", "rows of the load", c => c.rows, whole(1, 1 << 40)),
@@ -80,10 +80,11 @@ pub const SETTINGS: &[Setting<Config>] = &[
 ];
 
 impl Config {
-    /// Reads settings; the last of a repeated key counts.
+    /// Reads settings; the last value of a repeated key counts.
     ///
     /// # Errors
-    /// An unknown key, a value that is not allowed (with what is), or values that exclude each other.
+    /// Fails on an unknown key, on a value that is not allowed (the message names the allowed
+    /// values), and on values that exclude each other.
     pub fn from_pairs<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Config, ConfigError>
     where
         K: AsRef<str>,
@@ -92,7 +93,7 @@ impl Config {
         read(WORKLOAD, SETTINGS, pairs, Config::refusal)
     }
 
-    /// Why these settings cannot be together.
+    /// Returns the reason why these settings exclude each other, if they do.
     fn refusal(&self) -> Option<String> {
         let Config {
             value_min,
@@ -115,17 +116,17 @@ impl Config {
         ))
     }
 
-    /// Every effective setting as text, in the guide's order.
+    /// Returns every effective setting as text, in the order of the guide.
     pub fn settings(&self) -> Vec<(String, String)> {
         effective(SETTINGS, self)
     }
 
-    /// Rows of one transaction beside queries: not more than a second's.
+    /// Returns the rows of one background transaction: at most the rows of one second.
     pub fn background_batch(&self) -> u64 {
         self.batch.min(self.insert_rate.max(1))
     }
 
-    /// Bytes of a row of mean length.
+    /// Returns the bytes of a row of mean length.
     pub fn row_bytes(&self) -> u64 {
         KEY_BYTES + u64::midpoint(self.value_min, self.value_max)
     }

@@ -1,8 +1,9 @@
-//! Large values: rows in the order of their key, then queries by key beside inserts at a rate; what the database takes on
-//! the device is compared with the compressed size of its rows.
+//! Large values: loads rows in key order, then queries by key with background inserts. The size of
+//! the database on the device is compared with the compressed size of its rows.
 //!
-//! Reading order: [`config`], [`rows`] (the table, the values and how they are checked), `client` (who inserts and who
-//! queries), [`workload`] (the phases and the checks). The guide is `docs/guide/large-values-workload.md`.
+//! Reading order: [`config`], [`rows`] (the table, the values and their checks), `client` (inserts
+//! and queries), [`workload`] (the phases and the checks). The guide is
+//! `docs/guide/large-values-workload.md`.
 
 mod client;
 pub mod config;
@@ -13,7 +14,7 @@ pub use client::Queries;
 pub use config::{Config, SETTINGS};
 pub use workload::LargeValues;
 
-/// Names of the phases with their meaning.
+/// Names of the phases with a description of each.
 pub const PHASES: &[(&str, &str)] = &[
     ("load", "inserts the rows in the order of the primary key"),
     (

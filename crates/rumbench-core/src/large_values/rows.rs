@@ -1,20 +1,20 @@
-//! The table and its rows: each row follows from the seed and its id alone.
+//! The table and its rows: each row is a function of the seed and its id.
 //!
-//! A value is the letter `a`, then random bytes, in the shares that the settings say. The random bytes of a row are its own:
-//! nothing can be saved by finding them in another row, however far a codec looks back.
+//! A value is a run of the letter `a`, then random bytes, in the shares of the settings. No row
+//! shares its random bytes with another row, so a codec saves nothing by looking further back.
 
 use super::config::Config;
 use crate::random::Random;
 use crate::tables::{Column, ColumnType, RowBatch, Table, TableId, TableSchema, Value};
 
-/// The one table.
+/// The only table.
 pub const TABLE: TableId = TableId(0);
-/// Columns of the table.
+/// Number of columns of the table.
 pub const COLUMNS: usize = 2;
-/// What the generators of rows are keyed with.
+/// Key of the random generators of rows.
 const ROW_KEY: u64 = 0x6c61_7267;
 
-/// The table `large` with its key and its value.
+/// Returns the schema of the table `large` with its key and its value.
 pub fn schema() -> Result<&'static TableSchema, String> {
     TableSchema::without_transactions(vec![Table {
         name: "large".to_owned(),
@@ -28,18 +28,18 @@ pub fn schema() -> Result<&'static TableSchema, String> {
     }])
 }
 
-/// Makes rows and knows them again.
+/// Generator and checker of rows.
 #[derive(Debug, Clone)]
 pub struct Rows {
     seed: u64,
     value_min: u64,
-    /// Different lengths.
+    /// Number of different lengths.
     lengths: u64,
     random_percent: u64,
 }
 
 impl Rows {
-    /// The rows of a configuration.
+    /// Creates the generator of a configuration.
     pub fn new(config: &Config) -> Rows {
         Rows {
             seed: config.seed,
@@ -49,7 +49,7 @@ impl Rows {
         }
     }
 
-    /// Appends the value of an id.
+    /// Appends the value of an id to `out`.
     pub fn append_value(&self, id: u64, out: &mut Vec<u8>) {
         let mut random = Random::keyed(self.seed, &[ROW_KEY, id]);
         let length = self.value_min + random.below(self.lengths);
@@ -67,17 +67,18 @@ impl Rows {
         batch.push_bytes(|out| self.append_value(id, out));
     }
 
-    /// Whether a whole row is the one of this id, whose value is `value`.
+    /// Returns true if a whole row is the row of this id, with the value `value`.
     pub fn is_row(id: u64, value: &[u8], row: &[Value<'_>]) -> bool {
         *row == [Value::Unsigned(id), Value::Bytes(value)]
     }
 
-    /// Rows evenly chosen among the first `rows`, keys and values one after the other, until they have so many bytes.
+    /// Returns the keys and values of rows evenly chosen among the first `rows`, in sequence, until
+    /// they have `bytes` bytes.
     pub fn sample(&self, rows: u64, bytes: usize, mean_bytes: u64) -> Vec<u8> {
         let wanted = (bytes as u64 / mean_bytes.max(1)).clamp(1, rows);
         let mut out = Vec::with_capacity(bytes);
         for place in 0..wanted {
-            // No product that overflows: the quotient and the rest apart.
+            // Quotient and remainder are separate, so that no product overflows.
             let id = 1 + rows / wanted * place + rows % wanted * place / wanted;
             out.extend_from_slice(&id.to_be_bytes());
             self.append_value(id, &mut out);

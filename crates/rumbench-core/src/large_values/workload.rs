@@ -12,28 +12,29 @@ use crate::tables::{
 };
 use crate::trial::{Background, Phase, PhaseClient, PhaseEnd, Step, Workload};
 
-/// Changes whenever the golden rows or queries change.
+/// Version of the workload; changes whenever the golden rows or queries change.
 pub const VERSION: u32 = 1;
-/// Rows that are read back after the load.
+/// Number of rows that are read back after the load.
 const SAMPLE_ROWS: u64 = 1000;
-/// What the generator of the sample is keyed with.
+/// Key of the random generator of the sample.
 const SAMPLE_KEY: u64 = 0x7361_6d70;
 
-/// Large values, configured.
+/// The large-values workload of one configuration.
 pub struct LargeValues {
     shared: Arc<Shared>,
     schema: &'static TableSchema,
-    /// Place in [`NAMES`] of the step that comes next.
+    /// Place of the next step in [`NAMES`].
     next: usize,
 }
 
 const NAMES: [&str; 3] = ["load", "settle", "query"];
 
 impl LargeValues {
-    /// A trial of this configuration. `backoff` is called before attempt number 2, 3, ... of a transaction.
+    /// Prepares a trial of this configuration. `backoff` is called before attempt number 2, 3, ...
+    /// of a transaction.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`] if no schema can be made of it.
+    /// Returns [`EngineError::Unsupported`] if the table has no valid schema.
     pub fn new(config: Config, backoff: fn(u32)) -> Result<LargeValues, EngineError> {
         Ok(LargeValues {
             shared: Arc::new(Shared::new(config, backoff)),
@@ -71,8 +72,8 @@ impl LargeValues {
         Ok(Phase::of_work(NAMES[0], INSERT_OPERATIONS, clients))
     }
 
-    /// Queries of all clients, one inserter beside them. By time the phase ends with its inserts: the same work for every
-    /// engine.
+    /// Builds the phase of queries by all clients, with one background inserter. If the end is
+    /// given in seconds, the phase ends with its inserts, so every engine does the same work.
     fn query(&self, store: &dyn TableStore) -> Result<Phase, EngineError> {
         self.shared.publish();
         let clients = (0..self.config().clients).map(|client| {
@@ -95,7 +96,7 @@ impl LargeValues {
         }
     }
 
-    /// Adds inserts at a rate.
+    /// Adds background inserts at a rate to a phase.
     fn beside(
         &self,
         store: &dyn TableStore,
@@ -126,7 +127,7 @@ impl LargeValues {
         })
     }
 
-    /// Counts the rows, and reads the first, the last and random ones back.
+    /// Counts the rows, and reads back the first, the last and random ones.
     fn check_load(&self, connection: &mut dyn TableConnection) -> Result<(), EngineError> {
         let rows = self.config().rows;
         let found = connection.count(TABLE)?;
@@ -138,7 +139,7 @@ impl LargeValues {
         let mut random = Random::keyed(self.config().seed, &[SAMPLE_KEY]);
         let some = (0..SAMPLE_ROWS).map(|_| 1 + random.below(rows));
         let (mut key, mut expected) = (RowBatch::new(1), Vec::new());
-        // One at a time: a thousand values of 512 KiB need not be in memory together.
+        // Reads one row at a time: a thousand values of 512 KiB need not be in memory together.
         for id in [1, rows].into_iter().chain(some) {
             key.clear();
             key.push(Value::Unsigned(id));
@@ -157,7 +158,8 @@ impl LargeValues {
         Ok(())
     }
 
-    /// Walks the whole table: every row once, in order, as its id makes it.
+    /// Walks the whole table and returns the number of rows. Every row must appear once, in order,
+    /// with the value of its id.
     fn check_all(&self, connection: &mut dyn TableConnection) -> Result<u64, EngineError> {
         let exact = self.shared.is_exact();
         let (mut rows, mut bad, mut expected) = (0, None, Vec::new());
@@ -177,7 +179,7 @@ impl LargeValues {
             )));
         }
         let (inserted, _) = self.shared.totals();
-        // An insert that failed may have left its rows.
+        // A failed insert may have left its rows.
         if rows != inserted && (exact || rows < inserted) {
             return Err(EngineError::Wrong(format!(
                 "table large holds {rows} rows; {inserted} were inserted"
