@@ -1,9 +1,11 @@
-//! The client of a test: performs the statements of its events, and checks every row that comes back.
+//! Client of a test: performs the statements of its events, and checks every returned row.
 //!
-//! Statements that read are single reads of what is committed; those that write are one transaction, run again as a whole
-//! when it meets a conflict. An event with one statement that writes one row uses the engine's call for it. A server is sent an
-//! event that sets one c of a list as one statement, and one that inserts a row as a statement that is not prepared. There all
-//! statements of an event are one transaction, also where none writes.
+//! Each reading statement reads committed data on its own. The writing statements of an event are
+//! one transaction, which runs again as a whole after a conflict. An event with a single statement
+//! that writes one row uses the engine's call for it.
+//!
+//! A SQL server gets the update of a list as one statement, and an insert as an unprepared
+//! statement. There an event with several statements is one transaction, even if it only reads.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -30,16 +32,16 @@ pub(super) struct OltpClient {
     events: Events,
     event: Event,
     client: usize,
-    /// Whether answers can be judged.
+    /// True if answers are checked.
     judges: bool,
     reads: Reads,
-    /// The new c of each statement of the event that sets one, one after the other.
+    /// New c of each statement of the event that sets one, in sequence.
     texts: Vec<u8>,
-    /// The row that the event inserts.
+    /// Row that the event inserts.
     row: RowBatch,
-    /// Whether each row that the event writes must be there.
+    /// True for each row written by the event that must exist.
     expected: Vec<bool>,
-    /// Whether it was, as the engine answers.
+    /// True for each row written by the event that existed, according to the engine.
     there: Vec<bool>,
 }
 
@@ -67,7 +69,7 @@ impl OltpClient {
         }
     }
 
-    /// Makes the texts and the row of the event.
+    /// Generates the texts and the row of a statement.
     fn make(&mut self, statement: Statement) {
         let (rows, table) = (&self.shared.rows, statement.table);
         match (statement.what, self.event.numbers(&statement)) {
@@ -86,8 +88,8 @@ impl OltpClient {
         }
     }
 
-    /// Performs the statements that write in one transaction, of which those before `first` that are not performed yet are
-    /// part: the ones from `begin` on. Rows and retries.
+    /// Performs the writing statements, which start at `first`, in one transaction. The statements
+    /// from `begin` to `first` are reads in the same transaction. Returns rows and retries.
     fn write(&mut self, begin: usize, first: usize) -> Result<(u64, u64)> {
         let shared = &*self.shared;
         let (event, there, expected) = (&self.event, &mut self.there, &mut self.expected);
@@ -134,7 +136,7 @@ impl OltpClient {
         Ok((rows + changed as u64, retries))
     }
 
-    /// Keys and new values of the statements that write.
+    /// Returns the bytes of the keys and new values of the writing statements.
     fn written_bytes(&self, first: usize) -> u64 {
         const KEY_BYTES: u64 = 8;
         let of = |statement: &Statement| match statement.what {
@@ -150,7 +152,7 @@ impl OltpClient {
         self.event.statements[first..].iter().map(of).sum()
     }
 
-    /// Notes what happened, and judges the answers: only a row that was deleted may be missing.
+    /// Records the effects, and checks the answers: only a deleted row may be missing.
     fn note(&self, first: usize) -> Result<()> {
         let shared = &*self.shared;
         let mut answers = self.expected.iter().zip(&self.there);
@@ -191,7 +193,8 @@ fn no_queries() -> EngineError {
     EngineError::Unsupported("a transaction without the queries of its connection".to_owned())
 }
 
-/// The rows that a statement writes: for each it answers whether it was there. An insert has a draw in the place of the id.
+/// Returns the ids of the rows that a statement writes, one per answer. For an insert a draw takes
+/// the place of the id.
 fn ids_of<'a>(event: &'a Event, statement: &Statement) -> &'a [u64] {
     let numbers = event.numbers(statement);
     match statement.what {
@@ -200,7 +203,7 @@ fn ids_of<'a>(event: &'a Event, statement: &Statement) -> &'a [u64] {
     }
 }
 
-/// Notes what is going to happen, and whether each row that is written must be there.
+/// Records the coming effects, and sets `expected` to true for each written row that must exist.
 fn announce(shared: &Shared, event: &Event, statements: &[Statement], expected: &mut Vec<bool>) {
     expected.clear();
     for statement in statements {
@@ -219,7 +222,7 @@ fn announce(shared: &Shared, event: &Event, statements: &[Statement], expected: 
     }
 }
 
-/// Whether the engine has a call that is the whole transaction.
+/// Returns true if the engine has a single call for the whole transaction.
 fn is_single(statements: &[Statement]) -> bool {
     match statements {
         [only] => !matches!(only.what, What::Replace | What::SetCOfList),
@@ -227,7 +230,7 @@ fn is_single(statements: &[Statement]) -> bool {
     }
 }
 
-/// A connection whose calls are transactions of their own.
+/// A connection used as a transaction: each call is a transaction of its own.
 struct Direct<'a>(&'a mut dyn TableConnection);
 
 impl TableWrites for Direct<'_> {
@@ -250,8 +253,9 @@ impl TableWrites for Direct<'_> {
     }
 }
 
-/// Performs statements that write; answers whether each of their rows was there. `texts` are the new c of those that set one,
-/// one after the other, `row` is the one that is inserted.
+/// Performs the writing statements and appends to `there` for each of their rows: true if it
+/// existed. `texts` holds the new c of each statement that sets one, in sequence; `row` is the row
+/// to insert.
 fn perform(
     writes: &mut dyn TableWrites,
     event: &Event,
@@ -303,7 +307,7 @@ impl PhaseClient for OltpClient {
         let statements = self.event.statements.iter();
         let first = statements.take_while(|one| !one.what.writes()).count();
         let (mut rows, mut retries, mut written_bytes) = (0, 0, 0);
-        // The reads of a transaction are part of it where it has queries.
+        // If the connection has queries, the reads are part of the transaction.
         let several = self.event.statements.len() > 1;
         let begin = match several && self.connection.queries().is_some() {
             true => 0,

@@ -1,4 +1,4 @@
-//! The configuration of one trial of OLTP ranges, and the one table of its keys.
+//! Configuration of one trial of OLTP ranges, and the table of its keys.
 
 use super::tests::{ORDER, RANGE_MAX, Step, TestDef};
 use crate::settings::{
@@ -7,29 +7,29 @@ use crate::settings::{
 };
 use crate::trial::PhaseEnd;
 
-/// The workload's name in messages and results.
+/// Name of the workload in messages and results.
 pub const WORKLOAD: &str = "oltp-range";
 
-/// Everything that decides what a trial does. See `docs/guide/oltp-range.md` for each key.
+/// Configuration of a trial. `docs/guide/oltp-range.md` explains each key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Tables.
+    /// Number of tables.
     pub tables: u32,
     /// Rows of each table after the load.
     pub rows: u64,
     /// Range of every test that has one and whose step gives none; `None`: each test's own.
     pub range: Option<u64>,
-    /// The list of steps that was given.
+    /// List of steps given by a setting; `None`: the published order.
     pub steps: Option<Vec<Step>>,
-    /// Clients of the tests; as many load.
+    /// Number of clients of the tests, and of the load (at most one per table).
     pub clients: u32,
     /// End of each test.
     pub end: PhaseEnd,
     /// Rows of one transaction of the load.
     pub load_batch: u64,
-    /// Exponent of the distribution of ids of `update-zipf`.
+    /// Exponent of the Zipf distribution of the ids of `update-zipf`.
     pub zipf_exponent: f64,
-    /// Decides all rows and all events.
+    /// Seed of all rows and all events.
     pub seed: u64,
 }
 
@@ -49,7 +49,7 @@ impl Default for Config {
     }
 }
 
-/// All keys, in the guide's order.
+/// All keys, in the order of the guide.
 #[rustfmt::skip] // One key a line.
 pub const SETTINGS: &[Setting<Config>] = &[
     number!("tables", "tables", c => c.tables, whole(1, 1024)),
@@ -77,10 +77,11 @@ fn steps_of(value: &str) -> Result<Vec<Step>, String> {
 }
 
 impl Config {
-    /// Reads settings; the last of a repeated key counts.
+    /// Reads settings; the last value of a repeated key counts.
     ///
     /// # Errors
-    /// An unknown key, a value that is not allowed (with what is), or values that exclude each other.
+    /// Fails on an unknown key, on a value that is not allowed (the message names the allowed
+    /// values), and on values that exclude each other.
     pub fn from_pairs<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Config, ConfigError>
     where
         K: AsRef<str>,
@@ -89,7 +90,7 @@ impl Config {
         read(WORKLOAD, SETTINGS, pairs, Config::refusal)
     }
 
-    /// Why these settings cannot be together.
+    /// Returns the reason why these settings exclude each other, if they do.
     fn refusal(&self) -> Option<String> {
         let steps = self.steps();
         if steps.iter().filter(|step| **step == Step::Load).count() != 1
@@ -123,12 +124,13 @@ impl Config {
         })
     }
 
-    /// Every effective setting as text, in the guide's order.
+    /// Returns every effective setting as text, in the order of the guide.
     pub fn settings(&self) -> Vec<(String, String)> {
         effective(SETTINGS, self)
     }
 
-    /// The steps in order. Ranges of the published order that are longer than a table are left out.
+    /// Returns the steps in order. Steps of the published order with a range longer than a table
+    /// are left out.
     pub fn steps(&self) -> Vec<Step> {
         let fits = |step: &Step| match step {
             Step::Test { range, .. } => range.unwrap_or(0) <= self.rows,
@@ -143,7 +145,8 @@ impl Config {
         }
     }
 
-    /// The range of a step: its own, the one of all, or the test's, never longer than a table.
+    /// Returns the range of a step: its own, the configured one, or the test's, never longer than a
+    /// table.
     pub fn range_of(&self, test: &TestDef, given: Option<u64>) -> u64 {
         let range = given.or(self.range.filter(|_| test.range > 0));
         range.unwrap_or(test.range).min(self.rows)

@@ -1,4 +1,4 @@
-//! What the events of a test ask, as far as it follows from seed, step and client alone.
+//! Events of a test, as far as seed, step and client determine them.
 
 use std::fmt;
 
@@ -9,33 +9,33 @@ use crate::linkbench::distribution::Zipf;
 use crate::random::Random;
 use crate::tables::Fold;
 
-/// What generators of events are keyed with.
+/// Key of the random generators of events.
 const EVENT_KEY: u64 = 0x6576_656e;
-/// Points of a transaction.
+/// Point reads of a transaction.
 const POINTS: u64 = 10;
 
-/// What one statement does.
+/// Kind of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// Reads rows; numbers: ids.
+    /// Reads rows; numbers: the ids.
     Points,
-    /// Reads entries, and their rows or not; numbers: values of k in order.
+    /// Reads index entries, with or without their rows; numbers: values of k in order.
     PointsByK {
-        /// Whether the rows are read too.
+        /// True if the rows are read too.
         rows: bool,
     },
-    /// Reads rows; numbers: the first id and the end, which is not in it.
+    /// Reads rows; numbers: the first id and the exclusive end.
     Range(Fold),
-    /// Reads entries, and their rows or not; numbers: the first k and the end.
+    /// Reads index entries, with or without their rows; numbers: the first k and the exclusive end.
     RangeByK {
-        /// Whether the rows are read too.
+        /// True if the rows are read too.
         rows: bool,
     },
     /// Reads a whole table; no numbers.
     Scan,
     /// Changes c; numbers: the id and a draw.
     SetC,
-    /// Changes c of a list of rows to the same; numbers: a draw, and the ids in order.
+    /// Sets one new c in a list of rows; numbers: a draw, and the ids in order.
     SetCOfList,
     /// Adds one to k; number: the id.
     AddK,
@@ -48,7 +48,7 @@ pub enum What {
 }
 
 impl What {
-    /// Whether it writes.
+    /// Returns true if the statement writes.
     pub fn writes(self) -> bool {
         matches!(
             self,
@@ -65,26 +65,27 @@ impl What {
 /// One statement of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statement {
-    /// What it does.
+    /// Kind of the statement.
     pub what: What,
-    /// On which table.
+    /// Number of the table, from 0.
     pub table: usize,
-    /// What a server is asked for, where a list or a range is a whole event. Empty: the statement is asked otherwise.
+    /// Columns that a SQL server selects if a list or a range is a whole event; empty for all other
+    /// statements.
     pub columns: &'static [usize],
-    /// Places of its numbers in [`Event::numbers`].
+    /// Start and end of its numbers in [`Event::numbers`].
     numbers: (usize, usize),
 }
 
-/// One event: its statements, those that write last. Filled again and again.
+/// One event: its statements, the writing ones last. Clients reuse it for each event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Event {
-    /// In the order of their execution.
+    /// Statements in the order of their execution.
     pub statements: Vec<Statement>,
     numbers: Vec<u64>,
 }
 
 impl Event {
-    /// The numbers of a statement.
+    /// Returns the numbers of a statement.
     pub fn numbers(&self, statement: &Statement) -> &[u64] {
         let (from, to) = statement.numbers;
         &self.numbers[from..to]
@@ -106,7 +107,7 @@ impl Event {
         });
     }
 
-    /// What a server is asked for by the last statement.
+    /// Sets the columns that a SQL server selects in the last statement.
     fn ask(&mut self, columns: &'static [usize]) {
         if let Some(statement) = self.statements.last_mut() {
             statement.columns = columns;
@@ -125,12 +126,12 @@ impl fmt::Display for Event {
     }
 }
 
-/// What a server is asked for by the index of k.
+/// Returns the columns that a SQL server selects by the index of k.
 fn by_k(rows: bool) -> &'static [usize] {
     if rows { &[K, C] } else { &[K] }
 }
 
-/// The events of one client in one step.
+/// Events of one client in one step.
 #[derive(Debug, Clone)]
 pub struct Events {
     random: Random,
@@ -140,12 +141,12 @@ pub struct Events {
     rows: u64,
     tables: u64,
     client: u64,
-    /// Of updates that choose low ids more often.
+    /// Distribution of the ids of updates that prefer low ids.
     zipf: Option<Zipf>,
 }
 
 impl Events {
-    /// `step` is the place of the step in the trial's list.
+    /// Creates the events of a client; `step` is the place of the step in the trial's list.
     pub fn new(config: &Config, kind: Kind, range: u64, step: u64, client: u64) -> Events {
         Events {
             random: Random::keyed(config.seed, &[EVENT_KEY, step, client]),
@@ -163,7 +164,7 @@ impl Events {
         self.random.below(self.tables) as usize
     }
 
-    /// An id of the load, or a value of k: both are from 1 to the number of rows.
+    /// Draws an id of the load or a value of k: both are from 1 to the number of rows.
     fn id(&mut self) -> u64 {
         1 + self.random.below(self.rows)
     }
@@ -172,7 +173,7 @@ impl Events {
         self.random.below(DRAWS)
     }
 
-    /// Replaces an event by the next one.
+    /// Replaces `event` by the next one.
     pub fn next(&mut self, event: &mut Event) {
         event.clear();
         match self.kind {
@@ -190,7 +191,7 @@ impl Events {
                 event.ask(&[C]);
             }
             Kind::PointsByK { rows } => self.points_by_k(event, rows),
-            // Both ends are in it.
+            // Both ends are included.
             Kind::Range { columns } => {
                 self.range(event, What::Range(Fold::Rows), self.range + 1);
                 event.ask(columns);
@@ -238,7 +239,7 @@ impl Events {
         }
     }
 
-    /// So many statements of one row each, all on one table.
+    /// Adds `count` statements of one row each, all on one table.
     fn points(&mut self, event: &mut Event, count: u64) {
         let table = self.table();
         for _ in 0..count {
@@ -247,7 +248,7 @@ impl Events {
         }
     }
 
-    /// Values in order and each once, as a list of them is looked up.
+    /// Adds a lookup of a list of values, sorted and without duplicates.
     fn points_by_k(&mut self, event: &mut Event, rows: bool) {
         let table = self.table();
         let from = event.numbers.len();
@@ -296,8 +297,8 @@ impl Events {
         event.push(What::SetC, table, [id, draw]);
     }
 
-    /// Ids in order and each once: a list of ids changes a row once, and locks that an engine in the process takes in order
-    /// never wait for each other in a circle.
+    /// Adds an update of a list of ids, sorted and without duplicates: a list changes a row once,
+    /// and an embedded engine that locks in this order cannot deadlock.
     fn update_in_list(&mut self, event: &mut Event) {
         let (table, draw) = (self.table(), self.draw());
         let ids = rows::listed(&self.config, table, draw);

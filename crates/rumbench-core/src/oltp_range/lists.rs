@@ -1,12 +1,14 @@
-//! A list of rows that a server changes by one statement.
+//! Update of a list of rows that a SQL server performs in one statement.
 
 use super::rows::C;
 use super::state::wrong;
 use crate::engine::Result;
 use crate::tables::{TableId, TableQueries, Value};
 
-/// Changes the rows of a list by one statement, which answers how many there were; which of them, it does not tell: those that
-/// must be there come first. Fewer than those, where all answers can be judged, or more than the list has, are wrong.
+/// Changes the rows of a list in one statement. The server returns the number of changed rows but
+/// not their ids, so `there` counts the rows that must exist first. The answer is wrong if it
+/// exceeds the length of the list. It is also wrong if all answers can be judged and fewer rows
+/// changed than must exist.
 pub(super) fn set(
     queries: &mut dyn TableQueries,
     table: usize,
@@ -40,7 +42,7 @@ mod unit {
     use super::*;
     use crate::tables::{Fold, RowBatch, Where};
 
-    /// A server that changes so many rows, whatever it is asked for.
+    /// Server that reports this number of changed rows for every request.
     struct Changes(u64);
 
     impl TableQueries for Changes {

@@ -1,4 +1,4 @@
-//! The clients of the load and of the build of indexes. A table is loaded and built by one client.
+//! Clients of the load and of the index build. One client loads a table and builds its index.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::trial::{Done, OpIndex, PhaseClient};
 
 /// Operations of the load.
 pub(super) const LOAD_OPERATIONS: &[&str] = &["INSERT"];
-/// Operations of the build.
+/// Operations of the index build.
 pub(super) const INDEX_OPERATIONS: &[&str] = &["BUILD_INDEX"];
 /// The index of k.
 const INDEX: usize = 0;
 
-/// Loads every so-manieth table from one on, in the order of ids.
+/// Client that loads every n-th table, starting at `table`, in the order of ids.
 pub(super) struct Loader {
     shared: Arc<Shared>,
     connection: Box<dyn TableConnection>,
     table: usize,
-    /// Tables from one that this client loads to the next.
+    /// Distance from one table of this client to the next.
     stride: usize,
-    /// The next id.
+    /// Next id to load.
     next: u64,
     batch: RowBatch,
 }
@@ -79,7 +79,7 @@ impl PhaseClient for Loader {
     }
 }
 
-/// Builds the index of every so-manieth table from one on.
+/// Client that builds the index of every n-th table, starting at `table`.
 pub(super) struct Builder {
     pub(super) shared: Arc<Shared>,
     pub(super) store: Arc<dyn TableStore>,

@@ -1,8 +1,9 @@
-//! OLTP ranges: the tests of sysbench as they are used for published reports, on any engine.
+//! OLTP ranges: the tests of sysbench in the form of the published reports, on any engine.
 //!
-//! Reading order: [`tests`] (what each test does), [`config`], [`rows`] (the tables, the rows and how they are checked),
-//! [`events`] (what is asked), `state` (which rows must be there), then the clients: `load`, `client`,
-//! `reads`, and of servers `queries`, `selects` and `lists`; last [`workload`] (the steps in order and the checks). The guide is `docs/guide/oltp-range.md`.
+//! Reading order: [`tests`], [`config`], [`rows`] (the tables, the rows and their checks),
+//! [`events`] (the statements of each test), `state` (the rows that must exist), then the clients:
+//! `load`, `client`, `reads`, and for servers `queries`, `selects` and `lists`; last [`workload`]
+//! (the steps in order and the checks). The guide is `docs/guide/oltp-range.md`.
 
 mod client;
 pub mod config;

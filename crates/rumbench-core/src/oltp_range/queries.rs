@@ -1,7 +1,9 @@
-//! Reads of a server with SQL, which sends one column or a sum where other engines send rows that the client adds up.
+//! Reads of a SQL server. It returns one column or a sum where other engines return rows for the
+//! client to add up.
 //!
-//! What can be checked is less than of whole rows: a c must be one that was written for its id, or for an id of its range. Of
-//! sorted ones the first is looked for, and all are in order. A sum has only bounds.
+//! The checks are weaker than for whole rows. A c must have been written for its id, or for an id
+//! of its range. Of sorted values only the first is searched, and all must be in order. A sum is
+//! only checked against bounds.
 
 use super::events::{Statement, What};
 use super::rows::{C, C_BYTES, K};
@@ -10,8 +12,8 @@ use super::state::{Shared, wrong};
 use crate::engine::Result;
 use crate::tables::{Fold, TableId, TableQueries, Value};
 
-/// Performs one statement that reads, of a transaction or alone; `judges`: whether answers can be judged.
-/// Values or rows read.
+/// Performs one reading statement, in a transaction or alone, and returns the number of values or
+/// rows. `judges`: answers are checked.
 pub(super) fn perform(
     shared: &Shared,
     queries: &mut dyn TableQueries,
@@ -55,14 +57,14 @@ fn point(
     }
 }
 
-/// What came of a range.
+/// Summary of the values of a range.
 struct Answer {
     values: u64,
-    /// The last number.
+    /// Last number received.
     number: u64,
-    /// Whether all texts could be judged to be right.
+    /// True if every text checked so far is right.
     good: bool,
-    /// Where the next text is looked for first.
+    /// Id at which the search for the next text starts.
     next: u64,
     last: [u8; C_BYTES],
 }
@@ -92,7 +94,7 @@ fn range(
     })?;
     let most = to - from;
     let right = match fold {
-        // Each k is 1 at least.
+        // Each k is at least 1.
         Fold::Sum => answer.values == 1 && answer.number >= least,
         Fold::Count => answer.values == 1 && (least..=most).contains(&answer.number),
         Fold::Distinct => (shared.rows.different_c(least)..=most).contains(&answer.values),
@@ -110,7 +112,7 @@ fn range(
 }
 
 impl Answer {
-    /// Takes the next value; whether it can be right.
+    /// Takes the next value; returns true if it can be right.
     fn take(
         &mut self,
         shared: &Shared,
@@ -141,7 +143,7 @@ impl Answer {
         if fold != Fold::Rows && !is_first {
             return in_order;
         }
-        // They come in the order of their ids, but need not.
+        // Texts usually come in the order of their ids, but need not.
         let ids = (self.next..to).chain(from..self.next);
         let id = shared.rows.find_of_c(table, &text, ids);
         self.next = id.map_or(self.next, |id| id + 1);

@@ -1,8 +1,9 @@
-//! Statements that read: rows by id, ranges of ids, entries of the index with their rows or without, whole tables.
+//! Statements that read: rows by id, ranges of ids, index entries with or without their rows, whole
+//! tables.
 //!
-//! What a server would do with the rows of a range is done here, for all engines alike: adding up, sorting, counting. Every
-//! row is looked at whole; that rows are missing is only judged by what was known before the read, because others may
-//! delete and insert meanwhile.
+//! The client sums, sorts and counts the rows of a range as a SQL server would, in the same way for
+//! all engines. It checks every column of every row. It judges missing rows only by the state
+//! before the read, because other clients may delete and insert during the read.
 
 use std::hint::black_box;
 
@@ -16,19 +17,19 @@ use crate::tables::{Fold, Path, Range, RowBatch, TableConnection, TableId, Value
 
 /// The index of k.
 const BY_K: Path = Path::Index(0);
-/// The filter of a scan, which no row passes.
+/// Length for the filter of a scan: no c is longer, so no row passes.
 const LONGER_THAN_ANY: usize = C_BYTES;
 
-/// What reads need, kept from call to call.
+/// State and buffers of reads, reused from call to call.
 pub(super) struct Reads {
-    /// Whether answers can be judged.
+    /// True if answers are checked.
     judges: bool,
-    /// Whether clients write meanwhile.
+    /// True if clients write meanwhile.
     writes: bool,
     keys: RowBatch,
-    /// Whether each key's row was there before.
+    /// True for each key with a row that existed before the read.
     there: Vec<bool>,
-    /// k and id of entries.
+    /// k and id of each index entry.
     entries: Vec<(u64, u64)>,
     texts: Vec<[u8; C_BYTES]>,
 }
@@ -45,7 +46,7 @@ impl Reads {
         }
     }
 
-    /// Performs one statement. Rows read, and how often it was run again.
+    /// Performs one statement and returns the rows read and the number of retries.
     pub(super) fn perform(
         &mut self,
         shared: &Shared,
@@ -118,7 +119,7 @@ impl Reads {
         Ok((rows, retries))
     }
 
-    /// A row that is missing or has other values than its id can have.
+    /// Reports a row that is missing or has values that do not belong to its id.
     fn judge(&self, shared: &Shared, table: usize, bad: Option<(u64, bool)>) -> Result<()> {
         let name = shared.name(table);
         match bad.filter(|_| self.judges) {
@@ -194,7 +195,7 @@ impl Reads {
         Ok((rows, retries))
     }
 
-    /// Appends the entries of a range of k. How often it was run again.
+    /// Appends the entries of a range of k. Returns the number of retries.
     fn entries_of(
         &mut self,
         shared: &Shared,
@@ -223,7 +224,7 @@ impl Reads {
         let known = |entry: &(u64, u64)| {
             (from..to).contains(&entry.0) && (self.writes || shared.tables[table].has(entry.1))
         };
-        // Sorted and each once.
+        // Sorted and without duplicates.
         let in_order = found.windows(2).all(|pair| pair[0] < pair[1]);
         if self.judges && !(in_order && found.iter().all(known)) {
             let name = shared.name(table);
@@ -234,7 +235,7 @@ impl Reads {
         Ok(retries)
     }
 
-    /// Reads the rows of the entries, where they are asked for, which must have the same k.
+    /// Reads the rows of the entries if `reads` is true. Each row must have the k of its entry.
     fn rows_of_entries(
         &mut self,
         shared: &Shared,
@@ -255,7 +256,7 @@ impl Reads {
                 rows += u64::from(row.is_some());
                 let found = row.and_then(|row| shared.rows.look_at(table, row));
                 let good = found.is_some_and(|found| (found.k, found.id) == entries[place]);
-                // An entry and its row are two reads: a writer may come between.
+                // An entry and its row are two reads: a writer may change the row in between.
                 if !good && !self.writes {
                     bad = Some((entries[place].1, row.is_some()));
                 }
@@ -267,7 +268,7 @@ impl Reads {
     }
 }
 
-/// The c of a row.
+/// Returns the c of a row.
 fn text(row: &[Value<'_>]) -> Option<[u8; C_BYTES]> {
     match row.get(C) {
         Some(Value::Bytes(text)) => (*text).try_into().ok(),
@@ -275,7 +276,7 @@ fn text(row: &[Value<'_>]) -> Option<[u8; C_BYTES]> {
     }
 }
 
-/// Reads a whole table with a filter that no row passes. Nobody writes meanwhile.
+/// Reads a whole table with a filter that no row passes. No client writes meanwhile.
 fn scan(
     shared: &Shared,
     connection: &mut dyn TableConnection,
@@ -284,7 +285,7 @@ fn scan(
 ) -> Result<(u64, u64)> {
     let expected = shared.tables[table].count_all();
     let range = Range {
-        // One more would be too many, and must be seen.
+        // The limit admits one extra row, so that the check can see it.
         limit: expected as usize + usize::from(judges),
         ..Range::ALL
     };

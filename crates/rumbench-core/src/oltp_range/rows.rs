@@ -1,29 +1,31 @@
-//! The tables and their rows, which say by themselves whether they are whole.
+//! Tables and their self-checking rows.
 //!
 //! ```text
 //! c    10 groups of 11 digits, joined by `-`: the first is a draw, the others follow from it, the table and the id
 //! pad   5 such groups; its draw also decides the k that the row was inserted with
 //! ```
 //!
-//! A `c` that one statement sets for a list of rows follows from the draw and the table, and so do the ids of the list.
+//! If one statement sets the `c` of a list of rows, the draw and the table determine this `c` and
+//! the ids of the list.
 //!
-//! So a row can be checked whatever updates it went through: `c` is one that was written for this id, and `k` is what the row
-//! was inserted with and as much more as there were updates of it. The digits that follow a draw are cut from a pool.
+//! So a row can be checked after any updates. Its `c` must have been written for this id. Its `k`
+//! is the inserted value plus the number of its updates. The digits after a draw are cut from a
+//! pool.
 
 use super::config::Config;
 use super::tests::{Kind, Step};
 use crate::random::{Random, mix};
 use crate::tables::{Column, ColumnType, Index, RowBatch, Table, TableSchema, Value};
 
-/// Columns of a table: id, k, c, pad.
+/// Number of columns of a table: id, k, c, pad.
 pub const COLUMNS: usize = 4;
-/// Place of id.
+/// Place of the column id.
 pub const ID: usize = 0;
-/// Place of k.
+/// Place of the column k.
 pub const K: usize = 1;
-/// Place of c.
+/// Place of the column c.
 pub const C: usize = 2;
-/// Digits of a group, and the dash.
+/// Bytes of a group: its digits and the dash.
 const GROUP_BYTES: usize = 12;
 const C_GROUPS: usize = 10;
 const PAD_GROUPS: usize = 5;
@@ -31,18 +33,19 @@ const PAD_GROUPS: usize = 5;
 pub const C_BYTES: usize = C_GROUPS * GROUP_BYTES - 1;
 /// Bytes of a row: its key, k, and the two texts.
 pub const ROW_BYTES: u64 = 8 + 4 + (C_BYTES + PAD_GROUPS * GROUP_BYTES - 1) as u64;
-/// Draws are below this: they have eleven digits.
+/// Exclusive upper bound of draws: they have eleven digits.
 pub const DRAWS: u64 = 100_000_000_000;
-/// Groups of digits that texts are cut from: 768 KiB, which a processor's second cache holds.
+/// Number of groups of digits in the pool of texts: 768 KiB, which fits a processor's second-level
+/// cache.
 const POOL_GROUPS: usize = 1 << 16;
-/// What generators and hashes are keyed with.
+/// Keys of the random generators and hashes.
 const POOL_KEY: u64 = 0x6469_6769;
 const ROW_KEY: u64 = 0x6f6c_7470;
 const C_KEY: u64 = 0x63;
 const PAD_KEY: u64 = 0x7061_6420;
 const LIST_KEY: u64 = 0x6c69_7374;
 
-/// The tables `sbtest1`, `sbtest2`, ... of a configuration.
+/// Returns the tables `sbtest1`, `sbtest2`, ... of a configuration.
 pub fn schema(config: &Config) -> Result<&'static TableSchema, String> {
     let table = |number| Table {
         name: format!("sbtest{number}"),
@@ -65,40 +68,41 @@ pub fn schema(config: &Config) -> Result<&'static TableSchema, String> {
 /// Draws of the two texts of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Draws {
-    /// Decides c.
+    /// Draw of c.
     pub c: u64,
-    /// Decides pad, and the k of the insert.
+    /// Draw of pad and of the inserted k.
     pub pad: u64,
 }
 
-/// The numbers of a row that is whole.
+/// Numbers of a row that passed the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// Its id.
+    /// Id of the row.
     pub id: u64,
-    /// Its k.
+    /// Current k.
     pub k: u64,
-    /// The k that it was inserted with.
+    /// The k at the row's insert.
     pub inserted_k: u64,
 }
 
-/// The ids of the list that an update with this draw changes, one after the other without an end: a list begins with them.
+/// Returns the ids of the list that an update with this draw changes, as an endless sequence: a
+/// list is a prefix of it.
 pub fn listed(config: &Config, table: usize, draw: u64) -> impl Iterator<Item = u64> {
     let mut random = Random::keyed(config.seed, &[LIST_KEY, table as u64, draw]);
     let rows = config.rows;
     std::iter::repeat_with(move || 1 + random.below(rows))
 }
 
-/// Makes rows and knows them again.
+/// Generator and checker of rows.
 pub struct Rows {
     config: Config,
-    /// Ids of the longest list that an update changes; 0: there are none.
+    /// Number of ids in the longest list of an update; 0: no step updates lists.
     longest_list: usize,
     pool: Vec<u8>,
 }
 
 impl Rows {
-    /// Draws the pool of digits.
+    /// Creates the generator and draws the pool of digits.
     pub fn new(config: &Config) -> Rows {
         let mut random = Random::keyed(config.seed, &[POOL_KEY]);
         let mut pool = Vec::with_capacity((POOL_GROUPS + C_GROUPS) * GROUP_BYTES);
@@ -113,7 +117,7 @@ impl Rows {
         }
     }
 
-    /// The draws that a row is loaded with.
+    /// Returns the draws of a loaded row.
     pub fn loaded(&self, table: usize, id: u64) -> Draws {
         let mut random = Random::keyed(self.config.seed, &[ROW_KEY, table as u64, id]);
         Draws {
@@ -126,7 +130,7 @@ impl Rows {
         mix(mix(mix(self.config.seed ^ what, table as u64), id), draw)
     }
 
-    /// The groups behind the first, without their last dash.
+    /// Returns the groups after the first, without their last dash.
     fn tail(&self, groups: usize, hash: u64) -> &[u8] {
         let place = ((u128::from(hash) * POOL_GROUPS as u128) >> 64) as usize * GROUP_BYTES;
         &self.pool[place..place + (groups - 1) * GROUP_BYTES - 1]
@@ -138,29 +142,30 @@ impl Rows {
         out.extend_from_slice(self.tail(groups, hash));
     }
 
-    /// The k of an insert, from 1 to the number of loaded rows.
+    /// Returns the k of an insert, from 1 to the number of loaded rows.
     fn inserted_k(&self, pad_hash: u64) -> u64 {
         let scattered = mix(pad_hash, ROW_KEY);
         1 + ((u128::from(scattered) * u128::from(self.config.rows)) >> 64) as u64
     }
 
-    /// Appends the c of a draw.
+    /// Appends the c of a draw to `out`.
     pub fn append_c(&self, table: usize, id: u64, draw: u64, out: &mut Vec<u8>) {
         self.append_text(C_GROUPS, draw, self.hash(C_KEY, table, id, draw), out);
     }
 
-    /// Appends the c of a draw of a list.
+    /// Appends the c of a list's draw to `out`.
     pub fn append_c_of_list(&self, table: usize, draw: u64, out: &mut Vec<u8>) {
         self.append_text(C_GROUPS, draw, self.hash(LIST_KEY, table, 0, draw), out);
     }
 
-    /// Whether a text is a c that was written for this id.
+    /// Returns true if `text` is a c that was written for this id.
     #[inline]
     pub fn is_c_of(&self, table: usize, id: u64, text: &[u8]) -> bool {
         self.find_of_c(table, text, [id]).is_some()
     }
 
-    /// The first of some ids that a text is a c of: one that was written for it alone, or for a list in which it is.
+    /// Returns the first of `ids` with `text` as a valid c: written for this id alone, or for a
+    /// list that contains it.
     #[inline]
     pub fn find_of_c(
         &self,
@@ -170,7 +175,8 @@ impl Rows {
     ) -> Option<u64> {
         let draw = draw_of(text)?;
         let tail = text.get(GROUP_BYTES..)?;
-        // One text in some tens of thousands has the tail of a list without being of one: the pool has no more.
+        // One text in some tens of thousands has the tail of a list by chance: the pool has no more
+        // tails.
         let is_of_list = self.longest_list > 0
             && tail == self.tail(C_GROUPS, self.hash(LIST_KEY, table, 0, draw));
         let list: Vec<u64> = match is_of_list {
@@ -184,7 +190,7 @@ impl Rows {
         })
     }
 
-    /// How many different c so many rows have at least.
+    /// Returns the least number of different c in `rows` rows.
     pub fn different_c(&self, rows: u64) -> u64 {
         rows.div_ceil(self.longest_list.max(1) as u64)
     }
@@ -198,7 +204,7 @@ impl Rows {
         batch.push_bytes(|out| self.append_text(PAD_GROUPS, draws.pad, pad, out));
     }
 
-    /// The numbers of a row whose texts were written for its id; `None` of any other.
+    /// Returns the numbers of a row if its texts were written for its id; otherwise `None`.
     #[inline]
     pub fn look_at(&self, table: usize, row: &[Value<'_>]) -> Option<Found> {
         let [
@@ -238,7 +244,7 @@ fn append_digits(draw: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits);
 }
 
-/// The number that a text begins with.
+/// Parses the number at the start of a text.
 fn draw_of(text: &[u8]) -> Option<u64> {
     let (digits, rest) = text.split_at_checked(GROUP_BYTES - 1)?;
     let mut draw = 0;

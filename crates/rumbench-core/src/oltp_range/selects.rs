@@ -1,8 +1,9 @@
-//! Reads of a server with SQL that are whole events: a list or a range in one statement, with the columns that the reference
-//! asks for. Engines in the process read whole rows, or entries and then their rows (`reads`).
+//! Reads of a SQL server that are whole events: a list or a range in one statement, with the
+//! columns of the reference. Embedded engines read whole rows, or entries and then their rows
+//! (`reads`).
 //!
-//! What is asked without ids can be checked less: a c must be one that was written for an id that was asked for, a k must be
-//! one that was asked for.
+//! Answers without ids have weaker checks: a c must have been written for one of the requested ids,
+//! a k must be one of the requested values.
 
 use super::events::{Statement, What};
 use super::rows::{C, C_BYTES, ID, K};
@@ -10,8 +11,8 @@ use super::state::{Shared, wrong};
 use crate::engine::Result;
 use crate::tables::{Fold, TableId, TableQueries, Value, Where};
 
-/// Performs a statement that names the columns to ask for; `judges`: whether answers can be judged. Rows read; of a scan,
-/// which answers none, those that the server looked at.
+/// Performs a statement that names its columns and returns the rows read. A scan returns no rows;
+/// its result is the number of rows that the server examined. `judges`: answers are checked.
 pub(super) fn perform(
     shared: &Shared,
     queries: &mut dyn TableQueries,
@@ -29,7 +30,7 @@ pub(super) fn perform(
         (what, _) => return Err(wrong(format!("{what:?} is no read of columns"))),
     };
     let mut answer = Answer::to(shared, table, by, rows);
-    // What was there before the read is there in it.
+    // Rows that exist before the read must be in the answer.
     let least = answer.least();
     queries.select(TableId(table), statement.columns, by, rows, &mut |row| {
         let good = answer.is_right(statement.columns, row);
@@ -53,19 +54,20 @@ pub(super) fn perform(
     })
 }
 
-/// What came, beside what was asked for.
+/// Requested values and the received rows.
 struct Answer<'a> {
     shared: &'a Shared,
     table: usize,
     /// Column of the condition.
     by: usize,
     rows_where: Where<'a>,
-    /// The values of a list in order, each once, and which of them a row has come for.
+    /// Values of a list, sorted and without duplicates; `came` is true for each value with a
+    /// received row.
     listed: Vec<u64>,
     came: Vec<bool>,
     rows: u64,
     good: bool,
-    /// Place of the value for which the next c is looked for first.
+    /// Place of the value at which the search for the next c starts.
     next: u64,
 }
 
@@ -98,7 +100,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The value of this place.
+    /// Returns the value at this place.
     fn value(&self, place: u64) -> u64 {
         match self.rows_where {
             Where::Between(from, _) => from + place,
@@ -106,7 +108,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Whether a row with this value is one that was asked for. One with an id comes once.
+    /// Returns true if a row with this value was requested. Only one row may have a given id.
     fn was_asked(&mut self, value: u64) -> bool {
         match self.rows_where {
             Where::In(_) => {
@@ -119,7 +121,8 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Rows that must come. How many have a k is not known.
+    /// Returns the least number of rows of a right answer. The number of rows with a given k is
+    /// unknown.
     fn least(&self) -> u64 {
         let state = &self.shared.tables[self.table];
         match (self.by, self.rows_where) {
@@ -136,7 +139,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Whether these values can be those of a row that was asked for.
+    /// Returns true if these values can belong to a requested row.
     fn is_right(&mut self, columns: &[usize], row: &[Value<'_>]) -> bool {
         let mut id = None;
         columns
@@ -157,7 +160,8 @@ impl<'a> Answer<'a> {
             })
     }
 
-    /// Rows come in the order of their ids most of the time, but need not.
+    /// Returns true if `text` is a c of any requested id. Rows usually come in the order of their
+    /// ids, but need not.
     fn is_c_of_any(&mut self, text: &[u8]) -> bool {
         let mut place = 0;
         let places = (self.next..self.asked()).chain(0..self.next);

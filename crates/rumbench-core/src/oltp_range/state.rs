@@ -1,4 +1,4 @@
-//! Which rows must be there: what all clients of a trial know of its tables.
+//! Rows that must exist: the state of the tables, shared by all clients of a trial.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,13 +7,13 @@ use super::rows::{Found, Rows};
 use crate::engine::EngineError;
 use crate::tables::{TableId, TableSchema};
 
-/// What all clients of a trial share.
+/// State that all clients of a trial share.
 pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) schema: &'static TableSchema,
     pub(super) rows: Rows,
     pub(super) tables: Vec<TableState>,
-    /// No statement that writes has failed: what was done is known.
+    /// True if no write has failed, so that the effects of all statements are known.
     exact: AtomicBool,
     pub(super) backoff: fn(u32),
 }
@@ -36,28 +36,29 @@ impl Shared {
     }
 
     pub(super) fn is_exact(&self) -> bool {
-        // Relaxed, as all below that only counts: clients of a step are joined before the next one looks.
+        // Relaxed, as for all counters below: clients of a step are joined before the next step
+        // reads.
         self.exact.load(Ordering::Relaxed)
     }
 
-    /// A statement failed: it may have happened or not.
+    /// Records that a statement failed: its effect is unknown.
     pub(super) fn note_failure(&self) {
         self.exact.store(false, Ordering::Relaxed);
     }
 }
 
-/// One table.
+/// State of one table.
 pub(super) struct TableState {
     rows: u64,
-    /// A bit for each row of the load that was deleted, set before the delete.
+    /// One bit for each loaded row, set before the row is deleted.
     gone: Vec<AtomicU64>,
-    /// Rows that each client has inserted. Client c inserts every so-manieth id above the load, so that no id that was
-    /// prepared and not executed is missing.
+    /// Number of rows inserted by each client. Client c of n inserts every n-th id above the load,
+    /// so an id that was prepared but not executed leaves no gap.
     inserted: Vec<AtomicU64>,
-    /// Updates of k that began, and that happened.
+    /// Number of updates of k that began.
     adds_begun: AtomicU64,
     pub(super) adds: AtomicU64,
-    /// Rows were deleted, and what was added to them is lost.
+    /// True if rows were deleted: the additions to their k are lost.
     pub(super) adds_lost: AtomicBool,
 }
 
@@ -78,25 +79,25 @@ impl TableState {
         (&self.gone[(id / 64) as usize], 1 << (id % 64))
     }
 
-    /// Whether a row of the load was deleted.
+    /// Returns true if a loaded row was deleted.
     pub(super) fn is_gone(&self, id: u64) -> bool {
         let (word, bit) = self.bit(id);
         word.load(Ordering::Acquire) & bit != 0
     }
 
-    /// A row of the load is going to be deleted. Whether it was gone already.
+    /// Records that a loaded row is about to be deleted. Returns true if it was gone already.
     pub(super) fn note_gone(&self, id: u64) -> bool {
         let (word, bit) = self.bit(id);
         word.fetch_or(bit, Ordering::AcqRel) & bit != 0
     }
 
-    /// A row of the load was inserted again.
+    /// Records that a loaded row was inserted again.
     pub(super) fn note_back(&self, id: u64) {
         let (word, bit) = self.bit(id);
         word.fetch_and(!bit, Ordering::AcqRel);
     }
 
-    /// The id of a client's next insert.
+    /// Returns the id of a client's next insert.
     pub(super) fn next_insert(&self, client: usize) -> u64 {
         let count = self.inserted[client].load(Ordering::Relaxed);
         self.rows + 1 + count * self.inserted.len() as u64 + client as u64
@@ -114,7 +115,7 @@ impl TableState {
         self.adds.fetch_add(u64::from(there), Ordering::Relaxed);
     }
 
-    /// Whether a row is there.
+    /// Returns true if the row exists.
     pub(super) fn has(&self, id: u64) -> bool {
         if (1..=self.rows).contains(&id) {
             return !self.is_gone(id);
@@ -127,12 +128,12 @@ impl TableState {
         above / clients < inserted.load(Ordering::Relaxed)
     }
 
-    /// Rows that are there from one id up to (not including) another.
+    /// Returns the number of rows that exist from one id up to (not including) another.
     pub(super) fn count(&self, from: u64, to: u64) -> u64 {
         (from..to).filter(|id| self.has(*id)).count() as u64
     }
 
-    /// All rows that are there.
+    /// Returns the number of all rows that exist.
     pub(super) fn count_all(&self) -> u64 {
         let gone: u64 = self
             .gone
@@ -144,7 +145,7 @@ impl TableState {
         self.rows + inserted - gone
     }
 
-    /// Whether k can have become what it is.
+    /// Returns true if the recorded updates can explain the value of k.
     pub(super) fn could_be(&self, found: Found) -> bool {
         found.k - found.inserted_k <= self.adds_begun.load(Ordering::Relaxed)
     }

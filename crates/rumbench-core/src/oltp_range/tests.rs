@@ -1,4 +1,5 @@
-//! The tests, with the names, range lengths and statement counts of the published reports, and the list of steps.
+//! The tests, with the names, range lengths and statement counts of the published reports, and the
+//! list of steps.
 
 use std::fmt;
 
@@ -6,67 +7,67 @@ use super::rows::{C, ID};
 use crate::names::unknown;
 use crate::tables::Fold;
 
-/// What reports show together.
+/// Group of tests that reports show together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     /// Reads of single rows.
     Points,
-    /// Ranges whose rows are only read.
+    /// Ranges that are only read.
     Ranges,
-    /// Ranges that are added up or sorted.
+    /// Ranges that are summed, counted or sorted.
     Aggregates,
-    /// Everything that writes.
+    /// All tests that write.
     Writes,
 }
 
-/// What an event of a test asks.
+/// Statements of an event of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// One row by its id.
+    /// Reads one row by its id.
     PointQuery,
-    /// Rows by random ids.
+    /// Reads rows by random ids.
     RandomPoints {
-        /// What a server is asked for.
+        /// Columns that a SQL server selects.
         columns: &'static [usize],
     },
-    /// Rows by the ids after the middle, always the same.
+    /// Reads the rows after the middle id, always the same ones.
     HotPoints,
-    /// Entries of random `k`, with their rows or without.
+    /// Reads index entries of random `k`, with or without their rows.
     PointsByK {
-        /// Whether the rows are read too.
+        /// True if the rows are read too.
         rows: bool,
     },
-    /// A range of ids, both ends in it.
+    /// Reads a range of ids, both ends included.
     Range {
-        /// What a server is asked for.
+        /// Columns that a SQL server selects.
         columns: &'static [usize],
     },
-    /// A range of `k`, with its rows or without.
+    /// Reads a range of `k`, with or without its rows.
     RangeByK {
-        /// Whether the rows are read too.
+        /// True if the rows are read too.
         rows: bool,
     },
-    /// Ten points and four ranges, each used in another way.
+    /// Reads ten points and four ranges: rows, sum, sorted, distinct.
     ReadOnly,
-    /// Ten points and one range.
+    /// Reads ten points and one range.
     PointsAndRange(Fold),
-    /// One range that is counted.
+    /// Counts one range.
     Count,
-    /// One whole table.
+    /// Scans one whole table.
     Scan,
-    /// Another `c` for some rows in one statement.
+    /// Sets `c` of some rows in one statement.
     UpdateInList,
-    /// `k` + 1 for one row.
+    /// Adds one to `k` of one row.
     UpdateIndex,
-    /// Another `c` for one row.
+    /// Sets `c` of one row.
     UpdateNonIndex,
-    /// The same for the row with id 1.
+    /// Sets `c` of the row with id 1.
     UpdateOne,
-    /// The same for rows that are chosen more often the lower their ids are.
+    /// Sets `c` of one row; low ids are chosen more often.
     UpdateZipf,
-    /// Both updates, a delete and an insert of the same id.
+    /// Performs both updates, and a delete and an insert of the same id.
     WriteOnly,
-    /// The reads of `ReadOnly` and the writes of `WriteOnly`.
+    /// Performs the reads of `ReadOnly` and the writes of `WriteOnly`.
     ReadWrite,
     /// Deletes one row, which may be gone.
     Delete,
@@ -77,17 +78,18 @@ pub enum Kind {
 /// One test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TestDef {
-    /// Name as published.
+    /// Published name.
     pub name: &'static str,
-    /// What an event asks.
+    /// Statements of an event.
     pub kind: Kind,
-    /// Rows of a range, or ids of a list, where none are given; 0: it has none.
+    /// Default number of rows of a range, or of ids of a list; 0: the test has none.
     pub range: u64,
-    /// Statements of an event as the reference counts them, BEGIN and COMMIT of transactions included.
+    /// Statements of an event as counted by the reference, BEGIN and COMMIT of transactions
+    /// included.
     pub queries: u64,
-    /// What reports show it with.
+    /// Group in reports.
     pub group: Group,
-    /// One line for `rumbench list phases`.
+    /// Description in one line for `rumbench list phases`.
     pub meaning: &'static str,
 }
 
@@ -141,14 +143,14 @@ pub const TESTS: &[TestDef] = &[
     test("insert", Kind::Insert, 0, 1, Group::Writes, "inserts a row above all ids"),
 ];
 
-/// Names of the phases with their meaning.
+/// Returns the names of the phases with a description of each.
 pub fn phases() -> Vec<(&'static str, &'static str)> {
     let mut phases = PHASES.to_vec();
     phases.extend(TESTS.iter().map(|test| (test.name, test.meaning)));
     phases
 }
 
-/// Phases that are no tests.
+/// Phases that are not tests.
 pub const PHASES: &[(&str, &str)] = &[
     (
         "load",
@@ -165,29 +167,29 @@ pub enum Step {
     Load,
     /// Builds the indexes.
     Index,
-    /// The engine pays its debt.
+    /// Lets the engine work off its backlog.
     Settle,
-    /// A test.
+    /// Runs a test.
     Test {
-        /// Which.
+        /// The test to run.
         test: &'static TestDef,
-        /// The range that was given with the step.
+        /// Range given with the step; `None`: the configured one or the test's.
         range: Option<u64>,
-        /// Run without being recorded, to fill caches.
+        /// True if the run is not recorded and only fills caches.
         warmup: bool,
     },
 }
 
-/// Before the name of a test that is not recorded.
+/// Prefix of the name of a test that is not recorded.
 const WARMUP: &str = "warmup-";
 /// Longest range.
 pub const RANGE_MAX: u64 = 1_000_000;
 
 impl Step {
-    /// The step of a name: a test may have a range behind a colon, and `warmup-` before it.
+    /// Parses the name of a step. A test may have the prefix `warmup-`, and a range after a colon.
     ///
     /// # Errors
-    /// What is allowed.
+    /// Fails on an unknown name or a range that is not allowed; the message says what is allowed.
     pub fn named(name: &str) -> Result<Step, String> {
         match name {
             "load" => return Ok(Step::Load),
@@ -220,19 +222,19 @@ impl Step {
     }
 }
 
-/// A range from 1 to [`RANGE_MAX`].
+/// Parses a range from 1 to [`RANGE_MAX`].
 fn range_of(text: &str) -> Result<u64, String> {
     let range = text.parse().ok();
     let allowed = range.filter(|range| (1..=RANGE_MAX).contains(range));
     allowed.ok_or_else(|| format!("a range from 1 to {RANGE_MAX} is allowed behind the colon"))
 }
 
-/// The test of a name.
+/// Finds a test by its name.
 pub fn find(name: &str) -> Option<&'static TestDef> {
     TESTS.iter().find(|test| test.name == name)
 }
 
-/// The test of a phase, whatever stands before and behind its name.
+/// Finds the test of a phase; ignores the prefix, range and number in the name of the phase.
 pub fn of_phase(phase: &str) -> Option<&'static TestDef> {
     let name = phase.split(['#', ':']).next()?;
     find(name.strip_prefix(WARMUP).unwrap_or(name))
@@ -260,7 +262,8 @@ impl fmt::Display for Step {
     }
 }
 
-/// The order of a published run, after the load: reads of fresh tables, writes, then everything that reads.
+/// Order of a published run, after the load: reads of fresh tables, writes, then all tests that
+/// read.
 #[rustfmt::skip]
 pub const ORDER: &[&str] = &[
     "load", "index", "warmup-point-query", "settle", "warmup-scan", "point-query", "range-notcovered-si",
@@ -299,7 +302,8 @@ mod unit {
 
     #[test]
     fn groups_have_the_sizes_of_the_published_ones() {
-        // Of the published nine, five, eight and ten: those with several ranges are counted once here.
+        // The published sizes are nine, five, eight and ten. Tests with several ranges are counted
+        // once here.
         let count = |group| TESTS.iter().filter(|test| test.group == group).count();
         let groups = [
             Group::Points,

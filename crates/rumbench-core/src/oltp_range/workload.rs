@@ -17,31 +17,33 @@ use crate::tables::{
 };
 use crate::trial::{Phase, PhaseClient, Step, Workload, numbered};
 
-/// Changes whenever the golden events, the loaded rows or the statements that a server is sent change.
+/// Version of the workload; changes whenever the golden events, the loaded rows or the SQL
+/// statements change.
 pub const VERSION: u32 = 4;
-/// Rows of each table that are read back after the load.
+/// Number of rows of each table that are read back after the load.
 const SAMPLE_ROWS: u64 = 1000;
-/// What the generator of the sample is keyed with.
+/// Key of the random generator of the sample.
 const SAMPLE_KEY: u64 = 0x7361_6d70;
 /// Bytes of an index entry: k and the id.
 const ENTRY_BYTES: u64 = 4 + 8;
 
-/// OLTP ranges, configured.
+/// The OLTP-range workload of one configuration.
 pub struct OltpRange {
     shared: Arc<Shared>,
-    /// The steps with their names.
+    /// Steps with their names.
     plan: Vec<(StepDef, String)>,
-    /// Place in the plan of the step that comes next.
+    /// Place of the next step in the plan.
     next: usize,
 }
 
 type Clients = Result<Vec<Box<dyn PhaseClient>>, EngineError>;
 
 impl OltpRange {
-    /// A trial of this configuration. `backoff` is called before attempt number 2, 3, ... of a transaction.
+    /// Prepares a trial of this configuration. `backoff` is called before attempt number 2, 3, ...
+    /// of a transaction.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`] if no schema can be made of it.
+    /// Returns [`EngineError::Unsupported`] if the configuration has no valid schema.
     pub fn new(config: Config, backoff: fn(u32)) -> Result<OltpRange, EngineError> {
         let schema = schema(&config).map_err(EngineError::Unsupported)?;
         Ok(OltpRange {
@@ -55,7 +57,7 @@ impl OltpRange {
         &self.shared.config
     }
 
-    /// Clients that load: not more than there are tables.
+    /// Returns the number of clients that load: at most one per table.
     fn loaders(&self) -> usize {
         self.config().clients.min(self.config().tables) as usize
     }
@@ -101,7 +103,7 @@ impl OltpRange {
         (0..self.config().clients).map(tester).collect()
     }
 
-    /// The phase of the step at this place of the plan; `None`: the engine settles.
+    /// Builds the phase of the step at this place of the plan; `None`: the engine settles.
     fn phase(
         &self,
         store: &Arc<dyn TableStore>,
@@ -129,7 +131,7 @@ impl OltpRange {
         }))
     }
 
-    /// Counts the rows of a table, and reads the first, the last and random ones back.
+    /// Counts the rows of a table, and reads back the first, the last and random ones.
     fn check_load(
         &self,
         connection: &mut dyn TableConnection,
@@ -163,8 +165,8 @@ impl OltpRange {
         }
     }
 
-    /// Walks a whole table: every row that must be there once, in order and whole, and no other; no update of k is lost.
-    /// Answers how many there are.
+    /// Walks a whole table and returns the number of rows. Every row that must exist appears once,
+    /// in order and whole, and there is no other row. No update of k is lost.
     fn check_all(
         &self,
         connection: &mut dyn TableConnection,
