@@ -1,4 +1,4 @@
-//! The configuration of one Insert Benchmark trial, read from `key=value` settings.
+//! Configuration of one Insert Benchmark trial, read from `key=value` settings.
 
 use std::time::Duration;
 
@@ -148,8 +148,8 @@ impl Config {
     /// Reads settings; the last value of a repeated key counts.
     ///
     /// # Errors
-    /// Fails on an unknown key, on a value that is not allowed (the message names the allowed
-    /// values), and on values that exclude each other.
+    /// Fails on an unknown key, a forbidden value (the message names the allowed values), or
+    /// settings that exclude each other.
     pub fn from_pairs<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Config, ConfigError>
     where
         K: AsRef<str>,

@@ -2,9 +2,10 @@
 //! three indexes.
 //!
 //! Reading order: [`steps`], [`config`] and [`settings`], [`rows`] (columns, indexes, the rows and
-//! their checks), [`stream`] (the operations), then the clients: `coupling` (keeps deletes in step
-//! with inserts), `queue` (one table and the progress of its clients), `writer`, `reader`; last
-//! [`workload`] (the steps in order and the checks). The guide is `docs/guide/insert-benchmark.md`.
+//! their checks), [`stream`] (the operations), then the clients. The clients are `coupling` (keeps
+//! deletes in step with inserts), `queue` (one table and the progress of its clients), `writer` and
+//! `reader`. Last is [`workload`] (the steps in order and the checks). The guide is
+//! `docs/guide/insert-benchmark.md`.
 
 pub mod config;
 mod coupling;

@@ -82,7 +82,8 @@ impl Queue {
     /// Returns the first id of the next delete of `rows` rows. These rows may be gone after this
     /// call.
     pub(super) fn take_oldest(&self, rows: u64) -> u64 {
-        // Acquire and release: a reader that misses a row must find here that it may be gone.
+        // Acquire and release: after it misses a row, a reader must see here that the row may be
+        // gone.
         self.low.fetch_add(rows, Ordering::AcqRel)
     }
 

@@ -57,7 +57,7 @@ impl InsertBenchmark {
         })
     }
 
-    /// The effective configuration.
+    /// Returns the effective configuration.
     pub fn config(&self) -> &Config {
         &self.shared.config
     }

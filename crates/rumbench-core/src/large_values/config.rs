@@ -83,8 +83,8 @@ impl Config {
     /// Reads settings; the last value of a repeated key counts.
     ///
     /// # Errors
-    /// Fails on an unknown key, on a value that is not allowed (the message names the allowed
-    /// values), and on values that exclude each other.
+    /// Fails on an unknown key, a forbidden value (the message names the allowed values), or
+    /// settings that exclude each other.
     pub fn from_pairs<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Config, ConfigError>
     where
         K: AsRef<str>,

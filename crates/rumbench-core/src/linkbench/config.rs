@@ -1,4 +1,4 @@
-//! The configuration of one LinkBench trial, read from `key=value` settings.
+//! Configuration of one LinkBench trial, read from `key=value` settings.
 
 use super::degree::{DegreeTable, Numbers, Split};
 use super::payload::PayloadShape;
@@ -56,7 +56,7 @@ pub struct MultigetShape {
     pub single: bool,
     /// Fewest ids.
     pub min: u64,
-    /// One above the most ids.
+    /// Exclusive upper bound of the number of ids.
     pub max: u64,
     /// Success probability of the geometric distribution.
     pub probability: f64,
@@ -138,7 +138,7 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// The workload's name in messages.
+/// Name of the workload in messages.
 const WORKLOAD: &str = "linkbench";
 
 impl Config {
@@ -217,8 +217,8 @@ impl Config {
     /// default of `numbers`.
     ///
     /// # Errors
-    /// Fails on an unknown key, on a value that is not allowed (the message names the allowed
-    /// values), and on values that exclude each other.
+    /// Fails on an unknown key, a forbidden value (the message names the allowed values), or
+    /// settings that exclude each other.
     pub fn from_pairs<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Config, ConfigError>
     where
         K: AsRef<str>,

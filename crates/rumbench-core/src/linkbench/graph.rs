@@ -15,9 +15,9 @@ use crate::random::{Random, mix};
 pub const FIRST_LINK_TYPE: u64 = 123_456_789;
 /// The type of every node.
 pub const NODE_TYPE: u32 = 2048;
-/// One above the longest link payload in bytes.
+/// Exclusive upper bound of the length of link payloads in bytes.
 pub const LINK_DATA_CAP: u64 = 255;
-/// One above the longest node payload in bytes.
+/// Exclusive upper bound of the length of node payloads in bytes.
 pub const NODE_DATA_CAP: u64 = 1 << 20;
 
 /// Purpose of a random stream; streams of different purposes are independent.
@@ -44,7 +44,7 @@ pub struct GraphTotals {
     pub counts: u64,
 }
 
-/// The graph of one configuration.
+/// Loaded graph of one configuration.
 #[derive(Debug)]
 pub struct Graph {
     start_id: u64,

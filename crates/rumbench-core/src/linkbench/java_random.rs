@@ -1,7 +1,7 @@
 //! The 48-bit linear congruential generator of the Java library, bit for bit.
 //!
-//! LinkBench's shufflers draw from it with fixed seeds, so it decides which ids are hot and which
-//! have many links. Nothing else uses it.
+//! LinkBench's shufflers draw from it with fixed seeds, so it decides the hot ids and the ids with
+//! many links. Nothing else uses it.
 
 const MULTIPLIER: u64 = 0x5_DEEC_E66D;
 const INCREMENT: u64 = 0xB;

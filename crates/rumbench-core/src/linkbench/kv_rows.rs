@@ -2,11 +2,12 @@
 //! indexes do.
 //!
 //! ```text
-//! map    key                                                    value
-//! node   id 8                                                   type 4, version 8, time 4, data
-//! link   link_type 8, id1 8, id2 8                              visibility 1, time 8, version 4, data
-//! index  id1 8, link_type 8, visibility 1, inverted time 8, id2 8   version 4, data
-//! count  id 8, link_type 8                                      count 8, time 8, version 8
+//! map    key                                                       value
+//! node   id 8                                                      type 4, version 8, time 4, data
+//! link   link_type 8, id1 8, id2 8                                 visibility 1, time 8,
+//!                                                                  version 4, data
+//! index  id1 8, link_type 8, visibility 1, inverted time 8, id2 8  version 4, data
+//! count  id 8, link_type 8                                         count 8, time 8, version 8
 //! ```
 //!
 //! The time is inverted, so a list is a forward scan: newest first, equal times by id2 ascending.
@@ -30,7 +31,7 @@ pub const LIST_PREFIX_BYTES: usize = 16;
 /// Offset in a link's value of the tail that is also the value of its index entry.
 pub const LINK_TAIL: usize = 9;
 
-/// A key of the index.
+/// Encoded key of the index.
 pub type IndexKey = [u8; 33];
 
 /// Returns the four maps, indexed by [`MapId`].

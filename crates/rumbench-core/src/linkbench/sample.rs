@@ -6,7 +6,7 @@ use super::store::{LinkConnection, LinkKey};
 use crate::engine::EngineError;
 use crate::random::Random;
 
-/// Number of random ids whose rows are read back.
+/// Number of random ids to check.
 const SAMPLE_IDS: u64 = 256;
 
 /// Checks the node, the counts and one link per type of a sample of ids: the id of the longest

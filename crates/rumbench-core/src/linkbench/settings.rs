@@ -113,7 +113,7 @@ fn theta(value: &str) -> Result<f64, String> {
     }
 }
 
-/// Access functions of the reference that published results never used.
+/// Access functions of the reference without use in published results.
 const OTHER_ACCESS: [&str; 6] = [
     "real",
     "round_robin",
@@ -122,7 +122,7 @@ const OTHER_ACCESS: [&str; 6] = [
     "power",
     "perfect_power",
 ];
-/// Out-degree functions of the reference that published results never used.
+/// Out-degree functions of the reference without use in published results.
 const OTHER_DEGREES: [&str; 5] = [
     "const",
     "reciprocal",

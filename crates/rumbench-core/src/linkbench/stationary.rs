@@ -103,8 +103,9 @@ impl HiddenLinks {
     }
 }
 
-/// Returns the share of adds among adds and deletes at which as many links appear as vanish: `0.95
-/// add + 0.1 update = 0.9 delete`, with add + delete given. Returns 0 if updates alone create more.
+/// Returns the share of adds among adds and deletes at which as many links appear as vanish:
+/// `0.95 add + 0.1 update = 0.9 delete`, with add + delete given. Returns 0 if updates alone create
+/// more.
 pub fn balanced_adds(pair_percent: f64, update_percent: f64) -> f64 {
     if pair_percent <= 0.0 {
         return 0.0;

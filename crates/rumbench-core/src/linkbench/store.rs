@@ -117,7 +117,7 @@ pub type LinkRow = (u8, u64, u32, Vec<u8>);
 /// A whole node row, read for checks: type, version, time, data.
 pub type NodeRow = (u32, u64, u32, Vec<u8>);
 
-/// The three tables of one open engine.
+/// The LinkBench tables of one open engine: nodes, links and counts.
 pub trait LinkStore: Send + Sync {
     /// Opens a connection for one client thread.
     fn connect(&self) -> Result<Box<dyn LinkConnection>>;

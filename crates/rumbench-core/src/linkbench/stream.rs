@@ -470,8 +470,8 @@ impl State {
         }
     }
 
-    /// Updates the pool by the request, not by the answer, so that it also works on an engine that
-    /// keeps no rows.
+    /// Updates the pool by the request, not by the answer: this also works on an engine that keeps
+    /// no rows.
     fn link_answered(&mut self, outcome: WriteOutcome) -> Result<(), &'static str> {
         let Some(hidden) = &mut self.hidden else {
             return Ok(());

@@ -4,8 +4,9 @@
 //! one transaction, which runs again as a whole after a conflict. An event with a single statement
 //! that writes one row uses the engine's call for it.
 //!
-//! A SQL server gets the update of a list as one statement, and an insert as an unprepared
-//! statement. There an event with several statements is one transaction, even if it only reads.
+//! On a SQL server, an event that updates a list is one statement, and an event that inserts a row
+//! is an unprepared statement. An event with several statements is one transaction there, even if
+//! it only reads.
 
 use std::hint::black_box;
 use std::sync::Arc;

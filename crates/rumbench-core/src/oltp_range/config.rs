@@ -17,7 +17,7 @@ pub struct Config {
     pub tables: u32,
     /// Rows of each table after the load.
     pub rows: u64,
-    /// Range of every test that has one and whose step gives none; `None`: each test's own.
+    /// Range of the tests that have one, unless the step gives it; `None`: the default of the test.
     pub range: Option<u64>,
     /// List of steps given by a setting; `None`: the published order.
     pub steps: Option<Vec<Step>>,
@@ -80,8 +80,8 @@ impl Config {
     /// Reads settings; the last value of a repeated key counts.
     ///
     /// # Errors
-    /// Fails on an unknown key, on a value that is not allowed (the message names the allowed
-    /// values), and on values that exclude each other.
+    /// Fails on an unknown key, a forbidden value (the message names the allowed values), or
+    /// settings that exclude each other.
     pub fn from_pairs<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Config, ConfigError>
     where
         K: AsRef<str>,

@@ -13,7 +13,7 @@ use crate::trial::{Done, OpIndex, PhaseClient};
 pub(super) const LOAD_OPERATIONS: &[&str] = &["INSERT"];
 /// Operations of the index build.
 pub(super) const INDEX_OPERATIONS: &[&str] = &["BUILD_INDEX"];
-/// The index of k.
+/// Number of the index of k.
 const INDEX: usize = 0;
 
 /// Client that loads every n-th table, starting at `table`, in the order of ids.

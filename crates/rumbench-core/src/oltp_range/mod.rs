@@ -1,9 +1,9 @@
 //! OLTP ranges: the tests of sysbench in the form of the published reports, on any engine.
 //!
 //! Reading order: [`tests`], [`config`], [`rows`] (the tables, the rows and their checks),
-//! [`events`] (the statements of each test), `state` (the rows that must exist), then the clients:
-//! `load`, `client`, `reads`, and for servers `queries`, `selects` and `lists`; last [`workload`]
-//! (the steps in order and the checks). The guide is `docs/guide/oltp-range.md`.
+//! [`events`] (the statements of each test), `state` (the rows that must exist), then the clients.
+//! They are `load`, `client`, `reads`, and for servers `queries`, `selects` and `lists`. Last is
+//! [`workload`] (the steps in order and the checks). The guide is `docs/guide/oltp-range.md`.
 
 mod client;
 pub mod config;

@@ -119,7 +119,7 @@ impl Reads {
         Ok((rows, retries))
     }
 
-    /// Reports a row that is missing or has values that do not belong to its id.
+    /// Reports a missing row, or a row with values that do not belong to its id.
     fn judge(&self, shared: &Shared, table: usize, bad: Option<(u64, bool)>) -> Result<()> {
         let name = shared.name(table);
         match bad.filter(|_| self.judges) {

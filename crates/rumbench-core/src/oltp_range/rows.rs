@@ -1,8 +1,9 @@
 //! Tables and their self-checking rows.
 //!
 //! ```text
-//! c    10 groups of 11 digits, joined by `-`: the first is a draw, the others follow from it, the table and the id
-//! pad   5 such groups; its draw also decides the k that the row was inserted with
+//! c    10 groups of 11 digits, joined by `-`: the first is a draw; it determines the others,
+//!      together with the table and the id
+//! pad   5 such groups; its draw also determines the k at the row's insert
 //! ```
 //!
 //! If one statement sets the `c` of a list of rows, the draw and the table determine this `c` and

@@ -189,7 +189,7 @@ impl Step {
     /// Parses the name of a step. A test may have the prefix `warmup-`, and a range after a colon.
     ///
     /// # Errors
-    /// Fails on an unknown name or a range that is not allowed; the message says what is allowed.
+    /// Fails on an unknown name or an invalid range; the message lists the valid ones.
     pub fn named(name: &str) -> Result<Step, String> {
         match name {
             "load" => return Ok(Step::Load),
