@@ -6,9 +6,9 @@ use crate::engine::Result;
 use crate::tables::{TableId, TableQueries, Value};
 
 /// Changes the rows of a list in one statement. The server returns the number of changed rows but
-/// not their ids, so `there` counts the rows that must exist first. The answer is wrong if it
-/// exceeds the length of the list. It is also wrong if all answers can be judged and fewer rows
-/// changed than must exist.
+/// not their ids, so `there` assigns the changes to the rows that must exist before the others. The
+/// answer is wrong if it exceeds the length of the list. It is also wrong if all answers can be
+/// judged and fewer rows changed than must exist.
 pub(super) fn set(
     queries: &mut dyn TableQueries,
     table: usize,

@@ -16,7 +16,7 @@ pub(super) const INDEX_OPERATIONS: &[&str] = &["BUILD_INDEX"];
 /// Number of the index of k.
 const INDEX: usize = 0;
 
-/// Client that loads every n-th table, starting at `table`, in the order of ids.
+/// Client that loads every `stride`-th table, starting at `table`, in the order of ids.
 pub(super) struct Loader {
     shared: Arc<Shared>,
     connection: Box<dyn TableConnection>,
@@ -79,7 +79,7 @@ impl PhaseClient for Loader {
     }
 }
 
-/// Client that builds the index of every n-th table, starting at `table`.
+/// Client that builds the index of every `stride`-th table, starting at `table`.
 pub(super) struct Builder {
     pub(super) shared: Arc<Shared>,
     pub(super) store: Arc<dyn TableStore>,
