@@ -1,4 +1,4 @@
-//! What is in the directory of a store, by name: listings, states and tables.
+//! Files in the directory of a store, by name: listings, states and tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -42,12 +42,13 @@ impl BackupStore {
         let temporary = self.dir.join(format!("{}.tmp", listing_name(id)));
         remove_if_there(&*self.vfs, &temporary)?;
         write_file(&*self.vfs, &temporary, listing.encode().as_bytes())?;
-        // The state's name, before anything names it.
+        // Makes the state's name durable before a listing names it.
         sync_dir(&*self.vfs, &self.dir)?;
         self.vfs
             .rename(&temporary, &path)
             .map_err(|e| Error::io("rename to", &path, e))?;
-        // If this fails the listing stays, and its files with it: they must not go while a power cut may leave it.
+        // If this fails, the listing and its files stay: they must not be removed while the listing
+        // may survive a power loss.
         sync_dir(&*self.vfs, &self.dir)
     }
 
@@ -63,14 +64,14 @@ impl BackupStore {
         Listing::decode(&files::read_all(&*self.vfs, &path)?, &path)
     }
 
-    /// The numbers of all backups, readable or not, in order.
+    /// Returns the numbers of all backups, readable or not, in order.
     pub(super) fn ids(&self) -> Result<BTreeSet<u64>> {
         Ok(numbers(&self.names()?, ".backup"))
     }
 
     pub(super) fn next_id(&self) -> Result<u64> {
         let names = self.names()?;
-        // A state without a listing is left of a backup that stopped.
+        // A state without a listing is left over from a backup that stopped.
         let used = [".backup", ".state", ".backup.tmp"];
         let highest = used
             .iter()
@@ -78,7 +79,7 @@ impl BackupStore {
         Ok(highest.max().unwrap_or(0) + 1)
     }
 
-    /// The tables that readable backups list, by name.
+    /// Returns the tables listed by readable backups, by name.
     pub(super) fn known_tables(&self) -> Result<BTreeMap<String, ListedFile>> {
         let mut known = BTreeMap::new();
         for id in self.ids()? {
@@ -89,13 +90,15 @@ impl BackupStore {
         Ok(known)
     }
 
-    /// Whether a listed table is there in its full length: otherwise it is copied again, which mends older backups too.
+    /// Returns true if a listed table is there in its full length. Otherwise it is copied again,
+    /// which also repairs older backups.
     pub(super) fn is_there(&self, file: &ListedFile) -> bool {
         let opened = self.vfs.open_read(&self.table_path(file));
         opened.and_then(|open| open.len()).ok() == Some(file.bytes)
     }
 
-    /// Removes what no listing names, unless a listing cannot be read: then nothing is known of what it needs.
+    /// Removes files that no listing names. Does nothing if a listing cannot be read, because the
+    /// files it needs are unknown.
     pub(super) fn remove_unlisted(&self) -> Result<()> {
         let mut needed = BTreeSet::new();
         for id in self.ids()? {
@@ -142,7 +145,7 @@ pub(super) fn state_name(id: u64) -> String {
     format!("{id:06}.state")
 }
 
-/// The numbers of the names with this ending.
+/// Returns the numbers of the names with this ending.
 fn numbers(names: &[String], ending: &str) -> BTreeSet<u64> {
     let numbers = names.iter().filter_map(|name| name.strip_suffix(ending));
     numbers.filter_map(|number| number.parse().ok()).collect()

@@ -1,4 +1,4 @@
-//! Whole files in and out of a store, with their checksums.
+//! Copying and reading whole files of a store, with their checksums.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,10 +9,11 @@ use crate::base::checksum::{RunningChecksum, checksum};
 use crate::error::{Error, Result};
 use crate::vfs::{Vfs, VfsFile};
 
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Copies a table into the store, durable but for its name, and returns what it is listed as.
+/// Copies a table into the store, durable except for its name, and returns its entry for the
+/// listing.
 pub(super) fn copy_between(
     from_vfs: &dyn Vfs,
     from: &Path,
@@ -32,8 +33,8 @@ pub(super) fn copy_between(
     })
 }
 
-/// Reads a file of the store, compares it with its listing, and copies it to `to` if that is asked for. The copy is
-/// durable but for its name.
+/// Reads a file of the store, compares it with its listing, and copies it to `to` if given. The
+/// copy is durable except for its name.
 pub(super) fn copy_checked(
     vfs: &dyn Vfs,
     path: &Path,
@@ -46,7 +47,7 @@ pub(super) fn copy_checked(
     check_sum(path, listed, found)
 }
 
-/// The bytes of a small file of the store, compared with its listing.
+/// Returns the bytes of a small file of the store, compared with its listing.
 pub(super) fn read_checked(vfs: &dyn Vfs, path: &Path, listed: &ListedFile) -> Result<Vec<u8>> {
     check_length(&*open(vfs, path)?, listed)?;
     let bytes = read_all(vfs, path)?;
@@ -54,7 +55,7 @@ pub(super) fn read_checked(vfs: &dyn Vfs, path: &Path, listed: &ListedFile) -> R
     Ok(bytes)
 }
 
-/// The bytes of a small file.
+/// Returns the bytes of a small file.
 pub(super) fn read_all(vfs: &dyn Vfs, path: &Path) -> Result<Vec<u8>> {
     let file = open(vfs, path)?;
     let mut bytes = vec![0; length(&*file)? as usize];
@@ -63,7 +64,7 @@ pub(super) fn read_all(vfs: &dyn Vfs, path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a new small file, durable but for its name.
+/// Writes a new small file, durable except for its name.
 pub(super) fn write_file(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
     let file = vfs.create(path).map_err(|e| Error::io("create", path, e))?;
     file.allocate(bytes.len() as u64)
@@ -73,7 +74,8 @@ pub(super) fn write_file(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()>
     file.sync().map_err(|e| Error::io("sync", path, e))
 }
 
-/// Reads `bytes` of a file, writes them to a new one if there is one to write, and returns their checksum.
+/// Reads `bytes` bytes of a file, writes them to a new file at `to` if given, and returns their
+/// checksum.
 fn transfer(source: &dyn VfsFile, bytes: u64, to: Option<(&dyn Vfs, &Path)>) -> Result<u64> {
     let target = match to {
         None => None,

@@ -1,4 +1,4 @@
-//! What one backup consists of: a file of text lines with names, lengths and checksums.
+//! Listing of one backup: a file of text lines with names, lengths and checksums.
 //!
 //! ```text
 //! alluvium-backup 1
@@ -9,7 +9,8 @@
 //! end fedcba9876543210
 //! ```
 //!
-//! The last line has the checksum of all bytes before it. The codec is pure; `docs/format/backup.md` has the rules.
+//! The last line has the checksum of all bytes before it. The codec is pure;
+//! `docs/format/backup.md` has the rules.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ use crate::error::{Error, Result};
 /// The newest format of backups that this build reads, and the one it writes.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
-/// A file of the store.
+/// File of the store, as listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ListedFile {
     /// Its name in the store, tables in their subdirectory.
@@ -28,12 +29,12 @@ pub(super) struct ListedFile {
     pub checksum: u64,
 }
 
-/// See the module.
+/// Listing of one backup, decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Listing {
     /// The newest commit in the backup.
     pub seqno: u64,
-    /// Seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub created: u64,
     pub state: ListedFile,
     /// Tables with their names in a database.
@@ -79,7 +80,7 @@ impl Listing {
     }
 }
 
-/// What stands before the last line, if that has the right checksum.
+/// Returns the text before the last line, if that line has the right checksum.
 fn checked_body(text: &str) -> Option<&str> {
     let lines = text.strip_suffix('\n')?;
     let body = &text[..lines.rfind('\n')? + 1];
@@ -119,7 +120,7 @@ fn parse_file(words: &str) -> Option<ListedFile> {
     words.next().is_none().then_some(file)
 }
 
-/// A name that leads nowhere else.
+/// Returns a name that stays in its directory: not empty, no leading dot, no slash.
 fn plain(name: &str) -> Option<String> {
     let sound = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
     sound.then(|| name.to_owned())
@@ -180,7 +181,7 @@ mod tests {
         }
     }
 
-    /// The text as its own checksum says, so that the lines themselves are read.
+    /// Each text gets a valid checksum, so that the lines themselves are parsed.
     #[test]
     fn fuzz_listings_are_refused_or_round_trip() {
         let text = sample().encode();

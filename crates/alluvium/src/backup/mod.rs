@@ -1,9 +1,10 @@
-//! Numbered backups of databases in one directory, which share the tables that they have in common.
+//! Numbered backups of databases in one directory; they share their common tables.
 //!
-//! A table never changes, so a backup copies only those that no earlier backup has. What a backup consists of stands in
-//! its listing, which is written last: a crash leaves the new backup whole, or files that no listing names and that a
-//! later call removes. Earlier backups are never touched. Files of the store are copies, not links, so that the store
-//! stands by itself, on another device at best.
+//! A table never changes, so a backup copies only tables that no earlier backup has. The listing
+//! names the files of a backup and is written last: a crash leaves the new backup whole, or
+//! unlisted files that a later call removes. Earlier backups are never touched. Files of the store
+//! are copies, not links, so that the store is independent of the database, at best on another
+//! device.
 //!
 //! ```text
 //! 000007.backup          the listing: names, lengths, checksums
@@ -55,54 +56,54 @@ use crate::recovery::absolute;
 use crate::table::{Table, ValueFile, ValuesPart};
 use crate::vfs::{LockGuard, Vfs};
 
-/// The subdirectory of tables.
+/// Subdirectory of tables.
 const TABLES: &str = "tables";
 
-/// A directory of backups, locked while this exists; readers share the lock.
+/// Directory of backups, locked while this exists; readers share the lock.
 pub struct BackupStore {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
-    /// No data: calls that make or delete a backup keep apart by it, and numbers rise with seqnos. Above all locks of a
-    /// database.
+    /// Guards no data. Serializes calls that make or delete a backup, so that backup numbers rise
+    /// with sequence numbers. Taken before all locks of a database.
     changing: Mutex<()>,
-    /// The error of calls that would change the store, where it is only read.
+    /// Error for calls that would change a store opened only for reading; `None` in a writable one.
     refused: Option<Error>,
-    /// `None` in a store that is only read and has no lock file.
+    /// `None` in a store that is opened only for reading and has no lock file.
     _lock: Option<LockGuard>,
     /// The process that opened the store.
     process: Process,
 }
 
-/// One backup.
+/// Properties of one backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupInfo {
-    /// Its number. Larger is newer; after the newest is deleted its number is used again.
+    /// Its number. Larger is newer; the number of the newest is used again after it is deleted.
     pub id: u64,
-    /// The newest commit in it. Every commit up to this one is there, and no later one.
+    /// The newest commit in it. The backup holds every commit up to this one, and no later one.
     pub seqno: SeqNo,
-    /// When it was made, in seconds since 1970 by the system's clock.
+    /// Time of its creation, in seconds since 1970 by the system clock.
     pub created: u64,
-    /// Its files of tables and of large values.
+    /// Number of its files of tables and of large values.
     pub tables: u64,
     /// Bytes of all its files, shared or not.
     pub bytes: u64,
-    /// Bytes that were copied for it; 0 where it is only listed.
+    /// Bytes copied for it by [`BackupStore::create`]; 0 in a list.
     pub copied_bytes: u64,
 }
 
-/// What [`BackupStore::list`] finds.
+/// Result of [`BackupStore::list`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct BackupList {
-    /// The backups whose listing is right, oldest first.
+    /// Backups with a valid listing, oldest first.
     pub backups: Vec<BackupInfo>,
     /// Listings that cannot be read. While there is one, no table is removed: it may be needed.
     pub damaged: Vec<(u64, Error)>,
 }
 
 impl BackupStore {
-    /// Refuses in a process that was forked from the one that opened the store.
+    /// Fails with [`Error::Forked`] in a process forked from the one that opened the store.
     fn check_process(&self) -> Result<()> {
         match self.process.is_current() {
             true => Ok(()),
@@ -112,26 +113,28 @@ impl BackupStore {
 
     /// Makes a backup of everything committed, while commits go on. Durable when the call returns.
     ///
-    /// Flushes, then copies the tables that no readable backup in the store has, and checks every row of a copy: a
-    /// damaged table does not get into a backup. Waits for a backup that is being made or deleted.
+    /// Flushes, then copies the tables that no readable backup in the store has. Checks every row
+    /// of a copy, so a damaged table does not get into a backup. Waits until no other call makes or
+    /// deletes a backup.
     ///
     /// # Errors
     ///
-    /// `ReadOnly`, `NoSpace` and `Io`, `Corruption` of a table of the database: there is no new backup, and the earlier ones are as
-    /// they were. If only the very last sync fails, the backup is listed, but a power cut may take it away. What a flush
-    /// may meet.
+    /// `ReadOnly`, `NoSpace`, `Io`, `Corruption` of a table of the database, or an error of the
+    /// flush: there is no new backup, and the earlier ones are unchanged. If only the very last
+    /// sync fails, the backup is listed, but a power loss may remove it.
     pub fn create(&self, db: &Database) -> Result<BackupInfo> {
         self.check_writable()?;
         let _changing = self.changing.lock();
         let captured = db.shared().capture()?;
-        // What an earlier call left is not trusted; what cannot be removed is written over.
+        // Leftovers of an earlier call are not trusted; files that cannot be removed are
+        // overwritten.
         let _ = self.remove_unlisted();
         let known = self.known_tables()?;
         let id = self.next_id()?;
         let made = (|| {
             let (mut tables, mut originals) = (Vec::new(), BTreeMap::new());
             let mut copied_bytes = 0;
-            // First, because the tables that point into them are checked with them.
+            // First, because the check of a table includes the values that it points to.
             for values in captured.values() {
                 let name = format!("{:016x}.table", values.uid());
                 let file = match known.get(&name).filter(|file| self.is_there(file)) {
@@ -174,13 +177,13 @@ impl BackupStore {
             })
         })();
         if made.is_err() {
-            // What stays is removed by a later call: nothing names it.
+            // A later call removes leftovers: no listing names them.
             let _ = self.remove_unlisted();
         }
         made
     }
 
-    /// All backups.
+    /// Lists all backups.
     pub fn list(&self) -> Result<BackupList> {
         self.check_process()?;
         let mut list = BackupList::default();
@@ -193,8 +196,8 @@ impl BackupStore {
         Ok(list)
     }
 
-    /// Reads every file of a backup and returns what is wrong, each an error that names its file. Empty: the backup can
-    /// be restored.
+    /// Reads every file of a backup and returns the damage found, each an error that names its
+    /// file. If the result is empty, the backup can be restored.
     ///
     /// # Errors
     ///
@@ -219,13 +222,15 @@ impl BackupStore {
         Ok(damages)
     }
 
-    /// Makes a database of a backup at `target`, which must not exist and whose parent must. It has a database uid of
-    /// its own, so that it and the original are two databases. Durable when the call returns.
+    /// Creates a database from a backup at `target`. The target must not exist and its parent must.
+    /// The database has its own uid, so it and the original are two databases. Durable when the
+    /// call returns.
     ///
     /// # Errors
     ///
-    /// `Corruption` that names the damaged file of the store, `NoSpace`, `Io`: nothing is left at the target.
-    /// `InvalidArgument` for an unknown number or a target that cannot be.
+    /// `Corruption` that names the damaged file of the store, `NoSpace`, `Io`: nothing is left at
+    /// the target.
+    /// `InvalidArgument` for an unknown number or an invalid target.
     pub fn restore(&self, id: u64, target: impl AsRef<Path>) -> Result<()> {
         self.check_process()?;
         let target = &absolute(&*self.vfs, target.as_ref())?;
@@ -242,12 +247,12 @@ impl BackupStore {
         })
     }
 
-    /// Removes a backup, and the tables that no other one has.
+    /// Removes a backup, and the tables that are in no other one.
     ///
     /// # Errors
     ///
-    /// `ReadOnly`; `InvalidArgument` if there is no such backup; `Io`, after which it may or may not be there. Other backups are
-    /// whole in any case.
+    /// `ReadOnly`; `InvalidArgument` if there is no such backup; `Io`, after which it may or may
+    /// not exist. Other backups stay whole in any case.
     pub fn delete(&self, id: u64) -> Result<()> {
         self.check_writable()?;
         let _changing = self.changing.lock();
@@ -258,7 +263,8 @@ impl BackupStore {
         self.vfs
             .remove(&path)
             .map_err(|e| Error::io("remove", &path, e))?;
-        // Before any of its files goes: a listing that a power cut brings back must not lack them.
+        // Before any of its files is removed: a listing that a power loss brings back must not lack
+        // them.
         sync_dir(&*self.vfs, &self.dir)?;
         self.remove_unlisted()
     }
@@ -287,8 +293,9 @@ impl BackupStore {
         write_database(&self.vfs, dir, state)
     }
 
-    /// Copies a table into the store, reads it back and checks it, and gives it its name. `originals` are the value files
-    /// that were just copied, by their path in the store.
+    /// Copies a table into the store, reads it back and checks it, and gives it its name.
+    /// `originals` maps the value files copied by this backup from their path in the store to their
+    /// source.
     fn copy_table(
         &self,
         db: &Database,
@@ -312,7 +319,8 @@ impl BackupStore {
         };
         let checked = Table::open_with(copy, table.id(), table.uid(), cache, open_values)
             .and_then(|table| table.verify());
-        // A copy is what was read of its original; a value file that was in the store already is damaged itself.
+        // Damage in a copy is damage in its original. A value file that was in the store already is
+        // damaged itself.
         checked.map_err(|error| match error {
             Error::Corruption {
                 path,
@@ -338,7 +346,8 @@ impl BackupStore {
         Ok(file)
     }
 
-    /// Copies a file of large values into the store; its values are checked with the tables that point to them.
+    /// Copies a file of large values into the store. Its values are checked with the tables that
+    /// point to them.
     fn copy_values(&self, db: &Database, values: &ValueFile, name: String) -> Result<ListedFile> {
         let source = db.shared().path(values.id().to_string());
         let temporary = self.dir.join(TABLES).join(format!("{name}.tmp"));
@@ -368,7 +377,7 @@ fn unknown(id: u64) -> Error {
 }
 
 fn seconds_now() -> u64 {
-    // A clock before 1970 is no reason to fail.
+    // A clock before 1970 is not an error.
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }

@@ -1,7 +1,7 @@
-//! Opening a store: to make backups in it, or only to read them.
+//! Opening a store for making backups, or only for reading them.
 //!
-//! A store that is only read is not changed by a byte, so it may be on a read-only mount. Readers share its lock, where
-//! there is a lock file, and keep those away who write.
+//! A store opened only for reading is not changed at all, so it may be on a read-only mount.
+//! Readers share its lock, if there is a lock file, and exclude writers.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -21,17 +21,19 @@ use crate::vfs::{LockGuard, RealVfs, Vfs};
 impl BackupStore {
     /// Opens the store in a directory, creating it if it is missing. Its parent must exist.
     ///
-    /// A store that cannot be written, as on a read-only mount, is opened as by [`BackupStore::open_read_only`]; there a
-    /// call that makes or deletes a backup fails with the error that the opening met.
+    /// A store that cannot be written, as on a read-only mount, is opened as by
+    /// [`BackupStore::open_read_only`]. Calls that make or delete a backup then fail with the error
+    /// of the first attempt to open it.
     ///
     /// # Errors
     ///
-    /// `Locked` while the store is open elsewhere, `InvalidArgument` for the directory of a database, `Io`.
+    /// `Locked` while the store is open elsewhere, `InvalidArgument` for the directory of a
+    /// database, `Io`.
     pub fn open(dir: impl AsRef<Path>) -> Result<BackupStore> {
         BackupStore::open_on(Arc::new(RealVfs::new()), dir)
     }
 
-    /// As [`BackupStore::open`], on a file system of the caller's.
+    /// Opens a store like [`BackupStore::open`], on the given file system.
     pub fn open_on(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>) -> Result<BackupStore> {
         let dir = absolute(&*vfs, dir.as_ref())?;
         refuse_database(&*vfs, &dir)?;
@@ -45,17 +47,19 @@ impl BackupStore {
         }
     }
 
-    /// Opens a store that is there, to list, verify and restore its backups: nothing in the directory changes. Any number
-    /// of readers share a store. Calls that make or delete a backup fail with `ReadOnly`.
+    /// Opens an existing store to list, verify and restore its backups; nothing in the directory
+    /// changes. Any number of readers share a store. Calls that make or delete a backup fail with
+    /// `ReadOnly`.
     ///
     /// # Errors
     ///
-    /// `Locked` while the store is open for writing elsewhere, `InvalidArgument` for a directory that is no store, `Io`.
+    /// `Locked` while the store is open for writing elsewhere, `InvalidArgument` for a directory
+    /// that is no store, `Io`.
     pub fn open_read_only(dir: impl AsRef<Path>) -> Result<BackupStore> {
         BackupStore::open_read_only_on(Arc::new(RealVfs::new()), dir)
     }
 
-    /// As [`BackupStore::open_read_only`], on a file system of the caller's.
+    /// Opens a store like [`BackupStore::open_read_only`], on the given file system.
     pub fn open_read_only_on(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>) -> Result<BackupStore> {
         let dir = absolute(&*vfs, dir.as_ref())?;
         refuse_database(&*vfs, &dir)?;
@@ -67,7 +71,7 @@ impl BackupStore {
         Ok(new(vfs, dir, lock, Some(Error::ReadOnly)))
     }
 
-    /// Refuses calls that change a store which is only read, and calls of a forked process.
+    /// Refuses calls that change a store opened only for reading, and calls of a forked process.
     pub(super) fn check_writable(&self) -> Result<()> {
         self.check_process()?;
         self.refused.clone().map_or(Ok(()), Err)
@@ -104,19 +108,19 @@ fn is_there(vfs: &dyn Vfs, dir: &Path) -> Result<bool> {
         .map_err(|e| Error::io("look for", &tables, e))
 }
 
-/// Returns true if the file system takes no changes from this process here.
+/// Returns true if this process cannot write to the file system here.
 fn cannot_be_written(error: &Error) -> bool {
     let refusals = [ErrorKind::ReadOnlyFilesystem, ErrorKind::PermissionDenied];
     matches!(error, Error::Io { source, .. } if refusals.contains(&source.kind()))
 }
 
-/// Makes the directories durable, and takes the lock alone. Returns it with the file system that reaches the store
-/// through a handle of its directory.
+/// Makes the directories durable, and takes the exclusive lock. Returns it with a file system that
+/// reaches the store through a handle of its directory.
 fn lock_to_write(vfs: &dyn Vfs, dir: &Path) -> Result<(Arc<dyn Vfs>, LockGuard)> {
     let tables = dir.join(TABLES);
     vfs.create_dir_all(&tables)
         .map_err(|e| Error::io("create directory", &tables, e))?;
-    // Each time: the first open may have stopped before the names were durable.
+    // At every open: the first one may have stopped before the names were durable.
     for durable in [dir, parent(dir)] {
         sync_dir(vfs, durable)?;
     }
@@ -125,7 +129,8 @@ fn lock_to_write(vfs: &dyn Vfs, dir: &Path) -> Result<(Arc<dyn Vfs>, LockGuard)>
     Ok((vfs, lock))
 }
 
-/// As [`lock_to_write`], together with other readers; without a lock where the store was copied without its lock file.
+/// Takes a lock shared with other readers, like [`lock_to_write`]; no lock if the store was copied
+/// without its lock file.
 fn lock_to_read(vfs: &dyn Vfs, dir: &Path) -> Result<(Arc<dyn Vfs>, Option<LockGuard>)> {
     let vfs = hold(vfs, dir)?;
     let lock = recovery::lock_to_read(&*vfs, dir)?;

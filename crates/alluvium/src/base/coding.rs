@@ -1,7 +1,8 @@
-//! Little-endian and variable-length integers, written to a `Vec<u8>` and read from a slice with bounds checks.
+//! Little-endian and variable-length integers, written to a `Vec<u8>` and read from a slice with
+//! bounds checks.
 //!
-//! A [`Decoder`] never panics and never reads past its slice: every short read is `None`, and the caller knows
-//! which file and offset to name in the error.
+//! A [`Decoder`] never panics and never reads past its slice: every short read is `None`. The
+//! caller adds the file and the offset to the error.
 
 /// Appends an unsigned integer in base 128, least significant group first, at most 10 bytes.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -18,7 +19,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads from the front of a slice.
+/// Reader of values from the front of a slice.
 #[derive(Debug, Clone, Copy)]
 pub struct Decoder<'a> {
     rest: &'a [u8],
@@ -30,44 +31,44 @@ impl<'a> Decoder<'a> {
         Decoder { rest: bytes }
     }
 
-    /// What has not been read yet.
+    /// Returns the bytes not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Whether everything has been read.
+    /// Returns true if everything has been read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next `n` bytes.
+    /// Reads the next `n` bytes.
     pub fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(n)?;
         self.rest = rest;
         Some(head)
     }
 
-    /// One byte.
+    /// Reads one byte.
     pub fn u8(&mut self) -> Option<u8> {
         Some(self.take(1)?[0])
     }
 
-    /// Two bytes, little-endian.
+    /// Reads two bytes, little-endian.
     pub fn u16(&mut self) -> Option<u16> {
         Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
     }
 
-    /// Four bytes, little-endian.
+    /// Reads four bytes, little-endian.
     pub fn u32(&mut self) -> Option<u32> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
 
-    /// Eight bytes, little-endian.
+    /// Reads eight bytes, little-endian.
     pub fn u64(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// A varint; `None` also where it is longer than 10 bytes or overflows.
+    /// Reads a varint; `None` also if it is longer than 10 bytes or overflows.
     pub fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -84,12 +85,12 @@ impl<'a> Decoder<'a> {
         None
     }
 
-    /// A varint that must fit 32 bits.
+    /// Reads a varint that must fit 32 bits.
     pub fn varint32(&mut self) -> Option<u32> {
         u32::try_from(self.varint()?).ok()
     }
 
-    /// Bytes behind their varint length.
+    /// Reads a varint length, then that many bytes.
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let n = usize::try_from(self.varint()?).ok()?;
         self.take(n)

@@ -1,40 +1,43 @@
-//! The vocabulary below everything else: identities, sequence numbers, value kinds, checksums, integer coding.
+//! Vocabulary of all other modules: identities, sequence numbers, value kinds, checksums, integer
+//! coding.
 //!
-//! Nothing here does I/O or knows of a database. What is stored on disk says so and never changes.
+//! Nothing here does I/O or depends on a database. Stored values are marked as such and never
+//! change.
 
 pub mod checksum;
 pub mod coding;
 
 use std::fmt;
 
-/// Orders all commits of a database. One commit, one number; 0 means "older than every commit".
+/// Order of all commits of a database. One commit, one number; 0 means "older than every commit".
 pub type SeqNo = u64;
 
-/// The largest number a commit can have: the top byte is left free for packing with a [`ValueKind`].
+/// Largest number of a commit: the top byte is free for packing with a [`ValueKind`].
 pub const SEQNO_MAX: SeqNo = (1 << 56) - 1;
 
-/// The longest key in bytes.
+/// Longest key in bytes.
 pub const KEY_BYTES_MAX: usize = 65_535;
 
-/// The longest name of a keyspace in bytes. Each name is in memory as often as the keyspace is opened.
+/// Longest name of a keyspace in bytes. Each opening of a keyspace holds a copy of the name in
+/// memory.
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 65_535;
 
-/// The longest value in bytes.
+/// Longest value in bytes.
 pub const VALUE_BYTES_MAX: usize = 1 << 30;
 
-/// Names a keyspace on disk. Never reused, also after a drop.
+/// Identity of a keyspace on disk. Never reused, even after a drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyspaceId(pub u32);
 
-/// Names a table file (`000017.sst`). Unique within a database directory, never reused.
+/// Identity of a table file (`000017.sst`). Unique within a database directory, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub u64);
 
-/// Names a value file (`000017.val`). Numbered together with the tables.
+/// Identity of a value file (`000017.val`). Numbered together with the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ValueFileId(pub u64);
 
-/// Names a WAL segment (`000017.wal`). Increasing; never reused.
+/// Identity of a WAL segment (`000017.wal`). Increasing; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentId(pub u64);
 
@@ -62,7 +65,7 @@ impl fmt::Display for SegmentId {
     }
 }
 
-/// The smallest key larger than all keys with this prefix; `None` when there is none.
+/// Returns the smallest key larger than all keys with this prefix; `None` if there is none.
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|&b| b != 0xFF)?;
     let mut next = prefix[..=kept].to_vec();
@@ -70,15 +73,18 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(next)
 }
 
-/// What an entry says of its key. The numbers are stored in WAL, memtable and tables and never change.
+/// Meaning of an entry for its key. The numbers are stored in WAL, memtable and tables and never
+/// change.
 ///
-/// Kinds that no release writes yet have their number already, so that the formats need not change for them.
+/// Kinds not written by any release yet already have their number, so that the formats need not
+/// change for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ValueKind {
-    /// The caller knew that the key was absent: a delete that meets it cancels it, and neither is kept.
+    /// The caller knew that the key was absent: a delete that meets it cancels it, and neither is
+    /// kept.
     Insert = 1,
-    /// Covers whatever older entries of the key exist.
+    /// Covers any older entries of the key.
     Put = 2,
     /// The key is absent (a tombstone).
     Delete = 3,
@@ -86,14 +92,14 @@ pub enum ValueKind {
     RangeDelete = 4,
     /// A change to be folded into the older value. Reserved.
     Upsert = 5,
-    /// As `Put`, with the value elsewhere: a pointer to it stands in its place. In tables only.
+    /// Like `Put`, but a pointer to the value is stored in its place. In tables only.
     Pointer = 6,
-    /// As `Insert`, with the value elsewhere. In tables only.
+    /// Like `Insert`, with a pointer to the value. In tables only.
     InsertPointer = 7,
 }
 
 impl ValueKind {
-    /// The kind with this stored number, if there is one.
+    /// Returns the kind with this stored number, if there is one.
     pub fn from_u8(byte: u8) -> Option<ValueKind> {
         Some(match byte {
             1 => ValueKind::Insert,
@@ -107,17 +113,17 @@ impl ValueKind {
         })
     }
 
-    /// Whether a delete that meets the entry cancels it.
+    /// Returns true if a delete that meets the entry cancels it.
     pub fn is_insert(self) -> bool {
         matches!(self, ValueKind::Insert | ValueKind::InsertPointer)
     }
 
-    /// Whether a pointer stands in the place of the value.
+    /// Returns true if the entry holds a pointer instead of the value.
     pub fn is_pointer(self) -> bool {
         matches!(self, ValueKind::Pointer | ValueKind::InsertPointer)
     }
 
-    /// The kind of the same row when it may hide something.
+    /// Returns the kind of the same row when it may cover an older entry.
     pub fn covering(self) -> ValueKind {
         match self {
             ValueKind::Insert => ValueKind::Put,
@@ -126,7 +132,7 @@ impl ValueKind {
         }
     }
 
-    /// The kind of the same row with its value elsewhere; `None` for what has no value.
+    /// Returns the kind of the same row with a separated value; `None` for kinds without a value.
     pub fn separated(self) -> Option<ValueKind> {
         match self {
             ValueKind::Insert | ValueKind::InsertPointer => Some(ValueKind::InsertPointer),
@@ -135,7 +141,7 @@ impl ValueKind {
         }
     }
 
-    /// Whether a reader who meets this entry first finds the key absent.
+    /// Returns true if a reader that meets this entry first finds the key absent.
     pub fn is_tombstone(self) -> bool {
         self == ValueKind::Delete
     }

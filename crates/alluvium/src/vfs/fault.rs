@@ -1,8 +1,8 @@
 //! Makes chosen calls of another file system fail, and counts all of them.
 //!
-//! A test arms a [`Fault`]: which kinds of call count, the number of the call that fails, whether later ones fail too, and
-//! how. Running a scenario with the fault at call 1, 2, 3 and so on until it no longer trips visits every place where the
-//! system can refuse.
+//! A test arms a [`Fault`]: the kinds of call that count, the number of the call that fails, if
+//! later ones fail too, and the effect. Running a scenario with the fault at call 1, 2, 3 and so on
+//! until it no longer trips visits every place where the system can refuse.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::sync::thread::{self, ThreadId};
 
 use super::{Lifetime, LockGuard, LockHolder, Vfs, VfsFile};
 
-/// The kinds of call that can fail.
+/// Kind of call that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoCall {
     /// `Vfs::create`.
@@ -41,58 +41,59 @@ pub enum IoCall {
     SyncDir,
     /// `Vfs::hard_link`.
     Link,
-    /// `Vfs::create_dir_all`, `Vfs::lock`, `Vfs::lock_shared` and `Vfs::free_bytes`. `Vfs::copy` is made of other calls.
+    /// `Vfs::create_dir_all`, `Vfs::lock`, `Vfs::lock_shared` and `Vfs::free_bytes`. `Vfs::copy` is
+    /// made of other calls.
     Other,
 }
 
 impl IoCall {
-    /// How many kinds there are.
+    /// Number of kinds.
     const COUNT: usize = IoCall::Other as usize + 1;
 }
 
-/// What a failing call does.
+/// Effect of a failing call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultEffect {
-    /// Nothing but an error.
+    /// An error and no other effect.
     Error,
-    /// An error that says that the device is full.
+    /// An error of a full device.
     NoSpace,
-    /// The error of the system with this number.
+    /// The operating system's error with this number.
     Os(i32),
-    /// An error that says that a link would lead to another file system.
+    /// An error of a link that would cross to another file system.
     CrossesDevices,
-    /// A write puts the first half of its bytes down, then reports an error. Other calls just fail.
+    /// A write stores the first half of its bytes, then reports an error. Other calls just fail.
     ShortWrite,
-    /// A read gives one wrong bit, in the middle, and reports success. Other calls just fail.
+    /// A read returns one wrong bit, in the middle, and reports success. Other calls just fail.
     FlippedBit,
 }
 
-/// Which calls fail, and how.
+/// Plan of the calls that fail, and of the effect.
 #[derive(Debug, Clone)]
 pub struct Fault {
     /// The kinds that count. Empty: all kinds.
     pub calls: Vec<IoCall>,
     /// The first call to fail, counted from 1 among those kinds since the fault was armed.
     pub nth: u64,
-    /// Whether every later call of those kinds fails too.
+    /// If true, every later call of those kinds fails too.
     pub sticky: bool,
-    /// How they fail.
+    /// Effect of the failing calls.
     pub effect: FaultEffect,
 }
 
 #[derive(Debug, Default)]
 struct Plan {
     fault: Option<Fault>,
-    /// The thread whose calls alone count, if the fault was armed for one.
+    /// The only thread with calls that count, if the fault was armed for one.
     thread: Option<ThreadId>,
     /// Calls that counted since the fault was armed.
     matched: u64,
-    /// The first call that has failed since then, and the path that it was made on.
+    /// The first call that has failed since then, and its path.
     tripped: Option<(IoCall, PathBuf)>,
     calls: [u64; IoCall::COUNT],
 }
 
-/// Another file system whose calls fail on demand. Clones share the plan.
+/// Wrapper of another file system that fails calls on demand. Clones share the plan.
 #[derive(Debug, Clone)]
 pub struct FaultVfs {
     inner: Arc<dyn Vfs>,
@@ -119,8 +120,8 @@ impl FaultVfs {
         self.arm_for(None, fault);
     }
 
-    /// Like [`arm`](FaultVfs::arm), for the calls of the calling thread alone: those of background threads, which come
-    /// when they come, are not counted and do not fail.
+    /// Arms a fault like [`arm`](FaultVfs::arm), for calls of the calling thread only. Calls of
+    /// background threads come at unpredictable times; they are not counted and do not fail.
     pub fn arm_for_this_thread(&self, fault: Fault) {
         self.arm_for(Some(thread::current().id()), fault);
     }
@@ -133,22 +134,22 @@ impl FaultVfs {
         plan.tripped = None;
     }
 
-    /// Lets every call through again.
+    /// Removes the fault: every call succeeds again.
     pub fn disarm(&self) {
         self.plan.lock().fault = None;
     }
 
-    /// Whether a call has failed since the fault was armed.
+    /// Returns true if a call has failed since the fault was armed.
     pub fn tripped(&self) -> bool {
         self.plan.lock().tripped.is_some()
     }
 
-    /// The first call that has failed since the fault was armed, and the path that it was made on.
+    /// Returns the first call that has failed since the fault was armed, and its path.
     pub fn first_failure(&self) -> Option<(IoCall, PathBuf)> {
         self.plan.lock().tripped.clone()
     }
 
-    /// How many calls of this kind were made so far, failed ones included.
+    /// Returns how many calls of this kind were made so far, failed ones included.
     pub fn calls(&self, kind: IoCall) -> u64 {
         self.plan.lock().calls[kind as usize]
     }
@@ -165,7 +166,7 @@ impl FaultVfs {
     }
 }
 
-/// Counts the call and returns how it fails, if it does.
+/// Counts the call and returns its effect if it fails.
 fn trip(plan: &Mutex<Plan>, kind: IoCall, path: &Path) -> Option<FaultEffect> {
     let mut plan = plan.lock();
     plan.calls[kind as usize] += 1;

@@ -1,6 +1,7 @@
-//! Seeded numbers for crash decisions and randomized tests: SplitMix64, small and the same on every platform.
+//! Seeded numbers for crash decisions and randomized tests: SplitMix64, small and the same on every
+//! platform.
 
-/// A generator whose sequence depends on its seed only.
+/// Random number generator; its sequence depends only on its seed.
 #[derive(Debug, Clone)]
 pub(crate) struct SplitMix {
     state: u64,
@@ -12,7 +13,7 @@ impl SplitMix {
         SplitMix { state: seed }
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub(crate) fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.state;
@@ -21,12 +22,12 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is at least 1. The tiny bias does not matter here.
+    /// Returns a number below `bound`, which is at least 1. The tiny bias does not matter here.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// True in `percent` of 100 calls.
+    /// Returns true in `percent` of 100 calls.
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

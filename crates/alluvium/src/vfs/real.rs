@@ -1,8 +1,9 @@
-//! The operating system's files: positional I/O, `fdatasync`, `fallocate`, advice to the page cache.
+//! The operating system's files: positional I/O, `fdatasync`, `fallocate`, advice to the page
+//! cache.
 //!
-//! An anchored file system holds its directory open and reaches every path below it through that handle:
-//! `chdir`, and a renamed or replaced directory, change nothing for it. A relative path of one that is not
-//! anchored means what the system makes of it at the moment of the call.
+//! An anchored file system holds its directory open and reaches every path below it through that
+//! handle. `chdir`, and a renamed or replaced directory, change nothing for it. Without an anchor,
+//! a relative path is resolved at the moment of the call.
 
 use std::fs::File;
 use std::io;
@@ -19,27 +20,28 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::{Lifetime, LockGuard, LockHolder, Vfs, VfsFile};
 
-/// Linux cuts one hint to read ahead at the larger of the device's read-ahead and its largest request,
-/// 128 KiB by default, and says nothing; the rest would be read piece by piece, with a wait for each.
+/// Largest piece of one read-ahead hint. Linux silently cuts a hint at the larger of the device's
+/// read-ahead and its largest request, 128 KiB by default. It would read the rest piece by piece,
+/// with a wait for each.
 const ADVICE_BYTES: u64 = 128 << 10;
 
-/// Content of a lock file that is held: this and the identity of the holder's process.
+/// Content of a held lock file: this prefix and the identity of the holder's process.
 const HOLDER_PREFIX: &str = "alluvium lock of process ";
 
-/// The files of the operating system.
+/// File system of the operating system.
 #[derive(Debug, Clone, Default)]
 pub struct RealVfs {
     anchor: Option<Arc<Anchor>>,
 }
 
-/// A directory that is held open.
+/// Directory that is held open.
 #[derive(Debug)]
 struct Anchor {
     dir: PathBuf,
     handle: File,
 }
 
-/// A path as system calls take it.
+/// Path in the form of system call arguments.
 struct At<'a> {
     dir: BorrowedFd<'a>,
     path: &'a Path,
@@ -66,7 +68,7 @@ impl At<'_> {
 }
 
 impl RealVfs {
-    /// The file system without an anchor.
+    /// Creates the file system without an anchor.
     pub fn new() -> RealVfs {
         RealVfs::default()
     }
@@ -93,7 +95,7 @@ impl RealVfs {
         }))
     }
 
-    /// Takes the lock file at `path` and the directory that it lies in.
+    /// Locks the lock file at `path` and its directory.
     fn take_lock(
         &self,
         path: &Path,
@@ -109,7 +111,7 @@ impl RealVfs {
             signed: false,
         };
         if !(lock(&guard.file, operation)? && lock_dir(&guard.dir, operation)?) {
-            // Dropping the guard unlocks no more than it has locked.
+            // Dropping the guard unlocks only the locks that it holds.
             return guard.holder().map(Err);
         }
         if flags.contains(OFlags::RDWR) {
@@ -119,7 +121,8 @@ impl RealVfs {
     }
 }
 
-/// The path of the directory itself is written as an empty one, here and as the parent of a plain name.
+/// Returns `.` for an empty path, which means the directory itself, here and as the parent of a
+/// plain name.
 fn or_current(path: &Path) -> &Path {
     match path.as_os_str().is_empty() {
         true => Path::new("."),
@@ -127,7 +130,7 @@ fn or_current(path: &Path) -> &Path {
     }
 }
 
-/// Takes an advisory lock. False: another open file has it.
+/// Takes an advisory lock. Returns false if another open file has it.
 fn lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
     match retry_on_intr(|| rustix::fs::flock(file, operation)) {
         Ok(()) => Ok(true),
@@ -136,8 +139,8 @@ fn lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
     }
 }
 
-/// As [`lock`] for a directory, so that a second writer finds it locked although somebody has replaced the
-/// lock file. Network file systems cannot lock a directory: there the lock file has to do.
+/// Locks a directory like [`lock`], so that a second writer finds it locked even if the lock file
+/// was replaced. Network file systems cannot lock a directory: there the lock file must do.
 fn lock_dir(dir: &File, operation: FlockOperation) -> io::Result<bool> {
     match lock(dir, operation) {
         Err(error) if cannot_lock(&error) => Ok(true),
@@ -157,15 +160,15 @@ fn cannot_lock(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| refusals.contains(&errno))
 }
 
-/// A lock that is held. A process that another thread has started meanwhile may have inherited the open
-/// files until it executes its program, and a lock ends with the last copy of its file: so it is taken
-/// away, not only closed.
+/// Held lock. It must be unlocked explicitly, not only closed: a lock ends with the last copy of
+/// its file, and a process started meanwhile by another thread may have inherited the open files
+/// until it calls `exec`.
 struct RealLock {
-    /// The process that took it. A forked child does not unlock what is its parent's.
+    /// The process that took it. A forked child does not release its parent's lock.
     process: Process,
     file: File,
     dir: File,
-    /// The file holds the signature of this lock.
+    /// True if the file holds the signature of this lock.
     signed: bool,
 }
 
@@ -174,14 +177,14 @@ impl RealLock {
         format!("{HOLDER_PREFIX}{:016x}\n", self.process.id())
     }
 
-    /// Leaves the identity of the process in the lock file, for [`RealLock::holder`] of other openings.
-    /// If it cannot be written, they do not learn it.
+    /// Writes the identity of the process to the lock file, for [`RealLock::holder`] in other
+    /// openings. If that fails, they cannot identify the holder.
     fn sign(&mut self) {
         let signature = self.signature();
         self.signed = self.file.write_all_at(signature.as_bytes(), 0).is_ok();
     }
 
-    /// Returns the holder that this lock is refused for: readers, or the writer that has signed the file.
+    /// Returns the holder that refuses this lock: readers, or the writer that has signed the file.
     fn holder(&self) -> io::Result<LockHolder> {
         if lock(&self.file, FlockOperation::NonBlockingLockShared)?
             && lock_dir(&self.dir, FlockOperation::NonBlockingLockShared)?
@@ -203,11 +206,11 @@ impl Drop for RealLock {
             return;
         }
         if self.signed {
-            // A signature that stays behind is taken for that of a later holder that could not sign.
+            // A later holder may be unable to sign; a leftover signature would pass for its own.
             let _ = self.file.set_len(0);
         }
         for file in [&self.file, &self.dir] {
-            // Closing it unlocks too, where no other process has a copy.
+            // Closing the file unlocks too, unless another process has a copy.
             let _ = rustix::fs::flock(file, FlockOperation::Unlock);
         }
     }
@@ -246,8 +249,8 @@ impl Vfs for RealVfs {
         let (from, to) = (self.at(from), self.at(to));
         let flags = RenameFlags::NOREPLACE;
         match rustix::fs::renameat_with(from.dir, from.path, to.dir, to.path, flags) {
-            // Not every file system can refuse by itself. Between the look and the renaming only an empty
-            // directory of another program could be replaced.
+            // Not every file system can refuse by itself. Between the check and the rename only an
+            // empty directory of another program could be replaced.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match to.exists()? {
                 true => Err(io::ErrorKind::AlreadyExists.into()),
                 false => Ok(rustix::fs::renameat(from.dir, from.path, to.dir, to.path)?),
@@ -269,7 +272,7 @@ impl Vfs for RealVfs {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in Dir::new(OwnedFd::from(self.at(dir).open_dir()?))? {
-            // A name that is not UTF-8 is not one of ours.
+            // A name that is not UTF-8 does not belong to the engine.
             if let Ok(name) = entry?.file_name().to_str()
                 && !matches!(name, "." | "..")
             {
@@ -290,8 +293,8 @@ impl Vfs for RealVfs {
             path.push(part);
             match rustix::fs::mkdirat(at.dir, &path, Mode::from_raw_mode(0o777)) {
                 Ok(()) => {}
-                // A directory that exists may lie where the caller must not create one: looked at first, then
-                // at what the system said.
+                // A directory may exist in a place where the caller must not create one. So check
+                // that it exists first, and return the error of `mkdir` only if it does not.
                 Err(error) => {
                     let stat = rustix::fs::statat(at.dir, &path, AtFlags::empty());
                     let mode = stat.map_err(|_| error)?.st_mode;
@@ -306,7 +309,7 @@ impl Vfs for RealVfs {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         match &self.anchor {
-            // No descriptor has to be had for what is synced most.
+            // The directory that is synced most needs no new descriptor.
             Some(anchor) if anchor.dir == dir => anchor.handle.sync_all(),
             _ => self.at(dir).open_dir()?.sync_all(),
         }
@@ -346,7 +349,7 @@ struct RealFile {
 }
 
 impl RealFile {
-    /// Tells the kernel about a range.
+    /// Gives the kernel advice about a range.
     fn advise(&self, offset: u64, len: u64, advice: Advice) {
         // Advice may be refused without harm. A length of zero would mean "to the end".
         if let Some(len) = NonZeroU64::new(len) {
@@ -373,14 +376,16 @@ impl VfsFile for RealFile {
         if old >= len {
             return Ok(());
         }
-        // The length only once there is room for all of it: some file systems leave a part where there is not.
+        // Sets the length only once there is room for all of it: some file systems leave a part of
+        // a failed allocation.
         let reserved =
             retry_on_intr(|| rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len));
         match reserved {
-            // Some file systems cannot reserve: the length is set all the same, only the promise of room is lost.
+            // Some file systems cannot reserve: the length is set anyway, without the promise of
+            // space.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.file.set_len(len),
             Err(error) => {
-                // Gives the part back.
+                // Frees the allocated part.
                 let _ = self.file.set_len(old);
                 Err(error.into())
             }
@@ -400,8 +405,9 @@ impl VfsFile for RealFile {
     }
 
     fn start_writeback(&self, offset: u64, len: u64) {
-        // Linux starts asynchronous write-back of the dirty pages in the range before it drops the clean ones. There is
-        // no safe binding of `sync_file_range`, and in a range written a moment ago all pages are dirty: they stay.
+        // Linux starts asynchronous write-back of the dirty pages in the range before it drops the
+        // clean ones. There is no safe binding of `sync_file_range`. In a newly written range all
+        // pages are dirty, so they stay cached.
         self.drop_cached(offset, len);
     }
 
@@ -411,7 +417,8 @@ impl VfsFile for RealFile {
             Lifetime::Medium => WriteHint::Medium,
             Lifetime::Long => WriteHint::Extreme,
         };
-        // Without the hint the device mixes what it writes, as it does for other programs.
+        // Without the hint the device mixes data of different lifetimes, as it does for other
+        // programs.
         let _ = set_write_hint(&self.file, hint);
     }
 

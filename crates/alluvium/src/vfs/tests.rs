@@ -1,4 +1,4 @@
-//! One suite for every file system, then what is special about the one that crashes and the one that fails.
+//! One suite for every file system, then tests of the crashing one and of the failing one.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -20,7 +20,7 @@ fn read(file: &dyn VfsFile, offset: u64, len: usize) -> Vec<u8> {
     buf
 }
 
-/// What the engine relies on, in any file system.
+/// Tests everything the engine relies on, in any file system.
 fn basic_suite(vfs: &dyn Vfs, root: &Path) {
     let dir = root.join("db");
     vfs.create_dir_all(&dir).unwrap();
@@ -218,7 +218,8 @@ fn a_crash_keeps_whole_sectors_in_any_mixture_and_the_seed_decides() {
         let bytes = content(&vfs.crash(seed, CrashOptions::POWER_LOSS));
         let again = content(&vfs.crash(seed, CrashOptions::POWER_LOSS));
         assert_eq!(bytes, again, "seed {seed}");
-        // The first sector holds the old zeros, the first write, or both writes; never half a write.
+        // The first sector holds the old zeros, the first write, or both writes; never half a
+        // write.
         let (head, tail) = bytes[..512].split_at(256);
         assert!(head.iter().all(|&b| b == head[0]), "seed {seed}");
         assert!(tail.iter().all(|&b| b == tail[0]), "seed {seed}");

@@ -1,9 +1,11 @@
-//! Reading the log while it is written, forward from one of its numbers: what a stream of changes stands on.
+//! Reading the log while it is written, forward from one of its sequence numbers: the basis of a
+//! change stream.
 //!
-//! The reader asks for records up to a number that is published. All of them were written before it was, so where one is
-//! missing it stands in a later segment, or was removed with the segments that nobody needed, or is damaged; which of
-//! them, the header of the next segment tells, because it says where the one before ended. Every frame is checked as
-//! replay checks it: checksum, place, predecessor. Nothing is synced, and nothing is read behind the number asked for.
+//! The reader asks for records up to a published number. All of them were written before it was
+//! published. So a record that is missing is in a later segment, or was removed with segments that
+//! were not needed, or is damaged. The header of the next segment decides between these cases,
+//! because it says where the previous one ended. Every frame is checked as in replay: checksum,
+//! place, predecessor. Nothing is synced, and nothing is read after the number asked for.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -17,34 +19,34 @@ use crate::base::{SegmentId, SeqNo};
 use crate::error::{Error, Result};
 use crate::vfs::{Vfs, VfsFile};
 
-/// Read from a segment at once. At the end of the log most of it is of no use.
+/// Bytes read from a segment at once. At the end of the log most of them are of no use.
 const STEP_BYTES: usize = 128 << 10;
 
-/// The payloads that one call returns, unless a single one is larger.
+/// Limit on the payload bytes that one call returns, unless a single record is larger.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Which log is read.
+/// Identity of the log to read.
 #[derive(Debug, Clone)]
 pub(crate) struct LogPlace {
     pub vfs: Arc<dyn Vfs>,
     pub dir: PathBuf,
     pub database_uid: u64,
-    /// The newest number when the database was opened. Every later one is in the log; an earlier one may have been
-    /// given out in a session without a log.
+    /// Newest number when the database was opened. Every later one is in the log; an earlier one
+    /// may belong to a session without a log.
     pub logged_from: SeqNo,
 }
 
-/// See the module.
+/// Reader that follows a live log.
 #[derive(Debug)]
 pub(crate) struct LogFollower {
     log: LogPlace,
-    /// `None`: there is no log, and nothing new will come into it.
+    /// `None` if there is no log and there will be none.
     segment: Option<Following>,
-    /// The number of the next record to be returned.
+    /// Number of the next record to return.
     next_seqno: SeqNo,
 }
 
-/// The segment that is read, and how far.
+/// Segment being read, and the position in it.
 #[derive(Debug)]
 struct Following {
     id: SegmentId,
@@ -53,7 +55,7 @@ struct Following {
     chain: u64,
 }
 
-/// A record and where it stands.
+/// Record with its place in the log.
 #[derive(Debug)]
 pub(crate) struct FollowedRecord {
     pub segment: SegmentId,
@@ -64,17 +66,19 @@ pub(crate) struct FollowedRecord {
 }
 
 impl LogFollower {
-    /// Begins at the record with the number `from`. Everything up to `published` is in the log, as far as it is kept.
+    /// Starts at the record with the number `from`. All retained records up to `published` are in
+    /// the log.
     ///
     /// # Errors
     ///
-    /// [`Error::ChangesLost`] where the log does not reach back to `from`; [`Error::Io`], [`Error::Corruption`].
+    /// [`Error::ChangesLost`] if the log does not reach back to `from`; [`Error::Io`],
+    /// [`Error::Corruption`].
     pub fn begin(log: LogPlace, from: SeqNo, published: SeqNo) -> Result<LogFollower> {
         let segments = list_segments(&*log.vfs, &log.dir)?;
         LogFollower::begin_in(log, &segments, from, published)
     }
 
-    /// As [`LogFollower::begin`], with the segments that there were a moment ago.
+    /// Starts like [`LogFollower::begin`], with a list of segments that may be out of date.
     fn begin_in(
         log: LogPlace,
         segments: &[SegmentId],
@@ -84,7 +88,8 @@ impl LogFollower {
         let (mut oldest, mut segment, mut wanted) = (None, None, None::<SegmentEnd>);
         // Ends: each segment leads to an older one.
         for &id in segments.iter().rev() {
-            // Removed since: a prepared one that was not needed, or an old one, and then so are those before it.
+            // Removed meanwhile: an unneeded prepared file, or an old segment and then all older
+            // ones too.
             let Some(open) = log.open(id)? else { continue };
             let Some((header, sum)) = open.header else {
                 continue;
@@ -99,7 +104,7 @@ impl LogFollower {
                 let at = SEGMENT_HEADER_BYTES;
                 return Err(Error::corruption(path, at, what, expected, found));
             }
-            // An empty one says nothing: what it follows may be newer than `published`.
+            // An empty segment says nothing: its predecessor may be newer than `published`.
             oldest = first.or(oldest);
             segment = Some(Following {
                 id,
@@ -123,23 +128,23 @@ impl LogFollower {
         })
     }
 
-    /// The oldest segment that is still needed.
+    /// Returns the oldest segment that is still needed.
     pub fn segment(&self) -> Option<SegmentId> {
         self.segment.as_ref().map(|segment| segment.id)
     }
 
-    /// The number of the next record to be returned.
+    /// Returns the number of the next record to be returned.
     pub fn next_seqno(&self) -> SeqNo {
         self.next_seqno
     }
 
-    /// Reads some of the records up to the published number `end`, in order and without a gap, to the end of `out`.
-    /// Steps of prepared transactions that apply nothing are left out.
+    /// Reads some of the records up to the published number `end` and appends them to `out`, in
+    /// order and without a gap. Leaves out steps of prepared transactions that apply nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::ChangesLost`] where the segment with the next record is gone; [`Error::Corruption`], [`Error::Io`]. What was
-    /// read before it is in `out`.
+    /// [`Error::ChangesLost`] if the segment with the next record is gone; [`Error::Corruption`],
+    /// [`Error::Io`]. `out` holds the records read before the error.
     pub fn read(&mut self, end: SeqNo, out: &mut VecDeque<FollowedRecord>) -> Result<()> {
         // Ends: each round goes to a segment with a larger number.
         while self.next_seqno <= end && out.is_empty() {
@@ -150,7 +155,7 @@ impl LogFollower {
         Ok(())
     }
 
-    /// Reads in one segment. Returns whether it stopped although valid records follow.
+    /// Reads in one segment. Returns true if it stopped although valid records follow.
     fn read_segment(&mut self, end: SeqNo, out: &mut VecDeque<FollowedRecord>) -> Result<bool> {
         let Some(segment) = &mut self.segment else {
             return Ok(false);
@@ -195,14 +200,15 @@ impl LogFollower {
         Ok(false)
     }
 
-    /// Goes on in the next segment, where the record with the next number must be.
+    /// Moves to the next segment, where the record with the next number must be.
     fn go_on(&mut self, end: SeqNo) -> Result<()> {
         let lost = |next_seqno| self.log.lost(next_seqno, end);
         let Some(at) = &self.segment else {
             return Err(lost(self.next_seqno));
         };
         let Some((segment, header, sum)) = self.log.segment_after(at.id)? else {
-            // The newest segment. Where nothing was logged yet in this session, the number is of one without a log.
+            // This is the newest segment. If this session has logged nothing yet, the number
+            // belongs to a session without a log.
             if self.next_seqno <= self.log.logged_from && at.offset == SEGMENT_HEADER_BYTES {
                 return Err(lost(self.next_seqno));
             }
@@ -241,12 +247,13 @@ impl Following {
 }
 
 impl LogPlace {
-    /// A segment as it is now; `None` where it was removed meanwhile. One that has a record and no header is damaged.
+    /// Opens a segment in its current state; `None` if it was removed meanwhile. A file with a
+    /// record and no header is damaged.
     fn open(&self, id: SegmentId) -> Result<Option<OpenSegment>> {
         let open = || OpenSegment::open_live(&*self.vfs, &self.dir, id, self.database_uid);
         let opened = open().and_then(|segment| match segment.header {
             None if self.first_frame(&segment)?.is_some() => {
-                // It may have become a segment between the two looks.
+                // The file may have become a segment between the two reads.
                 let again = open()?;
                 match again.header {
                     Some(_) => Ok(again),
@@ -264,7 +271,7 @@ impl LogPlace {
         }
     }
 
-    /// The next segment with a valid header; a file without one was made ahead of time.
+    /// Returns the next segment with a valid header; a file without one was made ahead of time.
     fn segment_after(&self, id: SegmentId) -> Result<Option<(OpenSegment, SegmentHeader, u64)>> {
         let ids = list_segments(&*self.vfs, &self.dir)?;
         for id in ids.into_iter().filter(|&other| other > id) {
@@ -278,18 +285,20 @@ impl LogPlace {
         Ok(None)
     }
 
-    /// The first number that is in a segment as a record of its own; `None` for an empty one.
+    /// Returns the first sequence number that a segment holds as a record of its own; `None` if
+    /// empty.
     fn first_number(&self, segment: &OpenSegment, chain: u64) -> Result<Option<SeqNo>> {
         let first = self.first_frame(segment)?;
         let first = first.filter(|header| header.chain == chain);
         Ok(first.map(|header| match RecordKind::from_u8(header.kind) {
-            // Neither has a number of its own: a prepare may have been written again with that of the commit before it.
+            // Neither has its own number: a prepare may be written again with that of the commit
+            // before it.
             Some(RecordKind::Prepare | RecordKind::SyncMark) => header.seqno + 1,
             _ => header.seqno,
         }))
     }
 
-    /// The header of the record with which a segment begins.
+    /// Returns the header of a segment's first record.
     fn first_frame(&self, segment: &OpenSegment) -> Result<Option<FrameHeader>> {
         let mut bytes = [0; FRAME_HEADER_BYTES];
         match segment.file.read_at(&mut bytes, SEGMENT_HEADER_BYTES) {
@@ -302,7 +311,7 @@ impl LogPlace {
         Ok(first.map(|(header, _)| header))
     }
 
-    /// The error for a number that the log does not have any more.
+    /// Returns the error for a number that the log no longer holds.
     fn lost(&self, from: SeqNo, published: SeqNo) -> Error {
         match LogFollower::begin(self.clone(), 0, published) {
             Err(Error::ChangesLost { oldest, .. }) => Error::ChangesLost { from, oldest },

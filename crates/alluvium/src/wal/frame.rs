@@ -1,8 +1,8 @@
-//! Frames: how a record of the log, or an edit of the manifest, stands in its file, and how a reader tells where the
-//! valid ones end and whether that end is natural.
+//! Frames: encoding of a log record or a manifest edit in its file. The reader finds the end of the
+//! valid frames and decides if that end is natural.
 //!
-//! All offsets and checksums are the caller's file's; the pure codec is [`seal`] and [`FrameHeader::parse`], the only I/O
-//! is the window that [`FrameReader`] reads through.
+//! All offsets and checksums are those of the caller's file. [`seal`] and [`FrameHeader::parse`]
+//! are the pure codec; the only I/O is in the window used by [`FrameReader`].
 
 use crate::Error;
 use crate::base::SEQNO_MAX;
@@ -17,7 +17,7 @@ pub(crate) const FRAME_HEADER_BYTES: usize = 40;
 /// Frames start at multiples of this. On disk; never changes.
 pub(crate) const FRAME_ALIGN: usize = 8;
 
-/// The whole length of a frame with a payload of this length.
+/// Returns the whole length of a frame with a payload of this length.
 pub(crate) fn frame_bytes(payload_bytes: usize) -> usize {
     (FRAME_HEADER_BYTES + payload_bytes).next_multiple_of(FRAME_ALIGN)
 }
@@ -27,17 +27,18 @@ pub(crate) fn frame_bytes(payload_bytes: usize) -> usize {
 pub(crate) struct FrameHeader {
     /// The length of the payload.
     pub(crate) payload_bytes: u32,
-    /// What the payload is; never 0, so that zeros are not a frame.
+    /// Type of the payload; never 0, so that zeros are not a frame.
     pub(crate) kind: u8,
-    /// The commit it belongs to, at most [`SEQNO_MAX`].
+    /// Sequence number of its commit, at most [`SEQNO_MAX`].
     pub(crate) seqno: u64,
     /// The predecessor's checksum.
     pub(crate) chain: u64,
-    /// The file was known to be durable up to here when the frame was written.
+    /// Offset up to which the file was known to be durable when the frame was written.
     pub(crate) durable: u64,
 }
 
-/// Completes a frame: `frame` is a header's room, the payload, and zeros up to [`frame_bytes`]. Returns its checksum.
+/// Completes a frame and returns its checksum. `frame` is room for a header, the payload, and zeros
+/// up to [`frame_bytes`].
 pub(crate) fn seal(frame: &mut [u8], header: FrameHeader, file_uid: u64, offset: u64) -> u64 {
     debug_assert_eq!(frame.len(), frame_bytes(header.payload_bytes as usize));
     debug_assert!(header.kind != 0 && header.seqno <= SEQNO_MAX && header.durable <= offset);
@@ -55,8 +56,9 @@ pub(crate) fn seal(frame: &mut [u8], header: FrameHeader, file_uid: u64, offset:
 }
 
 impl FrameHeader {
-    /// The header in the first bytes of `bytes`, with the frame's checksum, if one stands there. The check of the header
-    /// alone makes its length believable before the payload is read.
+    /// Returns the header in the first bytes of `bytes` and the frame's checksum, if the header is
+    /// valid. The header has a check of its own, so its length can be trusted before the payload is
+    /// read.
     pub(crate) fn parse(bytes: &[u8], file_uid: u64, offset: u64) -> Option<(FrameHeader, u64)> {
         let mut d = Decoder::new(bytes.get(..FRAME_HEADER_BYTES)?);
         let sum = d.u64()?;
@@ -85,7 +87,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// Reads the frames of a file in order, up to the first place where none stands.
+/// Reads the frames of a file in order, up to the first place without a valid one.
 #[derive(Debug)]
 pub(crate) struct FrameReader<'a> {
     window: Window<'a>,
@@ -110,22 +112,22 @@ impl<'a> FrameReader<'a> {
         })
     }
 
-    /// Reads so many bytes at once from now on.
+    /// Sets the number of bytes to read at once from now on.
     pub(crate) fn read_ahead(&mut self, bytes: usize) {
         self.window.step_bytes = bytes;
     }
 
-    /// The offset behind the last frame read.
+    /// Returns the offset after the last frame read.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The checksum of the last frame read.
+    /// Returns the checksum of the last frame read.
     pub(crate) fn chain(&self) -> u64 {
         self.chain
     }
 
-    /// The next frame, or `None` where no valid one follows.
+    /// Returns the next frame, or `None` if no valid one follows.
     pub(crate) fn next(&mut self) -> Result<Option<Frame<'_>>> {
         let offset = self.offset;
         let Some(bytes) = self.window.get(offset, FRAME_HEADER_BYTES)? else {
@@ -153,9 +155,9 @@ impl<'a> FrameReader<'a> {
         }))
     }
 
-    /// Decides what the end of the valid frames means. If a frame header further on says that this place was durable,
-    /// bytes were lost that must not be: [`Error::Corruption`]. Otherwise the rest is a torn tail, and its length up to
-    /// its last nonzero byte is returned.
+    /// Decides if the valid frames end in a torn tail. If so, returns its length up to its last
+    /// nonzero byte. If a later frame header says that this place was durable, durable bytes were
+    /// lost: [`Error::Corruption`].
     pub(crate) fn finish(mut self) -> Result<u64> {
         let rest = self.window.survey(self.offset, self.file_uid)?;
         if rest.durable > self.offset {
@@ -170,25 +172,26 @@ impl<'a> FrameReader<'a> {
         Ok(rest.nonzero_end.saturating_sub(self.offset))
     }
 
-    /// Whether any frame header from here on, in whatever chain, says that something of the file is durable.
+    /// Returns true if any frame header from here on, in whatever chain, says that something of the
+    /// file is durable.
     pub(crate) fn any_durable_follows(mut self) -> Result<bool> {
         Ok(self.window.survey(self.offset, self.file_uid)?.durable > 0)
     }
 
-    /// Whether any frame header stands from here on, in whatever chain.
+    /// Returns true if there is any frame header from here on, in whatever chain.
     pub(crate) fn any_header_follows(mut self) -> Result<bool> {
         Ok(self.window.survey(self.offset, self.file_uid)?.headers > 0)
     }
 }
 
-/// What stands behind the last valid frame.
+/// Contents of the file after the last valid frame.
 #[derive(Debug, Default)]
 struct Survey {
     /// Places that hold a valid frame header.
     headers: u64,
     /// The largest durable mark among them.
     durable: u64,
-    /// The offset behind the last byte that is not zero.
+    /// Offset after the last nonzero byte.
     nonzero_end: u64,
 }
 
@@ -203,8 +206,9 @@ struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// Bounds the memory of a replay, unless a single record is larger. What the system reads ahead at once anyway; and a
-    /// buffer of 1 MiB, fresh from the system for each segment, took a seventh of the time to open a small database.
+    /// Bounds the memory of a replay, unless a single record is larger. The kernel reads this much
+    /// ahead anyway. A buffer of 1 MiB, newly allocated for each segment, took a seventh of the
+    /// time to open a small database.
     const STEP_BYTES: usize = 128 << 10;
     /// Zeros are skipped in pieces of this size: most of a young segment is zeros.
     const PIECE_BYTES: usize = 4096;
@@ -222,7 +226,7 @@ impl<'a> Window<'a> {
         })
     }
 
-    /// `count` bytes from `offset`, or `None` where the file ends before them.
+    /// Returns `count` bytes from `offset`, or `None` if the file ends before them.
     fn get(&mut self, offset: u64, count: usize) -> Result<Option<&[u8]>> {
         let left = self.len.saturating_sub(offset);
         if left < count as u64 {
@@ -231,7 +235,7 @@ impl<'a> Window<'a> {
         let loaded_end = self.start + self.bytes.len() as u64;
         if offset < self.start || offset + count as u64 > loaded_end {
             let want = left.min(count.max(self.step_bytes) as u64) as usize;
-            // Taken away first, so that a failed read leaves nothing that looks loaded.
+            // Taken first, so that a failed read leaves no buffer that looks loaded.
             let mut bytes = std::mem::take(&mut self.bytes);
             bytes.resize(want, 0);
             self.file
@@ -244,7 +248,7 @@ impl<'a> Window<'a> {
         Ok(self.bytes.get(from..from + count))
     }
 
-    /// Looks at every aligned place from `offset` to the end of the file.
+    /// Examines every aligned place from `offset` to the end of the file.
     fn survey(&mut self, offset: u64, file_uid: u64) -> Result<Survey> {
         const ZEROS: [u8; Window::PIECE_BYTES] = [0; Window::PIECE_BYTES];
         let mut survey = Survey::default();
@@ -319,7 +323,8 @@ mod tests {
     #[test]
     fn no_flip_in_a_header_passes_its_check() {
         let frame = sealed(b"", 5, 800);
-        // The first 8 bytes are the checksum of the whole frame, which the header's check leaves out.
+        // The first 8 bytes are the checksum of the whole frame, which the header's check leaves
+        // out.
         for bit in 64..FRAME_HEADER_BYTES * 8 {
             let mut bad = frame.clone();
             bad[bit / 8] ^= 1 << (bit % 8);

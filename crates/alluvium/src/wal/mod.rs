@@ -1,22 +1,28 @@
-//! The write-ahead log: one record a commit, in segments that are allocated in full, used once and unlinked.
+//! Write-ahead log: one record per commit, in segments that are allocated in full, used once and
+//! unlinked.
 //!
 //! ```text
 //! 000017.wal:  | header 80 B | frame | frame | ... | zeros up to the allocated length |
-//! frame:       | checksum 8 | header check 4 | payload length 4 | kind << 56 + seqno 8 | predecessor's checksum 8 |
-//!              | known durable offset 8 | payload | zeros up to a multiple of 8 |
+//! frame:       | checksum 8 | header check 4 | payload length 4 | kind << 56 + seqno 8
+//!              | predecessor's checksum 8 | known durable offset 8 | payload
+//!              | zeros up to a multiple of 8 |
 //! ```
 //!
-//! [`WalWriter`] frames records and writes them in groups, [`replay()`] reads them back. Payloads are opaque here.
-//! `docs/format/wal.md` has the bytes and the rules. What they are for:
+//! [`WalWriter`] frames records and writes them in groups, [`replay()`] reads them back. Payloads
+//! are opaque here. `docs/format/wal.md` specifies the bytes and the rules. The reasons for the
+//! rules:
 //!
-//! - A record is bound to its place (its checksum is seeded with database, segment and offset) and to its predecessor,
-//!   so neither stale bytes nor a record behind a gap can pass as the continuation of the log.
-//! - A segment's header says where the one before it ended, and whether that one was durable by then: nobody waits for
-//!   the device at a change of segments. Segments are synced in order, so a segment whose header says so, or that holds
-//!   a record that says of it that something is durable, proves all before it. Behind the newest proven one a power loss
-//!   may have cut the log anywhere; before it an invalid record is damage.
-//! - Each record says up to where the segment was known durable when it was written. In a segment in which the log may
-//!   end an invalid record below such a mark is damage, above all marks it is a torn tail.
+//! - A record is bound to its place (its checksum is seeded with database, segment and offset) and
+//!   to its predecessor. So neither stale bytes nor a record after a gap can pass as the
+//!   continuation of the log.
+//! - A segment's header says where the previous segment ended, and whether that one was durable by
+//!   then, so a change of segments does not wait for the device. Segments are synced in order. A
+//!   segment therefore proves all earlier ones if its header says that the previous segment was
+//!   durable, or if one of its records carries a durable mark. After the newest proven segment a
+//!   power loss may have cut the log anywhere; before it an invalid record is damage.
+//! - Each record says up to where the segment was known durable when it was written. In a segment
+//!   in which the log may end, an invalid record below such a mark is damage; above all marks it is
+//!   a torn tail.
 //! - Nothing is ever appended to a segment that was replayed.
 //!
 //! ```
@@ -72,7 +78,8 @@ use crate::vfs::{Vfs, VfsFile};
 /// The newest log format that this build reads, and the one it writes.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// What a record is. The numbers are stored and never change; those that no release writes yet are reserved.
+/// Type of a record. The numbers are stored and never change; those not written by any release yet
+/// are reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -86,18 +93,19 @@ pub enum RecordKind {
     Rollback = 4,
     /// Tables were ingested at this place in the commit order, if the manifest says so.
     Ingest = 5,
-    /// Keyspaces were created, dropped or changed at this place in the commit order.
+    /// Keyspaces are created, dropped or changed at this place in the commit order.
     Ddl = 6,
     /// The operations of a giant commit are in a file of their own. Reserved.
     SideFile = 7,
-    /// Nothing but the durable mark that every record carries. Written by [`WalWriter::mark_synced`], seen by no visitor.
+    /// No payload, only the durable mark that every record carries. Written by
+    /// [`WalWriter::mark_synced`]; replay does not pass it to the visitor.
     SyncMark = 8,
     /// The operations of one commit, compressed.
     PackedCommit = 9,
 }
 
 impl RecordKind {
-    /// Whether the record is about a prepared transaction.
+    /// Returns true if the record is about a prepared transaction.
     pub fn is_of_prepared(self) -> bool {
         matches!(
             self,
@@ -105,8 +113,8 @@ impl RecordKind {
         )
     }
 
-    /// Whether these records stand in the log in the order of their numbers. Prepares may be written again, with the number
-    /// that they had.
+    /// Returns true if records of this kind are in the log in the order of their sequence numbers.
+    /// Prepares may be written again, with their original number.
     pub fn is_of_order(self) -> bool {
         !matches!(
             self,
@@ -114,7 +122,7 @@ impl RecordKind {
         )
     }
 
-    /// The kind with this stored number, if there is one.
+    /// Returns the kind with this stored number, if there is one.
     pub fn from_u8(byte: u8) -> Option<RecordKind> {
         Some(match byte {
             1 => RecordKind::Commit,
@@ -140,20 +148,20 @@ pub struct WalPosition {
     pub offset: u64,
 }
 
-/// Where a segment's valid records end, and what binds the next segment to them.
+/// End of a segment's valid records, which the next segment's header repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentEnd {
     /// The segment.
     pub segment: SegmentId,
-    /// The offset just behind its last record.
+    /// Offset of the first byte after its last record.
     pub offset: u64,
     /// The checksum of its last record, or of its header if it has none.
     pub chain: u64,
 }
 
-/// An error of a call that may have changed something, which poisons the database whatever its kind. A device that
-/// fills up during a write or a sync has failed something that may be acknowledged already, so it is not the
-/// [`Error::NoSpace`] that may be tried again.
+/// Returns the error of a call that may have changed something; it poisons the database whatever
+/// its kind. A device that fills up during a write or a sync may have failed acknowledged data, so
+/// this is not the retriable [`Error::NoSpace`].
 pub(crate) fn hard_io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
     Error::Io {
         action,
@@ -169,11 +177,12 @@ fn sync_dir(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
         .map_err(|error| hard_io("sync directory", dir, error))
 }
 
-/// Opens a file that holds durable state, and returns it with its length.
+/// Opens a file of durable state, and returns it with its length.
 ///
-/// What the system still holds in memory is put on the device first, then dropped: what is read is what a later crash
-/// would leave. Otherwise such a crash could take away what was read, and pages that an earlier, failed sync left in the
-/// cache could pose as durable.
+/// Dirty pages of the file are first written to the device, then dropped from the page cache, so
+/// that the caller reads the state that a later crash would leave. Otherwise such a crash could
+/// take away data already read, and pages left in the cache by an earlier, failed sync could pose
+/// as durable.
 pub(crate) fn open_settled(vfs: &dyn Vfs, path: &Path) -> Result<(Arc<dyn VfsFile>, u64)> {
     let file = vfs
         .open_read(path)

@@ -1,8 +1,8 @@
-//! Files of segments to come, made ahead of time by a thread that nobody waits for.
+//! Files for future segments, created ahead of time by a thread that nothing waits for.
 //!
-//! A prepared file has its name and its room, durable, and no header: whatever becomes of it, replay passes it over as
-//! a creation that did not finish. The writer turns it into a segment by writing the header, at the moment when it
-//! knows where the previous one ended.
+//! A prepared file has its name and its space, durable, and no header. Replay therefore always
+//! skips it as an unfinished creation. The writer turns it into a segment by writing the header, as
+//! soon as it knows where the previous one ended.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ use crate::error::{Error, Result};
 use crate::sync::time::Instant;
 use crate::vfs::{Vfs, VfsFile};
 
-/// What is to be prepared: see [`super::WalWriter::plan_next`].
+/// Plan of a file to prepare: see [`super::WalWriter::plan_next`].
 #[derive(Debug)]
 pub struct SegmentPlan {
     pub(super) vfs: Arc<dyn Vfs>,
     pub(super) dir: PathBuf,
     pub(super) segment: SegmentId,
     pub(super) bytes: u64,
-    /// The writer's.
+    /// The writer's first failure.
     pub(super) failure: Arc<OnceLock<Error>>,
 }
 
@@ -37,13 +37,13 @@ pub struct PreparedSegment {
 }
 
 impl SegmentPlan {
-    /// Creates the file, durable on return. `None`: it could not be created or found no room, and nothing happened;
-    /// the writer will try by itself. Costs two syncs.
+    /// Creates the file, durable on return. Returns `None` if it could not be created or found no
+    /// room: nothing happened, and the writer creates the file itself. Costs two syncs.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] after a failed sync is final for the log: the directory may hold names that matter, and a later
-    /// sync of it could report success all the same.
+    /// [`Error::Io`] after a failed sync is final for the log: the directory may hold names that
+    /// matter, and a later sync of it could still report success.
     pub fn create(self) -> Result<Option<PreparedSegment>> {
         let (vfs, bytes) = (&*self.vfs, self.bytes);
         let Ok((file, _)) = create_room(vfs, &self.dir, self.segment, bytes, bytes) else {
@@ -64,7 +64,8 @@ impl SegmentPlan {
 }
 
 impl PreparedSegment {
-    /// Removes the file, which is not needed. A leftover is harmless, and goes with the segments before it.
+    /// Removes the file, which is not needed. A leftover is harmless, and is removed with the
+    /// segments before it.
     pub fn remove(self) {
         let _ = self.vfs.remove(self.file.path());
     }
@@ -74,25 +75,26 @@ impl PreparedSegment {
 #[derive(Debug)]
 pub(super) struct Stock {
     ready: VecDeque<PreparedSegment>,
-    /// How many to have ready where there is ample space; otherwise it is one.
+    /// Number of files to have ready if there is ample space; otherwise it is one.
     wanted: usize,
-    /// When the last one was asked for.
+    /// Time of the last roll, which asked for a file.
     taken: Option<Instant>,
     ample: bool,
     /// A plan was handed out.
     planned: bool,
-    /// One could not be made, or the log is closing; not tried again before the next roll.
+    /// A file could not be made, or the log is closing; not tried again before the next roll.
     refused: bool,
 }
 
-/// The files that are kept ready last for this long at the rate of the moment: devices have been seen to stand still for a
-/// second, and a roll that has to find room by itself then waits with them.
+/// The files kept ready last for this long at the current rate. Devices have been seen to stall for
+/// a second, and a roll that has to allocate space itself then waits with them.
 const READY_FOR: Duration = Duration::from_secs(3);
 
-/// The most files that are kept ready: they take room of the device, half of the memory budget with so many.
+/// Most files kept ready: they take space on the device, with this many half of the memory budget.
 const READY_MAX: usize = 8;
 
-/// The same where a seal has left a segment mostly empty: the files would take much more room than what is logged.
+/// The same if a seal has left a segment mostly empty: the files would take much more space than
+/// the logged data.
 const READY_MAX_SPARSE: usize = 4;
 
 impl Default for Stock {
@@ -109,7 +111,7 @@ impl Default for Stock {
 }
 
 impl Stock {
-    /// Whether another file is to be planned.
+    /// Returns true if another file must be planned.
     pub(super) fn wants_more(&self) -> bool {
         !self.planned && !self.refused && self.ready.len() < self.wanted_now()
     }
@@ -118,22 +120,23 @@ impl Stock {
         if self.ample { self.wanted } else { 1 }
     }
 
-    /// Says whether more than one file may lie ready: where space is short, tables need it more.
+    /// Sets if more than one file may be ready: tables need scarce space more.
     pub(super) fn set_ample(&mut self, ample: bool) {
         self.ample = ample;
     }
 
-    /// Whether more than one file is to lie ready.
+    /// Returns true if more than one file must be ready.
     pub(super) fn wants_several(&self) -> bool {
         self.wanted_now() > 1
     }
 
-    /// A plan is handed out.
+    /// Notes that a plan was handed out.
     pub(super) fn plan(&mut self) {
         self.planned = true;
     }
 
-    /// Takes what became of the plan, while the log is in the segment `current`. Returns a file that came too late.
+    /// Takes the result of the plan, while the log is in the segment `current`. Returns a file that
+    /// came too late.
     pub(super) fn offer(
         &mut self,
         prepared: Option<PreparedSegment>,
@@ -145,7 +148,7 @@ impl Stock {
                 self.refused |= planned;
                 None
             }
-            // Numbers rise along the log: one that was passed is not used any more.
+            // Numbers rise along the log: a number below the current segment is not used any more.
             Some(late) if late.segment < current || self.refused => Some(late),
             Some(prepared) => {
                 self.ready.push_back(prepared);
@@ -154,8 +157,8 @@ impl Stock {
         }
     }
 
-    /// The file for a roll at this moment that needs this many bytes. `sparse`: the roll leaves a segment that is mostly
-    /// empty.
+    /// Returns the file for a roll at this moment that needs this many bytes. `sparse` is true if
+    /// the roll leaves a segment that is mostly empty.
     pub(super) fn take(
         &mut self,
         needed: u64,
@@ -165,7 +168,7 @@ impl Stock {
         self.refused = false;
         let last = self.taken.replace(now);
         if let Some(last) = last {
-            // A single roll that is late says little: up at once, down by one at a time.
+            // A single late roll says little: the number rises at once and falls by one at a time.
             let most = if sparse { READY_MAX_SPARSE } else { READY_MAX };
             let wanted = lasting(last, now).min(most);
             self.wanted = wanted.max(self.wanted - 1).max(1);
@@ -174,13 +177,14 @@ impl Stock {
         if first.bytes >= needed {
             return Some(first);
         }
-        // The roll takes a new number, above those of all of them.
+        // The roll takes a new number, above those of all prepared files.
         first.remove();
         self.ready.drain(..).for_each(PreparedSegment::remove);
         None
     }
 
-    /// Gives up the files that are not needed any more: the last roll is long ago, or space became short.
+    /// Takes out the files that are not needed any more: the last roll is long ago, or space became
+    /// short.
     pub(super) fn surplus(&mut self, now: Instant) -> Vec<PreparedSegment> {
         if let Some(last) = self.taken {
             self.wanted = self.wanted.min(lasting(last, now));
@@ -189,14 +193,15 @@ impl Stock {
         self.ready.drain(kept..).collect()
     }
 
-    /// Gives up all files, those that are on their way too.
+    /// Takes out all files, and refuses planned ones that come later.
     pub(super) fn close(&mut self) -> Vec<PreparedSegment> {
         self.refused = true;
         self.ready.drain(..).collect()
     }
 }
 
-/// How many files last for [`READY_FOR`] at one for the time between these two moments.
+/// Returns how many files last for [`READY_FOR`] at one file per interval between these two
+/// moments.
 fn lasting(last: Instant, now: Instant) -> usize {
     let between = now.saturating_duration_since(last).as_secs_f64();
     let files = (READY_FOR.as_secs_f64() / between.max(1e-3)).ceil() as usize;

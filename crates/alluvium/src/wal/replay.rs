@@ -1,20 +1,23 @@
 //! Reading the log back at open, and telling a torn tail from damage.
 //!
-//! Segments are begun before the ones before them are durable. A segment is *proven* if its header says that the one
-//! before it was durable, or if one of its records says that something of it was: older ones are synced first. From the
-//! newest proven segment headers lead back to the oldest segment that is still needed, each naming its predecessor and
-//! where that one ended, and the records must reach exactly that end: anything else is damage.
+//! A segment is begun before the previous ones are durable. A segment is *proven* if its header
+//! says that the previous one was durable, or if one of its records carries a durable mark: older
+//! segments are synced first. From the newest proven segment, headers lead back to the oldest
+//! segment that is still needed. Each names its predecessor and the offset where that one ended,
+//! and the records must reach exactly that end: anything else is damage.
 //!
-//! Behind the newest proven segment a power loss may have taken anything away. There the log goes on for as long as each
-//! segment begins where the records of the one before end. It ends at the first invalid record; if anything behind it in
-//! its segment says that this place was durable, that is damage, otherwise a torn tail. Later segments are cut off with it.
+//! After the newest proven segment a power loss may have taken anything away. There the log goes on
+//! for as long as each segment begins where the records of the previous one end. It ends at the
+//! first invalid record. If a later record in the same segment says that this place was durable,
+//! the record is damaged; otherwise this is a torn tail. Later segments are cut off with it.
 //!
-//! A file without a valid header was made ahead of time, or its header was lost in the same way. If one of its records
-//! says that something was durable, the header was damaged.
+//! A file without a valid header was made ahead of time, or its header was lost in the same way. If
+//! one of its records says that something was durable, the header was damaged.
 //!
-//! Segments without records at the end of the log are cut off too, unless it begins there, and whoever knows what the
-//! records say can cut off more ([`ReplayEnd::cut_behind`]). Every opening starts a segment; on a full device those of
-//! sessions that wrote nothing new would take what the next opening needs.
+//! Segments without records at the end of the log are cut off too, unless the log begins there. A
+//! caller that understands the records can cut off more ([`ReplayEnd::cut_behind`]). Every opening
+//! starts a segment, so on a full device the segments of sessions without new records would take
+//! the room that the next opening needs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,23 +34,24 @@ use crate::vfs::Vfs;
 /// Called with each record in log order.
 type Visit<'a> = &'a mut dyn FnMut(SegmentId, SeqNo, RecordKind, &[u8]) -> Result<()>;
 
-/// Where and how a replay ended.
+/// Result of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayEnd {
     /// The largest seqno of any record; 0 if there is none.
     pub last_seqno: SeqNo,
-    /// How many records were visited.
+    /// Number of records visited.
     pub records: u64,
-    /// The end of the valid log, to be handed to [`super::WalWriter::create`]. `None` where there is no log yet.
+    /// End of the valid log, an argument of [`super::WalWriter::create`]. `None` if there is no log
+    /// yet.
     pub end: Option<SegmentEnd>,
     /// The segments that make up the log, oldest first.
     pub segments: Vec<SegmentId>,
-    /// Where each of them ends.
+    /// End of each of them.
     ends: Vec<SegmentEnd>,
-    /// Bytes behind the end in its segment that belong to no record: writes that a crash cut off. They are never read
-    /// again.
+    /// Bytes after the end in its segment that belong to no record: writes that a crash cut off.
+    /// They are never read again.
     pub torn_tail_bytes: u64,
-    /// Files behind the end, oldest first: cut off with it, empty, or made ahead of time. See
+    /// Files after the end, oldest first: cut off with it, empty, or made ahead of time. See
     /// [`ReplayEnd::remove_cut`].
     pub cut: Vec<SegmentId>,
     /// The smallest number for a new segment: above every file that is there.
@@ -55,12 +59,13 @@ pub struct ReplayEnd {
 }
 
 impl ReplayEnd {
-    /// Cuts off the segments behind one whose records say nothing that it or older ones do not say.
+    /// Cuts off the segments after `newest`. The caller has found that their records repeat only
+    /// what older segments say.
     pub fn cut_behind(&mut self, newest: SegmentId) {
         self.cut_while(|end| end.segment > newest);
     }
 
-    /// Cuts off the newest segments for as long as nobody needs them and there is one before.
+    /// Cuts off the newest segments for as long as they are needless and an older one remains.
     fn cut_while(&mut self, is_needless: impl Fn(SegmentEnd) -> bool) {
         while let [.., previous, last] = self.ends[..]
             && is_needless(last)
@@ -74,13 +79,15 @@ impl ReplayEnd {
         self.cut.sort_unstable();
     }
 
-    /// Removes the files behind the end. A new segment must not be begun before, because it would prove them.
+    /// Removes the files after the end. The caller must do this before it begins a new segment,
+    /// because that would prove them.
     ///
-    /// They go one after the other from the newest on: whichever of them a power loss leaves then begin where the log ends.
+    /// They are removed one by one, newest first: any that a power loss leaves then begin where the
+    /// log ends.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]; the rest is there for another try.
+    /// [`Error::Io`]; the remaining files can be removed by another call.
     pub fn remove_cut(&self, vfs: &dyn Vfs, dir: &Path) -> Result<()> {
         for &segment in self.cut.iter().rev() {
             let path = segment_path(dir, segment);
@@ -92,14 +99,15 @@ impl ReplayEnd {
     }
 }
 
-/// Visits every record of the log from `oldest_needed` on, in order. What was visited is durable. Changes no file.
+/// Visits every record of the log from `oldest_needed` on, in order. Visited records are durable.
+/// Changes no file.
 ///
-/// `oldest_needed` is what the manifest says; 0 while it says nothing, in which case the log must reach back to its
-/// beginning. The visitor's errors end the replay and are returned.
+/// `oldest_needed` comes from the manifest; 0 if the manifest names none, and then the log must
+/// reach back to its beginning. An error from the visitor ends the replay and is returned.
 ///
 /// # Errors
 ///
-/// [`Error::Corruption`] where durable records are missing or invalid, or a needed segment is missing;
+/// [`Error::Corruption`] if durable records are missing or invalid, or a needed segment is missing;
 /// [`Error::NewerFormat`]; [`Error::Io`].
 pub fn replay(
     vfs: &dyn Vfs,
@@ -145,8 +153,8 @@ pub fn replay(
     Ok(end)
 }
 
-/// The oldest of the segments behind the newest proven one, if there are any. The oldest needed one counts as proven: it
-/// was durable before the manifest said that it is needed.
+/// Returns the oldest of the segments after the newest proven one, if there are any. The oldest
+/// needed one counts as proven: it was durable before the manifest named it.
 pub(super) fn first_unproven(
     found: &BTreeMap<SegmentId, OpenSegment>,
     oldest_needed: SegmentId,
@@ -178,11 +186,11 @@ fn go_on<'a>(
     end: &mut ReplayEnd,
 ) -> Result<()> {
     for segment in unproven {
-        // One that was made ahead of time may have been passed over.
+        // A file that was made ahead of time may have been passed over.
         let Some((header, sum)) = segment.header else {
             continue;
         };
-        // The length of one that was made at a roll is as little durable as its records.
+        // The length of a file that was made at a roll is as little durable as its records.
         let joins = header.previous.is_some() && header.previous == end.end;
         if !joins || segment.check_length().is_err() {
             break;
@@ -193,7 +201,7 @@ fn go_on<'a>(
     Ok(())
 }
 
-/// The segments in a directory, oldest first.
+/// Lists the segments in a directory, oldest first.
 pub(super) fn list_segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<SegmentId>> {
     let names = vfs
         .list(dir)
@@ -208,8 +216,9 @@ pub(super) fn list_segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<SegmentId>>
 
 type Linked<'a> = (&'a OpenSegment, SegmentHeader, u64);
 
-/// Follows the headers back from the newest segment to the oldest needed one. Returns the log's segments, oldest first, and
-/// those beside it that were cut off as needless: who copies a database over an older copy of it has them again.
+/// Follows the headers back from the newest segment to the oldest needed one. Returns the log's
+/// segments, oldest first, and the segments that an earlier recovery discarded. Those reappear if
+/// the database is restored on top of an older copy.
 fn link<'a>(
     dir: &Path,
     oldest_needed: SegmentId,
@@ -217,7 +226,8 @@ fn link<'a>(
     database_uid: u64,
 ) -> Result<(Vec<Linked<'a>>, Vec<SegmentId>)> {
     let (mut chain, mut stale): (Vec<Linked<'a>>, _) = (Vec::new(), Vec::new());
-    // The end of the segment that must come next, going back; anything goes for the newest one.
+    // The end of the segment that must come next, going back; `None` for the newest one, which may
+    // be any.
     let mut wanted: Option<SegmentEnd> = None;
     for (&id, segment) in found.iter().rev() {
         match segment.header {
@@ -254,8 +264,8 @@ fn link<'a>(
     Ok((chain, stale))
 }
 
-/// `found` is not the segment that must come next. Where that one would be newer, it is missing or has lost its header:
-/// then it is to blame.
+/// Returns the error for `found`, which is not the segment that must come next. If the wanted one
+/// is newer, it is missing or has lost its header, and the error blames it.
 fn broken_chain(dir: &Path, wanted: Option<SegmentId>, found: &OpenSegment) -> Error {
     match wanted {
         Some(wanted) if wanted > found.id => {
@@ -276,7 +286,8 @@ fn name_of(segment: Option<SegmentId>) -> String {
     segment.map_or_else(|| "none".to_owned(), |segment| segment.to_string())
 }
 
-/// A file without a valid header is left over from a creation that stopped, unless it holds records.
+/// Checks that a file without a valid header holds no records: then it is left over from an
+/// unfinished creation.
 pub(super) fn check_unfinished(segment: &OpenSegment, database_uid: u64) -> Result<()> {
     if holds_records(segment, database_uid)? {
         let path = segment.file.path();
@@ -292,8 +303,8 @@ pub(super) fn check_unfinished(segment: &OpenSegment, database_uid: u64) -> Resu
     Ok(())
 }
 
-/// Whether a segment at the end of a log may have been cut off because it says nothing new: it is empty, or holds prepares
-/// alone.
+/// Returns true if a segment at the end of a log may have been cut off because it says nothing new:
+/// it is empty, or holds only prepares.
 pub(super) fn may_have_been_cut(
     segment: &OpenSegment,
     sum: u64,
@@ -315,7 +326,7 @@ fn holds_records(segment: &OpenSegment, database_uid: u64) -> Result<bool> {
     FrameReader::new(&*segment.file, uid, SEGMENT_HEADER_BYTES, 0)?.any_header_follows()
 }
 
-/// The reading of one segment.
+/// Replay of one segment.
 struct SegmentReplay<'a> {
     id: SegmentId,
     path: &'a Path,
@@ -332,7 +343,7 @@ impl<'a> SegmentReplay<'a> {
         })
     }
 
-    /// Visits a segment whose end the header of a proven one gives.
+    /// Visits a segment up to the end given by the header of a proven one.
     fn visit_closed(
         mut self,
         next: &SegmentHeader,

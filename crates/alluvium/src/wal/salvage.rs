@@ -1,5 +1,6 @@
-//! Reading a damaged log as far as it goes, for a repair: from the oldest needed segment forward, up to the first place
-//! where a record or a segment is missing. What stands behind it is not read, because commits must not be left out.
+//! Reads a damaged log as far as possible, for a repair: from the oldest needed segment forward, up
+//! to the first place where a record or a segment is missing. Nothing after it is read, because no
+//! commit may be skipped.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +16,8 @@ use crate::vfs::Vfs;
 /// Called with each record in log order.
 type Visit<'a> = &'a mut dyn FnMut(SegmentId, SeqNo, RecordKind, &[u8]) -> Result<()>;
 
-/// Visits the records that can be trusted and returns why it stopped before the end, if it did.
+/// Visits the records that can be trusted. Returns the damage that stopped it before the end, if
+/// any.
 ///
 /// # Errors
 ///
@@ -29,14 +31,15 @@ pub(crate) fn salvage(
 ) -> Result<Option<Error>> {
     let (segments, unopened) = open_from(vfs, dir, database_uid, oldest_needed)?;
     let unproven = first_unproven(&segments, oldest_needed, database_uid)?;
-    // Where the next segment may go on. Behind one that an open may have cut off there are several places.
+    // Ends after which the next segment may begin. There are several if the last segments may have
+    // been cut off by an earlier open.
     let mut ends: Vec<SegmentEnd> = Vec::new();
-    // Why the last segment so far does not end as a log does.
+    // Damage at the end of the last segment so far, if it is not the end of a log.
     let mut tail = None;
     for (id, segment) in segments {
         let unproven = unproven.is_some_and(|first| id >= first);
         let Some((header, sum)) = segment.header else {
-            // Made ahead of time or cut off, as at an open.
+            // Made ahead of time or cut off, as in a normal open.
             if !unproven && let Err(error) = check_unfinished(&segment, database_uid) {
                 return Ok(Some(error));
             }
@@ -49,7 +52,7 @@ pub(crate) fn salvage(
             false => header.previous.is_some_and(|end| ends.contains(&end)),
         };
         if unproven && (!joined || whole.is_err()) {
-            // A power loss cut the log here, as at an open.
+            // A power loss cut the log here, as in a normal open.
             break;
         }
         if let Err(error) = whole {
@@ -90,7 +93,8 @@ pub(crate) fn salvage(
     )))
 }
 
-/// The segments from the oldest needed one on, up to the first that cannot be opened, and why it cannot.
+/// Opens the segments from the oldest needed one on, up to the first that cannot be opened, and
+/// returns them with that error.
 fn open_from(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -110,7 +114,7 @@ fn open_from(
     Ok((segments, None))
 }
 
-/// Visits the records of a segment. Returns why one of them cannot be understood.
+/// Visits the records of a segment. Returns the error of a record of unknown kind.
 fn visit_records(
     id: SegmentId,
     path: &Path,

@@ -1,8 +1,8 @@
-//! Checking the log of an open database, which goes on being written and trimmed meanwhile.
+//! Checks the log of an open database, which is written and trimmed meanwhile.
 //!
-//! The check goes from the newest segment back to the oldest needed one, as the headers lead. The end of the newest is
-//! given by the caller, who has asked the writer: everything below it must be valid, and what stands above it is not
-//! looked at. A segment that is trimmed while it is read is no damage.
+//! The check follows the headers from the newest segment back to the oldest needed one. The caller
+//! gets the end of the newest segment from the writer: everything below it must be valid, and
+//! everything above it is ignored. A segment that is trimmed while it is read is not damage.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::base::{SegmentId, SeqNo};
 use crate::error::{Error, Result};
 use crate::vfs::Vfs;
 
-/// What a scrub has read.
+/// Totals of a scrub.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Scrubbed {
     pub segments: u64,
@@ -24,23 +24,24 @@ pub(crate) struct Scrubbed {
     pub bytes: u64,
 }
 
-/// What a scrub asks and tells its caller.
+/// Callbacks from a scrub to its caller.
 pub(crate) trait ScrubLog {
-    /// The oldest segment that is needed now. Never falls.
+    /// Returns the oldest segment that is needed now. Never falls.
     fn oldest_needed(&self) -> SegmentId;
-    /// Checks a record's payload; an error says what is wrong with it.
+    /// Checks a record's payload; an error describes the damage.
     fn record(&mut self, seqno: SeqNo, kind: RecordKind, payload: &[u8]) -> Result<(), String>;
-    /// Learns of damage.
+    /// Reports damage.
     fn report(&mut self, error: Error);
 }
 
-/// Where a segment must end, as far as that is known.
+/// Expected end of a segment, as far as it is known.
 struct Expected {
     offset: Option<u64>,
     chain: Option<u64>,
 }
 
-/// Reads the log from `end` back to the oldest needed segment, and goes on in the next segment after damage.
+/// Reads the log from `end` back to the oldest needed segment, and continues in the next segment
+/// after damage.
 pub(crate) fn scrub(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -61,12 +62,12 @@ pub(crate) fn scrub(
             // Trimmed while it was read.
             Err(_) if id < log.oldest_needed() => break,
             Err(error) => {
-                // Where no header has led here it may be a file that never became a segment.
+                // If no header has led here, the file may never have become a segment.
                 let was_named = expected.offset.is_some();
                 if was_named || !never_begun(vfs, dir, id, database_uid) {
                     log.report(error);
                 }
-                // Its header does not lead on: the next one that is there does.
+                // Without a header to follow, go to the next older file.
                 let below = newest_below(vfs, dir, id);
                 below.map(|segment| (segment, None))
             }
@@ -85,7 +86,8 @@ pub(crate) fn scrub(
 
 type Previous = Option<(SegmentId, Option<SegmentEnd>)>;
 
-/// Checks one segment and returns what its header says of the one before it. Damage behind the header is reported.
+/// Checks one segment and returns the end of the previous one, as given in its header. Reports
+/// damage after the header.
 fn scrub_segment(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -139,8 +141,8 @@ fn scrub_segment(
     Ok(header.previous.map(|end| (end.segment, Some(end))))
 }
 
-/// Whether a file is what preparing a segment left that was never used: it has neither a header nor a record, and may go
-/// at any time.
+/// Returns true if a file is an unused leftover of preparing a segment: it has neither a header nor
+/// a record, and may be removed at any time.
 fn never_begun(vfs: &dyn Vfs, dir: &Path, id: SegmentId, database_uid: u64) -> bool {
     match OpenSegment::open(vfs, dir, id, database_uid) {
         Ok(segment) => segment.header.is_none() && check_unfinished(&segment, database_uid).is_ok(),

@@ -1,4 +1,5 @@
-//! Segment files: their names, their header, and how one is created so that it is whole before it holds a record.
+//! Segment files: their names, their header, and their creation, which makes a segment whole before
+//! it holds a record.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::base::coding::Decoder;
 use crate::error::{Error, Result};
 use crate::vfs::{Lifetime, Vfs, VfsFile};
 
-/// On disk; never changes.
+/// First bytes of a segment. On disk; never changes.
 const MAGIC: [u8; 8] = *b"alluvwal";
 
 /// Bytes before the first frame. On disk; never changes.
@@ -20,35 +21,37 @@ pub(super) const SEGMENT_HEADER_BYTES: u64 = 80;
 /// The bytes that the header's checksum covers. On disk; never changes, also in later versions.
 const COVERED_BYTES: usize = 72;
 
-/// Features that a reader of the segment must know. On disk. Bit 0: packed commits; bit 1: range deletes in commits.
+/// Features that a reader of the segment must know. On disk. Bit 0: packed commits; bit 1: range
+/// deletes in commits.
 /// Every segment written here says both.
 const MUST_KNOW: u32 = 0b11;
 
 /// Bit 2: records of prepared transactions, where there may be any.
 const PREPARED: u32 = 1 << 2;
 
-/// Bit 3: the previous segment was not known to be durable when this one was begun, so that a power loss may have cut
-/// it, and then this one says nothing.
+/// Bit 3: the previous segment was not known to be durable when this one was begun. A power loss
+/// may have cut it, and then this segment does not count.
 const UNSYNCED: u32 = 1 << 3;
 
-/// The features that this build knows.
+/// Features known to this build.
 const KNOWN: u32 = MUST_KNOW | PREPARED | UNSYNCED;
 
-/// The payload of a sync mark that ends a segment whose unused end was cut off at a close. On disk; never changes.
+/// Payload of the sync mark written when a close truncates the unused end of a segment. On disk;
+/// never changes.
 pub(super) const CUT_MARK: &[u8] = b"cut";
 
-/// The path of a segment.
+/// Returns the path of a segment.
 pub fn segment_path(dir: &Path, segment: SegmentId) -> PathBuf {
     dir.join(segment.to_string())
 }
 
-/// The segment that a file name stands for, if it is the name of one.
+/// Returns the segment with this file name, or `None` if the name is not a segment's.
 pub fn parse_segment_name(name: &str) -> Option<SegmentId> {
     let segment = SegmentId(name.strip_suffix(".wal")?.parse().ok()?);
     (segment.to_string() == name).then_some(segment)
 }
 
-/// What seeds the checksums of a segment's frames, together with their offset.
+/// Returns the seed of the checksums of a segment's frames; each frame adds its offset.
 pub(super) fn segment_uid(database_uid: u64, segment: SegmentId) -> u64 {
     checksum(&segment.0.to_le_bytes(), database_uid)
 }
@@ -58,18 +61,20 @@ pub(super) fn segment_uid(database_uid: u64, segment: SegmentId) -> u64 {
 pub(super) struct SegmentHeader {
     pub(super) database_uid: u64,
     pub(super) segment: SegmentId,
-    /// The file's length at creation. A shorter file has lost its end, unless it ends with a cut mark.
+    /// The file's length at creation. A shorter file has lost its end, unless it ends with a cut
+    /// mark.
     pub(super) allocated_bytes: u64,
-    /// Where the log goes on backwards.
+    /// End of the previous segment, if there is one.
     pub(super) previous: Option<SegmentEnd>,
-    /// Whether it may hold records of prepared transactions, which older builds would pass over.
+    /// True if it may hold records of prepared transactions, which older builds would skip.
     pub(super) prepared: bool,
-    /// Whether it was begun before the previous one was durable to its end.
+    /// True if it was begun before the previous one was durable to its end.
     pub(super) unsynced: bool,
 }
 
 impl SegmentHeader {
-    /// The header's bytes and its checksum, with which the chain of this segment's frames starts.
+    /// Returns the header's bytes and its checksum, which starts the chain of this segment's
+    /// frames.
     fn encode(&self) -> (Vec<u8>, u64) {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -77,7 +82,7 @@ impl SegmentHeader {
         features |= if self.prepared { PREPARED } else { 0 };
         features |= if self.unsynced { UNSYNCED } else { 0 };
         out.extend_from_slice(&features.to_le_bytes());
-        // Features that a reader may ignore, and room.
+        // Features that a reader may ignore, and spare bytes.
         out.extend_from_slice(&[0; 8]);
         let (segment, offset, chain) = match self.previous {
             Some(end) => (end.segment.0, end.offset, end.chain),
@@ -100,7 +105,7 @@ impl SegmentHeader {
         (out, sum)
     }
 
-    /// The header in `bytes` and its checksum; `Ok(None)` where the checksum does not fit.
+    /// Returns the header in `bytes` and its checksum; `Ok(None)` if the checksum does not match.
     fn decode(bytes: &[u8], segment: SegmentId, path: &Path) -> Result<Option<(Self, u64)>> {
         let Some(raw) = RawHeader::parse(bytes, segment) else {
             return Ok(None);
@@ -137,7 +142,7 @@ impl SegmentHeader {
     }
 }
 
-/// The header's fields behind a valid checksum, not yet interpreted.
+/// Header fields with a valid checksum, not yet interpreted.
 struct RawHeader {
     magic: [u8; 8],
     version: u32,
@@ -169,14 +174,14 @@ impl RawHeader {
     }
 }
 
-/// A segment opened for reading, and its header if a valid one stands in it.
+/// Segment opened for reading, with its header if that is valid.
 #[derive(Debug)]
 pub(super) struct OpenSegment {
     pub(super) id: SegmentId,
     pub(super) file: Arc<dyn VfsFile>,
-    /// With its checksum.
+    /// The header and its checksum.
     pub(super) header: Option<(SegmentHeader, u64)>,
-    /// Bytes by which the file is shorter than its header says, unless a close has cut it there.
+    /// Bytes by which the file is shorter than its header says; 0 if a close has truncated it.
     lost_bytes: u64,
 }
 
@@ -198,8 +203,8 @@ impl OpenSegment {
         OpenSegment::read_header(file, len, id, database_uid)
     }
 
-    /// As [`OpenSegment::open`] while the log is written: nothing is synced, and a file that is just being made has no
-    /// header yet.
+    /// Opens a segment like [`OpenSegment::open`] while the log is written: it syncs nothing, and a
+    /// file that is just being created has no header yet.
     pub(super) fn open_live(
         vfs: &dyn Vfs,
         dir: &Path,
@@ -230,7 +235,7 @@ impl OpenSegment {
             lost_bytes: 0,
         };
         if len < SEGMENT_HEADER_BYTES {
-            // Creation stopped between the name and the allocation, or has not come further yet.
+            // Creation stopped between the name and the allocation, or is still under way.
             return Ok(segment);
         }
         let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
@@ -249,13 +254,13 @@ impl OpenSegment {
         Ok(segment)
     }
 
-    /// The error of a segment that must have a header.
+    /// Returns the error of a segment that must have a header and has none.
     pub(super) fn without_header(&self) -> Error {
         let what = "header of a log segment";
         Error::corruption(self.file.path(), 0, what, "a valid header", "none")
     }
 
-    /// Checks that the file is as long as it was made, or as a close has cut it.
+    /// Checks that the file still has the length given at its creation, or at a close.
     pub(super) fn check_length(&self) -> Result<()> {
         match self.header {
             Some((header, _)) if self.lost_bytes > 0 => {
@@ -283,13 +288,14 @@ fn check_identity(header: &SegmentHeader, database_uid: u64, path: &Path) -> Res
     Ok(())
 }
 
-/// Creates a segment, of which nothing is durable on return. Returns the file and its header's checksum. On a full device
-/// it is a short one, with `least` bytes of room or more, as the header says then.
+/// Creates a segment and returns the file and its header's checksum; nothing of it is durable on
+/// return. On a full device the segment is short, with at least `least` bytes, and `header` is
+/// changed to say so.
 ///
 /// # Errors
 ///
-/// [`Error::NoSpace`] before anything was written, if there is no room: the half-made file is removed if possible, and
-/// its number must not be used again. Everything else is final.
+/// [`Error::NoSpace`] before anything was written, if there is no room: the half-made file is
+/// removed if possible, and its number must not be used again. All other errors are final.
 pub(super) fn create_segment(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -303,8 +309,8 @@ pub(super) fn create_segment(
     Ok((file, sum))
 }
 
-/// Creates the file of a segment and takes its room, at least `least` bytes; nothing of it is durable yet. Returns the
-/// file and its length.
+/// Creates the file of a segment and allocates at least `least` bytes; nothing of it is durable
+/// yet. Returns the file and its length.
 ///
 /// # Errors
 ///
@@ -334,15 +340,17 @@ pub(super) fn create_room(
     match allocated {
         Ok(allocated) => Ok((file, allocated)),
         Err(error) => {
-            // An empty or header-less leftover is harmless: replay takes it for a creation that did not finish.
+            // An empty or headerless leftover is harmless: replay takes it for an unfinished
+            // creation.
             let _ = vfs.remove(&path);
             Err(error)
         }
     }
 }
 
-/// Returns true if the last frame of a file is the mark that a close writes and syncs before it cuts the file after it. Nothing is
-/// written to such a segment any more, so a file that has lost its end at any other place does not end like this.
+/// Returns true if the last frame of a file is a cut mark. A close writes and syncs the mark before
+/// it truncates the file after it. Nothing is written to such a segment any more, so a file that
+/// has lost its end anywhere else does not end like this.
 fn ends_with_cut_mark(
     file: &dyn VfsFile,
     len: u64,
@@ -366,7 +374,7 @@ fn ends_with_cut_mark(
     Ok(is_whole && is_mark)
 }
 
-/// Writes the header of a segment, to be synced with the first records behind it. Returns its checksum.
+/// Writes the header of a segment, to be synced with its first records. Returns its checksum.
 ///
 /// # Errors
 ///
@@ -428,7 +436,7 @@ mod tests {
             unsynced: false,
         };
         let (mut bytes, _) = header.encode();
-        // The version, and a feature bit that nobody knows yet.
+        // The version, and an unknown feature bit.
         for (place, more) in [(8, 1), (12, 16)] {
             bytes[place] += more;
             let sum = checksum(&bytes[..COVERED_BYTES], 9);
@@ -442,7 +450,7 @@ mod tests {
         }
     }
 
-    /// With the checksum that fits.
+    /// Each input gets a matching checksum.
     #[test]
     fn fuzz_headers_are_refused_or_round_trip() {
         let header = |previous| SegmentHeader {

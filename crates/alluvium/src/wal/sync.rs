@@ -1,4 +1,4 @@
-//! Handles that make what was written durable, while the writer goes on.
+//! Handles that make written records durable while the writer goes on.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
@@ -7,7 +7,7 @@ use super::{hard_io, sync_dir};
 use crate::error::{Error, Result};
 use crate::vfs::{Vfs, VfsFile};
 
-/// Syncs the log as far as it was written when this was taken.
+/// Syncs the log up to the end it had when this handle was taken.
 #[derive(Debug, Clone)]
 pub struct WalSync {
     /// Segments before the newest that were not known to be durable, oldest first.
@@ -18,13 +18,13 @@ pub struct WalSync {
 }
 
 impl WalSync {
-    /// Makes everything written so far durable, older segments first. Costs one `fdatasync` for each of them, and one of
-    /// the directory where a roll had to make a file.
+    /// Makes everything written so far durable, older segments first. Costs one `fdatasync` for
+    /// each of them, and one of the directory if a roll had to create a file.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] is final, and repeated by every later call on this log: a second sync could report success
-    /// although the system has dropped the pages that the first one could not write.
+    /// [`Error::Io`] is final, and repeated by every later call on this log: a second sync could
+    /// report success although the kernel has dropped the pages that the first one could not write.
     pub fn sync(&self) -> Result<()> {
         if let Some(error) = self.failure.get() {
             return Err(error.clone());
@@ -35,17 +35,17 @@ impl WalSync {
     }
 }
 
-/// Where names of segments are not durable yet.
+/// Directory to sync, because it holds segment names that are not durable yet.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
     pub vfs: Arc<dyn Vfs>,
     pub dir: PathBuf,
 }
 
-/// See [`super::WalWriter::late_syncer`].
+/// Syncs the log like [`WalSync`], but keeps no file open: see [`super::WalWriter::late_syncer`].
 #[derive(Debug, Clone)]
 pub struct LateSync {
-    /// Oldest first. One that is gone was durable when the writer let go of it.
+    /// Oldest first. A file that is gone was durable when the writer dropped it.
     pub(super) files: Vec<Weak<dyn VfsFile>>,
     pub(super) names: Option<Names>,
     pub(super) failure: Arc<OnceLock<Error>>,

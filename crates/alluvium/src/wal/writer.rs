@@ -1,11 +1,13 @@
 //! Appending to the log: records are framed in memory and reach the file in one write per group.
 //!
-//! A group never straddles two segments. Where it does not fit, the next segment gets a header, and the group is written
-//! there. Nobody waits for the device meanwhile: the header says whether the segment before it was durable, and a
-//! [`WalSync`] syncs the older ones first, so that no record can say of itself that it is durable while an older one is
-//! not. The next one's file should be there by then: [`WalWriter::plan_next`] says what to prepare, and where nobody did,
-//! it is created at that moment.
-//! Frames are sealed at the write, not at the append, because their checksums depend on the place they get.
+//! A group never straddles two segments. If it does not fit, the next segment gets a header, and
+//! the group is written there, without waiting for the device. The header says if the previous
+//! segment was durable. A [`WalSync`] syncs the older segments first, so no record can say of
+//! itself that it is durable while an older one is not.
+//!
+//! The next segment's file should exist by then: [`WalWriter::plan_next`] returns the file to
+//! prepare, and the writer creates an unprepared one itself. Frames are sealed at the write, not at
+//! the append, because their checksums depend on their place.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -28,39 +30,40 @@ pub const PAYLOAD_BYTES_MAX: usize = u32::MAX as usize - 64;
 /// Segments are allocated in multiples of a device page.
 const ALLOCATION_UNIT_BYTES: u64 = 4096;
 
-/// Where the device has no room for a whole segment, or is nearly full, one of this size has to do.
+/// Size of a segment on a device that has no room for a whole one, or is nearly full.
 pub const SHORT_SEGMENT_BYTES: u64 = 256 << 10;
 
-/// What the first segment of an opening has to do with on a device that is full: it takes part of what is held back for
-/// openings, of which there may be many before anybody makes room.
+/// Smallest first segment of an opening, for a full device. It takes part of the space that is held
+/// back for openings, and there may be many openings before space is freed.
 const FIRST_SEGMENT_BYTES_MIN: u64 = 16 << 10;
 
-/// Less at the end of a segment is not worth the sync of a mark.
+/// Fewer bytes at the end of a segment are not worth the sync of a mark.
 const CUT_BYTES_MIN: u64 = 16 << 10;
 
-/// So many segments may wait to be synced. Then a roll waits for the device after all: what a power loss may take must
-/// not grow without bound where the device is slower than the writers.
+/// Limit on segments waiting to be synced. At the limit a roll waits for the device: the records
+/// that a power loss may take must not grow without bound where the device is slower than the
+/// writers.
 const UNSYNCED_SEGMENTS_MAX: usize = 8;
 
-/// A segment with less than this part of it written is mostly empty.
+/// A segment with less than one part in this many written is mostly empty.
 const SPARSE_PART: u64 = 4;
 
-/// After a larger group its buffer is given back.
+/// The buffer is shrunk to this size after a larger group.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
-/// The one writer of a log.
+/// The only writer of a log.
 #[derive(Debug)]
 pub struct WalWriter {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     database_uid: u64,
     segment_bytes: u64,
-    /// The id of the next segment to create. A number that was tried once is not tried again.
+    /// Id of the next segment to create. A number is tried only once.
     next_segment: u64,
     segment: Segment,
-    /// Segments before it that are not known to be durable to their end, oldest first.
+    /// Older segments that are not known to be durable to their end, oldest first.
     unsynced: Vec<(SegmentId, Arc<dyn VfsFile>)>,
-    /// The newest segment whose name is not known to be durable.
+    /// Newest segment with a name that is not known to be durable.
     unnamed: Option<SegmentId>,
     stock: Stock,
     /// New segments are short: see [`WalWriter::use_short_segments`].
@@ -68,10 +71,11 @@ pub struct WalWriter {
     /// Frames not yet written, their headers still blank.
     buffer: Vec<u8>,
     pending: Vec<Pending>,
-    /// Whether a record of a prepared transaction is among them.
+    /// True if `pending` holds a record of a prepared transaction.
     pending_prepared: bool,
     last_seqno: SeqNo,
-    /// The first failed write or sync, shared with every [`WalSync`]. Set once; nothing is written afterwards.
+    /// The first failed write or sync, shared with every [`WalSync`]. Set once; nothing is written
+    /// afterwards.
     failure: Arc<OnceLock<Error>>,
 }
 
@@ -82,15 +86,15 @@ struct Segment {
     file: Arc<dyn VfsFile>,
     uid: u64,
     allocated_bytes: u64,
-    /// Behind the last record.
+    /// Offset after the last record.
     end: u64,
     /// The checksum of the last record, or of the header.
     chain: u64,
-    /// Known to be on the device up to here.
+    /// Offset up to which the segment is known to be durable.
     durable: u64,
     /// The durable mark that the last record carries.
     marked: u64,
-    /// Whether its header allows records of prepared transactions.
+    /// True if its header allows records of prepared transactions.
     prepared: bool,
 }
 
@@ -102,13 +106,14 @@ struct Pending {
 }
 
 impl WalWriter {
-    /// Starts a log, or goes on with one in a new segment: `first` is a number that no file has ever had,
-    /// `previous` is where replay ended. `prepared` says whether there are unresolved prepared transactions, which may
-    /// be written again. On return the segment is durable.
+    /// Starts a log, or continues one in a new segment. `first` is a number that no file has ever
+    /// had, `previous` is the end returned by replay. `prepared` is true if there are unresolved
+    /// prepared transactions, whose records may be written again. On return the segment is durable.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSpace`] if there is no room for the segment: nothing happened. [`Error::Io`] otherwise.
+    /// [`Error::NoSpace`] if there is no room for the segment: nothing happened. [`Error::Io`]
+    /// otherwise.
     ///
     /// # Panics
     ///
@@ -164,7 +169,8 @@ impl WalWriter {
     ///
     /// # Panics
     ///
-    /// If the payload is larger than [`PAYLOAD_BYTES_MAX`], or the kind is [`RecordKind::SyncMark`].
+    /// If the payload is larger than [`PAYLOAD_BYTES_MAX`], or the kind is
+    /// [`RecordKind::SyncMark`].
     pub fn append(&mut self, seqno: SeqNo, kind: RecordKind, payload: &[u8]) {
         assert!(kind != RecordKind::SyncMark);
         self.push(seqno, kind, payload);
@@ -185,25 +191,27 @@ impl WalWriter {
         });
     }
 
-    /// Bytes appended and not yet written.
+    /// Returns the number of bytes appended and not yet written.
     pub fn pending_bytes(&self) -> u64 {
         self.buffer.len() as u64
     }
 
-    /// Hands everything appended to the system, in one write, and returns the position behind it. From here on the
-    /// records survive the death of the process; a power loss they survive once the segment is synced.
+    /// Writes everything appended to the file in one write, and returns the position after it. From
+    /// here on the records survive the death of the process; they survive a power loss once the
+    /// segment is synced.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSpace`] if a new segment was needed and found no room: nothing was written, and what was appended
-    /// stays appended, for another try or for [`WalWriter::discard`]. [`Error::Io`] is final: all later calls repeat it.
+    /// [`Error::NoSpace`] if a new segment was needed and found no room: nothing was written, and
+    /// the appended records stay for another try or for [`WalWriter::discard`]. [`Error::Io`] is
+    /// final: all later calls repeat it.
     pub fn write(&mut self) -> Result<WalPosition> {
         self.check()?;
         if self.buffer.is_empty() {
             return Ok(self.position());
         }
         let full = self.segment.end + self.buffer.len() as u64 > self.segment.allocated_bytes;
-        // The header of a segment must say what may be in it.
+        // A segment's header must declare records of prepared transactions.
         if full || self.pending_prepared && !self.segment.prepared {
             self.roll()?;
         }
@@ -223,8 +231,8 @@ impl WalWriter {
         Ok(self.position())
     }
 
-    /// Forgets what was appended since the last successful write. Call it before failing a commit whose write found no
-    /// space, or the record would be written with the next group.
+    /// Drops the records appended since the last successful write. Call it before failing a commit
+    /// whose write found no space; otherwise the record would be written with the next group.
     pub fn discard(&mut self) {
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_KEPT_BYTES);
@@ -232,7 +240,8 @@ impl WalWriter {
         self.pending_prepared = false;
     }
 
-    /// Fills in the headers of the group for the place where it is about to be written. Returns the last checksum.
+    /// Fills in the headers of the group for the place where it is about to be written. Returns the
+    /// last checksum.
     fn seal_group(&mut self) -> u64 {
         let segment = &self.segment;
         let mut chain = segment.chain;
@@ -253,8 +262,8 @@ impl WalWriter {
         chain
     }
 
-    /// A handle that makes everything written so far durable, without holding the writer. To make a write durable, take
-    /// the handle after the write.
+    /// Returns a handle that makes everything written so far durable, without holding the writer.
+    /// To make a write durable, take the handle after the write.
     pub fn syncer(&self) -> WalSync {
         let older = self.unsynced.iter();
         WalSync {
@@ -265,7 +274,7 @@ impl WalWriter {
         }
     }
 
-    /// The directory, if a segment's name is not known to be durable.
+    /// Returns the directory if a segment's name is not known to be durable.
     fn names(&self) -> Option<Names> {
         self.unnamed.map(|_| Names {
             vfs: Arc::clone(&self.vfs),
@@ -273,8 +282,8 @@ impl WalWriter {
         })
     }
 
-    /// As [`WalWriter::syncer`], for somebody who may keep it for long: it keeps no file that the writer has let go of, and
-    /// so no room of a segment that was removed.
+    /// Returns a handle like [`WalWriter::syncer`] that the caller may keep for long. It holds no
+    /// file that the writer has dropped, so it does not keep the space of a removed segment.
     pub fn late_syncer(&self) -> LateSync {
         let files = self.unsynced.iter().map(|(_, file)| file);
         LateSync {
@@ -287,9 +296,10 @@ impl WalWriter {
         }
     }
 
-    /// Notes that everything before `position` is on the device, as later records will say.
+    /// Notes that everything before `position` is on the device; later records say so.
     pub fn note_durable(&mut self, position: WalPosition) {
-        // Of its own segment it says only how far: records may have followed before the roll.
+        // For the position's own segment only the offset counts: records may have followed before
+        // the roll.
         self.unsynced.retain(|(id, _)| *id >= position.segment);
         self.unnamed = self.unnamed.filter(|id| *id > position.segment);
         if position.segment == self.segment.id {
@@ -298,9 +308,9 @@ impl WalWriter {
         }
     }
 
-    /// Writes a small record that carries the newest durable mark, if no written record carries it yet. Without one
-    /// the last synced group cannot be told from a torn tail should it rot. Needs no sync; called at close and when
-    /// commits pause. What was appended is written first.
+    /// Writes a small record that carries the newest durable mark, if no written record carries it
+    /// yet. Without one, damage to the last synced group cannot be distinguished from a torn tail.
+    /// Needs no sync; called at close and when commits pause. Appended records are written first.
     ///
     /// # Errors
     ///
@@ -309,7 +319,7 @@ impl WalWriter {
         self.write()?;
         let segment = &self.segment;
         let room = segment.allocated_bytes - segment.end;
-        // In a full segment the next one's header says the same.
+        // If the segment is full, the next one's header says the same.
         if segment.durable > segment.marked && room >= frame_bytes(0) as u64 {
             self.push(self.last_seqno, RecordKind::SyncMark, &[]);
             self.write()?;
@@ -317,12 +327,12 @@ impl WalWriter {
         Ok(self.position())
     }
 
-    /// Marks the end of a log that is closing, whose records are all durable, and cuts the file there. `newest` is the number
-    /// of the newest commit. Nothing is written any more.
+    /// Marks the end of a log that is closing, whose records are all durable, and truncates the
+    /// file there. `newest` is the number of the newest commit. Nothing may be written afterwards.
     ///
-    /// The mark carries the newest durable mark, as that of [`WalWriter::mark_synced`] does, and is synced before the file
-    /// is cut. So at every point a crash leaves the file as it was made, or cut behind a mark that is there. Nothing is lost
-    /// by an error: the file keeps its length.
+    /// The mark carries the newest durable mark, as that of [`WalWriter::mark_synced`] does, and is
+    /// synced before the file is truncated. So a crash at any point leaves the file whole, or
+    /// truncated after a synced mark. Nothing is lost by an error: the file keeps its length.
     pub fn cut_tail(&mut self, newest: SeqNo) -> Result<()> {
         self.check()?;
         let mark_bytes = frame_bytes(CUT_MARK.len()) as u64;
@@ -340,7 +350,7 @@ impl WalWriter {
             .map_err(|error| hard_io("cut", file.path(), error))
     }
 
-    /// The position behind the last written record.
+    /// Returns the position after the last written record.
     pub fn position(&self) -> WalPosition {
         WalPosition {
             segment: self.segment.id,
@@ -348,13 +358,14 @@ impl WalWriter {
         }
     }
 
-    /// The newest sequence number written; 0 before the first record.
+    /// Returns the newest sequence number written; 0 before the first record.
     pub fn last_written(&self) -> SeqNo {
         self.last_seqno
     }
 
-    /// Moves to a new segment unless the current one is still empty, and returns the segment being written: every record
-    /// written from now on is in it or in a later one, every earlier record is in an older one.
+    /// Moves to a new segment unless the current one is still empty, and returns the segment being
+    /// written. Every record written from now on is in it or in a later one, every earlier record
+    /// is in an older one.
     ///
     /// # Errors
     ///
@@ -367,8 +378,9 @@ impl WalWriter {
         Ok(self.segment.id)
     }
 
-    /// What to prepare for a roll to come; `None` where enough is prepared or on its way. The file is to be made without
-    /// holding the writer, then handed to [`WalWriter::offer`].
+    /// Returns a plan for a file that a later roll needs; `None` if enough files are ready or
+    /// planned. The caller creates the file without holding the writer, then passes it to
+    /// [`WalWriter::offer`].
     pub fn plan_next(&mut self) -> Option<SegmentPlan> {
         if !self.stock.wants_more() || self.check().is_err() {
             return None;
@@ -385,46 +397,48 @@ impl WalWriter {
         })
     }
 
-    /// Whether segments to come are made short at once, because the room for whole ones is needed for something else.
-    /// Otherwise they are short only where a whole one finds no room.
+    /// Sets if new segments are short from the start, because the room for whole ones is needed
+    /// elsewhere. Otherwise they are short only if a whole one finds no room.
     pub fn use_short_segments(&mut self, short: bool) {
         self.short = short;
     }
 
-    /// Says whether the device has so much room that files of several segments may lie ready.
+    /// Sets if the device has so much free space that files for several segments may be kept ready.
     pub fn set_ample_space(&mut self, ample: bool) {
         self.stock.set_ample(ample);
     }
 
-    /// Whether a segment is to be prepared: the only one is about to be needed, or rolls come so fast that several are to
-    /// lie ready.
+    /// Returns true if a segment must be prepared: the only one is needed soon, or rolls come so
+    /// fast that several must be ready.
     pub fn wants_plan(&self, soon: bool) -> bool {
         self.stock.wants_more() && (soon || self.is_half_full() || self.stock.wants_several())
     }
 
-    /// Whether half of the segment is filled.
+    /// Returns true if at least half of the segment is filled.
     fn is_half_full(&self) -> bool {
         self.segment.end >= self.segment.allocated_bytes / 2
     }
 
-    /// Takes what became of a plan. Returns a file that came too late, to be removed.
+    /// Takes the result of a plan. Returns a file that came too late, for the caller to remove.
     pub fn offer(&mut self, prepared: Option<PreparedSegment>) -> Option<PreparedSegment> {
         self.stock.offer(prepared, self.segment.id)
     }
 
-    /// Gives up the prepared files that writers of the moment do not need, to be removed.
+    /// Takes out the prepared files that the current roll rate does not need, for the caller to
+    /// remove.
     pub fn take_surplus(&mut self) -> Vec<PreparedSegment> {
         self.stock.surplus(Instant::now())
     }
 
-    /// Gives up the prepared files, to be removed: nothing will be written any more.
+    /// Takes out all prepared files, for the caller to remove: nothing more will be written.
     pub fn take_prepared(&mut self) -> Vec<PreparedSegment> {
         self.stock.close()
     }
 
-    /// Begins the next segment. Its header and the tail of the old one reach the device in any order: whoever reads the
-    /// log after a power loss finds the header's word that the old one may be cut, and believes the new one only if a
-    /// record in it or behind it was written after both were synced.
+    /// Begins the next segment. Its header and the tail of the old one reach the device in any
+    /// order. After a power loss, a reader learns from the header that the old segment may be cut.
+    /// It trusts the new one only if a record in it or in a later one was written after both were
+    /// synced.
     fn roll(&mut self) -> Result<()> {
         if self.unsynced.len() >= UNSYNCED_SEGMENTS_MAX {
             self.syncer().sync()?;
@@ -448,7 +462,8 @@ impl WalWriter {
                 offset: self.segment.end,
                 chain: self.segment.chain,
             }),
-            // From the first such record on: a prepare may wait for its commit in any later segment.
+            // Set from the first such record on: a prepare may wait for its commit in any later
+            // segment.
             prepared: self.segment.prepared || self.pending_prepared,
             unsynced,
         };
@@ -488,7 +503,7 @@ impl WalWriter {
 }
 
 impl Segment {
-    /// A segment of which nothing is known to be durable.
+    /// Creates the state of a segment of which nothing is known to be durable.
     fn new(header: &SegmentHeader, file: Arc<dyn VfsFile>, chain: u64) -> Segment {
         Segment {
             id: header.segment,
@@ -504,8 +519,8 @@ impl Segment {
     }
 }
 
-/// How large the first segment of a session is made. Where a larger one leaves too little, the next opening would find no
-/// room for a manifest and a segment.
+/// Returns the size for the first segment of a session. A larger one could leave too little space
+/// for the manifest and segment of the next opening.
 fn first_segment_bytes(vfs: &dyn Vfs, dir: &Path, segment_bytes: u64) -> u64 {
     let Ok(free) = vfs.free_bytes(dir) else {
         return segment_bytes;
@@ -517,7 +532,7 @@ fn first_segment_bytes(vfs: &dyn Vfs, dir: &Path, segment_bytes: u64) -> u64 {
     segment_bytes.min(rest.clamp(FIRST_SEGMENT_BYTES_MIN, SHORT_SEGMENT_BYTES))
 }
 
-/// The length of a segment that must hold a group of this size.
+/// Returns the length of a segment that must hold a group of this size.
 fn allocation(segment_bytes: u64, group_bytes: usize) -> u64 {
     let needed = SEGMENT_HEADER_BYTES + group_bytes as u64;
     segment_bytes

@@ -1,7 +1,9 @@
-//! The bytes of one in-memory file: what is synced, what is current, and the changes between the two.
+//! Bytes of one in-memory file: the synced state, the current state, and the changes between the
+//! two.
 //!
-//! Content is sparse, so that a log segment of 64 MiB costs what was written to it. A crash decides for every 512-byte
-//! sector how many of the unsynced changes to it reached the device, and separately which of the unsynced lengths did.
+//! Content is sparse, so a log segment of 64 MiB uses only the memory of the bytes written to it. A
+//! crash decides for every 512-byte sector how many of its unsynced changes reached the device, and
+//! separately which unsynced length did.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -64,7 +66,8 @@ impl Content {
     }
 }
 
-/// Calls `visit(unit, offset in the unit, range of the buffer)` for every unit that `len` bytes at `offset` touch.
+/// Calls `visit(unit, offset in the unit, range of the buffer)` for every unit that `len` bytes at
+/// `offset` touch.
 fn for_each_piece(
     offset: u64,
     len: usize,
@@ -88,7 +91,7 @@ enum Change {
     Resize { len: u64 },
 }
 
-/// The room of the whole file system, charged by file length.
+/// Space of the whole file system, accounted by file length.
 #[derive(Debug)]
 pub(super) struct Space {
     pub(super) capacity: AtomicU64,
@@ -109,7 +112,8 @@ impl Space {
     }
 }
 
-/// A file without its names. Its space is given back when the last name, open file and undecided change are gone.
+/// File without its names. Its space is freed when the last name, open file and undecided change
+/// are gone.
 #[derive(Debug)]
 pub(super) struct Inode {
     synced: Content,
@@ -178,7 +182,7 @@ impl Inode {
         }
     }
 
-    /// What the device holds after a crash.
+    /// Returns the content of the device after a crash.
     pub(super) fn after_crash(&self, keep: Keep, random: &mut SplitMix) -> Content {
         match keep {
             Keep::Nothing => self.synced.clone(),
@@ -190,7 +194,7 @@ impl Inode {
     fn any_subset(&self, random: &mut SplitMix) -> Content {
         let (lengths, changes_of_sector) = self.unsynced_effects();
         let len = lengths[random.below(lengths.len() as u64) as usize];
-        // Some crashes lose little and some lose nearly everything: each finds other mistakes.
+        // Some crashes lose little and some lose nearly everything: each kind finds different bugs.
         let loss_percent = [5, 30, 60, 95][random.below(4) as usize];
         let mut kept: BTreeMap<u64, u64> = BTreeMap::new();
         for (&sector, &changes) in &changes_of_sector {
@@ -213,7 +217,8 @@ impl Inode {
         content
     }
 
-    /// Every length the file may have after a crash, and how many unsynced changes each sector has seen.
+    /// Returns every length that the file may have after a crash, and the number of unsynced
+    /// changes of each sector.
     fn unsynced_effects(&self) -> (Vec<u64>, BTreeMap<u64, u64>) {
         let mut lengths = vec![self.synced.len];
         let mut changes_of_sector = BTreeMap::new();
@@ -239,8 +244,9 @@ impl Drop for Inode {
 }
 
 impl Change {
-    /// Calls `visit(sector, offset, bytes)` for every sector that the change alters; `len` is the file's length before
-    /// the change and, afterwards, after it. Cutting a file zeroes what was behind the cut.
+    /// Calls `visit(sector, offset, bytes)` for every sector that the change alters. `len` is the
+    /// file's length before the change, and is updated to the length after it. Truncating a file
+    /// zeroes the bytes after the cut.
     fn for_each_sector(&self, len: &mut u64, mut visit: impl FnMut(u64, u64, &[u8])) {
         const ZEROS: [u8; SECTOR_BYTES as usize] = [0; SECTOR_BYTES as usize];
         match self {

@@ -1,19 +1,20 @@
-//! Files in memory that can lose what was not synced, as a machine does when its power fails.
+//! Files in memory that can lose unsynced data, like a machine on power loss.
 //!
 //! The model, deliberately harsher than most file systems:
 //!
-//! - a file keeps any subset of its unsynced 512-byte sectors, and for a sector changed several times any of its states;
-//!   its length is any of the lengths it had since its last sync;
-//! - a directory keeps any subset of its unsynced operations (create, link, rename, remove, make or remove directory), each
-//!   of them whole: a rename never leaves both names or none;
-//! - a name that survives may point to a file whose content did not;
+//! - a file keeps any subset of its unsynced 512-byte sectors, and for a sector changed several
+//!   times any of its states; its length is any of the lengths it had since its last sync;
+//! - a directory keeps any subset of its unsynced operations (create, link, rename, remove, make or
+//!   remove directory), each of them whole: a rename never leaves both names or none;
+//! - a name may survive although the content of its file does not;
 //! - locks are released.
 //!
-//! A renamed or removed directory is one to the files and anchored file systems that were opened in it: they go with
-//! it, and find nothing after its removal.
+//! A renamed or removed directory stays the same directory to the files and anchored file systems
+//! opened in it: they follow a rename, and find nothing after a removal.
 //!
-//! [`MemVfs::crash`] leaves the original untouched and returns what a restarted machine would find, so that a test can
-//! crash after every step of one history. The same seed gives the same result.
+//! [`MemVfs::crash`] leaves the original untouched and returns the state found by a restarted
+//! machine, so that a test can crash after every step of one history. The same seed gives the same
+//! result.
 
 mod content;
 mod names;
@@ -31,7 +32,7 @@ use self::names::{InodeRef, NameChange, Tree, join, moved, parent};
 use super::random::SplitMix;
 use super::{LockGuard, LockHolder, Vfs, VfsFile};
 
-/// How much of the unsynced state a crash keeps.
+/// Part of the unsynced state that a crash keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// Nothing: the device had written none of it.
@@ -42,7 +43,7 @@ pub enum Keep {
     Random,
 }
 
-/// What a crash does to unsynced file content and to unsynced directory operations.
+/// Effect of a crash on unsynced file content and on unsynced directory operations.
 #[derive(Debug, Clone, Copy)]
 pub struct CrashOptions {
     /// Unsynced 512-byte sectors and lengths of files.
@@ -57,12 +58,12 @@ impl CrashOptions {
         content: Keep::Random,
         names: Keep::Random,
     };
-    /// The worst power loss: only what was synced survives.
+    /// The worst power loss: only synced data survives.
     pub const LOSE_UNSYNCED: CrashOptions = CrashOptions {
         content: Keep::Nothing,
         names: Keep::Nothing,
     };
-    /// The process died, the machine did not: everything handed to the system survives.
+    /// Death of the process, not of the machine: everything passed to the kernel survives.
     pub const PROCESS_KILLED: CrashOptions = CrashOptions {
         content: Keep::Everything,
         names: Keep::Everything,
@@ -75,11 +76,11 @@ struct State {
     durable: Tree,
     /// Operations in `current` and not in `durable`, oldest first.
     unsynced: Vec<NameChange>,
-    /// By the directory of the lock file: a lock follows its directory when that is renamed, and stays when the
-    /// file is replaced.
+    /// Keyed by the directory of the lock file: a lock follows its directory in a rename, and stays
+    /// if the file is replaced.
     locks: BTreeMap<PathBuf, Holders>,
-    /// The directories that are held open, by the numbers of their anchors; `None` after a removal. They stay
-    /// listed: tests open few.
+    /// Directories held open, indexed by anchor number; `None` after a removal. They stay listed:
+    /// tests open few.
     anchors: Vec<Option<PathBuf>>,
 }
 
@@ -90,16 +91,16 @@ enum Holders {
     Together(usize),
 }
 
-/// Files in memory. Clones share them.
+/// In-memory file system. Clones share the files.
 #[derive(Debug, Clone)]
 pub struct MemVfs {
-    /// Taken before the lock of any file.
+    /// Locked before any file.
     state: Arc<Mutex<State>>,
     space: Arc<Space>,
     anchor: Option<Anchor>,
 }
 
-/// A directory that is held open: the name that it was opened by, and its place in `State::anchors`.
+/// Directory held open: the name used to open it, and its index in `State::anchors`.
 #[derive(Debug, Clone)]
 struct Anchor {
     dir: PathBuf,
@@ -115,17 +116,17 @@ struct MemFile {
 
 struct MemLock {
     state: Arc<Mutex<State>>,
-    /// The anchor of the directory that is locked.
+    /// Anchor of the locked directory.
     anchor: usize,
 }
 
 impl MemVfs {
-    /// An empty file system with a root directory and room for 1 TiB.
+    /// Creates an empty file system with a root directory and room for 1 TiB.
     pub fn new() -> MemVfs {
         MemVfs::with_capacity(1 << 40)
     }
 
-    /// An empty file system that holds at most this many bytes, counted by file length.
+    /// Creates an empty file system that holds at most this many bytes, counted by file length.
     pub fn with_capacity(capacity_bytes: u64) -> MemVfs {
         let roots = || BTreeSet::from([PathBuf::new(), PathBuf::from("/")]);
         let tree = || Tree {
@@ -145,12 +146,13 @@ impl MemVfs {
         }
     }
 
-    /// Changes the capacity, also below what is used: growing files then fails with `StorageFull`.
+    /// Changes the capacity. It may be less than the space in use; growing a file then fails with
+    /// `StorageFull`.
     pub fn set_capacity(&self, capacity_bytes: u64) {
         self.space.capacity.store(capacity_bytes, Ordering::Relaxed);
     }
 
-    /// What a restarted machine finds if this one crashes now.
+    /// Returns the state that a restarted machine finds if this one crashes now.
     pub fn crash(&self, seed: u64, options: CrashOptions) -> MemVfs {
         let mut random = SplitMix::new(seed);
         let state = self.state.lock();
@@ -158,7 +160,7 @@ impl MemVfs {
         let after = MemVfs::with_capacity(self.space.capacity.load(Ordering::Relaxed));
         let mut renewed: BTreeMap<*const Mutex<Inode>, InodeRef> = BTreeMap::new();
         let mut files = BTreeMap::new();
-        // In order of names, so that the seed alone decides.
+        // In order of names, so that the result depends only on the seed.
         for (path, inode) in names.files {
             let inode = renewed.entry(Arc::as_ptr(&inode)).or_insert_with(|| {
                 let content = inode.lock().after_crash(options.content, &mut random);
@@ -186,7 +188,7 @@ impl MemVfs {
         })
     }
 
-    /// Returns the present place of `path`.
+    /// Returns the current place of `path`.
     fn resolve(&self, state: &State, path: &Path) -> io::Result<PathBuf> {
         let below = |anchor: &Anchor| Some((anchor.number, path.strip_prefix(&anchor.dir).ok()?));
         match self.anchor.as_ref().and_then(below) {
@@ -270,7 +272,7 @@ impl State {
 }
 
 impl Vfs for MemVfs {
-    /// There is no working directory: a relative path is one below a directory without a name.
+    /// There is no working directory: a relative path is below a directory without a name.
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
         Ok(path.to_path_buf())
     }
@@ -473,7 +475,7 @@ impl Vfs for MemVfs {
 impl Drop for MemLock {
     fn drop(&mut self) {
         let mut state = self.state.lock();
-        // Of a directory that was removed there is no lock any more.
+        // A removed directory has no lock any more.
         let Some(dir) = state.anchors[self.anchor].take() else {
             return;
         };

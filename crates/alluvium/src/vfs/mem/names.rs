@@ -1,4 +1,4 @@
-//! The names of a file system in memory, and the operations that change them.
+//! Names of an in-memory file system, and the operations that change them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,7 +11,7 @@ use super::content::Inode;
 
 pub(super) type InodeRef = Arc<Mutex<Inode>>;
 
-/// Names and what they point to.
+/// Tree of names and the files they point to.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub files: BTreeMap<PathBuf, InodeRef>,
@@ -77,7 +77,7 @@ impl Tree {
         }
     }
 
-    /// Moves a directory with all that is in it.
+    /// Moves a directory with all its contents.
     fn move_dir(&mut self, from: &Path, to: &Path) {
         let moved = |path: &Path| moved(path, from, to);
         self.dirs = self.dirs.iter().map(|dir| moved(dir)).collect();
@@ -85,7 +85,7 @@ impl Tree {
         self.files = files.map(|(path, inode)| (moved(&path), inode)).collect();
     }
 
-    /// Removes what lies in a directory that does not exist.
+    /// Removes files and directories in a directory that does not exist.
     pub fn drop_orphans(&mut self) {
         let all = self.dirs.clone();
         let reachable = |path: &Path| path.ancestors().skip(1).all(|dir| all.contains(dir));
@@ -95,7 +95,7 @@ impl Tree {
 }
 
 impl NameChange {
-    /// The directory whose sync makes the change durable.
+    /// Returns the directory to sync to make the change durable.
     pub fn dir(&self) -> &Path {
         let path = match self {
             NameChange::Add { path, .. }
@@ -108,7 +108,7 @@ impl NameChange {
         parent(path)
     }
 
-    /// Follows the renaming of a directory that the change was made in.
+    /// Updates the change after a directory that contains it was renamed.
     pub fn follow(&mut self, old: &Path, new: &Path) {
         match self {
             NameChange::Add { path, .. }
@@ -127,7 +127,7 @@ impl NameChange {
     }
 }
 
-/// Where `path` is after the directory `from` was renamed to `to`.
+/// Returns the new path of `path` after the directory `from` was renamed to `to`.
 pub(super) fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
     match path.strip_prefix(from) {
         Ok(rest) => join(to, rest),
@@ -135,7 +135,7 @@ pub(super) fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
     }
 }
 
-/// `dir` itself for an empty rest: joined, it would end in a slash.
+/// Returns `dir` itself for an empty rest: `Path::join` would add a slash.
 pub(super) fn join(dir: &Path, rest: &Path) -> PathBuf {
     match rest.as_os_str().is_empty() {
         true => dir.to_path_buf(),

@@ -1,19 +1,19 @@
-//! Crashes and failing calls: whatever happens, a prefix of the written records comes back, and it holds everything that
-//! was synced.
+//! Crashes and failing calls. After any of them a prefix of the written records comes back, and it
+//! holds everything that was synced.
 
 use super::*;
 use crate::vfs::{CrashOptions, Fault, FaultEffect, FaultVfs, IoCall};
 
-/// What a client knows of its own log.
+/// A client's record of its own log.
 #[derive(Debug, Default)]
 struct Ledger {
     /// Every record that was appended, in order.
     appended: Vec<Record>,
-    /// How many of them are known durable.
+    /// Number of them that are known durable.
     synced: usize,
-    /// How many of them were handed to the system without an error.
+    /// Number of them that were written without an error.
     written: usize,
-    /// A segment's file that was made and not handed to the writer yet.
+    /// A prepared segment file that was not yet offered to the writer.
     late: Option<PreparedSegment>,
 }
 
@@ -44,7 +44,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A few steps of a client, until one fails.
+    /// Does a few steps of a client, until one fails.
     fn work(&mut self, wal: &mut WalWriter, random: &mut SplitMix, steps: u64) -> Result<()> {
         for _ in 0..steps {
             match random.below(12) {
@@ -66,7 +66,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What the sync thread does, at any distance from the next roll.
+    /// Does the work of the sync thread, at any distance from the next roll.
     fn prepare(&mut self, wal: &mut WalWriter, random: &mut SplitMix) -> Result<()> {
         if let Some(late) = self.late.take() {
             if let Some(unneeded) = wal.offer(Some(late)) {
@@ -86,7 +86,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Goes on with what a replay found, which is durable from then on.
+    /// Continues with the records found by a replay, which are durable from then on.
     fn adopt(&mut self, found: &[Record]) {
         self.appended.truncate(found.len());
         self.synced = found.len();
@@ -119,7 +119,7 @@ fn after_power_loss_a_prefix_with_everything_synced_comes_back() {
             (first, previous) = (end.next_segment.0, end.end);
         }
     }
-    // The crashes must bite for the test to mean anything.
+    // The test is meaningless unless crashes lose records.
     assert!(
         lost_something > 500,
         "only {lost_something} crashes lost records"
@@ -140,7 +140,8 @@ fn a_killed_process_loses_nothing_that_was_written() {
     }
 }
 
-/// Runs a client on a file system whose `nth` call of the kinds fails, then crashes. Returns whether the fault tripped.
+/// Runs a client on a file system whose `nth` call of these kinds fails, then crashes. Returns true
+/// if the fault tripped.
 fn work_with_fault(calls: &[IoCall], nth: u64, effect: FaultEffect, seed: u64) -> bool {
     let context = format!("calls {calls:?} nth {nth} effect {effect:?} seed {seed}");
     let base = mem();
@@ -158,7 +159,7 @@ fn work_with_fault(calls: &[IoCall], nth: u64, effect: FaultEffect, seed: u64) -
         match ledger.work(&mut wal, &mut random, 30) {
             Ok(()) => {}
             Err(error) if error.may_be_retried() => {
-                // Nothing happened: the same records go through once the cause is gone.
+                // Nothing happened: the same records are written once the cause is removed.
                 ledger.sync(&mut wal).unwrap();
                 ledger.work(&mut wal, &mut random, 5).unwrap();
             }
@@ -249,7 +250,8 @@ fn a_failing_read_is_an_error_and_never_the_end_of_the_log() {
     assert!(nth > 20, "only {nth} calls in the scenario");
 }
 
-/// A log with a few records and a prepared next segment, and what fails if it is touched after that.
+/// Returns a log with a few records and a prepared next segment, and the file system to inject
+/// faults into.
 fn prepared_log() -> (MemVfs, FaultVfs, WalWriter) {
     let base = mem();
     let faulty = FaultVfs::new(Arc::new(base.clone()));

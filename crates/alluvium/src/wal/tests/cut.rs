@@ -1,4 +1,5 @@
-//! Segments behind the end of the log, and empty ones at it, are removed before the log goes on.
+//! Segments after the end of the log, and empty ones at its end, are removed before the log goes
+//! on.
 
 use super::*;
 
@@ -16,14 +17,14 @@ fn what_was_cut_off_is_removed_before_the_log_goes_on() {
     assert_eq!(end.segments, [SegmentId(1), SegmentId(3)]);
 }
 
-/// A full device may be opened many times before anybody makes room.
+/// A full device may be opened many times before space is freed.
 #[test]
 fn segments_of_sessions_that_wrote_nothing_are_cut_off() {
     let vfs = mem();
     let mut wal = writer(&vfs, 1, None);
     commit(&mut wal, &record(1, 30));
     let end = start(&vfs, dir(), 1).unwrap().1.end;
-    // As left by builds that did not cut them off.
+    // As left by builds that did not cut off empty segments.
     drop(writer(&vfs, 2, end));
     let empty = start(&vfs, dir(), 2).unwrap().1;
     assert_eq!(empty.segments, [SegmentId(2)], "the log begins there");
@@ -44,7 +45,7 @@ fn segments_of_sessions_that_wrote_nothing_are_cut_off() {
     assert_eq!(records, [record(1, 30), record(2, 30)]);
 }
 
-/// What somebody knows who understands the records.
+/// As cut by a caller that understands the records.
 #[test]
 fn segments_behind_one_can_be_cut_off_with_their_records() {
     let vfs = mem();
@@ -69,7 +70,7 @@ fn segments_behind_one_can_be_cut_off_with_their_records() {
     assert_eq!(all.segments, [SegmentId(1)], "where the log begins");
 }
 
-/// As after a copy over an older copy, or where a file system forgets a removal.
+/// As after a restore on top of an older copy, or a removal that the file system lost.
 #[test]
 fn a_segment_that_was_cut_off_and_is_there_again_is_passed_over_and_removed() {
     for prepared in [false, true] {
@@ -77,7 +78,7 @@ fn a_segment_that_was_cut_off_and_is_there_again_is_passed_over_and_removed() {
     }
 }
 
-/// A segment of nothing, or of a prepare that is known from elsewhere.
+/// Tests an empty segment, or one with a prepare that is stored elsewhere too.
 fn is_passed_over_and_removed(prepared: bool) {
     let vfs = mem();
     let first = record(1, 30);
@@ -119,7 +120,7 @@ fn is_passed_over_and_removed(prepared: bool) {
     left.remove_cut(&vfs, dir()).unwrap();
     assert_eq!(start(&vfs, dir(), 1).unwrap().1.cut, []);
 
-    // With any other record it is none that was cut off.
+    // A segment with any other record was not cut off.
     let other = mem();
     commit(&mut writer(&other, 2, end), &second);
     again(&bytes_of(&other, &stale));

@@ -1,5 +1,5 @@
-//! Tests of the log as a whole: what is written comes back, damage is told from torn tails, failures lose nothing that
-//! was acknowledged.
+//! Tests of the whole log: written records come back, damage is distinguished from torn tails,
+//! failures lose no acknowledged record.
 
 mod crash;
 mod cut;
@@ -78,7 +78,7 @@ fn bytes_of(vfs: &dyn Vfs, path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// A file system that holds one segment with these bytes.
+/// Returns a file system that holds one segment with these bytes.
 fn mem_with(segment: u64, bytes: &[u8]) -> MemVfs {
     let vfs = mem();
     let file = vfs
@@ -222,7 +222,7 @@ fn a_segment_of_another_database_is_refused() {
     assert!(is_corruption(&result));
 }
 
-/// One segment of synced commits, each of which says that the ones before it are durable.
+/// Returns one segment of synced commits, each of which says that the ones before it are durable.
 fn synced_segment(marked: bool) -> (Vec<Record>, Vec<u8>) {
     let vfs = mem();
     let mut writer = writer(&vfs, 1, None);
@@ -243,7 +243,7 @@ fn any_flipped_bit_in_synced_records_is_reported_or_cuts_the_last_one_only() {
     let used: u64 = records.iter().map(|r| frame_bytes(r.1.len()) as u64).sum();
     let end = SEGMENT_HEADER_BYTES + used;
     let last = end - frame_bytes(records[7].1.len()) as u64;
-    // Some way into the zeros behind the last record, which are all alike.
+    // Includes some of the zeros after the last record, which are all alike.
     for bit in 0..(end as usize + 64) * 8 {
         let mut bad = bytes.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
@@ -304,8 +304,9 @@ fn any_flipped_bit_in_an_older_segment_is_reported_even_if_nothing_in_it_was_mar
     assert_eq!(start(&vfs, dir(), 1).unwrap().0, records);
 }
 
-/// A log of two segments with two records each, of which the first segment was not synced before the second was begun.
-/// Where `later` is true, the whole is synced then, and a third record of the second one says so.
+/// Returns a log of two segments with two records each. The second segment was begun before the
+/// first was synced. If `later` is true, both are then synced, and a third record of the second one
+/// says so.
 fn overlapping(later: bool) -> (MemVfs, [Record; 5]) {
     let vfs = mem();
     let mut writer = writer(&vfs, 1, None);
@@ -409,7 +410,8 @@ fn records_behind_a_gap_stay_dead_after_the_gap_is_written_again() {
     commit(&mut wal, &again);
     let expected = [records[0].clone(), again];
     assert_eq!(start(&vfs, dir(), 1).unwrap().0, expected);
-    // Even if the device brings the lost bytes back, they are behind the end that the new segment names.
+    // Even if the device brings the lost bytes back, they are after the end named by the new
+    // segment.
     let lost = &bytes[gap..gap + frame];
     vfs.open(&path).unwrap().write_at(lost, gap as u64).unwrap();
     assert_eq!(start(&vfs, dir(), 1).unwrap().0, expected);
@@ -428,7 +430,7 @@ fn a_valid_record_with_another_predecessor_does_not_continue_the_log() {
     let mut mixed = with_first(b"this");
     mixed.truncate(second);
     mixed.extend_from_slice(&with_first(b"that")[second..]);
-    // The second record is a valid frame in its place, and knows of a durable first one that is not this one.
+    // The second record is a valid frame in its place, but names another durable predecessor.
     let (found, _) = start(&mem_with(1, &mixed), dir(), 1).unwrap();
     assert_eq!(found, [(1, b"this".to_vec())]);
 }
@@ -516,7 +518,7 @@ fn a_group_without_room_for_its_segment_can_be_retried_or_dropped() {
     append(&mut wal, &record(2, 4000));
     assert!(matches!(wal.write(), Err(Error::NoSpace { .. })));
     wal.discard();
-    // What fits the old segment is still taken.
+    // Records that fit the old segment are still accepted.
     commit(&mut wal, &record(3, 10));
     append(&mut wal, &record(4, 4000));
     assert!(matches!(wal.write(), Err(Error::NoSpace { .. })));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Notes what it hears.
+/// Records the reported damage.
 #[derive(Default)]
 struct Listener(Vec<PathBuf>);
 
@@ -23,7 +23,7 @@ impl ScrubLog for Listener {
     }
 }
 
-/// The segments that a scrub blames.
+/// Returns the segments that a scrub blames.
 fn damaged(vfs: &MemVfs, end: WalPosition) -> Vec<PathBuf> {
     let mut heard = Listener::default();
     scrub(vfs, dir(), UID, end, &mut heard);
@@ -46,7 +46,7 @@ fn behind_a_damaged_header_a_file_is_passed_over_that_never_became_a_segment() {
     let newest = vfs.open(&path(5)).unwrap();
     flip(&*newest, 64);
     assert_eq!(damaged(&vfs, wal.position()), [path(5)]);
-    // One with a record was a segment.
+    // A file with a record was a segment.
     let older = vfs.open(&path(1)).unwrap();
     flip(&*older, 64);
     assert_eq!(damaged(&vfs, wal.position()), [path(5), path(1)]);
