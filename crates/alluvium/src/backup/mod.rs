@@ -1,9 +1,9 @@
-//! Numbered backups of databases in one directory; they share their common tables.
+//! Numbered backups of databases in one directory, which share their common tables.
 //!
 //! A table never changes, so a backup copies only tables that no earlier backup has. The listing
 //! names the files of a backup and is written last: a crash leaves the new backup whole, or
 //! unlisted files that a later call removes. Earlier backups are never touched. Files of the store
-//! are copies, not links, so that the store is independent of the database, at best on another
+//! are copies, not links: the store does not depend on the database and is best kept on another
 //! device.
 //!
 //! ```text
@@ -63,8 +63,8 @@ const TABLES: &str = "tables";
 pub struct BackupStore {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
-    /// Guards no data. Serializes calls that make or delete a backup, so that backup numbers rise
-    /// with sequence numbers. Taken before all locks of a database.
+    /// Guards no data. Serializes calls that make or delete a backup, so backup numbers rise with
+    /// sequence numbers. Taken before all locks of a database.
     changing: Mutex<()>,
     /// Error for calls that would change a store opened only for reading; `None` in a writable one.
     refused: Option<Error>,

@@ -1,7 +1,7 @@
 //! Vocabulary of all other modules: identities, sequence numbers, value kinds, checksums, integer
 //! coding.
 //!
-//! Nothing here does I/O or depends on a database. Stored values are marked as such and never
+//! Nothing here does I/O or depends on a database. Items that are stored on disk say so and never
 //! change.
 
 pub mod checksum;
@@ -81,7 +81,7 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ValueKind {
-    /// The caller knew that the key was absent: a delete that meets it cancels it, and neither is
+    /// The caller knew that the key was absent: a delete of it cancels the entry, and neither is
     /// kept.
     Insert = 1,
     /// Covers any older entries of the key.
@@ -113,7 +113,7 @@ impl ValueKind {
         })
     }
 
-    /// Returns true if a delete that meets the entry cancels it.
+    /// Returns true if a delete cancels the entry.
     pub fn is_insert(self) -> bool {
         matches!(self, ValueKind::Insert | ValueKind::InsertPointer)
     }
@@ -141,7 +141,7 @@ impl ValueKind {
         }
     }
 
-    /// Returns true if a reader that meets this entry first finds the key absent.
+    /// Returns true if the key is absent for a reader that finds this entry first.
     pub fn is_tombstone(self) -> bool {
         self == ValueKind::Delete
     }

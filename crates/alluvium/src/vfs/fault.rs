@@ -1,8 +1,8 @@
 //! Makes chosen calls of another file system fail, and counts all of them.
 //!
-//! A test arms a [`Fault`]: the kinds of call that count, the number of the call that fails, if
-//! later ones fail too, and the effect. Running a scenario with the fault at call 1, 2, 3 and so on
-//! until it no longer trips visits every place where the system can refuse.
+//! A test arms a [`Fault`]: the kinds of call to count, the number of the call to fail, the effect,
+//! and a flag to fail all later calls too. Running a scenario with the fault at call 1, 2, 3 and so
+//! on until it no longer trips visits every place where the system can refuse.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -43,13 +43,13 @@ pub type LockGuard = Box<dyn Send + Sync>;
 
 /// A file system.
 pub trait Vfs: Send + Sync + fmt::Debug {
-    /// Returns `path` as one that does not depend on the working directory. Fails if the path is
-    /// relative and the working directory is gone.
+    /// Returns `path` made independent of the working directory. Fails if the path is relative and
+    /// the working directory is gone.
     fn absolute(&self, path: &Path) -> io::Result<PathBuf>;
 
-    /// Returns this file system with the existing directory `dir` held open. Paths that begin with
-    /// `dir` are then reached through that handle, even after a rename; other paths as before.
-    /// After the directory was removed, calls below it fail with `NotFound`.
+    /// Returns this file system with the existing directory `dir` held open. It reaches paths that
+    /// begin with `dir` through this handle, even after a rename, and other paths as before. After
+    /// the directory was removed, calls below it fail with `NotFound`.
     fn anchored(&self, dir: &Path) -> io::Result<Arc<dyn Vfs>>;
 
     /// Creates a file, open for reading and writing. Fails if the name is taken.
@@ -178,8 +178,8 @@ pub trait VfsFile: Send + Sync + fmt::Debug {
         let _ = lifetime;
     }
 
-    /// Hints that reads come in no order, so that the kernel should read no more than they ask for.
-    /// A caller that does read in order calls [`VfsFile::start_reading`].
+    /// Hints that reads come in no order, so the kernel should read no more than each asks for. A
+    /// caller that does read in order calls [`VfsFile::start_reading`].
     fn expect_random_reads(&self) {}
 
     /// Hints to start reading the range into the page cache. Does not wait for the device, promises

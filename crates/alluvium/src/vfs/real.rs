@@ -160,9 +160,9 @@ fn cannot_lock(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| refusals.contains(&errno))
 }
 
-/// Held lock. It must be unlocked explicitly, not only closed: a lock ends with the last copy of
-/// its file, and a process started meanwhile by another thread may have inherited the open files
-/// until it calls `exec`.
+/// Held lock. It must be unlocked explicitly, not only closed, because a lock ends with the last
+/// copy of its file. A process started meanwhile by another thread may have inherited the open
+/// files until it calls `exec`.
 struct RealLock {
     /// The process that took it. A forked child does not release its parent's lock.
     process: Process,
@@ -184,7 +184,8 @@ impl RealLock {
         self.signed = self.file.write_all_at(signature.as_bytes(), 0).is_ok();
     }
 
-    /// Returns the holder that refuses this lock: readers, or the writer that has signed the file.
+    /// Returns the holder that refuses this lock: readers, or the writer with its signature in the
+    /// file.
     fn holder(&self) -> io::Result<LockHolder> {
         if lock(&self.file, FlockOperation::NonBlockingLockShared)?
             && lock_dir(&self.dir, FlockOperation::NonBlockingLockShared)?
@@ -293,8 +294,8 @@ impl Vfs for RealVfs {
             path.push(part);
             match rustix::fs::mkdirat(at.dir, &path, Mode::from_raw_mode(0o777)) {
                 Ok(()) => {}
-                // A directory may exist in a place where the caller must not create one. So check
-                // that it exists first, and return the error of `mkdir` only if it does not.
+                // `mkdir` may fail with another error for a directory that exists, if the caller
+                // must not create one there. So return its error only if nothing exists.
                 Err(error) => {
                     let stat = rustix::fs::statat(at.dir, &path, AtFlags::empty());
                     let mode = stat.map_err(|_| error)?.st_mode;
@@ -381,7 +382,7 @@ impl VfsFile for RealFile {
         let reserved =
             retry_on_intr(|| rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len));
         match reserved {
-            // Some file systems cannot reserve: the length is set anyway, without the promise of
+            // Some file systems cannot allocate: the length is set anyway, without the promise of
             // space.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.file.set_len(len),
             Err(error) => {

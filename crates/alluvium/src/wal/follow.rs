@@ -2,10 +2,10 @@
 //! change stream.
 //!
 //! The reader asks for records up to a published number. All of them were written before it was
-//! published. So a record that is missing is in a later segment, or was removed with segments that
-//! were not needed, or is damaged. The header of the next segment decides between these cases,
-//! because it says where the previous one ended. Every frame is checked as in replay: checksum,
-//! place, predecessor. Nothing is synced, and nothing is read after the number asked for.
+//! published. So a missing record is in a later segment, was removed with unneeded segments, or is
+//! damaged. The header of the next segment says where the previous one ended, which decides between
+//! these cases. Every frame is checked as in replay: checksum, place, predecessor. Nothing is
+//! synced, and nothing is read after the number asked for.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

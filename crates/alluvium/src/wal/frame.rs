@@ -57,7 +57,7 @@ pub(crate) fn seal(frame: &mut [u8], header: FrameHeader, file_uid: u64, offset:
 
 impl FrameHeader {
     /// Returns the header in the first bytes of `bytes` and the frame's checksum, if the header is
-    /// valid. The header has a check of its own, so its length can be trusted before the payload is
+    /// valid. The header has its own check, so its length can be trusted before the payload is
     /// read.
     pub(crate) fn parse(bytes: &[u8], file_uid: u64, offset: u64) -> Option<(FrameHeader, u64)> {
         let mut d = Decoder::new(bytes.get(..FRAME_HEADER_BYTES)?);
@@ -172,13 +172,12 @@ impl<'a> FrameReader<'a> {
         Ok(rest.nonzero_end.saturating_sub(self.offset))
     }
 
-    /// Returns true if any frame header from here on, in whatever chain, says that something of the
-    /// file is durable.
+    /// Returns true if any frame header from here on, in any chain, has a nonzero durable mark.
     pub(crate) fn any_durable_follows(mut self) -> Result<bool> {
         Ok(self.window.survey(self.offset, self.file_uid)?.durable > 0)
     }
 
-    /// Returns true if there is any frame header from here on, in whatever chain.
+    /// Returns true if there is any frame header from here on, in any chain.
     pub(crate) fn any_header_follows(mut self) -> Result<bool> {
         Ok(self.window.survey(self.offset, self.file_uid)?.headers > 0)
     }
@@ -235,7 +234,7 @@ impl<'a> Window<'a> {
         let loaded_end = self.start + self.bytes.len() as u64;
         if offset < self.start || offset + count as u64 > loaded_end {
             let want = left.min(count.max(self.step_bytes) as u64) as usize;
-            // Taken first, so that a failed read leaves no buffer that looks loaded.
+            // Taken first, because after a failed read the buffer must not look loaded.
             let mut bytes = std::mem::take(&mut self.bytes);
             bytes.resize(want, 0);
             self.file

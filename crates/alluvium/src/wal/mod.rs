@@ -18,8 +18,8 @@
 //! - A segment's header says where the previous segment ended, and whether that one was durable by
 //!   then, so a change of segments does not wait for the device. Segments are synced in order. A
 //!   segment therefore proves all earlier ones if its header says that the previous segment was
-//!   durable, or if one of its records carries a durable mark. After the newest proven segment a
-//!   power loss may have cut the log anywhere; before it an invalid record is damage.
+//!   durable, or if one of its records carries a nonzero durable mark. After the newest proven
+//!   segment a power loss may have cut the log anywhere; before it an invalid record is damage.
 //! - Each record says up to where the segment was known durable when it was written. In a segment
 //!   in which the log may end, an invalid record below such a mark is damage; above all marks it is
 //!   a torn tail.
@@ -160,8 +160,8 @@ pub struct SegmentEnd {
 }
 
 /// Returns the error of a call that may have changed something; it poisons the database whatever
-/// its kind. A device that fills up during a write or a sync may have failed acknowledged data, so
-/// this is not the retriable [`Error::NoSpace`].
+/// its kind. If a device fills up during a write or a sync, acknowledged data may be affected, so
+/// this is never the retriable [`Error::NoSpace`].
 pub(crate) fn hard_io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
     Error::Io {
         action,
@@ -179,10 +179,9 @@ fn sync_dir(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 
 /// Opens a file of durable state, and returns it with its length.
 ///
-/// Dirty pages of the file are first written to the device, then dropped from the page cache, so
-/// that the caller reads the state that a later crash would leave. Otherwise such a crash could
-/// take away data already read, and pages left in the cache by an earlier, failed sync could pose
-/// as durable.
+/// Dirty pages of the file are first written to the device, then dropped from the page cache: the
+/// caller reads the state that a later crash would leave. Otherwise such a crash could take away
+/// data already read, and pages left in the cache by an earlier, failed sync could pose as durable.
 pub(crate) fn open_settled(vfs: &dyn Vfs, path: &Path) -> Result<(Arc<dyn VfsFile>, u64)> {
     let file = vfs
         .open_read(path)

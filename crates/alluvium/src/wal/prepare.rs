@@ -80,9 +80,10 @@ pub(super) struct Stock {
     /// Time of the last roll, which asked for a file.
     taken: Option<Instant>,
     ample: bool,
-    /// A plan was handed out.
+    /// True while a plan is given out.
     planned: bool,
-    /// A file could not be made, or the log is closing; not tried again before the next roll.
+    /// True if a file could not be made, or the log is closing; not tried again before the next
+    /// roll.
     refused: bool,
 }
 
@@ -90,7 +91,8 @@ pub(super) struct Stock {
 /// a second, and a roll that has to allocate space itself then waits with them.
 const READY_FOR: Duration = Duration::from_secs(3);
 
-/// Most files kept ready: they take space on the device, with this many half of the memory budget.
+/// Most files kept ready. They take space on the device: this many take half as much as the memory
+/// budget.
 const READY_MAX: usize = 8;
 
 /// The same if a seal has left a segment mostly empty: the files would take much more space than
@@ -120,7 +122,7 @@ impl Stock {
         if self.ample { self.wanted } else { 1 }
     }
 
-    /// Sets if more than one file may be ready: tables need scarce space more.
+    /// Allows more than one file to be ready if `ample` is true: tables need scarce space more.
     pub(super) fn set_ample(&mut self, ample: bool) {
         self.ample = ample;
     }
@@ -130,7 +132,7 @@ impl Stock {
         self.wanted_now() > 1
     }
 
-    /// Notes that a plan was handed out.
+    /// Notes that a plan is given out.
     pub(super) fn plan(&mut self) {
         self.planned = true;
     }
@@ -200,8 +202,8 @@ impl Stock {
     }
 }
 
-/// Returns how many files last for [`READY_FOR`] at one file per interval between these two
-/// moments.
+/// Returns how many files last for [`READY_FOR`] if a roll takes one per interval from `last` to
+/// `now`.
 fn lasting(last: Instant, now: Instant) -> usize {
     let between = now.saturating_duration_since(last).as_secs_f64();
     let files = (READY_FOR.as_secs_f64() / between.max(1e-3)).ceil() as usize;

@@ -1,15 +1,15 @@
 //! Reading the log back at open, and telling a torn tail from damage.
 //!
 //! A segment is begun before the previous ones are durable. A segment is *proven* if its header
-//! says that the previous one was durable, or if one of its records carries a durable mark: older
-//! segments are synced first. From the newest proven segment, headers lead back to the oldest
-//! segment that is still needed. Each names its predecessor and the offset where that one ended,
-//! and the records must reach exactly that end: anything else is damage.
+//! says that the previous one was durable, or if one of its records carries a nonzero durable mark:
+//! older segments are synced first. From the newest proven segment, headers lead back to the oldest
+//! segment that is still needed. Each names its predecessor and the offset of its end, and the
+//! records must reach exactly that end: anything else is damage.
 //!
 //! After the newest proven segment a power loss may have taken anything away. There the log goes on
-//! for as long as each segment begins where the records of the previous one end. It ends at the
-//! first invalid record. If a later record in the same segment says that this place was durable,
-//! the record is damaged; otherwise this is a torn tail. Later segments are cut off with it.
+//! while each segment begins where the records of the previous one end. It ends at the first
+//! invalid record. If a later record in the same segment says that this place was durable, the
+//! record is damaged; otherwise this is a torn tail. Later segments are cut off with it.
 //!
 //! A file without a valid header was made ahead of time, or its header was lost in the same way. If
 //! one of its records says that something was durable, the header was damaged.
@@ -48,8 +48,8 @@ pub struct ReplayEnd {
     pub segments: Vec<SegmentId>,
     /// End of each of them.
     ends: Vec<SegmentEnd>,
-    /// Bytes after the end in its segment that belong to no record: writes that a crash cut off.
-    /// They are never read again.
+    /// Bytes after the end in its segment that belong to no record: writes cut off by a crash. They
+    /// are never read again.
     pub torn_tail_bytes: u64,
     /// Files after the end, oldest first: cut off with it, empty, or made ahead of time. See
     /// [`ReplayEnd::remove_cut`].
@@ -65,7 +65,7 @@ impl ReplayEnd {
         self.cut_while(|end| end.segment > newest);
     }
 
-    /// Cuts off the newest segments for as long as they are needless and an older one remains.
+    /// Cuts off the newest segments while they are needless and an older one remains.
     fn cut_while(&mut self, is_needless: impl Fn(SegmentEnd) -> bool) {
         while let [.., previous, last] = self.ends[..]
             && is_needless(last)
@@ -178,7 +178,7 @@ fn is_proven(segment: &OpenSegment, database_uid: u64) -> Result<bool> {
     FrameReader::new(&*segment.file, uid, SEGMENT_HEADER_BYTES, 0)?.any_durable_follows()
 }
 
-/// Visits unproven segments for as long as each goes on where the log ends.
+/// Visits unproven segments while each continues at the end of the log.
 fn go_on<'a>(
     unproven: impl Iterator<Item = &'a OpenSegment>,
     database_uid: u64,
@@ -264,8 +264,8 @@ fn link<'a>(
     Ok((chain, stale))
 }
 
-/// Returns the error for `found`, which is not the segment that must come next. If the wanted one
-/// is newer, it is missing or has lost its header, and the error blames it.
+/// Returns the error for `found`, which is not the expected segment. If the wanted one is newer, it
+/// is missing or has lost its header, and the error blames it.
 fn broken_chain(dir: &Path, wanted: Option<SegmentId>, found: &OpenSegment) -> Error {
     match wanted {
         Some(wanted) if wanted > found.id => {

@@ -93,8 +93,8 @@ pub(crate) fn salvage(
     )))
 }
 
-/// Opens the segments from the oldest needed one on, up to the first that cannot be opened, and
-/// returns them with that error.
+/// Opens the segments from the oldest needed one on, and stops at the first failure. Returns the
+/// opened segments and the error.
 fn open_from(
     vfs: &dyn Vfs,
     dir: &Path,

@@ -26,7 +26,7 @@ const COVERED_BYTES: usize = 72;
 /// Every segment written here says both.
 const MUST_KNOW: u32 = 0b11;
 
-/// Bit 2: records of prepared transactions, where there may be any.
+/// Bit 2: the segment may hold records of prepared transactions.
 const PREPARED: u32 = 1 << 2;
 
 /// Bit 3: the previous segment was not known to be durable when this one was begun. A power loss
@@ -36,8 +36,8 @@ const UNSYNCED: u32 = 1 << 3;
 /// Features known to this build.
 const KNOWN: u32 = MUST_KNOW | PREPARED | UNSYNCED;
 
-/// Payload of the sync mark written when a close truncates the unused end of a segment. On disk;
-/// never changes.
+/// Payload of the sync mark that a close writes before it truncates the unused end of a segment. On
+/// disk; never changes.
 pub(super) const CUT_MARK: &[u8] = b"cut";
 
 /// Returns the path of a segment.

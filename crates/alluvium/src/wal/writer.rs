@@ -5,9 +5,9 @@
 //! segment was durable. A [`WalSync`] syncs the older segments first, so no record can say of
 //! itself that it is durable while an older one is not.
 //!
-//! The next segment's file should exist by then: [`WalWriter::plan_next`] returns the file to
-//! prepare, and the writer creates an unprepared one itself. Frames are sealed at the write, not at
-//! the append, because their checksums depend on their place.
+//! The next segment's file is created ahead of time from the plan that [`WalWriter::plan_next`]
+//! returns. If none is ready, the roll creates it. Frames are sealed at the write, not at the
+//! append, because their checksums depend on their place.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -108,7 +108,7 @@ struct Pending {
 impl WalWriter {
     /// Starts a log, or continues one in a new segment. `first` is a number that no file has ever
     /// had, `previous` is the end returned by replay. `prepared` is true if there are unresolved
-    /// prepared transactions, whose records may be written again. On return the segment is durable.
+    /// prepared transactions: their records may be written again. On return the segment is durable.
     ///
     /// # Errors
     ///
@@ -231,8 +231,9 @@ impl WalWriter {
         Ok(self.position())
     }
 
-    /// Drops the records appended since the last successful write. Call it before failing a commit
-    /// whose write found no space; otherwise the record would be written with the next group.
+    /// Drops the records appended since the last successful write. The caller must do this before
+    /// it fails a commit for lack of space; otherwise the record would be written with the next
+    /// group.
     pub fn discard(&mut self) {
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_KEPT_BYTES);
@@ -327,8 +328,9 @@ impl WalWriter {
         Ok(self.position())
     }
 
-    /// Marks the end of a log that is closing, whose records are all durable, and truncates the
-    /// file there. `newest` is the number of the newest commit. Nothing may be written afterwards.
+    /// Marks the end of a closing log and truncates the file there. If some records are not durable
+    /// yet, or the unused end is small, it only calls [`WalWriter::mark_synced`]. `newest` is the
+    /// number of the newest commit. Nothing may be written afterwards.
     ///
     /// The mark carries the newest durable mark, as that of [`WalWriter::mark_synced`] does, and is
     /// synced before the file is truncated. So a crash at any point leaves the file whole, or
@@ -397,13 +399,14 @@ impl WalWriter {
         })
     }
 
-    /// Sets if new segments are short from the start, because the room for whole ones is needed
-    /// elsewhere. Otherwise they are short only if a whole one finds no room.
+    /// Makes new segments short from the start if `short` is true, because the room for whole ones
+    /// is needed elsewhere. Otherwise they are short only if a whole one finds no room.
     pub fn use_short_segments(&mut self, short: bool) {
         self.short = short;
     }
 
-    /// Sets if the device has so much free space that files for several segments may be kept ready.
+    /// Allows files of several segments to be kept ready if `ample` is true: the device has much
+    /// free space.
     pub fn set_ample_space(&mut self, ample: bool) {
         self.stock.set_ample(ample);
     }

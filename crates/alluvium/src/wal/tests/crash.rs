@@ -140,7 +140,7 @@ fn a_killed_process_loses_nothing_that_was_written() {
     }
 }
 
-/// Runs a client on a file system whose `nth` call of these kinds fails, then crashes. Returns true
+/// Runs a client while the `nth` file system call of these kinds fails, then crashes. Returns true
 /// if the fault tripped.
 fn work_with_fault(calls: &[IoCall], nth: u64, effect: FaultEffect, seed: u64) -> bool {
     let context = format!("calls {calls:?} nth {nth} effect {effect:?} seed {seed}");

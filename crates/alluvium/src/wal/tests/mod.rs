@@ -222,7 +222,7 @@ fn a_segment_of_another_database_is_refused() {
     assert!(is_corruption(&result));
 }
 
-/// Returns one segment of synced commits, each of which says that the ones before it are durable.
+/// Returns one segment of synced commits. Each has a durable mark that covers the ones before it.
 fn synced_segment(marked: bool) -> (Vec<Record>, Vec<u8>) {
     let vfs = mem();
     let mut writer = writer(&vfs, 1, None);
