@@ -111,7 +111,7 @@ impl BackupStore {
         }
     }
 
-    /// Makes a backup of everything committed, while commits go on. Durable when the call returns.
+    /// Makes a backup of all committed data while commits go on. Durable when the call returns.
     ///
     /// Flushes, then copies the tables that no readable backup in the store has. Checks every row
     /// of a copy, so a damaged table does not get into a backup. Waits until no other call makes or
@@ -201,7 +201,7 @@ impl BackupStore {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is no backup of this number.
+    /// `InvalidArgument` if there is no backup with this number.
     pub fn verify(&self, id: u64) -> Result<Vec<Error>> {
         self.check_process()?;
         let listing = match self.find(id) {

@@ -90,7 +90,7 @@ pub enum ValueKind {
     Delete = 3,
     /// Covers every older entry in a range: the key is its start, the value its exclusive end.
     RangeDelete = 4,
-    /// A change to be folded into the older value. Reserved.
+    /// A change to fold into the older value. Reserved.
     Upsert = 5,
     /// Like `Put`, but a pointer to the value is stored in its place. In tables only.
     Pointer = 6,

@@ -22,7 +22,7 @@ pub(crate) fn frame_bytes(payload_bytes: usize) -> usize {
     (FRAME_HEADER_BYTES + payload_bytes).next_multiple_of(FRAME_ALIGN)
 }
 
-/// The fixed part of a frame.
+/// Header of a frame, without its checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     /// The length of the payload.
@@ -194,7 +194,7 @@ struct Survey {
     nonzero_end: u64,
 }
 
-/// A part of a file in memory, read ahead in steps.
+/// Part of a file in memory, read ahead in steps.
 #[derive(Debug)]
 struct Window<'a> {
     file: &'a dyn VfsFile,

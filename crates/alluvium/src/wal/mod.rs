@@ -95,7 +95,7 @@ pub enum RecordKind {
     Ingest = 5,
     /// Keyspaces are created, dropped or changed at this place in the commit order.
     Ddl = 6,
-    /// The operations of a giant commit are in a file of their own. Reserved.
+    /// The operations of a giant commit are in a separate file. Reserved.
     SideFile = 7,
     /// No payload, only the durable mark that every record carries. Written by
     /// [`WalWriter::mark_synced`]; replay does not pass it to the visitor.

@@ -27,7 +27,7 @@ pub struct SegmentPlan {
     pub(super) failure: Arc<OnceLock<Error>>,
 }
 
-/// A file that waits to become a segment.
+/// File with the space for a future segment.
 #[derive(Debug)]
 pub struct PreparedSegment {
     pub(super) file: Arc<dyn VfsFile>,

@@ -1,4 +1,4 @@
-//! Reading the log back at open, and telling a torn tail from damage.
+//! Reads the log back at open, and distinguishes a torn tail from damage.
 //!
 //! A segment is begun before the previous ones are durable. A segment is *proven* if its header
 //! says that the previous one was durable, or if one of its records carries a nonzero durable mark:
@@ -252,7 +252,7 @@ fn link<'a>(
     let missing = match (reached, wanted) {
         _ if reached == Some(oldest_needed) => None,
         (_, Some(previous)) => Some(previous.segment.max(oldest_needed)),
-        // The log's first segment ever was reached, or there is no log.
+        // The first segment ever written was reached, or there is no log.
         (_, None) => (oldest_needed.0 != 0).then_some(oldest_needed),
     };
     if let Some(missing) = missing {

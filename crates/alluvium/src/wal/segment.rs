@@ -56,7 +56,7 @@ pub(super) fn segment_uid(database_uid: u64, segment: SegmentId) -> u64 {
     checksum(&segment.0.to_le_bytes(), database_uid)
 }
 
-/// The fixed start of a segment.
+/// Header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub(super) database_uid: u64,

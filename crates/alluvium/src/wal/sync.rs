@@ -52,7 +52,7 @@ pub struct LateSync {
 }
 
 impl LateSync {
-    /// As [`WalSync::sync`].
+    /// Syncs like [`WalSync::sync`], with the same errors.
     pub fn sync(&self) -> Result<()> {
         if let Some(error) = self.failure.get() {
             return Err(error.clone());

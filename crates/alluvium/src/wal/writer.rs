@@ -68,7 +68,7 @@ pub struct WalWriter {
     stock: Stock,
     /// New segments are short: see [`WalWriter::use_short_segments`].
     short: bool,
-    /// Frames not yet written, their headers still blank.
+    /// Frames not yet written, with blank headers.
     buffer: Vec<u8>,
     pending: Vec<Pending>,
     /// True if `pending` holds a record of a prepared transaction.

@@ -39,7 +39,7 @@ pub enum Keep {
     Nothing,
     /// Everything: only the process died.
     Everything,
-    /// A subset that the seed decides.
+    /// A subset chosen by the seed.
     Random,
 }
 

@@ -164,7 +164,8 @@ fn work_with_fault(calls: &[IoCall], nth: u64, effect: FaultEffect, seed: u64) -
                 ledger.work(&mut wal, &mut random, 5).unwrap();
             }
             Err(first) => {
-                // Final: later calls repeat the first cause although the system would accept them.
+                // Final: later calls repeat the first cause although the file system would accept
+                // them.
                 let repeated = [
                     wal.write().map(drop),
                     wal.rotate().map(drop),
