@@ -22,7 +22,7 @@ pub(crate) fn frame_bytes(payload_bytes: usize) -> usize {
     (FRAME_HEADER_BYTES + payload_bytes).next_multiple_of(FRAME_ALIGN)
 }
 
-/// Header of a frame, without its checksums.
+/// Header of a frame, without the two checksums of the frame itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     /// The length of the payload.
