@@ -1,4 +1,5 @@
-//! `rumbench compare BASE NEW`: what changed between two results, with verdicts, and exit code 3 when a threshold fails.
+//! `rumbench compare BASE NEW`: differences between two results, with verdicts; exit code 3 if a
+//! threshold fails.
 
 use std::path::Path;
 
@@ -17,25 +18,26 @@ use crate::run::progress::say;
 use crate::store::result::{SuiteResult, TrialResult};
 use crate::store::{file, history};
 
-/// The base that is looked for in the store.
+/// Value of BASE that selects an earlier result in the results store.
 const PREVIOUS: &str = "@previous";
 
-/// Lines on differences that are shown for one engine; JSON has all.
+/// Maximum number of difference lines shown for all engines together; JSON has all.
 const DIFFERENCES: usize = 20;
 
 /// Flags of `rumbench compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Result folder or name of a stored result (`rumbench results`), or its trials of one engine: DIR#ENGINE or
-    /// DIR#ENGINE:VARIANT; of a sweep 'DIR#ENGINE KEY=VALUE'. @previous: the newest stored result before NEW, of the same workload,
-    /// machine and an engine that both have
+    /// Result folder or name of a stored result (`rumbench results`), or its trials of one engine:
+    /// DIR#ENGINE or DIR#ENGINE:VARIANT; of a sweep 'DIR#ENGINE KEY=VALUE'. @previous: the newest
+    /// stored result before NEW with the same workload, the same machine and an engine in common
     base: String,
     /// Result folder or name of a stored result, as BASE
     new: String,
-    /// Exit with 3 when this holds, for example 'response_us_p99 > +10%' or 'request:ops_per_s < -5%'; may be repeated
+    /// Exit with 3 if this holds, for example 'response_us_p99 > +10%' or 'request:ops_per_s <
+    /// -5%'; may be repeated
     #[arg(long, value_name = "[PHASE:]METRIC > +N%")]
     fail_if: Vec<String>,
-    /// Compare engines although their commits survive different things
+    /// Compare engines even if their commits survive different failures
     #[arg(long)]
     mix_durability: bool,
     /// Show all figures of response times, not only p99
@@ -57,7 +59,8 @@ struct Side {
 }
 
 impl Side {
-    /// A folder that exists is taken as it is, whatever characters its name has.
+    /// Reads the result that `selector` names. An existing folder is used as it is, whatever
+    /// characters its name has.
     fn read(selector: &str) -> Result<Side> {
         let (dir, engine) = match selector.rsplit_once('#') {
             Some((dir, engine)) if !Path::new(selector).exists() => (dir, Some(engine)),
@@ -75,7 +78,7 @@ impl Side {
         Side::of(selector.to_string(), suite, engine)
     }
 
-    /// What was stored before `new`, or its trials of one engine.
+    /// Returns the newest comparable result stored before `new`, or its trials of one engine.
     fn before(new: &Side, engine: Option<&str>) -> Result<Side> {
         let engines = new.engines();
         let is_like = |suite: &SuiteResult| {
@@ -129,7 +132,7 @@ impl Side {
         names
     }
 
-    /// Trials of an engine that answered right.
+    /// Returns the trials of `engine` that have durability facts and no wrong answer.
     fn trials(&self, engine: &str) -> Vec<&TrialResult> {
         let usable = |trial: &&TrialResult| {
             trial.contestant() == engine
@@ -139,7 +142,7 @@ impl Side {
         self.suite.trials.iter().filter(usable).collect()
     }
 
-    /// Marks of failures, to be said.
+    /// Returns one warning for each failed trial of this side.
     fn failures(&self, what: &str) -> Vec<String> {
         let failed = self
             .suite
@@ -159,7 +162,7 @@ impl Side {
     }
 }
 
-/// Which engine is compared with which.
+/// Pairs the engines of the two sides.
 fn engine_pairs(base: &Side, new: &Side) -> Result<Vec<(String, String)>> {
     let (a, b) = (base.engines(), new.engines());
     let only = |engines: &[String]| (engines.len() == 1).then(|| engines[0].clone());
@@ -202,7 +205,7 @@ fn engine_pairs(base: &Side, new: &Side) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// Rows of one pair of engines, and what differs between their trials.
+/// Compares one pair of engines and returns its rows and the differences between its trials.
 fn compare_engines(
     arguments: &CompareArgs,
     base: &Side,
@@ -228,7 +231,8 @@ fn compare_engines(
         )));
     }
     let mut lines = differences::of_trials(first, other);
-    // Two engines differ in nearly everything; that is no news.
+    // Two different engines differ in nearly every setting, so only workload settings are of
+    // interest.
     if names.0 != names.1 {
         lines.retain(|line| {
             !line.starts_with("configuration ") || line.starts_with("configuration workload.")
@@ -238,15 +242,16 @@ fn compare_engines(
     Ok((compare(&label, &a, &b), lines.collect()))
 }
 
-/// Whether a row is in the table and in the verdict without `--all`.
+/// Returns true for rows in the table and the verdict without `--all`.
 fn is_principal(row: &Row) -> bool {
     !row.metric.starts_with("latency_us.") || row.metric.ends_with(".p99")
 }
 
-/// Compares.
+/// Compares two results and prints the differences.
 ///
 /// # Errors
-/// When a side has no readable result, the workloads differ, or a threshold cannot be checked.
+/// Fails if a side has no readable result, if the workloads differ, or if a threshold cannot be
+/// checked.
 pub fn run(arguments: &CompareArgs) -> Result<Exit> {
     let thresholds: Vec<Threshold> = arguments
         .fail_if

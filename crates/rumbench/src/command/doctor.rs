@@ -1,4 +1,5 @@
-//! `rumbench doctor`: what of this machine decides or spoils a measurement, which engines are here, and what to do.
+//! `rumbench doctor`: properties of this machine that decide or spoil a measurement, the engines of
+//! this build, and advice.
 
 use std::path::PathBuf;
 
@@ -14,7 +15,8 @@ use crate::report::table::{Format, Table};
 /// Flags of `rumbench doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Folder whose device is tried, where results are to lie [default: the working directory]
+    /// Folder on the device to test, usually the folder for results [default: the working
+    /// directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print as JSON
@@ -22,10 +24,10 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// Looks and prints. What was found is never a reason to fail.
+/// Examines the machine and prints the findings. No finding is a reason to fail.
 ///
 /// # Errors
-/// When nothing can be written into the folder.
+/// Fails if nothing can be written into the folder.
 pub fn run(arguments: &DoctorArgs) -> Result<Exit> {
     rumbench_engines::remove_left_overs();
     let dir = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("."));

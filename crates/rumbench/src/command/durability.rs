@@ -22,10 +22,10 @@ pub struct DurabilityArgs {
     /// Engine, see `rumbench list engines`
     #[arg(long, value_name = "NAME[:VARIANT]")]
     engine: String,
-    /// What an acknowledged commit means
+    /// Meaning of an acknowledged commit
     #[arg(long, value_enum, default_value = "buffered")]
     durability: DurabilityArg,
-    /// How often the writing process is killed
+    /// Number of times that the writing process is killed
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     kills: u32,
     /// Longest time of writing before a kill
@@ -37,16 +37,16 @@ pub struct DurabilityArgs {
     /// Setting of the engine, or cache_bytes
     #[arg(long = "set", value_name = "[ENGINE.]KEY=VALUE")]
     sets: Vec<String>,
-    /// Seed of what is written and when it is killed
+    /// Seed of the data written and of the times of the kills
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Make each kill a power loss: take back what was not synced
+    /// Make each kill a power loss: undo all writes that were not synced
     #[arg(long)]
     power_loss: bool,
     /// Result folder [default: rumbench-out/TIMESTAMP]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Keep the database also when nothing is wrong
+    /// Keep the database even if nothing is wrong
     #[arg(long)]
     keep_data: bool,
     /// Print the result as JSON instead of a table
@@ -57,7 +57,7 @@ pub struct DurabilityArgs {
 /// Runs a kill test.
 ///
 /// # Errors
-/// Usage errors, and whatever prevents a result.
+/// Usage errors, and every failure that prevents a result.
 pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
     if !(0.01..=3600.0).contains(&arguments.seconds_per_kill) {
         return Err(usage("--seconds-per-kill must be from 0.01 to 3600"));
@@ -118,7 +118,7 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
     })
 }
 
-/// What cannot be tested of a server.
+/// Rejects tests that a server does not support.
 fn check_server(choice: &EngineChoice, power_loss: bool) -> Result<()> {
     if choice.settings.contains_key("address") {
         return Err(usage(

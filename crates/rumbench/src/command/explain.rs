@@ -1,4 +1,4 @@
-//! `rumbench explain`: of a result what decided it, in words; of a metric, phase or preset what it is.
+//! `rumbench explain`: explains in words the causes of a result, or a metric, phase or preset.
 
 use std::path::Path;
 
@@ -20,13 +20,14 @@ use crate::store::{file, history};
 /// Flags of `rumbench explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Result folder, or the name of a stored one (`rumbench results`); or a metric, phase or preset
-    /// (`rumbench list metrics`, `phases`, `workloads`). A folder that is named like one of them: ./NAME
+    /// Result folder, or the name of a stored one (`rumbench results`); or a metric, phase or
+    /// preset (`rumbench list metrics`, `phases`, `workloads`). A folder with the name of one of
+    /// them: ./NAME
     name: String,
     /// Base of the comparisons [default: the first engine]
     #[arg(long, value_name = "NAME[:VARIANT]")]
     base: Option<String>,
-    /// Compare engines although their commits survive different things
+    /// Compare engines even if their commits survive different failures
     #[arg(long)]
     mix_durability: bool,
     /// Print as JSON
@@ -34,10 +35,10 @@ pub struct ExplainArgs {
     json: bool,
 }
 
-/// Explains what is named.
+/// Explains the named result, metric, phase or preset.
 ///
 /// # Errors
-/// A usage error with the nearest name when there is nothing of this name; when a result cannot be read.
+/// A usage error with the nearest name if the name is unknown; fails if a result cannot be read.
 pub fn run(arguments: &ExplainArgs) -> Result<Exit> {
     let name = arguments.name.as_str();
     if let Some(text) = word(arguments) {
@@ -63,7 +64,7 @@ pub fn run(arguments: &ExplainArgs) -> Result<Exit> {
     )))
 }
 
-/// Prints what decided a result.
+/// Prints the causes of a result.
 fn of_result(arguments: &ExplainArgs, suite: &SuiteResult) -> Result<Exit> {
     let engines: Vec<String> = suite.trials.iter().map(TrialResult::name).collect();
     if let Some(base) = &arguments.base {
@@ -91,7 +92,8 @@ fn of_result(arguments: &ExplainArgs, suite: &SuiteResult) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Everything about one metric, what a phase does in each workload that has it, or the file of a preset. `None` if it is none of them.
+/// Returns the definition of a metric, the description of a phase in each workload that has it, or
+/// the file of a preset. `None` if `name` is none of them.
 fn word(arguments: &ExplainArgs) -> Option<String> {
     let (name, as_json) = (arguments.name.as_str(), arguments.json);
     if let Some(preset) = custom::presets::find(name) {

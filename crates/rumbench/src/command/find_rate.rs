@@ -1,4 +1,5 @@
-//! `rumbench find-rate`: the highest rate under limits of response times, and response times at a share of it.
+//! `rumbench find-rate`: finds the highest rate within response time limits, and measures response
+//! times at a share of it.
 
 use std::path::PathBuf;
 
@@ -18,49 +19,49 @@ use crate::run::search::sla::Condition;
 /// Flags of `rumbench find-rate`.
 #[derive(Debug, Args)]
 pub struct FindRateArgs {
-    /// Workload, see `rumbench list workloads`, or the file of an own one
+    /// Workload, see `rumbench list workloads`, or the file of a custom one
     workload: String,
     /// Engine, see `rumbench list engines`; repeat it to compare
     #[arg(long = "engine", value_name = "NAME[:VARIANT][@HOST]", required = true)]
     engines: Vec<String>,
-    /// What response times have to hold, for example p99=5ms; FIGURE is mean, p50, p95, p99, p99.9, p99.99 or max, LIMIT ends with
-    /// us, ms or s; repeat it for several
+    /// Limit of response times, for example p99=5ms; FIGURE is mean, p50, p95, p99, p99.9, p99.99
+    /// or max, LIMIT ends with us, ms or s; repeat it for several
     #[arg(long = "sla", value_name = "[OPERATION.]FIGURE=LIMIT", required = true)]
     conditions: Vec<String>,
-    /// Phase that is judged [default: the last one that does requests]
+    /// Phase that is judged [default: the last one with requests]
     #[arg(long)]
     phase: Option<String>,
-    /// How many percent may lie between the highest rate that holds and the lowest that does not
+    /// Largest gap in percent between the highest rate within the limits and the lowest above them
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     precision: f64,
-    /// Percent of the highest rate at which response times are told
+    /// Percent of the highest rate at which response times are reported
     #[arg(long, value_name = "PERCENT", default_value_t = 70.0)]
     share: f64,
     /// Setting of the workload or of one engine
     #[arg(long = "set", value_name = "[ENGINE.]KEY=VALUE")]
     sets: Vec<String>,
-    /// Trials at each rate, of which more than half have to hold
+    /// Trials at each rate; more than half of them have to meet the limits
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
     /// Seed of the first repetition
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What an acknowledged commit means
+    /// Meaning of an acknowledged commit
     #[arg(long, value_enum, default_value = "buffered")]
     durability: DurabilityArg,
-    /// Limit the memory of a whole trial, page cache included, by a control group of the kernel
+    /// Limit the memory of a whole trial, page cache included, with a control group of the kernel
     #[arg(long, value_name = "BYTES")]
     memory: Option<u64>,
-    /// Where client and engine threads run
+    /// Cores for client and engine threads
     #[arg(long, value_enum, default_value = "free")]
     placement: Placement,
-    /// End a trial in which no request ended for so long: its engine or server is stuck
+    /// End a trial if no request completes for this long: its engine or server is stuck
     #[arg(long, value_name = "SECONDS", default_value_t = STUCK_AFTER_S, value_parser = clap::value_parser!(u64).range(1..))]
     stuck_after: u64,
-    /// Another build of rumbench as the process of trials
+    /// Another build of rumbench that runs the trials
     #[arg(long = "host", value_name = "[NAME=]BINARY")]
     hosts: Vec<String>,
-    /// An engine's own options file instead of its configuration here; RocksDB takes one
+    /// An options file of the engine that replaces its configuration here; RocksDB takes one
     #[arg(long = "options-file", value_name = "ENGINE=FILE")]
     options_files: Vec<String>,
     /// Result folder [default: rumbench-out/TIMESTAMP]
@@ -73,10 +74,10 @@ pub struct FindRateArgs {
     print: PrintArgs,
 }
 
-/// Searches.
+/// Searches for the highest rate and prints the result.
 ///
 /// # Errors
-/// Usage errors, and whatever prevents a result.
+/// Usage errors, and every failure that prevents a result.
 pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
     let mut search = search(arguments)?;
     let (workload, definition) = named(&arguments.workload)?;
@@ -123,7 +124,7 @@ pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
     run_suite(&suite, &arguments.print)
 }
 
-/// What is looked for.
+/// Builds the search from the flags; its phase is filled in later.
 fn search(arguments: &FindRateArgs) -> Result<Search> {
     let percent = |flag: &str, value: f64, low: f64, high: f64| match (low..=high).contains(&value)
     {
@@ -146,7 +147,7 @@ fn search(arguments: &FindRateArgs) -> Result<Search> {
     let arrivals = arrivals.map(|text| text.parse().map_err(|error| usage(format!("{error}"))));
     Ok(Search {
         conditions: conditions.collect::<Result<Vec<_>>>()?,
-        // Known when the workload is.
+        // Filled in when the workload is known.
         phase: String::new(),
         precision: percent("--precision", arguments.precision, 1.0, 100.0)?,
         share: percent("--share", arguments.share, 1.0, 100.0)?,
@@ -154,7 +155,7 @@ fn search(arguments: &FindRateArgs) -> Result<Search> {
     })
 }
 
-/// The phase that is judged, known before anything runs: the one that is named, or the last one that takes a rate.
+/// Returns the phase to judge, before anything runs: the named one, or the last one with a rate.
 fn judged(workload: &str, point: &mut Point, wanted: Option<&str>) -> Result<String> {
     let paced = catalog::paced_phases(workload, &mut point.settings)?;
     let Some(last) = paced.last() else {

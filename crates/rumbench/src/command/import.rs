@@ -1,4 +1,5 @@
-//! `rumbench import`: results of other programs as a result folder of ours, alone or beside trials that were run.
+//! `rumbench import`: imports results of other programs as a result folder, alone or together with
+//! our trials.
 
 use std::path::{Path, PathBuf};
 
@@ -21,19 +22,20 @@ pub struct ImportArgs {
     /// Program that wrote the files
     #[arg(value_enum)]
     program: Program,
-    /// Files, each named by its step where it does not say it: of several, each is one step, or one client of a step
+    /// Files, with the step's name if a file does not contain it: with several files, each is one
+    /// step, or one client of a step
     #[arg(value_name = "[STEP=]FILE", required = true)]
     files: Vec<String>,
     /// Name of the engine in tables; records of the Insert Benchmark have tags
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
-    /// Clients that each step of 21-column records had, which they do not say
+    /// Clients of each step; 21-column records do not contain their number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     clients: Option<u16>,
-    /// Result folder of a suite of ours whose trials come first; it is not changed
+    /// Result folder of one of our suites; its trials come first, and it is not changed
     #[arg(long, value_name = "DIR")]
     beside: Option<PathBuf>,
-    /// The class that the program's commits come nearest to
+    /// Durability class nearest to the program's commits
     #[arg(long, value_enum, default_value = "buffered")]
     durability: DurabilityArg,
     /// Result folder
@@ -43,10 +45,10 @@ pub struct ImportArgs {
     print: PrintArgs,
 }
 
-/// Reads, writes a result and prints it.
+/// Imports the files, writes a result and prints it.
 ///
 /// # Errors
-/// Usage errors with file and reason; a folder that cannot be used.
+/// Usage errors with file and reason; fails if the folder cannot be used.
 pub fn run(arguments: &ImportArgs) -> Result<Exit> {
     let sources: Vec<Source> = arguments
         .files
@@ -72,7 +74,7 @@ pub fn run(arguments: &ImportArgs) -> Result<Exit> {
         }
         let durability = arguments.durability.into();
         let mut trial = import::trial(found, engine, arguments.program, &sources, durability);
-        // When it ran is not known: this is when it was read.
+        // The time of the run is not known: this is the time of the import.
         trial.started_at = timestamp();
         trial.ended_at = Some(trial.started_at.clone());
         result.trials.push(trial);
@@ -95,10 +97,11 @@ pub fn run(arguments: &ImportArgs) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// `[STEP=]FILE` with what is in the file.
+/// Parses `[STEP=]FILE` and reads the file.
 fn source(given: &str) -> Result<Source> {
     let (step, path) = match given.split_once('=') {
-        // A path may hold an equals sign; a step holds no slash and the file has to be there.
+        // A path may contain an equals sign; a step contains no slash, and a path that exists as
+        // given has no step.
         Some((step, path)) if !step.contains('/') && !Path::new(given).exists() => {
             (Some(step.to_string()), path)
         }
@@ -114,7 +117,7 @@ fn source(given: &str) -> Result<Source> {
     })
 }
 
-/// The result that the imported trials are added to.
+/// Returns the result to which the imported trials are added.
 fn beside(arguments: &ImportArgs) -> Result<SuiteResult> {
     let workload = arguments.program.workload();
     let Some(dir) = &arguments.beside else {
@@ -139,7 +142,7 @@ fn beside(arguments: &ImportArgs) -> Result<SuiteResult> {
     Ok(result)
 }
 
-/// Engines by name: what the command line says, or the files do.
+/// Names the engines: from the command line, else from the files, else from the program.
 fn named(
     found: Vec<Found>,
     engine: Option<&str>,

@@ -13,7 +13,7 @@ use crate::store::history;
 /// Flags of `rumbench list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// What to list
+    /// Kind of names to list
     what: What,
 }
 
@@ -29,7 +29,7 @@ enum What {
 /// Prints a list.
 ///
 /// # Errors
-/// When the results store cannot be read.
+/// Fails if the results store cannot be read.
 pub fn list(arguments: &ListArgs) -> Result<Exit> {
     let table = match arguments.what {
         What::Engines => engines(),
@@ -45,14 +45,14 @@ pub fn list(arguments: &ListArgs) -> Result<Exit> {
 /// Flags of `rumbench results`.
 #[derive(Debug, Args)]
 pub struct ResultsArgs {
-    /// Only those whose workload, engines or folder hold this text
+    /// Only results with this text in workload, engines or folder
     of: Option<String>,
 }
 
 /// Prints the stored results.
 ///
 /// # Errors
-/// When the results store cannot be read.
+/// Fails if the results store cannot be read.
 pub fn results(arguments: &ResultsArgs) -> Result<Exit> {
     print(&stored(arguments.of.as_deref())?.render(Format::Text));
     Ok(Exit::Done)
@@ -106,7 +106,7 @@ fn workloads() -> Table {
     table
 }
 
-/// What every phase of every workload does: workload, name, description.
+/// Returns a row for each phase of each workload: workload, name, description.
 pub fn phases() -> Table {
     let mut table = text_table("Phases", &["workload", "name", "description"]);
     for entry in WORKLOADS {
@@ -138,7 +138,7 @@ fn all_metrics() -> Table {
     table
 }
 
-/// Which direction of a metric is better, in a word.
+/// Returns the better direction of a metric: `higher`, `lower`, or `-` if there is none.
 pub fn better(metric: &Metric) -> &'static str {
     match metric.higher_is_better {
         Some(true) => "higher",

@@ -1,6 +1,6 @@
-//! The command line: what can be asked, and the exit code of the answer.
+//! The command line: subcommands and exit codes.
 //!
-//! Results go to stdout, progress and warnings to stderr, neither in colour.
+//! Results go to stdout, progress and warnings to stderr, neither in color.
 
 mod compare;
 mod doctor;
@@ -27,18 +27,18 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::catalog::Usage;
 use crate::run::progress::say;
 
-/// How a command ended. The numbers are a contract with scripts.
+/// Outcome of a command. The numbers are a contract with scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// All well.
+    /// The command succeeded.
     Done = 0,
-    /// Something failed; what was measured is saved.
+    /// A part failed; all measurements are saved.
     Failed = 1,
-    /// The command line cannot be followed.
+    /// The command line is invalid.
     Usage = 2,
     /// A check found a violation.
     Threshold = 3,
-    /// The user stopped it; results are saved.
+    /// The user interrupted the command; results are saved.
     Interrupted = 130,
 }
 
@@ -57,55 +57,59 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Look at this machine: what decides or spoils a measurement, and what to do about it
+    /// Examine this machine: properties that decide or spoil a measurement, and advice
     Doctor(doctor::DoctorArgs),
     /// Run a workload on one or more engines and print tables
     Run(run::RunArgs),
-    /// Say what `run` with these flags would do: trials in order, settings and where each comes from, space and time
+    /// Show what `run` with these flags would do: trials in order, settings with their sources,
+    /// space and time
     Plan(run::RunArgs),
     /// Run a small LinkBench on every embedded engine of this build, about two minutes
     Quick(quick::QuickArgs),
-    /// Run several workloads one after the other, as a file says or one of this build's suites
+    /// Run several workloads one after another, from a file or a suite of this build
     Suite(suite::SuiteArgs),
-    /// Find the highest rate that keeps response times under a limit, and response times at 70 % of it
+    /// Find the highest rate that keeps response times under a limit, and response times at 70 % of
+    /// it
     FindRate(find_rate::FindRateArgs),
-    /// Read results of db_bench, sysbench or the Insert Benchmark as trials that stand beside ours
+    /// Import results of db_bench, sysbench or the Insert Benchmark as trials to compare with ours
     Import(import::ImportArgs),
-    /// Continue a suite that was killed or interrupted: trials that ended are kept, the one that was running is repeated
+    /// Continue a killed or interrupted suite: completed trials are kept, the interrupted one is
+    /// repeated
     Resume(resume::ResumeArgs),
     /// Print the tables of a stored result again and write DIR/report.html
     Report(report::ReportArgs),
-    /// Compare two results, number by number; exit code 3 when a --fail-if holds
+    /// Compare two results, number by number; exit code 3 if a --fail-if holds
     Compare(compare::CompareArgs),
     /// List engines, workloads, phases, metrics or stored results
     List(list::ListArgs),
     /// List stored results, newest first
     Results(list::ResultsArgs),
-    /// Say in words what decided a result; or what a metric means, what a phase does; print the file of a preset
+    /// Explain in words the causes of a result; or a metric or a phase; or print the file of a
+    /// preset
     Explain(explain::ExplainArgs),
-    /// Kill a writing process again and again and check what survived
+    /// Kill a writing process again and again and check that its commits survive
     Durability(durability::DurabilityArgs),
     /// Print completions for a shell: source <(rumbench completions bash)
     Completions(shell::CompletionsArgs),
     /// Write man pages into a folder, or print the first one
     Man(shell::ManArgs),
-    /// The process of one trial
+    /// Process of one trial
     #[command(hide = true)]
     TrialChild,
-    /// Whether this build can run a trial for another one
+    /// Check that this build can run a trial for another one
     #[command(hide = true)]
     TrialCheck,
-    /// The process that durability tests kill
+    /// Process that durability tests kill
     #[command(hide = true)]
     DurabilityChild,
 }
 
-/// Parses, runs, reports errors.
+/// Parses the command line, runs the command, and prints an error if it fails.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are answers on stdout, all else is bad usage on stderr.
+            // Help and version are answers on stdout; everything else is bad usage on stderr.
             let _ = error.print();
             return code(if error.use_stderr() {
                 Exit::Usage
@@ -164,13 +168,13 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
     }
 }
 
-/// Writes results to stdout. A reader that went away (`| head`) is not an error.
+/// Writes results to stdout. A reader that has gone away (`| head`) is not an error.
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// The command line as text, to run it again.
+/// Returns the command line as text, to run it again.
 pub fn command_line() -> String {
     let words: Vec<String> = std::env::args()
         .enumerate()

@@ -1,4 +1,4 @@
-//! `rumbench plan`: what `rumbench run` with the same flags would do, without doing it.
+//! `rumbench plan`: shows what `rumbench run` with the same flags would do, without doing it.
 
 use std::path::Path;
 
@@ -14,13 +14,13 @@ use crate::run::plan::{self, Point, Suite};
 use crate::run::suite::disk_needed;
 use crate::store::result::base_name;
 
-/// Phases whose length follows from their work and not from `seconds`.
+/// Phases with a length that follows from their work instead of `seconds`.
 const BY_WORK: [&str; 6] = ["load", "index", "settle", "fillseq", "l.i0", "l.x"];
 
-/// A setting with its value and where it comes from.
+/// Key and value of a setting, and the source of the value.
 type Setting = (String, String, &'static str);
 
-/// Prints the plan. The exit code is 1 when the disk is too small, as `run` would refuse it.
+/// Prints the plan. The exit code is 1 if the disk is too small, because `run` would refuse.
 ///
 /// # Errors
 /// As `rumbench run` before it starts.
@@ -60,14 +60,15 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
     })
 }
 
-/// The folder itself or the nearest one above it that is there.
+/// Returns the folder itself or its nearest existing ancestor.
 fn existing(dir: &Path) -> Option<&Path> {
     let found = dir.ancestors().find(|dir| dir.exists());
-    // A relative path that does not exist lies in the working directory.
+    // A relative path without an existing ancestor is in the working directory.
     found.or(Some(Path::new(".")))
 }
 
-/// Effective settings of a point, in the order of the workload, the runner's first.
+/// Returns the effective settings of a point: first the runner's, then the workload's in its order,
+/// then the engines'.
 fn settings(point: &Point, suite: &Suite) -> Result<Vec<Setting>> {
     let varied = suite.varied.as_ref().map(|varied| varied.key.as_str());
     let from = |key: &str, given: bool| match () {
@@ -107,7 +108,7 @@ fn settings(point: &Point, suite: &Suite) -> Result<Vec<Setting>> {
     Ok(all)
 }
 
-/// Contestants in the order in which they would run.
+/// Returns the contestants in the order in which they would run.
 fn trials(suite: &Suite) -> Vec<String> {
     let all = plan::order(suite.points.len(), suite.engines().len(), suite.repeat);
     let name = |planned: &plan::Planned| {
@@ -123,7 +124,8 @@ fn trials(suite: &Suite) -> Vec<String> {
     all.iter().map(name).collect()
 }
 
-/// Seconds of all phases that end by time; `None` where they end by count.
+/// Returns the total seconds of all phases that end by time; `None` if the workload has no
+/// `seconds`.
 fn timed_seconds(suite: &Suite) -> Result<Option<f64>> {
     let mut all = 0.0;
     for point in &suite.points {

@@ -1,4 +1,5 @@
-//! `rumbench quick`: a small LinkBench on every embedded engine of this build, sized for some two minutes on two cores.
+//! `rumbench quick`: a small LinkBench on every embedded engine of this build, sized for about two
+//! minutes on two cores.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,11 +15,11 @@ use crate::run::placement::Placement;
 use crate::run::plan::{EngineChoice, Point, STUCK_AFTER_S, Suite};
 use crate::run::progress::say;
 
-/// Candidates in the order of the tables; those that the build lacks are left out.
+/// Candidates in the order of the tables; engines missing from the build are left out.
 const ENGINES: &[&str] = &["alluvium", "fjall", "lmdb", "sqlite", "rocksdb"];
 
-/// The out-degrees of 2011 give 1.2 million links, the longest list a million of them; those of 2017 would give four times as many
-/// and a load of minutes on the slowest engine.
+/// The out-degrees of 2011 give 1.2 million links, a million of them in the longest list. Those of
+/// 2017 would give four times as many and a load of minutes on the slowest engine.
 const SETTINGS: &[(&str, &str)] = &[
     ("nodes", "50000"),
     ("numbers", "2011"),
@@ -42,7 +43,7 @@ pub struct QuickArgs {
     print: PrintArgs,
 }
 
-/// Runs it.
+/// Runs the quick suite.
 ///
 /// # Errors
 /// As `rumbench run`.
@@ -97,7 +98,8 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
         no_store: arguments.no_store,
         command: command_line(),
     };
-    // The engines' promises differ in the small print; a first look wants them side by side, each row naming its own.
+    // The engines' durability differs in detail; a first overview needs them in one table, with
+    // each row naming its own.
     let print = PrintArgs {
         mix_durability: true,
         ..arguments.print.clone()

@@ -1,4 +1,4 @@
-//! `rumbench report DIR`: the tables of a stored result again, and `DIR/report.html`.
+//! `rumbench report DIR`: prints the tables of a stored result again and writes `DIR/report.html`.
 
 use std::path::PathBuf;
 
@@ -21,11 +21,11 @@ pub struct ReportArgs {
 /// Prints the tables and writes the page.
 ///
 /// # Errors
-/// When there is no readable result.
+/// Fails if there is no readable result.
 pub fn run(arguments: &ReportArgs) -> Result<Exit> {
     let result = file::load(&arguments.dir)?;
     arguments.print.print(&result)?;
-    // A result file may be named instead of its folder.
+    // `dir` may be a result file instead of its folder.
     let folder = match arguments.dir.is_dir() {
         true => Some(arguments.dir.as_path()),
         false => arguments.dir.parent(),

@@ -1,4 +1,4 @@
-//! `rumbench resume DIR`: continues a suite that was killed or interrupted at its first trial that has not ended.
+//! `rumbench resume DIR`: continues a killed or interrupted suite at its first incomplete trial.
 
 use std::path::{Path, PathBuf};
 
@@ -29,16 +29,17 @@ pub struct ResumeArgs {
     print: PrintArgs,
 }
 
-/// Continues a suite. One whose trials have all ended is only concluded: stored, printed, its page written.
+/// Continues a suite. If all its trials have ended, only stores and prints the result and writes
+/// its page.
 ///
 /// # Errors
-/// A usage error when the folder holds no suite, when the suite is still running, or when another build, another machine or other
-/// files began it; and whatever prevents a result.
+/// A usage error if the folder holds no suite, if the suite is still running, or if another build,
+/// another machine or other files began it; also every failure that prevents a result.
 pub fn run(arguments: &ResumeArgs) -> Result<Exit> {
     resume(&arguments.dir, arguments.no_store, &arguments.print)
 }
 
-/// The result of a folder whose trials have all ended.
+/// Returns the result of the folder, or `None` if not all its trials have ended.
 ///
 /// # Errors
 /// As [`run`] for a folder that holds no suite.
@@ -52,7 +53,7 @@ pub fn ended(dir: &Path) -> Result<Option<SuiteResult>> {
     Ok(over.then_some(result))
 }
 
-/// As [`run`].
+/// Continues the suite in `dir`, as [`run`].
 ///
 /// # Errors
 /// As [`run`].
@@ -82,7 +83,7 @@ pub fn resume(dir: &Path, no_store: bool, print: &PrintArgs) -> Result<Exit> {
     conclude(suite, &result, &print, no_store || suite.no_store)
 }
 
-/// Hosts must still be what they were.
+/// Checks that the hosts have not changed since the suite began.
 fn check_hosts(suite: &Suite) -> Result<()> {
     let mut now = suite.clone();
     ask_hosts(&mut now)?;

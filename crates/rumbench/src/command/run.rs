@@ -1,4 +1,4 @@
-//! `rumbench run`: from flags to a suite, from its result to tables and an exit code.
+//! `rumbench run`: turns flags into a suite, and its result into tables and an exit code.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ use crate::store::{file, history};
 /// Durability classes on the command line.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum DurabilityArg {
-    /// Each commit handed to the kernel, synced about each second
+    /// Each commit handed to the kernel, synced about once a second
     Buffered,
     /// Each commit synced
     Sync,
@@ -45,7 +45,7 @@ impl From<DurabilityArg> for Durability {
     }
 }
 
-/// How results are printed; the same for every command that prints tables.
+/// Output options, shared by all commands that print tables.
 #[derive(Debug, Clone, Default, Args)]
 pub struct PrintArgs {
     /// Print the result as JSON instead of tables
@@ -63,15 +63,15 @@ pub struct PrintArgs {
     /// Put engines with different durability into one table; each row names its own
     #[arg(long)]
     pub mix_durability: bool,
-    /// Print all tables of each point or step of a sweep, not only those over all of them
+    /// Print all tables of each point or step of a sweep, not only the tables over all of them
     #[arg(long)]
     pub all_tables: bool,
-    /// Terabytes that may be written to the device, for the years that it lasts [default: 600]
+    /// Terabytes that may be written to the device, for its lifetime in years [default: 600]
     #[arg(long, value_name = "TB", value_parser = endurance)]
     pub endurance: Option<f64>,
 }
 
-/// A positive number of terabytes.
+/// Parses a positive number of terabytes.
 fn endurance(text: &str) -> Result<f64, String> {
     let parsed = text.parse().ok();
     parsed
@@ -80,7 +80,7 @@ fn endurance(text: &str) -> Result<f64, String> {
 }
 
 impl PrintArgs {
-    /// What they say to a report.
+    /// Returns the report options that these flags select.
     pub fn options(&self) -> ReportOptions {
         ReportOptions {
             base: self.base.clone(),
@@ -95,7 +95,8 @@ impl PrintArgs {
         }
     }
 
-    /// Writes `report.html` into the result's folder and says where. A failure is a warning: the numbers are in `result.json`.
+    /// Writes `report.html` into the result's folder and prints its path. A failure is a warning:
+    /// the numbers are in `result.json`.
     pub fn write_html(&self, dir: &Path, result: &SuiteResult) {
         match html::write(dir, result, &self.options()) {
             Ok(path) => say(&format!("report: {}", path.display())),
@@ -106,7 +107,7 @@ impl PrintArgs {
     /// Prints a result on stdout.
     ///
     /// # Errors
-    /// When the base engine took no part.
+    /// A usage error if the base engine took no part.
     pub fn print(&self, result: &SuiteResult) -> Result<()> {
         if let Some(base) = &self.base {
             check_base(
@@ -130,7 +131,7 @@ impl PrintArgs {
     }
 }
 
-/// The base must be one of the engines.
+/// Checks that the base is one of the engines.
 ///
 /// # Errors
 /// A usage error with the nearest name.
@@ -145,13 +146,14 @@ pub fn check_base(base: &str, engines: &[String]) -> Result<()> {
     )))
 }
 
-/// What a trial needs beside the engine's cache: memtables, buffers, the client's rows and histograms.
+/// Memory of a trial in addition to the engine's cache: memtables, buffers, the client's rows and
+/// histograms.
 const MEMORY_BESIDE_CACHE: u64 = 64 << 20;
 
 /// Flags of `rumbench run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Workload, see `rumbench list workloads`, or the file of an own one
+    /// Workload, see `rumbench list workloads`, or the file of a custom one
     workload: String,
     /// Engine, see `rumbench list engines`; repeat it to compare
     #[arg(long = "engine", value_name = "NAME[:VARIANT][@HOST]", required = true)]
@@ -159,8 +161,8 @@ pub struct RunArgs {
     /// Setting of the workload or of one engine
     #[arg(long = "set", value_name = "[ENGINE.]KEY=VALUE")]
     sets: Vec<String>,
-    /// Run everything at several values of one setting (KEY=A..B, A..B+S and A..B*F are ranges), or with turnover=M age each
-    /// database in equal steps until M times its size was written
+    /// Run everything at several values of one setting (KEY=A..B, A..B+S and A..B*F are ranges), or
+    /// with turnover=M age each database in equal steps until M times its size was written
     #[arg(long, value_name = "[ENGINE.]KEY=V1,V2,...")]
     sweep: Option<String>,
     /// Repetitions, interleaved among the engines
@@ -169,31 +171,35 @@ pub struct RunArgs {
     /// Seed of the first repetition
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What an acknowledged commit means
+    /// Meaning of an acknowledged commit
     #[arg(long, value_enum, default_value = "buffered")]
     durability: DurabilityArg,
-    /// Limit the memory of a whole trial, page cache included, by a control group of the kernel
+    /// Limit the memory of a whole trial, page cache included, with a control group of the kernel
     #[arg(long, value_name = "BYTES")]
     memory: Option<u64>,
-    /// On which cores client and engine threads run
+    /// Cores for client and engine threads
     #[arg(long, value_enum, default_value = "free")]
     placement: Placement,
-    /// Emulate a slower device by limits of the kernel on the operations of a trial
+    /// Emulate a slower device with kernel limits on the operations of a trial
     #[arg(long, value_enum)]
     storage: Option<Storage>,
-    /// First phase that --storage limits, such as request: what fills the database finds the device as it is
+    /// First phase that --storage limits, such as request: phases before it use the device without
+    /// limits
     #[arg(long, value_name = "PHASE", requires = "storage")]
     storage_from: Option<String>,
-    /// Another build of rumbench as the process of trials: of those with --engine ENGINE@NAME, or without a NAME of all others
+    /// Another build of rumbench that runs the trials with --engine ENGINE@NAME, or without a NAME
+    /// all others
     #[arg(long = "host", value_name = "[NAME=]BINARY")]
     hosts: Vec<String>,
-    /// Sample on which functions CPU time goes, with a flame graph for each phase in DIR/profile, and read the processor's counters
+    /// Sample the functions that use CPU time, with a flame graph for each phase in DIR/profile,
+    /// and read the processor's counters
     #[arg(long)]
     profile: bool,
-    /// End a trial in which no request ended for so long: its engine or server is stuck
+    /// End a trial if no request completes for this long: its engine or server is stuck
     #[arg(long, value_name = "SECONDS", default_value_t = STUCK_AFTER_S, value_parser = clap::value_parser!(u64).range(1..))]
     stuck_after: u64,
-    /// An engine's own options file instead of its configuration here: RocksDB, MariaDB, PostgreSQL
+    /// An options file of the engine that replaces its configuration here: RocksDB, MariaDB,
+    /// PostgreSQL
     #[arg(long = "options-file", value_name = "ENGINE=FILE")]
     options_files: Vec<String>,
     /// Result folder [default: rumbench-out/TIMESTAMP]
@@ -205,7 +211,7 @@ pub struct RunArgs {
     /// Do not add the result to the results store
     #[arg(long)]
     no_store: bool,
-    /// How results are printed.
+    /// Output options.
     #[command(flatten)]
     pub print: PrintArgs,
 }
@@ -213,12 +219,12 @@ pub struct RunArgs {
 /// Runs a suite.
 ///
 /// # Errors
-/// Usage errors, and whatever prevents a result.
+/// Usage errors, and every failure that prevents a result.
 pub fn run(arguments: &RunArgs) -> Result<Exit> {
     run_suite(&suite(arguments)?, &arguments.print)
 }
 
-/// The suite that is asked for, checked as far as that is possible before anything runs.
+/// Builds the suite from the flags and checks everything that can be checked before a trial runs.
 ///
 /// # Errors
 /// Usage errors.
@@ -272,7 +278,7 @@ pub fn suite(arguments: &RunArgs) -> Result<Suite> {
     Ok(suite)
 }
 
-/// Checks a suite as far as that is possible before anything runs; other builds are asked.
+/// Checks everything that can be checked before a trial runs; queries the other builds.
 ///
 /// # Errors
 /// Usage errors.
@@ -287,10 +293,10 @@ pub fn check(suite: &mut Suite) -> Result<()> {
     suite.points.iter().try_for_each(check_memory)
 }
 
-/// Name of a workload, and the text of its file where it is an own one: the name is then that of the file.
+/// Returns the name of a workload; for a custom one, the name of its file and the file's text.
 ///
 /// # Errors
-/// A usage error when the file cannot be read or followed.
+/// A usage error if the file cannot be read or is invalid.
 pub fn named(workload: &str) -> Result<(String, Option<String>)> {
     let path = Path::new(workload);
     let is_file = path.extension().is_some_and(|of| of == "toml") || path.components().count() > 1;
@@ -304,7 +310,7 @@ pub fn named(workload: &str) -> Result<(String, Option<String>)> {
     Ok((name.to_string_lossy().into_owned(), Some(text)))
 }
 
-/// Asks every other build whether it can run its trials at every point, before anything runs.
+/// Asks each other build if it can run its trials at every point, before anything runs.
 ///
 /// # Errors
 /// As [`host::ask`].
@@ -339,7 +345,7 @@ pub fn ask_hosts(suite: &mut Suite) -> Result<()> {
     Ok(())
 }
 
-/// Whether the workload takes its settings, at every point.
+/// Checks that the workload accepts its settings at every point.
 ///
 /// # Errors
 /// Usage errors.
@@ -350,12 +356,12 @@ pub fn check_settings(suite: &Suite) -> Result<()> {
     })
 }
 
-/// Runs, stores, prints. Shared with `quick`.
+/// Runs a suite, stores the result and prints it. Shared with `quick`.
 ///
 /// # Errors
 /// As [`run`].
 pub fn run_suite(suite: &Suite, print: &PrintArgs) -> Result<Exit> {
-    // Before anything is created.
+    // Checked before anything is created.
     check_settings(suite)?;
     let interrupts = Interrupts::watch()?;
     let result = suite::run(suite, &interrupts)?;
@@ -365,7 +371,7 @@ pub fn run_suite(suite: &Suite, print: &PrintArgs) -> Result<Exit> {
 /// Stores and prints a result, and writes its page. Shared with `resume`.
 ///
 /// # Errors
-/// When the base engine took no part.
+/// A usage error if the base engine took no part.
 pub fn conclude(
     suite: &Suite,
     result: &SuiteResult,
@@ -398,7 +404,7 @@ pub fn conclude(
     })
 }
 
-/// A store that does not work is a warning: the result itself is safe.
+/// Adds the result to the store. A failure is only a warning: the result itself is already saved.
 fn store(suite: &Suite, result: &SuiteResult) {
     let stored = match history::default_path() {
         Some(path) => history::add(&path, &suite.out, result),
@@ -411,7 +417,7 @@ fn store(suite: &Suite, result: &SuiteResult) {
     }
 }
 
-/// `rumbench-out/` and the time of day.
+/// Returns `rumbench-out/` plus the current UTC date and time.
 pub fn default_out() -> PathBuf {
     let now = OffsetDateTime::now_utc();
     let name = format!(
@@ -426,7 +432,7 @@ pub fn default_out() -> PathBuf {
     PathBuf::from("rumbench-out").join(name)
 }
 
-/// Placement is for what this build starts itself.
+/// Rejects `--placement` with servers and builds that this build does not start itself.
 fn check_placement(suite: &Suite) -> Result<()> {
     if suite.placement.cores()?.is_none() {
         return Ok(());
@@ -443,7 +449,7 @@ fn check_placement(suite: &Suite) -> Result<()> {
     }
 }
 
-/// A server that runs already is no part of the trial that is bounded.
+/// Rejects limits on a trial with an external server, which runs outside the trial.
 fn check_external(suite: &Suite) -> Result<()> {
     let mut engines = suite.points.iter().flat_map(|point| &point.engines);
     let external = |choice: &&EngineChoice| choice.settings.contains_key("address");
@@ -461,7 +467,7 @@ fn check_external(suite: &Suite) -> Result<()> {
     }
 }
 
-/// A cache that cannot fit into the limit would end every trial in the middle.
+/// Rejects a cache that does not fit into the memory limit; it would end every trial midway.
 fn check_memory(point: &Point) -> Result<()> {
     let (cache, needed) = (point.cache_bytes, MEMORY_BESIDE_CACHE);
     let Some(memory) = point

@@ -1,5 +1,5 @@
-//! `--set [ENGINE.]KEY=VALUE` and `--engine NAME[:VARIANT]`: sorts settings into those of the runner, of the workload and of
-//! each engine.
+//! `--set [ENGINE.]KEY=VALUE` and `--engine NAME[:VARIANT]`: sorts settings into those of the
+//! runner, of the workload and of each engine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,23 +16,25 @@ use crate::store::result::{Host, engine_name};
 /// Settings after sorting.
 #[derive(Debug)]
 pub struct Sorted {
-    /// For the workload.
+    /// Settings of the workload.
     pub workload: BTreeMap<String, String>,
-    /// Every engine's own cache.
+    /// Cache of each engine, in bytes.
     pub cache_bytes: u64,
-    /// Rate of paced phases.
+    /// Rate of paced phases; `None` for a closed loop.
     pub rate: Option<Rate>,
-    /// Clients that connect.
+    /// Number of clients that connect.
     pub clients: usize,
 }
 
 /// Default of `cache_bytes`.
 const CACHE_BYTES: u64 = 1 << 30;
 
-/// Finds the engines. Settings with an engine's name before a dot go to that engine, in all its variants.
+/// Finds the engines and sorts the settings. Settings with an engine's name before a dot go to that
+/// engine, in all its variants.
 ///
 /// # Errors
-/// Usage errors: unknown workload, unknown engine or one that this build lacks, malformed setting, setting of an engine that does not take part.
+/// Usage errors: an unknown workload, an engine unknown or not in this build, a malformed setting,
+/// a setting of an engine that does not take part.
 pub fn sort(
     workload: &str,
     engines: &[String],
@@ -93,7 +95,7 @@ pub fn sort(
     Ok((choices, sort_common(common)?))
 }
 
-/// Gives `compaction` to every engine that has a choice; what is set for one engine alone stays.
+/// Sets `compaction` for every engine that has a choice; a value set for one engine alone stays.
 fn give_compaction(choices: &mut [EngineChoice], style: &str) -> Result<()> {
     let refused = |why: &str| usage(format!("compaction={style}: {why}"));
     let with_choice = |choice: &&mut EngineChoice| {
@@ -121,17 +123,17 @@ fn give_compaction(choices: &mut [EngineChoice], style: &str) -> Result<()> {
     }
 }
 
-/// How a setting can name an engine: in all builds, or in one.
+/// Returns the names by which a setting can address an engine: in all builds, or in one.
 fn named(choice: &EngineChoice) -> Vec<String> {
     let host = choice.host.iter().filter(|host| !host.name.is_empty());
     let one = host.map(|host| engine_name(&choice.engine, None, Some(&host.name)));
     std::iter::once(choice.engine.clone()).chain(one).collect()
 }
 
-/// `--host NAME=BINARY`, or `--host BINARY` for all trials whose engine names no other.
+/// Parses `--host NAME=BINARY`, or `--host BINARY` for all trials of engines without a host name.
 ///
 /// # Errors
-/// Usage errors: a name that is none, or occurs twice.
+/// Usage errors: an invalid name, or a name given twice.
 pub fn hosts(given: &[String]) -> Result<Vec<Host>> {
     let mut found: Vec<Host> = Vec::new();
     for text in given {
@@ -159,10 +161,12 @@ pub fn hosts(given: &[String]) -> Result<Vec<Host>> {
     Ok(found)
 }
 
-/// `--options-file NAME[:VARIANT]=FILE`: gives each file to the engine that is named just so.
+/// Applies `--options-file NAME[:VARIANT]=FILE`: gives each file to the engine with exactly this
+/// name.
 ///
 /// # Errors
-/// Usage errors: malformed, an engine that does not take part or has a file already, no such file.
+/// Usage errors: malformed, an engine that does not take part or already has a file, a missing
+/// file.
 pub fn give_files(choices: &mut [EngineChoice], files: &[String]) -> Result<()> {
     for given in files {
         let Some((engine, file)) = given.split_once('=') else {
@@ -196,10 +200,11 @@ pub fn give_files(choices: &mut [EngineChoice], files: &[String]) -> Result<()> 
     Ok(())
 }
 
-/// The setting of an engine that names its options file.
+/// Setting of an engine that names its options file.
 const OPTIONS_FILE: &str = "options_file";
 
-/// Refuses what an engine of this build would refuse when it is opened: an unknown setting of its own, or a value out of range.
+/// Rejects settings that an engine of this build would reject at opening: an unknown one of its
+/// own, or a value out of range.
 ///
 /// # Errors
 /// Usage errors.
@@ -214,7 +219,8 @@ pub fn check(
             rumbench_engines::find(&choice.engine).map_err(|error| usage(error.to_string()))?;
         let config = OpenConfig {
             dir: PathBuf::new(),
-            // Which tables they are changes no setting, but not every engine has a form of keys and values.
+            // The choice of schema affects no setting, but not every engine supports keys and
+            // values.
             schema: match workload {
                 "kv-sequence" => Schema::KvSequence,
                 _ => Schema::LinkBench,
@@ -245,7 +251,7 @@ fn choose(name: &str, hosts: &[Host]) -> Result<EngineChoice> {
         )));
     }
     if host.is_some() {
-        // Another build may have engines and variants that this one does not know: it is asked.
+        // Another build may have engines and variants unknown here, so that build checks them.
         let (engine, variant) = match engine.split_once(':') {
             Some((engine, variant)) => (engine, Some(variant.to_string())),
             None => (engine, None),
@@ -348,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_compaction_style_goes_to_every_engine_that_has_a_choice() {
-        // Another build is asked about what this one may lack.
+        // Another build is asked about engines that this one may lack.
         let hosts = hosts(&words(&["old=x"])).unwrap();
         let set = |engines: &[&str], sets: &[&str]| {
             sort("kv-sequence", &words(engines), &hosts, &words(sets))

@@ -1,4 +1,5 @@
-//! `rumbench completions` and `rumbench man`: what a shell and `man` need, made from the same definitions as `--help`.
+//! `rumbench completions` and `rumbench man`: shell completions and man pages from the definitions
+//! of `--help`.
 
 use std::path::PathBuf;
 
@@ -20,12 +21,13 @@ pub struct CompletionsArgs {
 /// Flags of `rumbench man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// Folder that receives the pages, such as ~/.local/share/man/man1; without it the first page is printed
+    /// Folder that receives the pages, such as ~/.local/share/man/man1; without it the first page
+    /// is printed
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
-/// Prints the script of a shell.
+/// Prints the completion script of a shell.
 ///
 /// # Errors
 /// None.
@@ -41,10 +43,10 @@ pub fn completions(arguments: &CompletionsArgs) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Writes a page for rumbench and one for each command.
+/// Writes a page for rumbench and a page for each command.
 ///
 /// # Errors
-/// When the folder cannot be written.
+/// Fails if the folder cannot be written.
 pub fn man(arguments: &ManArgs) -> Result<Exit> {
     let command = Cli::command();
     let Some(dir) = &arguments.dir else {

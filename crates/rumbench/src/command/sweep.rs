@@ -1,7 +1,8 @@
-//! `--sweep`: the values of a setting, and the points of a suite that they make.
+//! `--sweep`: the values of a setting, and the points that they give a suite.
 //!
-//! `KEY=V1,V2,...` takes values as they are; in whole numbers `A..B` stands for all from A to B, both included, `A..B+S` for every
-//! S-th and `A..B*F` for A, A F, A F F and so on. `turnover=M` is no setting: one database for each trial ages in equal steps.
+//! `KEY=V1,V2,...` takes values as they are. For whole numbers `A..B` means all from A to B, both
+//! included, `A..B+S` every S-th and `A..B*F` means A, A F, A F F and so on. `turnover=M` is no
+//! setting: one database for each trial ages in equal steps.
 
 use anyhow::Result;
 use rumbench_core::engine::Durability;
@@ -13,22 +14,22 @@ use crate::run::plan::{Point, Turnover, Varied};
 use crate::store::result::Host;
 use crate::store::sweep::TURNOVER;
 
-/// Most values of a sweep.
+/// Maximum number of values of a sweep.
 const VALUES_MAX: usize = 100;
 
-/// What `--sweep` asks for.
+/// Kind of sweep that `--sweep` requests.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Asked {
     /// Trials at each of these values.
     Values(Varied),
-    /// Equal steps until KB written is so many times the data.
+    /// Equal steps until KB written is this multiple of the data.
     Turnover(f64),
 }
 
-/// Reads `KEY=VALUES`.
+/// Parses `KEY=VALUES`.
 ///
 /// # Errors
-/// Usage errors: malformed, fewer than two or too many values, one twice.
+/// Usage errors: malformed, fewer than two or too many values, a value given twice.
 pub fn parse(text: &str) -> Result<Asked> {
     let refused = |why: &str| usage(format!("--sweep {text}: {why}"));
     let (key, values) = text.split_once('=').ok_or_else(|| {
@@ -72,9 +73,10 @@ pub fn parse(text: &str) -> Result<Asked> {
     }))
 }
 
-/// The values of one part, one more than allowed at most; `None` for a range that is none. Other text is itself.
+/// Expands one part of the list, to at most one value more than allowed; `None` for an invalid
+/// range. Other text stays as it is.
 fn expand(part: &str) -> Option<Vec<String>> {
-    // Only what begins with a number is meant as a range: a path may hold two dots too.
+    // Only a part that begins with a number is a range: a path may contain two dots too.
     let range = part
         .split_once("..")
         .map(|(from, rest)| (from.parse(), rest));
@@ -103,7 +105,7 @@ fn expand(part: &str) -> Option<Vec<String>> {
     )
 }
 
-/// What the command line says besides the sweep, the same at all points.
+/// Flags other than the sweep, the same at all points.
 #[derive(Debug, Clone, Copy)]
 pub struct Common<'a> {
     /// Workload.
@@ -122,13 +124,15 @@ pub struct Common<'a> {
     pub memory: Option<u64>,
 }
 
-/// The flag that can be swept as if it were a setting.
+/// Flag that can be swept like a setting.
 const MEMORY: &str = "memory";
 
-/// One point without a sweep, else one for each value, all checked as far as that is possible before anything runs.
+/// Returns one point without a sweep, else one for each value. Checks everything that can be
+/// checked before a trial runs.
 ///
 /// # Errors
-/// Usage errors of any setting; a setting that is given and swept; a setting of an engine beside other engines.
+/// Usage errors of any setting; a setting both given and swept; a swept setting of one engine if
+/// other engines take part.
 pub fn points(common: Common<'_>, varied: Option<&Varied>) -> Result<Vec<Point>> {
     let Some(varied) = varied else {
         return Ok(vec![point(common, None)?]);
@@ -153,7 +157,7 @@ pub fn points(common: Common<'_>, varied: Option<&Varied>) -> Result<Vec<Point>>
     labels.map(|label| point(common, Some(label))).collect()
 }
 
-/// One point for each limit of memory, alike otherwise.
+/// Returns one point for each memory limit, otherwise identical.
 fn limits(common: Common<'_>, values: &[String]) -> Result<Vec<Point>> {
     if let Some(memory) = common.memory {
         return Err(usage(format!(
@@ -197,7 +201,7 @@ fn point(common: Common<'_>, label: Option<String>) -> Result<Point> {
     })
 }
 
-/// A rate that no phase takes would be believed to have been measured.
+/// Rejects a rate that no phase takes; the user would otherwise believe it was measured.
 fn check_rate(name: &str, workload: &dyn Workload, sorted: &Sorted, sets: &[String]) -> Result<()> {
     let asks = sorted.rate.is_some() || sets.iter().any(|set| set.starts_with("arrivals="));
     match asks && workload.paced_phases().is_empty() {
@@ -206,17 +210,17 @@ fn check_rate(name: &str, workload: &dyn Workload, sorted: &Sorted, sets: &[Stri
     }
 }
 
-/// A usage error for a rate where none can be set.
+/// Returns the usage error for a rate if no phase takes one.
 pub fn no_paced_phase(workload: &str) -> anyhow::Error {
     usage(format!(
         "{workload} has no phase that takes a rate: its own settings say how fast each is"
     ))
 }
 
-/// The one point of trials that age their databases, and when they end.
+/// Returns the single point of trials that age their databases, and the condition for their end.
 ///
 /// # Errors
-/// As [`points`]; a workload whose last step cannot be repeated.
+/// As [`points`]; also a workload with a last step that cannot be repeated.
 pub fn ageing(common: Common<'_>, multiple: f64) -> Result<(Vec<Point>, Turnover)> {
     let point = point(common, None)?;
     let mut endless = point.settings.clone();

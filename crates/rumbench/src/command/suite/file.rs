@@ -13,7 +13,7 @@
 //! set = { seconds = 30 }      # added to those of [all]; any other flag comes in place of [all]'s
 //! ```
 //!
-//! An engine with a question mark is left out where the build lacks it. Errors name file and line.
+//! An engine with a question mark is left out if the build lacks it. Errors name file and line.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,28 +26,28 @@ use toml::de::{DeTable, DeValue};
 use crate::catalog::usage;
 use crate::command::run::RunArgs;
 
-/// A suite as its file says it.
+/// Parsed suite file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SuiteFile {
-    /// What it is for.
+    /// Purpose of the suite, shown in lists.
     pub description: String,
-    /// In order.
+    /// Runs in order.
     pub runs: Vec<Asked>,
 }
 
-/// One run that is asked for.
+/// One run of the suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
-    /// Of its folder.
+    /// Name of the run's folder.
     pub name: String,
-    /// What follows `rumbench run`.
+    /// Arguments of `rumbench run`.
     pub words: Vec<String>,
 }
 
-/// Flags that are the suite's own matter.
+/// Flags that the suite itself controls.
 const NOT_HERE: [&str; 6] = ["out", "no-store", "json", "markdown", "keep-data", "help"];
 
-/// Values of a flag; those of `set` by their keys.
+/// Values of a flag; for `set`, values by key.
 type Flags<'a> = BTreeMap<String, &'a Spanned<DeValue<'a>>>;
 
 struct Text<'a> {
@@ -57,7 +57,7 @@ struct Text<'a> {
 
 type Read<T> = Result<T, anyhow::Error>;
 
-/// Reads a file; `is_built` says whether this build has an engine.
+/// Parses a suite file; `is_built` returns true for engines of this build.
 ///
 /// # Errors
 /// A usage error with file and line.
@@ -115,12 +115,12 @@ impl Text<'_> {
         table.ok_or_else(|| self.refuse(value.span().start, "this must be a table"))
     }
 
-    /// A string, or a number or truth value as it is written on a command line.
+    /// Returns a string as it is; a number or a boolean as it is written on a command line.
     fn word(&self, value: &Spanned<DeValue<'_>>) -> Read<String> {
         match value.get_ref() {
             DeValue::String(text) => Ok(text.to_string()),
             DeValue::Boolean(is) => Ok(is.to_string()),
-            // As it stands in the file, without the separators that only TOML knows.
+            // Taken from the source text, without the digit separators of TOML.
             DeValue::Integer(_) | DeValue::Float(_) => Ok(self.text[value.span()].replace('_', "")),
             other => {
                 let message = format!(
@@ -181,7 +181,7 @@ impl Text<'_> {
         Ok(Asked { name, words })
     }
 
-    /// `rocksdb.block_cache = "lru"` is a table in a table for TOML, and one key for us.
+    /// `rocksdb.block_cache = "lru"` is a table in a table for TOML, but one key here.
     fn flatten<'a>(&self, before: &str, table: &'a DeTable<'a>, sets: &mut Flags<'a>) {
         for (key, value) in table.iter() {
             let key = format!("{before}{}", key.get_ref());
@@ -227,7 +227,7 @@ impl Text<'_> {
     }
 }
 
-/// Every flag of `rumbench run` that may stand in a file.
+/// Returns all flags of `rumbench run` that are allowed in a file.
 fn flag_names() -> Vec<String> {
     let command = RunArgs::augment_args(Command::new("run"));
     let longs = command.get_arguments().filter_map(|flag| flag.get_long());

@@ -1,8 +1,9 @@
-//! `rumbench suite`: several runs that follow each other, described by a file of which some are in the binary.
+//! `rumbench suite`: several runs that follow each other, described by a file; some of these files
+//! are in the binary.
 //!
-//! Each run is what `rumbench run` does, in a folder of its own, so everything that takes a result takes it. What is the
-//! suite's own is the order, one check of all runs before the first begins, the continuation of a stopped one, and
-//! `index.html`.
+//! Each run is a `rumbench run` in a folder of its own, so every command that takes a result
+//! accepts it. The suite adds the order, one check of all runs before the first begins, the
+//! continuation of a stopped suite, and `index.html`.
 
 pub mod file;
 
@@ -31,7 +32,7 @@ const SUITES: &[(&str, &str)] = &[
     ("night", include_str!("../../../suites/night.toml")),
 ];
 
-/// The file of the suite in its folder: what the runs there are of.
+/// Copy of the suite file in the result folder; it identifies the suite of the runs there.
 const COPY: &str = "suite.toml";
 
 /// Flags of `rumbench suite`.
@@ -45,9 +46,9 @@ pub struct SuiteArgs {
 enum What {
     /// List the suites of this build
     List,
-    /// Print the file of one of them, to start an own one from
+    /// Print the file of one of them, as a template for a custom one
     Show {
-        /// Its name
+        /// Name of the suite
         name: String,
     },
     /// Check every run of a suite, and print it as a command
@@ -55,7 +56,8 @@ enum What {
         /// Name, or a file
         suite: String,
     },
-    /// Run a suite, or continue one that was stopped: with its --out DIR, what has ended is kept
+    /// Run a suite, or continue a stopped one: with its --out DIR, completed runs and trials are
+    /// kept
     Run {
         /// Name, or a file
         suite: String,
@@ -68,14 +70,14 @@ enum What {
     },
 }
 
-/// A run whose flags were checked.
+/// Run with checked flags.
 struct Ready {
     name: String,
     suite: Suite,
     print: PrintArgs,
 }
 
-/// The command line of one run.
+/// Command line of one run.
 #[derive(Parser)]
 #[command(no_binary_name = true)]
 struct Line {
@@ -83,10 +85,10 @@ struct Line {
     run: RunArgs,
 }
 
-/// Does what is asked.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// Usage errors, with file and line; whatever prevents a result.
+/// Usage errors, with file and line; every failure that prevents a result.
 pub fn run(arguments: &SuiteArgs) -> Result<Exit> {
     match &arguments.what {
         What::List => {
@@ -135,7 +137,7 @@ fn shipped(name: &str) -> Result<&'static str> {
         .ok_or_else(|| usage(unknown("suite", name, &names)))
 }
 
-/// A suite of this name, or the one that a file describes; with its text.
+/// Loads the suite of this name or from this file, with its text.
 fn load(suite: &str) -> Result<(SuiteFile, String)> {
     let path = Path::new(suite);
     let is_file = path.extension().is_some() || path.components().count() > 1;
@@ -147,7 +149,7 @@ fn load(suite: &str) -> Result<(SuiteFile, String)> {
     Ok((file::read(suite, &text, &is_built)?, text))
 }
 
-/// Every run as `rumbench run` would check it before it begins.
+/// Checks every run as `rumbench run` does before it begins.
 fn ready(suite: &str, read: &SuiteFile, out: &Path, no_store: bool) -> Result<Vec<Ready>> {
     let check = |asked: &Asked| -> Result<Ready> {
         let of_run = |error: &dyn std::fmt::Display| {
@@ -170,7 +172,7 @@ fn ready(suite: &str, read: &SuiteFile, out: &Path, no_store: bool) -> Result<Ve
     read.runs.iter().map(check).collect()
 }
 
-/// Notes in the folder what it is of, and refuses one of another suite.
+/// Copies the suite file into the folder; refuses a folder of another suite.
 fn claim(out: &Path, suite: &str, text: &str) -> Result<()> {
     let copy = out.join(COPY);
     match fs::read_to_string(&copy) {
@@ -188,7 +190,7 @@ fn claim(out: &Path, suite: &str, text: &str) -> Result<()> {
     }
 }
 
-/// Runs them in order. One that fails does not keep the others from running.
+/// Runs the suite in order. A failed run does not stop the others.
 fn all(out: &Path, description: &str, runs: &[Ready]) -> Result<Exit> {
     let mut worst = Exit::Done;
     for (number, ready) in runs.iter().enumerate() {
@@ -215,7 +217,7 @@ fn all(out: &Path, description: &str, runs: &[Ready]) -> Result<Exit> {
     Ok(worst)
 }
 
-/// Begins a run, continues it, or keeps what has ended.
+/// Begins a run, continues it, or keeps it if all its trials have ended.
 fn one(ready: &Ready) -> Result<Exit> {
     let out = &ready.suite.out;
     if !specification::path_in(out).exists() {
@@ -252,7 +254,7 @@ fn write_index(out: &Path, description: &str, runs: &[Ready]) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Engines of other builds are left out, so that each build can run each suite.
+    /// Engines missing from the build are left out, so that each build can run each suite.
     #[test]
     fn every_suite_of_the_binary_can_be_run() {
         for (name, text) in SUITES {
