@@ -1,9 +1,12 @@
-//! The process that is killed: opens, tells what it finds, then writes until it dies.
+//! The process that is killed: opens the database, reports its contents, then writes until it is
+//! killed.
 //!
-//! A commit's line on stdout is written after the commit returned and straight to the pipe, so a line that the parent
-//! read is an acknowledged commit, and a commit without a line was at most under way.
+//! The child writes a commit's line to stdout after the commit returns, straight to the pipe. A
+//! line that the parent has read is therefore an acknowledged commit, and a commit without a line
+//! was at most in progress.
 //!
-//! Of a server it is the server that is killed. Then this process goes on until its connections fail, and ends.
+//! For a server engine the parent kills the server. The child then continues until its connections
+//! fail, and ends.
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -23,39 +26,41 @@ use crate::run::trial::open_engine;
 
 /// Milliseconds since the epoch of commit 0; a commit's time is this plus its number.
 const FIRST_TIME: u64 = 1_600_000_000_000;
-/// A conflict is retried this often before it is an error.
+/// Number of retries after a conflict before it is an error.
 const MOST_RETRIES: u32 = 10_000;
 
-/// What the child is told first.
+/// First message of the parent to the child.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ChildSpec {
-    /// Engine and directory.
+    /// Engine, settings and directory.
     pub trial: TrialSpec,
     /// Seed of the scripts.
     pub script_seed: u64,
 }
 
-/// What the child says after opening.
+/// Report of the child after opening.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Reopened {
-    /// From before opening to the first answered read.
+    /// Milliseconds from before opening to the first answered read.
     pub recovery_ms: f64,
     /// The engine's facts.
     pub facts: EngineFacts,
-    /// The first process of a server, which is killed instead of this one.
+    /// First process of a server, which is killed instead of the child; `None` for an embedded
+    /// engine.
     pub server: Option<u32>,
-    /// Whether a commit may be seen before it is safe.
+    /// True if other connections may see a commit before it is durable.
     pub shows_early: bool,
     /// Every link of every client.
     pub links: Vec<FoundLink>,
-    /// Link rows, nodes and counts by the engine's own check; the error text when tables do not match.
+    /// Link rows and visible links by the engine's own check; the error text if its tables do not
+    /// match.
     pub check: Result<(u64, u64), String>,
 }
 
-/// The child's main function.
+/// Runs the child process.
 ///
 /// # Errors
-/// When the database cannot be opened or read; the parent counts that against the engine.
+/// Fails if the database cannot be opened or read; the parent counts that against the engine.
 pub fn child_main() -> Result<()> {
     let mut lines = std::io::stdin().lock().lines();
     let first = lines.next().context("stdin is empty")??;
@@ -75,7 +80,7 @@ pub fn child_main() -> Result<()> {
         .map_while(|text| text.parse().ok())
         .collect();
     drop(lines);
-    // A child must not outlive its parent: the end of stdin ends it.
+    // A child must not outlive its parent, so the end of stdin ends it.
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         std::process::exit(1);
@@ -83,7 +88,7 @@ pub fn child_main() -> Result<()> {
     write_until_killed(store.as_ref(), &spec, &starts)
 }
 
-/// One line to the parent, in one write.
+/// Sends one line to the parent, in one write.
 fn tell(line: &str) {
     let mut out = std::io::stdout().lock();
     let text = format!("{line}\n");
@@ -131,7 +136,8 @@ fn inspect(
     })
 }
 
-/// Writes with all clients; a reader beside them reports what it sees. Ends only by an error.
+/// Writes with all clients while a reader thread reports the commits that it sees. Returns only
+/// after an error.
 fn write_until_killed(store: &dyn LinkStore, spec: &ChildSpec, starts: &[u64]) -> Result<()> {
     let failed = AtomicBool::new(false);
     let failed = &failed;
@@ -172,7 +178,7 @@ fn write_client(
     }
 }
 
-/// Performs the script's next commit, again after conflicts.
+/// Performs the script's next commit and retries it after conflicts.
 fn commit(connection: &mut dyn LinkConnection, script: &Script) -> Result<(), EngineError> {
     let next = script.next();
     let sequence = script.commits + 1;
@@ -201,7 +207,7 @@ fn commit(connection: &mut dyn LinkConnection, script: &Script) -> Result<(), En
     }
 }
 
-/// Reads links of all clients at random and reports the commits that are visible.
+/// Reads random links of all clients and reports the visible commits.
 fn read_others(
     store: &dyn LinkStore,
     spec: &ChildSpec,
@@ -232,7 +238,7 @@ fn read_others(
     Ok(())
 }
 
-/// Where the database of a kill test lies.
+/// Returns the database directory of a kill test.
 pub fn data_directory(out: &std::path::Path) -> PathBuf {
     out.join("data").join("durability")
 }

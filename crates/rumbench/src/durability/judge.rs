@@ -1,4 +1,4 @@
-//! Whether a reopened database is a state that it may be in. Pure.
+//! Judges the state of a reopened database. Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -7,61 +7,62 @@ use serde::{Deserialize, Serialize};
 
 use super::script::{LinkState, Script};
 
-/// A link that was found.
+/// Link found in the reopened database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundLink {
     /// Client that owns it.
     pub client: u64,
     /// id1, link type, id2.
     pub key: (u64, u64, u64),
-    /// Visibility.
+    /// Visibility: 1 is visible.
     pub visibility: u8,
-    /// Commit that wrote its payload; absent when the payload is no commit's.
+    /// Commit that wrote its payload; `None` if no commit wrote such a payload.
     pub sequence: Option<u64>,
 }
 
-/// What is wrong with one client's links.
+/// Violation found in a reopened database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Violation {
-    /// The links are in an earlier state than what was acknowledged.
+    /// The links are in an earlier state than the last acknowledged commit.
     AcknowledgedLost {
-        /// Owner.
+        /// Client that owns the links.
         client: u64,
         /// Last acknowledged commit.
         acknowledged: u64,
-        /// Last commit that is there.
+        /// Last commit that is present.
         present: u64,
     },
-    /// A commit that was read by another client, or was there after an earlier kill, is gone.
+    /// A commit is gone although another client read it or it survived an earlier kill.
     SeenLost {
-        /// Owner.
+        /// Client that owns the links.
         client: u64,
-        /// Newest commit that was seen.
+        /// Newest commit that a reader saw.
         seen: u64,
-        /// Last commit that is there.
+        /// Last commit that is present.
         present: u64,
     },
-    /// The links are in no state that any number of commits gives: a later commit is there, an earlier one is not.
+    /// The links are in no state that a number of commits gives: a later commit is present, an
+    /// earlier one is missing.
     Order {
-        /// Owner.
+        /// Client that owns the links.
         client: u64,
         /// Last acknowledged commit.
         acknowledged: u64,
-        /// The links that differ from the state after the last acknowledged commit.
+        /// Links that differ from the state after the last acknowledged commit, in words.
         difference: String,
     },
     /// Links, index entries and counts do not match, or the totals are not those of the links.
     Atomicity {
-        /// In the engine's words.
+        /// Error text of the engine, or the totals that differ.
         message: String,
     },
 }
 
-/// What is known of one client before its links are judged.
+/// Knowledge of one client before its links are judged.
 #[derive(Debug, Clone)]
 pub struct Knowledge {
-    /// The state that the last check found, from which the client went on.
+    /// State that the last check found; the client continued from it.
     pub start: Script,
     /// Last acknowledged commit.
     pub acknowledged: u64,
@@ -69,15 +70,16 @@ pub struct Knowledge {
     pub seen: u64,
 }
 
-/// Judges one client's links. Returns the state to go on from and what is wrong.
+/// Judges one client's links. Returns the state to continue from, if there is one, and the
+/// violations.
 ///
-/// Without a violation the state is after the last acknowledged commit or one more: a client waits for each commit, so only one
-/// can have been under way.
+/// Without a violation the state is after the last acknowledged commit or one later: a client waits
+/// for each commit, so only one can have been in progress.
 pub fn judge(knowledge: &Knowledge, found: &[FoundLink]) -> (Option<Script>, Vec<Violation>) {
     let client = knowledge.start.client();
     let matching = links(found).and_then(|links| {
         let last = knowledge.acknowledged + 1;
-        // Below the state of the last check only an engine that loses what it once had can be.
+        // Only an engine that lost data it once had can be in a state before the last check.
         newest_match(knowledge.start.clone(), last, &links)
             .or_else(|| newest_match(knowledge.start.restarted(), knowledge.start.commits, &links))
     });
@@ -109,7 +111,7 @@ pub fn judge(knowledge: &Knowledge, found: &[FoundLink]) -> (Option<Script>, Vec
     (Some(state), violations)
 }
 
-/// The newest state from `state` up to commit `last` with exactly these links.
+/// Returns the newest state from `state` up to commit `last` with exactly these links.
 fn newest_match(
     mut state: Script,
     last: u64,
@@ -127,7 +129,7 @@ fn newest_match(
     }
 }
 
-/// The state after the last acknowledged commit.
+/// Returns the state after the last acknowledged commit.
 fn state_at(knowledge: &Knowledge) -> Script {
     let mut state = knowledge.start.clone();
     while state.commits < knowledge.acknowledged {
@@ -136,7 +138,7 @@ fn state_at(knowledge: &Knowledge) -> Script {
     state
 }
 
-/// Found links by key; `None` when one has a payload that no commit wrote.
+/// Returns found links by key; `None` if one has a payload that no commit wrote.
 fn links(found: &[FoundLink]) -> Option<BTreeMap<LinkKey, LinkState>> {
     found
         .iter()
@@ -158,7 +160,7 @@ fn link_key(found: &FoundLink) -> LinkKey {
     }
 }
 
-/// The first links that differ, in words.
+/// Describes the first links that differ.
 fn difference(expected: &BTreeMap<LinkKey, LinkState>, found: &[FoundLink]) -> String {
     const MOST: usize = 8;
     let found: BTreeMap<LinkKey, &FoundLink> =

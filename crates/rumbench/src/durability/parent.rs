@@ -1,4 +1,5 @@
-//! The parent of a kill test: start, let write, kill at a random moment, reopen, judge, go on with the same data.
+//! The parent of a kill test: starts the child, lets it write, kills it at a random moment,
+//! reopens, judges, and repeats with the same data.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,44 +26,44 @@ use crate::run::suite::timestamp;
 use crate::store::file;
 use crate::store::result::SCHEMA_PLAIN;
 
-/// Details of at most this many violations are kept.
+/// Maximum number of violations kept with details.
 const MOST_DETAILS: usize = 1000;
-/// A child whose server is dead ends sooner by itself.
+/// Limit for the child to end after its server was killed; usually it ends sooner by itself.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(60);
-/// Opening after a kill may take this long before the engine counts as hanging.
+/// Limit for opening after a kill; an engine that takes longer counts as hanging.
 const LONGEST_RECOVERY: Duration = Duration::from_secs(600);
 
-/// What is tested.
+/// Parameters of a kill test.
 #[derive(Debug, Clone)]
 pub struct KillTest {
-    /// Engine.
+    /// Engine under test.
     pub choice: EngineChoice,
-    /// Class of every commit.
+    /// Durability class of every commit.
     pub durability: Durability,
-    /// How often the process is killed.
+    /// Number of kills.
     pub kills: u32,
-    /// Longest time between opening and killing.
+    /// Longest time between opening and killing, in seconds.
     pub seconds_per_kill: f64,
-    /// Writing clients.
+    /// Number of writing clients.
     pub clients: usize,
     /// Seed of scripts and kill moments.
     pub seed: u64,
-    /// The engine's cache.
+    /// Size of the engine's cache.
     pub cache_bytes: u64,
     /// Result folder.
     pub out: PathBuf,
-    /// Whether each kill is a power loss too.
+    /// True if each kill also simulates a power loss.
     pub power_loss: bool,
-    /// Whether the database stays.
+    /// True if the database is kept after the test.
     pub keep_data: bool,
-    /// The command line.
+    /// Command line, for the result.
     pub command: String,
 }
 
-/// Runs the test and returns its result, which is also in `out`.
+/// Runs the test and returns its result; it is also saved in `out`.
 ///
 /// # Errors
-/// When the folder cannot be used, or the engine cannot be opened even before the first kill.
+/// Fails if the folder cannot be used, or if the engine cannot be opened before the first kill.
 pub fn run(test: &KillTest, interrupts: &Interrupts) -> Result<DurabilityResult> {
     file::prepare_directory(&test.out)?;
     let directory = data_directory(&test.out);
@@ -105,7 +106,7 @@ struct Killer<'a> {
     test: &'a KillTest,
     spec: ChildSpec,
     power: Option<PowerCut>,
-    /// Bytes that the child has told since it was started.
+    /// Bytes received from the child since it started.
     heard: u64,
     knowledge: Vec<Knowledge>,
     recoveries_ms: Vec<f64>,
@@ -184,7 +185,8 @@ impl<'a> Killer<'a> {
         })
     }
 
-    /// Opens, judges, and unless this is the last round lets the child write and kills it. Whether to go on.
+    /// Opens and judges; unless this is the last round, lets the child write and kills it. Returns
+    /// true if the test can continue.
     fn round(&mut self, kill: u32, last: bool) -> Result<bool> {
         let environment = self.power.as_ref().map(PowerCut::environment);
         let environment = environment.into_iter().flatten();
@@ -203,7 +205,7 @@ impl<'a> Killer<'a> {
                 self.result
                     .errors
                     .push(format!("after kill {kill}: {error:#}"));
-                // A database that cannot be opened has lost everything that it acknowledged.
+                // A database that cannot be opened has lost every acknowledged commit.
                 self.result.acknowledged_lost +=
                     self.knowledge.iter().map(|k| k.acknowledged).sum::<u64>();
                 return Ok(false);
@@ -293,7 +295,8 @@ impl<'a> Killer<'a> {
         }
     }
 
-    /// Kills the child, or the server that it talks to: then the child tells what it still heard of, and ends.
+    /// Kills the child or its server. In the second case the child reports its last acknowledged
+    /// commits, and ends.
     fn write_and_kill(
         &mut self,
         mut process: TrialProcess,
@@ -306,7 +309,8 @@ impl<'a> Killer<'a> {
             .map(|client| client.acknowledged.to_string())
             .collect();
         process.send(&format!("GO {}", starts.join(" ")));
-        // Between a twentieth and the whole of the time, so that opening, first writes, flushes and steady state are all hit.
+        // Between 5 % and 100 % of the time, so that kills hit opening, first writes, flushes and
+        // steady state.
         let share = mix(self.test.seed ^ 0x0D1E, u64::from(kill)) >> 11;
         let share = 0.05 + 0.95 * share as f64 / (1u64 << 53) as f64;
         let moment = Instant::now() + Duration::from_secs_f64(self.test.seconds_per_kill * share);
@@ -322,7 +326,7 @@ impl<'a> Killer<'a> {
                     self.hear(&line, killed);
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
-                // Closes its output.
+                // The kill closes the child's output, so that the next receive ends the loop.
                 Err(RecvTimeoutError::Timeout) if killed => process.kill(),
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -346,7 +350,7 @@ impl<'a> Killer<'a> {
         self.cut_power(kill, written)
     }
 
-    /// Takes back what the dead child had not synced, if power losses are asked for.
+    /// Undoes writes that the dead child had not synced, if power losses are requested.
     fn cut_power(&mut self, kill: u32, written: u64) -> Result<()> {
         let Some(power) = &self.power else {
             return Ok(());
@@ -360,7 +364,8 @@ impl<'a> Killer<'a> {
         Ok(())
     }
 
-    /// One line of a writing child. Behind the kill of a server its clients fail, as they should.
+    /// Handles one line of a writing child. After the kill of a server its clients are expected to
+    /// fail.
     fn hear(&mut self, line: &str, killed: bool) {
         let mut words = line.split(' ');
         let kind = words.next().unwrap_or_default();
@@ -378,13 +383,14 @@ impl<'a> Killer<'a> {
                 }
             }
             _ if kind == "ERROR" && !killed => self.result.errors.push(line.to_string()),
-            // A line cut off by the kill, or an engine's library that prints.
+            // A line cut off by the kill, or output of an engine's library.
             _ => {}
         }
     }
 }
 
-/// What is wrong with the totals: the engine's own check, or rows that no client wrote.
+/// Returns the error in the totals, if any: the engine's own check failed, or there are rows that
+/// no client wrote.
 fn totals_error(reopened: &Reopened) -> Option<String> {
     let visible = reopened
         .links
@@ -402,7 +408,7 @@ fn totals_error(reopened: &Reopened) -> Option<String> {
     }
 }
 
-/// What the child found, and how many bytes it told.
+/// Waits until the child has opened the database; returns its report and the bytes received.
 fn await_open(process: &TrialProcess) -> Result<(Reopened, u64)> {
     let deadline = Instant::now() + LONGEST_RECOVERY;
     let mut told = 0;

@@ -1,4 +1,4 @@
-//! `result.json` of a kill test, and whether a promise was broken.
+//! `result.json` of a kill test, and its verdict.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +8,21 @@ use serde::Serialize;
 use super::judge::Violation;
 use super::power::Lost;
 
-/// Recovery times.
+/// Recovery times, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Recovery {
     /// Median.
     pub p50: f64,
-    /// Largest.
+    /// Maximum.
     pub max: f64,
 }
 
 /// One violation with the kill after which it was found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Detail {
-    /// Kills before it was found.
+    /// Number of kills before it was found.
     pub after_kill: u32,
-    /// What it is.
+    /// The violation.
     #[serde(flatten)]
     pub violation: Violation,
 }
@@ -34,9 +34,9 @@ pub struct DurabilityResult {
     pub schema_version: u32,
     /// Version of the laboratory.
     pub rumbench_version: String,
-    /// The command line.
+    /// Command line.
     pub command: String,
-    /// RFC 3339.
+    /// Start time, RFC 3339.
     pub started_at: String,
     /// Machine and build.
     pub environment: BTreeMap<String, String>,
@@ -46,45 +46,47 @@ pub struct DurabilityResult {
     pub engine_version: String,
     /// Effective configuration.
     pub configuration: BTreeMap<String, String>,
-    /// Class of every commit.
+    /// Durability class of every commit.
     pub durability: Durability,
-    /// What the class promises on this engine.
+    /// Promise of the class on this engine; `None` if the engine was never opened.
     pub durability_facts: Option<DurabilityFacts>,
-    /// Whether other clients may see a commit before it is safe: `seen_lost` then breaks no promise.
+    /// True if other clients may see a commit before it is durable: `seen_lost` then breaks no
+    /// promise.
     pub shows_commits_early: bool,
     /// Seed of scripts and kill moments.
     pub seed: u64,
-    /// Writing clients.
+    /// Number of writing clients.
     pub clients: usize,
-    /// Kills done.
+    /// Number of kills.
     pub kills: u32,
-    /// Power losses simulated.
+    /// Number of simulated power losses.
     pub power_losses: u32,
     /// Commits acknowledged over all kills.
     pub commits_acknowledged: u64,
-    /// Acknowledged commits that were gone after a kill.
+    /// Acknowledged commits that were missing after a kill.
     pub acknowledged_lost: u64,
-    /// Commits gone that a reader or an earlier check had seen.
+    /// Missing commits that a reader or an earlier check had seen.
     pub seen_lost: u64,
-    /// Clients whose links were in no possible state.
+    /// Number of times that a client's links were in no possible state.
     pub order_violations: u64,
     /// Checks in which links, index and counts did not match.
     pub atomicity_violations: u64,
-    /// From opening to the first answered read, after a kill.
+    /// Milliseconds from opening to the first answered read, after a kill.
     pub recovery_ms: Recovery,
-    /// What the power losses took back.
+    /// Total losses of all power losses; `None` in a test without them.
     pub power_loss: Option<Lost>,
-    /// Every violation.
+    /// Violations, up to a maximum number.
     pub violations: Vec<Detail>,
-    /// Whether the engine failed to open, hung or reported errors, and how.
+    /// Errors of the engine: reported ones, failures to open or close, hangs and early ends.
     pub errors: Vec<String>,
-    /// Whether the user stopped it.
+    /// True if the user interrupted the test.
     pub interrupted: bool,
 }
 
 impl DurabilityResult {
-    /// Whether what the engine promises, of a killed process or of a power loss, was broken. Loss is allowed where the
-    /// engine does not promise to keep all acknowledged commits; wrong order and torn transactions never are.
+    /// Returns true if the engine broke its promise for a killed process or a power loss. Loss is
+    /// allowed if the engine does not promise to keep all acknowledged commits; wrong order and
+    /// torn transactions are never allowed.
     pub fn violated(&self) -> bool {
         let promise = self
             .durability_facts

@@ -1,44 +1,46 @@
-//! What each client writes: a pure function of seed, client and sequence number, with the state that results.
+//! Writes of each client: a pure function of seed, client and sequence number, with the resulting
+//! state.
 
 use std::collections::BTreeMap;
 
 use rumbench_core::linkbench::LinkKey;
 
-/// First of LinkBench's link types.
+/// First link type of LinkBench.
 const FIRST_LINK_TYPE: u64 = 123_456_789;
-/// Source nodes of one client.
+/// Source nodes per client.
 const IDS: u64 = 4;
 const LINK_TYPES: u64 = 2;
-/// Destinations of one source node and type.
+/// Destinations per source node and type.
 const DESTINATIONS: u64 = 6;
-/// Source nodes of different clients are this far apart.
+/// Distance between the source nodes of two clients.
 const CLIENT_STRIDE: u64 = 1000;
-/// Payload bytes of a link: near LinkBench's largest, so that files fill up and get flushed, and a torn row shows.
+/// Payload bytes of a link: near LinkBench's largest, so that files fill up and are flushed, and a
+/// torn row shows.
 const DATA_BYTES: usize = 200;
 
-/// What a commit does to its link.
+/// Effect of a commit on its link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// ADD_LINK.
     Add,
     /// UPDATE_LINK.
     Update,
-    /// DELETE_LINK: hides it.
+    /// DELETE_LINK: hides the link.
     Hide,
-    /// DELETE_LINK with `expunge`: removes it.
+    /// DELETE_LINK with `expunge`: removes the link.
     Expunge,
 }
 
 /// One commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Commit {
-    /// Its link.
+    /// Link that it changes.
     pub key: LinkKey,
-    /// What is done.
+    /// Effect on the link.
     pub action: Action,
 }
 
-/// A link as it should be: the commit that last wrote its payload, and whether it is visible.
+/// Expected state of a link: its visibility, and the commit that last wrote its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkState {
     /// 1 visible, 0 hidden.
@@ -47,19 +49,19 @@ pub struct LinkState {
     pub sequence: u64,
 }
 
-/// The links of one client after a number of its commits.
+/// Links of one client after a number of its commits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     seed: u64,
     client: u64,
-    /// Commits made.
+    /// Number of commits made.
     pub commits: u64,
-    /// Links that exist, hidden ones included.
+    /// Existing links, hidden ones included.
     pub links: BTreeMap<LinkKey, LinkState>,
 }
 
 impl Script {
-    /// Before the first commit.
+    /// Returns the state before the first commit.
     pub fn new(seed: u64, client: u64) -> Script {
         Script {
             seed,
@@ -69,22 +71,22 @@ impl Script {
         }
     }
 
-    /// The client whose script it is.
+    /// Returns the number of the client.
     pub fn client(&self) -> u64 {
         self.client
     }
 
-    /// The same script before its first commit.
+    /// Returns the same script before its first commit.
     pub fn restarted(&self) -> Script {
         Script::new(self.seed, self.client)
     }
 
-    /// All keys that a client may ever write.
+    /// Returns all keys that a client may ever write.
     pub fn keys(client: u64) -> impl Iterator<Item = LinkKey> {
         (0..IDS * LINK_TYPES * DESTINATIONS).map(move |place| key(client, place))
     }
 
-    /// The next commit. Sequence numbers count from 1: the next one is `self.commits + 1`.
+    /// Returns the next commit. Sequence numbers count from 1: the next one is `self.commits + 1`.
     pub fn next(&self) -> Commit {
         let random = mix(
             self.seed ^ self.client.wrapping_mul(0xA24B_AED4_963E_E407),
@@ -104,7 +106,7 @@ impl Script {
         Commit { key, action }
     }
 
-    /// Takes the next commit as done.
+    /// Applies the next commit to the state.
     pub fn advance(&mut self) {
         let commit = self.next();
         self.commits += 1;
@@ -136,7 +138,7 @@ fn key(client: u64, place: u64) -> LinkKey {
     }
 }
 
-/// splitmix64 of a place in a seed's sequence.
+/// Returns the splitmix64 value at `place` in the sequence of `seed`.
 pub fn mix(seed: u64, place: u64) -> u64 {
     let mut z = seed.wrapping_add(place.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -144,7 +146,8 @@ pub fn mix(seed: u64, place: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The payload of a link written by commit `sequence`: every byte follows from the key and the number.
+/// Returns the payload of a link written by commit `sequence`: every byte follows from key and
+/// number.
 pub fn payload(key: LinkKey, sequence: u64) -> Vec<u8> {
     let mut data = sequence.to_le_bytes().to_vec();
     let mut block = 0;
@@ -157,7 +160,7 @@ pub fn payload(key: LinkKey, sequence: u64) -> Vec<u8> {
     data
 }
 
-/// The commit that wrote a payload; `None` when no commit to this link could have.
+/// Returns the commit that wrote a payload; `None` if no commit to this link could have.
 pub fn sequence_of(key: LinkKey, data: &[u8]) -> Option<u64> {
     let sequence = u64::from_le_bytes(data.get(..8)?.try_into().ok()?);
     (data == payload(key, sequence)).then_some(sequence)

@@ -1,4 +1,4 @@
-//! What a power loss takes: a function of the journal and a seed. Pure.
+//! Losses of a power loss: a pure function of the journal and a seed.
 
 use std::collections::HashMap;
 
@@ -6,45 +6,46 @@ use rumbench_core::undo::Record;
 
 use crate::durability::script::mix;
 
-/// What a disk writes whole or not at all.
+/// Bytes that a disk writes completely or not at all.
 pub const SECTOR: u64 = 512;
 
-/// What is lost of each file and of the changes of names. Records are named by their numbers.
+/// Losses of each file and of the changes of names. Records are identified by their numbers.
 #[derive(Debug)]
 pub struct Fate {
     seed: u64,
     records: u64,
     files: HashMap<u32, FileFate>,
-    /// Changes of names from here on are lost.
+    /// Changes of names from this record onward are lost.
     pub names_from: u64,
 }
 
 #[derive(Debug, Clone)]
 struct FileFate {
-    /// Nothing below is lost.
+    /// Writes below this record are not lost.
     synced: u64,
     kind: Kind,
-    /// The newest write of a sector that is durable by itself.
+    /// Durable writes by sector: writes of the sector below the given record are not lost.
     through: HashMap<u64, u64>,
-    /// Changes of the size below are durable with a write that went through.
+    /// Size changes below this record are durable, because of a later durable write.
     size_through: u64,
-    /// The file was cut off since its last sync. What is written where something was cut off lies elsewhere on the disk,
-    /// and is there only if the cut is: so sectors are not lost on their own, but with the size.
+    /// True if the file was truncated since its last sync. Data written after a truncation is
+    /// elsewhere on the disk, and is present only if the truncation is. So sectors are lost
+    /// together with the size, not independently.
     cut_off: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// The disk has written everything in time.
+    /// The disk has written everything.
     Kept,
-    /// It has written nothing since the last sync.
+    /// The disk has written nothing since the last sync.
     Lost,
-    /// Each sector on its own.
+    /// Each sector is lost or kept independently.
     Mixed,
 }
 
 impl Fate {
-    /// Draws one. In a third of them everything goes that may go.
+    /// Draws a fate. One in three loses everything that may be lost.
     pub fn new(records: &[Record], seed: u64) -> Fate {
         let count = records.len() as u64;
         let everything = mix(seed, 0).is_multiple_of(3);
@@ -131,7 +132,7 @@ impl Fate {
         }
     }
 
-    /// From which record on the writes of this sector are lost.
+    /// Returns the record from which writes of this sector are lost.
     pub fn sector_from(&self, file: u32, sector: u64) -> u64 {
         let Some(own) = self.files.get(&file) else {
             return u64::MAX;
@@ -144,7 +145,7 @@ impl Fate {
             .max(through)
     }
 
-    /// From which record on changes of the file's size are lost.
+    /// Returns the record from which changes of the file's size are lost.
     pub fn size_from(&self, file: u32) -> u64 {
         match self.files.get(&file) {
             Some(own) => self
@@ -164,7 +165,7 @@ impl Fate {
     }
 }
 
-/// Changes of names below this record are durable.
+/// Returns the number of the first record from which changes of names may be lost.
 fn durable_names(records: &[Record]) -> u64 {
     let covered = records.iter().map(|record| match record {
         Record::Synced { names, .. } | Record::NamesSynced { names } => *names,
@@ -174,7 +175,7 @@ fn durable_names(records: &[Record]) -> u64 {
     covered.max().unwrap_or(0)
 }
 
-/// The sectors that a write touches.
+/// Returns the sectors that a write touches.
 pub fn sectors(offset: u64, len: u64) -> std::ops::Range<u64> {
     offset / SECTOR..(offset + len).div_ceil(SECTOR)
 }

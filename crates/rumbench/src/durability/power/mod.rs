@@ -1,11 +1,15 @@
-//! Power losses: the child is killed with a library preloaded that kept a journal of its changes, and what it had not
-//! synced is taken back before the database is opened again.
+//! Power losses: the child runs with a preloaded library that keeps a journal of its changes. After
+//! the kill, unsynced changes are undone before the database is opened again.
 //!
-//! What a power loss may leave, by the model used here: of each file the state at its last sync, and of every 512-byte
-//! sector written since any later state, each sector on its own; a size as of any moment since; of the changes of names
-//! all up to some moment, not before the last one that a sync covered. A sync of a directory covers all changes of names
-//! before it, a sync of a file those of its own names and all before them, because file systems with a journal keep
-//! their order; a stricter one would lose more. [`fate`] decides what is lost, [`restore`] takes it back.
+//! Model of a power loss:
+//! - Each 512-byte sector of a file is in its state at the last sync or in any later one,
+//!   independently of other sectors.
+//! - The size of a file is that of any moment since its last sync.
+//! - Changes of names survive up to some moment, not before the last change covered by a sync.
+//!
+//! A sync of a directory covers all earlier changes of names. A sync of a file covers the changes
+//! of its own names and all earlier ones, because journaling file systems keep their order; a
+//! stricter file system would lose more. [`fate`] decides the losses, [`restore`] applies them.
 
 mod fate;
 mod restore;
@@ -20,36 +24,37 @@ use serde::Serialize;
 
 use fate::Fate;
 
-/// The library's file name.
+/// File name of the preloaded library.
 const LIBRARY: &str = "librumbench_powercut.so";
 
-/// How to cut the power of a child process.
+/// Power loss of a child process: its library, the watched directory, and the journal.
 #[derive(Debug, Clone)]
 pub struct PowerCut {
     library: PathBuf,
-    /// The directory watched, without symbolic links.
+    /// Watched directory, without symbolic links.
     root: PathBuf,
     journal: PathBuf,
     kept: PathBuf,
 }
 
-/// What the power losses of a test took back.
+/// Losses of all power losses of a test.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Lost {
     /// Bytes that the engine wrote, as the library saw them.
     pub bytes_seen: u64,
-    /// Bytes that the kernel counted and the library did not see, reports to the laboratory excluded.
+    /// Bytes that the kernel counted but the library did not see, reports to the laboratory
+    /// excluded.
     pub bytes_unseen: u64,
-    /// Writes of which at least one sector was taken back.
+    /// Number of writes that lost at least one sector.
     pub writes: u64,
-    /// Changes of names taken back.
+    /// Number of changes of names undone.
     pub names: u64,
-    /// Files that were changed in ways the library cannot see.
+    /// Files changed in ways that the library cannot see.
     pub unseen_files: Vec<String>,
 }
 
 impl Lost {
-    /// Adds what another power loss took.
+    /// Adds the losses of another power loss.
     pub fn add(&mut self, other: Lost) {
         self.bytes_seen += other.bytes_seen;
         self.bytes_unseen += other.bytes_unseen;
@@ -62,10 +67,11 @@ impl Lost {
 }
 
 impl PowerCut {
-    /// For a database in `directory`, which exists; the journal is kept beside it.
+    /// Prepares power losses of the database in the existing `directory`; the journal is next to
+    /// it.
     ///
     /// # Errors
-    /// When the library is not beside this program, or the directory cannot be used.
+    /// Fails if the library is not next to this program, or if the directory cannot be used.
     pub fn new(directory: &Path) -> Result<PowerCut> {
         let program = std::env::current_exe().context("cannot find the own binary")?;
         let library = program.with_file_name(LIBRARY);
@@ -88,7 +94,7 @@ impl PowerCut {
         Ok(cut)
     }
 
-    /// What the child's environment needs.
+    /// Returns environment variables for the child.
     pub fn environment(&self) -> [(&'static str, OsString); 4] {
         let path = |path: &Path| path.as_os_str().to_os_string();
         [
@@ -99,16 +105,16 @@ impl PowerCut {
         ]
     }
 
-    /// The directory that the child must use.
+    /// Returns the directory that the child must use.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Takes back, after the end of the child, what a power loss takes. `written` is what the kernel counted, without
-    /// what the child told the laboratory.
+    /// Undoes, after the end of the child, the changes lost in a power loss. `written` is the
+    /// number of bytes that the kernel counted, without the child's reports to the laboratory.
     ///
     /// # Errors
-    /// When files cannot be read or written: the directory is then in no defined state.
+    /// Fails if files cannot be read or written: the directory is then in no defined state.
     pub fn strike(&self, seed: u64, written: u64) -> Result<Lost> {
         let journal = fs::read(&self.journal).with_context(|| {
             format!("the preloaded library wrote no {}", self.journal.display())
@@ -124,7 +130,7 @@ impl PowerCut {
         Ok(lost)
     }
 
-    /// What the machine had in memory goes, what was kept for undoing too.
+    /// Removes the journal and the kept files, and creates an empty directory for kept files.
     fn clear(&self) -> Result<()> {
         let _ = fs::remove_file(&self.journal);
         let _ = fs::remove_dir_all(&self.kept);
@@ -132,7 +138,7 @@ impl PowerCut {
             .with_context(|| format!("cannot create {}", self.kept.display()))
     }
 
-    /// Removes what is beside the database.
+    /// Removes the journal and the kept files.
     pub fn remove(&self) {
         let _ = fs::remove_file(&self.journal);
         let _ = fs::remove_dir_all(&self.kept);

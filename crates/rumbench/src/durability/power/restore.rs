@@ -1,6 +1,7 @@
-//! Takes back what a power loss takes, from the files as a killed process left them.
+//! Undoes lost changes in the files that a killed process left.
 //!
-//! Data first, by inode, because names change; then names from the newest change back.
+//! Data comes first, by inode, because names change; then names, from the newest change to the
+//! oldest.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,10 +18,10 @@ use rumbench_core::undo::Record;
 use super::Lost;
 use super::fate::{Fate, SECTOR, sectors};
 
-/// Makes the files below `directories` what `fate` leaves of them.
+/// Applies `fate` to the files below `directories`.
 ///
 /// # Errors
-/// When a file cannot be read, written or renamed.
+/// Fails if a file cannot be read, written or renamed.
 pub fn restore(records: &[Record], fate: &Fate, directories: &[&Path]) -> Result<Lost> {
     let mut files = Files::find(records, directories)?;
     let mut lost = Lost::default();
@@ -53,7 +54,7 @@ fn numbered(records: &[Record]) -> impl DoubleEndedIterator<Item = (u64, &Record
     records.map(|(number, record)| (number as u64, record))
 }
 
-/// The files of a journal that still exist somewhere.
+/// Files of a journal that still exist under some name.
 struct Files {
     paths: HashMap<u32, PathBuf>,
     open: HashMap<u32, Patched>,
@@ -61,7 +62,7 @@ struct Files {
 
 struct Patched {
     file: File,
-    /// The size that is left.
+    /// Size after the power loss.
     size: u64,
 }
 
@@ -99,7 +100,7 @@ impl Files {
         }
     }
 
-    /// Takes back what is lost of one record; whether any data was.
+    /// Undoes the lost part of one record; returns true if any sector of a write was lost.
     fn take_back(&mut self, number: u64, record: &Record, fate: &Fate) -> Result<bool> {
         match record {
             Record::Written {
@@ -136,7 +137,8 @@ impl Files {
         }
     }
 
-    /// Puts what lay from `start` to `end` back; `old` begins at `base` and has zeros behind it.
+    /// Restores the bytes from `start` to `end`; `old` begins at `base`, and bytes after its end
+    /// are zeros.
     fn put_back(&mut self, file: u32, start: u64, end: u64, base: u64, old: &[u8]) -> Result<()> {
         let Some(patched) = self.file(file)? else {
             return Ok(());
@@ -187,7 +189,7 @@ fn walk(directory: &Path, inodes: &mut HashMap<(u64, u64), PathBuf>) -> Result<(
 fn undo_name(record: &Record) -> std::io::Result<()> {
     let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
     match record {
-        // Somebody may have removed it in a way that was not seen.
+        // The process may have removed the file in a way that the library did not see.
         Record::Appeared { path: new } => match fs::remove_file(path(new)) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             result => result,
@@ -214,7 +216,8 @@ mod tests {
 
     use super::*;
 
-    /// A file of two sectors, synced; then its second sector was written twice, one was added, and it was renamed.
+    /// A synced file of two sectors; then the second sector was written twice, one was added, and
+    /// the file was renamed.
     fn history(directory: &Path) -> Vec<Record> {
         let (old, new) = (directory.join("a"), directory.join("b"));
         let content = [[1; 512], [4; 512], [5; 512]].concat();
