@@ -1,8 +1,9 @@
 //! db_bench: its own output, and the `report.tsv` that benchmark.sh makes of it.
 //!
-//! Columns are found by their names, because their places changed with versions. Percentiles come from exponential buckets and are
-//! interpolated. `c_wgb`, `w_amp`, `stall%` and the like are counters of RocksDB and stay counters, under their own names: published
-//! `w_amp` counts a flush twice, and is no write amplification of a device.
+//! Columns are found by name, because their positions differ between versions. Percentiles come
+//! from exponential buckets and are interpolated. `c_wgb`, `w_amp`, `stall%` and similar columns
+//! are counters of RocksDB and remain counters under their own names: published `w_amp` counts a
+//! flush twice, so it is not the write amplification of a device.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +13,14 @@ use super::{Found, Source, columns, known, number, numbered, unknown_latency, un
 use crate::report::throughput::counts_rows;
 use crate::store::result::{Latency, PhaseResult};
 
-/// Counters of a report that have no place among ours.
+/// Columns of a report without an equivalent in our results.
 const COUNTERS: &[&str] = &[
     "mb_sec", "c_wgb", "w_amp", "c_mbps", "c_wsecs", "c_csecs", "b_rgb", "b_wgb", "uptime",
     "stall%", "Nstall", "u_cpu", "s_cpu", "rss",
 ];
 
-/// The operation of a step, as kv-sequence names it; of other benchmarks its own name.
+/// Operation of a step in kv-sequence, by prefix of the step's name; other steps use their own name
+/// in upper case.
 const OPERATIONS: &[(&str, &str)] = &[
     ("fillseq", "LOAD"),
     ("revrange", "SCAN_REVERSE"),
@@ -62,7 +64,7 @@ pub fn read(sources: &[Source]) -> Result<Found> {
     Ok(found)
 }
 
-/// One row of a report. A row without a rate is of a step that failed.
+/// Converts one row of a report. A row without a rate belongs to a failed step.
 fn of_row(row: &BTreeMap<&str, &str>, name: String, test: &str) -> Option<PhaseResult> {
     let value = |column: &str| row.get(column).and_then(|text| number(text));
     let mut phase = rated(name, value("ops_sec")?);
@@ -92,7 +94,7 @@ fn of_row(row: &BTreeMap<&str, &str>, name: String, test: &str) -> Option<PhaseR
     Some(phase)
 }
 
-/// A phase with a rate, in rows too where an operation is a row.
+/// Returns a phase with a rate; also in rows if an operation is a row.
 fn rated(name: String, per_s: f64) -> PhaseResult {
     let mut phase = unknown_phase(name);
     phase.ops_per_s = Some(per_s);
@@ -109,7 +111,8 @@ fn insert(phase: &mut PhaseResult, latency: Latency) {
     phase.latency_us.insert(name, latency);
 }
 
-/// What db_bench prints: a line for each benchmark, and with `--histogram` its response times below.
+/// Parses the output of db_bench: a line for each benchmark, followed by response times with
+/// `--histogram`.
 fn of_output(source: &Source, found: &mut Found) {
     for line in source.text.lines() {
         let Some((name, rest)) = line.split_once(':') else {
@@ -137,7 +140,8 @@ fn of_output(source: &Source, found: &mut Found) {
     }
 }
 
-/// `0.993 micros/op 1006611 ops/sec 39.737 seconds 40000000 operations;  403.2 MB/s`; older versions have no seconds and operations.
+/// Parses `0.993 micros/op 1006611 ops/sec 39.737 seconds 40000000 operations;  403.2 MB/s`; older
+/// versions have no seconds and operations.
 fn of_line(text: &str, name: String) -> Option<PhaseResult> {
     let words: Vec<&str> = text
         .split([' ', ';'])
@@ -159,12 +163,14 @@ fn of_line(text: &str, name: String) -> Option<PhaseResult> {
         }
     }
     let mean = before("micros/op").unwrap_or(f64::NAN);
-    // With several threads this is wall time of all for one operation, which no caller waits: the histogram says the rest.
+    // With several threads this is wall time of all threads per operation, not a response time of
+    // one caller; response times come from the histogram.
     phase.engine_counters = [("db_bench.micros_per_op".to_string(), mean)].into();
     Some(phase)
 }
 
-/// One line of a histogram: `Count: N Average: A ...`, `Min: .. Median: .. Max: M`, `Percentiles: P50: .. P99: ..`.
+/// Parses one line of a histogram: `Count: N Average: A ...`, `Min: .. Median: .. Max: M`,
+/// `Percentiles: P50: .. P99: ..`.
 fn of_histogram(line: &str, phase: &mut PhaseResult) {
     let words: Vec<&str> = line.split_whitespace().collect();
     let after = |name: &str| {

@@ -1,7 +1,9 @@
-//! The Insert Benchmark: the 21-column records of published reports, and what its client prints each second.
+//! The Insert Benchmark: the 21-column records of published reports, and the lines that its client
+//! prints each second.
 //!
-//! A record is of one step and one DBMS, its tag; a file holds those of one step. The client's lines have 17 numbers; several files of
-//! one step are its clients, which are added up. In steps that insert an operation is a row, in others a query.
+//! A record belongs to one step and one DBMS, its tag; a file holds the records of one step. The
+//! client's lines have 17 numbers; several files of one step are its clients, and their numbers are
+//! added up. In insert steps an operation is a row, in others a query.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +16,19 @@ use crate::store::result::{
     BackgroundResult, CpuPerOp, Interval, Latency, PhaseResult, SizeBytes, base_name,
 };
 
-/// Numbers of a line of the client.
+/// Numbers in a line of the client.
 const CLIENT_COLUMNS: usize = 17;
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// Reads all files: one trial for each tag of records, one for the output of clients. Records do not say of how many clients they
-/// are.
+/// Reads all files: one trial for each tag of records, one for the output of clients. `clients` is
+/// the number of clients of records, which do not contain it.
 ///
 /// # Errors
-/// A usage error for a file that is neither, or whose step is not known.
+/// A usage error for a file in neither format, or of an unknown step.
 pub fn read(sources: &[Source], clients: Option<usize>) -> Result<Vec<Found>> {
     let mut found: Vec<Found> = Vec::new();
     for source in sources {
-        // Published steps are named with a place behind them: `qr100.L1`.
+        // Published step names end with a position: `qr100.L1`.
         let step = source.step();
         let step = step.split_once(".L").map_or(step, |(step, _)| step);
         if !STEPS.iter().any(|(name, _)| *name == base_name(step)) {
@@ -53,7 +55,7 @@ pub fn read(sources: &[Source], clients: Option<usize>) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// What is known so far of an engine.
+/// Returns the entry of an engine, and adds it if it is new.
 fn of_engine<'a>(found: &'a mut Vec<Found>, tag: Option<&str>) -> &'a mut Found {
     let place = found.iter().position(|of| of.engine.as_deref() == tag);
     let place = place.unwrap_or_else(|| {
@@ -66,7 +68,7 @@ fn of_engine<'a>(found: &'a mut Vec<Found>, tag: Option<&str>) -> &'a mut Found 
     &mut found[place]
 }
 
-/// The operation whose longest response a step tells.
+/// Returns the operation of a step's maximum response time.
 fn operation(step: &str) -> &'static str {
     match step {
         _ if counts_rows(step) => "INSERT",
@@ -75,7 +77,8 @@ fn operation(step: &str) -> &'static str {
     }
 }
 
-/// Rows per second that are asked for beside queries: the number in the step's name, for each client.
+/// Returns the rows per second that each client inserts in the background of queries: the number in
+/// the step's name.
 fn asked(step: &str) -> Option<f64> {
     step.strip_prefix("qr")
         .or(step.strip_prefix("qp"))?
@@ -94,7 +97,7 @@ fn background(step: &str, clients: usize, rows_per_s: Option<f64>) -> Option<Bac
     })
 }
 
-/// Columns that results have no place for, and the counters that keep them for the record.
+/// Columns without a field in results, and the counters that keep them.
 const KEPT: &[(&str, &str)] = &[
     ("rss", "iibench.rss_gib"),
     ("cpups", "iibench.cpups"),
@@ -117,7 +120,7 @@ fn of_record(
     let per_op = |a_second: Option<f64>| a_second.filter(|_| per_s > 0.0).map(|all| all / per_s);
     phase.reads_per_op = value("rpq");
     phase.kb_read_per_op = value("rkbpq");
-    // Writes are told for each insert, in steps of queries too; here they are for each operation.
+    // Records give writes per insert, even in query steps; results give them per operation.
     phase.writes_per_op = per_op(value("wps"));
     let kb = value("wkbpi").zip(ips).map(|(kb, ips)| kb * ips);
     phase.kb_written_per_op = per_op(kb.or(value("wmbps").map(|mb| mb * 1024.0)));
@@ -134,7 +137,7 @@ fn of_record(
     phase.size_bytes = sizes.map(|(data, directory)| SizeBytes {
         data,
         directory,
-        // The only sample is also the largest.
+        // The only sample is also the maximum.
         peak: directory,
     });
     let max = value("maxop").map(|seconds| Latency {
@@ -144,7 +147,7 @@ fn of_record(
     let max = max.map(|latency| (operation(step).to_string(), latency));
     phase.latency_us = max.into_iter().collect();
     phase.clients = clients;
-    // How many clients there were decides what was asked of their inserts.
+    // The requested insert rate depends on the number of clients.
     phase.background = clients.and_then(|clients| background(step, clients, ips));
     let kept = KEPT
         .iter()
@@ -158,7 +161,7 @@ fn of_record(
     Some(phase)
 }
 
-/// Lines of a client: 17 numbers that tabs or spaces separate.
+/// Parses the lines of a client: 17 numbers separated by tabs or spaces.
 fn client_lines(text: &str) -> Vec<Vec<f64>> {
     let line = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -169,7 +172,7 @@ fn client_lines(text: &str) -> Vec<Vec<f64>> {
     text.lines().filter_map(line).collect()
 }
 
-/// Adds one client to its step.
+/// Adds the lines of one client to its step.
 fn add_client(found: &mut Found, step: &str, lines: &[Vec<f64>]) {
     let Some(last) = lines.last() else {
         return;
@@ -212,12 +215,13 @@ fn add_client(found: &mut Found, step: &str, lines: &[Vec<f64>]) {
     let name = operation(step).to_string();
     let latency = phase.latency_us.entry(name).or_insert_with(unknown_latency);
     let maxima = lines.iter().map(|line| line[longest]);
-    // f64::max takes the other one where one is unknown.
+    // f64::max ignores an unknown value, which is NaN.
     latency.max = maxima.fold(latency.max, f64::max);
     add_intervals(&mut phase.intervals, lines, writes);
 }
 
-/// Seconds of a client. Its intervals are about a second long each: the n-th is the n-th second.
+/// Adds the seconds of a client. Its intervals are each about a second long: the n-th is the n-th
+/// second.
 fn add_intervals(intervals: &mut Vec<Interval>, lines: &[Vec<f64>], writes: bool) {
     let (rate, longest) = if writes { (2, 8) } else { (6, 10) };
     for (second, line) in lines.iter().enumerate() {

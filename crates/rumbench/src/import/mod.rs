@@ -1,8 +1,10 @@
-//! Results of other programs as trials that stand beside ours: db_bench, sysbench, the Insert Benchmark's client.
+//! Results of other programs as trials that compare with ours: db_bench, sysbench, the Insert
+//! Benchmark's client.
 //!
-//! Each of [`db_bench`], [`sysbench`] and [`iibench`] reads text and gives phases with the names of our workloads. What a program does
-//! not say stays unknown: a number that is always there in results of our own is named in `not_measured` instead, and a figure of
-//! response times is absent. Nothing is computed from numbers that were rounded for reading unless a page of the guide says so.
+//! Each of [`db_bench`], [`sysbench`] and [`iibench`] reads text and returns phases with the names
+//! of our workloads. Values missing from the text stay unknown: `not_measured` names a missing
+//! number that our own results always contain, and a missing response time is absent. Nothing is
+//! computed from numbers rounded for readers unless a page of the guide says so.
 
 pub mod db_bench;
 pub mod iibench;
@@ -20,17 +22,18 @@ use crate::store::result::{Imported, Latency, PhaseResult, TrialResult, base_nam
 /// Programs whose results can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Program {
-    /// db_bench: what it prints, or a report.tsv of benchmark.sh; stands beside kv-sequence
+    /// db_bench: its output, or a report.tsv of benchmark.sh; compares with kv-sequence
     #[value(name = "db_bench")]
     DbBench,
-    /// sysbench: what it prints, one file a test; stands beside oltp-range
+    /// sysbench: its output, one file per test; compares with oltp-range
     Sysbench,
-    /// The Insert Benchmark: 21-column records, or what its client prints; stands beside insert-benchmark
+    /// The Insert Benchmark: 21-column records, or the output of its client; compares with
+    /// insert-benchmark
     Iibench,
 }
 
 impl Program {
-    /// Its name.
+    /// Returns the program's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Program::DbBench => "db_bench",
@@ -39,7 +42,7 @@ impl Program {
         }
     }
 
-    /// The workload beside which its results stand.
+    /// Returns the workload with comparable results.
     pub fn workload(self) -> &'static str {
         match self {
             Program::DbBench => "kv-sequence",
@@ -49,24 +52,24 @@ impl Program {
     }
 }
 
-/// A file with what the command line says of it.
+/// Input file, with the step from the command line.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Step that it is of, where the file does not say it.
+    /// Step given on the command line; `None` if the file or its name contains it.
     pub step: Option<String>,
-    /// Its name, as it is shown.
+    /// File name, for messages.
     pub file: String,
-    /// What is in it.
+    /// Content of the file.
     pub text: String,
 }
 
 impl Source {
-    /// A usage error about this file.
+    /// Returns a usage error about this file.
     fn refused(&self, why: &str) -> anyhow::Error {
         usage(format!("{}: {why}", self.file))
     }
 
-    /// The step that was named, or the file's name without its ending.
+    /// Returns the step from the command line, or the file's name without its extension.
     fn step(&self) -> &str {
         let stem = std::path::Path::new(&self.file).file_stem();
         let stem = stem.and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -74,23 +77,23 @@ impl Source {
     }
 }
 
-/// What was read of one engine.
+/// Results of one engine.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
-    /// Its name, where the file says it.
+    /// Engine name, if the file contains it.
     pub engine: Option<String>,
-    /// Its version, where the file says it.
+    /// Engine version, if the file contains it.
     pub version: Option<String>,
-    /// What the file says of its own settings.
+    /// Settings in the file.
     pub configuration: BTreeMap<String, String>,
     /// Steps in order.
     pub phases: Vec<PhaseResult>,
 }
 
-/// Reads all files. `clients` is for what does not say of how many clients it is.
+/// Reads all files. `clients` is the number of clients for formats that do not contain it.
 ///
 /// # Errors
-/// A usage error with file and line for what is not of this program.
+/// A usage error with the file's name if it is not of this program.
 pub fn read(program: Program, sources: &[Source], clients: Option<usize>) -> Result<Vec<Found>> {
     match program {
         Program::DbBench => db_bench::read(sources).map(|found| vec![found]),
@@ -99,7 +102,8 @@ pub fn read(program: Program, sources: &[Source], clients: Option<usize>) -> Res
     }
 }
 
-/// A trial of what was found. Nothing is known of what its commits survive, so it shares a table with others only when asked.
+/// Builds a trial from the results. The durability of its commits is unknown, so it shares a table
+/// with other trials only on request.
 pub fn trial(
     found: Found,
     engine: String,
@@ -145,7 +149,7 @@ pub fn trial(
     trial
 }
 
-/// The name of a step that may have come before: `NAME`, `NAME#2`, ...
+/// Returns a unique name for a step that may be repeated: `NAME`, `NAME#2`, ...
 fn numbered(phases: &[PhaseResult], name: &str) -> String {
     let before = phases.iter().filter(|phase| base_name(&phase.name) == name);
     match before.count() {
@@ -154,7 +158,7 @@ fn numbered(phases: &[PhaseResult], name: &str) -> String {
     }
 }
 
-/// A phase of which nothing is known but its name.
+/// Returns a phase with a name and no known numbers.
 fn unknown_phase(name: String) -> PhaseResult {
     let lacking = ["seconds", "operations", "rows", "errors", "retries"];
     PhaseResult {
@@ -164,12 +168,12 @@ fn unknown_phase(name: String) -> PhaseResult {
     }
 }
 
-/// Sets one of the numbers that [`unknown_phase`] lacks.
+/// Marks one of the numbers that [`unknown_phase`] lacks as known.
 fn known(phase: &mut PhaseResult, name: &str) {
     phase.not_measured.retain(|lacking| lacking != name);
 }
 
-/// Response times of which nothing is known.
+/// Returns response times without known values.
 fn unknown_latency() -> Latency {
     Latency {
         count: 0,
@@ -183,13 +187,14 @@ fn unknown_latency() -> Latency {
     }
 }
 
-/// A number, possibly with thousands separated by commas.
+/// Parses a number, possibly with commas between thousands.
 fn number(text: &str) -> Option<f64> {
     let plain: String = text.chars().filter(|c| *c != ',').collect();
     plain.parse().ok().filter(|value: &f64| value.is_finite())
 }
 
-/// The tables of a text whose columns are separated by tabs: each line that holds `column` names the columns of those after it.
+/// Parses tables with tab-separated columns: each line that contains `column` is the header of the
+/// lines after it.
 fn columns<'a>(text: &'a str, column: &str) -> Vec<BTreeMap<&'a str, &'a str>> {
     let mut header: Vec<&str> = Vec::new();
     let mut rows = Vec::new();

@@ -1,7 +1,8 @@
-//! sysbench: the report that it prints at the end of a test, in the words of versions 0.5 to 1.1.
+//! sysbench: the report at the end of a test, in the formats of versions 0.5 to 1.1.
 //!
-//! The output does not say which test it is of, so a file is named by its test, or by `STEP=FILE`. One event is one operation, as in
-//! oltp-range. Response times are in milliseconds and have one percentile, the 95th; another one that was asked for is a counter.
+//! The output does not name its test, so the file's name or `STEP=FILE` does. One event is one
+//! operation, as in oltp-range. Response times are in milliseconds and have one percentile,
+//! normally the 95th; the 99th is read too.
 
 use anyhow::Result;
 use rumbench_core::oltp_range::tests::of_phase;
@@ -12,7 +13,7 @@ use crate::store::result::{Latency, PhaseResult};
 /// Reads each file as one test.
 ///
 /// # Errors
-/// A usage error for a file that is no report or whose test is not known.
+/// A usage error for a file that is no report or of an unknown test.
 pub fn read(sources: &[Source]) -> Result<Found> {
     let mut found = Found::default();
     for source in sources {
@@ -43,7 +44,7 @@ pub fn read(sources: &[Source]) -> Result<Found> {
     Ok(found)
 }
 
-/// The number after a label, with whatever unit follows it.
+/// Returns the number after a label, without its unit.
 fn value(text: &str, label: &str) -> Option<f64> {
     let of = |line: &str| {
         let rest = line.trim().strip_prefix(label)?.trim();

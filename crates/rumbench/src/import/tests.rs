@@ -1,4 +1,4 @@
-//! Small inputs in the forms of each program (`tests/import/`), and what becomes of them.
+//! Small inputs in the format of each program (`tests/import/`), and the reports made from them.
 
 use super::*;
 use crate::report::{ReportOptions, assert_snapshot, render, sample};
@@ -20,7 +20,7 @@ fn text(file: &str, text: &str) -> Source {
     }
 }
 
-/// A result of these files and nothing else.
+/// Returns a result with only these files.
 fn suite(program: Program, sources: &[Source]) -> SuiteResult {
     suite_of(program, sources, None)
 }
@@ -37,7 +37,7 @@ fn suite_of(program: Program, sources: &[Source], clients: Option<usize>) -> Sui
     suite
 }
 
-/// The report, of a result that was saved and read back.
+/// Returns the report of a result that was saved and read back.
 fn report(suite: &SuiteResult, options: &ReportOptions) -> String {
     let saved = serde_json::to_string(suite).unwrap();
     assert!(!saved.contains("null"), "unknown is absent: {saved}");
@@ -84,7 +84,7 @@ fn what_db_bench_prints_becomes_the_same() {
     let load = &trial.phases[0];
     assert_eq!((load.operations, load.rows), (1_000_000, 1_000_000));
     assert_eq!(load.latency_us["LOAD"].p9999, 14.90);
-    // An old line has no number of operations, and the step comes again.
+    // An old line has no number of operations, and the step is repeated.
     let again = &trial.phases[2];
     assert_eq!(again.name, "readrandom#2");
     assert!(again.lacks("operations") && again.latency_us.is_empty());
