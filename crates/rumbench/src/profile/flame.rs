@@ -1,7 +1,9 @@
-//! A flame graph of sampled stacks: one picture that explains itself, still readable where nothing may run in it.
+//! A flame graph of sampled stacks: one self-contained picture that is readable even if its script
+//! may not run.
 //!
-//! Each box is a function, as wide as the samples in which it was on the stack, on top of the function that called it. The threads are
-//! the ground. With scripts a click makes a box as wide as the picture; Escape goes back.
+//! Each box is a function, on top of the function that called it. Its width is the number of
+//! samples in which it was on the stack. Threads are at the bottom. With scripts, a click makes a
+//! box as wide as the picture; Escape goes back.
 
 use super::stacks::Stacks;
 use crate::report::html::markup::escape;
@@ -9,9 +11,9 @@ use crate::report::html::markup::escape;
 const WIDTH: f64 = 1200.0;
 const BOX_HEIGHT: usize = 17;
 const HEADER: usize = 44;
-/// Boxes below this width are left out.
+/// Boxes narrower than this are left out.
 const LEAST_WIDTH: f64 = 0.4;
-/// Width of a letter, on average.
+/// Average width of a letter.
 const LETTER: f64 = 6.4;
 
 const STYLE: &str = "text{font:11px sans-serif;pointer-events:none}\
@@ -20,17 +22,17 @@ g.b{cursor:pointer}g.b:hover rect{stroke:#000}.off{display:none}";
 
 const SCRIPT: &str = include_str!("flame.js");
 
-/// A function on top of its caller.
+/// Function on top of its caller.
 #[derive(Debug, PartialEq)]
 struct Flame {
     name: String,
     depth: usize,
-    /// Samples to the left of it.
+    /// Number of samples to the left of it.
     from: u64,
     samples: u64,
 }
 
-/// Neighbouring stacks share the boxes of what they have in common.
+/// Returns the boxes of all stacks. Neighboring stacks share the boxes of their common frames.
 fn boxes(stacks: &Stacks) -> Vec<Flame> {
     let mut done = Vec::new();
     let mut open: Vec<Flame> = Vec::new();
@@ -59,7 +61,7 @@ fn boxes(stacks: &Stacks) -> Vec<Flame> {
     done
 }
 
-/// The picture.
+/// Returns the picture as SVG.
 pub fn svg(title: &str, stacks: &Stacks) -> String {
     let all = stacks.samples();
     let scale = WIDTH / all.max(1) as f64;
@@ -174,7 +176,7 @@ mod tests {
         ]);
         let picture = svg("alluvium & <co>", &stacks);
         crate::report::assert_snapshot("flame.svg", &picture);
-        // For the test in a real browser.
+        // Used by the test in a real browser.
         if let Some(folder) = std::env::var_os("RUMBENCH_TEST_PAGES") {
             std::fs::create_dir_all(&folder).expect("folder");
             let path = std::path::Path::new(&folder).join("flame.svg");

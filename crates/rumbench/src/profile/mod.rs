@@ -1,8 +1,10 @@
-//! `--profile`: on which functions the processes of a trial spend their CPU time, phase by phase.
+//! `--profile`: CPU time by function in the processes of a trial, phase by phase.
 //!
-//! The kernel interrupts each thread of the trial, its servers and their children included, after so much CPU time, and notes
-//! where it was: [`sampling`]. [`modules`] finds the binaries and names of functions, [`process`] follows a stack through them,
-//! [`names`] keeps what is known of all processes, [`stacks`] counts, [`flame`] draws. It runs in the laboratory's process, so that its cost is no part of the trial's.
+//! The kernel interrupts each thread of the trial, its servers and their children included, after a
+//! fixed amount of CPU time, and records its stack: [`sampling`]. [`modules`] finds the binaries
+//! and names of functions, [`process`] resolves a stack through them, [`names`] holds the data of
+//! all processes, [`stacks`] counts, [`flame`] draws. The profiler runs in the laboratory's
+//! process, so that its cost is no part of the trial's.
 
 mod flame;
 mod modules;
@@ -21,10 +23,10 @@ pub use self::sampling::Samplers;
 pub use self::stacks::Stacks;
 use crate::store::result::Profile;
 
-/// The folder of a result with what was sampled.
+/// Folder of the profiles in a result folder.
 pub const FOLDER: &str = "profile";
 
-/// Samples the processes of one trial.
+/// Profiler of the processes of one trial.
 pub struct Profiler {
     samplers: Samplers,
     names: Names,
@@ -32,10 +34,10 @@ pub struct Profiler {
 }
 
 impl Profiler {
-    /// Samples a process, which has one thread, and whatever it starts.
+    /// Starts to sample a process with one thread, and all processes that it starts.
     ///
     /// # Errors
-    /// What the kernel says: it may not allow it, or not have it.
+    /// The error of the kernel, which may forbid or lack sampling.
     pub fn attach(pid: u32) -> io::Result<Profiler> {
         let names = Names::of(pid);
         Ok(Profiler {
@@ -45,12 +47,12 @@ impl Profiler {
         })
     }
 
-    /// What the samples leave out, in words.
+    /// Returns a description of missing samples, if any.
     pub fn lacks(&self) -> Option<&'static str> {
         self.samplers.lacks()
     }
 
-    /// Takes the samples that there are out of the kernel's buffers, which hold a tenth of a second of them at least.
+    /// Moves samples from the kernel's buffers, which hold at least a tenth of a second of them.
     pub fn drain(&mut self) {
         let (names, stacks) = (&mut self.names, &mut self.stacks);
         let lost = self
@@ -59,23 +61,24 @@ impl Profiler {
         stacks.lost += lost;
     }
 
-    /// Forgets the samples that there are.
+    /// Discards all samples so far.
     pub fn skip(&mut self) {
         self.samplers.drain(|_| ());
         self.stacks = Stacks::default();
     }
 
-    /// What was sampled since the last call.
+    /// Returns the samples since the last call.
     pub fn take(&mut self) -> Stacks {
         self.drain();
         std::mem::take(&mut self.stacks)
     }
 }
 
-/// Writes what was sampled in a phase into a result folder: stacks as text that other tools read, and a flame graph.
+/// Writes the samples of a phase into a result folder: stacks as text for other tools, and a flame
+/// graph.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// Fails if a file cannot be written.
 pub fn write(out: &Path, trial: &str, phase: &str, stacks: &Stacks) -> Result<Profile> {
     let folder = out.join(FOLDER);
     std::fs::create_dir_all(&folder)
@@ -95,7 +98,7 @@ pub fn write(out: &Path, trial: &str, phase: &str, stacks: &Stacks) -> Result<Pr
     })
 }
 
-/// Letters, digits and dots; whatever is between them becomes a dash.
+/// Keeps letters, digits and dots; every other run of characters between them becomes a dash.
 fn file_name(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '.';
     let words = text.split(|c| !plain(c)).filter(|word| !word.is_empty());

@@ -1,4 +1,5 @@
-//! Binaries: how to unwind them, and names of their functions. Each file is read once, whatever number of processes map it.
+//! Binaries: data to unwind them, and names of their functions. Each file is read once, even if
+//! several processes map it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -13,15 +14,16 @@ use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, S
 /// Bytes of a section, shared by the processes that map it.
 pub type Bytes = Arc<[u8]>;
 
-/// Where functions begin and end, by address, and how they are called.
+/// Names of functions by address range.
 #[derive(Debug, Default)]
 struct Symbols {
-    /// By first address.
+    /// Sorted by first address.
     all: Vec<(Range<u64>, String)>,
 }
 
 impl Symbols {
-    /// Functions may share an address, and in assembly lack a length: then they reach to the next.
+    /// Sorts functions. Functions may share an address; in assembly some lack a length, so they
+    /// extend to the next one.
     fn new(mut all: Vec<(Range<u64>, String)>) -> Symbols {
         all.sort_by(|a, b| (a.0.start, b.0.end, &a.1).cmp(&(b.0.start, a.0.end, &b.1)));
         all.dedup_by_key(|symbol| symbol.0.start);
@@ -46,17 +48,18 @@ impl Symbols {
 pub struct Module {
     /// File name, for functions without a name.
     name: String,
-    /// Parts of the file that are mapped as code: offset in the file, address as linked, bytes.
+    /// Parts of the file that are mapped as code: offset in the file, address as linked, number of
+    /// bytes.
     segments: Vec<(u64, u64, u64)>,
     sections: BTreeMap<&'static str, (Range<u64>, Bytes)>,
     symbols: Symbols,
 }
 
-/// Sections that unwinding needs; of the first only where it lies.
+/// Sections needed for unwinding; of the first only the address range.
 const SECTIONS: [&str; 3] = [".text", ".eh_frame_hdr", ".eh_frame"];
 
 impl Module {
-    /// A file that is no binary, or cannot be read, has no functions.
+    /// Reads a binary. An unreadable file, or a file that is no binary, has no functions.
     fn read(path: &Path) -> Module {
         let name = path.file_name().unwrap_or_default();
         let nameless = Module {
@@ -90,7 +93,7 @@ impl Module {
             let range = symbol.address()..symbol.address() + symbol.size();
             Some((range, plain(symbol.name().ok()?)))
         };
-        // What was stripped has names for the linker still.
+        // A stripped binary still has the names for the dynamic linker.
         let all = file.symbols().chain(file.dynamic_symbols());
         Module {
             segments: segments.collect(),
@@ -100,7 +103,8 @@ impl Module {
         }
     }
 
-    /// The address as linked of code that is mapped from an offset of the file: whole pages are, from before its beginning.
+    /// Returns the address as linked of code mapped from an offset of the file. Mappings are whole
+    /// pages, so they may begin before the segment.
     pub fn linked(&self, offset: u64) -> Option<u64> {
         let page = rustix::param::page_size() as u64;
         let holds = |(from, _, bytes): &&(u64, u64, u64)| {
@@ -110,7 +114,7 @@ impl Module {
         Some(address.wrapping_add(offset).wrapping_sub(*from))
     }
 
-    /// What unwinding needs.
+    /// Returns the sections for unwinding.
     pub fn sections(&self) -> ExplicitModuleSectionInfo<Bytes> {
         let range = |name| self.sections.get(name).map(|(range, _)| range.clone());
         let bytes = |name| self.sections.get(name).map(|(_, bytes)| bytes.clone());
@@ -124,7 +128,7 @@ impl Module {
         }
     }
 
-    /// The function at an address as linked.
+    /// Returns the function at an address as linked, or the file name in brackets.
     pub fn function(&self, address: u64) -> String {
         match self.symbols.name(address) {
             Some(name) => name.to_string(),
@@ -140,9 +144,9 @@ fn is_code(segment: &object::Segment<'_, '_>) -> bool {
     p_flags.contains(PF_X)
 }
 
-/// A name as programmers write it.
+/// Returns a name as programmers write it.
 fn plain(name: &str) -> String {
-    // Versions of symbols are the linker's business.
+    // Symbol versions matter only to the linker.
     let name = name.split('@').next().unwrap_or(name);
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}");
@@ -156,13 +160,13 @@ fn plain(name: &str) -> String {
     cpp.unwrap_or_else(|| name.to_string())
 }
 
-/// All binaries that were met.
+/// All binaries seen so far.
 #[derive(Default)]
 pub struct Modules(HashMap<PathBuf, Arc<Module>>);
 
 impl Modules {
-    /// The binary of a file, as the process sees it where that is allowed: the file may have been replaced. What is no file has
-    /// no functions.
+    /// Returns the binary of a file, read as the process sees it if that is allowed: the file may
+    /// have been replaced. A path that is no file has no functions.
     pub fn of(&mut self, pid: u32, path: &Path, map: &str) -> Arc<Module> {
         let through = PathBuf::from(format!("/proc/{pid}/map_files/{map}"));
         let known = self.0.entry(path.to_path_buf());
@@ -183,19 +187,19 @@ impl Modules {
 pub struct Kernel(Symbols);
 
 impl Kernel {
-    /// As it tells them to whoever may know.
+    /// Reads the functions that the kernel reveals to this user.
     pub fn read() -> Kernel {
         let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         Kernel(kernel_symbols(&text))
     }
 
-    /// The function at an address; marked, as other tools do.
+    /// Returns the function at an address, with the suffix `_[k]` that other tools use.
     pub fn name(&self, address: u64) -> String {
         format!("{}_[k]", self.0.name(address).unwrap_or("kernel"))
     }
 }
 
-/// Lines `address type name [module]`. Without the right to know them all addresses are 0.
+/// Parses lines `address type name [module]`. Without permission all addresses are 0.
 fn kernel_symbols(text: &str) -> Symbols {
     let lines = text.lines().filter_map(|line| {
         let mut parts = line.split_ascii_whitespace();

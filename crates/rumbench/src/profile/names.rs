@@ -1,4 +1,5 @@
-//! Names for what a sample holds: its thread, the program's functions, and the kernel's.
+//! Names for the parts of a sample: its thread, the functions of the program, and those of the
+//! kernel.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,18 +8,18 @@ use super::modules::{Kernel, Modules};
 use super::process::Process;
 use super::sampling::Sample;
 
-/// A process is looked at no more often.
+/// Minimum time between two reads of a process's mappings.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A process, and when it was looked at.
+/// Process with the time of the last read of its mappings.
 struct Known {
     process: Process,
     looked: Instant,
-    /// Names of its threads.
+    /// Names of its threads by thread number.
     threads: BTreeMap<u32, String>,
 }
 
-/// All processes of a trial that were met.
+/// All processes of a trial seen so far.
 pub struct Names {
     modules: Modules,
     kernel: Kernel,
@@ -26,7 +27,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Reads the binaries of a process that is there already: the largest take a while.
+    /// Reads the binaries of an existing process in advance: the largest take a while.
     pub fn of(pid: u32) -> Names {
         let mut modules = Modules::default();
         drop(Process::of(pid, &mut modules));
@@ -37,7 +38,7 @@ impl Names {
         }
     }
 
-    /// Names of the functions on the stack, the thread's first.
+    /// Returns the names of the functions on the stack, the thread's name first.
     pub fn frames(&mut self, sample: &Sample) -> Vec<String> {
         let known = self.processes.entry(sample.pid).or_insert_with(|| Known {
             process: Process::of(sample.pid, &mut self.modules),
@@ -45,10 +46,10 @@ impl Names {
             threads: BTreeMap::new(),
         });
         let is_known = known.process.knows(sample.user.ip);
-        // It has mapped a binary since, or has become another program.
+        // The process has mapped a binary since, or has become another program.
         if !is_known && known.looked.elapsed() >= LOOK_EVERY {
             let process = Process::of(sample.pid, &mut self.modules);
-            // Of one that has ended the old look is the better one.
+            // After the end of a process its old mappings are better than none.
             if !process.is_empty() {
                 known.process = process;
                 known.threads.clear();
@@ -65,7 +66,8 @@ impl Names {
     }
 }
 
-/// The kernel's name of a thread without its number, so that threads of a kind are told together.
+/// Returns the kernel's name of a thread without its number, so that threads of one kind are
+/// counted together.
 fn thread_name(pid: u32, tid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
     let name = name.unwrap_or_default();

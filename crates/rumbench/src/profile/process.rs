@@ -1,4 +1,4 @@
-//! One process: what is mapped where, and how a sample's stack is followed through it.
+//! One process: its mapped binaries, and the unwinding of a sample's stack through them.
 
 use std::fs;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use framehop::{CacheNative, Module as Unwound, Unwinder, UnwinderNative};
 use super::modules::{Bytes, Module, Modules};
 use super::sampling::Registers;
 
-/// Callers beyond this are left out: somebody recurses.
+/// Maximum number of frames; deeper recursion is cut off.
 const FRAMES_MAX: usize = 200;
 
 /// A mapped binary.
@@ -21,16 +21,16 @@ struct Mapping {
     bias: u64,
 }
 
-/// A process as its last look at `/proc` showed it.
+/// Process with its mappings as last read from `/proc`.
 pub struct Process {
-    /// By address.
+    /// Sorted by address.
     mappings: Vec<Mapping>,
     unwinder: UnwinderNative<Bytes, framehop::MayAllocateDuringUnwind>,
     cache: CacheNative<framehop::MayAllocateDuringUnwind>,
 }
 
 impl Process {
-    /// Looks at what it has mapped. One that has ended has nothing.
+    /// Reads the mappings of a process. They are empty if it has ended.
     pub fn of(pid: u32, modules: &mut Modules) -> Process {
         let text = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         let mut process = Process {
@@ -39,10 +39,10 @@ impl Process {
             cache: CacheNative::new(),
         };
         for line in text.lines().filter_map(Line::parse) {
-            // Its entry in `map_files`, whose numbers have no zeros in front.
+            // Name of the entry in `map_files`; its numbers have no leading zeros.
             let map = format!("{:x}-{:x}", line.addresses.start, line.addresses.end);
             let module = modules.of(pid, Path::new(line.path), &map);
-            // Code of the kernel's own page, or that was made at run time, is in no file.
+            // Code in the kernel's own page or generated at run time is in no file.
             let linked = module.linked(line.offset);
             let bias = line.addresses.start.wrapping_sub(linked.unwrap_or(0));
             if linked.is_some() {
@@ -62,12 +62,12 @@ impl Process {
         process
     }
 
-    /// Whether it has no code: it has ended.
+    /// Returns true if no code is mapped, because the process has ended.
     pub fn is_empty(&self) -> bool {
         self.mappings.is_empty()
     }
 
-    /// Whether code is mapped there.
+    /// Returns true if code is mapped at `address`.
     pub fn knows(&self, address: u64) -> bool {
         self.mapping(address).is_some()
     }
@@ -78,7 +78,7 @@ impl Process {
         mapping.addresses.contains(&address).then_some(mapping)
     }
 
-    /// Names of the functions on a stack, the outermost first.
+    /// Returns the names of the functions on a stack, the outermost first.
     pub fn frames(&mut self, regs: Registers, stack: &[u8]) -> Vec<String> {
         let mut read = |address: u64| {
             let at = address.checked_sub(regs.stack).ok_or(())? as usize;
@@ -89,9 +89,9 @@ impl Process {
         let mut iter = self
             .unwinder
             .iter_frames(regs.ip, native(regs), &mut self.cache, &mut read);
-        // The end of the stack, or of what the sample has of it.
+        // Ends at the end of the stack, or of the part that the sample holds.
         while let Ok(Some(frame)) = iter.next() {
-            // Within the call, not behind it.
+            // An address within the call, not after it.
             addresses.push(frame.address_for_lookup());
             if addresses.len() == FRAMES_MAX {
                 break;
@@ -102,7 +102,8 @@ impl Process {
             .rev()
             .map(|address| self.function(*address));
         let mut names: Vec<String> = names.collect();
-        // How the C library starts threads is told for some stacks only, and tells nothing.
+        // The frames in which the C library starts threads appear in some stacks only, and carry no
+        // information.
         let own = names.iter().position(|name| !name.starts_with("[libc."));
         names.drain(..own.unwrap_or(0));
         names
@@ -126,7 +127,7 @@ fn native(regs: Registers) -> framehop::UnwindRegsNative {
     framehop::UnwindRegsNative::new(regs.link, regs.stack, regs.frame)
 }
 
-/// A line of `/proc/PID/maps` about code.
+/// Line of `/proc/PID/maps` about code.
 struct Line<'a> {
     addresses: Range<u64>,
     offset: u64,
@@ -134,7 +135,7 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// `from-to rwxp offset device inode   path`.
+    /// Parses `from-to rwxp offset device inode   path`.
     fn parse(text: &str) -> Option<Line<'_>> {
         let mut parts = text.splitn(6, ' ');
         let (from, to) = parts.next()?.split_once('-')?;

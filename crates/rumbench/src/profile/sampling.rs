@@ -1,7 +1,9 @@
-//! Samples by the kernel: one event for each processor, inherited by all threads and processes that the first one starts.
+//! Kernel samples: one event for each processor, inherited by all threads and processes that the
+//! first one starts.
 //!
-//! A sample holds registers and the top of the stack, and is followed later: compilers leave out frame pointers, so the kernel
-//! cannot do it. The clock is the kernel's own, not the processor's counters, which virtual machines often lack.
+//! A sample holds registers and the top of the stack and is unwound later: compilers omit frame
+//! pointers, so the kernel cannot unwind. The clock is the kernel's own, not the processor's
+//! counters, because virtual machines often lack those.
 
 use std::io;
 
@@ -9,14 +11,15 @@ use perf_event::data::Record;
 use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag, Sampler};
 
-/// Samples for each second of CPU time: few enough to cost less than a percent, and no divisor of what happens every so many milliseconds.
+/// Samples per second of CPU time: few enough to cost less than 1 %, and out of step with events
+/// that occur at whole milliseconds.
 const PER_SECOND: u64 = 199;
-/// Bytes of the stack in a sample. Deeper callers are lost; the kernel refuses 64 KiB.
+/// Bytes of the stack in a sample. Outer callers beyond it are lost; the kernel rejects 64 KiB.
 const STACK_BYTES: u32 = 24 << 10;
-/// Buffer of a processor: 160 samples, which take 0.8 s to come where one thread is always running. The second is what the kernel
-/// allows to everybody (`kernel.perf_event_mlock_kb`): 20 samples.
+/// Buffer sizes per processor. The first holds 160 samples, or 0.8 s if one thread is always
+/// running. The second, 20 samples, is allowed to every user (`kernel.perf_event_mlock_kb`).
 const BUFFER_BYTES: [usize; 2] = [4 << 20, 512 << 10];
-/// From here on an entry of a chain of calls is a mark and no address.
+/// Entries of a call chain from this value upward are markers instead of addresses.
 const MARKS_FROM: u64 = u64::MAX - 4095;
 
 #[cfg(target_arch = "x86_64")]
@@ -24,7 +27,7 @@ mod registers {
     /// bp, sp and ip (asm/perf_regs.h), in the order in which the kernel stores them.
     pub const MASK: u64 = 1 << 6 | 1 << 7 | 1 << 8;
 
-    /// Of the stored values.
+    /// Returns the registers from the stored values.
     pub fn of(values: &[u64]) -> Option<super::Registers> {
         let &[frame, stack, ip] = values else {
             return None;
@@ -43,7 +46,7 @@ mod registers {
     /// x29 (frame), x30 (link), sp and pc, in the order in which the kernel stores them.
     pub const MASK: u64 = 1 << 29 | 1 << 30 | 1 << 31 | 1 << 32;
 
-    /// Of the stored values.
+    /// Returns the registers from the stored values.
     pub fn of(values: &[u64]) -> Option<super::Registers> {
         let &[frame, link, stack, ip] = values else {
             return None;
@@ -57,45 +60,45 @@ mod registers {
     }
 }
 
-/// The registers that unwinding begins with.
+/// Registers at the start of unwinding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registers {
-    /// The instruction.
+    /// Instruction pointer.
     pub ip: u64,
-    /// The stack's top.
+    /// Stack pointer.
     pub stack: u64,
-    /// The frame's base, where the compiler keeps one.
+    /// Frame pointer, if the compiler keeps one.
     pub frame: u64,
-    /// The address to return to, on processors with a register for it.
+    /// Return address, on processors with a register for it.
     pub link: u64,
 }
 
-/// Where a thread was.
+/// One sample of a thread.
 #[derive(Debug, Clone)]
 pub struct Sample {
     pub pid: u32,
     pub tid: u32,
     /// Addresses in the kernel, the innermost first.
     pub kernel: Vec<u64>,
-    /// In the program, or where it called the kernel.
+    /// Registers in the program, at the interrupt or at its call of the kernel.
     pub user: Registers,
-    /// Memory from the stack's top on.
+    /// Memory from the stack pointer upward.
     pub stack: Vec<u8>,
 }
 
-/// The events of all processors.
+/// Events of all processors.
 pub struct Samplers {
     all: Vec<Sampler>,
     with_kernel: bool,
 }
 
 impl Samplers {
-    /// For a process that has one thread, and whatever it starts.
+    /// Attaches to a process with one thread, and to all threads and processes that it starts.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn attach(pid: u32) -> io::Result<Samplers> {
-        // A plain user may often look at programs and not at the kernel, or have small buffers only.
+        // An ordinary user may often sample programs but not the kernel, or use small buffers only.
         let mut refused = io::Error::from(io::ErrorKind::PermissionDenied);
         for with_kernel in [true, false] {
             for buffer in BUFFER_BYTES {
@@ -113,14 +116,14 @@ impl Samplers {
         Err(refused)
     }
 
-    /// What the samples leave out.
+    /// Returns a description of missing samples, if any.
     pub fn lacks(&self) -> Option<&'static str> {
         (!self.with_kernel)
             .then_some("without the kernel's part, as kernel.perf_event_paranoid is above 1")
     }
 
-    /// Gives the samples that there are to `take`. Returns how many the kernel could not store, or stored without a stack, as of a
-    /// process that is ending.
+    /// Passes the available samples to `take`. Returns the number of samples that the kernel could
+    /// not store or stored without registers, for example of an ending process.
     pub fn drain(&mut self, mut take: impl FnMut(Sample)) -> u64 {
         let mut lost = 0;
         for sampler in &mut self.all {
@@ -171,7 +174,7 @@ fn sampler(pid: u32, cpu: usize, with_kernel: bool, buffer: usize) -> io::Result
     builder.build()?.sampled(buffer)
 }
 
-/// Numbers of the processors that this process may use, and so its trials.
+/// Returns the numbers of the processors that this process, and so its trials, may use.
 fn allowed() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None);
     let is_set = |cpu: &usize| set.as_ref().is_ok_and(|set| set.is_set(*cpu));

@@ -1,40 +1,41 @@
-//! Samples counted: equal stacks together, and functions by the time that they take.
+//! Sample counts: equal stacks together, and functions by the time that they take.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::store::result::HotFunction;
 
-/// Functions that a result names, at most.
+/// Maximum number of functions in a result.
 const NAMED: usize = 20;
 
 /// Sampled stacks of one phase.
 #[derive(Debug, Default, Clone)]
 pub struct Stacks {
-    /// How often each stack was met; the outermost function first, before it the thread.
+    /// Number of samples by stack: the thread first, then the functions from the outermost inward.
     counts: BTreeMap<Vec<String>, u64>,
     /// Samples that the kernel could not store.
     pub lost: u64,
 }
 
 impl Stacks {
-    /// One more sample.
+    /// Adds one sample.
     pub fn add(&mut self, frames: Vec<String>) {
         *self.counts.entry(frames).or_default() += 1;
     }
 
-    /// All stacks with their numbers, neighbours alike.
+    /// Returns all stacks with their counts; similar stacks are neighbors.
     pub fn iter(&self) -> impl Iterator<Item = (&[String], u64)> {
         self.counts
             .iter()
             .map(|(frames, n)| (frames.as_slice(), *n))
     }
 
-    /// Samples in all.
+    /// Returns the total number of samples.
     pub fn samples(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// A stack a line, functions joined by semicolons, and the number of samples: what tools for flame graphs read.
+    /// Returns the input format of flame graph tools: one stack per line, functions joined by
+    /// semicolons, then the number of samples.
     pub fn folded(&self) -> String {
         let lines = self.iter().map(|(frames, n)| {
             let frames = frames.iter().map(|name| name.replace([';', '\n'], ","));
@@ -43,17 +44,17 @@ impl Stacks {
         lines.collect()
     }
 
-    /// The functions that take most, by what they do themselves.
+    /// Returns the functions with the most samples of their own.
     pub fn functions(&self) -> Vec<HotFunction> {
         let all = self.samples().max(1) as f64;
         let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
         for (frames, n) in self.iter() {
-            // The first is the thread.
+            // The first entry is the thread.
             let frames = frames.get(1..).unwrap_or_default();
             if let Some(last) = frames.last() {
                 counts.entry(last).or_default().0 += n;
             }
-            // One that calls itself counts once.
+            // A function that calls itself counts once.
             for name in frames.iter().collect::<BTreeSet<_>>() {
                 counts.entry(name).or_default().1 += n;
             }
