@@ -1,10 +1,12 @@
-//! What a phase took and cost, as parts of `result.json`: response times, CPU, I/O, sizes, memory, amplification.
+//! Figures of a phase, as parts of `result.json`: response times, CPU, I/O, sizes, memory,
+//! amplification.
 //!
-//! The names are a contract as those of `result`, which offers them all.
+//! The names are a contract, like those of `result`, which reexports them all.
 
 use serde::{Deserialize, Serialize};
 
-/// Number of a structure whose numbers are known together, but for imported results: not a number there, and absent in JSON.
+/// Returns the value of unknown numbers in structures that normally know all of theirs. Only
+/// imported results have them; NaN here, absent in JSON.
 fn unknown() -> f64 {
     f64::NAN
 }
@@ -17,7 +19,7 @@ fn is_unknown(number: &f64) -> bool {
     number.is_nan()
 }
 
-/// Latency of one operation type in microseconds. Of imported results some figures are unknown.
+/// Latency of one operation type in microseconds. Some figures of imported results are unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Operations recorded.
@@ -40,7 +42,7 @@ pub struct Latency {
     /// Percentile 99.99.
     #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
     pub p9999: f64,
-    /// Largest, exact.
+    /// Maximum, exact.
     #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
     pub max: f64,
 }
@@ -48,7 +50,7 @@ pub struct Latency {
 /// CPU microseconds per operation. `total` is the sum of client, both engine parts and server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuPerOp {
-    /// Sum of the next four.
+    /// Sum of `client`, `engine_foreground`, `engine_background` and `server`.
     #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
     pub total: f64,
     /// The laboratory's own part of the client threads.
@@ -66,7 +68,7 @@ pub struct CpuPerOp {
     /// Server processes; absent for embedded engines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<f64>,
-    /// Every CPU of the machine, whoever used it.
+    /// All CPUs of the machine, for any process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<f64>,
     /// Cross-check of `engine_foreground`: thread CPU clocks around every 64th call.
@@ -74,38 +76,38 @@ pub struct CpuPerOp {
     pub engine_foreground_sampled: Option<f64>,
 }
 
-/// Seconds of CPU in a phase.
+/// CPU seconds in a phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuSeconds {
-    /// The whole process, without the laboratory's sampler.
+    /// Whole process, without the laboratory's sampler.
     pub process: f64,
     /// Client threads.
     pub client_threads: f64,
     /// User mode part of the client threads.
     pub client_threads_user: f64,
-    /// Waiting for the next intended start, part of the client threads.
+    /// Part of the client threads spent waiting for the next intended start.
     pub waiting: f64,
-    /// The threads of the background clients, in none of the others but `process`.
+    /// Threads of the background clients; included only in `process`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub background_client: f64,
     /// The laboratory's sampler.
     pub sampler: f64,
-    /// The processes of a server, in none of the others but `machine`; absent for embedded engines.
+    /// Processes of a server; included only in `machine`. Absent for embedded engines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<f64>,
-    /// Whether the engine is a server whose processes could not be seen, so that `server` is missing.
+    /// True if the processes of a server engine are not visible, so that `server` is missing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub server_unseen: bool,
     /// All CPUs of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<f64>,
-    /// In which the host of a virtual machine had given a CPU that was wanted to others.
+    /// Seconds in which the host of a virtual machine gave a requested CPU to others.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub stolen: f64,
 }
 
 impl CpuSeconds {
-    /// The laboratory with its engine, or with the processes of its server.
+    /// Returns the sum of the laboratory with its engine and the processes of its server.
     pub fn all(&self) -> f64 {
         self.process + self.server.unwrap_or(0.0)
     }
@@ -120,7 +122,7 @@ fn is_zero(number: &f64) -> bool {
 pub struct ProcessIo {
     /// Bytes fetched from the device for this process.
     pub read_bytes: u64,
-    /// Bytes that this process caused to be written, cancelled ones (truncated before writing) subtracted.
+    /// Bytes that this process caused to be written, minus those truncated before writing.
     pub write_bytes: u64,
     /// Read system calls.
     pub read_calls: u64,
@@ -129,7 +131,7 @@ pub struct ProcessIo {
 }
 
 impl ProcessIo {
-    /// Both together.
+    /// Returns the sum of both.
     pub fn and(self, other: ProcessIo) -> ProcessIo {
         ProcessIo {
             read_bytes: self.read_bytes + other.read_bytes,
@@ -143,7 +145,7 @@ impl ProcessIo {
 /// Allocated bytes of the data directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct SizeBytes {
-    /// Files that hold data.
+    /// Data files.
     pub data: u64,
     /// The whole directory, logs included.
     pub directory: u64,
@@ -151,7 +153,7 @@ pub struct SizeBytes {
     pub peak: u64,
 }
 
-/// Keys and values of the rows of a database.
+/// Bytes of keys and values of all rows of a database.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoredBytes {
     /// As clients wrote them.
@@ -160,7 +162,7 @@ pub struct StoredBytes {
     pub compressed: u64,
 }
 
-/// Resident memory of the process.
+/// Resident memory of the process, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct RssBytes {
     /// Largest resident set seen.
@@ -172,10 +174,11 @@ pub struct RssBytes {
 /// Amplification factors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Amplification {
-    /// Bytes written per byte that the client wrote, where it is known what it wrote.
+    /// Bytes written per byte that the client wrote, if its number is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<f64>,
-    /// The same with the bytes of the settle phase that pays the phase's debt.
+    /// The same, plus the bytes written in the following settle phase, which completes the phase's
+    /// backlog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_settled: Option<f64>,
     /// Device reads per operation.
@@ -189,32 +192,33 @@ pub struct Amplification {
     pub space_compressed: Option<f64>,
 }
 
-/// On which functions the CPU time of a phase went, as far as samples tell.
+/// CPU time of a phase by function, from samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// Samples that were taken.
+    /// Number of samples.
     pub samples: u64,
-    /// Samples that the kernel could not store.
+    /// Number of samples that the kernel could not store.
     #[serde(default)]
     pub lost: u64,
-    /// The flame graph, in the folder of the result; beside it lie the stacks as text.
+    /// Flame graph, relative to the result folder; the stacks as text are next to it.
     pub graph: String,
-    /// The functions that took most, by what they did themselves.
+    /// Functions with the most samples of their own.
     pub functions: Vec<HotFunction>,
 }
 
 /// One function of a profile.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HotFunction {
-    /// Its name; of the kernel's functions with `_[k]`.
+    /// Function name; kernel functions end with `_[k]`.
     pub name: String,
-    /// Share of the samples in which it was running itself.
+    /// Share of the samples in which the function itself was running.
     pub own_share: f64,
-    /// Share of the samples in which it was on the stack.
+    /// Share of the samples in which the function was on the stack.
     pub share: f64,
 }
 
-/// Counts of the processor and of the kernel for one operation; of the engine, its server and the laboratory together.
+/// Processor and kernel counts per operation, for the engine, its server and the laboratory
+/// together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CountsPerOp {
     /// Instructions.
@@ -223,16 +227,16 @@ pub struct CountsPerOp {
     /// Cycles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycles: Option<f64>,
-    /// Accesses that the last cache did not have.
+    /// Misses of the last-level cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_misses: Option<f64>,
-    /// Loads whose page the processor had to look up in memory.
+    /// Loads that missed the TLB: the processor had to look up their page in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tlb_misses: Option<f64>,
-    /// Branches that were guessed wrong.
+    /// Mispredicted branches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch_misses: Option<f64>,
-    /// Pages that the kernel had to bring, or give.
+    /// Pages that the kernel had to read or allocate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_faults: Option<f64>,
 }

@@ -1,4 +1,5 @@
-//! `result.json`: written whole and atomically, so that a killed laboratory leaves the previous version.
+//! `result.json`: written completely and atomically, so that a killed laboratory leaves the
+//! previous version.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,15 +10,15 @@ use serde::Serialize;
 
 use super::result::{SCHEMA_VERSION, SuiteResult};
 
-/// Where a suite's result lies in its folder.
+/// Returns the path of a suite's result in its folder.
 pub fn result_path(dir: &Path) -> PathBuf {
     dir.join("result.json")
 }
 
-/// Writes a value as `DIR/result.json` by writing a new file, syncing it and renaming it.
+/// Writes a value to `DIR/result.json`: creates a new file, syncs it and renames it.
 ///
 /// # Errors
-/// When the folder cannot be written; the previous file is then untouched.
+/// Fails if the folder cannot be written; the previous file is then untouched.
 pub fn save(dir: &Path, value: &impl Serialize) -> Result<()> {
     let path = result_path(dir);
     let temporary = dir.join("result.json.new");
@@ -31,7 +32,7 @@ pub fn save(dir: &Path, value: &impl Serialize) -> Result<()> {
     };
     write()
         .inspect_err(|_| {
-            // On a full device its bytes are the first that can go. The error above is the one to tell.
+            // Frees its bytes first on a full device. The error above is the one to report.
             let _ = fs::remove_file(&temporary);
         })
         .with_context(|| {
@@ -40,7 +41,7 @@ pub fn save(dir: &Path, value: &impl Serialize) -> Result<()> {
         })
 }
 
-/// As [`load`]; `None` where no result is there yet.
+/// As [`load`]; `None` if there is no result yet.
 ///
 /// # Errors
 /// As [`load`].
@@ -49,10 +50,10 @@ pub fn load_if_there(dir: &Path) -> Result<Option<SuiteResult>> {
     there.then(|| load(dir)).transpose()
 }
 
-/// Reads a suite's result back.
+/// Loads a suite's result.
 ///
 /// # Errors
-/// When there is none, it is not JSON of this schema, or it was written by a newer rumbench.
+/// Fails if there is none, if it is not JSON of this schema, or if a newer rumbench wrote it.
 pub fn load(dir: &Path) -> Result<SuiteResult> {
     let path = if dir.is_dir() {
         result_path(dir)
@@ -73,11 +74,11 @@ pub fn load(dir: &Path) -> Result<SuiteResult> {
     Ok(result)
 }
 
-/// Creates the result folder and makes sure that it is writable and not another suite's. Data in it, kept or in use,
-/// would be loaded over and removed with the first trial.
+/// Creates the result folder and checks that it is writable and holds no other suite. Existing
+/// data, kept or in use, would be overwritten and removed with the first trial.
 ///
 /// # Errors
-/// When it cannot be created or written, or already holds a result or data.
+/// Fails if the folder cannot be created or written, or already holds a result or data.
 pub fn prepare_directory(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir)
         .with_context(|| format!("cannot create {}; choose another --out DIR", dir.display()))?;

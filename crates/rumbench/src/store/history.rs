@@ -1,6 +1,8 @@
-//! The results store: one SQLite file with a row for each phase of each trial, and the whole JSON of each suite.
+//! The results store: one SQLite file with a row for each phase of each trial, and the whole JSON
+//! of each suite.
 //!
-//! It exists to look back over many suites; `DIR/result.json` stays the authority. A store that cannot be opened is a warning.
+//! It keeps the history of many suites; `DIR/result.json` remains authoritative. A store that
+//! cannot be opened is a warning.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +21,7 @@ CREATE TABLE IF NOT EXISTS phases (
   data_bytes INTEGER, marks TEXT NOT NULL);
 ";
 
-/// `$RUMBENCH_STORE`, or the user's data directory. `None` when there is no home.
+/// Returns `$RUMBENCH_STORE`, or a path in the user's data directory. `None` if there is no home.
 pub fn default_path() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("RUMBENCH_STORE") {
         return Some(PathBuf::from(path));
@@ -45,10 +47,10 @@ fn open(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Adds a suite, or replaces what was stored of the same folder.
+/// Adds a suite, or replaces the stored one of the same folder.
 ///
 /// # Errors
-/// When the store cannot be opened or written.
+/// Fails if the store cannot be opened or written.
 pub fn add(path: &Path, directory: &Path, suite: &SuiteResult) -> Result<()> {
     let mut connection = open(path)?;
     let directory = std::path::absolute(directory)
@@ -94,7 +96,7 @@ pub fn add(path: &Path, directory: &Path, suite: &SuiteResult) -> Result<()> {
 /// One line of `rumbench results`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StoredSuite {
-    /// RFC 3339 start.
+    /// Start time, RFC 3339.
     pub started_at: String,
     /// Workload name.
     pub workload: String,
@@ -104,10 +106,11 @@ pub struct StoredSuite {
     pub directory: String,
 }
 
-/// Stored suites, newest first, at most 100: all, or those whose workload, engines or folder hold a text.
+/// Returns at most 100 stored suites, newest first: all, or those with `of` in workload, engines or
+/// folder.
 ///
 /// # Errors
-/// When the store cannot be read. No store at all is an empty list.
+/// Fails if the store cannot be read. A missing store is an empty list.
 pub fn list(path: &Path, of: Option<&str>) -> Result<Vec<StoredSuite>> {
     if !path.exists() {
         return Ok(Vec::new());
@@ -131,10 +134,11 @@ pub fn list(path: &Path, of: Option<&str>) -> Result<Vec<StoredSuite>> {
         .context("cannot read the results store")
 }
 
-/// The newest stored suite with this name: its folder as `list` prints it, or the last part of it.
+/// Returns the newest stored suite with this name: its folder as `list` prints it, or the last part
+/// of it.
 ///
 /// # Errors
-/// When the store cannot be read. No store, or no such suite in it, is `None`.
+/// Fails if the store cannot be read. Without a store or such a suite, the result is `None`.
 pub fn find(path: &Path, name: &str) -> Result<Option<SuiteResult>> {
     if !path.exists() {
         return Ok(None);
@@ -156,10 +160,11 @@ pub fn find(path: &Path, name: &str) -> Result<Option<SuiteResult>> {
     Ok(None)
 }
 
-/// The newest suite of the same workload that started before this one and passes `is_like`, and its folder.
+/// Returns the newest suite of the same workload that started before this one and passes `is_like`,
+/// and its folder.
 ///
 /// # Errors
-/// When the store cannot be read. No store, or no such suite in it, is `None`.
+/// Fails if the store cannot be read. Without a store or such a suite, the result is `None`.
 pub fn before(
     path: &Path,
     suite: &SuiteResult,
@@ -174,7 +179,7 @@ pub fn before(
     )?;
     let mut rows = statement.query([&suite.workload, &suite.started_at])?;
     while let Some(row) = rows.next().context("cannot read the results store")? {
-        // What an older build stored in another form is no predecessor.
+        // A result that an older build stored in another format is skipped.
         if let Ok(found) = serde_json::from_str(&row.get::<_, String>(1)?)
             && is_like(&found)
         {

@@ -1,5 +1,5 @@
-//! Results on disk: the JSON of one suite ([`result`], `phase`, `figures`, [`sweep`], [`rate_search`],
-//! [`mod@file`]) and the SQLite file of all suites ([`history`]).
+//! Results on disk: the JSON of one suite ([`result`], `phase`, `figures`, [`sweep`],
+//! [`rate_search`], [`mod@file`]) and the SQLite file of all suites ([`history`]).
 
 mod figures;
 pub mod file;

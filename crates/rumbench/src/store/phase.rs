@@ -1,4 +1,4 @@
-//! The shape of a phase in `result.json`, and of its seconds. The rules of `result.rs` hold here too.
+//! Shape of a phase in `result.json`, and of its seconds. The rules of `result.rs` apply here too.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::figures::{
 };
 use crate::measure::latency::Buckets;
 
-/// What the clients beside those of a phase did, at a rate of their own. In no other number of the phase but errors and
-/// written bytes.
+/// Results of the background clients, which have a rate of their own. They are in no other number
+/// of the phase except errors and written bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BackgroundResult {
-    /// Operations that ended well.
+    /// Successful operations.
     pub operations: u64,
-    /// Rate asked for, operations per second.
+    /// Requested rate, operations per second.
     pub rate: f64,
     /// `operations` / seconds of the phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,28 +24,28 @@ pub struct BackgroundResult {
     /// Response time from the intended start.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub latency_us: BTreeMap<String, Latency>,
-    /// Rows asked for, rows per second, where rows are what counts.
+    /// Requested rows per second, if the workload counts rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows_rate: Option<f64>,
-    /// Rows / seconds of the phase, where `rows_rate` is there.
+    /// Rows / seconds of the phase, if `rows_rate` is present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows_per_s: Option<f64>,
-    /// Responses by the bounds of the classic response-time table.
+    /// Number of responses by the bounds of the classic response-time table.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub response_buckets: BTreeMap<String, Buckets>,
-    /// CPU of their threads for one of their operations, laboratory and engine together.
+    /// CPU microseconds of their threads per operation of theirs, laboratory and engine together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_op: Option<f64>,
 }
 
-/// How well intended starts were kept.
+/// Deviation from intended starts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct PacingError {
     /// Mean lateness of an idle client in microseconds.
     pub mean: f64,
-    /// Percentile 99 of it.
+    /// Percentile 99 of the lateness.
     pub p99: f64,
-    /// Largest.
+    /// Maximum lateness.
     pub max: f64,
 }
 
@@ -54,13 +54,13 @@ pub struct PacingError {
 pub struct PhaseResult {
     /// `load`, `index`, `warmup`, `request`, `request#2`, ..., `settle`.
     pub name: String,
-    /// Wall clock, from the release of the clients to the end of the last one.
+    /// Wall clock seconds, from the release of the clients to the end of the last one.
     pub seconds: f64,
-    /// Operations that ended well.
+    /// Successful operations.
     pub operations: u64,
-    /// Rows that they read or wrote.
+    /// Rows that the operations read or wrote.
     pub rows: u64,
-    /// Threads of clients, without those beside the phase.
+    /// Number of client threads, without background clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<usize>,
     /// `operations / seconds`.
@@ -71,12 +71,12 @@ pub struct PhaseResult {
     pub rows_per_s: Option<f64>,
     /// Operations that failed.
     pub errors: u64,
-    /// Transactions that were run again after a conflict.
+    /// Transactions rerun after a conflict.
     pub retries: u64,
-    /// Rate asked for, operations per second over all clients.
+    /// Requested rate, operations per second over all clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
-    /// Intended starts that came before the end of the phase and were not reached.
+    /// Intended starts before the end of the phase that were not reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed_arrivals: Option<u64>,
     /// Lateness of clients that had been idle.
@@ -85,7 +85,8 @@ pub struct PhaseResult {
     /// Response time from the intended start (equals the service time in a closed loop).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub latency_us: BTreeMap<String, Latency>,
-    /// Responses by the bounds of the classic response-time table: 256 us, 1, 4, 16, 64, 256 ms, 1, 4, 16 s, longer.
+    /// Number of responses by the bounds of the classic response-time table: 256 us, 1, 4, 16, 64,
+    /// 256 ms, 1, 4, 16 s, longer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub response_buckets: BTreeMap<String, Buckets>,
     /// Service time from the actual start.
@@ -97,43 +98,44 @@ pub struct PhaseResult {
     /// CPU in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<CpuSeconds>,
-    /// Voluntary and involuntary switches of all threads of the process.
+    /// Voluntary and involuntary switches of all threads of the process, per operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_switches_per_op: Option<f64>,
-    /// Counts of the processor, under `--profile` and where there are counters.
+    /// Counts of the processor, under `--profile` if there are counters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts_per_op: Option<CountsPerOp>,
-    /// What its processes were doing, under `--profile`.
+    /// CPU time by function, under `--profile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// Device read requests.
+    /// Device read requests per operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads_per_op: Option<f64>,
-    /// KiB read.
+    /// KiB read per operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kb_read_per_op: Option<f64>,
-    /// Device write requests.
+    /// Device write requests per operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_per_op: Option<f64>,
-    /// KiB written within the phase.
+    /// KiB written within the phase, per operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kb_written_per_op: Option<f64>,
-    /// KiB written within the phase and the settle phase that follows it.
+    /// KiB written within the phase and the settle phase after it, per operation of the phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kb_written_per_op_settled: Option<f64>,
-    /// KiB written in the whole phase, of the same source.
+    /// KiB written in the whole phase, from the same source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kb_written: Option<f64>,
-    /// Bytes of keys and values that the clients wrote, the background client included, where the workload counts them.
+    /// Bytes of keys and values that all clients wrote, background clients included, if the
+    /// workload counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
-    /// What the rows come to that the database holds after a settle, where the workload counts them.
+    /// Bytes of the rows in the database after a settle, if the workload counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored_bytes: Option<StoredBytes>,
-    /// The client that worked beside those of the phase.
+    /// Results of the background clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<BackgroundResult>,
-    /// Where the numbers of reads and writes come from.
+    /// Source of the numbers of reads and writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_source: Option<String>,
     /// The process's own input and output.
@@ -142,61 +144,61 @@ pub struct PhaseResult {
     /// Sizes at the end of the phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<SizeBytes>,
-    /// Memory.
+    /// Resident memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_bytes: Option<RssBytes>,
     /// Whole seconds with less than 10 % of the median throughput.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall_seconds: Option<f64>,
-    /// Largest gap between two completions of any client.
+    /// Longest gap between two completions of any client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_stall_ms: Option<f64>,
     /// Amplification factors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amplification: Option<Amplification>,
-    /// One entry for each second.
+    /// One entry per second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
     /// The engine's counters at the end of the phase.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub engine_counters: BTreeMap<String, f64>,
-    /// The first errors, in the engine's words.
+    /// First errors, as the engine reports them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub error_samples: Vec<String>,
-    /// Names of numbers that are always there and were not measured: of imported results.
+    /// Names of mandatory numbers that were not measured, in imported results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_measured: Vec<String>,
 }
 
 impl PhaseResult {
-    /// Whether a number that is always there was not measured.
+    /// Returns true if a mandatory number was not measured.
     pub fn lacks(&self, name: &str) -> bool {
         self.not_measured.iter().any(|lacking| lacking == name)
     }
 
-    /// Whether it did operations, as far as is known.
+    /// Returns true if the phase did operations, or if their number is unknown.
     pub fn has_worked(&self) -> bool {
         self.operations > 0 || self.lacks("operations")
     }
 
-    /// Its intervals without the last one where that is no whole second.
+    /// Returns the intervals without an incomplete last second.
     pub fn whole_seconds(&self) -> &[Interval] {
         let whole = (self.seconds.floor() as usize).min(self.intervals.len());
         &self.intervals[..whole]
     }
 
-    /// Operations of each whole second.
+    /// Returns the operations of each whole second.
     pub fn ops_of_seconds(&self) -> Vec<u64> {
         self.whole_seconds().iter().map(|i| i.ops).collect()
     }
 
-    /// The name without a repeated step's `#n`.
+    /// Returns the name without a repeated step's `#n`.
     pub fn base_name(&self) -> &str {
         base_name(&self.name)
     }
 }
 
-/// `request` for `request#2`.
+/// Returns `request` for `request#2`.
 pub fn base_name(phase: &str) -> &str {
     phase.split('#').next().unwrap_or(phase)
 }
@@ -206,9 +208,9 @@ pub fn base_name(phase: &str) -> &str {
 pub struct Interval {
     /// Seconds since the start of the phase, counted from 0.
     pub second: u64,
-    /// Operations that ended in it.
+    /// Operations that ended in this second.
     pub ops: u64,
-    /// Longest response that ended in it.
+    /// Longest response among them.
     pub max_us: f64,
     /// Operations by type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -216,22 +218,23 @@ pub struct Interval {
     /// Longest response by type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub op_max_us: BTreeMap<String, f64>,
-    /// Operations by response time: below 1 us, then each class twice as long (1 to 2 us, 2 to 4 us, ...).
+    /// Operations by response time: below 1 us, then classes of doubling width (1 to 2 us, 2 to 4
+    /// us, ...).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub response_counts: Vec<u64>,
-    /// Operations that ended in it of the clients beside the phase's.
+    /// Operations of background clients that ended in this second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background_ops: Option<u64>,
-    /// Those by type.
+    /// The same by type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub background_op_counts: BTreeMap<String, u64>,
-    /// Longest response of those.
+    /// Longest response of background clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background_max_us: Option<f64>,
     /// CPU seconds of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<f64>,
-    /// Resident memory.
+    /// Resident memory at the end of the second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_bytes: Option<u64>,
     /// KiB read from the source of the phase.
@@ -240,7 +243,7 @@ pub struct Interval {
     /// KiB written to the source of the phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kb_written: Option<f64>,
-    /// Allocated bytes of the directory.
+    /// Allocated bytes of the data directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory_bytes: Option<u64>,
     /// The engine's counters at the end of the second.

@@ -1,83 +1,86 @@
-//! What `rumbench find-rate` adds to `result.json`: the limits, and for each engine the rates that were tried and the highest that holds.
+//! Additions of `rumbench find-rate` to `result.json`: the limits, and for each engine the tried
+//! rates and the highest that meets them.
 //!
-//! As in [`super::result`], names are a contract with scripts, units are in the names, and an absent field means "not known".
+//! As in [`super::result`], names are a contract with scripts, units are in the names, and an
+//! absent field means "not known".
 
 use serde::{Deserialize, Serialize};
 
 use super::result::Latency;
 
-/// A search for the highest rate.
+/// Search for the highest rate.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RateSearch {
-    /// Limits of response times, as they were given.
+    /// Response time limits, as given.
     pub sla: Vec<Limit>,
-    /// How far apart the highest rate that holds and the lowest that does not may be at the end, as a share.
+    /// Largest relative gap at the end between the highest rate within the limits and the lowest
+    /// above them.
     pub precision: f64,
-    /// Share of the highest rate at which response times are told.
+    /// Share of the highest rate at which response times are reported.
     pub share: f64,
-    /// What was found, for each engine.
+    /// Result for each engine.
     pub engines: Vec<FoundRate>,
 }
 
-/// One limit.
+/// One response time limit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
-    /// As it was given.
+    /// Limit as given.
     pub text: String,
-    /// Figure of response times.
+    /// Figure of the response times, such as `p99`.
     pub figure: String,
-    /// Operation; absent where each kind of operation has to hold it.
+    /// Operation; absent if the limit applies to each kind of operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// Largest value that holds.
+    /// Largest permitted value.
     pub limit_us: f64,
 }
 
-/// The search for one engine.
+/// Search for one engine.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct FoundRate {
-    /// Engine, as in tables.
+    /// Engine name, as in tables.
     pub engine: String,
-    /// Phase that was judged.
+    /// Phase that is judged.
     pub phase: String,
-    /// Whether the search has ended.
+    /// True if the search has ended.
     pub ended: bool,
-    /// Throughput as fast as clients can.
+    /// Throughput of clients that do not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_loop_per_s: Option<f64>,
-    /// The highest rate that holds, in operations per second; absent where none does.
+    /// Highest rate that meets the limits, in operations per second; absent if none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub highest_rate: Option<f64>,
-    /// The lowest that does not.
+    /// Lowest rate that does not meet them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lowest_unmet_rate: Option<f64>,
-    /// The share of the highest rate at which response times are told.
+    /// Rate at the given share of the highest rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_rate: Option<f64>,
-    /// The result in words.
+    /// Result in words.
     pub judgement: String,
-    /// What was tried, by rate.
+    /// Tried rates, in increasing order.
     pub points: Vec<RatePoint>,
 }
 
-/// One rate: medians of its repetitions.
+/// One rate, with medians of its repetitions.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RatePoint {
-    /// The rate asked for; absent of the closed loop.
+    /// Requested rate; absent for the closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
-    /// Throughput that was reached.
+    /// Achieved throughput.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ops_per_s: Option<f64>,
-    /// Whether it holds; absent of the closed loop.
+    /// True if the limits are met; absent for the closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
-    /// Why it does not, for the first repetition that does not.
+    /// Violated limits of the first repetition that violates one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<String>,
-    /// Each figure the largest over the kinds of operations.
+    /// Response times: each figure is the maximum over the kinds of operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_us: Option<Latency>,
-    /// Trials that ended.
+    /// Number of completed trials.
     pub repetitions: usize,
 }

@@ -1,7 +1,8 @@
-//! The shape of `result.json`: one object for each suite, its trials, phases and intervals.
+//! Shape of `result.json`: one object for each suite, its trials, phases and intervals.
 //!
-//! The names are a contract with scripts: fields are added, never renamed. Units are in the names, and an absent field means
-//! "not measured". docs/guide/metrics.md describes the same structures for readers.
+//! The names are a contract with scripts: fields are added, never renamed. Units are in the names,
+//! and an absent field means "not measured". docs/guide/metrics.md describes the same structures
+//! for readers.
 
 use std::collections::BTreeMap;
 
@@ -17,66 +18,68 @@ use super::rate_search::RateSearch;
 use super::sweep::Sweep;
 use crate::measure::doctor::Finding;
 
-/// Version of this schema, raised when a reader of the old one would misunderstand the new one. A result without what is new in
-/// it is written as version 1: see [`SuiteResult::version`].
+/// Version of this schema, raised if a reader of the old one would misunderstand the new one. A
+/// result without the additions of version 2 is written as version 1: see [`SuiteResult::version`].
 pub const SCHEMA_VERSION: u32 = 2;
 /// The version before sweeps and hosts.
 pub const SCHEMA_PLAIN: u32 = 1;
 
-/// Longest text of a mark.
+/// Maximum length of a mark, in characters.
 const MARK_CHARS: usize = 450;
 
-/// Everything that one suite measured.
+/// All measurements of one suite.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SuiteResult {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
     /// Version of the laboratory.
     pub rumbench_version: String,
-    /// The command line, to run it again.
+    /// Command line, to run the suite again.
     pub command: String,
-    /// RFC 3339 time of the first trial.
+    /// Time of the first trial, RFC 3339.
     pub started_at: String,
-    /// RFC 3339 times at which it was continued after it had been stopped.
+    /// Times at which the stopped suite was continued, RFC 3339.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resumed_at: Vec<String>,
     /// Seed of the first repetition; repetition n uses seed + n - 1.
     pub seed: u64,
     /// Workload name.
     pub workload: String,
-    /// Version of the workload's golden operations; numbers of different versions do not compare.
+    /// Version of the workload's golden operations; numbers of different versions are not
+    /// comparable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_version: Option<u32>,
     /// Settings given for the workload and the runner.
     pub settings: BTreeMap<String, String>,
     /// Hardware, kernel, file system, build.
     pub environment: BTreeMap<String, String>,
-    /// What of the machine decides or spoils a measurement, as `rumbench doctor` tells it.
+    /// Properties of the machine that decide or spoil a measurement, as in `rumbench doctor`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machine: Vec<Finding>,
-    /// What the laboratory itself costs for each phase, measured on the `null` engine.
+    /// CPU cost of the laboratory itself for each phase, measured on the `null` engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
-    /// The same where it differs among trials, by [`TrialResult::build_and_point`]; the one above holds for all others.
+    /// Calibrations that differ among trials, by [`TrialResult::build_and_point`]; `calibration`
+    /// holds for all others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calibrations: BTreeMap<String, Calibration>,
-    /// What was varied, and what follows from it.
+    /// Varied setting of a sweep, and its results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<Sweep>,
-    /// Which rates were looked for, and what was found.
+    /// Rates that were tried, and the result of the search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_search: Option<RateSearch>,
     /// One entry for each trial, in the order in which they ran.
     pub trials: Vec<TrialResult>,
     /// Ratios against the base engine.
     pub comparisons: Vec<Comparison>,
-    /// Whether the suite was stopped before its end.
+    /// True if the suite was stopped before its end.
     #[serde(default)]
     pub interrupted: bool,
 }
 
 impl SuiteResult {
-    /// Of nothing that was run here.
+    /// Returns a result without trials.
     pub fn empty(workload: &str, command: String, started_at: String) -> SuiteResult {
         SuiteResult {
             schema_version: SCHEMA_PLAIN,
@@ -100,8 +103,8 @@ impl SuiteResult {
         }
     }
 
-    /// The oldest schema version whose readers understand this: older ones would take points of a
-    /// sweep, or builds of an engine, for repetitions.
+    /// Returns the oldest schema version that is sufficient for this result. Older readers would
+    /// mistake points of a sweep, or builds of an engine, for repetitions.
     pub fn version(&self) -> u32 {
         let hosts = self.trials.iter().any(|trial| trial.host.is_some());
         match self.sweep.is_some() || self.rate_search.is_some() || hosts {
@@ -118,74 +121,74 @@ pub struct Calibration {
     pub overrides: BTreeMap<String, String>,
     /// CPU of the client thread, user and system, in microseconds per operation.
     pub client_us_per_op: BTreeMap<String, f64>,
-    /// The user part of it.
+    /// User mode part of it.
     pub client_user_us_per_op: BTreeMap<String, f64>,
 }
 
 /// Memory of a whole trial under `--memory`: its process, and the page cache of its files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {
-    /// What it could take, in bytes.
+    /// Limit, in bytes.
     pub limit_bytes: u64,
-    /// The most that it took at one time, where the kernel tells.
+    /// Largest use at one time, if the kernel reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<u64>,
-    /// Whether the kernel killed it for want of memory.
+    /// True if the kernel killed the trial because of the limit.
     #[serde(default)]
     pub killed: bool,
 }
 
-/// One engine, one workload, one repetition.
+/// Trial: one engine, one workload, one repetition.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TrialResult {
     /// Engine name without its variant.
     pub engine: String,
-    /// The variant, if one was given.
+    /// Variant, if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
-    /// The engine's own version text; empty when it never opened.
+    /// Version text of the engine; empty if it never opened.
     pub engine_version: String,
-    /// The other build that ran it.
+    /// Other build that ran the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
-    /// What a sweep set for this trial, `KEY=VALUE`.
+    /// Setting of this trial in a sweep, `KEY=VALUE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point: Option<String>,
-    /// Counted from 1.
+    /// Repetition, counted from 1.
     pub repetition: u32,
     /// Seed of this trial.
     pub seed: u64,
-    /// The durability class asked for.
+    /// Requested durability class.
     pub durability: Durability,
-    /// What the class means on this engine.
+    /// Meaning of the class on this engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability_facts: Option<DurabilityFacts>,
-    /// Warnings that a reader must see beside the numbers.
+    /// Warnings that a reader must see next to the numbers.
     pub marks: Vec<String>,
     /// Effective configuration of engine and workload.
     pub configuration: BTreeMap<String, String>,
-    /// RFC 3339 time of its start.
+    /// Start time, RFC 3339.
     pub started_at: String,
-    /// RFC 3339 time of its end; absent while it runs, and of one that was interrupted.
+    /// End time, RFC 3339; absent while the trial runs or if it was interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
-    /// Whether the page cache was dropped before, or why not.
+    /// State of the page cache at the start: dropped, or the reason why not.
     pub cache_state: String,
-    /// What bounded its memory, and how much it took.
+    /// Memory limit and use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryUse>,
-    /// What the final check found, in words.
+    /// Result of the final check, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<String>,
-    /// Another program measured it.
+    /// Source, if another program measured the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<Imported>,
-    /// Its steps.
+    /// Phases in order.
     pub phases: Vec<PhaseResult>,
 }
 
 impl TrialResult {
-    /// `engine`, `engine:variant` or either with `@host`, as on the command line.
+    /// Returns `engine`, `engine:variant` or either with `@host`, as on the command line.
     pub fn name(&self) -> String {
         let host = self.host.as_ref().map(|host| host.name.as_str());
         engine_name(
@@ -195,7 +198,7 @@ impl TrialResult {
         )
     }
 
-    /// The name, and in a sweep what was set: trials of equal ones are repetitions.
+    /// Returns the name, and in a sweep the setting: trials with equal values are repetitions.
     pub fn contestant(&self) -> String {
         match &self.point {
             Some(point) => format!("{} {point}", self.name()),
@@ -203,21 +206,22 @@ impl TrialResult {
         }
     }
 
-    /// What decides the laboratory's own cost: the build that ran the trial, as `@HOST`, and what a sweep set.
+    /// Returns the factors of the laboratory's own cost: the build that ran the trial, as `@HOST`,
+    /// and the setting of a sweep.
     pub fn build_and_point(&self) -> String {
         let host = self.host.as_ref().map(|host| format!("@{}", host.name));
         let parts: Vec<String> = host.into_iter().chain(self.point.clone()).collect();
         parts.join(" ")
     }
 
-    /// Whether a mark with this name (before any parenthesis) is present.
+    /// Returns true if a mark with this name (before any parenthesis) is present.
     pub fn has_mark(&self, name: &str) -> bool {
         self.marks
             .iter()
             .any(|mark| mark.split(" (").next() == Some(name))
     }
 
-    /// Adds a mark once, without its middle if it is long.
+    /// Adds a mark once; a long one is shortened in the middle.
     pub fn mark(&mut self, mark: impl Into<String>) {
         let mark = shortened(mark.into());
         if !self.marks.contains(&mark) {
@@ -226,7 +230,7 @@ impl TrialResult {
     }
 }
 
-/// An engine as the command line names it.
+/// Returns the name of an engine as on the command line.
 pub fn engine_name(engine: &str, variant: Option<&str>, host: Option<&str>) -> String {
     let variant = variant.map(|variant| format!(":{variant}"));
     let host = host.map(|host| format!("@{host}"));
@@ -234,36 +238,36 @@ pub fn engine_name(engine: &str, variant: Option<&str>, host: Option<&str>) -> S
     std::iter::once(engine.to_string()).chain(parts).collect()
 }
 
-/// Another build of the laboratory that ran a trial.
+/// Other build of the laboratory that ran a trial.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// Its name on the command line; empty where one build ran all trials.
+    /// Name on the command line; empty if one build ran all trials.
     pub name: String,
-    /// Its binary.
+    /// Path of its binary.
     pub path: String,
-    /// Its version.
+    /// Version of that build.
     pub rumbench_version: String,
-    /// Its commit, with a remark where files had changed.
+    /// Commit of that build, with a remark if files had changed.
     pub commit: String,
-    /// Its compiler.
+    /// Compiler of that build.
     pub compiler: String,
-    /// Profile, optimisation, target, flags.
+    /// Profile, optimization, target, flags.
     pub compiler_flags: String,
 }
 
-/// Where a trial comes from that another program measured.
+/// Source of a trial that another program measured.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {
-    /// The program.
+    /// Name of the program.
     pub program: String,
     /// Files that were read.
     pub files: Vec<String>,
 }
 
-/// One engine against the base in one metric of one phase.
+/// Comparison of one engine with the base in one metric of one phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What a sweep set for both, `KEY=VALUE`.
+    /// Setting of both in a sweep, `KEY=VALUE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point: Option<String>,
     /// Base engine.
@@ -278,14 +282,14 @@ pub struct Comparison {
     pub ratio: f64,
     /// Lower end of the interval (five pairs or more) or of the range.
     pub ratio_low: f64,
-    /// Upper end.
+    /// Upper end of the same.
     pub ratio_high: f64,
-    /// `higher`, `lower`, `no verdict`, or why there is none.
+    /// `higher`, `lower`, `no verdict`, or the reason for no verdict.
     pub verdict: String,
 }
 
-/// Engines can say much: of more than [`MARK_CHARS`] characters the middle is cut. What failed is told first, and of a log that
-/// is told with it the last lines, or errors that are told behind them, say why.
+/// Cuts the middle of a mark longer than [`MARK_CHARS`], because engines can report much. The
+/// failure comes first; the last lines of a log, or errors after it, give the reason.
 fn shortened(mark: String) -> String {
     let chars = mark.chars().count();
     if chars <= MARK_CHARS {
