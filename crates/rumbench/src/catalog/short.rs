@@ -1,10 +1,11 @@
-//! Short forms of the workloads, which measure the client's own cost: settings to leave out, and settings to set.
+//! Short forms of the workloads, for measuring the client's own cost: settings to leave out, and
+//! settings to set.
 
 use rumbench_core::oltp_range;
 
 use super::Settings;
 
-/// Few nodes when there are many, two seconds of requests, no warm-up, one step.
+/// Limits the nodes and uses two seconds of requests, no warm-up, one step.
 pub(super) fn linkbench(settings: &Settings) -> (&'static [&'static str], Settings) {
     const MOST_NODES: u64 = 100_000;
     let removed = &[
@@ -19,7 +20,7 @@ pub(super) fn linkbench(settings: &Settings) -> (&'static [&'static str], Settin
     (removed, overrides)
 }
 
-/// Few rows when there are many, and each mix for half a second as fast as it can be.
+/// Limits the rows and runs each mix for half a second without a rate.
 pub(super) fn custom() -> (&'static [&'static str], Settings) {
     const MOST_ROWS: u64 = 100_000;
     let most = MOST_ROWS.to_string();
@@ -28,7 +29,7 @@ pub(super) fn custom() -> (&'static [&'static str], Settings) {
     (&["requests", "seconds"], overrides.into())
 }
 
-/// Few rows when there are many, queries for half a second in each step, and no wait before them.
+/// Limits the rows, runs queries for half a second in each step, and does not settle before them.
 pub(super) fn insert_benchmark(settings: &Settings) -> (&'static [&'static str], Settings) {
     const MOST_ROWS: u64 = 200_000;
     let mut overrides = at_most(settings, "rows", MOST_ROWS);
@@ -41,7 +42,8 @@ pub(super) fn insert_benchmark(settings: &Settings) -> (&'static [&'static str],
     (&["operations", "seconds", "settle"], overrides)
 }
 
-/// Few rows when there are many: values decide what they take, and a load goes at memory's speed. Two seconds of queries.
+/// Limits the rows, because the size of values decides the time and a load runs at memory speed.
+/// Two seconds of queries.
 pub(super) fn large_values(settings: &Settings) -> (&'static [&'static str], Settings) {
     const MOST_ROWS: u64 = 20_000;
     let mut overrides = at_most(settings, "rows", MOST_ROWS);
@@ -49,14 +51,14 @@ pub(super) fn large_values(settings: &Settings) -> (&'static [&'static str], Set
     (&["operations", "seconds"], overrides)
 }
 
-/// Few rows when there are many, but not fewer than the longest range, and a third of a second for each test.
+/// Limits the rows to the longest range, and runs each test for 0.3 seconds.
 pub(super) fn oltp_range(settings: &Settings) -> (&'static [&'static str], Settings) {
     let mut overrides = at_most(settings, "rows", oltp_range::tests::RANGE_MAX);
     overrides.insert("seconds".to_string(), "0.3".to_string());
     (&["operations", "seconds"], overrides)
 }
 
-/// Few keys when there are many, and as many operations as take some tenths of a second.
+/// Limits the keys, and runs as many operations as take some tenths of a second.
 pub(super) fn kv_sequence(settings: &Settings) -> (&'static [&'static str], Settings) {
     const MOST_KEYS: u64 = 100_000;
     const OPERATIONS: u64 = 100_000;
@@ -65,7 +67,8 @@ pub(super) fn kv_sequence(settings: &Settings) -> (&'static [&'static str], Sett
     (&["operations", "seconds"], overrides)
 }
 
-/// An override where a number is larger than `most`, or the default, which is taken to be.
+/// Returns an override if the number is larger than `most`, or if it is the default, which counts
+/// as larger.
 fn at_most(settings: &Settings, key: &str, most: u64) -> Settings {
     let given = settings.get(key).and_then(|text| text.parse().ok());
     let mut overrides = Settings::new();
