@@ -1,5 +1,5 @@
-//! Servers within what bounds and places a trial, as engines in the process are: a control group, cores of their own, and a
-//! sweep over configuration files.
+//! Servers under the limits and placements of a trial, like engines in the process: a control
+//! group, cores of their own, and a sweep over configuration files.
 
 use std::fs;
 use std::process::Output;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::killed::servers;
 use crate::{result, rumbench, text};
 
-/// A tiny run of LinkBench on a server, and its result where there is one.
+/// Runs a tiny LinkBench on a server, and returns its result if there is one.
 fn run(server: &str, more: &[&str]) -> (Option<Value>, Output) {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
@@ -24,7 +24,7 @@ fn run(server: &str, more: &[&str]) -> (Option<Value>, Output) {
     (found, output)
 }
 
-/// The result of a run that must have ended well.
+/// Returns the result of a run that must succeed.
 fn ended_well(server: &str, more: &[&str]) -> Value {
     let (found, output) = run(server, more);
     let said = text(&output.stderr);
@@ -40,13 +40,14 @@ fn ended_well(server: &str, more: &[&str]) -> Value {
 #[test]
 fn memory_and_operations_of_a_servers_processes_are_bounded() {
     for server in servers() {
-        // Most of it for the server's own start.
+        // Most of the memory is for the server's own start.
         let bounds = ["--memory", "1073741824", "--storage", "slow-ssd"];
         let bounds = [&bounds[..], &["--set", "cache_bytes=67108864"]].concat();
         let (found, output) = run(server, &bounds);
         let said = text(&output.stderr);
         let Some(found) = found else {
-            // A user without groups, or a folder on no device, as for any engine.
+            // As for any engine, the user may have no control groups, or the folder is on no block
+            // device.
             assert_eq!(output.status.code(), Some(1), "{server}: {said}");
             let why = said.contains("control group") || said.contains("block device");
             assert!(why, "{server}: {said}");
@@ -55,7 +56,8 @@ fn memory_and_operations_of_a_servers_processes_are_bounded() {
         assert_eq!(output.status.code(), Some(0), "{server}: {said}");
         let trial = &found["trials"][0];
         assert_eq!(trial["memory"]["limit_bytes"], 1_073_741_824, "{server}");
-        // Kernels before 5.19 have no peak in version 2. The laboratory alone takes a fraction of this.
+        // Kernels before 5.19 have no peak in version 2. The laboratory alone takes a fraction of
+        // this.
         let peak = trial["memory"]["peak_bytes"].as_u64();
         assert!(
             peak.is_none_or(|peak| peak > 40 << 20),
@@ -68,7 +70,7 @@ fn memory_and_operations_of_a_servers_processes_are_bounded() {
 
 #[test]
 fn server_and_clients_share_cores_or_have_their_own() {
-    // Which server it is makes no difference to where it runs.
+    // Placement does not depend on the kind of server.
     for (server, placement) in servers().zip(["shared", "split"].into_iter().cycle()) {
         let (found, output) = run(server, &["--placement", placement]);
         let said = text(&output.stderr);

@@ -1,10 +1,11 @@
-//! `rumbench compare` and the page as scripts meet them: exit codes, messages, files. Tiny suites on `null`.
+//! `rumbench compare` and the page as scripts use them: exit codes, messages, files. Tiny suites on
+//! `null`.
 
 use std::path::Path;
 
 use crate::{rumbench, text};
 
-/// Runs a tiny suite on `null` into a folder, and stores it nowhere.
+/// Runs a tiny suite on `null` into a folder, without storing it.
 fn suite(store: &Path, out: &Path, more: &[&str]) {
     run(store, "null", out, &[&["--no-store"], more].concat());
 }
@@ -180,7 +181,7 @@ fn run_and_report_write_the_page_and_a_folder_that_refuses_it_is_a_warning() {
         text(&report.stderr)
     );
     assert_eq!(std::fs::read_to_string(&page).unwrap(), written);
-    // A folder in its place cannot be written over.
+    // A folder in place of the page cannot be overwritten.
     std::fs::remove_file(&page).unwrap();
     std::fs::create_dir(&page).unwrap();
     let report = rumbench(dir.path(), &["report", folder.to_str().unwrap()]);

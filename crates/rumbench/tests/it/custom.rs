@@ -1,10 +1,10 @@
-//! Own workloads from the command line: the guide's file, a preset, files that cannot be followed.
+//! Custom workloads from the command line: the guide's file, a preset, invalid files.
 
 use std::path::Path;
 
 use crate::{result, rumbench, text};
 
-/// The file of the guide's tutorial: its first block of TOML.
+/// Returns the file of the guide's tutorial: its first block of TOML.
 fn tutorial() -> String {
     let page = Path::new("../../docs/guide/own-workloads.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -19,7 +19,7 @@ fn run(dir: &Path, workload: &str, more: &[&str]) -> std::process::Output {
     rumbench(dir, &[&arguments[..], more].concat())
 }
 
-/// The engine that keeps rows, where the build has one.
+/// Engine that keeps rows, if the build has one.
 const ENGINE: &str = if cfg!(feature = "sqlite") {
     "sqlite"
 } else {

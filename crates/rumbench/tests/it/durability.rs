@@ -1,4 +1,4 @@
-//! Kill tests and power losses on an engine that keeps its promise.
+//! Kill tests and power losses on engines that keep their promise.
 
 #[cfg(feature = "sqlite")]
 #[test]
@@ -38,7 +38,8 @@ fn sqlite_keeps_every_acknowledged_commit_of_killed_processes() {
     assert!(text(&output.stdout).contains("commits acknowledged"));
 }
 
-/// Kills a server twice at the class that keeps everything, and asks for what cannot be tested of it.
+/// Kills a server twice at the class that keeps every commit, and checks the errors of unsupported
+/// tests.
 #[cfg(any(feature = "mariadb", feature = "postgresql"))]
 fn killed_server(engine: &str) {
     use crate::{result, rumbench, text};
@@ -103,7 +104,8 @@ fn postgresql_keeps_every_acknowledged_commit_of_killed_servers() {
 fn power_losses(durability: &str) -> (Option<i32>, serde_json::Value) {
     use crate::{result, rumbench};
 
-    // The library is no dependency that cargo would build for a test, and is looked for beside the program.
+    // Cargo does not build the library for a test, because it is no dependency. It must be next to
+    // the program.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = std::process::Command::new(cargo);
     build.args(["build", "--locked", "--quiet", "-p", "rumbench-powercut"]);
@@ -143,7 +145,8 @@ fn sqlite_keeps_every_acknowledged_commit_of_a_power_loss_if_it_syncs() {
     assert!(result["commits_acknowledged"].as_u64().unwrap() > 0);
     let lost = &result["power_loss"];
     assert!(lost["bytes_seen"].as_u64().unwrap() > 1000, "{lost}");
-    // What the laboratory itself is told is not in it. SQLite's shared memory is a mapped file, which the kernel may write.
+    // Reports to the laboratory are not included. SQLite's shared memory is a mapped file, which
+    // the kernel may write.
     let unseen = lost["unseen_files"]
         .as_array()
         .map_or(&[][..], |files| files);
@@ -161,7 +164,7 @@ fn sqlite_keeps_every_acknowledged_commit_of_a_power_loss_if_it_syncs() {
 #[test]
 fn power_losses_take_what_sqlite_has_not_synced() {
     let (code, result) = power_losses("buffered");
-    // It promises no more than a prefix.
+    // This class promises only a prefix of the commits.
     assert_eq!(code, Some(0), "{result}");
     assert!(
         result["acknowledged_lost"].as_u64().unwrap() > 0,

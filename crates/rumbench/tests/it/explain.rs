@@ -1,10 +1,11 @@
-//! `rumbench explain` of a result: its folder, its file, its name in the store; as text and as JSON.
+//! `rumbench explain` of a result: its folder, its file, its name in the store; as text and as
+//! JSON.
 
 use std::path::Path;
 
 use crate::{rumbench, text};
 
-/// A small result on `null`.
+/// Measures a small result on `null`.
 fn measured(dir: &Path) -> std::path::PathBuf {
     let out = dir.join("measured");
     let arguments = [

@@ -1,4 +1,4 @@
-//! Suites on a server that runs already.
+//! Suites on a server that is already running.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::killed::{processes, signal};
 use crate::resume::{has_phase, wait};
 use crate::{result, rumbench, text};
 
-/// The name of this build's server, the user of a private one, and its socket.
+/// Name of this build's server, user of a private one, and name of its socket.
 #[cfg(feature = "mariadb")]
 pub const SERVER: (&str, &str, &str) = ("mariadb-innodb", "root", "socket");
 #[cfg(not(feature = "mariadb"))]
@@ -34,7 +34,7 @@ fn start_with(name: &str, dir: &Path, settings: BTreeMap<String, String>) -> Box
     found.entry.open(&config).expect("it starts")
 }
 
-/// The socket of the server with this process.
+/// Returns the socket of the server with this process.
 fn socket(pid: u32) -> PathBuf {
     let folders = std::fs::read_dir(std::env::temp_dir())
         .expect("a folder")
@@ -147,14 +147,14 @@ fn a_running_server_that_stands_still_is_left_alone_and_costs_the_trial() {
     server.close().expect("a server that was left as it was");
 }
 
-/// One server with both engines of MariaDB, as the comparison of two engines in one server wants it.
+/// Runs one server with both engines of MariaDB, to compare them in the same server.
 #[cfg(feature = "mariadb")]
 #[test]
 fn both_engines_of_one_server_stand_in_one_suite() {
     let dir = tempfile::tempdir().expect("folder");
     let data = dir.path().join("server");
     std::fs::create_dir(&data).expect("folder");
-    // The class of both; a server of MyRocks leaves InnoDB's as it is by default.
+    // Sets the class of both: a server for MyRocks leaves InnoDB's at its default.
     let options = dir.path().join("my.cnf");
     let lines = "[mariadbd]\ninnodb_flush_log_at_trx_commit=2\n";
     std::fs::write(&options, lines).expect("a file");

@@ -1,4 +1,5 @@
-//! Real servers that fail by themselves: each costs its own trial, with its words, and the suite goes on.
+//! Real servers that fail by themselves: each failure affects its own trial only and is reported,
+//! and the suite goes on.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use crate::killed::servers;
 use crate::{result, rumbench, text};
 
-/// A suite of this server and of another engine behind it: the arguments.
+/// Returns the arguments of a suite of this server, followed by another engine.
 fn suite<'a>(server: &'a str, nodes: &'a str, out: &'a str) -> Vec<&'a str> {
     vec![
         "run",
@@ -31,7 +32,8 @@ fn suite<'a>(server: &'a str, nodes: &'a str, out: &'a str) -> Vec<&'a str> {
     ]
 }
 
-/// The result of such a suite, in which the server fails and the other engine does not. The server's log is kept.
+/// Returns the result of such a suite, in which the server fails and the other engine does not.
+/// Checks that the server's log is kept.
 fn failed(dir: &Path, server: &str, output: &Output) -> Value {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{server}: {said}");
@@ -49,7 +51,7 @@ fn failed(dir: &Path, server: &str, output: &Output) -> Value {
     result
 }
 
-/// The result of a suite of a server with lines of its own configuration.
+/// Returns the result of a suite of a server with lines of custom configuration.
 fn configured(dir: &Path, server: &str, lines: &str, nodes: &str) -> Value {
     let (options, out) = (dir.join("own.conf"), dir.join("out"));
     fs::write(&options, lines).unwrap();
@@ -74,7 +76,7 @@ fn a_server_that_does_not_come_up_costs_its_own_trial() {
     }
 }
 
-/// Told before anything runs, and with what to do.
+/// The error comes before anything runs, with a remedy.
 #[test]
 fn a_server_that_is_not_there_is_named_before_anything_runs() {
     for server in servers() {
@@ -93,7 +95,7 @@ fn a_server_that_is_not_there_is_named_before_anything_runs() {
     }
 }
 
-/// A tablespace that may not grow is to InnoDB what a full device is.
+/// For InnoDB a tablespace that may not grow is like a full device.
 #[cfg(feature = "mariadb")]
 #[test]
 fn a_server_without_space_costs_its_own_trial_and_says_so() {
@@ -105,8 +107,8 @@ fn a_server_without_space_costs_its_own_trial_and_says_so() {
     assert!(marks.contains("its log ends with"), "{marks}");
 }
 
-/// No file may become larger than 40 MB, which to servers is a device that refuses to take more. PostgreSQL refuses the
-/// statement; MariaDB ends itself where MyRocks cannot write.
+/// No file may become larger than 40 MB; for servers this is like a device that rejects further
+/// writes. PostgreSQL rejects the statement; MariaDB aborts if MyRocks cannot write.
 #[test]
 fn a_server_that_cannot_write_costs_its_own_trial_and_says_so() {
     for server in servers().filter(|server| *server != "mariadb-innodb") {

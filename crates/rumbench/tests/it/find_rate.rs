@@ -1,4 +1,5 @@
-//! The search for the highest rate on `null`, whose calls take a time that is given: what it can do is known, whatever the machine.
+//! The search for the highest rate on `null`. Its calls take a given time, so its capacity is known
+//! on any machine.
 
 use std::path::Path;
 
@@ -40,7 +41,8 @@ fn the_rate_of_an_engine_whose_calls_take_two_milliseconds_is_found() {
     let found = &result["rate_search"]["engines"][0];
     assert_eq!(found["ended"], true, "{found}");
     let number = |name: &str| found[name].as_f64().unwrap();
-    // A sleep is never shorter than asked for, so more than 95 % of a higher rate cannot be reached.
+    // A sleep is never shorter than requested, so 95 % of a rate above 1000 / 0.95 cannot be
+    // reached.
     assert!(number("closed_loop_per_s") <= 1000.0, "{found}");
     let highest = number("highest_rate");
     assert!(highest > 0.0 && highest <= 1000.0 / 0.95, "{found}");
@@ -71,7 +73,7 @@ fn the_rate_of_an_engine_whose_calls_take_two_milliseconds_is_found() {
     shown_again(dir.path());
 }
 
-/// `report` shows the same, and `resume` has nothing to do.
+/// Checks that `report` shows the same and `resume` has nothing to do.
 fn shown_again(dir: &Path) {
     let out = dir.join("out");
     let again = rumbench(dir, &["report", out.to_str().unwrap(), "--markdown"]);
@@ -86,7 +88,7 @@ fn shown_again(dir: &Path) {
 fn a_limit_that_cannot_be_held_ends_with_exit_code_3_and_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let output = find(dir.path(), &["--sla", "p50=1ms", "--set", "seconds=0.1"]);
-    // The same key twice: the later one counts.
+    // The key is given twice: the later value counts.
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
     assert!(

@@ -166,7 +166,7 @@ fn a_build_that_dies_in_a_trial_costs_only_its_own_trials() {
     assert_eq!(result["trials"][1]["marks"], serde_json::json!([]));
     assert!(result["trials"][1]["phases"][1]["ops_per_s"].is_number());
 
-    // One that vanishes after it answered: the trial cannot be started.
+    // A build that vanishes after its answer: the trial cannot be started.
     let dir = tempfile::tempdir().unwrap();
     let body = format!("exec '{THIS}' \"$@\"");
     let gone = script(dir.path(), "gone", &format!("rm \"$0\"\n{body}"));

@@ -1,4 +1,5 @@
-//! Results of other programs as result folders: alone, beside trials of ours, and what is refused.
+//! Results of other programs as result folders: alone, together with our trials, and rejected
+//! input.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ fn input(file: &str) -> String {
     path.display().to_string()
 }
 
-/// A kv-sequence of ours on `null`.
+/// Runs a kv-sequence of ours on `null`.
 fn ours(dir: &Path) -> PathBuf {
     let out = dir.join("ours");
     let settings = [

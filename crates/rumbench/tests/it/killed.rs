@@ -1,6 +1,7 @@
-//! A laboratory that is killed with a server of its own at work leaves no process and no socket: the kernel ends the server, and the
-//! next start of any laboratory removes what remains. The data stay, for they belong to a result.
-//! A server that is killed costs its own trial and no other, and so does the process of a trial.
+//! A laboratory that is killed while its own server works leaves no process and no socket: the
+//! kernel ends the server, and the next start of any laboratory removes the rest. The data stays,
+//! because it belongs to a result. A killed server affects its own trial and no other, and so does
+//! a killed process of a trial.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,17 +12,17 @@ use std::time::{Duration, Instant};
 use crate::result;
 use crate::resume::{has_phase, kill, wait};
 
-/// Only against a test that never ends.
+/// Limit so that a failing test ends.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The servers of this build.
+/// Returns the servers of this build.
 pub fn servers() -> impl Iterator<Item = &'static str> {
     let built = rumbench_engines::engines().iter();
     let built = built.filter(|entry| entry.is_server && entry.is_available());
     built.map(|entry| entry.name)
 }
 
-/// The folder of the server that was started with this folder for temporary files, and its process.
+/// Returns the folder and the process of the server with this temporary folder.
 fn noted(temporary: &Path) -> Option<(PathBuf, u32)> {
     let entries = fs::read_dir(temporary).ok()?.flatten();
     entries.map(|entry| entry.path()).find_map(|folder| {
@@ -30,7 +31,7 @@ fn noted(temporary: &Path) -> Option<(PathBuf, u32)> {
     })
 }
 
-/// A folder with another one for temporary files, and what is run with it.
+/// Folder with another one for temporary files, for one server.
 struct Place {
     server: &'static str,
     dir: tempfile::TempDir,
@@ -43,7 +44,7 @@ impl Place {
         let dir = tempfile::tempdir().unwrap();
         let (temporary, out) = (dir.path().join("t"), dir.path().join("out"));
         fs::create_dir(&temporary).unwrap();
-        // Root's PostgreSQL runs as another user, who has to get to its socket.
+        // If root runs this test, PostgreSQL runs as another user and needs access to its socket.
         for folder in [dir.path(), &temporary] {
             fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
         }
@@ -62,9 +63,10 @@ impl Place {
         command
     }
 
-    /// A suite that lasts longer than any test, up to the moment at which its server is there: that server's folder and process.
+    /// Starts a suite that lasts longer than any test, and waits until its server runs. Returns the
+    /// suite, and the server's folder and process.
     fn begin(&self, more: &[&str]) -> (Child, PathBuf, u32) {
-        // As a user names it: from where the suite is started.
+        // Relative to the suite's working directory, as a user would write it.
         let out = "out";
         let own = ["run", "linkbench", "--engine", self.server, "--no-store"];
         let settings = ["--set", "nodes=100", "--set", "numbers=2011", "--out", out];
@@ -75,7 +77,7 @@ impl Place {
         (child, folder, server)
     }
 
-    /// As [`Place::begin`] with a small trial of another engine behind it, up to a moment at which requests are asked.
+    /// As [`Place::begin`], followed by a small trial of another engine. Waits until requests run.
     fn begin_requests(&self, more: &[&str]) -> (Child, u32) {
         let usual = [
             "--engine",
@@ -89,8 +91,9 @@ impl Place {
         (suite, server)
     }
 
-    /// The end of a suite whose first trial failed: the marks of that trial. What it had measured is there, the second trial was
-    /// run, and nothing is left of the server.
+    /// Waits for the end of a suite with a failed first trial, and returns the marks of that trial.
+    /// Checks that its measurements are kept, the second trial ran, and nothing is left of the
+    /// server.
     fn marks_of_failed(&self, mut suite: Child) -> String {
         assert_eq!(suite.wait().unwrap().code(), Some(1));
         let result = result(&self.out);
@@ -103,7 +106,7 @@ impl Place {
     }
 }
 
-/// A server and the processes that it started: what answers may be one of its own for each client.
+/// Returns a server and the processes that it started: a server may use one for each client.
 pub fn processes(server: u32) -> Vec<u32> {
     let started = fs::read_to_string(format!("/proc/{server}/task/{server}/children")).unwrap();
     let started = started.split_whitespace().map(|pid| pid.parse().unwrap());
@@ -161,7 +164,7 @@ fn a_killed_process_of_a_trial_leaves_no_server_behind_while_the_laboratory_goes
         let marks = place.marks_of_failed(suite);
         assert!(marks.contains("signal 9"), "{name}: {marks}");
         assert!(!folder.exists(), "{name}");
-        // What is left of it is for the process that inherited it to take away.
+        // The process that inherited the server still has to reap it.
         let start = Instant::now();
         while Path::new(&format!("/proc/{server}")).exists() {
             assert!(start.elapsed() < PATIENCE, "{name}: {server} is there");
@@ -179,13 +182,13 @@ fn a_killed_laboratory_leaves_no_server_behind() {
         let start = Instant::now();
         let is_there = |process: &u32| Path::new(&format!("/proc/{process}")).exists();
         let mut offered = String::new();
-        // The process of the trial has to see first that its laboratory is gone.
+        // The trial's process first has to notice that its laboratory is gone.
         while folder.exists() || all.iter().any(is_there) {
             let left = folder.display();
             assert!(start.elapsed() < PATIENCE, "{name}: {left} is still there");
             let dir = place.dir.path().to_str().unwrap();
             let mut doctor = place.laboratory(&["doctor", "--dir", dir]);
-            // Left-overs are offered by a path that leads to them from any folder.
+            // Leftovers are offered by a path that is valid in any folder.
             let looked = doctor.stderr(Stdio::piped()).current_dir("/").output();
             let looked = looked.unwrap();
             assert!(looked.status.success());

@@ -1,7 +1,7 @@
-//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps, searches for rates, bounded
-//! memory, other builds, comparisons, explanations, imports, resumed suites, suites of several runs, kill tests, servers that run already,
-//! laboratories that are killed with a server, servers that fail, that lose rows, that are bounded, and that are an ordinary
-//! user's.
+//! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps,
+//! searches for rates, bounded memory, other builds, comparisons, explanations, imports, resumed
+//! suites, suites of several runs, kill tests. With servers: external ones, laboratories killed
+//! with a server, and servers that fail, lose rows, are bounded, or belong to an ordinary user.
 
 #[cfg(any(feature = "mariadb", feature = "postgresql"))]
 mod bounded_servers;
@@ -51,13 +51,13 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// `DIR/result.json` of a finished command.
+/// Reads `DIR/result.json` of a finished command.
 fn result(dir: &Path) -> serde_json::Value {
     let text = std::fs::read_to_string(dir.join("result.json")).expect("there is a result");
     serde_json::from_str(&text).expect("the result is JSON")
 }
 
-/// An executable that a shell runs.
+/// Writes an executable shell script and returns its path.
 fn script(dir: &Path, name: &str, body: &str) -> String {
     let path = dir.join(name);
     std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).expect("the script is written");

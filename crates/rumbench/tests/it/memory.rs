@@ -1,4 +1,5 @@
-//! Trials whose memory is bounded by a control group. Where the kernel does not let this user make one, that must be said.
+//! Trials with memory bounded by a control group. If the kernel does not let this user create one,
+//! the laboratory must say so.
 
 use std::path::Path;
 use std::process::Output;
@@ -28,7 +29,8 @@ fn run(dir: &Path, memory: u64, cache: u64, more: &[&str]) -> Output {
     rumbench(dir, &arguments)
 }
 
-/// Whether the groups of this kernel can be had; if not, the laboratory must have said so before it ran anything.
+/// Returns true if this user can have control groups; otherwise checks that the laboratory said so
+/// before it ran anything.
 fn bounded(dir: &Path, output: &Output) -> bool {
     if dir.join("out/result.json").exists() {
         return true;
@@ -63,9 +65,9 @@ fn a_trial_stays_within_its_memory_and_says_what_it_took() {
 #[test]
 fn a_trial_that_needs_more_is_marked_and_the_suite_goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    // It keeps what it reads and never meets the end of a line.
+    // `tail` keeps its input in memory and never reaches the end of a line.
     let this = env!("CARGO_BIN_EXE_rumbench");
-    // Once it is in its group, and not without end should it never be.
+    // Waits until the process is in its group, but not forever.
     let waits =
         "n=0; until grep -q rumbench- /proc/self/cgroup || [ $n = 999 ]; do n=$((n+1)); done";
     let grows = "ulimit -v 1000000; exec tail /dev/zero";
@@ -74,7 +76,8 @@ fn a_trial_that_needs_more_is_marked_and_the_suite_goes_on() {
             format!("if [ \"$1\" = trial-child ]; then {waits}; {grows}; fi\nexec {this} \"$@\"");
         format!("{name}={}", script(dir.path(), name, &body))
     };
-    // The first is the trial's process, the second one that it started, as a server is.
+    // In the first host the trial's process itself grows; in the second its child does, like a
+    // server.
     let greedy = host("greedy", grows);
     let server = host("server", &format!("({grows})"));
     let engines = [

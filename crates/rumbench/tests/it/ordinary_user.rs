@@ -1,4 +1,4 @@
-//! Servers of a laboratory that is not root's: nothing of what it does with them needs a right that others lack.
+//! Servers of a laboratory that does not run as root: its work with them needs no special rights.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -14,7 +14,7 @@ const NOBODY: u32 = 65534;
 #[test]
 fn servers_run_for_a_user_without_rights() {
     let dir = tempfile::tempdir().unwrap();
-    // Root's folder of binaries may be closed to others.
+    // The folder of root's binaries may be inaccessible to others.
     let binary = dir.path().join("rumbench");
     fs::copy(env!("CARGO_BIN_EXE_rumbench"), &binary).unwrap();
     let is_root = fs::metadata(dir.path()).unwrap().uid() == 0;

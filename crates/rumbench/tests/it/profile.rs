@@ -1,5 +1,5 @@
-//! `--profile`: functions and flame graphs of each phase. Where the kernel gives this user no samples, that must be said, and the
-//! trial goes on.
+//! `--profile`: functions and flame graphs of each phase. If the kernel gives this user no samples,
+//! the result must say so, and the trial goes on.
 
 use std::path::Path;
 
@@ -44,7 +44,7 @@ fn each_phase_has_its_functions_and_a_flame_graph() {
     let graph = out.join(profile["graph"].as_str().unwrap());
     let svg = std::fs::read_to_string(&graph).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("alluvium::"));
-    // Stacks are whole: from the thread, through the laboratory, into the engine.
+    // Stacks are complete: from the thread, through the laboratory, into the engine.
     let folded = std::fs::read_to_string(graph.with_extension("folded")).unwrap();
     let whole = |line: &&str| line.contains("rumbench::run::") && line.contains("alluvium::");
     assert!(folded.lines().any(|line| whole(&line)), "{folded}");

@@ -1,4 +1,5 @@
-//! Suites that are killed at moments found by what their folder holds, and resumed: the trials in the end are those of an undisturbed one.
+//! Suites that are killed at certain states of their folder and resumed: they end with the trials
+//! of an undisturbed suite.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -18,7 +19,7 @@ const SMALL: [&str; 10] = [
     "--set",
     "steps=fillseq,get",
 ];
-/// Six of them, at two points of a sweep.
+/// Six small trials, at two points of a sweep.
 const SUITE: [&str; 6] = [
     "--set",
     "operations=2000",
@@ -29,7 +30,7 @@ const SUITE: [&str; 6] = [
 ];
 const TRIALS: usize = 6;
 
-/// The command line of a suite.
+/// Returns the command line of a suite.
 fn arguments<'a>(more: &[&'a str], out: &'a Path) -> Vec<&'a str> {
     let out = ["--out", out.to_str().unwrap()];
     [&SMALL[..], more, &out].concat()
@@ -46,18 +47,19 @@ fn start(dir: &Path, arguments: &[&str]) -> Child {
 }
 
 pub fn kill(mut child: Child) {
-    // One that has ended cannot be killed, which is fine.
+    // Fails if the process has ended, which is fine.
     let _ = child.kill();
     child.wait().unwrap();
 }
 
-/// The result as it is now, if there is one.
+/// Returns the current result, if there is one.
 fn peek(out: &Path) -> Option<serde_json::Value> {
     let text = std::fs::read_to_string(out.join("result.json")).ok()?;
     serde_json::from_str(&text).ok()
 }
 
-/// Whether a phase of the first trial is in the result, where one that is running is told some seconds after it began.
+/// Returns true if a phase of the first trial is in the result. A running phase appears there some
+/// seconds after its start.
 #[cfg(any(feature = "mariadb", feature = "postgresql"))]
 pub fn has_phase(out: &Path, name: &str) -> bool {
     let Some(result) = peek(out) else {
@@ -74,18 +76,18 @@ fn ended(value: &serde_json::Value) -> usize {
         .count()
 }
 
-/// Waits until the folder shows what is wanted, or the suite has ended by itself.
+/// Waits until `wanted` holds, or the suite has ended by itself.
 pub fn wait(child: &mut Child, wanted: &dyn Fn() -> bool) {
     while !wanted() && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
     }
 }
 
-/// What must be the same: who ran, in which order, with which seeds, doing how much, with which marks.
+/// Returns everything that must be equal: engines, order, seeds, amounts of work, marks.
 fn identity(value: &serde_json::Value) -> Vec<String> {
     let trial = |trial: &serde_json::Value| {
         let phase = |phase: &serde_json::Value| {
-            // How a load is cut into batches depends on which of its clients is faster.
+            // The split of a load into batches depends on the speed of its clients.
             let load = phase["name"] == "fillseq";
             let amount = if load { "rows" } else { "operations" };
             format!("{} {} {amount}", phase["name"], phase[amount])
@@ -126,7 +128,7 @@ fn resume(dir: &Path, out: &Path) -> std::process::Output {
     rumbench(dir, &["resume", out.to_str().unwrap()])
 }
 
-/// A suite killed when `wanted` of its folder holds, then resumed to its end.
+/// Kills a suite when `wanted` holds for its folder, then resumes it to its end.
 fn killed_and_resumed(name: &str, wanted: &dyn Fn(&Path) -> bool, expected: &[String], dir: &Path) {
     let out = dir.join(name);
     let arguments = arguments(&SUITE, &out);
@@ -223,7 +225,7 @@ fn resumes_that_are_killed_too_come_to_the_same_end() {
     assert_eq!(listed.matches(out.to_str().unwrap()).count(), 1, "{listed}");
 }
 
-/// A finished suite of one trial.
+/// Runs a suite of one trial to its end.
 fn finished(dir: &Path) -> std::path::PathBuf {
     let out = dir.join("out");
     let arguments = arguments(&SUITE[..2], &out);

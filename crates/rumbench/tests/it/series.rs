@@ -1,4 +1,5 @@
-//! Suites of several runs: each in its folder, stopped ones continued, none begun that cannot be followed.
+//! Suites of several runs: each has its folder, stopped ones continue, and invalid ones do not
+//! begin.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -81,7 +82,7 @@ fn a_killed_suite_goes_on_at_the_trial_that_was_running() {
     while !out.join("second").join("suite.json").exists() && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
     }
-    // One that has ended cannot be killed, which is fine.
+    // Fails if the process has ended, which is fine.
     let _ = child.kill();
     child.wait().unwrap();
     let output = rumbench(dir.path(), &arguments);

@@ -1,5 +1,5 @@
-//! `--storage`: trials whose operations on a device the kernel limits. Where it does not let this user make a control group,
-//! or the folder is on no device, that must be said.
+//! `--storage`: trials with kernel limits on their device operations. If the kernel does not let
+//! this user create a control group, or the folder is on no device, the laboratory must say so.
 
 use std::process::Output;
 
@@ -8,7 +8,8 @@ use crate::{result, rumbench, script, text};
 #[test]
 fn a_trial_runs_in_a_group_with_the_limits_of_its_tier() {
     let dir = tempfile::tempdir().unwrap();
-    // The process of the trial notes where it is, once it was moved, and what is written there, then and at last.
+    // The trial's process records the limits of its group after it was moved there, and again at
+    // the end.
     let this = env!("CARGO_BIN_EXE_rumbench");
     let [noted, at_last] = ["noted", "at_last"].map(|name| dir.path().join(name));
     let body = format!(
@@ -64,7 +65,7 @@ fn a_trial_runs_in_a_group_with_the_limits_of_its_tier() {
     );
 }
 
-/// A tiny run on `null` at a tier, and its result where there is one.
+/// Runs a tiny suite on `null` at a tier, and returns its result if there is one.
 fn at_tier(tier: &str, more: &[&str]) -> (Option<serde_json::Value>, Output) {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
@@ -83,7 +84,7 @@ fn at_tier(tier: &str, more: &[&str]) -> (Option<serde_json::Value>, Output) {
 fn the_limits_can_begin_with_a_phase() {
     let from = |phase: &str| at_tier("slow-ssd", &["--storage-from", phase]);
     let (found, output) = from("request");
-    // The test above has looked at the refusal of a kernel that has no groups for us.
+    // The test above checks the error of a kernel without groups for this user.
     let Some(found) = found else { return };
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let expected = "slow-ssd (at most 10000 reads and 10000 writes a second), from request on";

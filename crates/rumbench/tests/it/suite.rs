@@ -1,4 +1,4 @@
-//! Tiny suites on `null`, which every build has, and on SQLite where the build has it.
+//! Tiny suites on `null`, which every build has, and on SQLite if the build has it.
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{result, rumbench, text};
 
-/// A graph whose longest list is a million links is the smallest there is.
+/// The smallest possible graph: its longest list has a million links.
 const TINY: [&str; 4] = ["--set", "nodes=200", "--set", "numbers=2011"];
 
 fn run(dir: &Path, out: &Path, more: &[&str]) -> std::process::Output {
@@ -17,7 +17,7 @@ fn run(dir: &Path, out: &Path, more: &[&str]) -> std::process::Output {
     rumbench(dir, &arguments)
 }
 
-/// The result of a suite that has to succeed.
+/// Returns the result of a suite that must succeed.
 fn measured(more: &[&str]) -> serde_json::Value {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
@@ -108,8 +108,8 @@ fn unreachable_rate_is_marked_and_counted() {
     assert_eq!(all, 20_000_000);
 }
 
-/// The engine stands still for a quarter of the time. Only what counts from the intended start can show it: of the
-/// operations themselves hardly any is slow.
+/// The engine stalls for a quarter of the time. Only times from the intended start can show it,
+/// because hardly any operation itself is slow.
 #[test]
 fn scripted_stall_shows_in_response_times_and_not_in_service_times() {
     let result = measured(&[
@@ -158,7 +158,8 @@ fn suite_on_sqlite_verifies_its_rows_and_splits_the_cpu() {
     assert!(request["size_bytes"]["data"].as_u64().unwrap() > 1 << 20);
 }
 
-/// Starts an endless suite and reads its progress until the request phase runs, found by the result that is saved after the load.
+/// Starts an endless suite and waits until the request phase runs, as shown by the result saved
+/// after the load.
 fn start_endless(dir: &Path, out: &Path) -> Child {
     let child = Command::new(env!("CARGO_BIN_EXE_rumbench"))
         .args([
@@ -220,7 +221,7 @@ fn interrupted_suite_saves_what_it_measured_and_exits_with_130() {
     );
 }
 
-/// The process of the running trial: the laboratory's only child.
+/// Returns the process of the running trial, the laboratory's only child.
 fn trial_process(parent: u32) -> u32 {
     loop {
         let path = format!("/proc/{parent}/task/{parent}/children");
@@ -288,7 +289,7 @@ fn an_engine_that_fails_within_a_step_keeps_what_was_measured_and_the_suite_goes
     assert_eq!(phase(sound, "put")["operations"], 500);
 }
 
-/// The result of a small kv-sequence that has to succeed.
+/// Returns the result of a small kv-sequence that must succeed.
 fn sequence(more: &[&str]) -> serde_json::Value {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
@@ -320,7 +321,7 @@ fn kv_sequence_opens_databases_again_and_keeps_their_rows() {
         steps,
     ]);
     more.extend(["--set", "reopen=yes", "--set", "load_log=no"]);
-    // The cores are shared out once, however often a database is opened.
+    // The cores are assigned once, however often a database is opened.
     more.extend(["--placement", "split"]);
     let result = sequence(&more);
     let trials = result["trials"].as_array().unwrap();
@@ -371,7 +372,8 @@ fn kv_sequence_measures_each_step_and_its_writer_apart() {
     let reads = phase(trial, "readwhilewriting");
     let writer = &reads["background"];
     let puts = writer["operations"].as_u64().unwrap();
-    // 4993 puts a second for half a second, and as many more as a busy machine delays the end; without a rate it would be a million.
+    // 4993 puts a second for half a second, plus more if a busy machine delays the end; without a
+    // rate it would be a million.
     assert!((1..=50_000).contains(&puts), "{puts}");
     assert_eq!(reads["written_bytes"], puts * 420);
     assert!(reads["latency_us"].get("PUT").is_none(), "{reads}");

@@ -1,5 +1,5 @@
-//! Sweeps on `null` and, where the build has it, on Alluvium: points, fits, ageing, what is refused. Nothing here depends on how fast
-//! the machine is.
+//! Sweeps on `null` and, if the build has it, on Alluvium: points, fits, aging, rejected sweeps.
+//! Nothing here depends on the speed of the machine.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ fn points(result: &serde_json::Value) -> Vec<String> {
     trials.map(name).collect()
 }
 
-/// A sweep over clients that has to succeed.
+/// Runs a sweep over clients that must succeed.
 fn clients(dir: &Path) -> std::process::Output {
     let sweep = [
         "--engine",
@@ -120,7 +120,7 @@ fn a_sweep_is_shown_as_text_markdown_json_and_page_and_compares_by_point() {
         serde_json::from_slice::<serde_json::Value>(&json.stdout).unwrap(),
         result(Path::new(out))
     );
-    // Points compare with the same point of another result, and with others when they are named.
+    // Points compare with the same point of another result, or with another point if named.
     let one = format!("{out}#null clients=1");
     let five = format!("{out}#null clients=5");
     let compared = rumbench(dir.path(), &["compare", &one, &five]);

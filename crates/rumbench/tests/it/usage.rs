@@ -1,8 +1,8 @@
-//! What cannot be followed is refused with exit code 2 and the nearest name.
+//! Invalid commands are rejected with exit code 2 and the nearest name.
 
 use crate::{rumbench, text};
 
-/// Exit code and stderr of a command that is refused.
+/// Returns exit code and stderr of a rejected command.
 fn refused(arguments: &[&str]) -> (Option<i32>, String) {
     let dir = tempfile::tempdir().unwrap();
     let output = rumbench(dir.path(), arguments);
@@ -16,7 +16,7 @@ fn assert_usage(arguments: &[&str], expected: &str) {
     assert!(message.contains(expected), "{message}");
 }
 
-/// A suite of one engine with one setting is refused.
+/// Checks that a suite of one engine with one setting is rejected.
 fn assert_set_usage(engine: &str, set: &str, expected: &str) {
     let arguments = ["run", "linkbench", "--engine", engine, "--set", set];
     assert_usage(&arguments, expected);
@@ -301,7 +301,7 @@ fn a_plan_names_trials_settings_space_and_time_and_runs_nothing() {
     assert_eq!(from("clients").as_deref(), Some("--sweep"), "{shown}");
     assert_eq!(from("cache_bytes").as_deref(), Some("default"), "{shown}");
     let found: serde_json::Value = serde_json::from_slice(&plan(&["--json"]).stdout).unwrap();
-    // Two steps of seven seconds in four trials, with whatever warms up.
+    // Two steps of seven seconds in four trials, plus any warm-up.
     assert!(found["timed_seconds"].as_f64().unwrap() >= 56.0, "{found}");
     assert!(!out.exists(), "nothing was run");
     assert_eq!(

@@ -1,4 +1,5 @@
-//! Real servers that answer wrong rows: they are told, behind the laboratory's back, to end each answer behind 2,000 of them.
+//! Real servers that return wrong rows: a setting unknown to the laboratory ends each answer after
+//! 2,000 rows.
 
 use std::fs;
 
@@ -14,7 +15,7 @@ fn rows_that_a_server_leaves_out_are_a_wrong_answer_and_the_suite_goes_on() {
 fn rows_are_left_out(server: &str) {
     let dir = tempfile::tempdir().unwrap();
     let (script, options) = (dir.path().join("start.sql"), dir.path().join("my.cnf"));
-    // More than the lines that tell the server's variables, which the laboratory reads too.
+    // More than the rows of the server's variables, which the laboratory reads too.
     fs::write(&script, "SET GLOBAL sql_select_limit=2000;\n").unwrap();
     let lines = format!("[mariadbd]\ninit_file={}\n", script.display());
     fs::write(&options, lines).unwrap();
