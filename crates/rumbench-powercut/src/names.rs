@@ -1,6 +1,8 @@
-//! The C library's functions that change which files there are, and opening, which may make or empty one.
+//! The C library's functions for creating, removing and renaming files, and for opening, which may
+//! create or truncate one.
 //!
-//! What the `SAFETY` comments call "the caller's" are the conditions of each function's manual.
+//! The caller of each function upholds the conditions of its manual, to which the `SAFETY` comments
+//! refer.
 
 use std::ffi::{CStr, CString};
 
@@ -11,7 +13,7 @@ use crate::recorder::{Recorder, old_bytes_of, recorder};
 use crate::system::{self, Status};
 use crate::writes::note_resized;
 
-/// Opens a file, and notes if that made or emptied it.
+/// Opens a file, and records if that created or truncated it.
 fn opened(directory: c_int, path: &CStr, flags: c_int, mode: mode_t) -> c_int {
     let call = || system::open(directory, path, flags, mode);
     if flags & (libc::O_CREAT | libc::O_TRUNC) == 0 {
@@ -48,17 +50,18 @@ fn opened(directory: c_int, path: &CStr, flags: c_int, mode: mode_t) -> c_int {
     fd
 }
 
-/// See `open(2)`. The C library's takes the mode only where a file may be made; where it is not given nobody looks at it.
+/// See `open(2)`. The C library's function takes the mode only if a file may be created; otherwise
+/// the kernel ignores it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     opened(libc::AT_FDCWD, unsafe { CStr::from_ptr(path) }, flags, mode)
 }
 
 /// See `open(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { open(path, flags, mode) }
 }
 
@@ -70,7 +73,7 @@ pub unsafe extern "C" fn openat(
     flags: c_int,
     mode: mode_t,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     opened(directory, unsafe { CStr::from_ptr(path) }, flags, mode)
 }
 
@@ -82,18 +85,19 @@ pub unsafe extern "C" fn openat64(
     flags: c_int,
     mode: mode_t,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { openat(directory, path, flags, mode) }
 }
 
 /// See `creat(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn creat(path: *const c_char, mode: mode_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { open(path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode) }
 }
 
-/// Performs a change of one path and notes it if it succeeds. `record` looks at the path before.
+/// Performs a change of one path and records it on success. `record` examines the path before the
+/// change.
 fn changed(
     directory: c_int,
     path: &CStr,
@@ -118,7 +122,7 @@ fn changed(
 /// See `unlinkat(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unlinkat(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let call = || unsafe { libc::syscall(libc::SYS_unlinkat, directory, path, flags) } as c_int;
     let record = |recorder: &mut Recorder, whole: &CString| {
         let path = whole.to_bytes().to_vec();
@@ -128,33 +132,33 @@ pub unsafe extern "C" fn unlinkat(directory: c_int, path: *const c_char, flags: 
         let kept = recorder.keep(whole);
         (system::status_of(whole), Record::Removed { path, kept })
     };
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     changed(directory, unsafe { CStr::from_ptr(path) }, record, call)
 }
 
 /// See `unlink(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { unlinkat(libc::AT_FDCWD, path, 0) }
 }
 
 /// See `rmdir(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rmdir(path: *const c_char) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { unlinkat(libc::AT_FDCWD, path, libc::AT_REMOVEDIR) }
 }
 
 /// See `remove(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remove(path: *const c_char) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let status = system::status_of(unsafe { CStr::from_ptr(path) });
     match status.is_some_and(|status| status.is_directory()) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller upholds the conditions of the manual.
         true => unsafe { rmdir(path) },
-        // SAFETY: the caller's.
+        // SAFETY: the caller upholds the conditions of the manual.
         false => unsafe { unlink(path) },
     }
 }
@@ -162,20 +166,20 @@ pub unsafe extern "C" fn remove(path: *const c_char) -> c_int {
 /// See `mkdirat(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mkdirat(directory: c_int, path: *const c_char, mode: mode_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let call = || unsafe { libc::syscall(libc::SYS_mkdirat, directory, path, mode) } as c_int;
     let record = |_: &mut Recorder, whole: &CString| {
         let path = whole.to_bytes().to_vec();
         (None, Record::DirectoryMade { path })
     };
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     changed(directory, unsafe { CStr::from_ptr(path) }, record, call)
 }
 
 /// See `mkdir(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { mkdirat(libc::AT_FDCWD, path, mode) }
 }
 
@@ -188,7 +192,7 @@ pub unsafe extern "C" fn linkat(
     to: *const c_char,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let call = || unsafe {
         libc::syscall(
             libc::SYS_linkat,
@@ -199,13 +203,13 @@ pub unsafe extern "C" fn linkat(
             flags,
         ) as c_int
     };
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let status = system::status_of(unsafe { CStr::from_ptr(from) });
     let record = |_: &mut Recorder, whole: &CString| {
         let path = whole.to_bytes().to_vec();
         (status, Record::Appeared { path })
     };
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     changed(to_directory, unsafe { CStr::from_ptr(to) }, record, call)
 }
 
@@ -213,11 +217,11 @@ pub unsafe extern "C" fn linkat(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn link(from: *const c_char, to: *const c_char) -> c_int {
     let here = libc::AT_FDCWD;
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { linkat(here, from, here, to, 0) }
 }
 
-/// See `renameat2(2)`. An exchange is noted as if it were a renaming, and its other half is not seen.
+/// See `renameat2(2)`. An exchange is recorded as a rename, and its other half is not seen.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn renameat2(
     from_directory: c_int,
@@ -228,10 +232,10 @@ pub unsafe extern "C" fn renameat2(
 ) -> c_int {
     let call = || {
         let number = libc::SYS_renameat2;
-        // SAFETY: the caller's.
+        // SAFETY: the caller upholds the conditions of the manual.
         unsafe { libc::syscall(number, from_directory, from, to_directory, to, flags) as c_int }
     };
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let (from, to) = unsafe { (CStr::from_ptr(from), CStr::from_ptr(to)) };
     let record = |recorder: &mut Recorder, whole: &CString| {
         let source = recorder.watched_path(from_directory, from);
@@ -263,7 +267,7 @@ pub unsafe extern "C" fn renameat(
     to_directory: c_int,
     to: *const c_char,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { renameat2(from_directory, from, to_directory, to, 0) }
 }
 
@@ -271,6 +275,6 @@ pub unsafe extern "C" fn renameat(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
     let here = libc::AT_FDCWD;
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { renameat2(here, from, here, to, 0) }
 }

@@ -1,4 +1,4 @@
-//! What is known of the watched files, and the journal.
+//! State of the watched files, and the journal.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsString};
@@ -10,38 +10,38 @@ use rumbench_core::undo::Record;
 
 use crate::system::{self, Status};
 
-/// See the module. One lock around a change and its record.
+/// Recorder of changes. One lock covers a change and its record.
 pub struct Recorder {
     root: Vec<u8>,
     kept: Vec<u8>,
     journal: c_int,
-    /// Records written.
+    /// Number of records written.
     records: u64,
     files: HashMap<(u64, u64), Known>,
     names_kept: u64,
 }
 
-/// A file that has a number.
+/// File with a number.
 struct Known {
     file: u32,
-    /// One above the last record that changed its names.
+    /// Number of the last record that changed its names, plus one.
     names: u64,
     unseen: bool,
 }
 
-/// A watched file that is open.
+/// Watched file that is open.
 #[derive(Clone, Copy)]
 pub struct Watched {
     pub file: u32,
     pub status: Status,
 }
 
-/// The recorder, locked, if the environment asks for one.
+/// Returns the recorder, locked, if the environment turns it on.
 pub fn recorder() -> Option<MutexGuard<'static, Recorder>> {
     static RECORDER: OnceLock<Option<Mutex<Recorder>>> = OnceLock::new();
     let recorder = RECORDER.get_or_init(|| Recorder::from_environment().map(Mutex::new));
     let recorder = recorder.as_ref()?;
-    // After a panic in another thread the process is about to be aborted.
+    // After a panic in another thread the process is about to abort.
     Some(recorder.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -65,13 +65,13 @@ impl Recorder {
         })
     }
 
-    /// The number of the next record.
+    /// Returns the number of the next record.
     pub fn next(&self) -> u64 {
         self.records
     }
 
-    /// Appends a record. Where that fails the process ends: changes that are not in the journal would count as durable
-    /// from here on, and nobody would know.
+    /// Appends a record. If that fails, aborts the process: later changes missing from the journal
+    /// would count as durable, unnoticed.
     pub fn note(&mut self, record: &Record) {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
@@ -81,13 +81,13 @@ impl Recorder {
         self.records += 1;
     }
 
-    /// Whether a path lies in the watched directory.
+    /// Returns true if a path is in the watched directory.
     pub fn watches(&self, path: &[u8]) -> bool {
         let inside = path.strip_prefix(&self.root[..]);
         inside.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
     }
 
-    /// The whole of a path that a call names, if it lies in the watched directory.
+    /// Returns the absolute form of a call's path, if it is in the watched directory.
     pub fn watched_path(&self, directory: c_int, path: &CStr) -> Option<CString> {
         let mut whole = match path.to_bytes() {
             path if path.starts_with(b"/") => path.to_vec(),
@@ -103,7 +103,7 @@ impl Recorder {
         self.watches(whole.to_bytes()).then_some(whole)
     }
 
-    /// The watched file that is open as `fd`, if it is one.
+    /// Returns the watched file that is open as `fd`, if it is one.
     pub fn file(&mut self, fd: c_int) -> Option<Watched> {
         let status = system::status(fd)?;
         if !status.is_file() {
@@ -132,7 +132,7 @@ impl Recorder {
         file
     }
 
-    /// Notes a change of names of the file with this status.
+    /// Records a change of names of the file with this status.
     pub fn note_names(&mut self, status: Option<Status>, record: &Record) {
         let file = status.filter(Status::is_file);
         if let Some(status) = file {
@@ -145,13 +145,13 @@ impl Recorder {
         }
     }
 
-    /// One above the last record that changed the names of this file.
+    /// Returns the number of the last record that changed the names of this file, plus one.
     pub fn names_of(&self, watched: Watched) -> u64 {
         let known = self.files.get(&watched.status.inode);
         known.map_or(0, |known| known.names)
     }
 
-    /// Notes, once, that changes of this file are not seen.
+    /// Records, once, that changes of this file are not seen.
     pub fn note_unseen(&mut self, fd: c_int, watched: Watched) {
         let known = self.files.get_mut(&watched.status.inode);
         if known.is_some_and(|known| !std::mem::replace(&mut known.unseen, true)) {
@@ -160,7 +160,8 @@ impl Recorder {
         }
     }
 
-    /// Gives a file that is about to lose its name another one; empty if that is not possible.
+    /// Links a file that is about to lose its name to another name, and returns the new one; empty
+    /// if the link fails.
     pub fn keep(&mut self, path: &CStr) -> Vec<u8> {
         let name = format!("/{}", self.names_kept);
         let kept = CString::new([&self.kept[..], name.as_bytes()].concat()).unwrap_or_default();
@@ -172,7 +173,8 @@ impl Recorder {
     }
 }
 
-/// What lies in a file from `offset` on, however it is open: at most `len` bytes, without the zeros at their end.
+/// Returns at most `len` bytes of a file from `offset`, without trailing zeros, even if `fd` is
+/// write-only.
 pub fn old_bytes(fd: c_int, offset: u64, len: u64) -> Vec<u8> {
     if len == 0 {
         return Vec::new();
@@ -181,11 +183,11 @@ pub fn old_bytes(fd: c_int, offset: u64, len: u64) -> Vec<u8> {
     old_bytes_of(&path, offset, len)
 }
 
-/// As [`old_bytes`], of the file with this path.
+/// As [`old_bytes`], for the file with this path.
 pub fn old_bytes_of(path: &CStr, offset: u64, len: u64) -> Vec<u8> {
     let own = system::open(libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_CLOEXEC, 0);
     if own < 0 {
-        // What is lost would come back as zeros, which nobody could tell from the truth.
+        // Missing bytes would come back as zeros, and the result would be wrong unnoticed.
         std::process::abort();
     }
     let bytes = system::read(own, offset, len as usize);
@@ -193,14 +195,14 @@ pub fn old_bytes_of(path: &CStr, offset: u64, len: u64) -> Vec<u8> {
     without_zeros(bytes)
 }
 
-/// Bytes without the zeros at their end.
+/// Returns bytes without trailing zeros.
 pub fn without_zeros(mut bytes: Vec<u8>) -> Vec<u8> {
     let used = bytes.iter().rposition(|byte| *byte != 0);
     bytes.truncate(used.map_or(0, |last| last + 1));
     bytes
 }
 
-/// The path of an open file.
+/// Returns the path of an open file.
 pub fn path_of(fd: c_int) -> Option<Vec<u8>> {
     system::link_target(&CString::new(format!("/proc/self/fd/{fd}")).ok()?)
 }

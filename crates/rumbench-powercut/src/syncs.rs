@@ -6,13 +6,13 @@ use rumbench_core::undo::Record;
 use crate::recorder::{Recorder, path_of, recorder};
 use crate::system::{self, Status};
 
-/// What a sync that begins now makes durable when it has succeeded.
+/// Returns the record for the changes that a sync starting now makes durable if it succeeds.
 fn reach(recorder: &mut Recorder, fd: c_int) -> Option<Record> {
     if let Some(watched) = recorder.file(fd) {
         return Some(Record::Synced {
             file: watched.file,
             data: recorder.next(),
-            // File systems write such changes in their order.
+            // File systems write such changes in order.
             names: recorder.names_of(watched),
         });
     }
@@ -22,7 +22,7 @@ fn reach(recorder: &mut Recorder, fd: c_int) -> Option<Record> {
     })
 }
 
-/// Performs a sync. The lock is not held meanwhile: what others write does not count.
+/// Performs a sync, without the lock: concurrent writes do not count as synced.
 fn synced(
     reach: impl FnOnce(&mut Recorder) -> Option<Record>,
     sync: impl FnOnce() -> c_int,

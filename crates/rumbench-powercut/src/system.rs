@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use libc::{c_int, c_long, c_void, mode_t};
 
-/// What the recorder wants to know of a file.
+/// Status of a file, as far as the recorder needs it.
 #[derive(Clone, Copy)]
 pub struct Status {
     /// Device and inode.
@@ -23,20 +23,20 @@ impl Status {
     }
 }
 
-/// The status of an open file.
+/// Returns the status of an open file.
 pub fn status(fd: c_int) -> Option<Status> {
     status_at(fd, c"", libc::AT_EMPTY_PATH)
 }
 
-/// The status of what has this path, itself where it is a symbolic link.
+/// Returns the status of the file with this path; of a symbolic link itself.
 pub fn status_of(path: &CStr) -> Option<Status> {
     status_at(libc::AT_FDCWD, path, libc::AT_SYMLINK_NOFOLLOW)
 }
 
 fn status_at(directory: c_int, path: &CStr, flags: c_int) -> Option<Status> {
-    // SAFETY: `stat` is integers only, for which zeros are good.
+    // SAFETY: `stat` has only integers, for which zeros are valid.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends with a zero byte and `stat` is ours to be written.
+    // SAFETY: the path ends with a zero byte, and `stat` is a local variable that may be written.
     let result = unsafe { libc::fstatat(directory, path.as_ptr(), &raw mut stat, flags) };
     (result == 0).then_some(Status {
         inode: (stat.st_dev, stat.st_ino),
@@ -45,10 +45,10 @@ fn status_at(directory: c_int, path: &CStr, flags: c_int) -> Option<Status> {
     })
 }
 
-/// Where a symbolic link leads.
+/// Returns the target of a symbolic link.
 pub fn link_target(path: &CStr) -> Option<Vec<u8>> {
     let mut target = vec![0_u8; libc::PATH_MAX as usize];
-    // SAFETY: the path ends with a zero byte; the buffer has the size that is given.
+    // SAFETY: the path ends with a zero byte; the buffer has the given size.
     let len = unsafe {
         let start = target.as_mut_ptr().cast();
         libc::readlink(path.as_ptr(), start, target.len())
@@ -57,15 +57,15 @@ pub fn link_target(path: &CStr) -> Option<Vec<u8>> {
     Some(target)
 }
 
-/// The flags with which a file is open now.
+/// Returns the current status flags of an open file.
 pub fn flags(fd: c_int) -> c_int {
-    // SAFETY: asks only.
+    // SAFETY: only reads flags.
     unsafe { libc::fcntl(fd, libc::F_GETFL) }.max(0)
 }
 
-/// Where the next write without an offset goes.
+/// Returns the offset of the next write without an explicit offset.
 pub fn position(fd: c_int) -> u64 {
-    // SAFETY: moves nothing.
+    // SAFETY: does not move the offset.
     u64::try_from(unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) }).unwrap_or(0)
 }
 
@@ -78,19 +78,19 @@ pub fn open(directory: c_int, path: &CStr, flags: c_int, mode: mode_t) -> c_int 
     }
 }
 
-/// Closes a file of our own.
+/// Closes a file that this library opened.
 pub fn close(fd: c_int) {
-    // SAFETY: callers give files that they have opened.
+    // SAFETY: callers pass files that they have opened.
     unsafe { libc::syscall(libc::SYS_close, fd) };
 }
 
-/// Up to `len` bytes from `offset`, less where the file ends.
+/// Reads up to `len` bytes from `offset`, fewer if the file ends.
 pub fn read(fd: c_int, offset: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0_u8; len];
     let mut filled = 0;
     while filled < len {
         let rest = &mut bytes[filled..];
-        // SAFETY: the buffer has the size that is given.
+        // SAFETY: the buffer has the given size.
         let count = unsafe {
             let start = rest.as_mut_ptr().cast::<c_void>();
             libc::pread(fd, start, rest.len(), (offset + filled as u64) as i64)
@@ -104,14 +104,15 @@ pub fn read(fd: c_int, offset: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Appends to the journal; whether all of it could be written.
+/// Appends to the journal; returns true if all bytes were written.
 pub fn append(fd: c_int, bytes: &[u8]) -> bool {
-    // SAFETY: the bytes are there. One call, so a kill leaves a whole record or a torn last one.
+    // SAFETY: `bytes` is valid for its length. One call, so a kill leaves a whole record or a torn
+    // last one.
     let count = unsafe { libc::syscall(libc::SYS_write, fd, bytes.as_ptr(), bytes.len()) };
     count == bytes.len() as c_long
 }
 
-/// Gives a file another name.
+/// Links a file to another name; returns true on success.
 pub fn link(path: &CStr, name: &CStr) -> bool {
     let here = libc::AT_FDCWD;
     // SAFETY: both paths end with a zero byte.

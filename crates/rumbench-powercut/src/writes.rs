@@ -1,7 +1,7 @@
-//! The C library's functions that change what files hold.
+//! The C library's functions that change the content of files.
 //!
-//! Every function here is called under its own manual's conditions, which its system call shares; they are what the
-//! `SAFETY` comments mean by "the caller's".
+//! The caller of each function upholds the conditions of its manual, which its system call shares.
+//! The `SAFETY` comments refer to these.
 
 use std::ffi::CStr;
 
@@ -11,15 +11,16 @@ use rumbench_core::undo::Record;
 use crate::recorder::{Recorder, Watched, old_bytes, recorder, without_zeros};
 use crate::system;
 
-/// Where a write goes.
+/// Destination of a write.
 #[derive(Clone, Copy)]
 enum Place {
-    /// Where the file is positioned, or at its end if it is open for appending.
+    /// Current offset of the file, or its end if it is open for appending.
     Current,
     At(off_t),
 }
 
-/// Performs a write of `len` bytes and notes what it replaced. `through`: the call itself asks for durability.
+/// Performs a write of `len` bytes and records the old content. `through`: the call itself requests
+/// durability.
 fn written(
     fd: c_int,
     place: Place,
@@ -31,7 +32,7 @@ fn written(
         return write() as ssize_t;
     };
     let Some(watched) = recorder.file(fd) else {
-        // Writes to pipes may wait.
+        // Writes to pipes may block, so they run without the lock.
         drop(recorder);
         return write() as ssize_t;
     };
@@ -66,7 +67,7 @@ unsafe fn total(parts: *const iovec, count: c_int) -> usize {
         return 0;
     }
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: the caller's: so many parts are there.
+    // SAFETY: the caller upholds the conditions of the manual: there are `count` parts.
     let parts = unsafe { std::slice::from_raw_parts(parts, count) };
     parts.iter().map(|part| part.iov_len).sum()
 }
@@ -74,7 +75,7 @@ unsafe fn total(parts: *const iovec, count: c_int) -> usize {
 /// See `write(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let call = || unsafe { libc::syscall(libc::SYS_write, fd, data, len) };
     written(fd, Place::Current, len, false, call)
 }
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> s
 /// See `pwrite(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pwrite(fd: c_int, data: *const c_void, len: size_t, at: off_t) -> ssize_t {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let call = || unsafe { libc::syscall(libc::SYS_pwrite64, fd, data, len, at) };
     written(fd, Place::At(at), len, false, call)
 }
@@ -95,16 +96,16 @@ pub unsafe extern "C" fn pwrite64(
     len: size_t,
     at: off_t,
 ) -> ssize_t {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { pwrite(fd, data, len, at) }
 }
 
 /// See `writev(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let len = unsafe { total(parts, count) };
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let call = || unsafe { libc::syscall(libc::SYS_writev, fd, parts, count) };
     written(fd, Place::Current, len, false, call)
 }
@@ -117,10 +118,10 @@ pub unsafe extern "C" fn pwritev(
     count: c_int,
     at: off_t,
 ) -> ssize_t {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let len = unsafe { total(parts, count) };
     // The kernel takes the offset in two halves; on 64 bits the first holds all of it.
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let call = || unsafe { libc::syscall(libc::SYS_pwritev, fd, parts, count, at, 0) };
     written(fd, Place::At(at), len, false, call)
 }
@@ -133,7 +134,7 @@ pub unsafe extern "C" fn pwritev64(
     count: c_int,
     at: off_t,
 ) -> ssize_t {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { pwritev(fd, parts, count, at) }
 }
 
@@ -146,9 +147,9 @@ pub unsafe extern "C" fn pwritev2(
     at: off_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let len = unsafe { total(parts, count) };
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let call = || unsafe { libc::syscall(libc::SYS_pwritev2, fd, parts, count, at, 0, flags) };
     let place = if at < 0 {
         Place::Current
@@ -173,11 +174,11 @@ pub unsafe extern "C" fn pwritev64v2(
     at: off_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { pwritev2(fd, parts, count, at, flags) }
 }
 
-/// Notes a new size, with what shrinking cut off.
+/// Records a new size, with the bytes that shrinking removed.
 pub fn note_resized(recorder: &mut Recorder, watched: Watched, new_size: u64, old: Vec<u8>) {
     let old_size = watched.status.size;
     if old_size != new_size {
@@ -219,7 +220,7 @@ pub extern "C" fn ftruncate64(fd: c_int, size: off_t) -> c_int {
 /// See `truncate(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn truncate(path: *const c_char, size: off_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     let path = unsafe { CStr::from_ptr(path) };
     let fd = system::open(libc::AT_FDCWD, path, libc::O_WRONLY | libc::O_CLOEXEC, 0);
     if fd < 0 {
@@ -233,7 +234,7 @@ pub unsafe extern "C" fn truncate(path: *const c_char, size: off_t) -> c_int {
 /// See `truncate(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn truncate64(path: *const c_char, size: off_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { truncate(path, size) }
 }
 
@@ -289,7 +290,8 @@ pub extern "C" fn fallocate64(fd: c_int, mode: c_int, at: off_t, len: off_t) -> 
     fallocate(fd, mode, at, len)
 }
 
-/// See `posix_fallocate(3)`. Where the file system cannot do it this says so, the C library would write zeros.
+/// See `posix_fallocate(3)`. If the file system does not support it, this fails; the C library
+/// would write zeros.
 #[unsafe(no_mangle)]
 pub extern "C" fn posix_fallocate(fd: c_int, at: off_t, len: off_t) -> c_int {
     match fallocate(fd, 0, at, len) {
@@ -306,7 +308,7 @@ pub extern "C" fn posix_fallocate64(fd: c_int, at: off_t, len: off_t) -> c_int {
     posix_fallocate(fd, at, len)
 }
 
-/// Notes that a watched file is changed in a way that is not seen.
+/// Records that a watched file is changed in an unseen way.
 fn unseen(fd: c_int) {
     if let Some(mut recorder) = recorder()
         && let Some(watched) = recorder.file(fd)
@@ -326,7 +328,7 @@ pub unsafe extern "C" fn copy_file_range(
     flags: u32,
 ) -> ssize_t {
     unseen(to);
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe {
         libc::syscall(
             libc::SYS_copy_file_range,
@@ -344,7 +346,7 @@ pub unsafe extern "C" fn copy_file_range(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sendfile(to: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t {
     unseen(to);
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { libc::syscall(libc::SYS_sendfile, to, from, at, len) as ssize_t }
 }
 
@@ -356,7 +358,7 @@ pub unsafe extern "C" fn sendfile64(
     at: *mut off_t,
     len: size_t,
 ) -> ssize_t {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { sendfile(to, from, at, len) }
 }
 
@@ -374,7 +376,7 @@ pub unsafe extern "C" fn mmap(
     if fd >= 0 && writable {
         unseen(fd);
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { libc::syscall(libc::SYS_mmap, start, len, protection, flags, fd, at) as *mut c_void }
 }
 
@@ -388,6 +390,6 @@ pub unsafe extern "C" fn mmap64(
     fd: c_int,
     at: off_t,
 ) -> *mut c_void {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds the conditions of the manual.
     unsafe { mmap(start, len, protection, flags, fd, at) }
 }
