@@ -1,13 +1,15 @@
-//! Libraries that are built outside the checkout once for a machine: where they are kept, and how a build becomes one.
+//! Libraries that are built once per machine, outside the checkout: their cache folder, and the way
+//! a build gets into it.
 //!
-//! A library is a folder of the cache whose name says what it depends on:
+//! A library is a folder of the cache, with a hash of its dependencies in its name:
 //!
 //! ```text
 //! ${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-~/.cache}/alluvium}/NAME-VERSION-HASH/
 //! ```
 //!
-//! It is built in a folder of another name, and what is needed is copied to a third, which is renamed when it is complete:
-//! an interrupted build is gone on with and never taken for a finished one.
+//! A build runs in a folder of another name. Its required files are copied to a third folder, which
+//! is renamed when complete. An interrupted build is continued and never mistaken for a finished
+//! one.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -16,14 +18,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The name of a library's folder: a change of anything that `depends_on` names gives another.
+/// Returns the name of a library's folder: a change of any of `depends_on` gives another name.
 pub fn folder_name(library: &str, version: &str, depends_on: &[&str]) -> String {
     let hash = xxh3_64(depends_on.join(" ").as_bytes());
     format!("{library}-{version}-{:08x}", hash >> 32)
 }
 
-/// The folder `name` of the cache with `files`, each named by its path in there; calls `build` where the folder is missing,
-/// which builds in the folder that it is given and says, in the order of `files`, where it left them.
+/// Returns the folder `name` of the cache with `files`, which are paths in it. If the folder is
+/// missing, calls `build` with a working folder. `build` returns the paths of its results in the
+/// order of `files`.
 pub fn ensure<const N: usize>(
     cache: &Path,
     name: &str,
@@ -35,7 +38,7 @@ pub fn ensure<const N: usize>(
         return Ok(finished);
     }
     fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
-    // Two builds at one time would do the same work twice in one folder.
+    // Two builds at the same time would do the same work twice in one folder.
     let lock_path = cache.join(format!("{name}.lock"));
     let lock = File::create(&lock_path).and_then(|file| file.lock().map(|()| file));
     let _lock = lock.with_context(|| format!("cannot lock {}", lock_path.display()))?;
@@ -49,12 +52,12 @@ pub fn ensure<const N: usize>(
     stage(&built, &files, &staged)?;
     fs::rename(&staged, &finished)
         .with_context(|| format!("cannot rename {}", staged.display()))?;
-    // The objects are many times larger than the libraries. What cannot be removed does no harm.
+    // The objects are many times larger than the libraries. A failure to remove them does no harm.
     let _ = fs::remove_dir_all(&project);
     Ok(finished)
 }
 
-/// Copies what was built into a folder that is to be renamed as a whole.
+/// Copies the results of a build into a folder that is then renamed as a whole.
 fn stage(built: &[PathBuf], files: &[&str], staged: &Path) -> Result<()> {
     match fs::remove_dir_all(staged) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -72,7 +75,7 @@ fn stage(built: &[PathBuf], files: &[&str], staged: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The cache of this machine.
+/// Returns the cache folder of this machine.
 pub fn folder() -> Result<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(cache) = set("ALLUVIUM_CACHE") {
@@ -85,7 +88,7 @@ pub fn folder() -> Result<PathBuf> {
     Ok(base.join("alluvium"))
 }
 
-/// A path as a word of the shell, whatever is in it.
+/// Returns a path as one word of the shell, with any special characters quoted.
 pub fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
@@ -96,7 +99,7 @@ mod tests {
 
     const FILES: [&str; 2] = ["lib/liba.a", "include/a.h"];
 
-    /// A folder of this test alone, removed at the end.
+    /// Temporary folder of one test, removed at its end.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -114,7 +117,7 @@ mod tests {
         }
     }
 
-    /// A build that leaves both files, or says that it did.
+    /// Simulates a build that returns two files but writes only the files `really`.
     fn leave(project: &Path, really: &[&str]) -> Result<[PathBuf; 2]> {
         for name in really {
             fs::write(project.join(name), name)?;

@@ -1,9 +1,10 @@
-//! The figures that README quotes: each has a command that measures it again, and a tolerance.
+//! The figures that README quotes: each has a tolerance, and a command to measure it again.
 //!
-//! `docs/results/claims.json` says which command, phase and metric is behind each row of README's table of results and each figure in
-//! the sentences around it; the figures themselves stand only in README. [`covered`] fails for a figure that nobody would measure
-//! again, which needs no measuring; [`verify`] runs the commands and compares medians. Absolute figures hold for one machine: on
-//! another one ratios to the base engine are what can be compared.
+//! `docs/results/claims.json` gives the command, phase and metric for each row of README's table of
+//! results and for each figure in the sentences around it. Only README contains the figures
+//! themselves. [`covered`] fails for a figure without a command, and needs no measurement;
+//! [`verify`] runs the commands and compares medians. Absolute figures hold for one machine: on
+//! another one only ratios to the base engine are comparable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,7 +21,7 @@ const CLAIMS: &str = "docs/results/claims.json";
 const BEGIN: &str = "<!-- results:begin -->";
 const END: &str = "<!-- results:end -->";
 
-/// One figure and how it is measured.
+/// Quoted figure with its measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
     /// Line of README, counted from 1.
@@ -34,16 +35,16 @@ pub struct Claim {
     value: f64,
 }
 
-/// What is compared with what.
+/// Kind of comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compared {
-    /// The figures as they are.
+    /// Figures as they are.
     Absolute,
-    /// Their ratios to the base engine's.
+    /// Ratios to the figures of the base engine.
     Relative,
 }
 
-/// The claims of README, and what stands there that no claim covers.
+/// Returns the claims of README, findings for figures that no claim covers, and the specification.
 fn claims(root: &Path) -> Result<(Vec<Claim>, Vec<Finding>, Value)> {
     let read = |path: &str| {
         fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))
@@ -135,7 +136,7 @@ fn parsed(text: &str) -> Option<f64> {
     text.replace(',', "").parse().ok()
 }
 
-/// Numbers of a sentence, without those that are part of a word, a path or a link.
+/// Returns the numbers of a sentence, except in words, paths and links.
 fn numbers(line: &str) -> Vec<String> {
     let words =
         line.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | '[' | ']' | ';' | ':'));
@@ -146,10 +147,10 @@ fn numbers(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every figure is covered, and every row of the claims is there.
+/// Checks that a claim with an existing run covers every figure of README.
 ///
 /// # Errors
-/// When the files cannot be read.
+/// Fails if the files cannot be read.
 pub fn covered(root: &Path) -> Result<Vec<Finding>> {
     let (claims, mut findings, spec) = claims(root)?;
     if claims.is_empty() && findings.is_empty() {
@@ -168,10 +169,11 @@ pub fn covered(root: &Path) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Runs every command with this binary into `out` and compares. A folder that holds the result of the very command is used as it is.
+/// Runs every command with this binary into `out` and compares. An existing result folder in `out`
+/// is used as it is.
 ///
 /// # Errors
-/// When a command fails or a result lacks what is claimed.
+/// Fails if a command fails or if a result lacks a claimed figure.
 pub fn verify(root: &Path, binary: &Path, out: &Path, compared: Compared) -> Result<Vec<Finding>> {
     let (claims, mut findings, spec) = claims(root)?;
     let base = spec["base"].as_str().unwrap_or_default();
@@ -218,7 +220,7 @@ fn run(binary: &Path, command: &str, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Prints the figure beside what was measured; a finding where they are too far apart.
+/// Prints a figure next to its measured value; returns a finding if they differ too much.
 fn judged(
     claim: &Claim,
     all: &[Claim],
@@ -261,7 +263,7 @@ fn judged(
         change * 100.0,
         claim.tolerance * 100.0
     );
-    // Twice as much is as far as half as much.
+    // Twice the value is as far off as half the value.
     let apart = now / then > 1.0 + claim.tolerance || then / now > 1.0 + claim.tolerance;
     Ok(apart.then(|| {
         let message = format!(
@@ -272,7 +274,7 @@ fn judged(
     }))
 }
 
-/// Median over the repetitions.
+/// Returns the median over the repetitions.
 fn measured(result: &Value, claim: &Claim, engine: &str) -> Option<f64> {
     let trials = result["trials"].as_array()?.iter();
     let own = trials.filter(|trial| trial["engine"] == *engine);
@@ -291,10 +293,10 @@ fn measured(result: &Value, claim: &Claim, engine: &str) -> Option<f64> {
     Some(median / claim.divided_by)
 }
 
-/// `--binary FILE --out DIR [--relative]`.
+/// Parses `--binary FILE --out DIR [--relative]`.
 ///
 /// # Errors
-/// When one is missing.
+/// Fails if an argument is missing.
 pub fn arguments(given: &[&str]) -> Result<(PathBuf, PathBuf, Compared)> {
     let after = |name: &str| {
         let place = given.iter().position(|word| *word == name);

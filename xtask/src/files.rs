@@ -1,22 +1,22 @@
-//! The files that the checks read: those that git tracks or would track.
+//! Files for the checks: all that git tracks or would track.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// One text file of the workspace.
+/// Text file of the workspace.
 pub struct TextFile {
     /// Path from the root, with slashes.
     pub path: String,
-    /// The whole content.
+    /// Whole content.
     pub text: String,
 }
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 pub fn root() -> PathBuf {
-    // Asked when it runs, as cargo sets it: checkouts share a target directory, and a path compiled in would be
-    // another checkout's.
+    // Read at run time, as cargo sets it: checkouts share a target directory, so a compiled-in path
+    // could be that of another checkout.
     let own = std::env::var_os("CARGO_MANIFEST_DIR");
     let xtask = own
         .as_deref()
@@ -24,7 +24,8 @@ pub fn root() -> PathBuf {
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
-/// All text files that are tracked, or new and not ignored. Files that are not UTF-8 are left out.
+/// Returns all text files that are tracked, or new and not ignored. Files that are not UTF-8 are
+/// left out.
 pub fn text_files(root: &Path) -> Result<Vec<TextFile>> {
     let listing = Command::new("git")
         // The checkout of a build machine may belong to another user.

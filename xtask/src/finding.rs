@@ -1,4 +1,4 @@
-//! What a check found: a place and a sentence.
+//! Finding of a check: a place and a sentence.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ pub struct Finding {
     pub path: String,
     /// Line, counted from 1.
     pub line: usize,
-    /// What is wrong and, where it is not obvious, what to do.
+    /// Description of the violation and, if it is not obvious, of the fix.
     pub message: String,
-    /// Shown, but not a reason to fail.
+    /// True if it is shown but does not fail the check.
     pub warning: bool,
 }
 
 impl Finding {
-    /// A violation that fails the check.
+    /// Returns a violation that fails the check.
     pub fn error(path: &str, line: usize, message: impl Into<String>) -> Finding {
         let (path, message, warning) = (path.to_string(), message.into(), false);
         Finding {
@@ -27,7 +27,7 @@ impl Finding {
         }
     }
 
-    /// Something to know that does not fail the check.
+    /// Returns a warning, which does not fail the check.
     pub fn warning(path: &str, line: usize, message: impl Into<String>) -> Finding {
         let warning = true;
         Finding {

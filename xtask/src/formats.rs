@@ -1,8 +1,9 @@
 //! `cargo xtask formats`: the code of an on-disk format and its page change together.
 //!
-//! The last line of each page in `docs/format/` names the source files of its format (paths from the root of the
-//! workspace) and a hash over their code: `<!-- formats: crates/x/src/a.rs crates/x/src/b.rs = 0123456789abcdef -->`.
-//! Comments, white space and tests do not count. Changing the code without looking at the page fails the check.
+//! The last line of each page in `docs/format/` names the source files of its format (paths from
+//! the root of the workspace) and a hash over their code: `<!-- formats: crates/x/src/a.rs
+//! crates/x/src/b.rs = 0123456789abcdef -->`. Comments, white space and tests do not count. A
+//! change of the code without a check of the page fails.
 
 use std::path::Path;
 
@@ -25,7 +26,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     Ok(findings(&files::text_files(root)?))
 }
 
-/// Writes the present hash into each page that has another one, and returns what could not be updated.
+/// Writes the current hash into each outdated page, and returns findings for the rest.
 pub fn update(root: &Path) -> Result<Vec<Finding>> {
     let files = files::text_files(root)?;
     for page in pages(&files) {
@@ -59,7 +60,7 @@ fn findings(files: &[TextFile]) -> Vec<Finding> {
     pages(files).filter_map(check).collect()
 }
 
-/// The page with the present hash, if it has another one.
+/// Returns the page with the current hash, if its hash is outdated.
 fn updated(page: &TextFile, files: &[TextFile]) -> Option<String> {
     let line = FormatLine::parse(&page.text)?;
     let hash = line.present_hash(files).ok()?;
@@ -74,7 +75,7 @@ fn updated(page: &TextFile, files: &[TextFile]) -> Option<String> {
     ))
 }
 
-/// The machine-readable last line of a page.
+/// Machine-readable last line of a page.
 struct FormatLine<'a> {
     sources: Vec<&'a str>,
     hash: &'a str,
@@ -90,7 +91,7 @@ impl<'a> FormatLine<'a> {
         (!sources.is_empty()).then_some(FormatLine { sources, hash })
     }
 
-    /// The hash of the code as it is, or a sentence that names the file that is not there.
+    /// Returns the hash of the current code, or an error that names a missing file.
     fn present_hash(&self, files: &[TextFile]) -> Result<String, String> {
         let mut code = String::new();
         for path in &self.sources {
@@ -104,7 +105,8 @@ impl<'a> FormatLine<'a> {
     }
 }
 
-/// What counts of a source file: its code and literals, without comments, white space and tests.
+/// Returns the relevant part of a source file: code and literals, without comments, white space and
+/// tests.
 fn format_code(text: &str) -> String {
     let source = Source::new(text);
     let tests = source::test_ranges(&source.code());
@@ -130,7 +132,7 @@ mod tests {
         TextFile { path, text }
     }
 
-    /// A workspace with one page, up to date for [`CODE`], and this source.
+    /// Returns a workspace with one page, up to date for [`CODE`], and this source.
     fn workspace(code: &str) -> Vec<TextFile> {
         let page = file(
             "docs/format/a.md",

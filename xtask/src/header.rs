@@ -1,7 +1,7 @@
 //! `cargo xtask header`: the header of the C interface is generated from its crate, and checked in.
 //!
-//! cbindgen reads the source, so a comment there is a comment in the header. How it writes is in
-//! `crates/alluvium-c/cbindgen.toml`.
+//! cbindgen reads the source, so its comments become comments of the header.
+//! `crates/alluvium-c/cbindgen.toml` configures the output.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::finding::Finding;
 const CRATE: &str = "crates/alluvium-c";
 const HEADER: &str = "crates/alluvium-c/include/alluvium.h";
 
-/// Compares the header with what its crate gives now.
+/// Compares the header with the output generated from its crate.
 pub fn check(root: &Path) -> Result<Vec<Finding>> {
     let present = std::fs::read_to_string(root.join(HEADER)).unwrap_or_default();
     Ok(difference(&present, &generated(root)?)
@@ -41,7 +41,7 @@ fn generated(root: &Path) -> Result<String> {
     String::from_utf8(bytes).context("the header is not UTF-8")
 }
 
-/// The first line that is not as it should be.
+/// Returns a finding for the first line that differs.
 fn difference(present: &str, expected: &str) -> Option<Finding> {
     if present == expected {
         return None;

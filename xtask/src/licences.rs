@@ -1,10 +1,12 @@
-//! `cargo xtask licences`: every dependency, also of optional engines, has a licence that we accept.
+//! `cargo xtask licences`: every dependency, also of optional engines, has an accepted license.
 //!
-//! What users of the engine build is held to more: there Apache-2.0 alone is not accepted, because whoever takes the
-//! engine under MIT must not get further terms with it, and no exception for a tool counts.
+//! Dependencies of the engine have stricter rules. Apache-2.0 alone is not accepted for them,
+//! because a user of the engine under MIT must not get additional terms with it. Exceptions for
+//! tools do not apply to them either.
 //!
-//! The licences are those that the packages declare; code in other languages that a package carries is covered as far
-//! as its own expression covers it. docs/decisions/0003-licence-check.md says what that leaves open.
+//! The licenses are those declared by the packages; code in other languages in a package is covered
+//! as far as the package's expression covers it. docs/decisions/0003-licence-check.md describes the
+//! limits of this check.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -15,7 +17,7 @@ use serde_json::Value;
 
 use crate::finding::Finding;
 
-/// Licences that ask for nothing but their notice.
+/// Licenses that require only their notice.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -32,22 +34,23 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// What users of the engine build: these packages with all that they need, but for their tests.
+/// Packages for users of the engine: these with all their dependencies, except those for tests.
 const EMBEDDED: &[&str] = &["alluvium", "alluvium-c"];
 
-/// Not enough for what is embedded.
+/// License that is not accepted alone for embedded packages.
 const NOT_EMBEDDED: &str = "Apache-2.0";
 
-/// Tools of ours that ask for more than their notice, and their licence. Each is argued in
-/// docs/decisions/0002-dependencies.md.
+/// Our tools with licenses that require more than their notice. docs/decisions/0002-dependencies.md
+/// justifies each.
 const TOOLS: &[(&str, &str)] = &[("cbindgen", "MPL-2.0")];
 
-/// Checks the licences of all dependencies of all crates with all features, for the host's platform.
+/// Checks the licenses of all dependencies of all crates with all features, for the host's
+/// platform.
 pub fn check(root: &Path) -> Result<Vec<Finding>> {
     findings(&cargo_metadata(root, &host_platform()?)?)
 }
 
-/// What cargo resolves for all crates with all features on one platform, as JSON.
+/// Returns cargo's resolution for all crates with all features on one platform, as JSON.
 pub fn cargo_metadata(root: &Path, platform: &str) -> Result<Vec<u8>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -61,7 +64,7 @@ pub fn cargo_metadata(root: &Path, platform: &str) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// The platform that the compiler runs on and builds for.
+/// Returns the platform that the compiler runs on and builds for.
 pub fn host_platform() -> Result<String> {
     let output = Command::new("rustc")
         .arg("-vV")
@@ -107,7 +110,7 @@ fn findings(metadata: &[u8]) -> Result<Vec<Finding>> {
     Ok(found)
 }
 
-/// The ids of the packages that users of the engine build.
+/// Returns the ids of the packages that users of the engine build.
 fn embedded(metadata: &Value) -> HashSet<&str> {
     let nodes = items(&metadata["resolve"]["nodes"]);
     let roots = items(&metadata["packages"]).iter().filter(|package| {
@@ -116,7 +119,7 @@ fn embedded(metadata: &Value) -> HashSet<&str> {
     });
     let mut open: Vec<&str> = roots.filter_map(|package| package["id"].as_str()).collect();
     let mut seen = HashSet::new();
-    // Ends, because each package is opened once.
+    // The loop ends because each package is opened once.
     while let Some(id) = open.pop() {
         if !seen.insert(id) {
             continue;
@@ -129,7 +132,7 @@ fn embedded(metadata: &Value) -> HashSet<&str> {
     seen
 }
 
-/// Whether a dependency is one of tests and nothing else.
+/// Returns true if a dependency is only for tests.
 fn only_for_tests(needed: &Value) -> bool {
     let kinds = items(&needed["dep_kinds"]);
     !kinds.is_empty() && kinds.iter().all(|kind| kind["kind"] == "dev")
@@ -139,7 +142,7 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Whether a licence expression can be met with what is allowed.
+/// Returns true if the allowed licenses satisfy a license expression.
 fn accepted(expression: &str, allowed: &dyn Fn(&str) -> bool) -> Result<bool, String> {
     // Old packages write a slash for OR.
     let spaced = expression
@@ -158,7 +161,7 @@ fn accepted(expression: &str, allowed: &dyn Fn(&str) -> bool) -> Result<bool, St
     }
 }
 
-/// The words of an expression and how many of them are read: `AND` binds closer than `OR`.
+/// Words of an expression, and the number of words read: `AND` binds closer than `OR`.
 struct Words<'a> {
     words: Vec<&'a str>,
     read: usize,

@@ -1,8 +1,8 @@
-//! Chores of the workspace that no ready-made tool does: `cargo xtask tidy | formats | header | licences |
-//! claims | rocksdb | wiredtiger`.
+//! Chores of the workspace without a ready-made tool: `cargo xtask tidy | formats | header |
+//! licences | claims | rocksdb | wiredtiger`.
 //!
-//! Each check reads text only and prints what it found as `path:line: message`. The exit code is 0 when all is
-//! well, 1 when something was found or could not be done, 2 for wrong usage.
+//! Each check reads text only and prints its findings as `path:line: message`. The exit code is 0
+//! without errors, 1 after an error or a failure, 2 for wrong usage.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "findings are this program's result")]
 #![expect(clippy::print_stderr, reason = "errors and usage go to stderr")]
@@ -69,13 +69,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints lines that a shell evaluates; there is nothing to find.
+/// Prints lines for a shell to evaluate, and returns no findings.
 fn printed(lines: String) -> Vec<Finding> {
     print!("{lines}");
     Vec::new()
 }
 
-/// Prints the findings; fails if one of them is more than a warning.
+/// Prints the findings; fails if one of them is not just a warning.
 fn report(findings: &[Finding]) -> ExitCode {
     for finding in findings {
         println!("{finding}");

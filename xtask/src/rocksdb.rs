@@ -1,12 +1,14 @@
-//! `cargo xtask rocksdb`: RocksDB's library is built once for a machine, not once for every set of features.
+//! `cargo xtask rocksdb`: builds RocksDB's library once per machine, not once for every set of
+//! features.
 //!
-//! Cargo builds the C++ code anew whenever its own hash of `librocksdb-sys` changes, which any change of features or
-//! profile does. So the library is a folder of the cache (see `cached`), named after the version of `librocksdb-sys` in
-//! `Cargo.lock`, its features and the compiler's host. Where it is missing, a project that depends on nothing but this
-//! package builds it. What is printed are the variables that make the package's build script link the library instead of
-//! building it.
+//! Cargo rebuilds the C++ code whenever its own hash of `librocksdb-sys` changes, as with any
+//! change of features or profile. So the library is a folder of the cache (see `cached`), named
+//! after the version of `librocksdb-sys` in `Cargo.lock`, its features and the compiler's host. If
+//! it is missing, a project that depends only on this package builds it. The command prints
+//! variables that make the package's build script link the library instead of building it.
 //!
-//! The C++ compiler is not part of the name; after a change of it, `make clean-cache` forgets the library.
+//! The C++ compiler is not part of the name; after a change of it, `make clean-cache` removes the
+//! library.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,11 +21,11 @@ use crate::cached;
 use crate::licences::{cargo_metadata, host_platform};
 
 const PACKAGE: &str = "librocksdb-sys";
-/// What the build script leaves in its output folder, and what another build script can link.
+/// Libraries that the build script leaves in its output folder and another build script can link.
 const LIBRARIES: [&str; 2] = ["librocksdb.a", "libsnappy.a"];
-/// Where the cache keeps them.
+/// Paths of the libraries in the cache.
 const FILES: [&str; 2] = ["lib/librocksdb.a", "lib/libsnappy.a"];
-/// Set for whoever links a finished library: they must not reach the build of one.
+/// Variables for linking a finished library; they are removed for the build of one.
 const LINK_VARIABLES: [&str; 4] = [
     "ROCKSDB_LIB_DIR",
     "ROCKSDB_STATIC",
@@ -31,7 +33,7 @@ const LINK_VARIABLES: [&str; 4] = [
     "SNAPPY_STATIC",
 ];
 
-/// Makes sure that the library is in the cache, and returns the shell lines that make cargo link it.
+/// Ensures that the library is in the cache, and returns shell lines for linking it.
 pub fn ensure_built(root: &Path) -> Result<String> {
     let library = Library::of_workspace(root)?;
     let lock = root.join("Cargo.lock");
@@ -42,19 +44,19 @@ pub fn ensure_built(root: &Path) -> Result<String> {
     Ok(shell_lines(&folder.join("lib")))
 }
 
-/// What the library depends on.
+/// Inputs of a build of the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Library {
-    /// Version of `librocksdb-sys`, which names RocksDB's own behind a plus.
+    /// Version of `librocksdb-sys`, with RocksDB's own after a plus.
     version: String,
-    /// Its active features, sorted.
+    /// Active features, sorted.
     features: Vec<String>,
     /// The compiler's host platform.
     host: String,
 }
 
 impl Library {
-    /// As the workspace with all its features asks for it.
+    /// Returns the inputs for the workspace with all its features.
     fn of_workspace(root: &Path) -> Result<Library> {
         let host = host_platform()?;
         Library::of_metadata(&cargo_metadata(root, &host)?, host)
@@ -80,15 +82,15 @@ impl Library {
         })
     }
 
-    /// The name of its folder in the cache.
+    /// Returns the name of its folder in the cache.
     fn name(&self) -> String {
         let features = self.features.join(",");
         cached::folder_name("rocksdb", &self.version, &[&self.host, &features])
     }
 
-    /// The manifest of a project that depends on the package alone, and is in no workspace.
+    /// Returns the manifest of a project that depends on the package alone, and is in no workspace.
     fn manifest(&self) -> String {
-        // What stands behind a plus says which RocksDB is inside; a requirement has no such part.
+        // The part after a plus names the included RocksDB; a requirement has no such part.
         let version = self.version.split('+').next().unwrap_or_default();
         let features: Vec<String> = self.features.iter().map(|f| format!("{f:?}")).collect();
         format!(
@@ -101,7 +103,8 @@ impl Library {
     }
 }
 
-/// Builds the package in `project` with the versions of `lock`, and returns the folder with its libraries.
+/// Builds the package in `project` with the versions of `lock`, and returns the folder with its
+/// libraries.
 fn build(library: &Library, lock: &Path, project: &Path) -> Result<PathBuf> {
     let write = |name: &str, text: &str| {
         let path = project.join(name);
@@ -115,7 +118,8 @@ fn build(library: &Library, lock: &Path, project: &Path) -> Result<PathBuf> {
         "src/lib.rs",
         "//! Nothing: only the dependency is wanted.\n",
     )?;
-    // Cargo drops the packages that this project does not use, and keeps the versions of the others.
+    // Cargo drops the packages that this project does not use, and keeps the versions of the
+    // others.
     fs::copy(lock, project.join("Cargo.lock")).context("cannot copy Cargo.lock")?;
     eprintln!(
         "building RocksDB {} in {}: once, some ten minutes on two cores",
@@ -141,7 +145,7 @@ fn build(library: &Library, lock: &Path, project: &Path) -> Result<PathBuf> {
     out.with_context(|| format!("cargo did not say where {PACKAGE} left its libraries"))
 }
 
-/// The output folder of the package's build script, as cargo's messages give it.
+/// Returns the output folder of the package's build script, from cargo's messages.
 fn out_folder(messages: &[u8]) -> Option<PathBuf> {
     let text = String::from_utf8_lossy(messages);
     text.lines().find_map(|line| {

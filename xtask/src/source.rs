@@ -1,11 +1,13 @@
-//! A look at Rust source that tells code, comments and literals apart, and finds test code and functions.
+//! A scanner of Rust source that separates code, comments and literals, and finds test code and
+//! functions.
 //!
-//! This is a scanner of characters, not a parser: it knows comments (nested too), string, raw string, byte and
-//! character literals, lifetimes and brackets. That is all that the checks need, and it has no dependencies to build.
+//! This is a scanner of characters, not a parser: it recognizes comments (nested too), string, raw
+//! string, byte and character literals, lifetimes and brackets. The checks need no more, and it has
+//! no dependencies to build.
 
 use std::ops::Range;
 
-/// What a byte of source belongs to.
+/// Class of a byte of source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Code,
@@ -26,17 +28,17 @@ impl<'a> Source<'a> {
         Source { text, classes }
     }
 
-    /// The source with comments and the inside of literals blanked. Offsets and lines stay.
+    /// Returns the source with comments and the inside of literals blanked. Offsets and lines stay.
     pub fn code(&self) -> String {
         self.only(|class| class == Class::Code)
     }
 
-    /// The source with everything but comments blanked. Offsets and lines stay.
+    /// Returns the source with everything but comments blanked. Offsets and lines stay.
     pub fn comments(&self) -> String {
         self.only(|class| class == Class::Comment)
     }
 
-    /// The source with comments blanked and literals kept. Offsets and lines stay.
+    /// Returns the source with comments blanked and literals kept. Offsets and lines stay.
     pub fn without_comments(&self) -> String {
         self.only(|class| class != Class::Comment)
     }
@@ -46,7 +48,7 @@ impl<'a> Source<'a> {
         let bytes = kept.map(|(byte, class)| match byte {
             b'\n' => b'\n',
             _ if keep(*class) && byte.is_ascii() => byte,
-            // One blank for each byte, so that offsets stay also behind other scripts.
+            // One blank for each byte, so that offsets also stay after non-ASCII text.
             _ if keep(*class) => b'?',
             _ => b' ',
         });
@@ -69,7 +71,7 @@ fn classify(text: &[u8]) -> Vec<Class> {
     classes
 }
 
-/// The end and class of the comment or literal that starts at `at`, if one does.
+/// Returns the end and class of the comment or literal that starts at `at`, if there is one.
 fn token(text: &[u8], at: usize) -> Option<(usize, Class)> {
     let rest = &text[at..];
     if rest.starts_with(b"//") {
@@ -105,7 +107,7 @@ fn block_comment(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// The length of a literal in quotes with backslash escapes.
+/// Returns the length of a literal in quotes with backslash escapes.
 fn quoted(rest: &[u8], quote: u8) -> usize {
     let mut at = 1;
     while at < rest.len() {
@@ -118,7 +120,7 @@ fn quoted(rest: &[u8], quote: u8) -> usize {
     rest.len()
 }
 
-/// The length of a character literal; `None` if the quote starts a lifetime or label.
+/// Returns the length of a character literal; `None` if the quote starts a lifetime or label.
 fn character(rest: &[u8]) -> Option<usize> {
     if rest.get(1) == Some(&b'\\') {
         return Some(quoted(rest, b'\''));
@@ -130,7 +132,7 @@ fn character(rest: &[u8]) -> Option<usize> {
     (rest.get(length) == Some(&b'\'')).then_some(length + 1)
 }
 
-/// The length of a raw string (`r`, `br`, `cr`, any number of hashes), if one starts here.
+/// Returns the length of a raw string (`r`, `br`, `cr`, any number of hashes), if one starts here.
 fn raw_string(rest: &[u8]) -> Option<usize> {
     let start = match rest {
         [b'b' | b'c', b'r', ..] => 2,
@@ -150,12 +152,12 @@ fn raw_string(rest: &[u8]) -> Option<usize> {
     Some(length.map_or(rest.len(), |length| body + length + close.len()))
 }
 
-/// Whether a byte can be part of an identifier.
+/// Returns true if a byte can be part of an identifier.
 pub fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Where `word` stands alone in `text`, not as a part of a longer identifier.
+/// Returns the offsets of `word` in `text` as a whole word, not as a part of a longer identifier.
 pub fn words<'t>(text: &'t str, word: &'t str) -> impl Iterator<Item = usize> + 't {
     let bytes = text.as_bytes();
     text.match_indices(word)
@@ -167,7 +169,7 @@ pub fn words<'t>(text: &'t str, word: &'t str) -> impl Iterator<Item = usize> + 
         })
 }
 
-/// The line of a byte offset, counted from 1.
+/// Returns the line of a byte offset, counted from 1.
 pub fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..offset]
         .iter()
@@ -175,7 +177,8 @@ pub fn line_of(text: &str, offset: usize) -> usize {
         .count()
 }
 
-/// The end of the group that opens with the bracket at `open`: the offset behind its closing bracket.
+/// Returns the end of the group that opens with the bracket at `open`: the offset after its closing
+/// bracket.
 fn group_end(code: &[u8], open: usize) -> usize {
     let mut depth = 0usize;
     for (at, byte) in code.iter().enumerate().skip(open) {
@@ -193,7 +196,8 @@ fn group_end(code: &[u8], open: usize) -> usize {
     code.len()
 }
 
-/// The end of the item that starts at `from`: behind its `;` or its block, or before the end of what it is in.
+/// Returns the end of the item that starts at `from`: after its `;` or its block, or before the end
+/// of the enclosing group.
 fn item_end(code: &[u8], from: usize) -> (usize, Option<usize>) {
     let mut at = from;
     while at < code.len() {
@@ -208,7 +212,8 @@ fn item_end(code: &[u8], from: usize) -> (usize, Option<usize>) {
     (code.len(), None)
 }
 
-/// The ranges of items that only exist in tests: `#[cfg(test)]` and `#[cfg(all(test, ...))]`.
+/// Returns the ranges of items that only exist in tests: `#[cfg(test)]` and `#[cfg(all(test,
+/// ...))]`.
 pub fn test_ranges(code: &str) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for attribute in ["#[cfg(test)]", "#[cfg(all(test,"] {
@@ -225,18 +230,18 @@ pub fn test_ranges(code: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// A function with a body.
+/// Function with a body.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name.
+    /// Function name.
     pub name: String,
-    /// The line of its `fn`, counted from 1.
+    /// Line of its `fn`, counted from 1.
     pub line: usize,
-    /// Lines from its `fn` to its closing brace.
+    /// Number of lines from its `fn` to its closing brace.
     pub lines: usize,
 }
 
-/// All functions of `code` (see [`Source::code`]) that have a body, inner ones too.
+/// Returns all functions of `code` (see [`Source::code`]) with a body, inner ones too.
 pub fn functions(code: &str) -> Vec<Function> {
     let mut found = Vec::new();
     for at in words(code, "fn") {

@@ -1,12 +1,13 @@
-//! `cargo xtask wiredtiger`: WiredTiger's library, which no crate carries, is built once for a machine.
+//! `cargo xtask wiredtiger`: builds WiredTiger's library, which no crate carries, once per machine.
 //!
-//! Its source comes from the Python package index, where the release is a package with the whole of the C code; pip checks
-//! the pinned hash before it opens the file. It is built by CMake and Ninja. What is missing of the two comes from the same
-//! index into a folder of the build and is deleted with it. zstd is that of the engine of this workspace: only its header
-//! is needed here, and whoever links WiredTiger links zstd too.
+//! Its source comes from the Python package index, where the release is a package with the whole C
+//! code; pip checks the pinned hash before it opens the file. CMake and Ninja build it. If one of
+//! the two is missing, both come from the same index into a folder of the build and are deleted
+//! with it. zstd is that of the engine of this workspace: the build needs only its header, and a
+//! program with WiredTiger links zstd too.
 //!
-//! Of the result the cache keeps the static library and the header; see `cached`. What is printed is the variable that the
-//! build script of `rumbench-engines` reads.
+//! The cache keeps the static library and the header; see `cached`. The command prints the variable
+//! that the build script of `rumbench-engines` reads.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,14 +19,14 @@ use serde_json::Value;
 use crate::cached;
 use crate::licences::{cargo_metadata, host_platform};
 
-/// The release, and what pip must find it to be.
+/// Release, and the hash that pip must find.
 const VERSION: &str = "11.3.1";
 const SHA256: &str = "95052d1b6fc06921dd617aafa1ba2a773d8dbbbf2eb74f77147290a630e598d0";
 
 const FILES: [&str; 2] = ["lib/libwiredtiger.a", "include/wiredtiger.h"];
 
-/// How it is configured. Warnings are not errors, since newer compilers have new ones; nothing that the machine happens
-/// to have installed takes part.
+/// Options of CMake. Warnings are not errors, since newer compilers have new ones; libraries
+/// installed on the machine are not used.
 const OPTIONS: [&str; 14] = [
     "-DCMAKE_BUILD_TYPE=Release",
     "-DENABLE_STRICT=OFF",
@@ -43,7 +44,7 @@ const OPTIONS: [&str; 14] = [
     "-DHAVE_BUILTIN_EXTENSION_ZSTD=ON",
 ];
 
-/// Makes sure that the library is in the cache, and returns the shell line that makes cargo link it.
+/// Ensures that the library is in the cache, and returns the shell line for linking it.
 pub fn ensure_built(root: &Path) -> Result<String> {
     let host = host_platform()?;
     let zstd = Zstd::of_metadata(&cargo_metadata(root, &host)?)?;
@@ -59,11 +60,11 @@ pub fn ensure_built(root: &Path) -> Result<String> {
     ))
 }
 
-/// The zstd that the workspace links.
+/// zstd as the workspace links it.
 #[derive(Debug, PartialEq, Eq)]
 struct Zstd {
     version: String,
-    /// With `zstd.h` in it.
+    /// Folder with `zstd.h`.
     include: PathBuf,
 }
 
@@ -95,7 +96,7 @@ fn build(project: &Path, zstd: &Zstd) -> Result<[PathBuf; 2]> {
     let tools = Tools::find(project)?;
     let output = project.join("build");
     fs::create_dir_all(&output).with_context(|| format!("cannot create {}", output.display()))?;
-    // CMake wants the file of a library, which a static library is not linked with.
+    // CMake requires the file of a library, although a static library is not linked with it.
     let placeholder = output.join("no-library");
     fs::write(&placeholder, "").context("cannot write in the build folder")?;
     let mut configure = tools.command("cmake");
@@ -120,7 +121,7 @@ fn build(project: &Path, zstd: &Zstd) -> Result<[PathBuf; 2]> {
     ])
 }
 
-/// Has pip fetch and check the source, and returns its folder.
+/// Downloads the source with pip, which checks it, and returns its folder.
 fn download(project: &Path) -> Result<PathBuf> {
     let requirements = project.join("requirements.txt");
     let text = format!("wiredtiger=={VERSION} --hash=sha256:{SHA256}\n");
@@ -150,11 +151,12 @@ fn download(project: &Path) -> Result<PathBuf> {
     Ok(project.join(name))
 }
 
-/// Where CMake and Ninja are.
+/// Folder with CMake and Ninja; `None` if the machine has both.
 struct Tools(Option<PathBuf>);
 
 impl Tools {
-    /// Those of the machine, or, where one is missing, both of the index in a virtual environment of the build.
+    /// Uses the machine's tools or, if one is missing, installs both from the index in a virtual
+    /// environment of the build.
     fn find(project: &Path) -> Result<Tools> {
         if ["cmake", "ninja"].into_iter().all(is_installed) {
             return Ok(Tools(None));
@@ -178,7 +180,8 @@ impl Tools {
         Ok(Tools(Some(bin)))
     }
 
-    /// CMake looks for Ninja in the path, so that the folder has to stand there.
+    /// Returns a command with the tools' folder first in the path, because CMake looks for Ninja
+    /// there.
     fn command(&self, name: &str) -> Command {
         let Some(bin) = &self.0 else {
             return Command::new(name);
@@ -205,7 +208,8 @@ fn is_installed(tool: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Runs a command whose output is progress: standard output is for the line that is to be evaluated.
+/// Runs a command and sends its output, which is progress, to stderr: stdout is for the line to
+/// evaluate.
 fn run(command: &mut Command, hint: &str) -> Result<()> {
     command.stdin(Stdio::null()).stdout(std::io::stderr());
     let status = command

@@ -1,8 +1,10 @@
-//! What the engine offers to Rust the C interface offers too, or the lists below say why not.
+//! Check that the C interface offers everything offered to Rust; a list below gives reasons for
+//! exceptions.
 //!
-//! The public names are those that `lib.rs` exports; their methods, fields and variants are read from the engine's
-//! source, and each must have its counterpart in `alluvium.h`: the function `PREFIX_name`, the field `name` (or with its
-//! unit behind it) of the struct `PREFIX`, or the enumerator `PREFIX_NAME`. Traits and what variants hold are not looked at.
+//! The public names are the exports of `lib.rs`; their methods, fields and variants are read from
+//! the engine's source. Each must have its counterpart in `alluvium.h`: the function `PREFIX_name`,
+//! the field `name` (with or without a unit as suffix) of the struct `PREFIX`, or the enumerator
+//! `PREFIX_NAME`. Traits and fields of variants are not checked.
 
 use crate::files::TextFile;
 use crate::finding::Finding;
@@ -12,13 +14,13 @@ const ENGINE: &str = "crates/alluvium/src/";
 const EXPORTS: &str = "crates/alluvium/src/lib.rs";
 const HEADER: &str = "crates/alluvium-c/include/alluvium.h";
 
-/// How names of the engine and of the C interface belong together.
+/// Correspondence between names of the engine and of the C interface.
 struct Names<'a> {
     /// Each public type with the prefixes of its counterparts.
     types: &'a [(&'a str, &'a [&'a str])],
-    /// What is called otherwise in C.
+    /// Names that differ in C.
     renamed: &'a [(&'a str, &'a str)],
-    /// What is not in C, with the reason.
+    /// Names without a counterpart in C, with the reason.
     rust_only: &'a [(&'a str, &'a str)],
 }
 
@@ -141,7 +143,7 @@ const NAMES: Names = Names {
     ],
 };
 
-/// A name of the engine's public interface and where it is.
+/// Name of the engine's public interface, with its place.
 struct Offered<'a> {
     name: String,
     path: &'a str,
@@ -149,7 +151,8 @@ struct Offered<'a> {
     prefixes: &'a [&'a str],
 }
 
-/// Names without a counterpart, and entries of the lists that fit nothing. Without the header there is nothing to check.
+/// Finds names without a counterpart, and entries of the lists that match nothing. Without the
+/// header there is nothing to check.
 pub fn check(files: &[TextFile]) -> Vec<Finding> {
     check_names(files, &NAMES)
 }
@@ -163,7 +166,8 @@ fn check_names(files: &[TextFile], names: &Names) -> Vec<Finding> {
     for file in files.iter().filter(|file| file.path.starts_with(ENGINE)) {
         offered.extend(members(file, names));
     }
-    // A comment that names a function does not declare it; comments look the same in both languages.
+    // A comment with a function's name does not declare it; comments have the same form in both
+    // languages.
     let header = Source::new(&header.text).code();
     let mut found: Vec<Finding> = offered
         .iter()
@@ -206,7 +210,7 @@ fn is_declared(header: &str, offered: &Offered, names: &Names) -> bool {
     })
 }
 
-/// `FlushBegin` as `FLUSH_BEGIN`; constants stay as they are.
+/// Converts `FlushBegin` to `FLUSH_BEGIN`; constants stay as they are.
 fn screaming(name: &str) -> String {
     let mut out = String::new();
     for character in name.chars() {
@@ -218,14 +222,15 @@ fn screaming(name: &str) -> String {
     out.to_uppercase()
 }
 
-/// What stands between the brackets of a struct of the header; nothing if it has none of this name.
+/// Returns the text between the braces of a struct of the header; empty if it has none of this
+/// name.
 fn struct_body<'t>(header: &'t str, name: &str) -> &'t str {
     let start = format!("typedef struct {name} {{");
     let body = header.split_once(&start).map_or("", |(_, body)| body);
     body.split_once('}').map_or("", |(body, _)| body)
 }
 
-/// Functions, constants, and types that are not in the list, as `lib.rs` exports them.
+/// Returns functions, constants, and types not in the list, as `lib.rs` exports them.
 fn exported<'a>(exports: &'a TextFile, names: &Names) -> Vec<Offered<'a>> {
     let code = Source::new(&exports.text).code();
     let mut found = Vec::new();
@@ -248,7 +253,7 @@ fn exported<'a>(exports: &'a TextFile, names: &Names) -> Vec<Offered<'a>> {
     found
 }
 
-/// Public methods, fields and variants of the types in the list.
+/// Returns public methods, fields and variants of the types in the list.
 fn members<'a>(file: &'a TextFile, names: &Names<'a>) -> Vec<Offered<'a>> {
     let code = Source::new(&file.text).code();
     let mut found = Vec::new();
@@ -275,7 +280,7 @@ fn members<'a>(file: &'a TextFile, names: &Names<'a>) -> Vec<Offered<'a>> {
     found
 }
 
-/// The type that a line opens an item of, and whether it is an enum.
+/// Returns the type of the item that a line opens, and true if it is an enum.
 fn opened(line: &str) -> Option<(&str, bool)> {
     let is_enum = line.starts_with("pub enum ");
     let kinds = ["impl ", "pub struct ", "pub enum "];
@@ -283,7 +288,7 @@ fn opened(line: &str) -> Option<(&str, bool)> {
     Some((rest.strip_suffix(" {")?, is_enum))
 }
 
-/// The public member that a line of such an item begins.
+/// Returns the public member that a line of such an item begins.
 fn member(line: &str, is_enum: bool) -> Option<&str> {
     let line = line.strip_prefix("    ")?;
     let name = match line.strip_prefix("pub ") {

@@ -1,4 +1,4 @@
-//! What the guide promises about itself: links lead somewhere, its programs are compiled, the tests that it names exist.
+//! Checks of the guide: links have targets, programs are compiled, and named tests exist.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,12 +6,13 @@ use crate::files::TextFile;
 use crate::finding::Finding;
 
 const GUIDE: &str = "docs/guide/";
-/// Where the pages become documentation tests.
+/// File that turns the pages into documentation tests.
 const PROGRAMS: &str = "crates/alluvium/src/guide.rs";
-/// The pages that name tests as `module::name`, the module as its file lies below `src/` or `tests/it/`.
+/// Pages that name tests as `module::name`; the module is the path of its file below `src/` or
+/// `tests/it/`.
 const PROOFS: [&str; 2] = ["docs/guide/features.md", "docs/guide/complaints.md"];
 
-/// All checks of the guide. A workspace without one has nothing to check.
+/// Runs all checks of the guide. A workspace without one has nothing to check.
 pub fn check(files: &[TextFile]) -> Vec<Finding> {
     let mut found = Vec::new();
     let paths: HashSet<&str> = files.iter().map(|file| &file.path[..]).collect();
@@ -29,7 +30,7 @@ pub fn check(files: &[TextFile]) -> Vec<Finding> {
     found
 }
 
-/// Links to files beside the page that are not there. Folders and addresses are not looked at.
+/// Finds links to missing files, relative to the page. Folders and web addresses are not checked.
 fn dead_links(page: &TextFile, paths: &HashSet<&str>) -> Vec<Finding> {
     let folder = page.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut found = Vec::new();
@@ -52,7 +53,7 @@ fn dead_links(page: &TextFile, paths: &HashSet<&str>) -> Vec<Finding> {
     found
 }
 
-/// A relative path as seen from a folder of the workspace.
+/// Resolves a relative path from a folder of the workspace.
 fn resolved(folder: &str, target: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in target.split('/') {
@@ -65,7 +66,7 @@ fn resolved(folder: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// A page with a Rust program that is not among the documentation tests.
+/// Finds a page with a Rust program that is not among the documentation tests.
 fn untested_program(page: &TextFile, programs: &str) -> Option<Finding> {
     let line = 1 + page
         .text
@@ -77,13 +78,14 @@ fn untested_program(page: &TextFile, programs: &str) -> Option<Finding> {
     (!listed).then(|| Finding::error(&page.path, line, message))
 }
 
-/// Every test function of the workspace by name, with the files that have one.
+/// Returns every test function of the workspace by name, with the files that have one.
 fn tests_by_name(files: &[TextFile]) -> HashMap<&str, Vec<&str>> {
     let mut tests: HashMap<&str, Vec<&str>> = HashMap::new();
     for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
         let mut attribute_seen = false;
         for line in file.text.lines().map(str::trim_start) {
-            // A test's attribute stands above its function, with others, comments or a strategy's between them.
+            // A test's attribute is above its function; other attributes, comments or those of a
+            // strategy may come between.
             attribute_seen |= line == "#[test]";
             if let Some(rest) = line.strip_prefix("fn ").filter(|_| attribute_seen) {
                 let name = rest.split(['(', '<']).next().unwrap_or_default();
@@ -95,7 +97,7 @@ fn tests_by_name(files: &[TextFile]) -> HashMap<&str, Vec<&str>> {
     tests
 }
 
-/// Names of tests on the page that no file of that module has.
+/// Finds names of tests on the page that no file of their module has.
 fn missing_tests(page: &TextFile, tests: &HashMap<&str, Vec<&str>>) -> Vec<Finding> {
     let mut found = Vec::new();
     for (number, line) in (1..).zip(page.text.lines()) {

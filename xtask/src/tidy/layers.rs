@@ -1,7 +1,8 @@
-//! Which module of the engine may use which: a lower one never uses a higher one.
+//! Check of the engine's layers: a lower module never uses a higher one.
 //!
-//! Tests may use anything. So may `lib.rs`, which only names the modules. A type is taken to belong to the module that
-//! a path names, so what lies low must be used by its full path and not through what a higher module exports again.
+//! Tests may use anything. So may `lib.rs`, which only names the modules. A type counts as part of
+//! the module that a path names. Items of lower modules must therefore be used by their full path,
+//! not through a reexport of a higher module.
 
 use crate::files::TextFile;
 use crate::finding::Finding;
@@ -9,8 +10,8 @@ use crate::source::{self, Source};
 
 const ENGINE: &str = "crates/alluvium/src/";
 
-/// The modules of the engine from low to high; a part of a module (`db::options`) may have a layer of its own.
-/// Modules of one layer may use each other.
+/// Modules of the engine from low to high; a part of a module (`db::options`) may have a layer of
+/// its own. Modules of one layer may use each other.
 const LAYERS: &[&[&str]] = &[
     &["error", "base", "range_deletes", "fuzz"],
     &["sync", "simulation"],
@@ -18,7 +19,7 @@ const LAYERS: &[&[&str]] = &[
     &["cache", "memory", "table"],
     &["wal"],
     &["version"],
-    // Services and vocabulary without knowledge of an open database.
+    // Services and vocabulary that are independent of an open database.
     &[
         "read_points",
         "clock",
@@ -42,7 +43,7 @@ const LAYERS: &[&[&str]] = &[
     &["metrics"],
     &["keyspace::memtable", "keyspace::tree"],
     &["iter", "txn::read_set"],
-    // What works on an open database shares its state.
+    // Parts that work on an open database share its state.
     &[
         "commit",
         "compaction",
@@ -77,7 +78,8 @@ const LAYERS: &[&[&str]] = &[
     ],
 ];
 
-/// Uses against the order, as (lower module, higher module): a public type in a lower module that holds a handle.
+/// Permitted exceptions, as (lower module, higher module): a public type in a lower module that
+/// holds a handle.
 const ALLOWED: &[(&str, &str)] = &[("commit::batch", "keyspace"), ("iter::cursor", "keyspace")];
 
 /// Checks one file of the engine; other files have no layers.
@@ -112,7 +114,7 @@ pub fn check(file: &TextFile) -> Vec<Finding> {
     found
 }
 
-/// `wal/mod.rs` is `wal`, `wal/frame.rs` and `wal/frame/x.rs` are `wal::frame`.
+/// Returns `wal` for `wal/mod.rs`, and `wal::frame` for `wal/frame.rs` and `wal/frame/x.rs`.
 fn module_of(inside: &str) -> String {
     let path = inside.strip_suffix(".rs").unwrap_or(inside);
     let path = path.strip_suffix("/mod").unwrap_or(path);
@@ -120,7 +122,7 @@ fn module_of(inside: &str) -> String {
     parts.join("::")
 }
 
-/// The layer of a path of one or two names: its own, or that of the module it is in.
+/// Returns the layer of a path of one or two names: its own, or that of the enclosing module.
 fn layer(path: &str) -> Option<usize> {
     let of = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
     of(path).or_else(|| of(top(path)))
@@ -140,7 +142,8 @@ fn unknown(path: &str, line: usize, module: &str) -> Finding {
     Finding::error(path, line, message)
 }
 
-/// Every path behind `crate::`, cut to two names, with its offset. Types that `lib.rs` exports are no modules.
+/// Returns every path after `crate::`, cut to two names, with its offset. Types that `lib.rs`
+/// exports are not modules.
 fn uses(code: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for at in source::words(code, "crate") {
@@ -161,13 +164,14 @@ fn uses(code: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The identifier that `text` starts with.
+/// Returns the identifier at the start of `text`.
 fn name(text: &str) -> &str {
     let end = text.bytes().position(|byte| !source::is_word(byte));
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Offsets of what follows `::` at `at`: of one name, or of the first name of each path in a group.
+/// Returns offsets after the `::` at `at`: of one name, or of the first name of each path in a
+/// group.
 fn heads(code: &str, at: usize) -> Vec<usize> {
     let Some(path) = code[at..].strip_prefix("::") else {
         return Vec::new();
@@ -181,7 +185,8 @@ fn heads(code: &str, at: usize) -> Vec<usize> {
     }
 }
 
-/// Offsets of the first name of each path in `a::b, c::{d, e}}...`, up to the brace that closes the group.
+/// Returns offsets of the first name of each path in `a::b, c::{d, e}}...`, up to the brace that
+/// closes the group.
 fn group_heads(group: &str) -> Vec<usize> {
     let (mut depth, mut heads, mut expect) = (0, Vec::new(), true);
     for (at, c) in group.char_indices() {

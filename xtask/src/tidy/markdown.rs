@@ -1,11 +1,12 @@
-//! What every page keeps: one title; decision records that are numbered and listed; a README whose program compiles.
+//! Checks of all pages: one title; numbered and listed decision records; a README with a program
+//! that compiles.
 
 use crate::files::TextFile;
 use crate::finding::Finding;
 
 const DECISIONS: &str = "docs/decisions/";
 
-/// A page has exactly one `#` title. What tests compare a program's output with is no page.
+/// Checks that a page has exactly one `#` title. Expected outputs of tests are not pages.
 pub fn check_page(file: &TextFile) -> Vec<Finding> {
     if file.path.split('/').any(|folder| folder == "tests") {
         return Vec::new();
@@ -24,7 +25,7 @@ pub fn check_page(file: &TextFile) -> Vec<Finding> {
     found
 }
 
-/// First-level headings outside code blocks, as (line, title).
+/// Returns first-level headings outside code blocks, as (line, title).
 fn headings(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fence: Option<&str> = None;
     (1..).zip(text.lines()).filter_map(move |(number, line)| {
@@ -45,7 +46,8 @@ fn headings(text: &str) -> impl Iterator<Item = (usize, &str)> {
 const README: &str = "README.md";
 const README_PROGRAM: &str = "crates/alluvium/examples/readme.rs";
 
-/// The program in the README is the example that is compiled and linted, without its module comment.
+/// Checks that the program in the README is the compiled and linted example, without its module
+/// comment.
 pub fn check_readme(files: &[TextFile]) -> Vec<Finding> {
     let text = |path: &str| {
         files
@@ -67,7 +69,8 @@ pub fn check_readme(files: &[TextFile]) -> Vec<Finding> {
     vec![Finding::error(README, line, message)]
 }
 
-/// A test that a page names as `file.rs::name` exists: in a file below `crates/`, or of the path as it is.
+/// Checks that a test named as `file.rs::name` on a page exists: in a file below `crates/`, or at
+/// the path as given.
 pub fn check_named_tests(files: &[TextFile]) -> Vec<Finding> {
     let mut found = Vec::new();
     for page in files.iter().filter(|file| file.path.ends_with(".md")) {
@@ -89,7 +92,8 @@ pub fn check_named_tests(files: &[TextFile]) -> Vec<Finding> {
     found
 }
 
-/// Decision records are named `NNNN-*.md`, have different numbers and are listed in their README.
+/// Checks that decision records are named `NNNN-*.md`, have unique numbers and are listed in their
+/// README.
 pub fn check_decisions(files: &[TextFile]) -> Vec<Finding> {
     let readme = files
         .iter()

@@ -1,8 +1,9 @@
-//! `cargo xtask tidy`: rules of style that text can show, so that no reviewer has to look for them.
+//! `cargo xtask tidy`: style rules that a text check can enforce instead of reviewers.
 //!
-//! [`rust`] holds what every source file must keep, [`layers`] which module of the engine may use which,
-//! [`seam`] that no part of it decides by itself when things happen, [`markdown`] what pages must keep, [`guide`] what
-//! the guide says of itself, [`c_interface`] what C has of the engine. What belongs to every text file is here.
+//! [`rust`] has the rules for every source file, [`layers`] those for uses between modules of the
+//! engine. [`seam`] checks that a simulation controls the order of events, [`markdown`] checks
+//! pages, [`guide`] the guide's statements about itself, [`c_interface`] the completeness of the C
+//! interface. Rules for every text file are here.
 
 mod c_interface;
 mod guide;
@@ -43,20 +44,22 @@ fn findings(files: &[TextFile]) -> Vec<Finding> {
     found
 }
 
-/// Folders that exist on one person's machine only. Written in halves, so that this file passes its own check.
+/// Folders that exist only on one developer's machine. Written in halves, so that this file passes
+/// its own check.
 const MACHINE_FOLDERS: [&str; 3] = [
     concat!("/ro", "ot/"),
     concat!("/ho", "me/"),
     concat!("/wo", "rk/"),
 ];
 
-/// Absolute paths of a developer's machine mean nothing to anyone else.
+/// Finds absolute paths of a developer's machine, which mean nothing elsewhere.
 fn machine_paths(file: &TextFile) -> Vec<Finding> {
     let mut found = Vec::new();
     for (number, line) in (1..).zip(file.text.lines()) {
         for folder in MACHINE_FOLDERS {
             let absolute = line.match_indices(folder).any(|(at, _)| {
-                // Behind a name or a closing bracket it is the middle of a relative path or an address.
+                // After a name or a closing bracket it is the middle of a relative path or an
+                // address.
                 let before = line[..at].chars().next_back();
                 !before.is_some_and(|c| c.is_alphanumeric() || "._-~})/".contains(c))
             });
@@ -73,13 +76,13 @@ fn machine_paths(file: &TextFile) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    /// A file made of `path` and `text`.
+    /// Returns a file with this path and text.
     pub fn file(path: &str, text: &str) -> TextFile {
         let (path, text) = (path.to_string(), text.to_string());
         TextFile { path, text }
     }
 
-    /// Findings as `line: message`, one a line.
+    /// Returns findings as `line: message`.
     pub fn shown(found: &[Finding]) -> Vec<String> {
         let show = |f: &Finding| format!("{}: {}", f.line, f.message);
         found.iter().map(show).collect()

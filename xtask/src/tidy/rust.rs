@@ -1,17 +1,19 @@
-//! What every Rust file keeps: a module comment, lengths, no leftovers, no sleeping tests, argued `unsafe`.
+//! Rules for every Rust file: a module comment, lengths, no leftovers, no sleeping tests, argued
+//! `unsafe`.
 
 use crate::files::TextFile;
 use crate::finding::Finding;
 use crate::source::{self, Source};
 
-/// Past this many lines a file is listed as a warning: look for its second subject.
+/// Above this number of lines a file gets a warning: it may have a second subject.
 const FILE_LINES_WARNING: usize = 600;
-/// Past this many lines a file must say why, in a comment line that starts with [`LENGTH_REASON`].
+/// Above this number of lines a file must give a reason, in a comment line that starts with
+/// [`LENGTH_REASON`].
 const FILE_LINES_MAX: usize = 800;
 const LENGTH_REASON: &str = "//! Length: ";
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Where `unsafe` may stand.
+/// Folders and files that may contain `unsafe`.
 const UNSAFE_FOLDERS: [&str; 6] = [
     "crates/alluvium-mem/",
     "crates/alluvium-c/",
@@ -20,10 +22,10 @@ const UNSAFE_FOLDERS: [&str; 6] = [
     "crates/rumbench/",
     "crates/rumbench-powercut/",
 ];
-/// How many lines above an `unsafe` block its argument may begin.
+/// Number of lines above an `unsafe` block within which its argument must begin.
 const SAFETY_LINES: usize = 12;
 
-/// All rules on one file.
+/// Checks all rules for one file.
 pub fn check(file: &TextFile) -> Vec<Finding> {
     let source = Source::new(&file.text);
     let view = View {
@@ -43,8 +45,9 @@ pub fn check(file: &TextFile) -> Vec<Finding> {
     found
 }
 
-/// Checkouts share a target directory, and a binary that another one of the same sources has built counts as fresh. Tests
-/// run in the folder of their package.
+/// Finds folders that are compiled in. Checkouts share a target directory, and a binary that
+/// another checkout has built from the same sources counts as fresh. Tests run in the folder of
+/// their package.
 fn compiled_in_folder(file: &TextFile) -> Vec<Finding> {
     let message = "the folder of another checkout may be compiled in: use a relative path, or ask for CARGO_MANIFEST_DIR at run time";
     let own = file.path.starts_with("xtask/");
@@ -105,7 +108,7 @@ impl View<'_> {
         found
     }
 
-    /// A test that sleeps is slow when it passes and wrong when the machine is busy.
+    /// Finds sleeping tests: they are slow when they pass, and wrong when the machine is busy.
     fn sleeps(&self) -> Vec<Finding> {
         let all_tests = self
             .path

@@ -1,4 +1,5 @@
-//! What decides the order of events in the engine comes from `sync.rs` or `clock.rs`, or a simulation would not own it.
+//! Check of the simulation seam: all time, threads, locks and randomness of the engine come from
+//! `sync.rs` or `clock.rs`. A simulation can control the order of events only through these.
 
 use crate::files::TextFile;
 use crate::finding::Finding;
@@ -6,7 +7,7 @@ use crate::source::{self, Source};
 
 const ENGINE: &str = "crates/alluvium/src/";
 
-/// What may not be named, and what stands in its place.
+/// Forbidden names, each with its replacement.
 const OWNED: [(&str, &str); 9] = [
     ("parking_lot::", "sync::plain"),
     ("std::thread", "sync::thread"),
@@ -19,15 +20,16 @@ const OWNED: [(&str, &str); 9] = [
     ("std::sync::Mutex", "sync::plain"),
 ];
 
-/// Where they may be named all the same.
+/// Exceptions, as (path, name); an empty name permits all names.
 const FREE: [(&str, &str); 10] = [
-    // They make the seam.
+    // These modules are the seam.
     ("sync/", ""),
     ("simulation/", ""),
-    // The only place that reads the system's clock, and what names backups by their day.
+    // The only reader of the system's clock, and the code that names backups by day.
     ("clock.rs", "SystemTime"),
     ("backup/mod.rs", "SystemTime"),
-    // Files in memory: their locks are held for moments in which nobody can wait for anything else.
+    // Files in memory: their locks are held only briefly, while the holder cannot wait for anything
+    // else.
     ("vfs/mem/", "parking_lot::"),
     ("vfs/fault.rs", "parking_lot::"),
     // Shared by all simulations of the process, held for a push or a pop.
@@ -39,7 +41,7 @@ const FREE: [(&str, &str); 10] = [
     ("guide.rs", ""),
 ];
 
-/// Checks one file of the engine; tests are free.
+/// Checks one file of the engine; tests are exempt.
 pub fn check(file: &TextFile) -> Vec<Finding> {
     let Some(inside) = file.path.strip_prefix(ENGINE) else {
         return Vec::new();
