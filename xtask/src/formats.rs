@@ -1,9 +1,10 @@
 //! `cargo xtask formats`: the code of an on-disk format and its page change together.
 //!
 //! The last line of each page in `docs/format/` names the source files of its format (paths from
-//! the root of the workspace) and a hash over their code: `<!-- formats: crates/x/src/a.rs
-//! crates/x/src/b.rs = 0123456789abcdef -->`. Comments, white space and tests do not count. A
-//! change of the code without a check of the page fails.
+//! the root of the workspace) and a hash over their code:
+//! `<!-- formats: crates/x/src/a.rs crates/x/src/b.rs = 0123456789abcdef -->`.
+//! Comments, white space and tests do not count. A change of the code fails the check until the
+//! hash on the page is updated.
 
 use std::path::Path;
 

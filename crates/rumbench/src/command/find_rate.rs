@@ -31,7 +31,7 @@ pub struct FindRateArgs {
     /// Phase that is judged [default: the last one with requests]
     #[arg(long)]
     phase: Option<String>,
-    /// Largest gap in percent between the highest rate within the limits and the lowest above them
+    /// Largest gap in percent between the highest passing and the lowest failing rate
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     precision: f64,
     /// Percent of the highest rate at which response times are reported

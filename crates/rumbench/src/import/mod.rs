@@ -19,7 +19,7 @@ use rumbench_core::engine::{Durability, DurabilityFacts};
 use crate::catalog::usage;
 use crate::store::result::{Imported, Latency, PhaseResult, TrialResult, base_name};
 
-/// Programs whose results can be read.
+/// Programs with results that can be imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Program {
     /// db_bench: its output, or a report.tsv of benchmark.sh; compares with kv-sequence

@@ -13,8 +13,7 @@ use super::result::Latency;
 pub struct RateSearch {
     /// Response time limits, as given.
     pub sla: Vec<Limit>,
-    /// Largest relative gap at the end between the highest rate within the limits and the lowest
-    /// above them.
+    /// Largest relative gap at the end between the highest passing and the lowest failing rate.
     pub precision: f64,
     /// Share of the highest rate at which response times are reported.
     pub share: f64,

@@ -38,8 +38,8 @@ pub struct Estimate {
     pub high: Option<f64>,
 }
 
-/// Throughput against concurrency of one engine in one phase: `X(N) = lambda N / (1 + sigma (N - 1)
-/// + kappa N (N - 1))`.
+/// Throughput against concurrency of one engine in one phase:
+/// `X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scalability {
     /// Engine name, as in tables.

@@ -9,7 +9,7 @@
 //!
 //! A sync of a directory covers all earlier changes of names. A sync of a file covers the changes
 //! of its own names and all earlier ones, because journaling file systems keep their order; a
-//! stricter file system would lose more. [`fate`] decides the losses, [`restore`] applies them.
+//! stricter model would lose more. [`fate`] decides the losses, [`restore`] applies them.
 
 mod fate;
 mod restore;
