@@ -55,7 +55,8 @@ fn mask<'a>(before: &str, word: &'a str, next: &str) -> &'a str {
     };
     let follows = next.split(|c: char| !c.is_ascii_alphabetic()).next();
     let is_size = follows.is_some_and(|unit| UNITS.contains(&unit));
-    let named = before.contains("bytes") || ["offset", "at"].contains(&before);
+    let counted = before.contains("bytes") && before != "value_separation_bytes";
+    let named = counted || ["offset", "at"].contains(&before);
     match () {
         () if numeric(before) && UNITS.contains(&word) => "B",
         () if numeric(word) && (is_size || named) => "SIZE",
