@@ -1,7 +1,8 @@
-//! Bulk loads of rows in any order: sorted in memory, spilled as sorted runs, merged into an [`Ingest`].
+//! Bulk loads of rows in any order: sorted in memory, spilled as sorted runs, merged into an
+//! [`Ingest`].
 //!
-//! Two buffers take turns: the caller fills one while a thread sorts the other and writes it to a run. A load that fits
-//! into one buffer touches no temporary file and starts no thread.
+//! Two buffers take turns: the caller fills one while a thread sorts the other and writes it to a
+//! run. A load that fits into one buffer touches no temporary file and starts no thread.
 
 use std::sync::Arc;
 
@@ -34,8 +35,8 @@ pub enum Duplicates {
 /// Options of [`Database::bulk_load`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BulkLoadOptions {
-    /// About how much memory rows take before they are written to temporary files. It is part of the database's memory
-    /// number, and at most half of that is taken. At least 64 KiB.
+    /// About how much memory rows take before they are written to temporary files. It is part of
+    /// the database's memory number, and at most half of that is taken. At least 64 KiB.
     pub memory_bytes: usize,
     /// What is done with rows of one key.
     pub duplicates: Duplicates,
@@ -50,11 +51,13 @@ impl Default for BulkLoadOptions {
     }
 }
 
-/// Rows of one or more keyspaces in any order, on their way into tables: see [`Database::bulk_load`].
+/// Rows of one or more keyspaces in any order, on their way into tables: see
+/// [`Database::bulk_load`].
 ///
-/// Rows are sorted in memory and, where there are more than fit, in temporary files of the database directory, which
-/// need about as much room as the compressed rows. [`BulkLoad::finish`] merges them into an [`Ingest`]: all rows become
-/// visible as one commit, with the promises and costs that are described there. Dropping the load leaves no trace.
+/// Rows are sorted in memory and, where there are more than fit, in temporary files of the database
+/// directory, which need about as much room as the compressed rows. [`BulkLoad::finish`] merges
+/// them into an [`Ingest`]: all rows become visible as one commit, with the promises and costs that
+/// are described there. Dropping the load leaves no trace.
 ///
 /// ```
 /// use alluvium::{BulkLoadOptions, Database, KeyspaceOptions, Options};
@@ -138,14 +141,15 @@ impl BulkLoad {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a key or value that is too large; `DuplicateKey` where that is refused, now or later;
-    /// `NoSpace` and `Io` from temporary files; `KeyspaceDropped`; `Closed`. After an error nothing will be installed:
-    /// later calls repeat it.
+    /// `InvalidArgument` for a key or value that is too large; `DuplicateKey` where that is
+    /// refused, now or later; `NoSpace` and `Io` from temporary files; `KeyspaceDropped`; `Closed`.
+    /// After an error nothing will be installed: later calls repeat it.
     pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.put_row(keyspace, key, value, None)
     }
 
-    /// Adds a row that is gone from `until_ms` on: see [`Keyspace::put_until`]. Otherwise as [`BulkLoad::put`].
+    /// Adds a row that is gone from `until_ms` on: see [`Keyspace::put_until`]. Otherwise as
+    /// [`BulkLoad::put`].
     pub fn put_until(
         &mut self,
         keyspace: &Keyspace,
@@ -207,8 +211,8 @@ impl BulkLoad {
     ///
     /// # Errors
     ///
-    /// What a `put` has met or should have; those of [`Ingest::finish`]. `Corruption` if a temporary file does not hold
-    /// what was written. Nothing is visible after an error.
+    /// What a `put` has met or should have; those of [`Ingest::finish`]. `Corruption` if a
+    /// temporary file does not hold what was written. Nothing is visible after an error.
     pub fn finish(mut self) -> Result<Ingested> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -242,7 +246,8 @@ impl BulkLoad {
         })
     }
 
-    /// Hands the full buffer to the sorting thread, and waits for the other one if it is still being sorted.
+    /// Hands the full buffer to the sorting thread, and waits for the other one if it is still
+    /// being sorted.
     fn spill(&mut self) -> Step<()> {
         if self.sorter.is_none() {
             self.sorter = Some(Owned::new(Sorter::start(

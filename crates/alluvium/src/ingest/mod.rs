@@ -1,8 +1,9 @@
 //! Bulk work: rows in key order straight into tables, past the log and the memtables.
 //!
-//! An [`Ingest`] writes the rows of each keyspace as complete tables, cut where the groups of the tree have their
-//! borders and at the size of a last-level table, and installs them all in one step (`db/install_ingest.rs`). Until
-//! then nothing names the files: dropping the builder removes them, and after a crash the next open moves them aside.
+//! An [`Ingest`] writes the rows of each keyspace as complete tables, cut where the groups of the
+//! tree have their borders and at the size of a last-level table, and installs them all in one step
+//! (`db/install_ingest.rs`). Until then nothing names the files: dropping the builder removes them,
+//! and after a crash the next open moves them aside.
 
 mod bulk_load;
 mod merge_runs;
@@ -27,16 +28,18 @@ use crate::keyspace::{Keyspace, Tree};
 
 /// Rows of one or more keyspaces on their way into tables: see [`Database::ingest`].
 ///
-/// The rows of each keyspace come in ascending key order, without duplicates; rows of different keyspaces may alternate.
-/// [`Ingest::finish`] makes all of them visible at once, as one commit: a row replaces what its key had. Dropping the
-/// ingest instead leaves no trace.
+/// The rows of each keyspace come in ascending key order, without duplicates; rows of different
+/// keyspaces may alternate. [`Ingest::finish`] makes all of them visible at once, as one commit: a
+/// row replaces what its key had. Dropping the ingest instead leaves no trace.
 ///
-/// Rows are written to disk once, compressed as in the last level, and neither logged nor kept in memory. Where no other
-/// row, delete or merge shares the range of a table, it goes straight into the last level and is not written again;
-/// elsewhere it is merged later like flushed tables, and may slow writers as those do.
+/// Rows are written to disk once, compressed as in the last level, and neither logged nor kept in
+/// memory. Where no other row, delete or merge shares the range of a table, it goes straight into
+/// the last level and is not written again; elsewhere it is merged later like flushed tables, and
+/// may slow writers as those do.
 ///
-/// An ingest takes no row locks and pays no debt. A transaction that wrote a row or read it for update before the ingest
-/// and commits after it overwrites what was ingested; one with a snapshot that writes such a row later gets `Conflict`.
+/// An ingest takes no row locks and pays no debt. A transaction that wrote a row or read it for
+/// update before the ingest and commits after it overwrites what was ingested; one with a snapshot
+/// that writes such a row later gets `Conflict`.
 ///
 /// ```
 /// use alluvium::{Database, KeyspaceOptions, Options};
@@ -100,14 +103,16 @@ impl Ingest {
     ///
     /// # Errors
     ///
-    /// `OutOfOrder` if it is not; `InvalidArgument` for a key or value that is too large; `NoSpace` and `Io` from the
-    /// table files. After an error nothing will be installed: later calls repeat it.
+    /// `OutOfOrder` if it is not; `InvalidArgument` for a key or value that is too large; `NoSpace`
+    /// and `Io` from the table files. After an error nothing will be installed: later calls repeat
+    /// it.
     pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         let stored = keyspace.stored(ValueKind::Put, value, None);
         self.put_stored(keyspace, key, stored)
     }
 
-    /// Adds a row that is gone from `until_ms` on: see [`Keyspace::put_until`]. Otherwise as [`Ingest::put`].
+    /// Adds a row that is gone from `until_ms` on: see [`Keyspace::put_until`]. Otherwise as
+    /// [`Ingest::put`].
     pub fn put_until(
         &mut self,
         keyspace: &Keyspace,
@@ -156,13 +161,15 @@ impl Ingest {
 
     /// Installs all rows as one commit, durable when the call returns, at every durability level.
     ///
-    /// Memtable rows of the same keyspaces are flushed first. Commits go on meanwhile, and wait only for the last step:
-    /// a flush of what came since, if anything did, a sync of the log and one edit of the manifest.
+    /// Memtable rows of the same keyspaces are flushed first. Commits go on meanwhile, and wait
+    /// only for the last step: a flush of what came since, if anything did, a sync of the log and
+    /// one edit of the manifest.
     ///
     /// # Errors
     ///
-    /// What a `put` has met; `KeyspaceDropped`; `NoSpace`; `Poisoned`; `Closed`. Nothing of the ingest is visible after
-    /// an error. After `Io` or `Poisoned` the next open may find all of it or nothing.
+    /// What a `put` has met; `KeyspaceDropped`; `NoSpace`; `Poisoned`; `Closed`. Nothing of the
+    /// ingest is visible after an error. After `Io` or `Poisoned` the next open may find all of it
+    /// or nothing.
     pub fn finish(mut self) -> Result<Ingested> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -228,7 +235,8 @@ impl Part {
                 .all(|g| g.upper.is_empty() && g.last.is_empty());
         let mut options = table_options(&tree.options(), true);
         if !alone {
-            // Beside other rows some tables may become upper ones, which are asked for keys that they do not have.
+            // Beside other rows some tables may become upper ones, which are asked for keys that
+            // they do not have.
             options.filter = table_options(&tree.options(), false).filter;
         }
         Part {

@@ -6,9 +6,10 @@
 //! raw bytes:   rows: keyspace slot (varint), key (varint length, bytes), value (varint length, bytes)
 //! ```
 //!
-//! The checksum covers all behind it and is seeded by file and offset; stored bytes that are shorter than the raw ones
-//! are an LZ4 block. A run means nothing to anybody but the load that wrote it, so it is not synced, removed when
-//! dropped, and what a crash left is removed at the next open.
+//! The checksum covers all behind it and is seeded by file and offset; stored bytes that are
+//! shorter than the raw ones are an LZ4 block. A run means nothing to anybody but the load that
+//! wrote it, so it is not synced, removed when dropped, and what a crash left is removed at the
+//! next open.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use crate::error::{Error, Result};
 use crate::table::LZ4_RATIO_MAX;
 use crate::vfs::{Lifetime, VfsFile};
 
-/// A frame is closed at this many raw bytes: what each run costs in memory while it is merged, about twice.
+/// A frame is closed at this many raw bytes: what each run costs in memory while it is merged,
+/// about twice.
 pub(super) const FRAME_BYTES: usize = 64 << 10;
 /// Frames are collected up to this many bytes before they are written.
 const WRITE_BYTES: usize = 1 << 20;
@@ -41,7 +43,8 @@ pub(super) struct RunFile {
 
 impl Drop for RunFile {
     fn drop(&mut self) {
-        // The directory of a closed database may be another's by now; the next open removes the file as well.
+        // The directory of a closed database may be another's by now; the next open removes the
+        // file as well.
         if self.shared.owns_directory() {
             let _ = self.shared.vfs.remove(&self.path);
         }

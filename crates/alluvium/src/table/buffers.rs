@@ -1,28 +1,32 @@
-//! Buffers that decoded blocks have left, kept for blocks to come that they fit.
+//! Idle buffers of evicted blocks, kept for later blocks of a similar length.
 //!
-//! A miss decodes into the memory of a block that was given up, but blocks differ in length, and half of them are longer
-//! than the one before. An allocator serves such a pair badly: the shorter piece is a hole that no longer block fills, its
-//! pages have to be given back to the system so that it is not missed (`alluvium_mem::pages::free`), which interrupts the
-//! other cores, and the longer one faults fresh pages in. Here the two are exchanged with a few others of their kind, of
-//! which one nearly always fits.
+//! A cache miss decodes into the memory of an evicted block, but blocks differ in length, and half
+//! of them are longer than the one before. An allocator serves such a pair badly. The shorter piece
+//! becomes a hole too small for any longer block, and its pages have to be returned to the system
+//! (`alluvium_mem::pages::free`), which interrupts the other cores. The longer piece faults fresh
+//! pages in. Here the two are exchanged within a small pool of buffers, in which one nearly always
+//! fits.
 
 use alluvium_mem::pages;
 use parking_lot::Mutex;
 use std::mem;
 
-/// Bytes of idle buffers that are kept at most: those of some fifty usual blocks.
+/// Limit on the bytes of idle buffers, enough for about fifty usual blocks.
 const IDLE_BYTES_MAX: usize = 512 << 10;
-/// Idle buffers at most, however short they are: each look goes over all of them.
+/// Limit on the number of idle buffers of any length, because each exchange scans all of them.
 const IDLE_MAX: usize = 128;
 
-/// A longer buffer, which few blocks need, is as long as its block.
+/// Largest length, in elements, that is rounded up. The few longer buffers are as long as their
+/// block.
 const ROUNDED_MAX: usize = 64 << 10;
 
-/// Elements that a buffer may have unused beside an eighth of what is asked for.
+/// Unused elements that a fitting buffer may have, in addition to an eighth of the requested
+/// length.
 const EXCESS_ALLOWED: usize = 16;
 
-/// Buffers of one kind. The mutex is a leaf in the lock order, held for a look at each of them; nothing is freed under
-/// it. It is no simulation's: other simulations of the process have the buffers too, and nothing depends on them.
+/// Pool of idle buffers of one element type. The mutex is a leaf in the lock order, held while the
+/// pool is scanned; no buffer is freed under it. The pool is not part of a simulation: all
+/// simulations of the process share it, and no result depends on it.
 pub(in crate::table) struct Buffers<T>(Mutex<Idle<T>>);
 
 struct Idle<T> {
@@ -31,9 +35,9 @@ struct Idle<T> {
     bytes: usize,
 }
 
-/// For rows.
+/// Pool for the bytes of rows.
 pub(in crate::table) static BYTES: Buffers<u8> = Buffers::new();
-/// For the heads of keys, and for seqnos.
+/// Pool for heads of keys and for seqnos.
 pub(in crate::table) static WORDS: Buffers<u64> = Buffers::new();
 
 impl<T: Copy> Buffers<T> {
@@ -44,7 +48,8 @@ impl<T: Copy> Buffers<T> {
         }))
     }
 
-    /// Makes `buffer` one that has room for `len` elements and not for many more. What is in it is of no meaning.
+    /// Ensures that `buffer` has room for `len` elements and not many more. Its content becomes
+    /// unspecified.
     pub(in crate::table) fn fit(&self, buffer: &mut Vec<T>, len: usize) {
         if fits(buffer, len) {
             return;
@@ -60,7 +65,7 @@ impl<T: Copy> Buffers<T> {
 }
 
 impl<T: Copy> Idle<T> {
-    /// The smallest one that fits.
+    /// Removes and returns the smallest buffer that fits.
     fn take(&mut self, len: usize) -> Option<Vec<T>> {
         let fitting = self.buffers.iter().enumerate();
         let fitting = fitting.filter(|(_, buffer)| fits(buffer, len));
@@ -70,7 +75,7 @@ impl<T: Copy> Idle<T> {
         Some(found)
     }
 
-    /// Keeps a buffer. Returns those that have to go for it, which nobody has asked for in the longest time.
+    /// Keeps a buffer. Returns the buffers evicted to make room, the longest unused first.
     fn keep(&mut self, buffer: Vec<T>) -> Vec<Vec<T>> {
         if buffer.capacity() == 0 {
             return Vec::new();
@@ -78,7 +83,7 @@ impl<T: Copy> Idle<T> {
         self.bytes += bytes_of(&buffer);
         self.buffers.push(buffer);
         let mut going = 0;
-        // The newest one goes as well where it alone is too large.
+        // The newest buffer is evicted as well if it alone is too large.
         while self.bytes > IDLE_BYTES_MAX || self.buffers.len() - going > IDLE_MAX {
             self.bytes -= bytes_of(&self.buffers[going]);
             going += 1;
@@ -91,8 +96,8 @@ fn fits<T>(buffer: &Vec<T>, len: usize) -> bool {
     (len..=len + len / 8 + EXCESS_ALLOWED).contains(&buffer.capacity())
 }
 
-/// Usual lengths are rounded up to one of sixteen for each power of two, so that a buffer fits others than its first
-/// block, by less than a sixteenth.
+/// Rounds a usual length up to one of sixteen steps for each power of two, so that a buffer fits
+/// blocks other than its first one. The result is less than a sixteenth larger than `len`.
 fn rounded(len: usize) -> usize {
     match len {
         0..=ROUNDED_MAX => len.next_multiple_of((len.next_power_of_two() / 32).max(1)),

@@ -1,6 +1,8 @@
-//! Writes a table: rows in order go into the open block, full blocks go to the file in chunks of about 1 MiB.
+//! Table writer: collects ordered rows in the open block and writes full blocks in chunks of about
+//! 1 MiB.
 //!
-//! Nothing of an unfinished table is ever read: the file is named by the manifest only after `finish` has synced it.
+//! An unfinished table is never read: the manifest names the file only after `finish` has synced
+//! it.
 
 use crate::base::{
     KEY_BYTES_MAX, KeyspaceId, SEQNO_MAX, SeqNo, VALUE_BYTES_MAX, ValueFileId, ValueKind,
@@ -20,16 +22,16 @@ use alluvium_mem::pages::Buffer;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// How a table is written. Readers need none of it.
+/// Options for writing a table. Readers need none of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableOptions {
     /// Bytes of rows for each block before compression, 512 bytes to 256 KiB.
     pub block_bytes: usize,
-    /// How blocks are compressed.
+    /// Codec for blocks.
     pub codec: Codec,
-    /// Which filters the table gets.
+    /// Filters that the table gets.
     pub filter: FilterOptions,
-    /// How long the table is expected to live.
+    /// Expected lifetime of the table.
     pub lifetime: Lifetime,
 }
 
@@ -47,20 +49,20 @@ impl Default for TableOptions {
     }
 }
 
-/// What a finished table holds.
+/// Summary of a finished table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSummary {
-    /// The random number in footer and manifest that tells this file from any other.
+    /// The random number in footer and manifest that distinguishes this file from any other.
     pub uid: u64,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub file_bytes: u64,
-    /// All entries: every version of every key.
+    /// Number of entries: every version of every key.
     pub entries: u64,
-    /// The entries that are deletes.
+    /// Number of entries that are deletes.
     pub tombstones: u64,
-    /// The entries that are inserts, which a delete may cancel.
+    /// Number of entries that are inserts, each of which a delete may cancel.
     pub inserts: u64,
-    /// Sum of all key and value lengths.
+    /// Sum of all key and value lengths in bytes.
     pub raw_bytes: u64,
     /// The smallest key.
     pub first_key: Vec<u8>,
@@ -89,16 +91,17 @@ impl TableSummary {
     }
 }
 
-/// Bytes that are collected before they are written.
+/// Bytes collected before a write.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Versions of one key stay in one block until it is this many times as large as it should be.
+/// Largest open block, in multiples of its target size, that keeps the versions of one key
+/// together.
 const STRETCH_MAX: usize = 4;
 
-/// Every so many blocks both value orders are tried, and the smaller one is used from there on.
+/// Blocks between two trials of both value orders; the smaller order is used until the next trial.
 const VALUE_ORDER_TRIAL_BLOCKS: usize = 16;
 
-/// Writes one table file. After an error the file is worthless and the builder is to be dropped.
+/// Writer of one table file. After an error the file is worthless and the caller drops the builder.
 pub struct TableBuilder {
     file: Arc<dyn VfsFile>,
     uid: u64,
@@ -108,16 +111,16 @@ pub struct TableBuilder {
     open: OpenBlock,
     /// The largest key so far and its last seqno.
     last: Option<(Vec<u8>, SeqNo)>,
-    /// The length of the block before the open one, whose fence waits for the next key.
+    /// Length of the last written block; its fence waits for the next key.
     unfenced: Option<u32>,
     value_order: ValueOrder,
     fences: FenceBuilder,
     filters: FilterWriter,
     properties: Properties,
     ranges: RangeDeletes,
-    /// Raw bytes of the block that is being encoded, kept for its memory.
+    /// Raw bytes of the block being encoded, kept to reuse the memory.
     raw: Buffer<u8>,
-    /// What is not written yet, and where it goes.
+    /// Bytes not written yet; they go to `chunk_offset`.
     chunk: Buffer<u8>,
     chunk_offset: u64,
 }
@@ -154,10 +157,11 @@ impl TableBuilder {
         }
     }
 
-    /// Appends an entry: keys ascend, and the versions of a key come newest first.
+    /// Appends an entry. Keys ascend, and the versions of a key come newest first.
     ///
-    /// Errors: `Internal` for an entry out of order, beyond the limits of key, value or seqno, or a range
-    /// delete, which is no entry: see [`TableBuilder::set_range_deletes`]; `Io` and `NoSpace` from the file.
+    /// Errors: `Internal` for an entry out of order, beyond the limits of key, value or seqno, or a
+    /// range delete, which is no entry: see [`TableBuilder::set_range_deletes`]; `Io` and `NoSpace`
+    /// from the file.
     pub fn add(&mut self, key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8]) -> Result<()> {
         self.check_entry(key, seqno, kind, value)?;
         let new_key = self.check_order(key, seqno)?;
@@ -192,33 +196,34 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Stores a property that means something to the caller only; it comes back from `Table::properties`.
+    /// Stores a property that only the caller interprets; `Table::properties` returns it.
     pub fn set_user_property(&mut self, name: &[u8], value: &[u8]) {
         self.properties.user.push((name.to_vec(), value.to_vec()));
     }
 
-    /// Counts the entry added last as one that expires at `until_ms` (milliseconds since 1970).
+    /// Counts the last added entry as expiring at `until_ms` (milliseconds since 1970).
     pub fn note_expiry(&mut self, until_ms: u64) {
         self.properties.note_expiry(until_ms);
     }
 
-    /// Says of the entry added last that it points to `stored_bytes` of `file`.
+    /// Records that the last added entry points to `stored_bytes` of `file`.
     pub(crate) fn note_pointer(&mut self, file: ValueFileId, uid: u64, stored_bytes: u64) {
         self.properties.note_pointer(file, uid, stored_bytes);
     }
 
-    /// Gives the table range deletes. Its key range and its seqno range then take them in; they are no entries.
+    /// Sets the range deletes of the table. They extend its key range and seqno range but are not
+    /// entries.
     pub fn set_range_deletes(&mut self, ranges: RangeDeletes) {
         self.ranges = ranges;
     }
 
-    /// About how long the file would be if it were finished now, filters apart.
+    /// Estimates the length of the file in bytes if it were finished now, without filters.
     pub fn stored_bytes(&self) -> u64 {
         let written = self.chunk_offset + self.chunk.len() as u64;
         let written_rows = self.properties.raw_key_bytes + self.properties.raw_value_bytes;
         let open = self.open.raw_bytes() as u64;
         let closed = written_rows.saturating_sub(open).max(1);
-        // The open block is taken to compress like those before it.
+        // Assume that the open block compresses like the blocks before it.
         let open_stored = match written {
             0 => open,
             _ => (u128::from(open) * u128::from(written) / u128::from(closed)) as u64,
@@ -226,7 +231,8 @@ impl TableBuilder {
         written + open_stored.min(open) + self.fences.raw_bytes() as u64 + FOOTER_BYTES as u64
     }
 
-    /// The memory that it takes now, unused capacity included, and at most will take while it is finished.
+    /// Returns the memory in bytes: unused capacity and the most that `finish` will add are
+    /// included.
     pub fn memory_bytes(&self) -> usize {
         self.packer.memory_bytes()
             + self.open.memory_bytes()
@@ -237,12 +243,12 @@ impl TableBuilder {
             + self.filters.finish_bytes()
     }
 
-    /// How many entries were added.
+    /// Returns the number of entries added.
     pub fn entries(&self) -> u64 {
         self.properties.entries
     }
 
-    /// Writes what is left and syncs the file. The caller syncs the directory.
+    /// Writes the rest of the table and syncs the file. The caller syncs the directory.
     ///
     /// Errors: `Internal` for a table without entries; `Io` and `NoSpace` from the file.
     pub fn finish(mut self) -> Result<TableSummary> {
@@ -301,7 +307,8 @@ impl TableBuilder {
         Ok(footer)
     }
 
-    /// As it is: half of a filter's bits are set, so that nothing compresses it, and trying would take as much memory.
+    /// Writes a filter uncompressed. Half of its bits are set, so no codec shrinks it, and an
+    /// attempt would take as much memory again.
     fn write_filter(&mut self, raw: Option<Vec<u8>>) -> Result<Handle> {
         let Some(raw) = raw else {
             return Ok(Handle::default());
@@ -325,7 +332,7 @@ impl TableBuilder {
         Err(Error::Internal(refused.to_owned()))
     }
 
-    /// Whether the key differs from the last one.
+    /// Returns true if the key differs from the last one.
     fn check_order(&self, key: &[u8], seqno: SeqNo) -> Result<bool> {
         let Some((last, last_seqno)) = &self.last else {
             return Ok(true);
@@ -355,7 +362,7 @@ impl TableBuilder {
         properties.max_seqno = properties.max_seqno.max(seqno);
     }
 
-    /// Adds the fence of the block before, now that the key after it is known.
+    /// Adds the fence of the previous block, now that the next key is known.
     fn fence(&mut self, next: Option<&[u8]>) {
         if let (Some(length), Some((last, _))) = (self.unfenced.take(), &self.last) {
             self.fences.push(last, next, length);
@@ -374,7 +381,7 @@ impl TableBuilder {
         self.write_block(Layout::Columns, entries)
     }
 
-    /// Whether planes pay for values depends on what they are: counters do, text does not. So it is tried.
+    /// Tries both value orders now and then: planes shrink counters, but not text.
     fn choose_value_order(&mut self) -> Result<()> {
         let trial = self.fences.len().is_multiple_of(VALUE_ORDER_TRIAL_BLOCKS);
         if !trial || !self.open.values_have_planes() {
@@ -428,7 +435,7 @@ impl TableBuilder {
         written.map_err(|e| Error::io("write", path, e))?;
         self.chunk_offset += self.chunk.len() as u64;
         self.chunk.clear();
-        // After a large value or filter.
+        // Shrink after a large value or filter.
         self.chunk.shrink_to(2 * WRITE_BYTES);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The general-purpose compressors behind blocks and sections, with reused contexts and buffers.
 //!
-//! Creating a zstd context costs as much as decompressing several blocks, so readers borrow a `Scratch` from a small
-//! process-wide pool.
+//! Creating a zstd context costs as much as decompressing several blocks, so readers borrow a
+//! `Scratch` from a small process-wide pool.
 
 use crate::table::malformed::Malformed;
 use crate::table::pool::Pool;
@@ -10,7 +10,8 @@ use alluvium_mem::pages::Buffer;
 use std::path::Path;
 use zstd::bulk::{Compressor, Decompressor};
 
-/// How the blocks of a table are compressed. The numbers are stored in section headers and never change.
+/// How the blocks of a table are compressed. The numbers are stored in section headers and never
+/// change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Codec {
@@ -36,7 +37,8 @@ impl Codec {
 
 const ZSTD_LEVEL: i32 = 1;
 
-/// No LZ4 block is decompressed to more than this many times its length, so a larger claim is damage.
+/// No LZ4 block is decompressed to more than this many times its length, so a larger claim is
+/// damage.
 pub(crate) const LZ4_RATIO_MAX: usize = 255;
 /// The same of zstd: 128 KiB from a block of one repeated byte, which takes 4 bytes.
 pub(in crate::table) const ZSTD_RATIO_MAX: usize = (128 << 10) / 4;
@@ -61,7 +63,8 @@ impl Packer {
         }
     }
 
-    /// The codec to store `raw` with and the bytes to store: compressed only where that saves at least 1/16.
+    /// The codec to store `raw` with and the bytes to store: compressed only where that saves at
+    /// least 1/16.
     ///
     /// `path` is only named in errors.
     pub(in crate::table) fn pack<'a>(
@@ -127,8 +130,8 @@ pub(in crate::table) struct Unpacker {
 impl Unpacker {
     /// Decompresses `stored` to exactly `raw_length` bytes.
     ///
-    /// The caller has checked `raw_length` against the limit of its structure and the stored bytes' checksum. A length that
-    /// the codec cannot reach is refused.
+    /// The caller has checked `raw_length` against the limit of its structure and the stored bytes'
+    /// checksum. A length that the codec cannot reach is refused.
     pub(in crate::table) fn unpack<'a>(
         &'a mut self,
         codec: Codec,
@@ -144,8 +147,8 @@ impl Unpacker {
         Ok(&self.raw)
     }
 
-    /// As [`Unpacker::unpack`] into memory of the caller's own, in the place of what is there. After an error the content
-    /// means nothing.
+    /// As [`Unpacker::unpack`] into memory of the caller's own, in the place of what is there.
+    /// After an error the content means nothing.
     pub(in crate::table) fn unpack_into(
         &mut self,
         codec: Codec,
@@ -225,7 +228,8 @@ pub(in crate::table) struct Scratch {
     pub(in crate::table) unpacker: Unpacker,
 }
 
-/// A buffer that an oversize row made larger is not kept: one for a value of half a MiB is, with what surrounds it.
+/// A buffer that an oversize row made larger is not kept: one for a value of half a MiB is, with
+/// what surrounds it.
 const KEPT_BYTES_MAX: usize = (512 << 10) + (16 << 10);
 
 static POOL: Pool<Scratch> = Pool::new();

@@ -1,8 +1,10 @@
-//! A cursor over one table: for each key the newest version at or below a read point, in both directions.
+//! Cursor over one table: for each key the newest version at or below a read point, in both
+//! directions.
 //!
-//! The cursor stands on a slot of a block that it holds by `Arc`. The key is put together from the block's prefix and
-//! the slot's suffix in a buffer that is reused, so stepping allocates nothing. The versions of a key may run over a
-//! block border; the separator of a block tells without reading the next one whether they can.
+//! The cursor is at a slot of a block that it holds by `Arc`. It assembles the key from the block's
+//! prefix and the slot's suffix in a reused buffer, so a step allocates nothing. The versions of a
+//! key may cross a block border; the separator of a block tells whether they can, without a read of
+//! the next block.
 
 use crate::base::{SeqNo, ValueKind};
 use crate::table::block::DecodedBlock;
@@ -12,9 +14,9 @@ use crate::table::reader::Table;
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// See [`Table::cursor`].
+/// Cursor over the visible rows of one table; see [`Table::cursor`].
 ///
-/// After an error the cursor is not valid and may be positioned anew.
+/// After an error the cursor is invalid and may be positioned again.
 pub struct TableCursor {
     table: Arc<Table>,
     read_point: SeqNo,
@@ -23,7 +25,7 @@ pub struct TableCursor {
     at: Position,
     valid: bool,
     key: Vec<u8>,
-    /// The block whose prefix `key` begins with.
+    /// Index of the block whose prefix `key` begins with.
     key_index: usize,
     ahead: ReadAhead,
 }
@@ -60,9 +62,10 @@ impl TableCursor {
         }
     }
 
-    /// Goes to the first key that is at least `key`. Returns whether there is one, as all moves do.
+    /// Goes to the first key that is at least `key`. Like all moves, returns true if there is such
+    /// a key.
     ///
-    /// Errors, of all moves: `Corruption` and `Io` for a block.
+    /// Errors of all moves: `Corruption` and `Io` for a block.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         if !self.begin() {
             return Ok(false);
@@ -79,7 +82,7 @@ impl TableCursor {
         self.settle_forward()
     }
 
-    /// The error for a row that stands where its key does not belong.
+    /// Returns the error for a row out of key order.
     pub fn out_of_order(&self) -> Error {
         let offset = self.table.fences.block_range(self.at.index).start;
         let path = self.table.file.path();
@@ -92,7 +95,7 @@ impl TableCursor {
         )
     }
 
-    /// Goes to the last key that is below `key`.
+    /// Goes to the last key below `key`.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
         if !self.begin() {
             return Ok(false);
@@ -129,7 +132,7 @@ impl TableCursor {
         self.settle_backward()
     }
 
-    /// Goes to the next key. From an invalid cursor it goes nowhere.
+    /// Goes to the next key. An invalid cursor does not move.
     #[allow(
         clippy::should_implement_trait,
         reason = "a cursor reports errors and lends its rows"
@@ -155,7 +158,7 @@ impl TableCursor {
         self.settle_forward()
     }
 
-    /// Goes to the key before. From an invalid cursor it goes nowhere.
+    /// Goes to the previous key. An invalid cursor does not move.
     pub fn prev(&mut self) -> Result<bool> {
         if !self.valid {
             return Ok(false);
@@ -171,58 +174,60 @@ impl TableCursor {
         }
     }
 
-    /// Begins a seek. False where the whole table is newer than the read point: then no block is looked at. A read point
-    /// that is not below the floor is compared with stored numbers, which then decide as the raised ones would.
+    /// Begins a seek. Returns false if the whole table is newer than the read point: then no block
+    /// is read. A read point at or above the floor is compared with stored seqnos, which give the
+    /// same result as the raised ones.
     fn begin(&mut self) -> bool {
         self.valid = false;
         self.ahead.has_read = false;
         self.read_point >= self.seqno_floor
     }
 
-    /// Whether the last seek, or a step behind it, found a block that was not in the cache.
+    /// Returns true if the last seek, or a step after it, read a block that was not in the cache.
     pub fn has_read(&self) -> bool {
         self.ahead.has_read
     }
 
-    /// Whether the cursor stands on an entry; the accessors below may be called only then.
+    /// Returns true if the cursor is at an entry; the accessors below may be called only then.
     pub fn valid(&self) -> bool {
         self.valid
     }
 
-    /// The whole key.
+    /// Returns the whole key.
     pub fn key(&self) -> &[u8] {
         debug_assert!(self.valid);
         &self.key
     }
 
-    /// The number of the commit that wrote the entry.
+    /// Returns the seqno of the commit that wrote the entry.
     pub fn seqno(&self) -> SeqNo {
         self.at.block().seqno(self.at.slot).max(self.seqno_floor)
     }
 
-    /// What the entry says of its key: deletes are shown too.
+    /// Returns the entry's kind; deletes are shown too.
     pub fn kind(&self) -> ValueKind {
         self.at.block().kind(self.at.slot)
     }
 
-    /// The value, until the cursor moves.
+    /// Returns the value, valid until the cursor moves.
     pub fn value(&self) -> &[u8] {
         let block = self.at.block();
         block.bytes(block.value_range(self.at.slot))
     }
 
-    /// The value, for as long as the caller likes.
+    /// Returns the value in a holder that outlives the cursor's moves.
     pub fn pin_value(&self) -> PinnedValue {
         let block = self.at.block();
         PinnedValue::from_block(block, block.value_range(self.at.slot))
     }
 
-    /// The value, in a holder that is used again for the next row.
+    /// Puts the value into a holder that the caller reuses for the next row.
     pub fn keep_value(&self, value: &mut BlockValue) {
         value.keep(self.at.block(), self.at.slot);
     }
 
-    /// The value, read from where it is if it is elsewhere, for as long as the caller likes.
+    /// Returns the value in a holder that outlives the cursor's moves; reads the value file if the
+    /// entry is a pointer.
     pub fn load_value(&self) -> Result<PinnedValue> {
         match self.kind().is_pointer() {
             true => self.table.value(self.value()),
@@ -230,7 +235,8 @@ impl TableCursor {
         }
     }
 
-    /// Stands on the newest version of some key. Goes on to the first version at or below the read point.
+    /// From the newest version of a key, goes forward to the first version at or below the read
+    /// point.
     fn settle_forward(&mut self) -> Result<bool> {
         while self.at.block().seqno(self.at.slot) > self.read_point {
             if self.at.slot + 1 < self.at.block().len() {
@@ -243,8 +249,8 @@ impl TableCursor {
         Ok(true)
     }
 
-    /// Stands on the oldest version of some key. Goes back to a key with a version at or below the read point, and
-    /// there to the newest such version.
+    /// From the oldest version of a key, goes back to a key with a version at or below the read
+    /// point, and then to the newest such version of that key.
     fn settle_backward(&mut self) -> Result<bool> {
         while self.at.block().seqno(self.at.slot) > self.read_point {
             if !self.step_back()? {
@@ -267,7 +273,7 @@ impl TableCursor {
                 if index == 0 || !self.table.fences.separator_is(index - 1, &self.key) {
                     break;
                 }
-                // The block before ends with the same key.
+                // The previous block ends with the same key.
                 let here = self.at.clone();
                 self.step_back()?;
                 if self.at.block().seqno(self.at.slot) > self.read_point {
@@ -293,7 +299,8 @@ impl TableCursor {
         self.valid = true;
     }
 
-    /// Moves to the slot before, in whichever block; `false` at the start of the table.
+    /// Moves to the previous slot, in this or the previous block; returns `false` at the start of
+    /// the table.
     fn step_back(&mut self) -> Result<bool> {
         if self.at.slot == 0 {
             if self.at.index == 0 {
@@ -306,7 +313,7 @@ impl TableCursor {
         Ok(true)
     }
 
-    /// Moves to the first slot of the next block; `false` at the end of the table.
+    /// Moves to the first slot of the next block; returns `false` at the end of the table.
     fn enter_next_block(&mut self) -> Result<bool> {
         if self.at.index + 1 >= self.table.fences.len() {
             return Ok(false);

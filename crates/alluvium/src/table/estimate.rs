@@ -1,25 +1,26 @@
-//! How much of a table lies in a key range, from what is in memory: fences and counts. No block is read.
+//! Estimate of a table's share of a key range, from fences and counts in memory. It reads no block.
 //!
-//! Whole blocks count by their bytes. In the two blocks that hold the ends of the range the keys are taken to lie evenly
-//! between the separators, so that the error is at most one block at each end, apart from how far entries a block
-//! differ within the table.
+//! Whole blocks count by their bytes. In the two blocks that contain the ends of the range, keys
+//! are assumed to be spread evenly between the separators. The error is therefore at most one block
+//! at each end, plus the variation of entries per block within the table.
 
 use crate::table::block::common_prefix;
 use crate::table::reader::Table;
 
-/// The part of a table in a key range.
+/// Estimated part of a table in a key range.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct TableShare {
-    /// Entries, tombstones included.
+    /// Number of entries, tombstones included.
     pub entries: f64,
-    /// Tombstones among them, taken to be spread evenly over the table.
+    /// Number of tombstones among them, assumed to be spread evenly over the table.
     pub tombstones: f64,
     /// Bytes of the file.
     pub bytes: f64,
 }
 
 impl Table {
-    /// What lies from `start` (inclusive) to `end` (exclusive; `None` is the end of the table), estimated.
+    /// Estimates the share of the table from `start` (inclusive) to `end` (exclusive; `None` is the
+    /// end of the table).
     pub fn estimate(&self, start: &[u8], end: Option<&[u8]>) -> TableShare {
         let to = end.map_or(1.0, |end| self.position(end));
         let share = (to - self.position(start)).max(0.0);
@@ -30,7 +31,7 @@ impl Table {
         }
     }
 
-    /// Which share of the table lies before `key`.
+    /// Returns the share of the table before `key`, from 0 to 1.
     fn position(&self, key: &[u8]) -> f64 {
         if key <= self.first_key() {
             return 0.0;
@@ -50,7 +51,8 @@ impl Table {
     }
 }
 
-/// Where `key` stands between `low` (0) and `high` (1) if keys lie evenly, by the eight bytes behind what the two share.
+/// Returns the position of `key` between `low` (0) and `high` (1) if keys are spread evenly. It
+/// compares the eight bytes after the common prefix of `low` and `high`.
 pub(crate) fn fraction_between(key: &[u8], low: &[u8], high: &[u8]) -> f64 {
     if key <= low {
         return 0.0;
@@ -58,7 +60,7 @@ pub(crate) fn fraction_between(key: &[u8], low: &[u8], high: &[u8]) -> f64 {
     if key >= high {
         return 1.0;
     }
-    // A key between the two shares it too.
+    // A key between the two has this prefix too.
     let shared = common_prefix(low, high);
     let number = |key: &[u8]| {
         let mut bytes = [0; 8];
@@ -86,7 +88,7 @@ mod tests {
         assert!((half - 0.5).abs() < 0.01, "{half}");
         let quarter = fraction_between(b"x\x01\x40", b"x\x01", b"x\x02");
         assert!((quarter - 0.25).abs() < 0.01, "{quarter}");
-        // Too long to tell apart by eight bytes.
+        // Keys too long to differ within eight bytes.
         let equal = fraction_between(b"aaaaaaaaab", b"aaaaaaaaaa", b"aaaaaaaaac\0");
         assert!(equal > 0.0 && equal < 1.0, "{equal}");
     }

@@ -1,8 +1,9 @@
-//! The fence index: one separator for each block, always in memory.
+//! Fence index: one separator for each block, always in memory.
 //!
-//! A block's separator is at least its last key and below the first key of the next block, except where the versions of
-//! one key run over a block border: then the separator is that key, and equals the next block's first key.
-//! Blocks stand without gaps from offset 0, so only their lengths are stored. The raw bytes of the section are
+//! A block's separator is at least its last key and below the first key of the next block. If the
+//! versions of one key cross a block border, the separator is that key, and equals the next block's
+//! first key. Blocks follow each other without gaps from offset 0, so only their lengths are
+//! stored. The raw bytes of the section are
 //!
 //! ```text
 //! prefix             varint length, bytes: common to all separators
@@ -19,28 +20,29 @@ use crate::table::section::{HEADER_BYTES, Section};
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// The fences of a table, in memory.
+/// Fences of a table, in memory.
 pub(in crate::table) struct Fences {
     prefix: Box<[u8]>,
     /// The first 8 bytes of each separator after the prefix.
     heads: Box<[u64]>,
     /// The separators after the prefix.
     suffixes: Box<[u8]>,
-    /// Where each suffix starts, and the end of the last.
+    /// Start of each suffix, and the end of the last.
     suffix_starts: Box<[u32]>,
-    /// Where each block starts in the file, and the end of the last.
+    /// Start of each block in the file, and the end of the last.
     block_starts: Box<[u64]>,
 }
 
 impl Fences {
-    /// Reads the index of a file of `file_bytes`. Separators are in order, and block lengths are not 0.
+    /// Reads the index of a file of `file_bytes`. Checks that separators are in order and no block
+    /// length is 0.
     pub(in crate::table) fn decode(
         section: &Section<'_>,
         file_bytes: u64,
     ) -> Result<Fences, Malformed> {
         let count = section.entries as usize;
         let cut = |what| move || Malformed::new(what, "within the index", "beyond it or its limit");
-        // Bounds the memory, since columns of equal values have no bytes for each entry.
+        // Limits the memory, because columns of equal values have no bytes for each entry.
         if count == 0 || (count * HEADER_BYTES) as u64 > file_bytes {
             return Err(Malformed::new("fence count", "one for each block", count));
         }
@@ -82,13 +84,14 @@ impl Fences {
         }
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub(in crate::table) fn len(&self) -> usize {
         self.heads.len()
     }
 
-    /// The first block whose separator is at least `key`: the only one that can hold the first entry at or after it,
-    /// unless that is the first entry of the next block. The block count if there is none.
+    /// Returns the first block with a separator of at least `key`, or the block count if there is
+    /// none. Only this block can hold the first entry at or after `key`, unless that is the first
+    /// entry of the next block.
     pub(in crate::table) fn find(&self, key: &[u8]) -> usize {
         let shared = self.prefix.len().min(key.len());
         match key[..shared].cmp(&self.prefix[..shared]) {
@@ -109,8 +112,8 @@ impl Fences {
         start
     }
 
-    /// Whether the separator of a block is `key`: where it is not, the next block does not begin with `key` if this
-    /// block ends with it.
+    /// Returns true if the separator of a block is `key`. If it is not, and this block ends with
+    /// `key`, the next block does not begin with it.
     pub(in crate::table) fn separator_is(&self, block: usize, key: &[u8]) -> bool {
         match key.split_at_checked(self.prefix.len()) {
             Some((prefix, suffix)) => suffix == self.suffix(block) && *prefix == *self.prefix,
@@ -118,22 +121,22 @@ impl Fences {
         }
     }
 
-    /// A block's separator.
+    /// Returns a block's separator.
     pub(in crate::table) fn separator(&self, block: usize) -> Vec<u8> {
         [&self.prefix, self.suffix(block)].concat()
     }
 
-    /// Where a block stands in the file.
+    /// Returns the byte range of a block in the file.
     pub(in crate::table) fn block_range(&self, block: usize) -> Range<u64> {
         self.block_starts[block]..self.block_starts[block + 1]
     }
 
-    /// Where the last block ends in the file.
+    /// Returns the end of the last block in the file.
     pub(in crate::table) fn blocks_end(&self) -> u64 {
         self.block_starts.last().copied().unwrap_or(0)
     }
 
-    /// The bytes of memory that the index takes.
+    /// Returns the memory of the index in bytes.
     pub(in crate::table) fn resident_bytes(&self) -> usize {
         let words = self.heads.len() + self.block_starts.len();
         self.prefix.len() + self.suffixes.len() + self.suffix_starts.len() * 4 + words * 8
@@ -145,7 +148,7 @@ impl Fences {
     }
 }
 
-/// 0, then the sum of the first one, two, ... `count` values.
+/// Returns 0, then the sum of the first one, two, ... `count` values.
 fn running_sum(values: &Ints<'_>, count: usize) -> impl Iterator<Item = u64> {
     let sums = (0..count).scan(0u64, |sum, i| {
         *sum += values.get(i);
@@ -154,7 +157,7 @@ fn running_sum(values: &Ints<'_>, count: usize) -> impl Iterator<Item = u64> {
     std::iter::once(0).chain(sums)
 }
 
-/// Collects the fences of a table that is being written.
+/// Collector of the fences of a table that is being written.
 #[derive(Default)]
 pub(in crate::table) struct FenceBuilder {
     separators: Vec<u8>,
@@ -163,7 +166,8 @@ pub(in crate::table) struct FenceBuilder {
 }
 
 impl FenceBuilder {
-    /// Adds a block that ends with the key `last`; `next` is the next block's first key, if there is a next block.
+    /// Adds a block that ends with the key `last`; `next` is the next block's first key, if there
+    /// is a next block.
     pub(in crate::table) fn push(&mut self, last: &[u8], next: Option<&[u8]>, block_length: u32) {
         let separator = next.map_or(last, |next| shortest_separator(last, next));
         self.separators.extend_from_slice(separator);
@@ -171,23 +175,23 @@ impl FenceBuilder {
         self.block_lengths.push(block_length);
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub(in crate::table) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// About how long the section will be.
+    /// Estimates the length of the section in bytes.
     pub(in crate::table) fn raw_bytes(&self) -> usize {
         self.separators.len() + self.len() * 4
     }
 
-    /// The memory that it takes, in bytes.
+    /// Returns the memory in bytes.
     pub(in crate::table) fn memory_bytes(&self) -> usize {
         let lengths = self.block_lengths.capacity() * size_of::<u32>();
         self.separators.capacity() + self.ends.capacity() * size_of::<usize>() + lengths
     }
 
-    /// Appends the raw bytes. At least one block.
+    /// Appends the raw bytes. There is at least one block.
     pub(in crate::table) fn encode(&self, out: &mut Vec<u8>) {
         let prefix = common_prefix(self.separator(0), self.separator(self.len() - 1));
         put_bytes(out, &self.separator(0)[..prefix]);
@@ -206,11 +210,12 @@ impl FenceBuilder {
     }
 }
 
-/// The shortest key that is at least `last` and below `next`, among `last` and the prefixes of `next`.
-/// `last` where both are the same key.
+/// Returns the shortest key that is at least `last` and below `next`, among `last` and the prefixes
+/// of `next`. Returns `last` if both are the same key.
 fn shortest_separator<'a>(last: &'a [u8], next: &'a [u8]) -> &'a [u8] {
     let cut = common_prefix(last, next) + 1;
-    // A prefix of `next` that is longer than what both share is above `last`; it is below `next` if it is shorter.
+    // A prefix of `next` longer than their common prefix is above `last`; it is below `next` if it
+    // is shorter.
     match cut < next.len() && cut < last.len() {
         true => &next[..cut],
         false => last,

@@ -1,7 +1,8 @@
 //! The filters of a table: over whole keys, and over key prefixes of one length.
 //!
-//! Each filter is stored with its definition, and a reader who asks by another definition gets "maybe": options may
-//! change while tables written under the old ones live on. The raw bytes of a filter section are
+//! Each filter is stored with its definition, and a reader who asks by another definition gets
+//! "maybe": options may change while tables written under the old ones live on. The raw bytes of a
+//! filter section are
 //!
 //! ```text
 //!  0  u8   hash: 1 = XXH3-64
@@ -78,7 +79,8 @@ impl FilterWriter {
         self.builders().map(FilterBuilder::memory_bytes).sum()
     }
 
-    /// The memory that finishing takes beside it: a filter while it is built, encoded, and in the chunk that is written.
+    /// The memory that finishing takes beside it: a filter while it is built, encoded, and in the
+    /// chunk that is written.
     pub(in crate::table) fn finish_bytes(&self) -> usize {
         3 * self
             .builders()
@@ -118,7 +120,8 @@ fn definition(rule: u8, prefix_bytes: u32, bits: u32) -> Vec<u8> {
 
 /// A filter in memory, with what it was built from.
 pub(in crate::table) struct TableFilter {
-    /// `None` where hash, seed or rule are not the ones of this version: such a filter says "maybe" to everything.
+    /// `None` where hash, seed or rule are not the ones of this version: such a filter says "maybe"
+    /// to everything.
     rule: Option<Rule>,
     filter: FilterReader,
 }

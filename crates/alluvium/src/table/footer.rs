@@ -1,4 +1,4 @@
-//! The footer: the last 192 bytes of a table file.
+//! Footer: the last 192 bytes of a table file.
 //!
 //! ```text
 //!   0  u64  checksum: XXH3-64 over bytes 8.. of the footer, seeded by file uid and footer offset
@@ -14,8 +14,8 @@
 //! 184       magic
 //! ```
 //!
-//! Magic, footer length and version keep their distance from the end of the file, checksum and uid their distance from
-//! the start of the footer, in every version to come.
+//! In every future version, magic, footer length and version keep their distance from the end of
+//! the file. Checksum and uid keep their distance from the start of the footer.
 
 use crate::base::checksum::{checksum, place_seed};
 use crate::base::coding::Decoder;
@@ -23,34 +23,34 @@ use crate::table::malformed::Malformed;
 use crate::vfs::VfsFile;
 use crate::{Error, Result};
 
-/// The version that this build writes, and the newest that it reads.
+/// Format version that this build writes, and the newest that it reads.
 pub(in crate::table) const FORMAT_VERSION: u32 = 1;
 
-/// The length of the footer in version 1.
+/// Length of the footer in version 1.
 pub(in crate::table) const FOOTER_BYTES: usize = 192;
 
 const MAGIC: [u8; 8] = *b"\x89ALVTBL\n";
-/// Version, footer length, magic.
+/// Length of version, footer length and magic in bytes.
 const TAIL_BYTES: usize = 16;
 const HANDLES: usize = 8;
 
-/// The must-know bit of a table with range deletes.
+/// Must-know bit of a table with range deletes.
 const RANGE_DELETES: u32 = 1;
 
-/// The must-know bit of a table that points into value files.
+/// Must-know bit of a table that points into value files.
 const POINTERS: u32 = 8;
 
-/// The must-know bits of this version. Bits 1 (expiry) and 2 (dictionary) are reserved.
+/// Must-know bits that this version supports. Bits 1 (expiry) and 2 (dictionary) are reserved.
 const KNOWN_FEATURES: u32 = RANGE_DELETES | POINTERS;
 
-/// Where a section stands in the file.
+/// Offset and length of a section in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::table) struct Handle {
     pub(in crate::table) offset: u64,
     pub(in crate::table) length: u64,
 }
 
-/// The footer's content.
+/// Content of the footer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::table) struct Footer {
     pub(in crate::table) uid: u64,
@@ -61,14 +61,14 @@ pub(in crate::table) struct Footer {
     pub(in crate::table) prefix_filter: Handle,
     /// Absent in a table without range deletes.
     pub(in crate::table) range_deletes: Handle,
-    /// Whether rows point into value files.
+    /// True if rows point into value files.
     pub(in crate::table) points: bool,
-    /// The lengths of all sections, also of those that this version does not read.
+    /// Sum of the lengths of all sections, including those that this version does not read.
     pub(in crate::table) sections_bytes: u64,
 }
 
 impl Footer {
-    /// The footer's bytes; it stands at the end of a file of `file_bytes`.
+    /// Returns the footer's bytes for the end of a file of `file_bytes`.
     pub(in crate::table) fn encode(&self) -> Vec<u8> {
         let mut out = vec![0; 8];
         out.extend_from_slice(&self.uid.to_le_bytes());
@@ -100,7 +100,7 @@ impl Footer {
         out
     }
 
-    /// Reads and checks the footer of `file`, which must have the uid that the caller knows from elsewhere.
+    /// Reads and checks the footer of `file`, which must have the uid that the caller expects.
     pub(in crate::table) fn read(file: &dyn VfsFile, expected_uid: u64) -> Result<Footer> {
         let path = file.path();
         let failed = |e| Error::io("read the footer of", path, e);
@@ -129,7 +129,7 @@ impl Footer {
         let (footer, features) = Footer::parse(&bytes)
             .ok_or_else(|| damaged(Malformed::new("footer length", FOOTER_BYTES, length)))?;
         if features & !KNOWN_FEATURES != 0 {
-            // Every bit that this build does not know was defined after its version.
+            // Every bit that this build does not support was defined in a later version.
             return Err(newer(FORMAT_VERSION + 1));
         }
         let announced = features & RANGE_DELETES != 0;
@@ -210,7 +210,7 @@ fn parse_tail(tail: &[u8; TAIL_BYTES], file_bytes: u64) -> Result<(u32, usize), 
             d.rest().escape_ascii(),
         ));
     }
-    // Later versions may have a longer footer, within reason.
+    // Later versions may have a longer footer, up to 64 KiB.
     let possible = FOOTER_BYTES as u64..=file_bytes.min(1 << 16);
     if version == 0 || !possible.contains(&u64::from(length)) {
         let found = format!("version {version}, {length} bytes");

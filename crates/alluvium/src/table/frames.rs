@@ -1,8 +1,10 @@
-//! The cached blocks of one table: a slot for each block, filled by misses and emptied by the cache.
+//! Cached blocks of one table: a slot for each block, filled by cache misses and emptied by
+//! evictions.
 //!
-//! A slot is absent or holds a decoded block. Readers load it without a lock; a miss installs with a compare-and-swap,
-//! so of two threads that read the same block one wins and charges the cache. A table that is dropped detaches its
-//! frames by dropping this structure; ring entries of the cache hold it weakly and find it gone.
+//! A slot is empty or holds a decoded block. Readers load it without a lock. A miss installs its
+//! block with a compare-and-swap, so of two threads that read the same block one wins and charges
+//! the cache. A dropped table drops this structure and thereby detaches its frames; ring entries of
+//! the cache hold it weakly and find it gone.
 
 use crate::cache::{Cache, Eviction, FrameMemory, FrameOwner};
 use crate::sync::atomic::{AtomicU8, Ordering};
@@ -12,7 +14,7 @@ use crate::table::pool::Pool;
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
-/// The frames of a table.
+/// Frames of one table.
 pub(in crate::table) struct Frames {
     cache: Arc<Cache>,
     slots: Box<[Slot]>,
@@ -21,15 +23,16 @@ pub(in crate::table) struct Frames {
 #[derive(Default)]
 struct Slot {
     block: SwapOption<DecodedBlock>,
-    /// How often the block was used since the cache last asked for it, up to [`USES_MAX`]. A hint: lost updates are
-    /// harmless, so it is loaded and stored relaxed and written only below the maximum.
+    /// Uses of the block since the cache last tried to evict it, up to [`USES_MAX`]. The count is a
+    /// hint: lost updates are harmless, so loads and stores are relaxed, and it is written only
+    /// below the maximum.
     uses: AtomicU8,
 }
 
 const USES_MAX: u8 = 3;
 
 impl Frames {
-    /// Empty frames for `blocks` blocks.
+    /// Creates empty frames for `blocks` blocks.
     pub(in crate::table) fn new(cache: Arc<Cache>, blocks: usize) -> Arc<Frames> {
         Arc::new(Frames {
             cache,
@@ -37,8 +40,8 @@ impl Frames {
         })
     }
 
-    /// The block, if it is here. The guard must not outlive the call that took it: it occupies one of the few debt
-    /// slots of the thread.
+    /// Returns the block if it is cached. The guard must not outlive the call that took it: it
+    /// occupies one of the few debt slots of the thread.
     pub(in crate::table) fn load(&self, block: usize) -> SwapGuard<Option<Arc<DecodedBlock>>> {
         let slot = &self.slots[block];
         let guard = slot.block.load();
@@ -54,12 +57,14 @@ impl Frames {
         guard
     }
 
-    /// Whether the block is here. No use of it, and counted neither as found nor as missed.
+    /// Returns true if the block is cached. Counts as no use of it, and neither as a hit nor as a
+    /// miss.
     pub(in crate::table) fn has(&self, block: usize) -> bool {
         self.slots[block].block.load().is_some()
     }
 
-    /// Offers a block that was just read, and returns the one to use, and one that had to go for it.
+    /// Offers a block that was just read. Returns the block to use, and a spare block for its
+    /// memory: an evicted one, or `read` if another thread was first.
     pub(in crate::table) fn install(
         self: &Arc<Self>,
         block: usize,
@@ -77,7 +82,7 @@ impl Frames {
         if let Some(other) = &*before {
             return (Arc::clone(other), Some(read));
         }
-        // New frames start unused: one that is never met again is the first to go.
+        // New frames start unused: a block that is not used again is evicted first.
         slot.uses.store(0, Ordering::Relaxed);
         let weak: Weak<Frames> = Arc::downgrade(self);
         let mut evicted = self.cache.charge(bytes, weak, block as u32);
@@ -87,25 +92,25 @@ impl Frames {
         (read, spare)
     }
 
-    /// The bytes of memory that the slots take, without the blocks in them.
+    /// Returns the memory of the slots in bytes, without the blocks in them.
     pub(in crate::table) fn resident_bytes(&self) -> usize {
         self.slots.len() * size_of::<Slot>()
     }
 }
 
-/// An evicted block larger than this is freed.
+/// Size in bytes above which an evicted block is freed instead of kept.
 const SPARE_BYTES_MAX: usize = 64 << 10;
 
-/// Evicted blocks whose memory the next misses decode into: the allocator is slow at pieces of several KiB that come
-/// and go on different threads.
+/// Evicted blocks; the next misses decode into their memory. The allocator is slow at pieces of
+/// several KiB that are allocated and freed on different threads.
 static SPARES: Pool<DecodedBlock> = Pool::new();
 
-/// A block to decode into.
+/// Returns a block to decode into.
 pub(in crate::table) fn take_spare() -> DecodedBlock {
     SPARES.take().unwrap_or_else(DecodedBlock::empty)
 }
 
-/// Keeps the memory of a block that nobody else reads any more.
+/// Keeps the memory of a block that has no other reader left.
 pub(in crate::table) fn keep_spare(block: Arc<DecodedBlock>) {
     let Some(block) = Arc::into_inner(block) else {
         return;

@@ -1,5 +1,5 @@
-//! Looking a key up in a table: the newest entry at or below a read point, shown in place before anything of it is copied
-//! or pinned.
+//! Looking a key up in a table: the newest entry at or below a read point, shown in place before
+//! anything of it is copied or pinned.
 
 use crate::Result;
 use crate::base::{SeqNo, ValueKind};
@@ -25,7 +25,8 @@ pub struct Found {
 pub(crate) enum OnMiss {
     /// Waits for the device.
     Read,
-    /// Has the device start reading it, and gives up: who looks several keys up waits for all of them at once.
+    /// Has the device start reading it, and gives up: who looks several keys up waits for all of
+    /// them at once.
     Prefetch,
 }
 
@@ -40,10 +41,11 @@ pub(crate) enum Lookup<R, C> {
 }
 
 impl Table {
-    /// The newest entry of `key` whose seqno is at most `read_point`. `key_hash` is [`key_hash`] of the key; the
-    /// whole-key filter is asked first.
+    /// The newest entry of `key` whose seqno is at most `read_point`. `key_hash` is [`key_hash`] of
+    /// the key; the whole-key filter is asked first.
     ///
-    /// Errors: `Corruption` and `Io` for the block. Cost: one filter probe, and one block where the filter passes.
+    /// Errors: `Corruption` and `Io` for the block. Cost: one filter probe, and one block where the
+    /// filter passes.
     ///
     /// [`key_hash`]: crate::base::checksum::key_hash
     pub fn get(&self, key: &[u8], key_hash: u64, read_point: SeqNo) -> Result<Option<Found>> {
@@ -57,7 +59,8 @@ impl Table {
         })
     }
 
-    /// The seqno of the newest entry of `key`, for conflict checks. Cost and errors as for [`Table::get`].
+    /// The seqno of the newest entry of `key`, for conflict checks. Cost and errors as for
+    /// [`Table::get`].
     pub fn newest_seqno(&self, key: &[u8], key_hash: u64) -> Result<Option<SeqNo>> {
         if !self.may_contain(key_hash) {
             return Ok(None);
@@ -79,8 +82,9 @@ impl Table {
         })
     }
 
-    /// Runs `found` on the newest entry of `key` whose seqno is at most `read_point`, in place and without counting a
-    /// reference where its block is cached. `found` gets `context` as well. No filter is asked.
+    /// Runs `found` on the newest entry of `key` whose seqno is at most `read_point`, in place and
+    /// without counting a reference where its block is cached. `found` gets `context` as well. No
+    /// filter is asked.
     ///
     /// Errors: `Corruption` and `Io` for the block.
     pub(crate) fn find<C, R>(
@@ -92,7 +96,8 @@ impl Table {
         found: impl Fn(C, BlockEntry<'_>) -> R,
     ) -> Result<Lookup<R, C>> {
         let floor = self.seqno_floor();
-        // A read point below the floor sees nothing of the table; any other is above it, so that stored numbers decide.
+        // A read point below the floor sees nothing of the table; any other is above it, so that
+        // stored numbers decide.
         if read_point < floor {
             return Ok(Lookup::NotThere(context));
         }
@@ -133,7 +138,8 @@ pub struct BlockEntry<'a> {
 }
 
 impl<'a> BlockEntry<'a> {
-    /// The entry in a slot of `block`, of a table whose entries count as not older than `seqno_floor`.
+    /// The entry in a slot of `block`, of a table whose entries count as not older than
+    /// `seqno_floor`.
     pub(in crate::table) fn new(
         block: &'a Arc<DecodedBlock>,
         slot: usize,

@@ -1,4 +1,5 @@
-//! What a decoder found wrong: decoders are pure and do not know their file, their callers add path and offset.
+//! What a decoder found wrong: decoders are pure and do not know their file, their callers add path
+//! and offset.
 
 use crate::Error;
 use std::fmt::Display;

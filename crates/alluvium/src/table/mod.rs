@@ -1,19 +1,21 @@
-//! Tables: immutable sorted files (`.sst`) of versioned rows, and how they are written, searched and scanned.
+//! Tables: immutable sorted files (`.sst`) of versioned rows, with their writer, lookup and scan.
 //!
 //! ```text
 //! block 0 | block 1 | ... | whole-key filter | prefix filter | range deletes | fences | properties | footer
 //! ```
 //!
-//! Everything but the footer is a *section*: a 24-byte header with a checksum over header and content, seeded by file
-//! uid and offset, so that a misdirected read or a stale file does not pass. The byte-by-byte description is
-//! `docs/format/table.md`. A reader keeps the fences (one separator for each block) and the filters in memory; a lookup
-//! is a filter probe, a fence search and one block, which the cache holds decoded in a slot beside the fence.
+//! Everything but the footer is a *section*: content after a 24-byte header with a checksum over
+//! both. The checksum is seeded by file uid and offset, so a misdirected read or a stale file fails
+//! the check. The byte-by-byte description is `docs/format/table.md`. A reader keeps the fences
+//! (one separator for each block) and the filters in memory. A lookup is a filter probe, a fence
+//! search and one block; the cache holds decoded blocks in slots next to their fences.
 //!
-//! In reading order: `block` (the two layouts of rows), `section` and `codec` (frame and compression), `fences`,
-//! `filters`, `ranges`, `properties`, `footer`, then `builder`, `reader`, `owned_file`, `open_files`, `cursor`, `scan`,
-//! `read_ahead`, `verify`, and `frames` (the cached blocks).
+//! In reading order: `block` (the two layouts of rows), `section` and `codec` (frame and
+//! compression), `fences`, `filters`, `ranges`, `properties`, `footer`, then `builder`, `reader`,
+//! `owned_file`, `open_files`, `cursor`, `scan`, `read_ahead`, `verify`, and `frames` (the cached
+//! blocks).
 //!
-//! Left out: expiry columns and dictionaries have their place in the format and are not used yet.
+//! Not used yet: expiry columns and dictionaries, for which the format has room.
 
 mod block;
 mod buffers;

@@ -1,13 +1,16 @@
-//! The open files of tables and values: bounded, closed when others need their descriptors, and opened again on demand.
+//! The open files of tables and values: bounded, closed when others need their descriptors, and
+//! opened again on demand.
 //!
-//! A process may have few descriptors (1,024 on many systems) and a database very many tables. [`OpenFiles`] counts the
-//! descriptors of one database and closes those that were not read lately, by the CLOCK algorithm, as the block cache does
-//! with blocks. What a table keeps in memory (fences, filters, properties) stays: only reads of its file need the descriptor.
+//! A process may have few descriptors (1,024 on many systems) and a database very many tables.
+//! [`OpenFiles`] counts the descriptors of one database and closes those that were not read lately,
+//! by the CLOCK algorithm, as the block cache does with blocks. What a table keeps in memory
+//! (fences, filters, properties) stays: only reads of its file need the descriptor.
 //!
-//! A read of an open file takes no lock: it loads a pointer, which keeps the file open until the read has ended. A read of a
-//! closed one opens it by its name. The name is there as long as anyone may read, since the last user of a table hands its
-//! file to whoever removes the name (`owned_file`), and names are never used again; every block is checked against the uid
-//! of its table in any case.
+//! A read of an open file takes no lock: it loads a pointer, which keeps the file open until the
+//! read has ended. A read of a closed one opens it by its name. The name is there as long as anyone
+//! may read, since the last user of a table hands its file to whoever removes the name
+//! (`owned_file`), and names are never used again; every block is checked against the uid of its
+//! table in any case.
 
 use std::collections::VecDeque;
 use std::io;
@@ -35,20 +38,22 @@ const LIMIT_MIN: usize = 16;
 pub(crate) struct OpenFiles {
     vfs: Arc<dyn Vfs>,
     limit: usize,
-    /// Number of open files. Relaxed: it orders nothing, and may be off by the threads that open files at the moment.
+    /// Number of open files. Relaxed: it orders nothing, and may be off by the threads that open
+    /// files at the moment.
     open: AtomicUsize,
-    /// Guards the CLOCK order. Every open file has one entry; those of files that are gone are taken out later. A leaf in the
-    /// lock order; files are opened and closed without it.
+    /// Guards the CLOCK order. Every open file has one entry; those of files that are gone are
+    /// taken out later. A leaf in the lock order; files are opened and closed without it.
     ring: Mutex<VecDeque<Weak<KeptFile>>>,
-    /// Number of times that files were closed for want of a descriptor. Changed under `closing` alone.
+    /// Number of times that files were closed for want of a descriptor. Changed under `closing`
+    /// alone.
     rounds: AtomicU64,
-    /// Held while files are closed for want of a descriptor, until they are closed: a second thread that lacks one waits for
-    /// those that the first one frees. Before `ring` in the lock order.
+    /// Held while files are closed for want of a descriptor, until they are closed: a second thread
+    /// that lacks one waits for those that the first one frees. Before `ring` in the lock order.
     closing: Mutex<()>,
 }
 
-/// Half of the descriptors that the process may have: the rest is for the log, files that are being written, and the
-/// program around the database.
+/// Half of the descriptors that the process may have: the rest is for the log, files that are being
+/// written, and the program around the database.
 pub(crate) fn default_limit() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let descriptors = limit.current.unwrap_or(u64::MAX);
@@ -73,7 +78,8 @@ impl OpenFiles {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// The same file, read only, as one of those that may be closed and opened again. Closes others that are above the limit.
+    /// The same file, read only, as one of those that may be closed and opened again. Closes others
+    /// that are above the limit.
     pub fn keep(self: &Arc<OpenFiles>, file: Arc<dyn VfsFile>) -> Arc<dyn VfsFile> {
         let kept = Arc::new_cyclic(|this| KeptFile {
             this: Weak::clone(this),
@@ -87,7 +93,8 @@ impl OpenFiles {
         kept
     }
 
-    /// Runs `open`, which needs a descriptor. Where there is none, closes files that are kept open and tries again.
+    /// Runs `open`, which needs a descriptor. Where there is none, closes files that are kept open
+    /// and tries again.
     pub fn with_descriptor<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
         // Ends: other threads may take what a round has closed, but not for ever.
         for _ in 0..ATTEMPTS {
@@ -106,7 +113,8 @@ impl OpenFiles {
         self.close_since(rounds)
     }
 
-    /// Closes a few files, unless another thread has done so since the number of rounds was this one. False: none was open.
+    /// Closes a few files, unless another thread has done so since the number of rounds was this
+    /// one. False: none was open.
     fn close_since(&self, seen: u64) -> bool {
         let _closing = self.closing.lock();
         if self.rounds.load(Ordering::Acquire) != seen {
@@ -141,7 +149,8 @@ impl OpenFiles {
         self.close_down_to(self.limit, Some(file));
     }
 
-    /// Closes files until no more than `most` are open, but not `spared`. False: there was none to close.
+    /// Closes files until no more than `most` are open, but not `spared`. False: there was none to
+    /// close.
     fn close_down_to(&self, most: usize, spared: Option<&Arc<KeptFile>>) -> bool {
         let mut closed = Vec::new();
         {
@@ -183,7 +192,8 @@ struct KeptFile {
     slot: ArcSwapOption<Arc<dyn VfsFile>>,
     /// True if it was read since the ring asked last. Relaxed: a hint.
     was_read: AtomicBool,
-    /// True if the advice of [`VfsFile::expect_random_reads`] is to be given again. Relaxed: a hint.
+    /// True if the advice of [`VfsFile::expect_random_reads`] is to be given again. Relaxed: a
+    /// hint.
     random: AtomicBool,
 }
 
@@ -324,7 +334,8 @@ mod tests {
         drop(again);
     }
 
-    /// A file that tells when it is being closed, and goes on when it is told. Nothing else is asked of it.
+    /// A file that tells when it is being closed, and goes on when it is told. Nothing else is
+    /// asked of it.
     #[derive(Debug)]
     struct SlowToClose {
         path: PathBuf,

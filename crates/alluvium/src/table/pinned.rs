@@ -16,7 +16,8 @@ enum Repr {
     Inline(u8, [u8; INLINE_BYTES]),
     Block(Arc<DecodedBlock>, Range<usize>),
     Shared(Arc<[u8]>, usize),
-    /// Bytes that were in memory of their own already, behind one more pointer: cheaper than to copy a large value.
+    /// Bytes that were in memory of their own already, behind one more pointer: cheaper than to
+    /// copy a large value.
     Owned(Arc<Vec<u8>>, usize),
 }
 
@@ -49,8 +50,8 @@ impl PinnedValue {
     }
 }
 
-/// The value of a slot of a block that it keeps in memory. Used again for other slots, it counts a reference for each
-/// block and not for each value.
+/// The value of a slot of a block that it keeps in memory. Used again for other slots, it counts a
+/// reference for each block and not for each value.
 #[derive(Default)]
 pub struct BlockValue {
     block: Option<Arc<DecodedBlock>>,

@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 /// About as many as there are readers inside a miss at one time; more are freed rather than kept.
 const IDLE_MAX: usize = 32;
 
-/// A few idle values. The mutex is a leaf in the lock order, held for a push or a pop. It is no simulation's: other
-/// simulations of the process have the pool too, and what is in it decides nothing.
+/// A few idle values. The mutex is a leaf in the lock order, held for a push or a pop. It is no
+/// simulation's: other simulations of the process have the pool too, and what is in it decides
+/// nothing.
 pub(crate) struct Pool<T>(Mutex<Vec<T>>);
 
 impl<T> Pool<T> {

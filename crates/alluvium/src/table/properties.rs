@@ -1,7 +1,7 @@
 //! What a table says of itself: counts, key range, seqno range, and the owner's own properties.
 //!
-//! The raw bytes are fields of `tag varint | length varint | bytes`. A reader skips tags that it does not know;
-//! what it must know has a feature bit in the footer.
+//! The raw bytes are fields of `tag varint | length varint | bytes`. A reader skips tags that it
+//! does not know; what it must know has a feature bit in the footer.
 //!
 //! ```text
 //! 1  keyspaces    for each: id, first block, block count (varints); this version writes one
@@ -31,8 +31,8 @@ pub struct Properties {
     pub tombstones: u64,
     /// The entries that are inserts, which a delete may cancel.
     pub inserts: u64,
-    /// The entries that stand below a newer version of their key: a snapshot may have needed them. 0 in tables of
-    /// builds that did not count them.
+    /// The entries that stand below a newer version of their key: a snapshot may have needed them.
+    /// 0 in tables of builds that did not count them.
     pub older_versions: u64,
     /// Sum of all key lengths.
     pub raw_key_bytes: u64,

@@ -6,8 +6,8 @@
 //!               the newest seqno (varint), then for each older one how far it is below the one before (varint)
 //! ```
 //!
-//! Fragments are in key order and do not overlap; seqnos fall. The section has no content of its own to compress
-//! well, but goes through the table's codec as every section does.
+//! Fragments are in key order and do not overlap; seqnos fall. The section has no content of its
+//! own to compress well, but goes through the table's codec as every section does.
 
 use crate::base::coding::{Decoder, put_bytes, put_varint};
 use crate::base::{KEY_BYTES_MAX, SEQNO_MAX, SeqNo};

@@ -1,42 +1,46 @@
-//! When to have the device read before somebody asks.
+//! Detection of sequential reads, to start device reads ahead of the reader.
 //!
-//! Files of tables and values are advised as read at random, so that the kernel reads what is asked for and nothing
-//! beside it: left alone it takes cached neighbours of a block for the trace of a sequential reader, and point reads
-//! bring a quarter more bytes than they need. So whoever does read in order has to say it, and this notices when.
+//! Files of tables and values are advised as read at random, so that the kernel reads only the
+//! requested bytes. Without the advice the kernel takes cached pages next to a block for the trace
+//! of a sequential reader, and point reads fetch a quarter more bytes than they need. A sequential
+//! reader therefore has to announce its reads; [`ReadAhead`] detects it.
 
 use std::ops::Range;
 
 use crate::vfs::VfsFile;
 
-/// Reads in a row, each beside the one before, until the first hint: a range of a few rows crosses one border of blocks
-/// or two.
+/// Adjacent reads in a row before the first hint: a range of a few rows crosses only one or two
+/// borders of blocks.
 const READS_BEFORE: u32 = 3;
-/// How far the first hint reaches behind the read, in bytes; each further one reaches twice as far as the one before.
+/// Bytes past the read that the first hint covers; each further hint covers twice as many as the
+/// one before.
 const FIRST_BYTES: u64 = 64 << 10;
-/// The farthest that a hint reaches. The next one comes when half of that is left, so that a quarter of a megabyte is under
-/// way at least: at one millisecond a request that is as fast as blocks are decoded.
+/// Most bytes past the read that a hint covers. The next hint comes when half of them are left, so
+/// at least a quarter of a megabyte is in flight. At one millisecond a request, that is as fast as
+/// blocks are decoded.
 const MOST_BYTES: u64 = 512 << 10;
-/// How far from each other two reads may be and still count as neighbours: what lies between is cached, or is garbage.
+/// Largest gap between two adjacent reads; the bytes between them are cached or garbage.
 const GAP_BYTES: u64 = 32 << 10;
 
-/// The reads of one reader in one file.
+/// State of one reader in one file.
 #[derive(Debug, Default)]
 pub(in crate::table) struct ReadAhead {
-    /// The read before.
+    /// The previous read.
     last: Range<u64>,
     forward: bool,
-    /// How many reads there have been in this direction without a leap.
+    /// Number of reads in this direction without a leap.
     run: u32,
-    /// How far the last hint reached behind its read, in bytes; 0 before the first.
+    /// Bytes past its read that the last hint covered; 0 before the first.
     window: u64,
-    /// Where what has been asked for ends, in the direction of the reads.
+    /// End of the hinted bytes, in the direction of the reads.
     edge: u64,
-    /// Whether there was a read since its user last said no.
+    /// True after a read; the user of this structure resets it.
     pub has_read: bool,
 }
 
 impl ReadAhead {
-    /// Notes that `read` is read now, of a file whose content is `content`, and asks for what will follow.
+    /// Records a read of `read` in a file with rows or values in `content`, and starts reading the
+    /// bytes that will follow.
     pub fn note(&mut self, file: &dyn VfsFile, read: Range<u64>, content: Range<u64>) {
         self.has_read = true;
         if let Some(hint) = self.next_hint(read, content) {
@@ -44,7 +48,7 @@ impl ReadAhead {
         }
     }
 
-    /// Counts `read` as one more in a direction, or as the first of a new run.
+    /// Counts `read` as another one in the same direction, or as the first of a new run.
     fn count(&mut self, read: &Range<u64>) {
         let last = std::mem::replace(&mut self.last, read.clone());
         let near = |gap: Option<u64>| !last.is_empty() && gap.is_some_and(|gap| gap <= GAP_BYTES);
@@ -66,7 +70,7 @@ impl ReadAhead {
             return None;
         }
         let forward = self.forward;
-        // The read itself is part of the first hint: the device gets one request and not two.
+        // The first hint includes the read itself: the device gets one request and not two.
         let (from, left) = match (self.window, forward) {
             (0, true) => (read.start, 0),
             (0, false) => (read.end, 0),
@@ -102,7 +106,7 @@ mod tests {
     const KIB: u64 = 1 << 10;
     const CONTENT: Range<u64> = 0..2048 * KIB;
 
-    /// The hints for reads of 8 KiB at these offsets, offsets and hints in KiB.
+    /// Returns the hints for reads of 8 KiB at these offsets, offsets and hints in KiB.
     fn hints(offsets: impl IntoIterator<Item = u64>) -> Vec<(u64, Range<u64>)> {
         let mut ahead = ReadAhead::default();
         let mut hints = Vec::new();

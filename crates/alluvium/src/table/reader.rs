@@ -1,4 +1,5 @@
-//! An open table: footer, fences and filters in memory, blocks read on demand and kept in the cache.
+//! An open table: footer, fences and filters in memory, blocks read on demand and kept in the
+//! cache.
 
 use crate::base::{SeqNo, TableId};
 use crate::cache::Cache;
@@ -27,7 +28,8 @@ use crate::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An immutable table file, open for reading. Shared by `Arc`; every method may be called from any thread.
+/// An immutable table file, open for reading. Shared by `Arc`; every method may be called from any
+/// thread.
 pub struct Table {
     pub(in crate::table) file: OwnedFile,
     id: TableId,
@@ -39,14 +41,16 @@ pub struct Table {
     pub(in crate::table) ranges: Option<Arc<RangeDeletes>>,
     values: ValueFiles,
     frames: Arc<Frames>,
-    /// See [`Table::raise_seqnos`]. Relaxed: set before the table is published, and publication orders it.
+    /// See [`Table::raise_seqnos`]. Relaxed: set before the table is published, and publication
+    /// orders it.
     seqno_floor: AtomicU64,
     /// Where `charged_bytes` were charged for what is resident.
     cache: Arc<Cache>,
     charged_bytes: usize,
 }
 
-/// What an open table costs beside its parts: itself, its file, its properties, its record in the manifest's state.
+/// What an open table costs beside its parts: itself, its file, its properties, its record in the
+/// manifest's state.
 const TABLE_OVERHEAD_BYTES: usize = 1600;
 
 impl Table {
@@ -64,11 +68,11 @@ impl Table {
         })
     }
 
-    /// Opens a table and checks footer, fences, properties and filters; blocks are checked when they are read.
-    /// `open_values` opens a value file that the table points into.
+    /// Opens a table and checks footer, fences, properties and filters; blocks are checked when
+    /// they are read. `open_values` opens a value file that the table points into.
     ///
-    /// Errors: `Corruption` where a check fails or the file has another uid than the manifest says; `NewerFormat`;
-    /// `Io`.
+    /// Errors: `Corruption` where a check fails or the file has another uid than the manifest says;
+    /// `NewerFormat`; `Io`.
     pub fn open_with(
         file: Arc<dyn VfsFile>,
         id: TableId,
@@ -146,15 +150,15 @@ impl Table {
         filter.is_none_or(|filter| filter.may_contain_key(key_hash))
     }
 
-    /// Whether a key that begins with these bytes may be here; `true` where there is no filter over prefixes of
-    /// exactly `prefix_bytes` bytes. `prefix_hash` is the `key_hash` of the prefix.
+    /// Whether a key that begins with these bytes may be here; `true` where there is no filter over
+    /// prefixes of exactly `prefix_bytes` bytes. `prefix_hash` is the `key_hash` of the prefix.
     pub fn may_contain_prefix(&self, prefix_bytes: usize, prefix_hash: u64) -> bool {
         let filter = self.prefix_filter.as_ref();
         filter.is_none_or(|filter| filter.may_contain_prefix(prefix_bytes, prefix_hash))
     }
 
-    /// The newest range delete over `key` that a reader at `read_point` sees; 0 when there is none. Ask this before
-    /// the filters: it covers keys that the table does not hold.
+    /// The newest range delete over `key` that a reader at `read_point` sees; 0 when there is none.
+    /// Ask this before the filters: it covers keys that the table does not hold.
     pub fn deleted_at(&self, key: &[u8], read_point: SeqNo) -> SeqNo {
         let ranges = self.ranges.as_ref();
         ranges.map_or(0, |ranges| ranges.deleted_at(key, read_point))
@@ -172,7 +176,8 @@ impl Table {
         resolve(&self.values, stored, self.file.path())
     }
 
-    /// Has the device read that value; does not wait. What is wrong with the row is left for [`Table::value`] to say.
+    /// Has the device read that value; does not wait. What is wrong with the row is left for
+    /// [`Table::value`] to say.
     pub(crate) fn start_reading_value(&self, stored: &[u8]) {
         if let Ok((file, pointer, _)) = locate(&self.values, stored, self.file.path()) {
             file.start_reading(&pointer);
@@ -184,13 +189,14 @@ impl Table {
         &self.values
     }
 
-    /// A cursor over the newest version of each key at or below `read_point`, in both directions. Unpositioned.
+    /// A cursor over the newest version of each key at or below `read_point`, in both directions.
+    /// Unpositioned.
     pub fn cursor(self: &Arc<Self>, read_point: SeqNo) -> TableCursor {
         TableCursor::new(Arc::clone(self), read_point)
     }
 
-    /// All versions of all keys from `from` (inclusive) to `to` (exclusive), forward. Reads ahead in large pieces and
-    /// leaves the cache alone.
+    /// All versions of all keys from `from` (inclusive) to `to` (exclusive), forward. Reads ahead
+    /// in large pieces and leaves the cache alone.
     pub fn scan_all(self: &Arc<Self>, from: Option<&[u8]>, to: Option<&[u8]>) -> TableScan {
         TableScan::new(Arc::clone(self), from, to)
     }
@@ -255,8 +261,9 @@ impl Table {
         self.properties.max_seqno.max(self.seqno_floor())
     }
 
-    /// Gives an ingested table its place in the commit order: entries with a smaller number count as having this
-    /// one, for every reader and every merge. Called before the table is published, by its install or an open.
+    /// Gives an ingested table its place in the commit order: entries with a smaller number count
+    /// as having this one, for every reader and every merge. Called before the table is published,
+    /// by its install or an open.
     pub fn raise_seqnos(&self, floor: SeqNo) {
         self.seqno_floor.store(floor, Ordering::Relaxed);
     }
@@ -276,8 +283,8 @@ impl Table {
         self.fences.len()
     }
 
-    /// The bytes of memory for fences, filters, range deletes, cache slots and what is known of the table, which stay as
-    /// long as it is open.
+    /// The bytes of memory for fences, filters, range deletes, cache slots and what is known of the
+    /// table, which stay as long as it is open.
     pub fn resident_bytes(&self) -> usize {
         let filters = [&self.whole_filter, &self.prefix_filter];
         let filters = filters.into_iter().flatten().map(|f| f.resident_bytes());
@@ -288,7 +295,8 @@ impl Table {
         TABLE_OVERHEAD_BYTES + parts + keys + ranges + filters.sum::<usize>()
     }
 
-    /// Says that no version names the table any more: `leave` gets the file when the last user has dropped the table.
+    /// Says that no version names the table any more: `leave` gets the file when the last user has
+    /// dropped the table.
     pub fn mark_obsolete(&self, leave: Leave) {
         self.file.mark_obsolete(leave);
     }
@@ -380,7 +388,8 @@ pub(in crate::table) fn read_section<T>(
     let path = file.path();
     Scratch::with(|scratch| {
         let Scratch { stored, unpacker } = scratch;
-        // The handle lies inside the file, so this cannot be made to allocate more than the file is long.
+        // The handle lies inside the file, so this cannot be made to allocate more than the file is
+        // long.
         stored.resize(handle.length as usize, 0);
         file.read_at(stored, handle.offset)
             .map_err(|e| Error::io("read a block of", path, e))?;

@@ -1,7 +1,8 @@
 //! Reading the good blocks of a damaged table, for a repair.
 //!
-//! Fences tell where blocks stand. Without them blocks are walked by their own headers from the start of the file, up to
-//! the first bad one. Every block that is used has passed its checksum, so rows are as they were written.
+//! Fences tell where blocks stand. Without them blocks are walked by their own headers from the
+//! start of the file, up to the first bad one. Every block that is used has passed its checksum, so
+//! rows are as they were written.
 
 use std::ops::Range;
 
@@ -22,9 +23,9 @@ use crate::{Error, Result};
 /// Called with the key, seqno, kind and value of each row.
 type Visit<'a> = &'a mut dyn FnMut(&[u8], SeqNo, ValueKind, &[u8]) -> Result<()>;
 
-/// Calls `row` with each row of each good block, in the table's order, and `damage` at each place where something is
-/// missing: an error means that rows between the rows before and after it are lost. Returns the range deletes; `None`
-/// where it cannot be known whether there were any.
+/// Calls `row` with each row of each good block, in the table's order, and `damage` at each place
+/// where something is missing: an error means that rows between the rows before and after it are
+/// lost. Returns the range deletes; `None` where it cannot be known whether there were any.
 ///
 /// Errors: the visitor's.
 pub(crate) fn salvage(
@@ -74,7 +75,8 @@ pub(crate) fn salvage(
     Ok(ranges)
 }
 
-/// The uid that a table file says of itself, for a reader who has no manifest. Nothing else is checked.
+/// The uid that a table file says of itself, for a reader who has no manifest. Nothing else is
+/// checked.
 pub(crate) fn stored_uid(file: &dyn VfsFile) -> Result<u64> {
     let failed = |e| Error::io("read the footer of", file.path(), e);
     let file_bytes = file.len().map_err(failed)?;
@@ -84,12 +86,14 @@ pub(crate) fn stored_uid(file: &dyn VfsFile) -> Result<u64> {
         return Err(malformed.at(file.path(), file_bytes));
     };
     file.read_at(&mut bytes, offset).map_err(failed)?;
-    // The uid keeps its distance from the start of the footer; a footer of another length fails its checks later.
+    // The uid keeps its distance from the start of the footer; a footer of another length fails its
+    // checks later.
     let mut d = Decoder::new(&bytes);
     Ok(d.u64().and_then(|_| d.u64()).unwrap_or(0))
 }
 
-/// The value files that the rows of a damaged table point into, as far as its properties can be read.
+/// The value files that the rows of a damaged table point into, as far as its properties can be
+/// read.
 pub(crate) fn salvage_values(file: &dyn VfsFile, uid: u64) -> Vec<ValuesPart> {
     let read = Footer::read(file, uid).and_then(|footer| {
         read_section(file, uid, footer.properties, |section| {

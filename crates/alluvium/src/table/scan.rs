@@ -1,7 +1,7 @@
-//! A forward scan over all versions in a key range, for compaction.
+//! Forward scan over all versions in a key range, for compaction.
 //!
-//! It reads blocks in pieces of up to 512 KiB and decodes each into the same buffers, past the cache: a merge touches
-//! every block once, and would only push out what readers use.
+//! It reads blocks in pieces of up to 512 KiB and decodes each into the same buffers. It bypasses
+//! the cache: a compaction touches every block once, and would only evict blocks that readers use.
 
 use crate::base::{SeqNo, ValueKind};
 use crate::table::block::DecodedBlock;
@@ -12,25 +12,25 @@ use crate::{Error, Result};
 use alluvium_mem::pages::Buffer;
 use std::sync::Arc;
 
-/// Bytes of blocks that are read at a time; one block at least.
+/// Limit on the bytes of blocks in one read; a read has at least one block.
 const READ_AHEAD_BYTES: u64 = 512 << 10;
 
-/// What a scan takes while it is on: the bytes read ahead, a block of them, and a decompressor.
+/// Memory of an active scan in bytes: the bytes read ahead, one block of them, and a decompressor.
 pub const SCAN_BYTES: usize = READ_AHEAD_BYTES as usize + (256 << 10);
 
-/// See [`Table::scan_all`].
+/// Scan over all versions in a key range; see [`Table::scan_all`].
 pub struct TableScan {
     table: Arc<Table>,
     to: Option<Vec<u8>>,
-    /// Where the first `next` begins.
+    /// Start key for the first `next`.
     from: Option<Vec<u8>>,
-    /// The block that is decoded next, and the end of those that may hold rows below `to`.
+    /// Next block to decode, and the end of the blocks that may hold rows below `to`.
     next_block: usize,
     end_block: usize,
     block: DecodedBlock,
     /// The table's smallest sequence number: see [`Table::raise_seqnos`].
     seqno_floor: SeqNo,
-    /// The slot that is shown next.
+    /// Next slot to show.
     next_slot: usize,
     /// Bytes of the file from `ahead_offset`.
     ahead: Buffer<u8>,
@@ -64,16 +64,17 @@ impl TableScan {
         }
     }
 
-    /// Goes to the next entry, at first to the first one. `false` at the end of the range, where the accessors below
-    /// must not be called.
+    /// Goes to the next entry, at first to the first one. Returns `false` at the end of the range,
+    /// where the accessors below must not be called.
     ///
+    /// Errors: `Corruption` and `Io` for a block. They end the scan.
     /// Errors: `Corruption` and `Io` for a block. The scan is over then.
     #[allow(
         clippy::should_implement_trait,
         reason = "a scan reports errors and lends its rows"
     )]
     pub fn next(&mut self) -> Result<bool> {
-        // Two rounds at most: only the first block can have no row at or after `from`.
+        // At most two rounds: only the first block can have no row at or after `from`.
         while self.next_slot >= self.block.len() {
             if self.next_block >= self.end_block {
                 return Ok(false);
@@ -102,22 +103,22 @@ impl TableScan {
         Ok(true)
     }
 
-    /// The whole key, until the scan moves on.
+    /// Returns the whole key, valid until the scan moves on.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The number of the commit that wrote the entry.
+    /// Returns the seqno of the commit that wrote the entry.
     pub fn seqno(&self) -> SeqNo {
         self.block.seqno(self.next_slot - 1).max(self.seqno_floor)
     }
 
-    /// What the entry says of its key.
+    /// Returns the entry's kind.
     pub fn kind(&self) -> ValueKind {
         self.block.kind(self.next_slot - 1)
     }
 
-    /// The value, until the scan moves on.
+    /// Returns the value, valid until the scan moves on.
     pub fn value(&self) -> &[u8] {
         self.block.bytes(self.block.value_range(self.next_slot - 1))
     }
@@ -152,7 +153,7 @@ impl TableScan {
         self.ahead.resize((end - first.start) as usize, 0);
         self.ahead_offset = first.start;
         let file = &self.table.file;
-        // The device reads the next piece while this one is merged.
+        // The device reads the next piece while the compaction processes this one.
         let last = fences.block_range(self.end_block - 1).end;
         if last > end {
             file.start_reading(end, (last - end).min(READ_AHEAD_BYTES));

@@ -1,8 +1,8 @@
-//! The frame around everything in a table file except the footer: blocks, fences, filters, properties.
+//! Frame of everything in a table file except the footer: blocks, fences, filters, properties.
 //!
 //! ```text
 //!  0  u64  checksum: XXH3-64 over bytes 8.. of header and stored bytes, seeded by file uid and offset
-//!  8  u8   layout: what the raw bytes are
+//!  8  u8   layout of the raw bytes
 //!  9  u8   codec of the stored bytes
 //! 10  u16  dictionary id: 0, no dictionary
 //! 12  u32  entries
@@ -21,7 +21,7 @@ use std::path::Path;
 /// Bytes of a section header.
 pub(in crate::table) const HEADER_BYTES: usize = 24;
 
-/// What the raw bytes of a section are. The numbers are stored and never change.
+/// Layout of a section's raw bytes. The numbers are stored and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(in crate::table) enum Layout {
@@ -55,7 +55,7 @@ impl Layout {
         })
     }
 
-    /// The longest raw form that a reader allocates memory for.
+    /// Returns the longest raw form that a reader allocates memory for.
     fn raw_bytes_max(self) -> usize {
         match self {
             Layout::Columns => 4 << 20,
@@ -68,7 +68,7 @@ impl Layout {
     }
 }
 
-/// Where a section goes: the file's uid, the offset, and the path for errors.
+/// Place of a section: the file's uid, the offset, and the path for errors.
 #[derive(Clone, Copy)]
 pub(in crate::table) struct Place<'a> {
     pub(in crate::table) uid: u64,
@@ -115,7 +115,7 @@ pub(in crate::table) fn put_section(
     Ok(length)
 }
 
-/// A section whose checksum and lengths were right.
+/// A section with a valid checksum and valid lengths.
 #[derive(Debug)]
 pub(in crate::table) struct Section<'a> {
     pub(in crate::table) layout: Layout,
@@ -123,7 +123,8 @@ pub(in crate::table) struct Section<'a> {
     pub(in crate::table) raw: &'a [u8],
 }
 
-/// Checks a section with its header, read from `offset` of the file with this uid, and decompresses it.
+/// Checks and decompresses a section. `bytes` includes its header and comes from `offset` of the
+/// file with this uid.
 pub(in crate::table) fn open_section<'a>(
     bytes: &'a [u8],
     unpacker: &'a mut Unpacker,
@@ -139,7 +140,7 @@ pub(in crate::table) fn open_section<'a>(
     })
 }
 
-/// As [`open_section`] with the raw bytes in memory of the caller's own, in the place of what is there.
+/// Works like [`open_section`], but replaces the content of the caller's `raw` with the raw bytes.
 pub(in crate::table) fn open_section_into(
     bytes: &[u8],
     unpacker: &mut Unpacker,

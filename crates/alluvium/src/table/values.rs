@@ -1,13 +1,15 @@
-//! Value files (`.val`): large values apart from their keys, so that merges move pointers and not the values.
+//! Value files (`.val`): large values apart from their keys, so that merges move pointers and not
+//! the values.
 //!
 //! ```text
 //! value section | value section | ... | footer (64 bytes)
 //! ```
 //!
-//! Each value is a section as in a table (`section.rs`, layout 3) and is checked as one. A file is written once, by a
-//! flush or a merge, and is complete before a table that points into it is named. Tables say in their properties into
-//! which files they point and with how many bytes; a file that no table points into any more is removed. What nobody
-//! points to any more in a file that is still needed is garbage, which merges collect by moving the rest.
+//! Each value is a section as in a table (`section.rs`, layout 3) and is checked as one. A file is
+//! written once, by a flush or a merge, and is complete before a table that points into it is
+//! named. Tables say in their properties into which files they point and with how many bytes; a
+//! file that no table points into any more is removed. What nobody points to any more in a file
+//! that is still needed is garbage, which merges collect by moving the rest.
 
 use crate::sync::collections::HashMap;
 use crate::sync::plain::Mutex;
@@ -37,19 +39,21 @@ const MAGIC: [u8; 8] = *b"\x89ALVVAL\n";
 /// Bytes that are collected before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// How much of a value is read before somebody waits for it, in bytes: the device is busy with that for a while.
+/// How much of a value is read before somebody waits for it, in bytes: the device is busy with that
+/// for a while.
 const READ_HINT_BYTES: u64 = 1 << 20;
 
 const PAGE_BYTES: usize = 4096;
 /// How far above its copy a section begins, modulo a page.
 const SOURCE_ABOVE_BYTES: usize = 128;
 
-/// Where in `buffer` a section goes whose value will be copied to `copy`: where its address modulo a page is a little above
-/// the copy's, its first page at most.
+/// Where in `buffer` a section goes whose value will be copied to `copy`: where its address modulo
+/// a page is a little above the copy's, its first page at most.
 ///
-/// What does not compress is stored in runs of 128 KiB, and copying those takes fifteen times as long on AMD's Zen 3 and 4
-/// where the copy lies up to 63 bytes above its source, modulo a page: with older releases of glibc `memcpy` is a string
-/// instruction there that is so slow then (its bug 30994). The allocator places buffers for values of half a MiB like that.
+/// What does not compress is stored in runs of 128 KiB, and copying those takes fifteen times as
+/// long on AMD's Zen 3 and 4 where the copy lies up to 63 bytes above its source, modulo a page:
+/// with older releases of glibc `memcpy` is a string instruction there that is so slow then (its
+/// bug 30994). The allocator places buffers for values of half a MiB like that.
 fn place_of_source(buffer: &[u8], copy: &[u8]) -> usize {
     let wanted = copy.as_ptr().addr() + SOURCE_ABOVE_BYTES;
     wanted.wrapping_sub(buffer.as_ptr().addr()) % PAGE_BYTES
@@ -95,7 +99,8 @@ pub struct ValueFile {
     uid: u64,
     /// Where the values end.
     end: u64,
-    /// Guards what is known of the reads, whoever does them. Taken only where it is free. A leaf in the lock order.
+    /// Guards what is known of the reads, whoever does them. Taken only where it is free. A leaf in
+    /// the lock order.
     ahead: Mutex<ReadAhead>,
 }
 
@@ -167,7 +172,8 @@ impl ValueFile {
 
     /// Reads a value, with `rest` behind it.
     ///
-    /// Errors: `Corruption`, `Io`. Cost: one read of the device or the page cache; the block cache has no part in it.
+    /// Errors: `Corruption`, `Io`. Cost: one read of the device or the page cache; the block cache
+    /// has no part in it.
     pub(crate) fn read(&self, pointer: &Pointer, rest: &[u8]) -> Result<PinnedValue> {
         let path = self.file.path();
         let wrong = |m: Malformed| m.at(path, pointer.offset);
@@ -239,7 +245,8 @@ impl ValueFile {
         }
     }
 
-    /// Says that no table points here any more: `leave` gets the file when the last user has let go of it.
+    /// Says that no table points here any more: `leave` gets the file when the last user has let go
+    /// of it.
     pub(crate) fn mark_obsolete(&self, leave: Leave) {
         self.file.mark_obsolete(leave);
     }

@@ -1,4 +1,5 @@
-//! Re-reads a whole table: every checksum, the order, and that fences, filters and properties agree with the rows.
+//! Verification of a whole table: every checksum, the order, and that fences, filters and
+//! properties agree with the rows.
 
 use crate::base::{SEQNO_MAX, SeqNo};
 use crate::table::block::Row;
@@ -10,9 +11,9 @@ use crate::{Error, Result};
 use std::cmp::Ordering;
 
 impl Table {
-    /// Checks everything in the file. Cost: one pass over it; the cache is left alone.
+    /// Checks everything in the file. Cost: one pass over it; the cache does not change.
     ///
-    /// Errors: `Corruption` for the first thing that is wrong; `Io`.
+    /// Errors: `Corruption` for the first defect; `Io`.
     pub fn verify(&self) -> Result<()> {
         let mut first = Ok(());
         self.verify_all(&mut |_| {}, &mut |error| {
@@ -23,8 +24,9 @@ impl Table {
         first
     }
 
-    /// As [`Table::verify`], but goes on behind a bad block and reports each. `read` is told the length of each block
-    /// that was read, between two blocks, and may take its time.
+    /// Works like [`Table::verify`], but continues after a bad block and reports each error.
+    /// Between two blocks it calls `read` with the length of the block just read; `read` may block
+    /// to limit the speed.
     pub fn verify_all(&self, read: &mut dyn FnMut(u64), report: &mut dyn FnMut(Error)) {
         let (mut seen, mut ahead) = (Seen::default(), ReadAhead::default());
         let mut whole = true;
@@ -37,7 +39,7 @@ impl Table {
             }
             read(range.end - range.start);
         }
-        // What is left of the rows says nothing of their sums.
+        // The rows of the readable blocks do not determine the sums.
         if whole && let Err(error) = self.verify_sums(seen) {
             report(error);
         }
@@ -58,7 +60,7 @@ impl Table {
             if row.kind.is_pointer()
                 && let Err(error) = self.value(row.value)
             {
-                // Of another file: the rows of this one may be right.
+                // The error is in another file: the rows of this one may be right.
                 report(error);
             }
         }
@@ -78,7 +80,7 @@ impl Table {
         Ok(())
     }
 
-    /// Whether fences and filters lead to `key`, which is in block `index`.
+    /// Checks that fences and filters lead to `key`, which is in block `index`.
     fn check_found(&self, index: usize, key: &[u8]) -> Result<(), Malformed> {
         let block = self.fences.find(key);
         let spans = (block..index).all(|before| self.fences.separator_is(before, key));
@@ -95,7 +97,7 @@ impl Table {
     }
 }
 
-/// What the rows so far add up to.
+/// Sums over the rows so far.
 struct Seen {
     sums: Properties,
     last: Option<(Vec<u8>, SeqNo)>,
@@ -139,7 +141,7 @@ impl Seen {
         Ok(key)
     }
 
-    /// The sums, with the fields of `stored` that rows say nothing about.
+    /// Returns the sums, with the fields of `stored` that rows do not determine.
     fn into_properties(self, stored: &Properties) -> Properties {
         Properties {
             last_key: self.last.map_or_else(Vec::new, |(key, _)| key),
@@ -147,7 +149,7 @@ impl Seen {
             user: stored.user.clone(),
             expiring: stored.expiring,
             values: stored.values.clone(),
-            // Older builds did not count them.
+            // Older builds did not count older versions.
             older_versions: match stored.older_versions {
                 0 => 0,
                 _ => self.sums.older_versions,

@@ -1,7 +1,8 @@
-//! From a block's raw bytes to the decoded layout.
+//! Decoder from a block's raw bytes to the decoded layout.
 //!
-//! Memory is bounded by the raw bytes: every column but the lengths has its bytes in the block, and the entry count is
-//! at most the raw length, so a decoded block takes at most 32 times its raw length and a constant.
+//! Memory is bounded by the raw bytes: every column but the lengths has its bytes in the block, and
+//! the entry count is at most the raw length. A decoded block therefore takes at most 32 times its
+//! raw length plus a constant.
 
 use crate::base::coding::Decoder;
 use crate::base::{KEY_BYTES_MAX, SEQNO_MAX, VALUE_BYTES_MAX, ValueKind};
@@ -26,9 +27,11 @@ struct Columns<'a> {
 }
 
 impl DecodedBlock {
-    /// Replaces this block by the one in `section`, reusing memory. After an error the block is empty.
+    /// Replaces this block by the one in `section`, reusing memory. After an error the block is
+    /// empty.
     pub(in crate::table) fn decode(&mut self, section: &Section<'_>) -> Result<(), Malformed> {
-        // `data` keeps its bytes: what follows writes over all of it, and filling it with zeros first would cost.
+        // `data` keeps its bytes: the code below overwrites all of it, and zeroing it first would
+        // be wasted work.
         self.heads.clear();
         self.seqnos.clear();
         match section.layout {
@@ -101,7 +104,7 @@ impl DecodedBlock {
     }
 }
 
-/// Empties words and makes them ones with room for `len`.
+/// Empties `words` and makes room for `len` of them.
 fn make_room(words: &mut Vec<u64>, len: usize) {
     WORDS.fit(words, len);
     words.clear();
@@ -110,7 +113,8 @@ fn make_room(words: &mut Vec<u64>, len: usize) {
 impl<'a> Columns<'a> {
     fn parse(section: &Section<'a>) -> Result<Columns<'a>, Malformed> {
         let count = section.entries as usize;
-        // Entries differ in key or seqno, so only a single one can do without any byte in a column.
+        // Entries differ in key or seqno, so only a block of one entry can have no byte in any
+        // column.
         if count == 0 || count > section.raw.len() {
             let expected = format!("1 to {}", section.raw.len());
             return Err(Malformed::new("block entries", expected, count));
@@ -217,7 +221,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The bytes of `count` pieces of these lengths.
+/// Takes the bytes of `count` pieces with these lengths.
 fn take_all<'a>(d: &mut Decoder<'a>, lengths: &Ints<'_>, count: usize) -> Option<&'a [u8]> {
     let total = match lengths.constant() {
         Some(length) => length.checked_mul(count as u64)?,
@@ -231,7 +235,7 @@ fn kind(byte: u8) -> Result<ValueKind, Malformed> {
     ValueKind::from_u8(byte).ok_or_else(|| Malformed::new("value kind", "1 to 6", byte))
 }
 
-/// What a decoder read, or that the block ended before `what`.
+/// Returns the decoded value, or an error if the block ended before `what`.
 fn cut<T>(read: Option<T>, what: &'static str) -> Result<T, Malformed> {
     read.ok_or_else(|| Malformed::new(what, "within the block and its limit", "neither"))
 }

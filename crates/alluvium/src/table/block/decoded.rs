@@ -1,4 +1,4 @@
-//! The decoded layout of a block: what searches and cursors work on.
+//! Decoded layout of a block, used by searches and cursors.
 
 use crate::base::{SeqNo, ValueKind};
 use crate::table::block::{head, ties};
@@ -6,15 +6,16 @@ use alluvium_mem::pages;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// One byte is charged for so many that a block asked for: holes that other blocks have left and this one did not fill.
-/// Buffers are exchanged (`buffers.rs`), so it is little: memory beside what is charged, under saturating writers, is in
-/// `docs/results/stalls.md`.
+/// Requested bytes for each extra byte charged to the cache. The charge covers holes left by other
+/// blocks and not filled by this one. Buffers are exchanged (`buffers.rs`), so the holes are small.
+/// `docs/results/stalls.md` has the uncharged memory under saturating writers.
 const ALLOCATOR_SHARE: usize = 16;
 
-/// A block in memory, with cheap lookups.
+/// Block in memory with cheap lookups.
 ///
-/// Slots are numbered from 0 in the table's order. A slot's key is the block's prefix followed by the slot's suffix.
-/// Decoding has checked that all spans lie inside `data`, so reading a slot below [`DecodedBlock::len`] cannot fail.
+/// Slots are numbered from 0 in the table's order. A slot's key is the block's prefix followed by
+/// the slot's suffix. Decoding has checked that all spans lie inside `data`, so reading a slot
+/// below [`DecodedBlock::len`] cannot fail.
 #[derive(Debug)]
 pub struct DecodedBlock {
     /// The first 8 bytes of each suffix, for the search.
@@ -23,11 +24,11 @@ pub struct DecodedBlock {
     pub(super) data: Vec<u8>,
     pub(super) shape: Shape,
     pub(super) kinds: Kinds,
-    /// Empty where all seqnos are 0.
+    /// Empty if all seqnos are 0.
     pub(super) seqnos: Vec<SeqNo>,
 }
 
-/// Where prefix, suffixes and values stand in `data`.
+/// Layout of prefix, suffixes and values in `data`.
 #[derive(Debug)]
 pub(super) struct Shape {
     pub(super) prefix_bytes: usize,
@@ -35,16 +36,16 @@ pub(super) struct Shape {
     pub(super) suffixes: Suffixes,
 }
 
-/// Where the rows start.
+/// Start offsets of the rows.
 #[derive(Debug)]
 pub(super) enum Rows {
-    /// All rows have this length: saves a cache miss on the offsets.
+    /// All rows have this length, which saves a cache miss on the offsets.
     Stride(usize),
     /// Start of each row, and the end of the last.
     Offsets(Vec<u32>),
 }
 
-/// How much of each row is its suffix.
+/// Length of each row's suffix.
 #[derive(Debug)]
 pub(super) enum Suffixes {
     Width(usize),
@@ -64,16 +65,16 @@ pub struct Row<'a> {
     pub prefix: &'a [u8],
     /// The rest of the key.
     pub suffix: &'a [u8],
-    /// The number of the commit that wrote it.
+    /// Seqno of the commit that wrote the entry.
     pub seqno: SeqNo,
-    /// What the entry says of its key.
+    /// Kind of the entry: a put, an insert or one of the deletes.
     pub kind: ValueKind,
     /// The value; empty for a delete.
     pub value: &'a [u8],
 }
 
 impl DecodedBlock {
-    /// A block without rows, to decode into.
+    /// Returns a block without rows, to decode into.
     pub(in crate::table) fn empty() -> DecodedBlock {
         DecodedBlock {
             heads: Vec::new(),
@@ -88,22 +89,22 @@ impl DecodedBlock {
         }
     }
 
-    /// Frees it, to the system as far as it has whole pages.
+    /// Frees the block and returns its whole pages to the system.
     pub(in crate::table) fn free(self) {
         pages::free(self.data);
     }
 
-    /// How many slots there are; at least 1 in a block that came from a table.
+    /// Returns the number of slots; at least 1 in a block that came from a table.
     pub fn len(&self) -> usize {
         self.heads.len()
     }
 
-    /// Whether there is no slot.
+    /// Returns true if there is no slot.
     pub fn is_empty(&self) -> bool {
         self.heads.is_empty()
     }
 
-    /// The bytes of memory that the block takes, with what the allocator loses on it.
+    /// Returns the memory of the block in bytes, including the estimated allocator overhead.
     pub fn resident_bytes(&self) -> usize {
         let offsets = match &self.shape.rows {
             Rows::Stride(_) => 0,
@@ -122,13 +123,13 @@ impl DecodedBlock {
         size_of::<DecodedBlock>() + parts + parts / ALLOCATOR_SHARE
     }
 
-    /// The start of all keys.
+    /// Returns the common start of all keys.
     pub fn prefix(&self) -> &[u8] {
         &self.data[..self.shape.prefix_bytes]
     }
 
-    /// The first slot whose key is at least `key`, which is the key's newest version if it is there;
-    /// [`DecodedBlock::len`] if there is none.
+    /// Returns the first slot with a key of at least `key`, or [`DecodedBlock::len`] if there is
+    /// none. If the block has `key`, the slot holds its newest version.
     pub fn seek(&self, key: &[u8]) -> usize {
         let shared = self.shape.prefix_bytes.min(key.len());
         match key[..shared].cmp(&self.data[..shared]) {
@@ -149,7 +150,7 @@ impl DecodedBlock {
         start
     }
 
-    /// Whether the slot has this key.
+    /// Returns true if the slot has this key.
     pub fn key_is(&self, slot: usize, key: &[u8]) -> bool {
         match key.split_at_checked(self.shape.prefix_bytes) {
             Some((prefix, suffix)) => suffix == self.suffix(slot) && prefix == self.prefix(),
@@ -157,12 +158,12 @@ impl DecodedBlock {
         }
     }
 
-    /// Whether two slots have the same key.
+    /// Returns true if two slots have the same key.
     pub fn same_key(&self, a: usize, b: usize) -> bool {
         self.heads[a] == self.heads[b] && self.suffix(a) == self.suffix(b)
     }
 
-    /// The entry in a slot.
+    /// Returns the entry in a slot.
     pub fn row(&self, slot: usize) -> Row<'_> {
         Row {
             prefix: self.prefix(),
@@ -173,24 +174,24 @@ impl DecodedBlock {
         }
     }
 
-    /// The slot's key after the prefix.
+    /// Returns the slot's key after the prefix.
     pub fn suffix(&self, slot: usize) -> &[u8] {
         let start = self.shape.start(slot);
         &self.data[start..start + self.shape.suffix_bytes(slot)]
     }
 
-    /// Where the slot's value stands, for [`DecodedBlock::bytes`].
+    /// Returns the range of the slot's value, for [`DecodedBlock::bytes`].
     pub fn value_range(&self, slot: usize) -> Range<usize> {
         let start = self.shape.start(slot);
         start + self.shape.suffix_bytes(slot)..self.shape.start(slot + 1)
     }
 
-    /// The bytes of a range from [`DecodedBlock::value_range`].
+    /// Returns the bytes of a range from [`DecodedBlock::value_range`].
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.data[range]
     }
 
-    /// The slot's seqno.
+    /// Returns the slot's seqno.
     pub fn seqno(&self, slot: usize) -> SeqNo {
         match self.seqnos.is_empty() {
             true => 0,
@@ -198,7 +199,7 @@ impl DecodedBlock {
         }
     }
 
-    /// The slot's kind.
+    /// Returns the slot's kind.
     pub fn kind(&self, slot: usize) -> ValueKind {
         match &self.kinds {
             Kinds::All(kind) => *kind,
@@ -208,7 +209,7 @@ impl DecodedBlock {
 }
 
 impl Shape {
-    /// Where a slot's row starts; for the slot count, where the last row ends.
+    /// Returns the start of a slot's row; for the slot count, the end of the last row.
     pub(super) fn start(&self, slot: usize) -> usize {
         match &self.rows {
             Rows::Stride(stride) => self.prefix_bytes + slot * stride,
@@ -216,7 +217,7 @@ impl Shape {
         }
     }
 
-    /// The length of a slot's suffix.
+    /// Returns the length of a slot's suffix in bytes.
     pub(super) fn suffix_bytes(&self, slot: usize) -> usize {
         match &self.suffixes {
             Suffixes::Width(width) => *width,

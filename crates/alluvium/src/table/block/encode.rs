@@ -1,11 +1,11 @@
-//! From rows to a block's raw bytes in stored layout.
+//! Encoder from rows to a block's raw bytes in stored layout.
 
 use crate::base::coding::{put_bytes, put_varint};
 use crate::base::{SeqNo, ValueKind};
 use crate::table::block::planes::transpose;
 use crate::table::block::{common_prefix, put_ints};
 
-/// How the values of a block are laid out. The numbers are stored and never change.
+/// Order of the values in a block. The numbers are stored and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(in crate::table) enum ValueOrder {
@@ -15,13 +15,14 @@ pub(in crate::table) enum ValueOrder {
     Planes = 1,
 }
 
-/// Values of one length up to this may be transposed: longer ones are text or blobs, where planes lose.
+/// Largest common length of values that may be transposed. Longer values are text or blobs, which
+/// planes make larger.
 const PLANE_VALUE_BYTES_MAX: usize = 64;
 
-/// What a row adds to [`OpenBlock::raw_bytes`] besides its key and value.
+/// Bytes that a row adds to [`OpenBlock::raw_bytes`] in addition to its key and value.
 const ROW_OVERHEAD_BYTES: usize = 4;
 
-/// The rows of a block that is still being filled.
+/// Rows of the block that is still being filled.
 #[derive(Default)]
 pub(in crate::table) struct OpenBlock {
     keys: Vec<u8>,
@@ -33,7 +34,7 @@ pub(in crate::table) struct OpenBlock {
 }
 
 impl OpenBlock {
-    /// Appends a row. The builder has checked the order, and that the row is not an oversize one.
+    /// Appends a row. The builder has checked the order, and that the row is not oversize.
     pub(in crate::table) fn push(
         &mut self,
         key: &[u8],
@@ -49,7 +50,7 @@ impl OpenBlock {
         self.seqnos.push(seqno);
     }
 
-    /// Forgets the rows and keeps the memory.
+    /// Removes the rows and keeps the memory.
     pub(in crate::table) fn clear(&mut self) {
         self.keys.clear();
         self.key_ends.clear();
@@ -59,36 +60,36 @@ impl OpenBlock {
         self.seqnos.clear();
     }
 
-    /// The memory that the rows take, in bytes.
+    /// Returns the memory of the rows in bytes.
     pub(in crate::table) fn memory_bytes(&self) -> usize {
         let ends = self.key_ends.capacity() + self.value_ends.capacity();
         let bytes = self.keys.capacity() + self.values.capacity() + self.kinds.capacity();
         bytes + ends * size_of::<u32>() + self.seqnos.capacity() * size_of::<SeqNo>()
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(in crate::table) fn len(&self) -> usize {
         self.kinds.len()
     }
 
-    /// Whether there is no row.
+    /// Returns true if there is no row.
     pub(in crate::table) fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
 
-    /// About how many bytes the rows have before compression.
+    /// Estimates the bytes of the rows before compression.
     pub(in crate::table) fn raw_bytes(&self) -> usize {
         self.keys.len() + self.values.len() + self.len() * ROW_OVERHEAD_BYTES
     }
 
-    /// Whether [`ValueOrder::Planes`] is possible.
+    /// Returns true if [`ValueOrder::Planes`] is possible.
     pub(in crate::table) fn values_have_planes(&self) -> bool {
         let mut lengths = lengths(&self.value_ends);
         let first = lengths.next().unwrap_or(0);
         (1..=PLANE_VALUE_BYTES_MAX as u64).contains(&first) && lengths.all(|n| n == first)
     }
 
-    /// Appends the raw bytes to `out`. At least one row.
+    /// Appends the raw bytes to `out`. The block has at least one row.
     pub(in crate::table) fn encode(&self, order: ValueOrder, out: &mut Vec<u8>) {
         let prefix = common_prefix(self.key(0), self.key(self.len() - 1));
         put_bytes(out, &self.key(0)[..prefix]);
@@ -139,7 +140,7 @@ impl OpenBlock {
     }
 }
 
-/// The lengths of pieces that end at `ends`.
+/// Returns the lengths of pieces that end at `ends`.
 fn lengths(ends: &[u32]) -> impl Iterator<Item = u64> + Clone + '_ {
     let starts = std::iter::once(0).chain(ends.iter().copied());
     ends.iter()

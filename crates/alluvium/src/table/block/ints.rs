@@ -1,10 +1,11 @@
-//! Integer columns: a base and, for each entry, the difference to it in as few bytes as the largest needs.
+//! Integer columns: a base, and each entry's difference to it in as few bytes as the largest one
+//! needs.
 //!
 //! ```text
 //! base varint | width u8 (0..=8) | `width` planes of one byte for each entry, least significant plane first
 //! ```
 //!
-//! A width of 0 says that all entries equal the base, and costs no bytes for them.
+//! With a width of 0 all entries equal the base and take no bytes.
 
 use crate::base::coding::{Decoder, put_varint};
 
@@ -20,7 +21,7 @@ pub(in crate::table) fn put_ints(out: &mut Vec<u8>, values: impl Iterator<Item =
     }
 }
 
-/// A column in a raw block. Every value is at most the limit that it was read with.
+/// Column in a raw block. Every value is at most the limit given to [`Ints::read`].
 #[derive(Debug, Clone, Copy)]
 pub(in crate::table) struct Ints<'a> {
     base: u64,
@@ -30,7 +31,8 @@ pub(in crate::table) struct Ints<'a> {
 }
 
 impl<'a> Ints<'a> {
-    /// Reads a column of `count` values; `None` where it is cut short or a value is above `limit`.
+    /// Reads a column of `count` values. Returns `None` if it is cut short or a value is above
+    /// `limit`.
     pub(in crate::table) fn read(
         from: &mut Decoder<'a>,
         count: usize,
@@ -54,19 +56,19 @@ impl<'a> Ints<'a> {
         all_fit.then_some(column)
     }
 
-    /// The value of all entries, where they have the same.
+    /// Returns the common value of all entries, or `None` if the column stores differences.
     pub(in crate::table) fn constant(&self) -> Option<u64> {
         (self.width == 0).then_some(self.base)
     }
 
-    /// The value of entry `i`, which is below the count.
+    /// Returns the value of entry `i`, which is below the count.
     pub(in crate::table) fn get(&self, i: usize) -> u64 {
         self.base + self.difference(i)
     }
 
     fn difference(&self, i: usize) -> u64 {
         let plane = |p: usize| u64::from(self.planes[p * self.count + i]) << (8 * p);
-        // Lengths have one or two planes; their decoding should not pay for the loop.
+        // Lengths have one or two planes; their decoding avoids the loop.
         match self.width {
             0 => 0,
             1 => plane(0),

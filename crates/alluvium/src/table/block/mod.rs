@@ -1,7 +1,8 @@
 //! Blocks: the rows of a table in pieces of about 8 KiB, in two layouts.
 //!
-//! The **stored** layout is columnar, because that compresses best: the common key prefix once, key suffixes as byte
-//! planes, and a column for kinds, seqnos and lengths only where they differ. The raw bytes of a block are
+//! The **stored** layout is columnar, because that compresses best. It has the common key prefix
+//! once, key suffixes as byte planes, and a column for kinds, seqnos and lengths only where they
+//! differ. The raw bytes of a block are
 //!
 //! ```text
 //! prefix          varint length, bytes
@@ -14,10 +15,11 @@
 //! values          bytes
 //! ```
 //!
-//! A row above [`ONE_ROW_BYTES`] has a block of its own: `kind u8 | seqno varint | key length varint | key | value`.
+//! A row above [`ONE_ROW_BYTES`] has its own block: `kind u8 | seqno varint | key length varint |
+//! key | value`.
 //!
-//! The **decoded** layout ([`DecodedBlock`]) is what the cache holds: 8-byte heads for the search, then rows whose
-//! suffix and value stand together. It never reaches a file.
+//! The **decoded** layout ([`DecodedBlock`]) is the one in the cache: 8-byte heads for the search,
+//! then rows with suffix and value next to each other. It never reaches a file.
 //!
 //! Entries are ordered by key ascending, then seqno descending, and no two agree in both.
 
@@ -33,7 +35,7 @@ pub(in crate::table) use encode::{OpenBlock, ValueOrder, encode_one_row};
 pub(in crate::table) use ints::{Ints, put_ints};
 pub(in crate::table) use search::{common_prefix, head, ties};
 
-/// Rows with more key and value bytes than this get a block of their own.
+/// Key and value bytes above which a row gets its own block.
 pub(in crate::table) const ONE_ROW_BYTES: usize = 64 << 10;
 
 #[cfg(test)]

@@ -1,18 +1,19 @@
 //! Byte-plane transposition: row-major bytes to one plane for each byte position, and back.
 //!
-//! The same function does both directions, because the inverse of transposing an `n` x `w` matrix is transposing a
-//! `w` x `n` one. It works in tiles of 8 rows and `8 * LANES` columns; the lane loops have a constant trip count and
-//! no bounds checks inside, so the compiler turns them into vector instructions. The last tile of a row or column
-//! overlaps its neighbour and writes the same bytes again, which spares a remainder loop.
+//! The same function works in both directions, because the inverse of transposing an `n` x `w`
+//! matrix is transposing a `w` x `n` one. It works in tiles of 8 rows and `8 * LANES` columns. The
+//! lane loops have a constant trip count and no bounds checks inside, so the compiler turns them
+//! into vector instructions. The last tile of a row or column overlaps the previous one and writes
+//! the same bytes again, which avoids a remainder loop.
 
 /// Transposes `rows` x `width` bytes.
 ///
-/// Input row `r` stands at `input[from(r)..][..width]`; output row `c` (input column `c`) is written to
-/// `output[to(c)..][..rows]`. Nothing else of `output` changes.
+/// Input row `r` is at `input[from(r)..][..width]`; output row `c` (input column `c`) is written to
+/// `output[to(c)..][..rows]`. The rest of `output` does not change.
 ///
 /// # Panics
 ///
-/// Where a row lies outside its slice.
+/// Panics if a row lies outside its slice.
 pub(super) fn transpose(
     input: &[u8],
     from: impl Fn(usize) -> usize,
@@ -64,7 +65,8 @@ fn tiles<const LANES: usize>(
     }
 }
 
-/// Where tiles of `step` start so that they cover `0..total`, with an overlap at the end. `total >= step`.
+/// Returns the starts of tiles of `step` that cover `0..total`, with an overlap at the end.
+/// Requires `total >= step`.
 fn tile_starts(total: usize, step: usize) -> impl Iterator<Item = usize> {
     (0..total.div_ceil(step)).map(move |i| (i * step).min(total - step))
 }
@@ -76,7 +78,8 @@ fn transpose_tile<const LANES: usize>(tile: &mut [[u64; LANES]; 8]) {
     exchange::<LANES>(tile, 1, 8, 0x00FF_00FF_00FF_00FF);
 }
 
-/// One step of the recursive transposition: swaps the off-diagonal blocks of `distance` x `distance` bytes.
+/// Does one step of the recursive transposition: swaps the off-diagonal blocks of `distance` x
+/// `distance` bytes.
 #[inline(always)]
 fn exchange<const LANES: usize>(
     tile: &mut [[u64; LANES]; 8],

@@ -1,10 +1,11 @@
-//! Search over 8-byte heads: the first bytes of each key as one big-endian integer, which sorts as the bytes do.
+//! Search over 8-byte heads: the first bytes of each key as one big-endian integer, in byte order.
 //!
-//! Keys shorter than 8 bytes are padded with zeros, so equal heads say nothing: the caller compares such keys whole.
+//! Keys shorter than 8 bytes are padded with zeros, so equal heads decide nothing: the caller
+//! compares such keys in full.
 
 use std::ops::Range;
 
-/// The head of a key or suffix.
+/// Returns the head of a key or suffix.
 pub(in crate::table) fn head(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
@@ -16,7 +17,7 @@ pub(in crate::table) fn head(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The positions whose head equals `wanted`; where there is none, the empty range at which it would stand.
+/// Returns the positions with the head `wanted`, or the empty range at its insertion point.
 pub(in crate::table) fn ties(heads: &[u64], wanted: u64) -> Range<usize> {
     let start = lower_bound(heads, wanted);
     let same = heads[start..].iter().take(4);
@@ -32,10 +33,10 @@ pub(in crate::table) fn ties(heads: &[u64], wanted: u64) -> Range<usize> {
     start..end
 }
 
-/// The first position whose head is at least `wanted`.
+/// Returns the first position with a head of at least `wanted`.
 ///
-/// The halving has a fixed number of steps and its choice compiles to a conditional move: a mispredicted branch
-/// would cost more than the step.
+/// The halving has a fixed number of steps, and its choice compiles to a conditional move: a
+/// mispredicted branch would take longer than the step.
 fn lower_bound(heads: &[u64], wanted: u64) -> usize {
     let mut base = 0;
     let mut size = heads.len();
@@ -54,7 +55,7 @@ fn lower_bound(heads: &[u64], wanted: u64) -> usize {
     base + usize::from(heads[base] < wanted)
 }
 
-/// How many leading bytes two keys share.
+/// Returns the number of leading bytes that two keys share.
 pub(in crate::table) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }

@@ -1,4 +1,4 @@
-//! Blocks alone: the two layouts against each other, and decoders against garbage.
+//! Tests of blocks: the two layouts against each other, and decoders against garbage.
 
 use super::*;
 use crate::base::checksum::{checksum, place_seed};
@@ -28,13 +28,13 @@ fn rows(
 fn any_rows() -> impl Strategy<Value = Rows> {
     use proptest::collection::vec;
     prop_oneof![
-        // Fixed widths, as index keys have.
+        // Fixed widths, like index keys.
         (1usize..40, 0usize..70).prop_flat_map(|(key, value)| rows(
             vec(0u8..3, key),
             Just(0),
             vec(any::<u8>(), value)
         )),
-        // Fixed keys, any values; every seqno.
+        // Fixed keys, any values, and any seqno.
         rows(
             vec(0u8..2, 12),
             any::<u64>().prop_map(|s| s >> 8),
@@ -119,7 +119,7 @@ fn samples() -> Vec<(Layout, u32, Vec<u8>)> {
     ]
 }
 
-/// Decodes as everything it may be; what a section says of itself is not to be trusted.
+/// Decodes the bytes as every kind of section, because a damaged layout byte is not to be trusted.
 fn decode_all(layout: Layout, entries: u32, raw: &[u8]) {
     let section = section(layout, entries, raw);
     let mut block = DecodedBlock::empty();
@@ -150,7 +150,7 @@ fn fuzz_sections_are_refused_or_readable_and_never_take_much_memory() {
         Layout::Filter,
         Layout::Properties,
     ];
-    // Layout and count stand before the bytes, so that they are damaged as well.
+    // Layout and count precede the bytes, so that they are damaged as well.
     let input = |(layout, entries, raw): &(Layout, u32, Vec<u8>)| {
         let mut input = vec![*layout as u8];
         input.extend(entries.to_le_bytes());
@@ -197,7 +197,7 @@ fn fuzz_stored_sections_are_refused_or_unpacked() {
             .map(|s| stored(codec, s))
             .collect::<Vec<_>>()
     });
-    // As much as zstd can make of a byte.
+    // The largest expansion of a byte by zstd.
     fuzz_decoder("stored sections", &all.concat(), 1 << 15, |input| {
         let mut bytes = checksum(input, place_seed(1, 77)).to_le_bytes().to_vec();
         bytes.extend(input);

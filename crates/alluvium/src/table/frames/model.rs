@@ -1,8 +1,10 @@
-//! loom models of the frames of a table and the cache that evicts them: misses, hits, evictions and the end of the table at
-//! once. The bytes charged are always those of the frames, and a reader keeps what it has loaded.
+//! loom models of a table's frames and the cache that evicts them: concurrent misses, hits,
+//! evictions and the drop of the table. The charged bytes are always those of the frames, and a
+//! reader keeps the blocks that it has loaded.
 //!
-//! Frames, ring and accounting are the engine's own code. The place of a block, `arc_swap`'s in the engine, is a mutex
-//! here: see `sync::model`. Run with `RUSTFLAGS="--cfg loom" cargo test -p alluvium --lib --release model`.
+//! Frames, ring and accounting are the engine's own code. The slot of a block, an `arc_swap` in the
+//! engine, is a mutex here: see `sync::model`. Run with `RUSTFLAGS="--cfg loom" cargo test -p
+//! alluvium --lib --release model`.
 
 use loom::thread;
 
@@ -22,7 +24,7 @@ fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Reads a block as a table does: a hit, or a miss that installs it.
+/// Reads a block like a table: a hit, or a miss that installs it.
 fn read(frames: &Arc<Frames>, at: usize) -> Arc<DecodedBlock> {
     if let Some(found) = &*frames.load(at) {
         return Arc::clone(found);
@@ -35,7 +37,7 @@ fn installed(frames: &Frames) -> u64 {
     frames.slots.iter().filter(present).count() as u64
 }
 
-/// What is charged is what is there, and a trim of everything finds every frame.
+/// Checks that exactly the installed frames are charged, and that a full trim finds every frame.
 fn check_accounts(cache: &Cache, frames: &Arc<Frames>) {
     assert_eq!(cache.used_bytes(), installed(frames) * bytes());
     cache.set_total(0);
