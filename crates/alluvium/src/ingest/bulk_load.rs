@@ -1,8 +1,8 @@
 //! Bulk loads of rows in any order: sorted in memory, spilled as sorted runs, merged into an
 //! [`Ingest`].
 //!
-//! Two buffers take turns: the caller fills one while a thread sorts the other and writes it to a
-//! run. A load that fits into one buffer touches no temporary file and starts no thread.
+//! Two buffers alternate: the caller fills one while a thread sorts the other and writes it to a
+//! run. A load that fits into one buffer uses no temporary file and starts no thread.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::memory::{Charge, Use};
 
-/// What a [`BulkLoad`] does with rows of one key.
+/// Rule of a [`BulkLoad`] for several rows of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Duplicates {
-    /// The row that was put last stays.
+    /// The last row put stays.
     #[default]
     LastWins,
     /// The load fails with [`Error::DuplicateKey`], at a `put` or at the end: for unique indexes.
@@ -35,10 +35,10 @@ pub enum Duplicates {
 /// Options of [`Database::bulk_load`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BulkLoadOptions {
-    /// About how much memory rows take before they are written to temporary files. It is part of
-    /// the database's memory number, and at most half of that is taken. At least 64 KiB.
+    /// Approximate memory of rows in bytes before they are written to temporary files. It is part
+    /// of the database's memory budget and limited to half of it. At least 64 KiB.
     pub memory_bytes: usize,
-    /// What is done with rows of one key.
+    /// Rule for several rows of one key.
     pub duplicates: Duplicates,
 }
 
@@ -51,13 +51,13 @@ impl Default for BulkLoadOptions {
     }
 }
 
-/// Rows of one or more keyspaces in any order, on their way into tables: see
+/// Rows of one or more keyspaces in any order, to be written to tables: see
 /// [`Database::bulk_load`].
 ///
-/// Rows are sorted in memory and, where there are more than fit, in temporary files of the database
+/// Rows are sorted in memory. Rows that do not fit are sorted in temporary files of the database
 /// directory, which need about as much room as the compressed rows. [`BulkLoad::finish`] merges
-/// them into an [`Ingest`]: all rows become visible as one commit, with the promises and costs that
-/// are described there. Dropping the load leaves no trace.
+/// them into an [`Ingest`]: all rows become visible as one commit, with the guarantees and costs
+/// described there. Dropping the load leaves no trace.
 ///
 /// ```
 /// use alluvium::{BulkLoadOptions, Database, KeyspaceOptions, Options};
@@ -74,24 +74,24 @@ impl Default for BulkLoadOptions {
 pub struct BulkLoad {
     db: Database,
     options: BulkLoadOptions,
-    /// The keyspaces of the rows; rows name them by their place here.
+    /// Keyspaces of the rows; a row refers to its keyspace by the index here.
     keyspaces: Vec<Keyspace>,
     filling: Buffer,
-    /// The other buffer, while nobody has it.
+    /// The other buffer, unless the sorting thread has it.
     spare: Option<Buffer>,
     sorter: Option<Owned<Sorter>>,
     failed: Option<Error>,
-    /// For the buffers, and later for those of the runs that are merged.
+    /// Memory charge of the buffers, and later of the buffers of the merged runs.
     charge: Charge,
 }
 
-/// The least memory with which runs are worth a file.
+/// Smallest memory in bytes for which runs are worth a file.
 const MEMORY_BYTES_MIN: usize = 64 << 10;
-/// The most runs that are merged at a time: each has an open file.
+/// Most runs merged at a time: each has an open file.
 const FAN_IN_MAX: usize = 128;
 const FAN_IN_MIN: usize = 8;
 
-/// Why a step of the load failed. Threads know a keyspace by its slot only.
+/// Error of a step of the load. Threads identify a keyspace only by its slot.
 pub(super) enum Failure {
     Engine(Error),
     Duplicate { slot: u32, key: Vec<u8> },
@@ -141,14 +141,14 @@ impl BulkLoad {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a key or value that is too large; `DuplicateKey` where that is
+    /// `InvalidArgument` for a key or value that is too large; `DuplicateKey` if duplicates are
     /// refused, now or later; `NoSpace` and `Io` from temporary files; `KeyspaceDropped`; `Closed`.
-    /// After an error nothing will be installed: later calls repeat it.
+    /// After an error nothing is installed, and later calls return the same error.
     pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.put_row(keyspace, key, value, None)
     }
 
-    /// Adds a row that is gone from `until_ms` on: see [`Keyspace::put_until`]. Otherwise as
+    /// Adds a row that expires at `until_ms`: see [`Keyspace::put_until`]. Otherwise works like
     /// [`BulkLoad::put`].
     pub fn put_until(
         &mut self,
@@ -184,7 +184,7 @@ impl BulkLoad {
         })
     }
 
-    /// Adds a row with its value as it is stored.
+    /// Adds a row with its value in stored form.
     fn add(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Step<()> {
         keyspace.check_within(&self.db)?;
         check_sizes(key, value)?;
@@ -199,7 +199,7 @@ impl BulkLoad {
             self.spill()?;
         }
         self.filling.push(slot as u32, key, value, half);
-        // From the first run on there are two buffers, and the thread's own.
+        // After the first spill there are two buffers, and the thread's own memory.
         self.charge.set(match self.sorter {
             Some(_) => self.options.memory_bytes + RUN_WRITER_BYTES,
             None => self.filling.used_bytes(),
@@ -207,12 +207,13 @@ impl BulkLoad {
         Ok(())
     }
 
-    /// Sorts what is left and installs all rows as one commit: see [`Ingest::finish`].
+    /// Sorts the rest and installs all rows as one commit: see [`Ingest::finish`].
     ///
     /// # Errors
     ///
-    /// What a `put` has met or should have; those of [`Ingest::finish`]. `Corruption` if a
-    /// temporary file does not hold what was written. Nothing is visible after an error.
+    /// The errors of `put`, also for rows of earlier calls; those of [`Ingest::finish`].
+    /// `Corruption` if a temporary file does not contain the written bytes. Nothing is visible
+    /// after an error.
     pub fn finish(mut self) -> Result<Ingested> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -223,7 +224,7 @@ impl BulkLoad {
         ingest.finish()
     }
 
-    /// All rows in order, each key once.
+    /// Feeds all rows in order into `ingest`, each key once.
     fn feed(&mut self, ingest: &mut Ingest) -> Step<()> {
         let duplicates = self.options.duplicates;
         if self.sorter.is_none() {
@@ -236,7 +237,7 @@ impl BulkLoad {
         (self.filling, self.spare) = (Buffer::default(), None);
         let sorter = self.sorter.take();
         let runs = sorter.map_or(Ok(Vec::new()), |mut sorter| sorter.finish())?;
-        // Each reader holds a frame, stored and raw, and what allocation rounds up to.
+        // Each reader holds a frame, stored and raw, and the allocator's rounding.
         let fan_in = self.options.memory_bytes / (4 * FRAME_BYTES);
         let fan_in = fan_in.clamp(FAN_IN_MIN, FAN_IN_MAX);
         let runs = reduce(self.db.shared(), runs, fan_in, duplicates)?;
@@ -276,11 +277,11 @@ impl BulkLoad {
     }
 }
 
-/// The thread that sorts and writes runs.
+/// Thread that sorts and writes runs.
 struct Sorter {
-    /// Full buffers for it; `None` once it is told to end.
+    /// Full buffers for the thread; `None` ends it.
     full: Option<SyncSender<Buffer>>,
-    /// Empty ones from it, or why there is none.
+    /// Empty buffers from the thread, or its error.
     empty: Receiver<Step<Buffer>>,
     thread: Option<JoinHandle<Vec<RunFile>>>,
 }
@@ -313,11 +314,11 @@ impl Sorter {
 }
 
 impl Drop for Sorter {
-    /// Ends the thread; its runs go with it.
+    /// Ends the thread and drops its runs.
     fn drop(&mut self) {
         self.full = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has shown itself.
+            // A panic of the thread has already been printed.
             drop(thread.join());
         }
     }
@@ -328,7 +329,7 @@ fn ended() -> Failure {
     Failure::Engine(Error::Internal(message.into()))
 }
 
-/// Ends when there are no more buffers, or after a failure.
+/// Sorts buffers and writes them as runs. Ends when there are no more buffers, or after a failure.
 fn sort_runs(
     shared: &Arc<Shared>,
     duplicates: Duplicates,
@@ -358,19 +359,19 @@ fn sort_runs(
     runs
 }
 
-/// Rows in the order in which they came.
+/// Rows in their order of arrival.
 #[derive(Default)]
 struct Buffer {
     bytes: Vec<u8>,
     rows: Vec<Row>,
 }
 
-/// A row of a buffer: key and value stand one behind the other.
+/// Row of a buffer; its value follows its key.
 struct Row {
     slot: u32,
     key_bytes: u32,
     value_bytes: u32,
-    /// The first 8 bytes of the key, so that most comparisons look no further.
+    /// First 8 bytes of the key; they decide most comparisons.
     head: u64,
     at: usize,
 }
@@ -387,11 +388,11 @@ impl Buffer {
 
     fn push(&mut self, slot: u32, key: &[u8], value: &[u8], capacity: usize) {
         if self.bytes.capacity() == 0 && self.bytes.len() < capacity {
-            // Once, instead of by doubling: pages that are never touched cost nothing.
+            // Reserve once instead of by doubling: untouched pages take no memory.
             self.bytes.reserve_exact(capacity);
         }
         if self.rows.len() == self.rows.capacity() {
-            // By a quarter instead of by doubling: unused room is part of the load's memory.
+            // Grow by a quarter instead of by doubling: unused room counts as the load's memory.
             self.rows.reserve_exact((self.rows.len() / 4).max(64));
         }
         let at = self.bytes.len();
@@ -402,7 +403,7 @@ impl Buffer {
         head[..shown].copy_from_slice(&key[..shown]);
         self.rows.push(Row {
             slot,
-            // Checked before: a key has at most 64 KiB, a value at most 1 GiB.
+            // Already checked: a key has at most 64 KiB, a value at most 1 GiB.
             key_bytes: key.len() as u32,
             value_bytes: value.len() as u32,
             head: u64::from_be_bytes(head),

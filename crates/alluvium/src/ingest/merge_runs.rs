@@ -1,4 +1,4 @@
-//! The merge of a bulk load's runs: rows in order, of equal keys only the one that came last.
+//! Merge of a bulk load's runs: rows in order; of equal keys only the newest row.
 
 use std::sync::Arc;
 
@@ -62,10 +62,10 @@ pub(super) fn merge(
     Ok(())
 }
 
-/// A binary heap of readers: the least row is on top, of equal keys the one of the newest run.
+/// Binary heap of readers: the least row is on top; of equal keys, the one of the newest run.
 struct Heap {
     readers: Vec<RunReader>,
-    /// Indices into `readers` of those that have a row.
+    /// Indices into `readers` of the readers with a row.
     order: Vec<usize>,
 }
 

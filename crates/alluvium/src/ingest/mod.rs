@@ -1,9 +1,9 @@
-//! Bulk work: rows in key order straight into tables, past the log and the memtables.
+//! Bulk work: rows in key order written directly into tables, without the log and the memtables.
 //!
-//! An [`Ingest`] writes the rows of each keyspace as complete tables, cut where the groups of the
-//! tree have their borders and at the size of a last-level table, and installs them all in one step
-//! (`db/install_ingest.rs`). Until then nothing names the files: dropping the builder removes them,
-//! and after a crash the next open moves them aside.
+//! An [`Ingest`] writes the rows of each keyspace as complete tables, cut at the borders of the
+//! tree's groups and at the size of a last-level table. It installs them all in one step
+//! (`db/install_ingest.rs`). Until then no manifest names the files: dropping the builder removes
+//! them, and after a crash the next open moves them aside.
 
 mod bulk_load;
 mod merge_runs;
@@ -26,20 +26,20 @@ use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::{Keyspace, Tree};
 
-/// Rows of one or more keyspaces on their way into tables: see [`Database::ingest`].
+/// Rows of one or more keyspaces, to be written to tables: see [`Database::ingest`].
 ///
 /// The rows of each keyspace come in ascending key order, without duplicates; rows of different
 /// keyspaces may alternate. [`Ingest::finish`] makes all of them visible at once, as one commit: a
-/// row replaces what its key had. Dropping the ingest instead leaves no trace.
+/// row replaces the previous row of its key. Dropping the ingest instead leaves no trace.
 ///
 /// Rows are written to disk once, compressed as in the last level, and neither logged nor kept in
-/// memory. Where no other row, delete or merge shares the range of a table, it goes straight into
-/// the last level and is not written again; elsewhere it is merged later like flushed tables, and
+/// memory. If no other row, delete or compaction shares the range of a table, it goes straight into
+/// the last level and is not rewritten. Otherwise it is compacted later like flushed tables, and
 /// may slow writers as those do.
 ///
-/// An ingest takes no row locks and pays no debt. A transaction that wrote a row or read it for
-/// update before the ingest and commits after it overwrites what was ingested; one with a snapshot
-/// that writes such a row later gets `Conflict`.
+/// An ingest takes no row locks, and admission control does not delay it. If a transaction wrote a
+/// row or read it for update before the ingest and commits after it, it overwrites the ingested
+/// row. A transaction with a snapshot that writes such a row later gets `Conflict`.
 ///
 /// ```
 /// use alluvium::{Database, KeyspaceOptions, Options};
@@ -58,35 +58,36 @@ use crate::keyspace::{Keyspace, Tree};
 pub struct Ingest {
     db: Database,
     parts: Owned<Vec<Part>>,
-    /// The part of the row before: rows of one keyspace often come together.
+    /// Index of the previous row's part: rows of one keyspace often come together.
     recent: usize,
-    /// The first failure; nothing is installed after one.
+    /// The first error; nothing is installed after one.
     failed: Option<Error>,
 }
 
-/// What [`Ingest::finish`] installed.
+/// Result of [`Ingest::finish`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ingested {
-    /// Its place in the commit order; that of the newest commit where there were no rows.
+    /// Place of the ingest in the commit order; that of the newest commit if there were no rows.
     pub seqno: SeqNo,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Table files.
+    /// Number of table files.
     pub tables: u64,
     /// Bytes of these files.
     pub table_bytes: u64,
-    /// Of them, bytes that went straight into the last level.
+    /// Bytes of these files that went straight into the last level.
     pub last_level_bytes: u64,
 }
 
-/// The rows of one keyspace.
+/// Rows of one keyspace.
 struct Part {
     tree: Arc<Tree>,
     output: Output<Arc<Shared>, Arc<Tree>>,
     last_key: Vec<u8>,
 }
 
-/// Rows have no number of their own: the manifest gives their table one.
+/// Seqno stored with every row: rows have none of their own, and the manifest gives one to their
+/// table.
 const STORED_SEQNO: SeqNo = 0;
 
 impl Ingest {
@@ -99,19 +100,19 @@ impl Ingest {
         }
     }
 
-    /// Adds a row. Its key is larger than those of all rows of this keyspace before it.
+    /// Adds a row. Its key is larger than those of all earlier rows of this keyspace.
     ///
     /// # Errors
     ///
     /// `OutOfOrder` if it is not; `InvalidArgument` for a key or value that is too large; `NoSpace`
-    /// and `Io` from the table files. After an error nothing will be installed: later calls repeat
-    /// it.
+    /// and `Io` from the table files. After an error nothing is installed, and later calls return
+    /// the same error.
     pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         let stored = keyspace.stored(ValueKind::Put, value, None);
         self.put_stored(keyspace, key, stored)
     }
 
-    /// Adds a row that is gone from `until_ms` on: see [`Keyspace::put_until`]. Otherwise as
+    /// Adds a row that expires at `until_ms`: see [`Keyspace::put_until`]. Otherwise works like
     /// [`Ingest::put`].
     pub fn put_until(
         &mut self,
@@ -124,7 +125,7 @@ impl Ingest {
         self.put_stored(keyspace, key, stored)
     }
 
-    /// Adds a row with its value as it is stored.
+    /// Adds a row with its value in stored form.
     pub(super) fn put_stored(
         &mut self,
         keyspace: &Keyspace,
@@ -161,13 +162,13 @@ impl Ingest {
 
     /// Installs all rows as one commit, durable when the call returns, at every durability level.
     ///
-    /// Memtable rows of the same keyspaces are flushed first. Commits go on meanwhile, and wait
-    /// only for the last step: a flush of what came since, if anything did, a sync of the log and
+    /// Memtable rows of the same keyspaces are flushed first. Commits continue meanwhile, and wait
+    /// only for the last step: a flush of rows that arrived since, if any, a sync of the log and
     /// one edit of the manifest.
     ///
     /// # Errors
     ///
-    /// What a `put` has met; `KeyspaceDropped`; `NoSpace`; `Poisoned`; `Closed`. Nothing of the
+    /// The first error of a `put`; `KeyspaceDropped`; `NoSpace`; `Poisoned`; `Closed`. None of the
     /// ingest is visible after an error. After `Io` or `Poisoned` the next open may find all of it
     /// or nothing.
     pub fn finish(mut self) -> Result<Ingested> {
@@ -186,7 +187,7 @@ impl Ingest {
         let trees = self.complete(&shared)?;
         let discarded = |_: &Error| trees.iter().for_each(|t| discard(&shared, &t.tables));
         shared.sync_directory().inspect_err(discarded)?;
-        // Without the log's lock as far as possible.
+        // Flush as much as possible without the log's lock.
         if trees.iter().any(|t| t.tree.load().has_memtable_rows()) {
             self.db.flush().inspect_err(discarded)?;
         }
@@ -235,8 +236,8 @@ impl Part {
                 .all(|g| g.upper.is_empty() && g.last.is_empty());
         let mut options = table_options(&tree.options(), true);
         if !alone {
-            // Beside other rows some tables may become upper ones, which are asked for keys that
-            // they do not have.
+            // With other rows present, some tables may become upper tables, and lookups probe those
+            // for absent keys.
             options.filter = table_options(&tree.options(), false).filter;
         }
         Part {

@@ -6,10 +6,9 @@
 //! raw bytes:   rows: keyspace slot (varint), key (varint length, bytes), value (varint length, bytes)
 //! ```
 //!
-//! The checksum covers all behind it and is seeded by file and offset; stored bytes that are
-//! shorter than the raw ones are an LZ4 block. A run means nothing to anybody but the load that
-//! wrote it, so it is not synced, removed when dropped, and what a crash left is removed at the
-//! next open.
+//! The checksum covers all bytes after it and is seeded by file and offset. Stored bytes shorter
+//! than the raw ones are an LZ4 block. Only the load that wrote a run can use it, so the run is not
+//! synced, and it is removed when dropped. The next open removes runs left by a crash.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,16 +22,15 @@ use crate::error::{Error, Result};
 use crate::table::LZ4_RATIO_MAX;
 use crate::vfs::{Lifetime, VfsFile};
 
-/// A frame is closed at this many raw bytes: what each run costs in memory while it is merged,
-/// about twice.
+/// Raw bytes at which a frame is closed. A run takes about twice as much memory while it is merged.
 pub(super) const FRAME_BYTES: usize = 64 << 10;
-/// Frames are collected up to this many bytes before they are written.
+/// Bytes of frames collected before a write.
 const WRITE_BYTES: usize = 1 << 20;
-/// What writing a run takes besides its rows.
+/// Memory in bytes that writing a run takes in addition to its rows.
 pub(super) const RUN_WRITER_BYTES: usize = 2 * WRITE_BYTES;
 const HEADER_BYTES: usize = 16;
 
-/// A file with sorted rows. Dropping it removes it.
+/// File with sorted rows. Dropping it removes the file.
 pub(super) struct RunFile {
     shared: Arc<Shared>,
     path: PathBuf,
@@ -43,19 +41,19 @@ pub(super) struct RunFile {
 
 impl Drop for RunFile {
     fn drop(&mut self) {
-        // The directory of a closed database may be another's by now; the next open removes the
-        // file as well.
+        // Another database may own the directory after a close; the next open removes the file as
+        // well.
         if self.shared.owns_directory() {
             let _ = self.shared.vfs.remove(&self.path);
         }
     }
 }
 
-/// Writes a run; rows come in order.
+/// Writer of a run; rows come in order.
 pub(super) struct RunWriter {
     run: RunFile,
     raw: Vec<u8>,
-    /// Closed frames that are not written yet; they stand at `run.bytes`.
+    /// Closed frames not written yet; they start at `run.bytes`.
     frames: Vec<u8>,
     table: CompressTable,
 }
@@ -63,7 +61,7 @@ pub(super) struct RunWriter {
 impl RunWriter {
     pub fn create(shared: &Arc<Shared>) -> Result<RunWriter> {
         shared.check_open()?;
-        // From the numbers of tables, so that no name is used twice.
+        // Run files take numbers of tables, so that no name is used twice.
         let name = crate::recovery::run_file_name(shared.next_table_id().0);
         let path = shared.path(name);
         let file = shared.vfs.create(&path);
@@ -119,7 +117,7 @@ impl RunWriter {
                 self.frames.extend_from_slice(&self.raw);
             }
         }
-        // A row has at most 1 GiB and 64 KiB, so that lengths fit.
+        // A row has at most 1 GiB and 64 KiB, so the lengths fit.
         let stored = (self.frames.len() - body) as u32;
         let raw = self.raw.len() as u32;
         self.frames[start + 8..start + 12].copy_from_slice(&stored.to_le_bytes());
@@ -140,14 +138,14 @@ impl RunWriter {
     }
 }
 
-/// Reads a run from its beginning, and keeps it until it is read.
+/// Reader of a run from its start; it owns the run until it has been read.
 pub(super) struct RunReader {
     run: RunFile,
-    /// Where the next frame is.
+    /// Offset of the next frame.
     offset: u64,
     stored: Vec<u8>,
     raw: Vec<u8>,
-    /// Where the next row is in `raw`.
+    /// Start of the next row in `raw`.
     at: usize,
     slot: u32,
     key: std::ops::Range<usize>,
@@ -168,7 +166,7 @@ impl RunReader {
         }
     }
 
-    /// Goes to the next row, at first to the first one; false at the end.
+    /// Goes to the next row, at first to the first one; returns false at the end.
     pub fn next(&mut self) -> Result<bool> {
         if self.at == self.raw.len() {
             if self.offset == self.run.bytes {
@@ -181,7 +179,7 @@ impl RunReader {
         Ok(true)
     }
 
-    /// What the rows are ordered by.
+    /// Returns the sort key of the current row.
     pub fn order(&self) -> (u32, &[u8]) {
         (self.slot, &self.raw[self.key.clone()])
     }
@@ -208,7 +206,7 @@ impl RunReader {
         let mut d = Decoder::new(&header);
         let numbers = (|| Some((d.u64()?, d.u32()?, d.u32()?)))();
         let (sum, stored, raw) = numbers.ok_or_else(|| self.damage("frame header", "less"))?;
-        // Before anything is allocated by a length that may be wrong.
+        // Check the lengths before they size an allocation.
         let end = self.offset + HEADER_BYTES as u64 + u64::from(stored);
         if end > self.run.bytes
             || u64::from(raw) > u64::from(stored).saturating_mul(LZ4_RATIO_MAX as u64)

@@ -1,6 +1,6 @@
-//! The general-purpose compressors behind blocks and sections, with reused contexts and buffers.
+//! General-purpose compressors of blocks and sections, with reused contexts and buffers.
 //!
-//! Creating a zstd context costs as much as decompressing several blocks, so readers borrow a
+//! Creating a zstd context takes as long as decompressing several blocks, so readers borrow a
 //! `Scratch` from a small process-wide pool.
 
 use crate::table::malformed::Malformed;
@@ -10,12 +10,11 @@ use alluvium_mem::pages::Buffer;
 use std::path::Path;
 use zstd::bulk::{Compressor, Decompressor};
 
-/// How the blocks of a table are compressed. The numbers are stored in section headers and never
-/// change.
+/// Codec of a table's blocks. The numbers are stored in section headers and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Codec {
-    /// Stored as they are.
+    /// No compression.
     None = 0,
     /// LZ4 block format: the fastest to read.
     Lz4 = 1,
@@ -24,7 +23,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The codec with this stored number, if there is one.
+    /// Returns the codec with this stored number, if there is one.
     pub(in crate::table) fn from_u8(byte: u8) -> Option<Codec> {
         match byte {
             0 => Some(Codec::None),
@@ -37,16 +36,15 @@ impl Codec {
 
 const ZSTD_LEVEL: i32 = 1;
 
-/// No LZ4 block is decompressed to more than this many times its length, so a larger claim is
-/// damage.
+/// Largest ratio of raw to stored length in an LZ4 block; a larger claim is damage.
 pub(crate) const LZ4_RATIO_MAX: usize = 255;
-/// The same of zstd: 128 KiB from a block of one repeated byte, which takes 4 bytes.
+/// Largest ratio in zstd: 128 KiB from a block of one repeated byte, which takes 4 bytes.
 pub(in crate::table) const ZSTD_RATIO_MAX: usize = (128 << 10) / 4;
 
-/// What a compressing context of that level takes at most: window, hash table and sequences.
+/// Most bytes of a compressing context of that level: window, hash table and sequences.
 const ZSTD_CONTEXT_BYTES: usize = 1 << 20;
 
-/// A writer's compressor: keeps its context and its output buffer between blocks.
+/// Compressor of a writer; it keeps its context and its output buffer between blocks.
 pub(in crate::table) struct Packer {
     codec: Codec,
     zstd: Option<Compressor<'static>>,
@@ -54,7 +52,7 @@ pub(in crate::table) struct Packer {
 }
 
 impl Packer {
-    /// A compressor for `codec`.
+    /// Creates a compressor for `codec`.
     pub(in crate::table) fn new(codec: Codec) -> Packer {
         Packer {
             codec,
@@ -63,10 +61,10 @@ impl Packer {
         }
     }
 
-    /// The codec to store `raw` with and the bytes to store: compressed only where that saves at
-    /// least 1/16.
+    /// Returns the codec to store `raw` with and the bytes to store: compressed only if that saves
+    /// at least 1/16.
     ///
-    /// `path` is only named in errors.
+    /// `path` is used only in errors.
     pub(in crate::table) fn pack<'a>(
         &'a mut self,
         raw: &'a [u8],
@@ -100,7 +98,7 @@ impl Packer {
         }
     }
 
-    /// The memory that it takes, in bytes.
+    /// Returns the memory in bytes.
     pub(in crate::table) fn memory_bytes(&self) -> usize {
         let context = match self.zstd {
             Some(_) => ZSTD_CONTEXT_BYTES,
@@ -120,7 +118,7 @@ fn packing_failed(path: &Path, cause: String) -> Error {
     Error::io("compress a block of", path, std::io::Error::other(cause))
 }
 
-/// A reader's decompressor: keeps its context and its output buffer between blocks.
+/// Decompressor of a reader; it keeps its context and its output buffer between blocks.
 #[derive(Default)]
 pub(in crate::table) struct Unpacker {
     raw: Vec<u8>,
@@ -130,8 +128,8 @@ pub(in crate::table) struct Unpacker {
 impl Unpacker {
     /// Decompresses `stored` to exactly `raw_length` bytes.
     ///
-    /// The caller has checked `raw_length` against the limit of its structure and the stored bytes'
-    /// checksum. A length that the codec cannot reach is refused.
+    /// The caller has checked `raw_length` against the limit of its structure, and the stored bytes
+    /// against their checksum. A length beyond the codec's largest ratio is refused.
     pub(in crate::table) fn unpack<'a>(
         &'a mut self,
         codec: Codec,
@@ -147,8 +145,8 @@ impl Unpacker {
         Ok(&self.raw)
     }
 
-    /// As [`Unpacker::unpack`] into memory of the caller's own, in the place of what is there.
-    /// After an error the content means nothing.
+    /// Works like [`Unpacker::unpack`], but replaces the content of the caller's `raw`. After an
+    /// error that content is unspecified.
     pub(in crate::table) fn unpack_into(
         &mut self,
         codec: Codec,
@@ -160,7 +158,7 @@ impl Unpacker {
     }
 }
 
-/// Makes `raw` what was compressed.
+/// Replaces the content of `raw` with the decompressed bytes.
 fn unpack(
     zstd: &mut Option<Decompressor<'static>>,
     codec: Codec,
@@ -176,7 +174,7 @@ fn unpack(
             stored.len()
         }
         Codec::Lz4 => {
-            // What was there need not be zeroed: LZ4 overwrites all of it or fails.
+            // The old content need not be zeroed: LZ4 overwrites all of it or fails.
             raw.resize(raw_length, 0);
             lz4_flex::block::decompress_into(stored, raw)
                 .map_err(|e| Malformed::new("compressed bytes", "LZ4", e))?
@@ -199,7 +197,7 @@ fn unpack(
     check_length(length, raw_length)
 }
 
-/// Refuses a length that the codec cannot reach, before anything is allocated.
+/// Refuses a length beyond the codec's largest ratio, before any allocation.
 fn check_reach(codec: Codec, stored: &[u8], raw_length: usize) -> Result<(), Malformed> {
     let ratio_max = match codec {
         Codec::None => 1,
@@ -220,16 +218,16 @@ fn check_length(length: usize, raw_length: usize) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// A reader's buffers, borrowed from a process-wide pool for one block.
+/// Buffers of a reader, borrowed from a process-wide pool for one block.
 #[derive(Default)]
 pub(in crate::table) struct Scratch {
-    /// The block as it stands in the file.
+    /// Bytes of the block as stored in the file.
     pub(in crate::table) stored: Vec<u8>,
     pub(in crate::table) unpacker: Unpacker,
 }
 
-/// A buffer that an oversize row made larger is not kept: one for a value of half a MiB is, with
-/// what surrounds it.
+/// Largest buffer that is kept. It holds a value of half a MiB and its overhead; a buffer for a
+/// larger row is freed.
 const KEPT_BYTES_MAX: usize = (512 << 10) + (16 << 10);
 
 static POOL: Pool<Scratch> = Pool::new();
@@ -239,7 +237,7 @@ impl Scratch {
     pub(in crate::table) fn with<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
         let mut scratch = POOL.take().unwrap_or_default();
         let result = work(&mut scratch);
-        // The context stays: making one costs as much as decompressing several blocks.
+        // The context stays, because creating one takes as long as decompressing several blocks.
         for buffer in [&mut scratch.stored, &mut scratch.unpacker.raw] {
             if buffer.capacity() > KEPT_BYTES_MAX {
                 *buffer = Vec::new();

@@ -1,8 +1,8 @@
-//! The filters of a table: over whole keys, and over key prefixes of one length.
+//! Filters of a table: over whole keys, and over key prefixes of one length.
 //!
-//! Each filter is stored with its definition, and a reader who asks by another definition gets
-//! "maybe": options may change while tables written under the old ones live on. The raw bytes of a
-//! filter section are
+//! Each filter is stored with its definition, and a probe by another definition returns "maybe":
+//! options may change while tables written under the old ones live on. The raw bytes of a filter
+//! section are
 //!
 //! ```text
 //!  0  u8   hash: 1 = XXH3-64
@@ -19,32 +19,32 @@ use crate::table::malformed::Malformed;
 use crate::table::section::{Layout, Section};
 use alluvium_mem::filter::{FilterBuilder, FilterReader};
 
-/// Which filters a table gets. A filter costs its bits for each key, in the file and in memory.
+/// Filters that a table gets. A filter takes its bits for each key, in the file and in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterOptions {
-    /// Bits for each key of the whole-key filter; 0 for none.
+    /// Bits for each key of the whole-key filter; 0 for no filter.
     pub whole_key_bits: u32,
-    /// The prefix filter, if there is one.
+    /// Prefix filter; `None` for no filter.
     pub prefix: Option<PrefixFilter>,
 }
 
-/// A filter over the first bytes of keys, for scans of one prefix.
+/// Filter over the first bytes of keys, for scans of one prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefixFilter {
-    /// How many bytes of the key count. Shorter keys count whole.
+    /// Length of the prefix in bytes. Shorter keys count in full.
     pub bytes: usize,
     /// Bits for each distinct prefix.
     pub bits: u32,
 }
 
-/// The hash function and seed of [`key_hash`].
+/// Hash function of [`key_hash`]; its seed follows.
 const HASH_XXH3: u8 = 1;
 const HASH_SEED: u64 = 0;
 
 const RULE_WHOLE_KEYS: u8 = 0;
 const RULE_PREFIX: u8 = 1;
 
-/// Collects the keys of a table, which come in order, into its filters.
+/// Collects the keys of a table, in order, into its filters.
 pub(in crate::table) struct FilterWriter {
     whole_bits: u32,
     whole: Option<FilterBuilder>,
@@ -62,7 +62,7 @@ impl FilterWriter {
         }
     }
 
-    /// Adds a key that differs from the one before.
+    /// Adds a key that differs from the previous one.
     pub(in crate::table) fn add(&mut self, key: &[u8]) {
         if let Some(whole) = &mut self.whole {
             whole.add_hash(key_hash(key));
@@ -74,13 +74,13 @@ impl FilterWriter {
         }
     }
 
-    /// The memory that the collected hashes take, in bytes.
+    /// Returns the memory of the collected hashes in bytes.
     pub(in crate::table) fn memory_bytes(&self) -> usize {
         self.builders().map(FilterBuilder::memory_bytes).sum()
     }
 
-    /// The memory that finishing takes beside it: a filter while it is built, encoded, and in the
-    /// chunk that is written.
+    /// Returns the additional memory of `finish` in bytes: a filter while it is built, encoded, and
+    /// in the chunk to write.
     pub(in crate::table) fn finish_bytes(&self) -> usize {
         3 * self
             .builders()
@@ -93,7 +93,7 @@ impl FilterWriter {
         self.whole.iter().chain(prefix)
     }
 
-    /// The raw bytes of the whole-key filter's section and of the prefix filter's.
+    /// Returns the raw bytes of the whole-key filter's section and of the prefix filter's.
     pub(in crate::table) fn finish(self) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         let whole = self.whole.map(|filter| {
             let mut raw = definition(RULE_WHOLE_KEYS, 0, self.whole_bits);
@@ -118,10 +118,10 @@ fn definition(rule: u8, prefix_bytes: u32, bits: u32) -> Vec<u8> {
     raw
 }
 
-/// A filter in memory, with what it was built from.
+/// Filter in memory, with its definition.
 pub(in crate::table) struct TableFilter {
-    /// `None` where hash, seed or rule are not the ones of this version: such a filter says "maybe"
-    /// to everything.
+    /// `None` if hash, seed or rule are unknown to this version: such a filter returns "maybe" for
+    /// every key.
     rule: Option<Rule>,
     filter: FilterReader,
 }
@@ -157,17 +157,17 @@ impl TableFilter {
         Ok(TableFilter { rule, filter })
     }
 
-    /// Whether a key with this hash may be in the table.
+    /// Returns true if the table may contain a key with this hash.
     pub(in crate::table) fn may_contain_key(&self, hash: u64) -> bool {
         self.rule != Some(Rule::WholeKeys) || self.filter.may_contain_hash(hash)
     }
 
-    /// Whether a key that begins with the prefix of this length and hash may be in the table.
+    /// Returns true if the table may contain a key with the prefix of this length and hash.
     pub(in crate::table) fn may_contain_prefix(&self, bytes: usize, hash: u64) -> bool {
         self.rule != Some(Rule::Prefix(bytes)) || self.filter.may_contain_hash(hash)
     }
 
-    /// Whether the filter lets `key` pass, as it must for every key of the table.
+    /// Returns true if the filter passes `key`, as it must for every key of the table.
     pub(in crate::table) fn admits(&self, key: &[u8]) -> bool {
         match self.rule {
             None => true,
@@ -179,7 +179,7 @@ impl TableFilter {
         }
     }
 
-    /// The bytes of memory that the filter takes.
+    /// Returns the memory of the filter in bytes.
     pub(in crate::table) fn resident_bytes(&self) -> usize {
         self.filter.memory_bytes()
     }

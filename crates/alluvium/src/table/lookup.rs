@@ -1,5 +1,5 @@
-//! Looking a key up in a table: the newest entry at or below a read point, shown in place before
-//! anything of it is copied or pinned.
+//! Lookup of a key in a table: the newest entry at or below a read point. The entry is shown in
+//! place before any of it is copied or pinned.
 
 use crate::Result;
 use crate::base::{SeqNo, ValueKind};
@@ -9,42 +9,42 @@ use crate::table::reader::Table;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a lookup found: the newest entry of a key at or below the read point.
+/// Result of a lookup: the newest entry of a key at or below the read point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The number of the commit that wrote it.
+    /// Seqno of the commit that wrote the entry.
     pub seqno: SeqNo,
-    /// What it says of the key: a [`ValueKind::Delete`] is found too.
+    /// Kind of the entry: a [`ValueKind::Delete`] is found too.
     pub kind: ValueKind,
     /// The value; empty for a delete.
     pub value: PinnedValue,
 }
 
-/// What a lookup does about what is not in memory.
+/// Action of a lookup on a block that is not in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnMiss {
     /// Waits for the device.
     Read,
-    /// Has the device start reading it, and gives up: who looks several keys up waits for all of
-    /// them at once.
+    /// Starts the device read and returns, so that a lookup of several keys waits for all of them
+    /// at once.
     Prefetch,
 }
 
-/// How a lookup in a table has ended.
+/// Outcome of a lookup in a table.
 pub(crate) enum Lookup<R, C> {
-    /// With what was made of the entry.
+    /// The result of the caller's closure on the entry.
     Found(R),
-    /// Without an entry: the caller gets its context back.
+    /// No entry: the caller gets its context back.
     NotThere(C),
-    /// By [`OnMiss::Prefetch`].
+    /// A device read was started: see [`OnMiss::Prefetch`].
     Started,
 }
 
 impl Table {
-    /// The newest entry of `key` whose seqno is at most `read_point`. `key_hash` is [`key_hash`] of
-    /// the key; the whole-key filter is asked first.
+    /// Returns the newest entry of `key` with a seqno of at most `read_point`. `key_hash` is
+    /// [`key_hash`] of the key; the whole-key filter is probed first.
     ///
-    /// Errors: `Corruption` and `Io` for the block. Cost: one filter probe, and one block where the
+    /// Errors: `Corruption` and `Io` for the block. Cost: one filter probe, and one block if the
     /// filter passes.
     ///
     /// [`key_hash`]: crate::base::checksum::key_hash
@@ -59,7 +59,7 @@ impl Table {
         })
     }
 
-    /// The seqno of the newest entry of `key`, for conflict checks. Cost and errors as for
+    /// Returns the seqno of the newest entry of `key`, for conflict checks. Cost and errors as for
     /// [`Table::get`].
     pub fn newest_seqno(&self, key: &[u8], key_hash: u64) -> Result<Option<SeqNo>> {
         if !self.may_contain(key_hash) {
@@ -82,9 +82,9 @@ impl Table {
         })
     }
 
-    /// Runs `found` on the newest entry of `key` whose seqno is at most `read_point`, in place and
-    /// without counting a reference where its block is cached. `found` gets `context` as well. No
-    /// filter is asked.
+    /// Runs `found` on the newest entry of `key` with a seqno of at most `read_point`. The call
+    /// works in place, and takes no reference if the block is cached. `found` gets `context` as
+    /// well. No filter is probed.
     ///
     /// Errors: `Corruption` and `Io` for the block.
     pub(crate) fn find<C, R>(
@@ -96,8 +96,7 @@ impl Table {
         found: impl Fn(C, BlockEntry<'_>) -> R,
     ) -> Result<Lookup<R, C>> {
         let floor = self.seqno_floor();
-        // A read point below the floor sees nothing of the table; any other is above it, so that
-        // stored numbers decide.
+        // A read point below the floor sees none of the table. For any other, stored seqnos decide.
         if read_point < floor {
             return Ok(Lookup::NotThere(context));
         }
@@ -129,7 +128,7 @@ impl Table {
     }
 }
 
-/// The newest entry of a key at or below the read point, where it lies.
+/// The newest entry of a key at or below the read point, in its block.
 #[derive(Clone, Copy)]
 pub struct BlockEntry<'a> {
     block: &'a Arc<DecodedBlock>,
@@ -138,7 +137,7 @@ pub struct BlockEntry<'a> {
 }
 
 impl<'a> BlockEntry<'a> {
-    /// The entry in a slot of `block`, of a table whose entries count as not older than
+    /// Creates the entry in a slot of `block`. The entries of its table count as not older than
     /// `seqno_floor`.
     pub(in crate::table) fn new(
         block: &'a Arc<DecodedBlock>,
@@ -152,17 +151,17 @@ impl<'a> BlockEntry<'a> {
         }
     }
 
-    /// The number of the commit that wrote it.
+    /// Returns the seqno of the commit that wrote the entry.
     pub fn seqno(&self) -> SeqNo {
         self.block.seqno(self.slot).max(self.seqno_floor)
     }
 
-    /// What it says of the key.
+    /// Returns the entry's kind.
     pub fn kind(&self) -> ValueKind {
         self.block.kind(self.slot)
     }
 
-    /// The stored value; empty for a delete.
+    /// Returns the stored value; empty for a delete.
     pub fn value(&self) -> BlockBytes<'a> {
         BlockBytes {
             block: self.block,
@@ -178,12 +177,12 @@ pub struct BlockBytes<'a> {
 }
 
 impl<'a> BlockBytes<'a> {
-    /// The bytes.
+    /// Returns the bytes, borrowed from the block.
     pub fn bytes(&self) -> &'a [u8] {
         self.block.bytes(self.range.clone())
     }
 
-    /// The same without the last `bytes` bytes, or nothing where there are fewer.
+    /// Removes the last `bytes` bytes, or all if there are fewer.
     pub fn without_last(self, bytes: usize) -> BlockBytes<'a> {
         let kept = self.range.len().saturating_sub(bytes);
         BlockBytes {
@@ -192,7 +191,7 @@ impl<'a> BlockBytes<'a> {
         }
     }
 
-    /// The bytes, for as long as the caller likes.
+    /// Returns the bytes in a holder that keeps them in memory.
     pub fn pin(self) -> PinnedValue {
         PinnedValue::from_block(self.block, self.range)
     }

@@ -1,11 +1,11 @@
-//! What a decoder found wrong: decoders are pure and do not know their file, their callers add path
-//! and offset.
+//! Errors of decoders. Decoders are pure and do not know their file; their callers add path and
+//! offset.
 
 use crate::Error;
 use std::fmt::Display;
 use std::path::Path;
 
-/// A structure that does not say what its format allows.
+/// Content that violates the format.
 #[derive(Debug)]
 pub(in crate::table) struct Malformed {
     what: &'static str,
@@ -14,7 +14,7 @@ pub(in crate::table) struct Malformed {
 }
 
 impl Malformed {
-    /// `what` should have been `expected`.
+    /// Creates the error for a `what` that should have been `expected`.
     pub(in crate::table) fn new(
         what: &'static str,
         expected: impl Display,
@@ -27,7 +27,7 @@ impl Malformed {
         }
     }
 
-    /// The error for the structure at `offset` of the file `path`.
+    /// Returns the error for the structure at `offset` of the file `path`.
     pub(in crate::table) fn at(self, path: &Path, offset: u64) -> Error {
         Error::corruption(path, offset, self.what, self.expected, self.found)
     }

@@ -1,16 +1,16 @@
-//! The open files of tables and values: bounded, closed when others need their descriptors, and
-//! opened again on demand.
+//! Open files of tables and values: limited in number, closed if others need their descriptors, and
+//! reopened on demand.
 //!
 //! A process may have few descriptors (1,024 on many systems) and a database very many tables.
-//! [`OpenFiles`] counts the descriptors of one database and closes those that were not read lately,
-//! by the CLOCK algorithm, as the block cache does with blocks. What a table keeps in memory
-//! (fences, filters, properties) stays: only reads of its file need the descriptor.
+//! [`OpenFiles`] counts the descriptors of one database and closes files without recent reads by
+//! the CLOCK algorithm, as the block cache does with blocks. The parts of a table in memory
+//! (fences, filters, properties) stay: only reads of its file need the descriptor.
 //!
 //! A read of an open file takes no lock: it loads a pointer, which keeps the file open until the
-//! read has ended. A read of a closed one opens it by its name. The name is there as long as anyone
-//! may read, since the last user of a table hands its file to whoever removes the name
-//! (`owned_file`), and names are never used again; every block is checked against the uid of its
-//! table in any case.
+//! read has ended. A read of a closed file opens it by its name. The name exists as long as any
+//! reader does, because the last user of a table hands its file to the code that removes the name
+//! (`owned_file`). Names are never reused, and every block is checked against the uid of its table
+//! in any case.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,36 +24,37 @@ use crate::error::lacks_descriptors;
 use crate::sync::plain::Mutex;
 use crate::vfs::{Vfs, VfsFile};
 
-/// Descriptors that are closed at a time when the system has no more.
+/// Descriptors closed at a time if the system has no more.
 const CLOSED_AT_ONCE: usize = 16;
 
-/// Number of times that files are closed for one that is to be opened.
+/// Attempts to close files for one that is to be opened.
 const ATTEMPTS: usize = 4;
 
-/// The least that is kept open, whatever the system says.
+/// Smallest limit on open files, even if the system allows fewer.
 const LIMIT_MIN: usize = 16;
 
-/// The descriptors of a database's tables and value files. Shared by `Arc`.
+/// Descriptors of a database's tables and value files. Shared by `Arc`.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
     vfs: Arc<dyn Vfs>,
     limit: usize,
-    /// Number of open files. Relaxed: it orders nothing, and may be off by the threads that open
-    /// files at the moment.
+    /// Number of open files. Relaxed: it orders nothing, and may be off by the number of threads
+    /// that are opening files.
     open: AtomicUsize,
-    /// Guards the CLOCK order. Every open file has one entry; those of files that are gone are
-    /// taken out later. A leaf in the lock order; files are opened and closed without it.
+    /// Guards the CLOCK order. Every open file has one entry; entries of dropped files are removed
+    /// later. A leaf in the lock order; files are opened and closed without it.
     ring: Mutex<VecDeque<Weak<KeptFile>>>,
-    /// Number of times that files were closed for want of a descriptor. Changed under `closing`
-    /// alone.
+    /// Number of times that files were closed for lack of a descriptor. Changed only under
+    /// `closing`.
     rounds: AtomicU64,
-    /// Held while files are closed for want of a descriptor, until they are closed: a second thread
-    /// that lacks one waits for those that the first one frees. Before `ring` in the lock order.
+    /// Held while files are closed for lack of a descriptor, until they are closed: a second thread
+    /// without a descriptor waits for those that the first one frees. Before `ring` in the lock
+    /// order.
     closing: Mutex<()>,
 }
 
-/// Half of the descriptors that the process may have: the rest is for the log, files that are being
-/// written, and the program around the database.
+/// Returns half of the descriptors that the process may have. The rest is for the log, files being
+/// written, and the rest of the program.
 pub(crate) fn default_limit() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let descriptors = limit.current.unwrap_or(u64::MAX);
@@ -61,7 +62,7 @@ pub(crate) fn default_limit() -> usize {
 }
 
 impl OpenFiles {
-    /// Keeps at most `limit` files open, or a few where that is too small.
+    /// Creates a pool of at most `limit` open files, or [`LIMIT_MIN`] if that is larger.
     pub fn new(vfs: Arc<dyn Vfs>, limit: usize) -> Arc<OpenFiles> {
         Arc::new(OpenFiles {
             vfs,
@@ -73,13 +74,13 @@ impl OpenFiles {
         })
     }
 
-    /// Number of open files.
+    /// Returns the number of open files.
     pub fn open_count(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// The same file, read only, as one of those that may be closed and opened again. Closes others
-    /// that are above the limit.
+    /// Returns the same file, read only, as one that the pool may close and reopen. Closes others
+    /// above the limit.
     pub fn keep(self: &Arc<OpenFiles>, file: Arc<dyn VfsFile>) -> Arc<dyn VfsFile> {
         let kept = Arc::new_cyclic(|this| KeptFile {
             this: Weak::clone(this),
@@ -93,10 +94,10 @@ impl OpenFiles {
         kept
     }
 
-    /// Runs `open`, which needs a descriptor. Where there is none, closes files that are kept open
-    /// and tries again.
+    /// Runs `open`, which needs a descriptor. If there is none, closes pooled files and tries
+    /// again.
     pub fn with_descriptor<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
-        // Ends: other threads may take what a round has closed, but not for ever.
+        // Limited, because other threads may take the descriptors that a round has freed.
         for _ in 0..ATTEMPTS {
             let rounds = self.rounds.load(Ordering::Acquire);
             match open() {
@@ -107,14 +108,14 @@ impl OpenFiles {
         open()
     }
 
-    /// Closes a few files, for something else that needs a descriptor. False: none was open.
+    /// Closes a few files to free descriptors. Returns false if none was open.
     pub fn close_some(&self) -> bool {
         let rounds = self.rounds.load(Ordering::Acquire);
         self.close_since(rounds)
     }
 
-    /// Closes a few files, unless another thread has done so since the number of rounds was this
-    /// one. False: none was open.
+    /// Closes a few files, unless the number of rounds has changed since `seen`: then another
+    /// thread has closed some. Returns false if none was open.
     fn close_since(&self, seen: u64) -> bool {
         let _closing = self.closing.lock();
         if self.rounds.load(Ordering::Acquire) != seen {
@@ -126,18 +127,18 @@ impl OpenFiles {
         any
     }
 
-    /// Closes all files: the database is closed. Only a call that is on its way may open one again.
+    /// Closes all files when the database is closed. Only a call in progress may reopen one.
     pub fn close_all(&self) {
         self.close_down_to(0, None);
     }
 
-    /// Notes that a file is open, and closes others.
+    /// Records that a file is open, and closes others.
     fn opened(&self, file: &Arc<KeptFile>) {
         self.open.fetch_add(1, Ordering::Relaxed);
         {
             let mut ring = self.ring.lock();
             ring.push_back(Arc::downgrade(file));
-            // Two for each one added keep the entries of files that are gone few.
+            // Two checks for each added entry keep entries of dropped files few.
             for _ in 0..2 {
                 if let Some(entry) = ring.pop_front()
                     && entry.strong_count() > 0
@@ -149,13 +150,13 @@ impl OpenFiles {
         self.close_down_to(self.limit, Some(file));
     }
 
-    /// Closes files until no more than `most` are open, but not `spared`. False: there was none to
-    /// close.
+    /// Closes files until no more than `most` are open, but not `spared`. Returns false if it
+    /// closed none.
     fn close_down_to(&self, most: usize, spared: Option<&Arc<KeptFile>>) -> bool {
         let mut closed = Vec::new();
         {
             let mut ring = self.ring.lock();
-            // The first round takes the marks of all files away.
+            // The first pass clears the marks of all files.
             for _ in 0..2 * ring.len() {
                 if self.open_count() <= most {
                     break;
@@ -177,12 +178,12 @@ impl OpenFiles {
                 }
             }
         }
-        // Closed here, without the mutex, or by the last reader.
+        // The descriptors are closed here, without the mutex, or by the last reader.
         closed.iter().any(|(_, descriptor)| descriptor.is_some())
     }
 }
 
-/// A file that is opened when it is read and closed when others are.
+/// File that is opened when it is read, and closed when others need its descriptor.
 #[derive(Debug)]
 struct KeptFile {
     this: Weak<KeptFile>,
@@ -190,9 +191,9 @@ struct KeptFile {
     files: Arc<OpenFiles>,
     /// `None` while the file is closed. A reader's guard keeps it open.
     slot: ArcSwapOption<Arc<dyn VfsFile>>,
-    /// True if it was read since the ring asked last. Relaxed: a hint.
+    /// True if the file was read since the ring last checked. Relaxed: a hint.
     was_read: AtomicBool,
-    /// True if the advice of [`VfsFile::expect_random_reads`] is to be given again. Relaxed: a
+    /// True if a reopen has to repeat the advice of [`VfsFile::expect_random_reads`]. Relaxed: a
     /// hint.
     random: AtomicBool,
 }
@@ -221,7 +222,7 @@ impl KeptFile {
         let closed: Option<Arc<Arc<dyn VfsFile>>> = None;
         let before = self.slot.compare_and_swap(&closed, Some(Arc::clone(&file)));
         if let Some(other) = &*before {
-            // Another reader was faster.
+            // Another reader was first.
             return Ok(Arc::clone(other));
         }
         if let Some(this) = self.this.upgrade() {
@@ -230,7 +231,7 @@ impl KeptFile {
         Ok(file)
     }
 
-    /// Gives advice about a file that is open; one that is closed needs none.
+    /// Gives advice about an open file; a closed one needs none.
     fn advise(&self, advice: impl FnOnce(&dyn VfsFile)) {
         if let Some(file) = &*self.slot.load() {
             advice(&***file);
@@ -285,7 +286,7 @@ impl VfsFile for KeptFile {
     }
 
     fn start_reading(&self, offset: u64, len: u64) {
-        // Worth a descriptor: the read follows.
+        // Worth a reopen: the read follows.
         let _ = self.with(|file| {
             file.start_reading(offset, len);
             Ok(())
@@ -334,8 +335,8 @@ mod tests {
         drop(again);
     }
 
-    /// A file that tells when it is being closed, and goes on when it is told. Nothing else is
-    /// asked of it.
+    /// File that signals the start of its close and then waits for the test. It supports nothing
+    /// else.
     #[derive(Debug)]
     struct SlowToClose {
         path: PathBuf,
@@ -401,7 +402,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| assert!(files.close_some()));
             closing.wait();
-            // The only file is in no list any more, and its descriptor is not free yet.
+            // The only file is no longer in the ring, and its descriptor is not free yet.
             let failed_once = AtomicBool::new(false);
             let opened = files.with_descriptor(|| {
                 if closed.load(Ordering::SeqCst) {
@@ -422,7 +423,7 @@ mod tests {
         let files = OpenFiles::new(Arc::clone(&vfs), LIMIT_MIN);
         let hot = files.keep(written(&vfs, 0));
         vfs.remove(hot.path()).expect("remove");
-        // Its name is gone: closed, it could not be opened again.
+        // The name is removed: once closed, the file could not be reopened.
         for n in 1..100 {
             assert_eq!(byte(&hot), 0);
             let cold = files.keep(written(&vfs, n));

@@ -1,4 +1,4 @@
-//! A file with one owner, which may have to go with it.
+//! File with one owner; an obsolete file is handed over when the owner is dropped.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use crate::sync::plain::Mutex;
 use crate::vfs::VfsFile;
 
-/// Takes a file whose last user is gone, as its only holder.
+/// Callback that gets a file after its last user, as its only holder.
 pub(crate) type Leave = Box<dyn FnOnce(Arc<dyn VfsFile>) + Send>;
 
-/// See the module.
+/// File that its owner may mark obsolete. `drop` then hands it to the [`Leave`] callback.
 pub(in crate::table) struct OwnedFile {
-    /// Taken by the drop alone.
+    /// `None` only during the drop.
     file: Option<Arc<dyn VfsFile>>,
-    /// Guards what becomes of the file after its owner. A leaf in the lock order.
+    /// Guards the callback that gets the file after its owner. A leaf in the lock order.
     leave: Mutex<Option<Leave>>,
 }
 
@@ -25,7 +25,7 @@ impl OwnedFile {
         }
     }
 
-    /// Has `leave` take the file when its owner is dropped.
+    /// Sets `leave` to get the file when its owner is dropped.
     pub fn mark_obsolete(&self, leave: Leave) {
         *self.leave.lock() = Some(leave);
     }

@@ -5,9 +5,9 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// A value that owns its bytes: small ones are copied in, larger ones keep their block in memory.
+/// Value that owns its bytes: small values are copied, larger ones keep their block in memory.
 ///
-/// A block that is kept this way after the cache gave it up is not part of the cache's byte count.
+/// A block kept this way after its eviction is not part of the cache's byte count.
 #[derive(Clone)]
 pub struct PinnedValue(Repr);
 
@@ -16,16 +16,17 @@ enum Repr {
     Inline(u8, [u8; INLINE_BYTES]),
     Block(Arc<DecodedBlock>, Range<usize>),
     Shared(Arc<[u8]>, usize),
-    /// Bytes that were in memory of their own already, behind one more pointer: cheaper than to
-    /// copy a large value.
+    /// Bytes already in their own allocation, with one more pointer: cheaper than copying a large
+    /// value.
     Owned(Arc<Vec<u8>>, usize),
 }
 
-/// Copying up to this many bytes is cheaper than counting a reference that other threads count too.
+/// Largest value that is copied: up to this size a copy is cheaper than a contended reference
+/// count.
 const INLINE_BYTES: usize = 64;
 
 impl PinnedValue {
-    /// The value at a place of `block`.
+    /// Returns the value in a range of `block`.
     pub(in crate::table) fn from_block(
         block: &Arc<DecodedBlock>,
         range: Range<usize>,
@@ -38,7 +39,7 @@ impl PinnedValue {
 }
 
 impl PinnedValue {
-    /// The same value without its last `bytes` bytes, or nothing of it if it has fewer.
+    /// Removes the last `bytes` bytes, or all if there are fewer.
     pub(crate) fn without_last(self, bytes: usize) -> PinnedValue {
         let kept = self.len().saturating_sub(bytes);
         PinnedValue(match self.0 {
@@ -50,7 +51,7 @@ impl PinnedValue {
     }
 }
 
-/// The value of a slot of a block that it keeps in memory. Used again for other slots, it counts a
+/// Value in a slot of a block, which it keeps in memory. Reused for other slots, it takes a
 /// reference for each block and not for each value.
 #[derive(Default)]
 pub struct BlockValue {
@@ -71,19 +72,19 @@ impl BlockValue {
         self.range = block.value_range(slot);
     }
 
-    /// Keeps nothing.
+    /// Drops the value and its reference.
     pub fn clear(&mut self) {
         self.block = None;
         self.range = 0..0;
     }
 
-    /// The value; empty where there is none.
+    /// Returns the value; empty if there is none.
     pub fn bytes(&self) -> &[u8] {
         let block = self.block.as_ref();
         block.map_or(&[], |block| block.bytes(self.range.clone()))
     }
 
-    /// The value, for as long as the caller likes.
+    /// Returns the value in a holder that keeps it in memory.
     pub fn pin(&self) -> PinnedValue {
         match &self.block {
             Some(block) => PinnedValue::from_block(block, self.range.clone()),
@@ -106,7 +107,7 @@ impl From<&[u8]> for PinnedValue {
 }
 
 impl From<Vec<u8>> for PinnedValue {
-    /// Keeps the bytes where they are, unless they are few.
+    /// Keeps the allocation, unless the bytes are few.
     fn from(bytes: Vec<u8>) -> PinnedValue {
         let length = bytes.len();
         PinnedValue(inline(&bytes).unwrap_or_else(|| Repr::Owned(Arc::new(bytes), length)))

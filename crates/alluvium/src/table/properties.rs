@@ -1,7 +1,7 @@
-//! What a table says of itself: counts, key range, seqno range, and the owner's own properties.
+//! Properties of a table: counts, key range, seqno range, and the owner's own properties.
 //!
-//! The raw bytes are fields of `tag varint | length varint | bytes`. A reader skips tags that it
-//! does not know; what it must know has a feature bit in the footer.
+//! The raw bytes are fields of `tag varint | length varint | bytes`. A reader skips unknown tags; a
+//! property that it must know has a feature bit in the footer.
 //!
 //! ```text
 //! 1  keyspaces    for each: id, first block, block count (varints); this version writes one
@@ -11,8 +11,8 @@
 //! 5  last key     bytes
 //! 6  user         name (varint length, bytes), value (the rest); one field for each
 //! 8  values       for each value file that the table points into: id, uid, entries, stored bytes (varints)
-//! 7  expiry       entries that expire, earliest time, latest time (varints); absent where none does
-//! 9  older        the entries below a newer version of their key (varint); absent where there are none
+//! 7  expiry       entries that expire, earliest time, latest time (varints); absent if there are none
+//! 9  older        entries older than another version of their key (varint); absent if there are none
 //! ```
 
 use crate::base::coding::{Decoder, put_bytes, put_varint};
@@ -23,20 +23,20 @@ use crate::table::malformed::Malformed;
 /// The properties of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Properties {
-    /// The keyspaces whose rows the table holds, in order. One, as written by this version.
+    /// Keyspaces whose rows the table contains, in order. This version writes one.
     pub keyspaces: Vec<KeyspacePart>,
-    /// All entries: every version of every key.
+    /// Number of entries: every version of every key.
     pub entries: u64,
-    /// The entries that are deletes.
+    /// Number of entries that are deletes.
     pub tombstones: u64,
-    /// The entries that are inserts, which a delete may cancel.
+    /// Number of entries that are inserts, each of which a delete may cancel.
     pub inserts: u64,
-    /// The entries that stand below a newer version of their key: a snapshot may have needed them.
-    /// 0 in tables of builds that did not count them.
+    /// Number of entries with a newer version of their key in the table; a snapshot may have needed
+    /// them. 0 in tables of builds that did not count them.
     pub older_versions: u64,
-    /// Sum of all key lengths.
+    /// Sum of all key lengths in bytes.
     pub raw_key_bytes: u64,
-    /// Sum of all value lengths.
+    /// Sum of all value lengths in bytes.
     pub raw_value_bytes: u64,
     /// The smallest seqno of an entry or range delete.
     pub min_seqno: SeqNo,
@@ -44,9 +44,9 @@ pub struct Properties {
     pub max_seqno: SeqNo,
     /// The smallest key, or the start of a range delete before it.
     pub first_key: Vec<u8>,
-    /// The largest key, or the end of a range delete behind it.
+    /// The largest key, or the end of a range delete after it.
     pub last_key: Vec<u8>,
-    /// The entries that expire, if any do.
+    /// Entries that expire; `None` if none do.
     pub expiring: Option<Expiring>,
     /// The value files that the table points into, by number.
     pub values: Vec<ValuesPart>,
@@ -54,32 +54,32 @@ pub struct Properties {
     pub user: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What a table holds of one value file.
+/// Part of a value file that a table points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValuesPart {
-    /// The file.
+    /// Number of the value file.
     pub file: ValueFileId,
-    /// Tells this file from any other of the same name.
+    /// Random number that distinguishes this file from any other of the same name.
     pub uid: u64,
-    /// How many entries point into it.
+    /// Number of entries that point into it.
     pub entries: u64,
-    /// The bytes that they point to.
+    /// Bytes that these entries point to.
     pub stored_bytes: u64,
 }
 
 /// The entries of a table that expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expiring {
-    /// How many.
+    /// Number of entries that expire.
     pub entries: u64,
-    /// When the first one does: milliseconds since 1970.
+    /// Earliest expiry time in milliseconds since 1970.
     pub first_ms: u64,
-    /// When the last one does.
+    /// Latest expiry time in milliseconds since 1970.
     pub last_ms: u64,
 }
 
 impl Expiring {
-    /// About how many have expired at `now_ms`, as if their times were spread evenly.
+    /// Estimates the number of entries expired at `now_ms`, as if their times were spread evenly.
     pub fn expired(&self, now_ms: u64) -> u64 {
         if now_ms >= self.last_ms {
             return self.entries;
@@ -93,11 +93,11 @@ impl Expiring {
 /// The blocks of one keyspace in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyspacePart {
-    /// The keyspace.
+    /// Id of the keyspace.
     pub keyspace: KeyspaceId,
-    /// The number of its first block.
+    /// Index of its first block.
     pub first_block: u32,
-    /// How many blocks it has.
+    /// Number of its blocks.
     pub blocks: u32,
 }
 
@@ -145,7 +145,7 @@ impl Properties {
         self.values[at].stored_bytes += stored_bytes;
     }
 
-    /// Widens key range and seqno range by what `ranges` cover.
+    /// Widens the key range and seqno range to cover `ranges`.
     pub(in crate::table) fn take_in(&mut self, ranges: &RangeDeletes) {
         if let Some((start, end)) = ranges.key_range() {
             if start < &self.first_key[..] {
@@ -347,7 +347,7 @@ mod tests {
         sample().encode(&mut raw);
         for n in 0..raw.len() {
             if let Ok(read) = Properties::decode(&raw[..n]) {
-                // A cut between two fields is left to the section's checksum.
+                // The section's checksum detects a cut between two fields.
                 assert_ne!(read, sample());
             }
         }

@@ -1,13 +1,13 @@
-//! The section of a table's range deletes.
+//! Section of a table's range deletes.
 //!
 //! ```text
 //! fragments     varint
 //! for each:     start (varint length, bytes), end (varint length, bytes), count of seqnos (varint),
-//!               the newest seqno (varint), then for each older one how far it is below the one before (varint)
+//!               the newest seqno (varint), then for each older one its distance below the previous one (varint)
 //! ```
 //!
-//! Fragments are in key order and do not overlap; seqnos fall. The section has no content of its
-//! own to compress well, but goes through the table's codec as every section does.
+//! Fragments are in key order and do not overlap; seqnos descend. The content does not compress
+//! well, but the section uses the table's codec like every other section.
 
 use crate::base::coding::{Decoder, put_bytes, put_varint};
 use crate::base::{KEY_BYTES_MAX, SEQNO_MAX, SeqNo};
@@ -35,7 +35,7 @@ pub(in crate::table) fn decode(raw: &[u8]) -> Result<RangeDeletes, Malformed> {
     let count = d.varint().ok_or_else(|| malformed("no count"))?;
     let (mut ranges, mut seqnos) = (RangeDeletes::default(), Vec::new());
     for _ in 0..count {
-        // Ends early on a count that the bytes do not account for: each fragment takes some.
+        // Ends early if the count exceeds the fragments in the bytes: each fragment takes some.
         let range = fragment(&mut d, &mut seqnos);
         let (start, end) = range.ok_or_else(|| malformed("a cut or malformed one"))?;
         if !ranges.push(start, end, &seqnos) {

@@ -1,5 +1,4 @@
-//! An open table: footer, fences and filters in memory, blocks read on demand and kept in the
-//! cache.
+//! Open table: footer, fences and filters in memory, blocks read on demand and kept in the cache.
 
 use crate::base::{SeqNo, TableId};
 use crate::cache::Cache;
@@ -44,17 +43,17 @@ pub struct Table {
     /// See [`Table::raise_seqnos`]. Relaxed: set before the table is published, and publication
     /// orders it.
     seqno_floor: AtomicU64,
-    /// Where `charged_bytes` were charged for what is resident.
+    /// Cache to which `charged_bytes` are charged for the resident parts.
     cache: Arc<Cache>,
     charged_bytes: usize,
 }
 
-/// What an open table costs beside its parts: itself, its file, its properties, its record in the
-/// manifest's state.
+/// Memory of an open table in addition to its parts: the structure, its file, its properties, and
+/// its record in the manifest's state.
 const TABLE_OVERHEAD_BYTES: usize = 1600;
 
 impl Table {
-    /// As [`Table::open_with`] for a table whose values are all its own.
+    /// Works like [`Table::open_with`], for a table that points into no value files.
     pub fn open(
         file: Arc<dyn VfsFile>,
         id: TableId,
@@ -71,7 +70,7 @@ impl Table {
     /// Opens a table and checks footer, fences, properties and filters; blocks are checked when
     /// they are read. `open_values` opens a value file that the table points into.
     ///
-    /// Errors: `Corruption` where a check fails or the file has another uid than the manifest says;
+    /// Errors: `Corruption` if a check fails or the file has another uid than in the manifest;
     /// `NewerFormat`; `Io`.
     pub fn open_with(
         file: Arc<dyn VfsFile>,
@@ -144,164 +143,166 @@ impl Table {
         Ok(Arc::new(table))
     }
 
-    /// Whether a key with this hash may be here; `true` where there is no whole-key filter.
+    /// Returns true if the table may contain a key with this hash, or has no whole-key filter.
     pub fn may_contain(&self, key_hash: u64) -> bool {
         let filter = self.whole_filter.as_ref();
         filter.is_none_or(|filter| filter.may_contain_key(key_hash))
     }
 
-    /// Whether a key that begins with these bytes may be here; `true` where there is no filter over
-    /// prefixes of exactly `prefix_bytes` bytes. `prefix_hash` is the `key_hash` of the prefix.
+    /// Returns true if the table may contain a key with this prefix, or has no filter over prefixes
+    /// of exactly `prefix_bytes` bytes. `prefix_hash` is the `key_hash` of the prefix.
     pub fn may_contain_prefix(&self, prefix_bytes: usize, prefix_hash: u64) -> bool {
         let filter = self.prefix_filter.as_ref();
         filter.is_none_or(|filter| filter.may_contain_prefix(prefix_bytes, prefix_hash))
     }
 
-    /// The newest range delete over `key` that a reader at `read_point` sees; 0 when there is none.
-    /// Ask this before the filters: it covers keys that the table does not hold.
+    /// Returns the newest range delete over `key` that is visible at `read_point`; 0 if there is
+    /// none. Callers check it before the filters: it covers keys that the table does not contain.
     pub fn deleted_at(&self, key: &[u8], read_point: SeqNo) -> SeqNo {
         let ranges = self.ranges.as_ref();
         ranges.map_or(0, |ranges| ranges.deleted_at(key, read_point))
     }
 
-    /// The range deletes, if there are any.
+    /// Returns the range deletes, if there are any.
     pub fn range_deletes(&self) -> Option<&Arc<RangeDeletes>> {
         self.ranges.as_ref()
     }
 
-    /// The value that the stored bytes of a row of a pointer kind stand for.
+    /// Returns the value for the stored bytes of a row of a pointer kind.
     ///
     /// Errors: `Corruption`, `Io`. Cost: one read of the value file.
     pub fn value(&self, stored: &[u8]) -> Result<PinnedValue> {
         resolve(&self.values, stored, self.file.path())
     }
 
-    /// Has the device read that value; does not wait. What is wrong with the row is left for
-    /// [`Table::value`] to say.
+    /// Starts a device read of that value without waiting for it. [`Table::value`] reports a
+    /// malformed row.
     pub(crate) fn start_reading_value(&self, stored: &[u8]) {
         if let Ok((file, pointer, _)) = locate(&self.values, stored, self.file.path()) {
             file.start_reading(&pointer);
         }
     }
 
-    /// The value files that rows of this table point into.
+    /// Returns the value files that rows of this table point into.
     pub(crate) fn value_files(&self) -> &ValueFiles {
         &self.values
     }
 
-    /// A cursor over the newest version of each key at or below `read_point`, in both directions.
-    /// Unpositioned.
+    /// Returns an unpositioned cursor over the newest version of each key at or below `read_point`,
+    /// in both directions.
     pub fn cursor(self: &Arc<Self>, read_point: SeqNo) -> TableCursor {
         TableCursor::new(Arc::clone(self), read_point)
     }
 
-    /// All versions of all keys from `from` (inclusive) to `to` (exclusive), forward. Reads ahead
-    /// in large pieces and leaves the cache alone.
+    /// Returns a forward scan of all versions of all keys from `from` (inclusive) to `to`
+    /// (exclusive). It reads ahead in large pieces and does not use the cache.
     pub fn scan_all(self: &Arc<Self>, from: Option<&[u8]>, to: Option<&[u8]>) -> TableScan {
         TableScan::new(Arc::clone(self), from, to)
     }
 
-    /// The id that the table was opened with.
+    /// Returns the id that the table was opened with.
     pub fn id(&self) -> TableId {
         self.id
     }
 
-    /// The random number that tells this file from any other.
+    /// Returns the random number that distinguishes this file from any other.
     pub fn uid(&self) -> u64 {
         self.footer.uid
     }
 
-    /// What the table says of itself.
+    /// Returns the stored properties: counts, key range, seqno range and the owner's own
+    /// properties.
     pub fn properties(&self) -> &Properties {
         &self.properties
     }
 
-    /// The same as its builder's `finish` returned.
+    /// Returns the same summary as the builder's `finish`.
     pub fn summary(&self) -> TableSummary {
         TableSummary::new(self.footer.uid, self.footer.file_bytes, &self.properties)
     }
 
-    /// The smallest key, or the start of a range delete before it.
+    /// Returns the smallest key, or the start of a range delete before it.
     pub fn first_key(&self) -> &[u8] {
         &self.properties.first_key
     }
 
-    /// The largest key, or the end of a range delete behind it.
+    /// Returns the largest key, or the end of a range delete after it.
     pub fn last_key(&self) -> &[u8] {
         &self.properties.last_key
     }
 
-    /// Entries, all versions and tombstones counted.
+    /// Returns the number of entries; all versions and tombstones count.
     pub fn entries(&self) -> u64 {
         self.properties.entries
     }
 
-    /// Entries that are tombstones.
+    /// Returns the number of entries that are tombstones.
     pub fn tombstones(&self) -> u64 {
         self.properties.tombstones
     }
 
-    /// Entries that are inserts: new keys, if their writers were right.
+    /// Returns the number of entries that are inserts: new keys, if their writers were right.
     pub fn inserts(&self) -> u64 {
         self.properties.inserts
     }
 
-    /// Keys and values before encoding.
+    /// Returns the bytes of keys and values before encoding.
     pub fn raw_bytes(&self) -> u64 {
         self.properties.raw_key_bytes + self.properties.raw_value_bytes
     }
 
-    /// The oldest sequence number of an entry or range delete.
+    /// Returns the oldest seqno of an entry or range delete.
     pub fn min_seqno(&self) -> SeqNo {
         self.properties.min_seqno.max(self.seqno_floor())
     }
 
-    /// The newest sequence number of an entry or range delete.
+    /// Returns the newest seqno of an entry or range delete.
     pub fn max_seqno(&self) -> SeqNo {
         self.properties.max_seqno.max(self.seqno_floor())
     }
 
-    /// Gives an ingested table its place in the commit order: entries with a smaller number count
-    /// as having this one, for every reader and every merge. Called before the table is published,
-    /// by its install or an open.
+    /// Sets the place of an ingested table in the commit order: entries with a smaller seqno count
+    /// as having this one, for every reader and every compaction. Its install or an open calls this
+    /// before the table is published.
     pub fn raise_seqnos(&self, floor: SeqNo) {
         self.seqno_floor.store(floor, Ordering::Relaxed);
     }
 
-    /// The number that no entry is below; 0 for a table that was not ingested.
+    /// Returns the smallest seqno that any entry counts as having; 0 for a table that was not
+    /// ingested.
     pub(in crate::table) fn seqno_floor(&self) -> SeqNo {
         self.seqno_floor.load(Ordering::Relaxed)
     }
 
-    /// Length of the file.
+    /// Returns the length of the file in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.footer.file_bytes
     }
 
-    /// How many blocks the table has.
+    /// Returns the number of blocks.
     pub fn blocks(&self) -> usize {
         self.fences.len()
     }
 
-    /// The bytes of memory for fences, filters, range deletes, cache slots and what is known of the
-    /// table, which stay as long as it is open.
+    /// Returns the memory in bytes of fences, filters, range deletes, cache slots and table state,
+    /// held as long as the table is open.
     pub fn resident_bytes(&self) -> usize {
         let filters = [&self.whole_filter, &self.prefix_filter];
         let filters = filters.into_iter().flatten().map(|f| f.resident_bytes());
         let parts = self.fences.resident_bytes() + self.frames.resident_bytes();
-        // The keys stand in the manifest's record too, and in the record's copy in memory.
+        // The manifest's record holds the keys too, and so does the record's copy in memory.
         let keys = 3 * (self.properties.first_key.len() + self.properties.last_key.len());
         let ranges = self.ranges.as_ref().map_or(0, |r| r.memory_bytes());
         TABLE_OVERHEAD_BYTES + parts + keys + ranges + filters.sum::<usize>()
     }
 
-    /// Says that no version names the table any more: `leave` gets the file when the last user has
-    /// dropped the table.
+    /// Marks that no version names the table any more: `leave` gets the file when the last user
+    /// drops the table.
     pub fn mark_obsolete(&self, leave: Leave) {
         self.file.mark_obsolete(leave);
     }
 
-    /// The block, from the cache or from the file, for a reader whose reads are noted in `ahead`.
+    /// Returns the block from the cache or the file. `ahead` records a read.
     pub(in crate::table) fn block(
         &self,
         index: usize,
@@ -318,19 +319,19 @@ impl Table {
         }
     }
 
-    /// Whether the block is in the cache now.
+    /// Returns true if the block is in the cache now.
     pub(in crate::table) fn has_block(&self, index: usize) -> bool {
         self.frames.has(index)
     }
 
-    /// Has the device read the block; does not wait.
+    /// Starts a device read of the block without waiting for it.
     pub(in crate::table) fn start_reading_block(&self, index: usize) {
         let range = self.fences.block_range(index);
         self.file
             .start_reading(range.start, range.end - range.start);
     }
 
-    /// Runs `work` on the block without counting a reference where it is cached.
+    /// Runs `work` on the block; takes no reference if the block is cached.
     pub(in crate::table) fn with_block<T>(
         &self,
         index: usize,
@@ -343,7 +344,7 @@ impl Table {
         }
     }
 
-    /// Reads and decodes outside any lock, then offers the block to the cache.
+    /// Reads and decodes a block without holding a lock, then offers it to the cache.
     #[cold]
     fn miss(&self, index: usize) -> Result<Arc<DecodedBlock>> {
         let mut block = take_spare();
@@ -353,7 +354,7 @@ impl Table {
         Ok(block)
     }
 
-    /// Reads a block from the file, past the cache.
+    /// Reads a block from the file and bypasses the cache.
     pub(in crate::table) fn read_block(&self, index: usize) -> Result<DecodedBlock> {
         let mut block = DecodedBlock::empty();
         self.read_block_into(index, &mut block)?;
@@ -388,8 +389,7 @@ pub(in crate::table) fn read_section<T>(
     let path = file.path();
     Scratch::with(|scratch| {
         let Scratch { stored, unpacker } = scratch;
-        // The handle lies inside the file, so this cannot be made to allocate more than the file is
-        // long.
+        // The handle lies inside the file, so this never allocates more than the file's length.
         stored.resize(handle.length as usize, 0);
         file.read_at(stored, handle.offset)
             .map_err(|e| Error::io("read a block of", path, e))?;

@@ -1,8 +1,8 @@
-//! Reading the good blocks of a damaged table, for a repair.
+//! Reader of the good blocks of a damaged table, for a repair.
 //!
-//! Fences tell where blocks stand. Without them blocks are walked by their own headers from the
-//! start of the file, up to the first bad one. Every block that is used has passed its checksum, so
-//! rows are as they were written.
+//! Fences locate the blocks. Without fences the salvage walks the blocks by their own headers from
+//! the start of the file, up to the first bad one. Every block that it uses has passed its
+//! checksum, so rows are as they were written.
 
 use std::ops::Range;
 
@@ -20,14 +20,14 @@ use crate::table::section::{HEADER_BYTES, Layout};
 use crate::vfs::VfsFile;
 use crate::{Error, Result};
 
-/// Called with the key, seqno, kind and value of each row.
+/// Visitor of the key, seqno, kind and value of each row.
 type Visit<'a> = &'a mut dyn FnMut(&[u8], SeqNo, ValueKind, &[u8]) -> Result<()>;
 
-/// Calls `row` with each row of each good block, in the table's order, and `damage` at each place
-/// where something is missing: an error means that rows between the rows before and after it are
-/// lost. Returns the range deletes; `None` where it cannot be known whether there were any.
+/// Calls `row` with each row of each good block, in the table's order, and `damage` with an error
+/// at each gap: rows between the rows before and after the gap are lost. Returns the range deletes;
+/// `None` if it is unknown whether there were any.
 ///
-/// Errors: the visitor's.
+/// Errors: those of `row`.
 pub(crate) fn salvage(
     file: &dyn VfsFile,
     uid: u64,
@@ -75,8 +75,7 @@ pub(crate) fn salvage(
     Ok(ranges)
 }
 
-/// The uid that a table file says of itself, for a reader who has no manifest. Nothing else is
-/// checked.
+/// Returns the uid stored in a table file, for a reader without a manifest. It checks nothing else.
 pub(crate) fn stored_uid(file: &dyn VfsFile) -> Result<u64> {
     let failed = |e| Error::io("read the footer of", file.path(), e);
     let file_bytes = file.len().map_err(failed)?;
@@ -92,8 +91,8 @@ pub(crate) fn stored_uid(file: &dyn VfsFile) -> Result<u64> {
     Ok(d.u64().and_then(|_| d.u64()).unwrap_or(0))
 }
 
-/// The value files that the rows of a damaged table point into, as far as its properties can be
-/// read.
+/// Returns the value files that the rows of a damaged table point into, or none if its properties
+/// are unreadable.
 pub(crate) fn salvage_values(file: &dyn VfsFile, uid: u64) -> Vec<ValuesPart> {
     let read = Footer::read(file, uid).and_then(|footer| {
         read_section(file, uid, footer.properties, |section| {
@@ -112,7 +111,7 @@ fn walk(
 ) -> Result<()> {
     let len = file.len().unwrap_or(0);
     let mut offset = 0;
-    // Ends with the file: each round passes a section header at least.
+    // Ends with the file: each round passes at least a section header.
     while offset + HEADER_BYTES as u64 <= len {
         let mut header = [0; HEADER_BYTES];
         if let Err(error) = file.read_at(&mut header, offset) {

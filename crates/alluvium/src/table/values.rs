@@ -1,15 +1,15 @@
-//! Value files (`.val`): large values apart from their keys, so that merges move pointers and not
-//! the values.
+//! Value files (`.val`): large values stored separately from their keys, so that compactions move
+//! pointers instead of values.
 //!
 //! ```text
 //! value section | value section | ... | footer (64 bytes)
 //! ```
 //!
-//! Each value is a section as in a table (`section.rs`, layout 3) and is checked as one. A file is
-//! written once, by a flush or a merge, and is complete before a table that points into it is
-//! named. Tables say in their properties into which files they point and with how many bytes; a
-//! file that no table points into any more is removed. What nobody points to any more in a file
-//! that is still needed is garbage, which merges collect by moving the rest.
+//! Each value is a section like those of a table (`section.rs`, layout 3), with the same checks. A
+//! flush or compaction writes a file once and completes it before a table that points into it is
+//! named. Tables record in their properties the files into which they point, each with the number
+//! of bytes. A file without pointers from any table is removed. In a file that is still needed,
+//! values without a pointer are garbage; compactions collect it by moving the other values.
 
 use crate::sync::collections::HashMap;
 use crate::sync::plain::Mutex;
@@ -32,46 +32,46 @@ use crate::table::section::{HEADER_BYTES, Layout, Place, open_section_into, put_
 use crate::vfs::{Lifetime, Vfs, VfsFile};
 use crate::{Error, Result};
 
-/// The version that this build writes, and the newest that it reads.
+/// Format version that this build writes, and the newest that it reads.
 const FORMAT_VERSION: u32 = 1;
 const FOOTER_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"\x89ALVVAL\n";
-/// Bytes that are collected before they are written.
+/// Bytes collected before a write.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// How much of a value is read before somebody waits for it, in bytes: the device is busy with that
-/// for a while.
+/// Most bytes of a value that a prefetch hint covers; they keep the device busy until the read
+/// follows.
 const READ_HINT_BYTES: u64 = 1 << 20;
 
 const PAGE_BYTES: usize = 4096;
-/// How far above its copy a section begins, modulo a page.
+/// Distance of a section's start above its copy, modulo a page.
 const SOURCE_ABOVE_BYTES: usize = 128;
 
-/// Where in `buffer` a section goes whose value will be copied to `copy`: where its address modulo
-/// a page is a little above the copy's, its first page at most.
+/// Returns the start in `buffer` for a section with a value that will be copied to `copy`. The
+/// start is in the first page, at the copy's address plus [`SOURCE_ABOVE_BYTES`], modulo a page.
 ///
-/// What does not compress is stored in runs of 128 KiB, and copying those takes fifteen times as
-/// long on AMD's Zen 3 and 4 where the copy lies up to 63 bytes above its source, modulo a page:
-/// with older releases of glibc `memcpy` is a string instruction there that is so slow then (its
-/// bug 30994). The allocator places buffers for values of half a MiB like that.
+/// Values that do not compress are stored in runs of 128 KiB. On AMD's Zen 3 and 4, copying such a
+/// run takes fifteen times as long if the copy lies up to 63 bytes above its source, modulo a page:
+/// `memcpy` in older releases of glibc is a string instruction there, and that instruction is so
+/// slow then (glibc bug 30994). The allocator places buffers for values of half a MiB like that.
 fn place_of_source(buffer: &[u8], copy: &[u8]) -> usize {
     let wanted = copy.as_ptr().addr() + SOURCE_ABOVE_BYTES;
     wanted.wrapping_sub(buffer.as_ptr().addr()) % PAGE_BYTES
 }
 
-/// Where a value is.
+/// Place of a value in a value file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pointer {
     pub file: ValueFileId,
     pub offset: u64,
-    /// Length of the section, its header included.
+    /// Length of the section in bytes, its header included.
     pub stored_bytes: u32,
-    /// Length of the value.
+    /// Length of the value in bytes.
     pub value_bytes: u32,
 }
 
 impl Pointer {
-    /// Appends the pointer; what follows it belongs to the row and not to the value.
+    /// Appends the pointer. The bytes after it belong to the row and not to the value.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.file.0);
         put_varint(out, self.offset);
@@ -79,7 +79,7 @@ impl Pointer {
         put_varint(out, u64::from(self.value_bytes));
     }
 
-    /// The pointer at the front of a stored row, and what follows it.
+    /// Returns the pointer at the start of a stored row, and the bytes after it.
     pub fn decode(stored: &[u8]) -> Option<(Pointer, &[u8])> {
         let mut d = Decoder::new(stored);
         let pointer = Pointer {
@@ -92,19 +92,19 @@ impl Pointer {
     }
 }
 
-/// A value file, open for reading. Goes with its last user, once it is marked obsolete.
+/// Value file, open for reading. Once marked obsolete, it is removed with its last user.
 pub struct ValueFile {
     file: OwnedFile,
     id: ValueFileId,
     uid: u64,
-    /// Where the values end.
+    /// End of the values in the file.
     end: u64,
-    /// Guards what is known of the reads, whoever does them. Taken only where it is free. A leaf in
+    /// Guards the read-ahead state that all readers share. Locked only with `try_lock`. A leaf in
     /// the lock order.
     ahead: Mutex<ReadAhead>,
 }
 
-/// The value files that a table points into, or that a merge knows, by number.
+/// Value files by number: those that a table points into, or that a compaction uses.
 pub(crate) type ValueFiles = HashMap<ValueFileId, Arc<ValueFile>>;
 
 impl ValueFile {
@@ -142,7 +142,7 @@ impl ValueFile {
         }))
     }
 
-    /// As [`ValueFile::open`] for the file that a table in `dir` points into.
+    /// Works like [`ValueFile::open`], for a file that a table in `dir` points into.
     pub(crate) fn open_in(vfs: &dyn Vfs, dir: &Path, part: &ValuesPart) -> Result<Arc<ValueFile>> {
         let path = dir.join(part.file.to_string());
         let file = vfs.open_read(&path);
@@ -150,30 +150,30 @@ impl ValueFile {
         ValueFile::open(file, part.file, part.uid)
     }
 
-    /// The number that names the file.
+    /// Returns the number that names the file.
     pub fn id(&self) -> ValueFileId {
         self.id
     }
 
-    /// The random number that tells this file from any other.
+    /// Returns the random number that distinguishes this file from any other.
     pub fn uid(&self) -> u64 {
         self.uid
     }
 
-    /// Bytes of the values as they are stored, each with its header.
+    /// Returns the stored bytes of all values, each with its header.
     pub fn stored_bytes(&self) -> u64 {
         self.end
     }
 
-    /// Length of the file.
+    /// Returns the length of the file in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.end + FOOTER_BYTES as u64
     }
 
-    /// Reads a value, with `rest` behind it.
+    /// Reads a value and appends `rest` to it.
     ///
     /// Errors: `Corruption`, `Io`. Cost: one read of the device or the page cache; the block cache
-    /// has no part in it.
+    /// is not used.
     pub(crate) fn read(&self, pointer: &Pointer, rest: &[u8]) -> Result<PinnedValue> {
         let path = self.file.path();
         let wrong = |m: Malformed| m.at(path, pointer.offset);
@@ -189,14 +189,14 @@ impl ValueFile {
         if let Some(mut ahead) = self.ahead.try_lock() {
             ahead.note(&*self.file, pointer.offset..end, 0..self.end);
         }
-        // A decompressor of its own for each value would cost as much as the value does.
+        // Creating a decompressor for each value would take as long as reading the value.
         let value = Scratch::with(|scratch| self.read_section(pointer, rest.len(), scratch));
         let mut value = value?;
         value.extend_from_slice(rest);
         Ok(PinnedValue::from(value))
     }
 
-    /// Reads and checks the value alone, into memory that has room for `room` bytes more.
+    /// Reads and checks the value alone, into memory with room for `room` more bytes.
     fn read_section(
         &self,
         pointer: &Pointer,
@@ -211,10 +211,10 @@ impl ValueFile {
             let most = format!("at most {VALUE_BYTES_MAX} bytes");
             return Err(wrong(Malformed::new("value pointer", most, value_bytes)));
         }
-        // A length that no codec reaches is refused below.
+        // The code below refuses a length beyond the codec's largest ratio.
         let reached = value_bytes.min(stored_bytes.saturating_mul(ZSTD_RATIO_MAX));
         let mut value = Vec::with_capacity(reached + room);
-        // Shrinking keeps the buffer; the read overwrites all that is looked at or fails.
+        // Shrinking keeps the buffer. The read overwrites all bytes used below, or fails.
         let needed = stored_bytes + PAGE_BYTES;
         if stored.capacity() < needed {
             stored.clear();
@@ -235,9 +235,9 @@ impl ValueFile {
         Ok(value)
     }
 
-    /// Has the device read a value; does not wait.
+    /// Starts a device read of a value without waiting for it.
     pub(crate) fn start_reading(&self, pointer: &Pointer) {
-        // A wrong pointer is for the read to complain of.
+        // The read that follows reports a wrong pointer.
         let bytes = u64::from(pointer.stored_bytes).min(READ_HINT_BYTES);
         let end = pointer.offset.checked_add(bytes);
         if end.is_some_and(|end| end <= self.end) {
@@ -245,8 +245,7 @@ impl ValueFile {
         }
     }
 
-    /// Says that no table points here any more: `leave` gets the file when the last user has let go
-    /// of it.
+    /// Marks that no table points here any more: `leave` gets the file when its last user drops it.
     pub(crate) fn mark_obsolete(&self, leave: Leave) {
         self.file.mark_obsolete(leave);
     }
@@ -258,13 +257,13 @@ impl fmt::Debug for ValueFile {
     }
 }
 
-/// Reads the value that a stored row points to, with what follows the pointer behind it.
+/// Reads the value that a stored row points to, and appends the bytes after the pointer.
 pub(crate) fn resolve(files: &ValueFiles, stored: &[u8], named_by: &Path) -> Result<PinnedValue> {
     let (file, pointer, rest) = locate(files, stored, named_by)?;
     file.read(&pointer, rest)
 }
 
-/// The file that a stored row points into, the pointer, and what follows it.
+/// Returns the file that a stored row points into, the pointer, and the bytes after it.
 pub(in crate::table) fn locate<'a>(
     files: &'a ValueFiles,
     stored: &'a [u8],
@@ -279,7 +278,7 @@ pub(in crate::table) fn locate<'a>(
     Ok((file, pointer, rest))
 }
 
-/// Writes one value file. After an error the file is worthless.
+/// Writer of one value file. After an error the file is worthless.
 pub(crate) struct ValueWriter {
     file: Arc<dyn VfsFile>,
     id: ValueFileId,
@@ -293,7 +292,7 @@ pub(crate) struct ValueWriter {
 }
 
 impl ValueWriter {
-    /// Starts at the start of an empty `file`. `uid` is random.
+    /// Starts at offset 0 of an empty `file`. `uid` is random.
     pub fn new(
         file: Arc<dyn VfsFile>,
         id: ValueFileId,
@@ -338,17 +337,17 @@ impl ValueWriter {
         })
     }
 
-    /// The memory that it takes, in bytes.
+    /// Returns the memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.packer.memory_bytes() + self.chunk.capacity()
     }
 
-    /// Length of the file so far.
+    /// Returns the length of the file so far in bytes.
     pub fn stored_bytes(&self) -> u64 {
         self.chunk_offset + self.chunk.len() as u64
     }
 
-    /// Writes what is left and syncs the file. The caller syncs the directory.
+    /// Writes the rest of the file and syncs it. The caller syncs the directory.
     pub fn finish(mut self, files: &Arc<OpenFiles>) -> Result<Arc<ValueFile>> {
         let end = self.stored_bytes();
         let mut footer = vec![0; 8];

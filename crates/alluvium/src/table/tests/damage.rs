@@ -1,4 +1,4 @@
-//! Damaged files: every wrong bit is an error or changes nothing, and nothing panics.
+//! Tests of damaged files: every wrong bit is an error or changes nothing, and nothing panics.
 
 use super::*;
 use crate::Error;
@@ -7,7 +7,7 @@ use crate::range_deletes::Fragmenter;
 use crate::table::PrefixFilter;
 use crate::table::footer::FOOTER_BYTES;
 
-/// About 6 KiB with both filters, several blocks, versions, range deletes and every column.
+/// Returns about 6 KiB with both filters, several blocks, versions, range deletes and every column.
 fn sample() -> (Vec<Entry>, Vec<u8>) {
     let mut random = Random::new(11);
     let mut entries = Vec::new();
@@ -34,7 +34,7 @@ fn ranges() -> RangeDeletes {
     ranges.finish(&[])
 }
 
-/// Every answer of the table, or the first error.
+/// Returns every answer of the table, or the first error.
 fn answers(bytes: Vec<u8>) -> Result<Vec<Entry>> {
     let table = open(bytes)?;
     let entries = scan(&table, None, None)?;
@@ -113,7 +113,7 @@ fn a_block_from_another_place_or_file_is_refused() {
     );
 }
 
-/// The sample with one footer field overwritten and the footer's checksum made right again.
+/// Returns the sample with one footer field overwritten and the footer's checksum corrected.
 fn with_footer_field(at: usize, field: &[u8]) -> Vec<u8> {
     let (_, mut bytes) = sample();
     let start = bytes.len() - FOOTER_BYTES;

@@ -1,4 +1,4 @@
-//! The cache over whole tables: same answers, bounded memory, nothing left behind.
+//! Tests of the cache over whole tables: same answers, bounded memory, no leaks.
 
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub(super) const UID: u64 = 0x1234_5678_9ABC_DEF0;
 
-/// A file in memory whose bytes a test can reach.
+/// File in memory with bytes that a test can change.
 #[derive(Debug)]
 pub(super) struct MemFile(pub(super) Mutex<Vec<u8>>);
 
@@ -73,7 +73,7 @@ impl VfsFile for MemFile {
     fn drop_cached(&self, _: u64, _: u64) {}
 }
 
-/// One entry of a test table.
+/// Entry of a test table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) key: Vec<u8>,
@@ -103,12 +103,12 @@ pub(super) fn options(block_bytes: usize, codec: Codec) -> TableOptions {
     }
 }
 
-/// The bytes of a table of `entries`.
+/// Returns the bytes of a table of `entries`.
 pub(super) fn build(entries: &[Entry], options: &TableOptions) -> Vec<u8> {
     build_with(entries, RangeDeletes::default(), options)
 }
 
-/// The bytes of a table of `entries` and range deletes.
+/// Returns the bytes of a table of `entries` and range deletes.
 pub(super) fn build_with(
     entries: &[Entry],
     ranges: RangeDeletes,
@@ -135,7 +135,7 @@ pub(super) fn open(bytes: Vec<u8>) -> Result<Arc<Table>> {
     open_with(bytes, &Arc::new(Cache::new(1 << 30)))
 }
 
-/// All entries that a scan shows.
+/// Returns all entries that a scan shows.
 pub(super) fn scan(
     table: &Arc<Table>,
     from: Option<&[u8]>,
@@ -149,13 +149,13 @@ pub(super) fn scan(
     Ok(entries)
 }
 
-/// What `get` finds, as an entry.
+/// Returns the result of `get` as an entry.
 pub(super) fn get(table: &Table, key: &[u8], read_point: SeqNo) -> Result<Option<Entry>> {
     let found = table.get(key, key_hash(key), read_point)?;
     Ok(found.map(|f| entry(key, f.seqno, f.kind, &f.value)))
 }
 
-/// A small generator of random numbers; the seed alone decides what comes.
+/// Small random number generator, determined by its seed.
 pub(super) struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! Cursors, scans and lookups against a sorted map, with read points, in both directions.
+//! Tests of cursors, scans and lookups against a sorted map, with read points, in both directions.
 
 use super::*;
 use crate::table::PrefixFilter;
@@ -6,10 +6,10 @@ use crate::table::TableCursor;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Each key's versions, newest first.
+/// Versions of each key, newest first.
 type Model = BTreeMap<Vec<u8>, Vec<Entry>>;
 
-/// Few distinct keys with runs of versions, so that versions cross block borders.
+/// Generates few distinct keys with runs of versions, so that versions cross block borders.
 fn random_model(random: &mut Random) -> Model {
     let mut model = Model::new();
     for _ in 0..1 + random.below(60) {
@@ -34,7 +34,7 @@ fn random_model(random: &mut Random) -> Model {
     model
 }
 
-/// What a cursor at `read_point` shows.
+/// Returns the rows that a cursor at `read_point` shows.
 fn visible(model: &Model, read_point: SeqNo) -> BTreeMap<Vec<u8>, Entry> {
     let newest = model.iter().filter_map(|(key, versions)| {
         let entry = versions.iter().find(|e| e.seqno <= read_point)?;

@@ -1,4 +1,4 @@
-//! What goes in comes out, whatever the shape of keys and values, and limits and order are kept.
+//! Round trips of keys and values of every shape; limits and order are enforced.
 
 use super::*;
 use crate::base::SEQNO_MAX;
