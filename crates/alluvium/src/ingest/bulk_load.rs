@@ -54,8 +54,8 @@ impl Default for BulkLoadOptions {
 /// Rows of one or more keyspaces in any order, to be written to tables: see
 /// [`Database::bulk_load`].
 ///
-/// Rows are sorted in memory. Rows that do not fit are sorted in temporary files of the database
-/// directory, which need about as much room as the compressed rows. [`BulkLoad::finish`] merges
+/// Rows are sorted in memory. Rows beyond the memory limit are sorted in temporary files of the
+/// database directory, with about as much space as the compressed rows. [`BulkLoad::finish`] merges
 /// them into an [`Ingest`]: all rows become visible as one commit, with the guarantees and costs
 /// described there. Dropping the load leaves no trace.
 ///

@@ -3,7 +3,7 @@
 //! ```text
 //! 000017.run:  | frame | frame | ...
 //! frame:       | checksum 8 | stored length 4 | raw length 4 | stored bytes |
-//! raw bytes:   rows: keyspace slot (varint), key (varint length, bytes), value (varint length, bytes)
+//! raw bytes:   rows: keyspace slot (varint), key and value (each varint length, bytes)
 //! ```
 //!
 //! The checksum covers all bytes after it and is seeded by file and offset. Stored bytes shorter
@@ -41,7 +41,7 @@ pub(super) struct RunFile {
 
 impl Drop for RunFile {
     fn drop(&mut self) {
-        // Another database may own the directory after a close; the next open removes the file as
+        // Another owner may have the directory after a close; the next open removes the file as
         // well.
         if self.shared.owns_directory() {
             let _ = self.shared.vfs.remove(&self.path);

@@ -60,7 +60,7 @@ pub struct TableSummary {
     pub entries: u64,
     /// Number of entries that are deletes.
     pub tombstones: u64,
-    /// Number of entries that are inserts, each of which a delete may cancel.
+    /// Number of entries that are inserts; a delete may cancel an insert.
     pub inserts: u64,
     /// Sum of all key and value lengths in bytes.
     pub raw_bytes: u64,

@@ -7,7 +7,8 @@
 //!  24  u32  must-know features: a reader that does not know one of these bits refuses the file
 //!  28  u32  may-ignore features
 //!  32       8 handles of u64 offset, u64 length; 0, 0 for an absent section:
-//!           fences, properties, whole-key filter, prefix filter, range deletes, expiry, dictionary, spare
+//!           fences, properties, whole-key filter, prefix filter, range deletes, expiry,
+//!           dictionary, spare
 //! 160       16 bytes of 0
 //! 176  u32  format version
 //! 180  u32  footer length
@@ -23,7 +24,7 @@ use crate::table::malformed::Malformed;
 use crate::vfs::VfsFile;
 use crate::{Error, Result};
 
-/// Format version that this build writes, and the newest that it reads.
+/// Format version of this build: the one it writes, and the newest it reads.
 pub(in crate::table) const FORMAT_VERSION: u32 = 1;
 
 /// Length of the footer in version 1.
@@ -100,7 +101,7 @@ impl Footer {
         out
     }
 
-    /// Reads and checks the footer of `file`, which must have the uid that the caller expects.
+    /// Reads and checks the footer of `file`. The file must have the uid that the caller expects.
     pub(in crate::table) fn read(file: &dyn VfsFile, expected_uid: u64) -> Result<Footer> {
         let path = file.path();
         let failed = |e| Error::io("read the footer of", path, e);

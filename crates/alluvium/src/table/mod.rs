@@ -1,7 +1,8 @@
 //! Tables: immutable sorted files (`.sst`) of versioned rows, with their writer, lookup and scan.
 //!
 //! ```text
-//! block 0 | block 1 | ... | whole-key filter | prefix filter | range deletes | fences | properties | footer
+//! block 0 | block 1 | ... | whole-key filter | prefix filter | range deletes
+//!         | fences | properties | footer
 //! ```
 //!
 //! Everything but the footer is a *section*: content after a 24-byte header with a checksum over

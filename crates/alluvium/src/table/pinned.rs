@@ -1,4 +1,4 @@
-//! Values that outlive the call that found them.
+//! Values that outlive the call returning them.
 
 use crate::table::block::DecodedBlock;
 use std::fmt;

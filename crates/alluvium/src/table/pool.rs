@@ -4,7 +4,8 @@
 
 use parking_lot::Mutex;
 
-/// About the number of readers inside a cache miss at the same time; further values are freed.
+/// Most values kept, about one for each reader inside a cache miss at the same time. Further values
+/// are freed.
 const IDLE_MAX: usize = 32;
 
 /// Pool of a few idle values. The mutex is a leaf in the lock order, held for a push or a pop. The

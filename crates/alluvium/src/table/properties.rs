@@ -10,9 +10,9 @@
 //! 4  first key    bytes
 //! 5  last key     bytes
 //! 6  user         name (varint length, bytes), value (the rest); one field for each
-//! 8  values       for each value file that the table points into: id, uid, entries, stored bytes (varints)
-//! 7  expiry       entries that expire, earliest time, latest time (varints); absent if there are none
-//! 9  older        entries older than another version of their key (varint); absent if there are none
+//! 8  values       for each value file pointed into: id, uid, entries, stored bytes (varints)
+//! 7  expiry       entries that expire, earliest time, latest time (varints); absent if none
+//! 9  older        entries older than another version of their key (varint); absent if none
 //! ```
 
 use crate::base::coding::{Decoder, put_bytes, put_varint};
@@ -29,7 +29,7 @@ pub struct Properties {
     pub entries: u64,
     /// Number of entries that are deletes.
     pub tombstones: u64,
-    /// Number of entries that are inserts, each of which a delete may cancel.
+    /// Number of entries that are inserts; a delete may cancel an insert.
     pub inserts: u64,
     /// Number of entries with a newer version of their key in the table; a snapshot may have needed
     /// them. 0 in tables of builds that did not count them.
@@ -50,7 +50,7 @@ pub struct Properties {
     pub expiring: Option<Expiring>,
     /// The value files that the table points into, by number.
     pub values: Vec<ValuesPart>,
-    /// Names and values that the table's owner stored and that mean nothing to the table.
+    /// Names and values stored by the table's owner; the table does not interpret them.
     pub user: Vec<(Vec<u8>, Vec<u8>)>,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! fragments     varint
-//! for each:     start (varint length, bytes), end (varint length, bytes), count of seqnos (varint),
-//!               the newest seqno (varint), then for each older one its distance below the previous one (varint)
+//! for each:     start (varint length, bytes), end (varint length, bytes),
+//!               count of seqnos (varint), the newest seqno (varint),
+//!               then for each older one its distance below the previous one (varint)
 //! ```
 //!
 //! Fragments are in key order and do not overlap; seqnos descend. The content does not compress

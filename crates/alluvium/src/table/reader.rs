@@ -268,8 +268,7 @@ impl Table {
         self.seqno_floor.store(floor, Ordering::Relaxed);
     }
 
-    /// Returns the smallest seqno that any entry counts as having; 0 for a table that was not
-    /// ingested.
+    /// Returns the lower bound of all seqnos in this table; 0 if the table was not ingested.
     pub(in crate::table) fn seqno_floor(&self) -> SeqNo {
         self.seqno_floor.load(Ordering::Relaxed)
     }

@@ -1,7 +1,8 @@
 //! Frame of everything in a table file except the footer: blocks, fences, filters, properties.
 //!
 //! ```text
-//!  0  u64  checksum: XXH3-64 over bytes 8.. of header and stored bytes, seeded by file uid and offset
+//!  0  u64  checksum: XXH3-64 over bytes 8.. of header and stored bytes,
+//!           seeded by file uid and offset
 //!  8  u8   layout of the raw bytes
 //!  9  u8   codec of the stored bytes
 //! 10  u16  dictionary id: 0, no dictionary

@@ -32,15 +32,14 @@ use crate::table::section::{HEADER_BYTES, Layout, Place, open_section_into, put_
 use crate::vfs::{Lifetime, Vfs, VfsFile};
 use crate::{Error, Result};
 
-/// Format version that this build writes, and the newest that it reads.
+/// Format version of this build: the one it writes, and the newest it reads.
 const FORMAT_VERSION: u32 = 1;
 const FOOTER_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"\x89ALVVAL\n";
 /// Bytes collected before a write.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Most bytes of a value that a prefetch hint covers; they keep the device busy until the read
-/// follows.
+/// Most bytes of a value that a prefetch hint covers; they keep the device busy for a while.
 const READ_HINT_BYTES: u64 = 1 << 20;
 
 const PAGE_BYTES: usize = 4096;
@@ -104,7 +103,7 @@ pub struct ValueFile {
     ahead: Mutex<ReadAhead>,
 }
 
-/// Value files by number: those that a table points into, or that a compaction uses.
+/// Value files by number: the ones that a table points into or a compaction uses.
 pub(crate) type ValueFiles = HashMap<ValueFileId, Arc<ValueFile>>;
 
 impl ValueFile {

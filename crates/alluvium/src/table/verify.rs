@@ -25,8 +25,7 @@ impl Table {
     }
 
     /// Works like [`Table::verify`], but continues after a bad block and reports each error.
-    /// Between two blocks it calls `read` with the length of the block just read; `read` may block
-    /// to limit the speed.
+    /// Between two blocks it calls `read` with the length of the block just read; `read` may block.
     pub fn verify_all(&self, read: &mut dyn FnMut(u64), report: &mut dyn FnMut(Error)) {
         let (mut seen, mut ahead) = (Seen::default(), ReadAhead::default());
         let mut whole = true;
@@ -80,7 +79,7 @@ impl Table {
         Ok(())
     }
 
-    /// Checks that fences and filters lead to `key`, which is in block `index`.
+    /// Checks that fences and filters lead to `key`, a key in block `index`.
     fn check_found(&self, index: usize, key: &[u8]) -> Result<(), Malformed> {
         let block = self.fences.find(key);
         let spans = (block..index).all(|before| self.fences.separator_is(before, key));

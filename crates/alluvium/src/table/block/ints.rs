@@ -2,7 +2,8 @@
 //! needs.
 //!
 //! ```text
-//! base varint | width u8 (0..=8) | `width` planes of one byte for each entry, least significant plane first
+//! base varint | width u8 (0..=8) | `width` planes of one byte for each entry,
+//!                                    least significant plane first
 //! ```
 //!
 //! With a width of 0 all entries equal the base and take no bytes.

@@ -7,7 +7,7 @@
 //! ```text
 //! prefix          varint length, bytes
 //! suffix lengths  integer column (ints.rs)
-//! suffixes        all of one length: one plane for each byte position; else the bytes one after another
+//! suffixes        all of one length: one plane for each byte position; else the bytes in sequence
 //! kinds           u8: the kind of all entries, or 0 and one byte for each entry
 //! seqnos          integer column
 //! value lengths   integer column

@@ -37,7 +37,7 @@ fn installed(frames: &Frames) -> u64 {
     frames.slots.iter().filter(present).count() as u64
 }
 
-/// Checks that exactly the installed frames are charged, and that a full trim finds every frame.
+/// Checks that exactly the installed frames are charged, and a full trim finds every frame.
 fn check_accounts(cache: &Cache, frames: &Arc<Frames>) {
     assert_eq!(cache.used_bytes(), installed(frames) * bytes());
     cache.set_total(0);
