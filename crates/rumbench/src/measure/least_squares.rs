@@ -1,8 +1,8 @@
 //! Linear least squares with few parameters: best values, residuals, and uncertainty of the values.
 //!
-//! Columns are scaled to the same length before the normal equations are solved. A column of `N (N
-//! - 1)` for thousands of clients then loses no precision next to a column of ones. Not suitable
-//! for more than a handful of parameters.
+//! Columns are scaled to the same length before the normal equations are solved. A column of
+//! `N (N - 1)` for thousands of clients then loses no precision next to a column of ones. Not
+//! suitable for more than a handful of parameters.
 
 /// A solved system.
 #[derive(Debug, Clone)]
